@@ -1,0 +1,151 @@
+"""``treepool alloc``: shapes in, answers out, in order and cumulatively."""
+
+import json
+
+from commandline import run_process
+
+from treepool import parse_shape
+from treepool.rfc.jobspec import from_resources
+
+
+def test_the_issues_own_example(treepool):
+    result = treepool(
+        "alloc", "--cluster", "b", "--json",
+        "slot=1/node=1/[core=24;gpu=1]", "slot=1/socket=2{x}", "slot=2-9/node{x}",
+        "slot=1/rack", "slot=1/core=97",
+    )  # fmt: skip
+    first, sockets, nodes, rack, cores = result.json
+    assert first == {
+        "shape": "slot=1/node=1/[core=24;gpu=1]",
+        "R_lite": [{"rank": "0", "children": {"core": "0-23", "gpu": "0"}}],
+        "nslots": 1,
+    }
+    assert sockets["R_lite"] == [{"rank": "0", "children": {"core": "24-71", "gpu": "1-2"}}]
+    assert nodes["R_lite"] == [{"rank": "1-9", "children": {"core": "0-95", "gpu": "0-3"}}]
+    assert nodes["nslots"] == 9
+    assert list(rack) == ["shape", "error", "message"]
+    assert rack["error"] == "invalid"
+    assert "rack" in rack["message"]
+    assert cores["error"] == "infeasible"
+    assert "97" in cores["message"]
+    assert "96" in cores["message"]
+    assert result.status == 1
+    assert result.err == ""
+
+
+def test_all_allocated_is_status_0(treepool):
+    assert treepool("alloc", "--json", "slot=1/core").status == 0
+
+
+def test_cluster_a_is_the_default(treepool):
+    (answer,) = treepool("alloc", "--json", "slot=16/node{x}").json
+    assert answer["R_lite"] == [{"rank": "0-15", "children": {"core": "0-119", "gpu": "0-7"}}]
+
+
+def test_each_job_has_what_the_ones_before_left(treepool):
+    answers = treepool("alloc", "--json", "slot=15/node{x}", "slot=2/node{x}", "slot=1/node{x}")
+    assert [a.get("error") for a in answers.json] == [None, "insufficient", None]
+    assert answers.status == 1
+
+
+def test_a_bad_shape_does_not_stop_those_that_follow(treepool):
+    answers = treepool("alloc", "--json", "slot=[", "slot=1/core").json
+    assert answers[0]["error"] == "invalid"
+    assert answers[0]["message"].startswith("column 7: ")
+    assert answers[1]["nslots"] == 1
+
+
+def test_options_may_stand_between_shapes(treepool):
+    answers = treepool("alloc", "slot=1/core", "--json", "slot=2/core", "--", "-x").json
+    assert [a["shape"] for a in answers] == ["slot=1/core", "slot=2/core", "-x"]
+
+
+def test_R_from_a_file(treepool, write, R):
+    (answer,) = treepool("alloc", "-R", write(R), "--json", "slot=1/socket{x}").json
+    assert answer["R_lite"] == [{"rank": "3", "children": {"core": "0-3", "gpu": "0"}}]
+
+
+def test_R_from_stdin(R):
+    result = run_process("alloc", "-R", "-", "--json", "slot=1/core", stdin=json.dumps(R).encode())
+    assert result.json[0]["R_lite"][0]["rank"] == "3"
+
+
+def test_R_without_a_key_is_flat(treepool, write, R):
+    del R["scheduling"]
+    (answer,) = treepool("alloc", "-R", write(R), "--json", "slot=1/socket{x}").json
+    assert answer["error"] == "invalid"
+
+
+def test_full_R_is_that_of_the_last_job_allocated(treepool):
+    result = treepool("alloc", "--R", "slot=1/node{x}", "slot=2/node{x}", "slot=1/core=999")
+    (R,) = result.json
+    assert R["execution"]["R_lite"][0]["rank"] == "1-2"
+    assert R["execution"]["nodelist"] == ["xeon[1-2]"]
+    assert R["scheduling"]["children"][0]["ranks"] == "1-2"
+    assert result.is_one_line_error("slot=1/core=999: infeasible: ")
+
+
+def test_full_R_of_no_job_is_nothing(treepool):
+    result = treepool("alloc", "--R", "slot=1/core=999")
+    assert (result.status, result.out) == (1, "")
+
+
+def test_jobspec_instead_of_a_shape(treepool, write):
+    path = write(from_resources(parse_shape("slot=2/socket=1{x}"), duration=60))
+    (answer,) = treepool("alloc", "--json", "--jobspec", path).json
+    assert answer["shape"] == "slot=2/socket{x}"
+    assert answer["nslots"] == 2
+
+
+def test_jobspecs_come_after_shapes_and_may_be_several(treepool, write):
+    path = write(from_resources(parse_shape("slot=1/node{x}")))
+    argv = ["alloc", "--json", "--jobspec", path, "--jobspec", path, "slot=1/node{x}"]
+    answers = treepool(*argv).json
+    assert [a["R_lite"][0]["rank"] for a in answers] == ["0", "1", "2"]
+
+
+def test_a_bad_jobspec_is_an_answer_too(treepool, write):
+    bad = [
+        write(value, f"{i}.json")
+        for i, value in enumerate(["", "{", b"\xff", "[]", '"{}"', {"version": 1}])
+    ]
+    words = [word for path in bad for word in ("--jobspec", path)]
+    result = treepool("alloc", "--json", "slot=1/core", *words)
+    assert [a.get("error") for a in result.json] == [None, *["invalid"] * len(bad)]
+    assert result.err == ""
+
+
+def test_locality_required_waits_instead_of_spreading(treepool):
+    shapes = ["slot=128/[core=8;gpu=1]", "slot=1/core=8"]
+    spread = treepool("alloc", "--json", *shapes)
+    strict = treepool("alloc", "--json", "--locality", "required", *shapes)
+    assert [a.get("error") for a in spread.json] == [None, None]
+    assert [a.get("error") for a in strict.json] == [None, "insufficient"]
+
+
+def test_constraint_limits_the_shapes(treepool):
+    constraint = '{"hostlist": ["xeon[4-7]"]}'
+    (answer,) = treepool("alloc", "--json", "--constraint", constraint, "slot=1/core").json
+    assert answer["R_lite"][0]["rank"] == "4"
+
+
+def test_a_bad_constraint_is_a_usage_error(treepool):
+    for text in ("{", "[]", '"{}"', '{"x": []}', '{"ranks": ["b"]}'):
+        result = treepool("alloc", "--constraint", text, "slot=1/core")
+        assert result.is_one_line_error("--constraint", status=2), text
+
+
+def test_a_bad_R_is_one_line_with_file_and_pointer(treepool, write, R):
+    R["execution"]["nodelist"] = ["n3"]
+    path = write(R)
+    result = treepool("alloc", "-R", path, "slot=1/core")
+    assert result.is_one_line_error(str(path), "/execution/nodelist: ")
+
+
+def test_nothing_asked_for_is_a_usage_error(treepool):
+    assert treepool("alloc").is_one_line_error("SHAPE", status=2)
+
+
+def test_stdin_is_read_only_once(treepool):
+    result = treepool("alloc", "-R", "-", "--jobspec", "-")
+    assert result.is_one_line_error("stdin", status=2)

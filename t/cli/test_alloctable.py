@@ -1,0 +1,144 @@
+"""The table of ``treepool alloc``: everything is in it, whatever the width."""
+
+import re
+
+import pytest
+from commandline import bare_environment, run_process, well_behaved
+
+SHAPES = ("slot=1/node=1/[core=24;gpu=1]", "slot=9/core=17", "slot=1/rack", "slot=1/core=97")
+
+
+def squeezed(text):
+    """*text* without blanks and line breaks."""
+    return re.sub(r"\s", "", text)
+
+
+def test_a_row_says_shape_nodes_ranks_cores_gpus_and_slots(treepool):
+    result = treepool("alloc", "slot=1/node=1/[core=8;gpu=1]")
+    heading, row = result.out.splitlines()
+    assert heading.split() == ["#", "shape", "nodes", "ranks", "cores", "GPUs", "slots"]
+    assert row.split() == ["1", "slot=1/node=1/[core=8;gpu=1]", "xeon0", "0", "0-7", "0", "1"]
+
+
+def test_each_entry_of_R_lite_has_its_line_and_the_slots_are_given_once(treepool):
+    lines = treepool("alloc", "slot=17/core=15").out.splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["1", "slot=17/core=15", "xeon[0-1]", "0-1", "0-119", "-", "17"],
+        ["xeon2", "2", "0-14", "-"],
+    ]
+
+
+def test_a_refusal_is_in_the_row_in_words(treepool):
+    result = treepool("alloc", "slot=1/core=121", "slot=1/core")
+    row = result.out.splitlines()[1]
+    assert re.match(r"1  slot=1/core=121  infeasible: .*121 cores.*120", row)
+    assert result.err == ""
+    assert result.status == 1
+
+
+def test_a_syntax_error_is_shown_with_a_caret(treepool):
+    out = treepool("alloc", "slot=1/core=[9").out
+    *_, shape, caret = out.splitlines()
+    assert shape == "1: slot=1/core=[9"
+    assert caret == " " * len(shape) + "^"
+
+
+@pytest.mark.parametrize("width", [20, 40, 50, 60, 70, 80, 100, 150])
+def test_no_width_loses_anything(treepool, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = treepool("alloc", "--cluster", "b", *SHAPES)
+    assert max(map(len, result.out.splitlines())) <= width
+    text = squeezed(result.out)
+    if width >= 100:
+        for shape in SHAPES:
+            assert shape in text
+    for word in ("cray0", "0-23", "24-40,", "64,", "72-88", "slots", "97cores"):
+        assert word in text
+    assert well_behaved(result)
+
+
+def test_ids_are_broken_only_after_a_comma(treepool, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    out = treepool("alloc", "--cluster", "b", "slot=9/core=17").out
+    pieces = out.split()
+    assert "72-88" in pieces
+    assert not [piece for piece in pieces if piece.endswith("-") and piece != "-"]
+
+
+def test_a_long_set_of_ranks_is_complete(treepool, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    odd = ",".join(map(str, range(1, 1152, 2)))
+    argv = ["--constraint", f'{{"ranks": ["{odd}"]}}', "slot=576/node{x}"]
+    out = treepool("alloc", "--cluster", "b", *argv).out
+    ids = set(re.findall(r"\d+", out))
+    assert {str(rank) for rank in range(1, 1152, 2)} <= ids
+
+
+def test_shapes_are_no_markup(treepool):
+    out = treepool("alloc", "slot=1/[core;gpu]", "[bold]x[/bold]", ":smile:").out
+    assert "slot=1/[core;gpu]" in out
+    assert "[bold]x[/bold]" in out
+    assert ":smile:" in out
+
+
+def test_control_characters_are_escaped(treepool):
+    result = treepool("alloc", "slot=1/\x1b[31mcore", "a\u202eb", "\udcff")
+    assert well_behaved(result)
+    assert r"\x1b[31m" in result.out
+    assert r"\u202e" in result.out
+    assert r"\udcff" in result.out
+
+
+def on_a_terminal(*argv, **environment):
+    """What the command prints on a terminal of 100 columns."""
+    pty = pytest.importorskip("pty")
+    import fcntl
+    import os
+    import struct
+    import subprocess
+    import sys
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, "-m", "treepool", *argv],
+        stdout=theirs,
+        stderr=theirs,
+        env={**bare_environment(), "TERM": "xterm-256color", **environment},
+    ):
+        os.close(theirs)
+        data = b""
+        while True:
+            try:
+                chunk = os.read(ours, 65536)
+            except OSError:  # Linux, once the other side is closed
+                break
+            if not chunk:
+                break
+            data += chunk
+    os.close(ours)
+    return data.decode()
+
+
+def test_a_terminal_gets_colour():
+    assert "\x1b[31minvalid\x1b[0m" in on_a_terminal("alloc", "slot=1/rack")
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colour_where_none_is_wanted(environment):
+    text = on_a_terminal("alloc", "slot=1/rack", **environment)
+    assert "invalid" in text
+    assert "\x1b" not in text
+
+
+def test_no_colour_in_a_pipe():
+    result = run_process("alloc", "slot=1/rack", FORCE_COLOR="1", TERM="xterm-256color")
+    assert "invalid" in result.out
+    assert "\x1b" not in result.out
+
+
+def test_an_encoding_without_the_letters_escapes_them():
+    result = run_process("alloc", "slot=1/\u00e9", PYTHONIOENCODING="ascii")
+    assert "slot=1/\\xe9" in result.out
+    assert result.status == 1

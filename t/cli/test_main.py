@@ -1,0 +1,139 @@
+"""``treepool`` itself: help, version, usage errors, and what happens when things break."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+from commandline import bare_environment, run_process
+
+import treepool as package
+from treepool.cli import alloc, screen
+
+SUBCOMMANDS = ("alloc", "validate", "subinstance", "conformance")
+
+
+@pytest.mark.parametrize("argv", [["--help"], *([name, "--help"] for name in SUBCOMMANDS)])
+def test_every_help_has_an_example_and_the_exit_statuses(treepool, argv):
+    result = treepool(*argv)
+    assert result.status == 0
+    assert "examples:\n  treepool" in result.out
+    assert "exit status:" in result.out
+    assert result.err == ""
+
+
+def test_help_lists_the_subcommands(treepool):
+    lines = treepool("--help").out.splitlines()
+    for name in SUBCOMMANDS:
+        assert [line for line in lines if line.startswith(f"    {name} ")]
+
+
+def test_version(treepool):
+    assert treepool("--version").out == f"treepool {package.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["nonsense"],
+        ["--nonsense"],
+        ["alloc", "--nonsense", "slot=1/core"],
+        ["alloc", "--cluster", "c", "slot=1/core"],
+        ["alloc", "--cluster"],
+        ["alloc", "--policy", "worst", "slot=1/core"],
+        ["alloc", "--locality", "", "slot=1/core"],
+        ["alloc", "--json", "--R", "slot=1/core"],
+        ["alloc", "-R", "x", "--cluster", "b", "slot=1/core"],
+        ["alloc", "--jso", "slot=1/core"],
+        ["alloc", "--policy", "\x1b[31m\n", "slot=1/core"],
+        ["validate"],
+        ["validate", "a", "b"],
+        ["subinstance", "--json", "a"],
+        ["conformance", "-x"],
+    ],
+)
+def test_a_usage_error_is_one_line_and_status_2(treepool, argv):
+    assert treepool(*argv).is_one_line_error("--help", status=2)
+
+
+def test_python_dash_m():
+    result = run_process("alloc", "--json", "slot=1/core")
+    assert result.status == 0
+    assert result.json[0]["nslots"] == 1
+
+
+def test_an_interrupt_is_no_traceback(treepool, monkeypatch):
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(alloc, "run", interrupted)
+    assert treepool("alloc", "slot=1/core").is_one_line_error("interrupted", status=130)
+
+
+def test_a_bug_is_one_line_that_says_so(treepool, monkeypatch):
+    def broken(arguments):
+        return {}["key\n"]
+
+    monkeypatch.setattr(alloc, "run", broken)
+    result = treepool("alloc", "slot=1/core")
+    assert result.status == 70
+    assert result.err.count("\n") == 1
+    assert "KeyError" in result.err
+    assert "test_main.py" in result.err
+
+
+def test_no_memory_is_no_traceback(treepool, monkeypatch):
+    def greedy(arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(alloc, "run", greedy)
+    assert treepool("alloc", "slot=1/core").is_one_line_error("memory")
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["alloc", "--json", *["slot=1/core"] * 2000]])
+def test_a_reader_that_goes_away_is_no_error(argv):
+    with subprocess.Popen(
+        [sys.executable, "-m", "treepool", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=bare_environment(),
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["alloc", "slot=1/core"]])
+def test_a_full_disk_is_one_line(argv):
+    try:
+        full = open("/dev/full", "wb")  # noqa: SIM115
+    except OSError:
+        pytest.skip("no /dev/full here")
+    with full:
+        done = subprocess.run(
+            [sys.executable, "-m", "treepool", *argv],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=bare_environment(),
+        )
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert b"cannot write the output" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_closed_streams_are_no_traceback(closed):
+    command = f'"{sys.executable}" -m treepool alloc slot=1/core slot=1/rack {closed}'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, env=bare_environment())
+    assert done.returncode == 1
+    assert done.stderr == b""
+
+
+def test_printable_escapes_what_a_terminal_would_act_on():
+    assert screen.printable("a\x1b\n\u202e\udcff\x7f é漢") == r"a\x1b\n\u202e\udcff\x7f é漢"
+
+
+def test_stdin_with_bytes_that_are_no_text(treepool, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe{")))
+    assert treepool("validate", "-").is_one_line_error("<stdin>", "UTF-8")

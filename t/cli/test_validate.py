@@ -1,0 +1,122 @@
+"""``treepool validate``: every problem with its pointer, or one line on what is there."""
+
+import pytest
+
+from treepool import parse_shape
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.schema import data_folder
+
+
+def test_a_good_R_is_summed_up_on_one_line(treepool, write, R):
+    path = write(R)
+    result = treepool("validate", path)
+    assert result.status == 0
+    assert result.out == f"{path}: valid R: 2 nodes: 2 x [8 cores, 2 GPUs, 2 socket]\n"
+
+
+def test_every_problem_has_a_line_with_its_pointer(treepool, write, R):
+    R["version"] = 2
+    R["execution"]["nodelist"] = ["n3"]
+    R["scheduling"]["children"][0]["topo"]["socket"][1]["cores"] = "3-7"
+    R["scheduling"]["children"][0]["topo"]["slot"] = [{}]
+    result = treepool("validate", write(R))
+    assert result.status == 1
+    assert [line.partition(": ")[0] for line in result.out.splitlines()] == [
+        "/execution/nodelist",
+        "/scheduling/children/0/topo/slot",
+        "/scheduling/children/0/topo/socket/1",
+        "/version",
+    ]
+    assert result.err == ""
+
+
+def test_a_key_for_other_ranks_is_a_problem(treepool, write, R):
+    R["scheduling"]["children"][0]["ranks"] = "0-9"
+    result = treepool("validate", write(R))
+    assert result.status == 1
+    assert result.out.startswith("/scheduling/children: ")
+    assert "0-9" in result.out
+    assert "3,5" in result.out
+
+
+def test_a_key_alone(treepool, write, R):
+    result = treepool("validate", write(R["scheduling"]))
+    assert "valid scheduling key: 2 ranks: 2 x [8 cores, 2 GPUs, 2 socket]" in result.out
+    assert result.status == 0
+
+
+def test_a_key_alone_has_pointers_from_its_own_start(treepool, write, R):
+    R["scheduling"]["children"][0]["ranks"] = "5,3"
+    result = treepool("validate", write(R["scheduling"]))
+    assert result.out.startswith("/children/0/ranks: ")
+
+
+def test_an_R_without_key(treepool, write, R):
+    del R["scheduling"]
+    assert treepool("validate", write(R)).out.endswith("[8 cores, 2 GPUs]; no scheduling key\n")
+
+
+def test_an_R_with_the_key_of_another_scheduler(treepool, write, R):
+    R["scheduling"] = {"graph": {}}
+    assert "fluxion" in treepool("validate", write(R)).out
+
+
+@pytest.mark.parametrize("name", ["rfc49-cluster-a.json", "rfc49-cluster-b.json"])
+def test_the_packaged_vectors_are_valid(treepool, name):
+    result = treepool("validate", data_folder("testvectors") / name)
+    assert "valid test vectors: " in result.out
+    assert result.status == 0
+
+
+def test_a_jobspec(treepool, write):
+    path = write(from_resources(parse_shape("slot=2/[core=8;gpu=1]")))
+    assert treepool("validate", path).out.endswith("valid jobspec: slot=2/[core=8;gpu]\n")
+
+
+def test_a_jobspec_with_problems(treepool, write):
+    spec = from_resources(parse_shape("slot=2/[core=8;gpu=1]"))
+    spec["resources"][0]["with"][0]["count"] = 0
+    spec["resources"][0]["with"][1]["colour"] = "red"
+    result = treepool("validate", write(spec))
+    pointers = [line.partition(": ")[0] for line in result.out.splitlines()]
+    assert pointers == ["/resources/0/with/0/count", "/resources/0/with/1/colour"]
+    assert result.status == 1
+
+
+def test_a_jobspec_whose_attributes_are_bad(treepool, write):
+    spec = from_resources(parse_shape("slot=1/core"))
+    spec["attributes"]["system"]["duration"] = -1
+    assert treepool("validate", write(spec)).out.startswith("/attributes/system/duration: ")
+
+
+def test_a_resource_list(treepool, write):
+    result = treepool("validate", write(parse_shape("slot=2/node{x}")))
+    assert result.out.endswith("valid resource list: slot=2/node{x}\n")
+
+
+def test_as_says_what_a_file_is(treepool, write, R):
+    assert treepool("validate", "--as", "key", write(R)).status == 1
+    assert treepool("validate", "--as", "R", write(R)).status == 0
+    assert treepool("validate", "--as", "tree", write(R)).is_one_line_error("--as", status=2)
+
+
+@pytest.mark.parametrize("value", [{}, 5, None, {"version": 1}])
+def test_a_file_that_is_nothing_known(treepool, write, value):
+    assert treepool("validate", write(value)).is_one_line_error("--as")
+
+
+@pytest.mark.parametrize("kind", ["R", "key", "vectors", "jobspec", "resources"])
+@pytest.mark.parametrize("value", [{}, [], 5, None, "{}", [[]], {"version": {}}])
+def test_any_kind_may_get_any_value(treepool, write, kind, value):
+    result = treepool("validate", "--as", kind, write(value))
+    assert result.status == 1
+    assert result.out.startswith("/")
+    assert result.err == ""
+
+
+def test_pointers_and_messages_are_escaped(treepool, write, R):
+    R["scheduling"]["children"][0]["topo"]["\x1b[31m"] = 5
+    R["execution"]["nodelist"] = ["\x1b]0;x\x07"]
+    result = treepool("validate", write(R))
+    assert len(result.out.splitlines()) == 2
+    assert "\x1b" not in result.out

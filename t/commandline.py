@@ -1,0 +1,73 @@
+"""Running the command line: in this process, which is fast, or in one of its own, which is real."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+
+from treepool.cli.main import main
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@attrs.frozen
+class Result:
+    """What a command printed, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        """The lines of the output, each a JSON value."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def is_one_line_error(self, *words, status=1):
+        """Whether this is a proper error: the status, one line on stderr that has all *words*."""
+        lines = self.err.splitlines()
+        return (
+            self.status == status
+            and len(lines) == 1
+            and lines[0].startswith("treepool")
+            and all(word in lines[0] for word in words)
+            and well_behaved(self)
+        )
+
+
+def well_behaved(result):
+    """Whether a result has no traceback, bug report or terminal control in it."""
+    text = result.out + result.err
+    return (
+        "Traceback" not in text
+        and "bug in treepool" not in text
+        and all(c.isprintable() or c == "\n" for c in text)
+    )
+
+
+def run(capsys, *argv):
+    """The result of the command in this process."""
+    status = main([str(word) for word in argv])
+    out, err = capsys.readouterr()
+    return Result(status, out, err)
+
+
+def run_process(*argv, stdin=b"", **environment):
+    """The result of the command in a process of its own, with *environment* on a bare one."""
+    done = subprocess.run(
+        [sys.executable, "-m", "treepool", *argv],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        env={**bare_environment(), **environment},
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def bare_environment():
+    """An environment in which nothing says how to draw, and this treepool is the one that runs."""
+    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "VIRTUAL_ENV")}
+    return {**kept, "PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": "utf-8"}

@@ -1,0 +1,286 @@
+"""RFC 31: what each operator matches, and what is no constraint."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treepool.errors import InvalidJobspec
+from treepool.rfc import constraint, hostlist, idset
+
+
+@attrs.frozen
+class Cluster:
+    """Ranks 0 to n-1, the host of each, and the properties that some have."""
+
+    hosts: list[str]
+    properties: dict[str, set[int]]
+
+    def matching(self, value: object) -> set[int]:
+        """The ranks that *value* matches, by treepool."""
+        by_host: dict[str, int] = {}
+        for rank, host in enumerate(self.hosts):
+            by_host[host] = by_host.get(host, 0) | 1 << rank
+        mask = constraint.evaluate(
+            constraint.parse(value),
+            (1 << len(self.hosts)) - 1,
+            {name: idset.from_ids(ranks) for name, ranks in self.properties.items()},
+            lambda host: by_host.get(host, 0),
+        )
+        return set(idset.iterate(mask))
+
+    def matches(self, rank: int, value: dict[str, Any]) -> bool:
+        """RFC 31 read out for one rank: the reference."""
+        return all(self.holds(rank, operator, values) for operator, values in value.items())
+
+    def holds(self, rank: int, operator: str, values: list[Any]) -> bool:
+        if operator == "properties":
+            return all(
+                (rank in self.properties.get(v.lstrip("^"), ())) != v.startswith("^")
+                for v in values
+            )
+        if operator == "hostlist":
+            return any(self.hosts[rank] in hostlist.decode(v) for v in values)
+        if operator == "ranks":
+            return any(idset.decode(v) >> rank & 1 for v in values)
+        found = [self.matches(rank, v) for v in values]
+        if operator == "or":
+            return any(found) or not found
+        return all(found) if operator == "and" else not all(found)
+
+
+#: Rank: 0 host0, 1 host1, ... ; 0 and 1 have ssd, 1 and 2 huge, 3 slowgpu, 4 a and b, 5 a.
+CLUSTER = Cluster(
+    [f"host{i}" for i in range(6)],
+    {"ssd": {0, 1}, "huge": {1, 2}, "slowgpu": {3}, "a": {4, 5}, "b": {4}, "+batch": {2}},
+)
+EVERY = {0, 1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ('{ "properties": [ "ssd" ] }', {0, 1}),
+        ('{ "properties": [ "^slowgpu" ] }', EVERY - {3}),
+        ('{ "not": [ { "properties": [ "slowgpu" ] } ] }', EVERY - {3}),
+        ('{ "or": [ { "properties": [ "ssd" ] }, { "properties": [ "huge" ] } ] }', {0, 1, 2}),
+        ('{ "hostlist": [ "host[0-1]" ] }', {0, 1}),
+        ('{ "not": [ { "hostlist": [ "host[0-1]" ] } ] }', EVERY - {0, 1}),
+        ('{ "and": [ {"hostlist": ["host[0-1]"]}, {"properties": ["ssd"]} ] }', {0, 1}),
+        ('{ "ranks": [ "0" ] }', {0}),
+        ('{ "not": [{ "properties": [ "a", "b" ]}] }', EVERY - {4}),
+        ('{ "or": [{ "properties": [ "a" ]}, { "properties": [ "b" ]}] }', {4, 5}),
+        ('{ "or": [] }', EVERY),
+        ('{ "and": [] }', EVERY),
+        ('{ "not": [] }', set()),
+        ("{}", EVERY),
+    ],
+)
+def test_the_examples_of_rfc_31(text: str, ranks: set[int]) -> None:
+    assert CLUSTER.matching(json.loads(text)) == ranks
+
+
+@pytest.mark.parametrize(
+    ("value", "ranks"),
+    [
+        ({"properties": ["ssd", "huge"]}, {1}),
+        ({"properties": ["ssd", "^huge"]}, {0}),
+        ({"properties": ["ssd", "^ssd"]}, set()),
+        ({"properties": ["+batch"]}, {2}),
+        ({"properties": ["absent"]}, set()),
+        ({"properties": ["^absent"]}, EVERY),
+        ({"properties": ["host0"]}, set()),
+        ({"properties": []}, EVERY),
+    ],
+)
+def test_properties_must_all_hold(value: object, ranks: set[int]) -> None:
+    assert CLUSTER.matching(value) == ranks
+
+
+@pytest.mark.parametrize(
+    ("value", "ranks"),
+    [
+        ({"hostlist": ["host0", "host[2,4]"]}, {0, 2, 4}),
+        ({"hostlist": ["host0,host0,host[0-1]"]}, {0, 1}),
+        ({"hostlist": ["elsewhere[0-9]", "host5"]}, {5}),
+        ({"hostlist": []}, set()),
+        ({"hostlist": [""]}, set()),
+        ({"ranks": ["0,2", "1"]}, {0, 1, 2}),
+        ({"ranks": ["[4-9]"]}, {4, 5}),
+        ({"ranks": []}, set()),
+        ({"ranks": [""]}, set()),
+    ],
+)
+def test_hosts_and_ranks_are_unions_within_the_instance(value: object, ranks: set[int]) -> None:
+    assert CLUSTER.matching(value) == ranks
+
+
+def test_a_host_with_several_ranks_matches_with_all_of_them() -> None:
+    two_per_host = Cluster(["a", "a", "b", "b"], {})
+    assert two_per_host.matching({"hostlist": ["a"]}) == {0, 1}
+
+
+def test_not_of_several_values_negates_their_conjunction() -> None:
+    both = [{"properties": ["ssd"]}, {"properties": ["huge"]}]
+    assert CLUSTER.matching({"not": both}) == EVERY - {1}
+
+
+def test_several_operators_in_one_object_must_all_hold() -> None:
+    assert CLUSTER.matching({"properties": ["ssd"], "ranks": ["1-3"]}) == {1}
+    assert CLUSTER.matching({"not": [{"properties": ["ssd"], "ranks": ["1-3"]}]}) == EVERY - {1}
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer", "reason"),
+    [
+        ([], "", "an object, not an array"),
+        (None, "", "an object, not null"),
+        ("ssd", "", "an object, not 'ssd'"),
+        ({"foo": []}, "", "unknown constraint operator 'foo'"),
+        ({"Properties": []}, "", "unknown constraint operator 'Properties'"),
+        ({1: []}, "", "unknown constraint operator 1"),
+        ({"and": [{"ranks": ["0"], "xor": []}]}, "/and/0", "unknown constraint operator 'xor'"),
+        ({"properties": "ssd"}, "/properties", "a list, not '"),
+        ({"hostlist": "host0"}, "/hostlist", "a list, not '"),
+        ({"ranks": 0}, "/ranks", "a list, not 0"),
+        ({"and": {}}, "/and", "a list, not an object"),
+        ({"or": [{}, []]}, "/or/1", "an object, not an array"),
+        ({"not": ["ssd"]}, "/not/0", "an object, not 'ssd'"),
+        ({"properties": ["ssd", 42]}, "/properties/1", "a string is wanted, not 42"),
+        ({"hostlist": [None]}, "/hostlist/0", "a string is wanted"),
+        ({"ranks": [0]}, "/ranks/0", "a string is wanted"),
+        ({"properties": [""]}, "/properties/0", "not empty"),
+        ({"properties": ["^"]}, "/properties/0", "not empty"),
+        ({"properties": ["foo", "bar&"]}, "/properties/1", "& is not allowed in property 'bar&'"),
+        ({"properties": ["a|b"]}, "/properties/0", "| is not allowed"),
+        ({"properties": ["^^a"]}, "/properties/0", "^ is not allowed"),
+        ({"properties": ["a^"]}, "/properties/0", "^ is not allowed"),
+        ({"hostlist": ["foo0-10]"]}, "/hostlist/0", "hostlist"),
+        ({"ranks": ["5,1-3"]}, "/ranks/0", "must ascend"),
+        ({"ranks": ["0-99999999999"]}, "/ranks/0", ""),
+        (
+            {"and": [{}, {"not": [{"ranks": ["1", "x"]}]}]},
+            "/and/1/not/0/ranks/1",
+            "'x' is no id or range",
+        ),
+    ],
+)
+def test_what_is_no_constraint_is_named_by_its_place(
+    value: object, pointer: str, reason: str
+) -> None:
+    with pytest.raises(InvalidJobspec) as caught:
+        constraint.parse(value)
+    place, _, message = str(caught.value).partition(": ")
+    assert place == "/attributes/system/constraints" + pointer
+    assert reason in message
+    assert str(caught.value).isprintable()
+
+
+def test_the_place_starts_where_the_caller_says() -> None:
+    with pytest.raises(InvalidJobspec, match=r"^/queues/batch/or/0: "):
+        constraint.parse({"or": [1]}, "/queues/batch")
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        value = {"not": [value]}
+    return value
+
+
+def test_nesting_is_bounded() -> None:
+    constraint.parse(nested(constraint.MAX_DEPTH))
+    with pytest.raises(InvalidJobspec, match="nesting depth is above 32"):
+        constraint.parse(nested(constraint.MAX_DEPTH + 1))
+    with pytest.raises(InvalidJobspec, match="nesting depth is above 32"):
+        constraint.parse(nested(100_000))
+
+
+def test_the_number_of_values_is_bounded_over_all_operators() -> None:
+    half = {"properties": ["a"] * (constraint.MAX_VALUES // 2 - 1)}
+    constraint.parse({"and": [half, half]})
+    with pytest.raises(InvalidJobspec, match="more than 4096 values"):
+        constraint.parse({"and": [half, half, {}]})
+
+
+def test_the_number_of_hosts_is_bounded_over_all_hostlists() -> None:
+    start = time.perf_counter()
+    with pytest.raises(InvalidJobspec, match=r"/hostlist/1: .* more than 1048576 hosts"):
+        constraint.parse({"hostlist": ["a[0-9]", "b[0-1048566]", "c[0-1048566]"]})
+    with pytest.raises(InvalidJobspec, match="more than"):
+        constraint.parse({"hostlist": ["a[0-99999999999]"]})
+    assert time.perf_counter() - start < 10
+
+
+def test_the_length_of_all_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constraint, "MAX_TEXT", 10)
+    constraint.parse({"properties": ["a" * 5, "b" * 5]})
+    with pytest.raises(InvalidJobspec, match=r"/properties/1: .* more than 10 characters"):
+        constraint.parse({"properties": ["a" * 5, "b" * 6]})
+
+
+def test_a_constraint_can_be_the_key_of_a_cache() -> None:
+    value = {"and": [{"properties": ["a"]}, {"ranks": ["0-3"]}], "hostlist": ["h[0-9]"]}
+    reordered = {"hostlist": ["h[0-9]"], "and": [{"properties": ["a"]}, {"ranks": ["0-3"]}]}
+    one, other = constraint.parse(value), constraint.parse(reordered)
+    assert one == other
+    assert {one: "remembered"}[other] == "remembered"
+    assert one != constraint.parse({"and": value["and"]})
+
+
+def test_a_constraint_does_not_follow_later_changes_of_its_source() -> None:
+    value = {"properties": ["a"]}
+    parsed = constraint.parse(value)
+    value["properties"].append("b")
+    assert parsed == constraint.parse({"properties": ["a"]})
+
+
+NAMES = ["p", "q", "r", "s"]
+LEAVES: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries(
+        {"properties": st.lists(st.sampled_from(NAMES + ["^" + n for n in NAMES]), max_size=3)}
+    ),
+    st.fixed_dictionaries(
+        {"hostlist": st.lists(st.sampled_from(["n0", "n[1-2]", "n[0,3],m", "x"]), max_size=2)}
+    ),
+    st.fixed_dictionaries(
+        {"ranks": st.lists(st.sampled_from(["0", "1-3", "2,5", "", "4-40"]), max_size=2)}
+    ),
+    st.just({}),
+)
+
+
+def combined(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    logical = st.dictionaries(
+        st.sampled_from(["and", "or", "not"]), st.lists(inner, max_size=3), max_size=2
+    )
+    return st.builds(lambda one, leaf: {**leaf, **one}, logical, st.just({}) | LEAVES)
+
+
+CONSTRAINTS: st.SearchStrategy[dict[str, Any]] = st.recursive(LEAVES, combined, max_leaves=12)
+CLUSTERS = st.integers(0, 8).flatmap(
+    lambda n: st.builds(
+        Cluster,
+        st.lists(st.sampled_from(["n0", "n1", "n2", "n3", "m"]), min_size=n, max_size=n),
+        st.dictionaries(st.sampled_from(NAMES[:3]), st.sets(st.integers(0, n + 2))),
+    )
+)
+
+
+@given(CLUSTERS, CONSTRAINTS)
+def test_a_mask_holds_the_ranks_that_match_one_by_one(cluster: Cluster, value: Any) -> None:
+    expected = {rank for rank in range(len(cluster.hosts)) if cluster.matches(rank, value)}
+    assert cluster.matching(value) == expected
+
+
+@given(CONSTRAINTS, st.integers(0, 255))
+def test_only_ranks_to_choose_from_are_chosen(value: Any, ranks: int) -> None:
+    parsed = constraint.parse(value)
+    every = constraint.evaluate(parsed, 255, {"p": 0b1010}, lambda host: 0b110)
+    assert constraint.evaluate(parsed, ranks, {"p": 0b1010}, lambda host: 0b110) == every & ranks

@@ -1,0 +1,184 @@
+"""RFC 22: which texts are idsets, and what the bitmasks of idset.py stand for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treepool.errors import InvalidIdset
+from treepool.rfc import idset
+
+#: Dense and sparse sets, from below one machine word to beyond the width where decode changes
+#: from one int to a bytearray.
+IDS = st.one_of(
+    st.sets(st.integers(0, 70)),
+    st.sets(st.integers(0, 5000)),
+    st.sets(st.integers(4080, 4110)),
+    st.sets(st.integers(0, 200_000)),
+    st.builds(lambda a, n: set(range(a, a + n)), st.integers(0, 9000), st.integers(0, 9000)),
+)
+
+
+def mask_of(ids: set[int]) -> int:
+    """The reference for bitmasks: slow, but plain."""
+    return sum(1 << i for i in ids)
+
+
+def text_of(ids: set[int]) -> str:
+    """The reference for texts: runs found by looking at each id's neighbours."""
+    firsts = [i for i in sorted(ids) if i - 1 not in ids]
+    lasts = [i for i in sorted(ids) if i + 1 not in ids]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts))
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("0", {0}),
+        ("1,2,3,5,6,42", {1, 2, 3, 5, 6, 42}),
+        ("1-3,5-6,42", {1, 2, 3, 5, 6, 42}),
+        ("[1-3,5-6,42]", {1, 2, 3, 5, 6, 42}),
+        ("0-1,2-3", {0, 1, 2, 3}),
+        ("4095,4096", {4095, 4096}),
+        ("4000-4200", set(range(4000, 4201))),
+        ("3,4095-4104,9000", {3, *range(4095, 4105), 9000}),
+        ("", set()),
+        ("[]", set()),
+    ],
+)
+def test_a_set_is_ids_and_ranges_in_ascending_order(text: str, ids: set[int]) -> None:
+    assert idset.decode(text) == mask_of(ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("01", "no id or range"),
+        ("00", "no id or range"),
+        ("1-02", "no id or range"),
+        ("2,1", "must ascend"),
+        ("5,1-3", "must ascend"),
+        ("0-3,2-5", "must ascend"),
+        ("0-3,3", "duplicate id 3"),
+        ("1,1", "duplicate id 1"),
+        ("3-1", "does not ascend"),
+        ("1-1", "does not ascend"),
+        ("-1", "no id or range"),
+        ("+1", "no id or range"),
+        ("1-", "no id or range"),
+        ("1-2-3", "no id or range"),
+        ("1,", "no id or range"),
+        (",1", "no id or range"),
+        ("1,,2", "no id or range"),
+        (",", "no id or range"),
+        (" 1", "no id or range"),
+        ("1 ", "no id or range"),
+        ("1, 2", "no id or range"),
+        ("1\n", "no id or range"),
+        ("0x1", "no id or range"),
+        ("1.0", "no id or range"),
+        ("1e3", "no id or range"),
+        ("1_0", "no id or range"),
+        ("\u0661", "no id or range"),
+        ("²", "no id or range"),
+        ("[1", "no id or range"),
+        ("1]", "no id or range"),
+        ("[", "no id or range"),
+        ("[[1]]", "no id or range"),
+        ("[1],[2]", "no id or range"),
+        ("1[2]", "no id or range"),
+        ("all", "no id or range"),
+    ],
+)
+def test_anything_else_is_rejected_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(InvalidIdset, match=reason):
+        idset.decode(text)
+
+
+@pytest.mark.parametrize("value", [None, 0, 7, b"0", ["0"], True])
+def test_a_set_is_a_string(value: object) -> None:
+    with pytest.raises(InvalidIdset, match="an idset is a string"):
+        idset.decode(value)  # type: ignore[arg-type]
+
+
+def test_the_largest_id_is_accepted_and_the_next_is_not() -> None:
+    assert idset.decode(str(idset.MAX_ID)) == 1 << idset.MAX_ID
+    with pytest.raises(InvalidIdset, match="above the limit"):
+        idset.decode(str(idset.MAX_ID + 1))
+    with pytest.raises(InvalidIdset, match="above the limit"):
+        idset.decode(f"0-{idset.MAX_ID + 1}")
+
+
+@pytest.mark.parametrize("text", ["0-99999999999", "0-9999999999", "9" * 100_000])
+def test_a_set_too_large_for_memory_is_rejected_at_once(text: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(InvalidIdset):
+        idset.decode(text)
+    assert time.perf_counter() - start < 0.1
+
+
+def test_a_text_too_long_is_rejected_unread() -> None:
+    with pytest.raises(InvalidIdset, match="too long"):
+        idset.decode("," * (idset.MAX_TEXT + 1))
+
+
+def test_half_a_million_single_ids_are_read_in_linear_time() -> None:
+    text = ",".join(map(str, range(0, 1_000_000, 2)))
+    start = time.perf_counter()
+    mask = idset.decode(text)
+    assert time.perf_counter() - start < 5
+    assert idset.size(mask) == 500_000
+
+
+def test_a_message_is_one_short_line() -> None:
+    with pytest.raises(InvalidIdset) as caught:
+        idset.decode("1,\n" * 1000)
+    assert len(str(caught.value)) < 150
+    assert str(caught.value).isprintable()
+
+
+@given(IDS)
+def test_text_and_mask_agree_with_plain_sets(ids: set[int]) -> None:
+    mask = mask_of(ids)
+    assert idset.encode(mask) == text_of(ids)
+    assert idset.decode(text_of(ids)) == mask
+    assert idset.decode(f"[{text_of(ids)}]") == mask
+
+
+@given(IDS)
+def test_ids_and_mask_agree_with_plain_sets(ids: set[int]) -> None:
+    mask = mask_of(ids)
+    assert idset.from_ids(ids) == mask
+    assert idset.from_ids(sorted(ids, reverse=True)) == mask
+    assert list(idset.iterate(mask)) == sorted(ids)
+    assert idset.encode_ids(sorted(ids)) == text_of(ids)
+    assert idset.size(mask) == len(ids)
+    if ids:
+        assert idset.lowest(mask) == min(ids)
+
+
+@settings(max_examples=30)
+@given(st.sets(st.integers(0, idset.MAX_ID), max_size=20))
+def test_few_ids_far_apart_survive_text_and_back(ids: set[int]) -> None:
+    mask = idset.from_ids(ids)
+    assert idset.encode(mask) == text_of(ids)
+    assert idset.decode(idset.encode(mask)) == mask
+    assert list(idset.iterate(mask)) == sorted(ids)
+
+
+@given(IDS, st.integers(0, 10_000))
+def test_take_lowest_takes_the_lowest_or_all(ids: set[int], wanted: int) -> None:
+    taken = idset.take_lowest(mask_of(ids), wanted)
+    assert taken == mask_of(set(sorted(ids)[:wanted]))
+
+
+@given(st.text(alphabet="0123456789,-[] ", max_size=12))
+def test_what_is_read_is_written_in_one_way(text: str) -> None:
+    try:
+        mask = idset.decode(text)
+    except InvalidIdset:
+        return
+    assert idset.decode(idset.encode(mask)) == mask

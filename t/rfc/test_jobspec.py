@@ -1,0 +1,491 @@
+"""RFC 14 and 25: what is read of a jobspec, and what is no jobspec."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treepool.errors import InvalidJobspec
+from treepool.rfc import constraint, count, jobspec
+from treepool.rfc.jobspec import Vertex
+
+# ---- The resource lists of the RFCs' example files ----
+
+
+def vertex(kind: str, n: Any, *children: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    """An RFC 14 resource vertex."""
+    value = {"type": kind, "count": n, **keys}
+    return {**value, "with": list(children)} if children else value
+
+
+def slot(n: Any, *children: dict[str, Any], label: str = "default") -> dict[str, Any]:
+    return vertex("slot", n, *children, label=label)
+
+
+NODE = vertex("node", 1)
+CORE = vertex("core", 1)
+SHARED_NODE = {"min": 1}
+SQUARE = {"min": 3, "max": 30, "operator": "+", "operand": 1}
+
+RFC_14 = {
+    "example1": [vertex("node", 4, slot(1, vertex("core", 2)))],
+    "example2": [slot(4, NODE)],
+    "use_case_1.1": [slot(4, NODE)],
+    "use_case_1.2": [slot(SQUARE, NODE)],
+    "use_case_1.3": [
+        slot(
+            4,
+            vertex(
+                "node",
+                1,
+                vertex("socket", {"min": 2}, vertex("core", {"min": 4})),
+                exclusive=False,
+            ),
+            label="nodelevel",
+        )
+    ],
+    "use_case_1.4": [
+        slot(4, vertex("node", 1, vertex("socket", 2, vertex("core", 4))), label="nodelevel")
+    ],
+    "use_case_1.5": [
+        vertex(
+            "cluster",
+            1,
+            slot(
+                2,
+                vertex("node", 1, vertex("memory", 4, unit="GB"), vertex("ib10g", 1)),
+                label="ib",
+            ),
+        ),
+        vertex("switch", 1, slot(2, vertex("node", 1, vertex("core", 2)), label="bicore")),
+    ],
+    "use_case_1.6": [
+        vertex(
+            "cluster", 2, slot(1, vertex("node", SHARED_NODE, vertex("core", 30), exclusive=False))
+        )
+    ],
+    "use_case_1.7": [
+        vertex("switch", 3, slot(1, vertex("node", SHARED_NODE, CORE, exclusive=False)))
+    ],
+    "use_case_1.8": [slot("4,9,16,25", NODE)],
+    "use_case_2.1": [slot(4, NODE)],
+    "use_case_2.2": [slot(4, NODE, label="myslot")],
+    "use_case_2.3": [slot(10, vertex("core", 2))],
+    "use_case_2.4": [
+        vertex(
+            "node",
+            1,
+            slot(10, CORE, vertex("memory", 4, unit="GB"), label="read-db"),
+            slot(1, vertex("core", 6), vertex("memory", 24, unit="GB"), label="db"),
+        )
+    ],
+    "use_case_2.5": [slot(10, vertex("memory", {"min": 2}, unit="GB"), CORE)],
+    "use_case_2.6": [
+        slot(2, vertex("node", 1, vertex("memory", {"min": 4}, unit="GB")), label="4GB-node")
+    ],
+    "use_case_2.7": [slot(1, NODE)],
+    "use_case_2.8": [slot(1, NODE)],
+    "use_case_2.9": [slot(1, NODE)],
+}
+RFC_25 = {
+    "example1": [vertex("node", 4, slot(1, vertex("core", 2)))],
+    "use_case_1.1": [vertex("node", 4, slot(1, CORE))],
+    "use_case_2.1": [vertex("node", 4, slot(1, CORE, label="myslot"))],
+    "use_case_2.2": [slot(10, vertex("core", 2))],
+    "use_case_2.3": [slot(10, vertex("core", 2), vertex("gpu", 1))],
+    "use_case_2.4": [vertex("node", 4, slot(4, CORE, vertex("gpu", 1)))],
+}
+#: Keys of attributes.system in the examples beside the usual duration, cwd and environment.
+SYSTEM: dict[str, dict[str, Any]] = {
+    "use_case_1.5": {"duration": 14400.0},
+    "use_case_2.8": {"dependencies": [{"type": "in", "scope": "user", "scheme": "string"}]},
+    "use_case_2.9": {"constraints": {"properties": ["amd-mi50"]}},
+}
+EXAMPLES = [
+    pytest.param(999 if "use_case" in name else 1, name, resources, id=f"rfc14-{name}")
+    for name, resources in RFC_14.items()
+] + [pytest.param(1, name, resources, id=f"rfc25-{name}") for name, resources in RFC_25.items()]
+
+
+def job(
+    resources: Any, version: int = 1, system: Optional[dict[str, Any]] = None
+) -> dict[str, Any]:
+    """A jobspec like those of the RFCs around *resources*, with *system* attributes added."""
+    common = {"duration": 3600.0, "cwd": "/home/flux", "environment": {"HOME": "/home/flux"}}
+    return {
+        "version": version,
+        "resources": resources,
+        "tasks": [{"command": ["app"], "slot": "default", "count": {"per_slot": 1}}],
+        "attributes": {"system": {**common, **(system or {})}},
+    }
+
+
+def as_written(vertices: tuple[Vertex, ...]) -> list[dict[str, Any]]:
+    """The RFC 14 list that *vertices* came from."""
+    written = []
+    for v in vertices:
+        value: dict[str, Any] = {"type": v.type, "count": v.count.spec()}
+        optional = (("exclusive", v.exclusive), ("unit", v.unit), ("label", v.label), ("id", v.id))
+        value.update({key: field for key, field in optional if field is not None})
+        if v.children:
+            value["with"] = as_written(v.children)
+        written.append(value)
+    return written
+
+
+def rejection(value: Any) -> str:
+    """The message with which *value* is no jobspec; it is one line."""
+    with pytest.raises(InvalidJobspec) as caught:
+        jobspec.read(value)
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+# ---- What is read ----
+
+
+@pytest.mark.parametrize(("version", "name", "resources"), EXAMPLES)
+def test_the_examples_of_rfc_14_and_25(
+    version: int, name: str, resources: list[dict[str, Any]]
+) -> None:
+    source = job(resources, version, SYSTEM.get(name) if version == 999 else None)
+    read = jobspec.read(source)
+    normal = json.loads(json.dumps(resources).replace(json.dumps(SQUARE), '{"min": 3, "max": 30}'))
+    assert as_written(read.resources) in (resources, normal)
+    assert read.version == version
+    assert read.duration == source["attributes"]["system"]["duration"]
+    assert jobspec.read(json.dumps(source)) == read
+    assert jobspec.read_resources(resources) == read.resources
+
+
+def test_every_key_of_a_vertex_is_read() -> None:
+    memory = {"type": "memory", "count": "2-8:2:*", "unit": "GB", "id": "0-3", "exclusive": False}
+    source = [{"type": "slot", "count": 4, "label": "task", "exclusive": True, "with": [memory]}]
+    (read,) = jobspec.read_resources(source)
+    child = Vertex("memory", count.parse("2-8:2:*"), unit="GB", id="0-3", exclusive=False)
+    assert read == Vertex("slot", count.parse(4), (child,), exclusive=True, label="task")
+
+
+def test_what_a_vertex_does_not_say_is_none() -> None:
+    (read,) = jobspec.read_resources([CORE])
+    assert (read.children, read.exclusive, read.unit, read.label, read.id) == ((), *[None] * 4)
+
+
+def test_a_vertex_knows_its_place() -> None:
+    resources = [CORE, vertex("node", 1, CORE, slot(1, CORE))]
+    assert jobspec.read(job(resources)).resources[1].children[1].pointer == "/resources/1/with/1"
+    assert jobspec.read_resources(resources)[1].children[1].pointer == "/1/with/1"
+
+
+def test_what_flux_submit_writes_is_read() -> None:
+    """``flux submit --dry-run -N2 -n4 -c8 -g1 -x --requires='a,^b host:foo[1-3] or -rank:0-3'``"""
+    cores = [{"type": "core", "count": 8}, {"type": "gpu", "count": 1}]
+    task = {"type": "slot", "count": 2, "with": cores, "label": "task"}
+    constraints = {
+        "or": [
+            {"and": [{"properties": ["a", "^b"]}, {"hostlist": ["foo[1-3]"]}]},
+            {"not": [{"ranks": ["0-3"]}]},
+        ]
+    }
+    read = jobspec.read(
+        {
+            "resources": [{"type": "node", "count": 2, "exclusive": True, "with": [task]}],
+            "tasks": [{"command": ["hostname"], "slot": "task", "count": {"per_slot": 1}}],
+            "attributes": {
+                "system": {
+                    "duration": 0,
+                    "environment": {"SHELL": "/bin/bash"},
+                    "cwd": "/tmp",
+                    "shell": {"options": {"rlimit": {"cpu": -1}}},
+                    "constraints": constraints,
+                }
+            },
+            "version": 1,
+        }
+    )
+    assert read.resources[0].exclusive is True
+    assert read.duration == 0.0
+    assert read.constraint == constraint.parse(constraints)
+
+
+def test_version_1_may_have_any_shape_because_flux_submits_them_so() -> None:
+    shape = [slot(2, vertex("socket", 1, exclusive=True))]
+    assert jobspec.read(job(shape)).version == 1
+
+
+def test_tasks_may_be_missing_and_then_labels_too() -> None:
+    source = job([vertex("slot", 1, CORE)])
+    assert "label" in rejection(source)
+    source["tasks"] = []
+    assert jobspec.read(source).resources[0].label is None
+    del source["tasks"]
+    assert jobspec.read(source).resources[0].label is None
+
+
+@pytest.mark.parametrize("constraints", [{}, {"and": []}])
+def test_a_constraint_that_matches_all_is_none(constraints: dict[str, Any]) -> None:
+    assert jobspec.read(job([CORE], system={"constraints": constraints})).constraint is None
+
+
+def test_options_are_kept_as_they_are() -> None:
+    options = {"locality": "required", "site": {"x": [1, None]}}
+    assert jobspec.read(job([CORE], system={"treepool": options})).options == options
+    assert jobspec.read(job([CORE])).options == {}
+
+
+@pytest.mark.parametrize("attributes", [None, {}, {"system": {}}, {"user": {"a": 1}}])
+def test_canonical_jobspecs_need_no_system_attributes(attributes: Any) -> None:
+    source = {**job([CORE], 999), "attributes": attributes}
+    assert jobspec.read(source).duration == 0.0
+
+
+def test_equal_jobspecs_are_one_key() -> None:
+    one = jobspec.read(job([slot(1, CORE)], system={"treepool": {"a": []}}))
+    other = jobspec.read(job([slot(1, CORE)], system={"treepool": {"a": []}}))
+    assert {one: "remembered"}[other] == "remembered"
+    assert one != jobspec.read(job([slot(1, CORE)]))
+
+
+# ---- What is rejected, and where it is said to be ----
+
+
+@pytest.mark.parametrize("key", ["version", "resources", "attributes"])
+def test_a_missing_key_is_named(key: str) -> None:
+    source = job([CORE])
+    del source[key]
+    assert rejection(source) == f"/: the required key {key} is missing"
+
+
+def test_version_1_requires_a_duration() -> None:
+    source = job([CORE])
+    del source["attributes"]["system"]["duration"]
+    assert rejection(source) == "/attributes/system: the required key duration is missing"
+    del source["attributes"]["system"]
+    assert rejection(source) == "/attributes: the required key system is missing"
+    source["attributes"] = None
+    assert rejection(source) == "/attributes: the required key system is missing"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"version": 1, "version": 1}', "\x00"])
+def test_a_text_that_is_no_json_is_rejected(text: str) -> None:
+    assert rejection(text).startswith("jobspec: ")
+
+
+@pytest.mark.parametrize("value", ["[]", "null", "1", [], None, 1, b"{}"])
+def test_a_jobspec_is_an_object(value: Any) -> None:
+    assert rejection(value).startswith("/: a jobspec is an object, not ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": "1"}, "/version: the version is an integer, not '1'"),
+        ({"version": 1.0}, "/version: the version is an integer, not 1.0"),
+        ({"version": True}, "/version: the version is an integer, not true"),
+        ({"version": 0}, "/version: the version is from 1 to 2147483647"),
+        ({"version": 10**5000}, "/version: the version is from 1 to 2147483647"),
+        ({"version": -(10**5000)}, "/version: the version is from 1 to 2147483647"),
+        ({"attributes": []}, "/attributes: attributes is an object, not an array"),
+        ({"attributes": {"system": None}}, "/attributes/system: system is an object, not null"),
+        ({"tasks": {}}, "/tasks: tasks is a list, not an object"),
+        ({"resources": None}, "/resources: a resource list is a list, not null"),
+        ({"resources": CORE}, "/resources: a resource list is a list, not an object"),
+        ({"resources": []}, "/resources: a resource list has at least one vertex"),
+    ],
+)
+def test_an_error_names_its_place(changes: dict[str, Any], message: str) -> None:
+    assert rejection({**job([CORE]), **changes}) == message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("duration", None, "a duration is a number of seconds, not null"),
+        ("duration", "60", "a duration is a number of seconds, not '60'"),
+        ("duration", True, "a duration is a number of seconds, not true"),
+        ("duration", -1, "a duration is finite and not negative"),
+        ("duration", -0.5, "a duration is finite and not negative"),
+        ("duration", math.nan, "a duration is finite and not negative"),
+        ("duration", math.inf, "a duration is finite and not negative"),
+        ("duration", 10**400, "a duration is finite and not negative"),
+        ("treepool", None, "treepool options are an object, not null"),
+        ("treepool", [], "treepool options are an object, not an array"),
+        ("treepool", {1: 2}, "the key of an option is a string, not 1"),
+        ("constraints", None, "a constraint is an object, not null"),
+        ("constraints", {"xor": []}, "unknown constraint operator 'xor'"),
+    ],
+)
+def test_a_wrong_system_attribute_is_named(key: str, value: Any, reason: str) -> None:
+    assert rejection(job([CORE], system={key: value})) == f"/attributes/system/{key}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place", "reason"),
+    [
+        (1, "", "a resource vertex is an object, not 1"),
+        ({"count": 1}, "", "the required key type is missing"),
+        ({"type": "core"}, "", "the required key count is missing"),
+        ({**CORE, "cuont": 1}, "", "unknown key 'cuont'; a resource vertex has type, count"),
+        ({7: 1}, "", "unknown key 7"),
+        ({**CORE, "x" * 1000: 1}, "", f"unknown key '{'x' * 57}...'"),
+        ({"type": 1, "count": 1}, "/type", "type is a string, not 1"),
+        ({"type": "", "count": 1}, "/type", "a resource type is not empty"),
+        ({"type": "core", "count": 0}, "/count", ""),
+        ({"type": "core", "count": "4-2"}, "/count", ""),
+        ({"type": "core", "count": True}, "/count", ""),
+        ({"type": "core", "count": {"max": 1}}, "/count", ""),
+        ({**CORE, "exclusive": 1}, "/exclusive", "exclusive is true or false, not 1"),
+        ({**CORE, "exclusive": None}, "/exclusive", "exclusive is true or false, not null"),
+        ({**CORE, "unit": 1}, "/unit", "unit is a string, not 1"),
+        ({**CORE, "label": None}, "/label", "label is a string, not null"),
+        ({**CORE, "id": 0}, "/id", "id is a string, not 0"),
+        ({**CORE, "with": []}, "/with", "a resource list has at least one vertex"),
+        ({**CORE, "with": CORE}, "/with", "a resource list is a list, not an object"),
+        ({**CORE, "with": [CORE, None]}, "/with/1", "a resource vertex is an object, not null"),
+        (vertex("slot", 1, CORE), "", "the required key label of a slot is missing"),
+        ({"type": "slot", "count": 1, "label": "a"}, "", "a slot has resources under the key with"),
+        (slot(1, CORE, label="used"), "/label", "another vertex has the label 'used'"),
+        ({**CORE, "label": "used"}, "/label", "another vertex has the label 'used'"),
+    ],
+)
+def test_a_wrong_vertex_is_named(wrong: Any, place: str, reason: str) -> None:
+    resources = [vertex("node", 1, slot(1, CORE, label="used"), wrong)]
+    message = rejection(job(resources))
+    assert message.startswith(f"/resources/0/with/1{place}: {reason}")
+    with pytest.raises(InvalidJobspec) as caught:
+        jobspec.read_resources(resources)
+    assert message == f"/resources{caught.value}"
+
+
+def chain(depth: int) -> list[dict[str, Any]]:
+    value = CORE
+    for _ in range(depth - 1):
+        value = vertex("socket", 1, value)
+    return [value]
+
+
+def test_nesting_is_bounded() -> None:
+    jobspec.read(job(chain(jobspec.MAX_DEPTH)))
+    for depth in (jobspec.MAX_DEPTH + 1, 100_000):
+        assert "nesting depth is above 32" in rejection(job(chain(depth)))
+
+
+def test_the_number_of_vertices_is_bounded_over_the_whole_list() -> None:
+    half = vertex("socket", 1, *[CORE] * (jobspec.MAX_VERTICES // 2 - 1))
+    jobspec.read(job([half, half]))
+    assert "more than 4096 vertices" in rejection(job([half, half, CORE]))
+    assert "more than 4096 vertices" in rejection(job([CORE] * 1_000_000))
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=2)
+    | st.sets(st.integers(), max_size=2)
+    | st.sampled_from([10**400, object(), (), 1j, "slot", "node", "core", "1-2", "\n"])
+)
+KEYS = st.sampled_from(
+    [*jobspec.VERTEX_KEYS, "version", "resources", "tasks", "attributes", "system", "duration"]
+    + ["constraints", "treepool", "and", "not", "properties", "hostlist", "ranks", "min", "max"]
+    + ["operator", "operand"]
+)
+HOSTILE = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(KEYS | st.text(max_size=3) | st.integers(), inner, max_size=5)
+    ),
+    max_leaves=25,
+)
+PLACES = [
+    (),
+    ("version",),
+    ("resources",),
+    ("resources", 0),
+    ("resources", 0, "count"),
+    ("resources", 0, "with"),
+    ("resources", 0, "with", 0, "exclusive"),
+    ("resources", 0, "with", 0, "label"),
+    ("tasks",),
+    ("attributes",),
+    ("attributes", "system"),
+    ("attributes", "system", "duration"),
+    ("attributes", "system", "constraints"),
+    ("attributes", "system", "treepool"),
+]
+
+
+@given(st.sampled_from(PLACES), HOSTILE)
+def test_whatever_is_in_a_jobspec_only_invalid_jobspec_comes_out(
+    place: tuple[Any, ...], hostile: Any
+) -> None:
+    source: Any = job([slot(1, {**CORE, "exclusive": True, "label": "a"})])
+    source["attributes"]["system"].update({"constraints": {}, "treepool": {}})
+    at: Any = source
+    for step in place[:-1]:
+        at = at[step]
+    if place:
+        at[place[-1]] = hostile
+    else:
+        source = hostile
+    try:
+        jobspec.read(source)
+    except InvalidJobspec as error:
+        message = str(error)
+    else:
+        return
+    assert message.startswith(("/", "jobspec: ") if isinstance(source, str) else "/")
+    assert message.isprintable()
+
+
+# ---- The smallest jobspec ----
+
+
+@pytest.mark.parametrize(("version", "name", "resources"), EXAMPLES)
+def test_a_resource_list_becomes_a_jobspec(
+    version: int, name: str, resources: list[dict[str, Any]]
+) -> None:
+    made = jobspec.from_resources(resources, 60.0, {"ranks": ["0-3"]}, options={"locality": "none"})
+    read = jobspec.read(json.dumps(made))
+    assert read.resources == jobspec.read_resources(resources)
+    assert read.duration == 60.0
+    assert read.constraint == constraint.parse({"ranks": ["0-3"]})
+    assert read.options == {"locality": "none"}
+
+
+def test_the_smallest_jobspec_runs_one_task_in_each_slot() -> None:
+    assert jobspec.from_resources([slot(2, CORE, label="task")]) == {
+        "version": 1,
+        "resources": [slot(2, CORE, label="task")],
+        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": 0.0}},
+    }
+    two = jobspec.from_resources(RFC_14["use_case_2.4"])
+    assert [task["slot"] for task in two["tasks"]] == ["read-db", "db"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "duration", "message"),
+    [
+        ([CORE], 0.0, "/resources: there is no slot for a task to run in"),
+        ([], 0.0, "/resources: a resource list has at least one vertex"),
+        (
+            [vertex("slot", 1, CORE)],
+            0.0,
+            "/resources/0: the required key label of a slot is missing",
+        ),
+        ([slot(1, CORE)], -1.0, "/attributes/system/duration: a duration is finite"),
+    ],
+)
+def test_no_invalid_jobspec_is_made(resources: Any, duration: float, message: str) -> None:
+    with pytest.raises(InvalidJobspec) as caught:
+        jobspec.from_resources(resources, duration)
+    assert str(caught.value).startswith(message)

@@ -1,0 +1,404 @@
+"""RFC 49: which scheduling keys are valid, and how their ranks follow an R."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treepool.errors import InvalidKey
+from treepool.rfc import findings, idset, topo
+from treepool.rfc.scheduling import RESERVED, KeyEntry, SchedulingKey, is_treepool
+
+DATA = Path(__file__).parent / "data"
+A = json.loads((DATA / "rfc49-cluster-a.json").read_text())
+B = json.loads((DATA / "rfc49-cluster-b.json").read_text())
+FLAT = {"cores": "0-7"}
+
+
+def key(*children: dict, **other: object) -> dict:
+    """A key with these entries."""
+    return {"writer": "TreePool", "children": list(children), **other}
+
+
+def entry(ranks: str, node: object = FLAT) -> dict:
+    """An entry of a key."""
+    return {"ranks": ranks, "topo": node}
+
+
+def told(document: object) -> list[str]:
+    """The problems of a key as lines; checks that ``read`` agrees with them."""
+    lines = [str(p) for p in SchedulingKey.problems(document)]  # type: ignore[arg-type]
+    if lines:
+        with pytest.raises(InvalidKey) as raised:
+            SchedulingKey.read(document)  # type: ignore[arg-type]
+        assert str(raised.value) == lines[0] or lines[0].startswith("/: ")
+    else:
+        SchedulingKey.read(document)  # type: ignore[arg-type]
+    return lines
+
+
+def told_of_topo(node: object) -> list[str]:
+    """The problems of a key with this topo, their pointers relative to the topo."""
+    at = "/children/0/topo"
+    lines = told(key(entry("0", node)))
+    assert all(line.startswith(at) for line in lines)
+    return [line[len(at) :] for line in lines]
+
+
+@pytest.mark.parametrize(("cluster", "size"), [(A, 16), (B, 1152)], ids=["A", "B"])
+def test_the_keys_of_rfc_49_are_valid_and_come_out_as_they_went_in(cluster, size):
+    read = SchedulingKey.read(cluster)
+    assert idset.size(read.ranks) == size
+    assert read.to_dict() == cluster
+    assert SchedulingKey.read(json.dumps(cluster)) == read
+    assert told(cluster) == []
+
+
+def test_a_key_may_have_no_children():
+    assert SchedulingKey.read({"writer": "TreePool"}).children == ()
+    assert told(key()) == []
+
+
+def test_other_keys_ride_along_untouched():
+    other = {"site": {"rack": [1, 2]}, "version": 1}
+    read = SchedulingKey.read(key(entry("0-3"), **other))
+    assert read.extra == other
+    assert read.trim(1).renumber().to_dict() == key(entry("0"), **other)
+
+
+def test_the_topo_is_carried_and_not_copied():
+    read = SchedulingKey.read(A)
+    assert read.trim(0b1010).renumber().to_dict()["children"][0]["topo"] is A["children"][0]["topo"]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ([], ["/: must be an object, not an array"]),
+        ({}, ["/: key 'writer' is missing"]),
+        ({"writer": "fluxion"}, ["/writer: must be 'TreePool', not 'fluxion'"]),
+        ({"writer": "TreePool:x"}, ["/writer: must be 'TreePool', not 'TreePool:x'"]),
+        ({"writer": "TreePool", "children": {}}, ["/children: must be an array, not an object"]),
+        (key([]), ["/children/0: must be an object, not an array"]),
+        (key({"ranks": "0"}), ["/children/0: key 'topo' is missing"]),
+        (key({"topo": {}}), ["/children/0: key 'ranks' is missing"]),
+        (
+            key({"ranks": "0", "topo": {}, "rank": "1"}),
+            ["/children/0/rank: unknown key; known are ranks, topo"],
+        ),
+        (key(entry("")), ["/children/0/ranks: must have at least one id"]),
+        (key(entry("3-1")), ["/children/0/ranks: range 3-1 does not ascend in idset '3-1'"]),
+        (
+            key(entry("0-4"), entry("9"), entry("3-7")),
+            ["/children/2/ranks: ranks 3-4 are in an earlier entry too"],
+        ),
+        ('{"a" 1}', ["/: scheduling key: line 1 column 6: Expecting ':' delimiter"]),
+        ('{"writer": 1, "writer": 2}', ["/: scheduling key: duplicate key 'writer'"]),
+    ],
+)  # fmt: skip
+def test_an_entry_has_ranks_of_its_own_and_a_topo(document, expected):
+    assert told(document) == expected
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED - topo.RESOURCE_KEYS))
+def test_a_locality_has_no_reserved_name(name):
+    (line,) = told_of_topo({name: [FLAT]})
+    assert line.startswith(f"/{name}: '{name}' is no name for a locality")
+
+
+def test_a_singular_resource_key_is_told_from_the_plural():
+    assert told_of_topo({"core": "0-3", "gpu": "0"}) == [
+        "/core: 'core' is no name for a locality; the key for core ids is \"cores\"",
+        "/gpu: 'gpu' is no name for a locality; the key for GPU ids is \"gpus\"",
+    ]
+
+
+@pytest.mark.parametrize("name", ["socket", "numa", "apu", "L3 cache", "é", "a/b~c"])
+def test_a_locality_may_have_any_other_name(name):
+    assert told_of_topo({name: [{"cores": "0"}, {"cores": "1"}]}) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ([], [": must be an object, not an array"]),
+        ({"": [FLAT]}, ["/: '' is no name for a locality"]),
+        (
+            {"memry": 3},
+            ["/memry: must be one of cores, gpus, memory, storage, or have an array of domains"],
+        ),
+        ({"numa": []}, ["/numa: must not be empty"]),
+        ({"numa": [3]}, ["/numa/0: must be an object, not 3"]),
+        ({"cores": 3}, ["/cores: must be a string, not 3"]),
+        ({"gpus": "a"}, ["/gpus: 'a' is no id or range in idset 'a'"]),
+        ({"memory": -1}, ["/memory: must be at least 0, not -1"]),
+        ({"memory": 1.5}, ["/memory: must be an integer, not 1.5"]),
+        ({"memory": True}, ["/memory: must be an integer, not true"]),
+        ({"storage": {}}, ["/storage: must be an array, not an object"]),
+        (
+            {"storage": [{}]},
+            ["/storage/0: key 'capacity' is missing", "/storage/0: key 'path' is missing"],
+        ),
+        ({"storage": [{"path": "", "capacity": 1}]}, ["/storage/0/path: must not be empty"]),
+        (
+            {"storage": [{"path": "/", "capacity": -2}]},
+            ["/storage/0/capacity: must be at least 0, not -2"],
+        ),
+        (
+            {"storage": [{"path": "/", "capacity": 2, "units": "GiB"}]},
+            ["/storage/0/units: unknown key; known are path, capacity, unit"],
+        ),
+    ],
+)
+def test_a_domain_has_resources_and_localities_only(node, expected):
+    assert told_of_topo(node) == expected
+
+
+@pytest.mark.parametrize("unit", sorted(topo.UNITS))
+def test_a_capacity_may_have_any_unit_of_bytes(unit):
+    assert told_of_topo({"storage": [{"path": "/", "capacity": 1.5, "unit": unit}]}) == []
+
+
+@pytest.mark.parametrize("unit", ["gib", "GIB", "", "Gi", "furlong", 3, None])
+def test_a_capacity_has_no_other_unit(unit):
+    (line,) = told_of_topo({"storage": [{"path": "/", "capacity": 1, "unit": unit}]})
+    assert line.startswith("/storage/0/unit: must be one of 'B', ")
+
+
+def test_storage_and_memory_may_be_local_to_any_domain():
+    local = {"cores": "0", "memory": 16, "storage": [{"path": "/ssd", "capacity": 1}]}
+    assert told_of_topo({"memory": 32, "socket": [local]}) == []
+
+
+def test_siblings_share_no_core_and_no_gpu():
+    shared = {
+        "numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7"}, {"cores": "2-4", "gpus": "0"}]
+    }
+    assert told_of_topo(shared) == [
+        "/numa/2: cores 2-3 and gpus 0 also in the sibling at /children/0/topo/numa/0"
+    ]
+
+
+def test_siblings_of_other_localities_share_nothing_either():
+    assert told_of_topo({"socket": [{"cores": "0-3"}], "apu": [{"numa": [{"cores": "3"}]}]}) == [
+        "/apu/0: cores 3 also in the sibling at /children/0/topo/socket/0"
+    ]
+
+
+def test_a_domain_that_lists_ids_lists_those_of_the_domains_inside_or_more():
+    inside = {"socket": [{"numa": [{"cores": "0-3", "gpus": "0"}]}, {"cores": "4-7"}]}
+    assert told_of_topo({"cores": "0-7", "gpus": "0-1", **inside}) == []
+    assert told_of_topo({"cores": "0-9", **inside}) == []
+    assert told_of_topo({"cores": "0-2,4-6", "gpus": "", **inside}) == [
+        "/cores: lacks 3,7, which domains inside have",
+        "/gpus: lacks 0, which domains inside have",
+    ]
+
+
+def test_a_locality_is_not_inside_one_of_the_same_name():
+    assert told_of_topo({"numa": [{"socket": [{"numa": [FLAT]}]}]}) == [
+        "/numa/0/socket/0/numa: locality 'numa' is inside one of the same name"
+    ]
+
+
+def test_localities_nest_sixteen_levels_and_no_deeper():
+    node: dict = FLAT
+    for level in reversed(range(topo.MAX_LEVELS)):
+        node = {f"level{level}": [node]}
+    assert told_of_topo(node) == []
+    (line,) = told_of_topo({"outermost": [node]})
+    assert line.endswith("/level15: localities are nested deeper than 16 levels")
+
+
+def test_a_topo_has_at_most_65536_domains():
+    full = {"tile": [{}] * (topo.MAX_DOMAINS - 1)}
+    SchedulingKey.read(key(entry("0", full)))
+    with pytest.raises(InvalidKey, match=r"^/children/0/topo: has more than 65536 domains$"):
+        SchedulingKey.read(key(entry("0", {**full, "more": [{}]})))
+
+
+def test_every_problem_is_reported_and_not_only_the_first():
+    document = key(
+        entry("0-x", {"slot": [FLAT]}),
+        entry("0-3", {"numa": [{"cores": "0"}, {"cores": "0", "memory": -1}]}),
+        entry("3", {"gpus": "1-", "numa": [{"gpus": "1"}]}),
+        {"ranks": "7"},
+    )
+    assert [line.split(":")[0] for line in told(document)] == [
+        "/children/0/ranks",
+        "/children/0/topo/slot",
+        "/children/1/topo/numa/1",
+        "/children/1/topo/numa/1/memory",
+        "/children/2/ranks",
+        "/children/2/topo/gpus",
+        "/children/3",
+    ]
+
+
+def test_a_few_bytes_of_text_do_not_ask_for_gigabytes(monkeypatch):
+    monkeypatch.setattr(findings, "MAX_BITS", 1 << 26)
+    wide = {"numa": [{"cores": str(idset.MAX_ID - i)} for i in range(30)]}
+    with pytest.raises(InvalidKey, match="the sets of this document need more than"):
+        SchedulingKey.read(key(entry("0", wide)))
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "answer"),
+    [
+        ({"writer": "TreePool"}, True),
+        ({"writer": "TreePool:x"}, True),
+        ({"writer": "treepool"}, False),
+        ({"writer": "TreePoolX"}, False),
+        ({"writer": "fluxion"}, False),
+        ({"writer": None}, False),
+        ({}, False),
+        (None, False),
+        ("TreePool", False),
+    ],
+)
+def test_the_scheme_of_the_writer_names_the_scheduler(scheduling, answer):
+    assert is_treepool(scheduling) is answer
+
+
+# ---- ranks ----
+
+RANKS = st.sets(st.integers(0, 200), max_size=40)
+
+
+@st.composite
+def keys(draw: st.DrawFn) -> SchedulingKey:
+    """Keys of some entries with disjoint, non-empty ranks."""
+    owners = draw(st.dictionaries(st.integers(0, 200), st.integers(0, 3), max_size=40))
+    nodes = [{"cores": f"0-{n + 1}"} for n in range(4)]
+    children = []
+    for n in range(4):
+        ranks = idset.from_ids(rank for rank, owner in owners.items() if owner == n)
+        if ranks:
+            children.append(KeyEntry(ranks, nodes[n]))
+    return SchedulingKey(tuple(children), extra=draw(st.sampled_from([{}, {"site": [1]}])))
+
+
+def topos(of: SchedulingKey) -> dict[int, object]:
+    """The reference: the topo of each rank."""
+    return {rank: e.topo for e in of.children for rank in idset.iterate(e.ranks)}
+
+
+def text(ids: set[int]) -> int:
+    return idset.from_ids(ids)
+
+
+@given(keys())
+def test_a_key_read_back_is_the_same(some):
+    assert SchedulingKey.read(some.to_dict()) == some
+    assert SchedulingKey.read(json.dumps(some.to_dict())) == some
+
+
+@given(keys(), RANKS)
+def test_a_trimmed_key_has_the_ranks_asked_for_with_the_topos_they_had(some, ranks):
+    trimmed = some.trim(text(ranks))
+    assert topos(trimmed) == {r: t for r, t in topos(some).items() if r in ranks}
+    assert all(e.ranks for e in trimmed.children)
+    assert trimmed.extra == some.extra
+    assert trimmed.trim(text(ranks)) == trimmed
+
+
+@given(keys())
+def test_a_renumbered_key_counts_ranks_from_zero_in_order(some):
+    renumbered = some.renumber()
+    before = topos(some)
+    assert topos(renumbered) == dict(enumerate(before[r] for r in sorted(before)))
+    assert renumbered.renumber() == renumbered
+
+
+@given(keys(), RANKS)
+def test_a_rank_becomes_its_position_among_all_ranks_of_the_r(some, flat):
+    before = topos(some)
+    ranks = sorted(set(before) | flat)
+    renumbered = some.renumber(text(set(ranks)))
+    assert topos(renumbered) == {ranks.index(r): t for r, t in before.items()}
+
+
+@given(keys(), RANKS)
+def test_a_key_about_the_ranks_of_r_lite_stays_as_it_is(some, flat):
+    assert some.map_to(some.ranks | text(flat)) is some
+
+
+@given(keys(), st.integers(0, 300))
+def test_as_many_other_ranks_are_mapped_by_sorted_position(some, first):
+    size = idset.size(some.ranks)
+    mapped = some.map_to(((1 << size) - 1) << first)
+    before = topos(some)
+    assert topos(mapped) == {first + i: before[r] for i, r in enumerate(sorted(before))}
+
+
+@given(keys(), st.integers(0, 300))
+def test_mapping_to_as_many_ranks_with_gaps_keeps_the_order(some, first):
+    ranks = [first + i * i for i in range(idset.size(some.ranks))]
+    before = topos(some)
+    assert topos(some.map_to(text(set(ranks)))) == dict(
+        zip(ranks, (before[r] for r in sorted(before)))
+    )
+
+
+def test_any_other_ranks_are_an_error_that_names_both_sets():
+    some = SchedulingKey.read(key(entry("4-6"), entry("9")))
+    with pytest.raises(InvalidKey) as raised:
+        some.map_to(0b111)
+    assert "4-6,9" in str(raised.value) and "0-2 of R_lite" in str(raised.value)
+
+
+# ---- anything ----
+
+WORDS = st.sampled_from(
+    ["writer", "TreePool", "children", "ranks", "topo", "cores", "gpus", "memory", "storage"]
+    + ["\ud800", "numa", "socket", "path", "capacity", "unit", "core", "slot", "0", "0-3", ""]
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 9) | st.floats(allow_nan=False) | WORDS,
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(WORDS | st.text(max_size=3), below),
+    max_leaves=25,
+)
+
+
+def replaced(document: object, path: list[int], value: object) -> object:
+    """A copy of *document* with one value in it replaced, found by taking turns."""
+    document = copy.deepcopy(document)
+    parent, last = None, None
+    here = document
+    for step in path:
+        if isinstance(here, dict) and here:
+            parent, last = here, sorted(here)[step % len(here)]
+        elif isinstance(here, list) and here:
+            parent, last = here, step % len(here)
+        else:
+            break
+        here = parent[last]
+    if parent is None:
+        return value
+    parent[last] = value
+    return document
+
+
+@given(JSON)
+@settings(max_examples=100, deadline=None)
+def test_whatever_is_no_key_raises_invalid_key(document):
+    told(document)
+
+
+@pytest.mark.parametrize("cluster", [A, B], ids=["A", "B"])
+@given(path=st.lists(st.integers(0, 9), max_size=9), value=JSON)
+@settings(max_examples=150, deadline=None)
+def test_a_key_with_anything_wrong_anywhere_raises_invalid_key(cluster, path, value):
+    told(replaced(cluster, path, value))
+
+
+def test_a_key_of_great_depth_raises_invalid_key():
+    node: dict = {}
+    for _ in range(50_000):
+        node = {"numa": [node]}
+    assert told(key(entry("0", node))) == ["/: scheduling key: nested deeper than 64 levels"]

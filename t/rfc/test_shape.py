@@ -1,0 +1,312 @@
+"""RFC 46: which texts are shapes, the RFC 14 resources they stand for, and the way back."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from treepool.errors import InvalidShape
+from treepool.rfc.shape import format_shape, parse_shape
+
+
+def vertex(kind: str, n: Any = 1, *below: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    """A resource vertex with its keys in RFC 46's order."""
+    return {"type": kind, "count": n, **keys, **({"with": list(below)} if below else {})}
+
+
+def slot(n: Any, *below: dict[str, Any], label: str = "default") -> dict[str, Any]:
+    return vertex("slot", n, *below, label=label)
+
+
+NODE = vertex("node")
+
+#: Every example of RFC 46, under the number of its RFC 14 use case.
+EXAMPLES = json.loads((Path(__file__).parent / "data" / "rfc46-examples.json").read_text())
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: str(example["use_case"]))
+def test_rfc_46_examples(example: dict[str, Any]) -> None:
+    assert parse_shape(example["shape"]) == example["resources"]
+    # the order of the keys as well
+    assert json.dumps(parse_shape(example["shape"])) == json.dumps(example["resources"])
+    assert format_shape(example["resources"]) == example["shape"]
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("4", 4),
+        ("[4]", 4),
+        ("1", 1),
+        ("2-5", {"min": 2, "max": 5, "operator": "+", "operand": 1}),
+        ("[2-16:2:*]", {"min": 2, "max": 16, "operator": "*", "operand": 2}),
+        ("2-256:2:^", {"min": 2, "max": 256, "operator": "^", "operand": 2}),
+        ("2-6:2", {"min": 2, "max": 6, "operator": "+", "operand": 2}),
+        ("3+", {"min": 3}),
+        ("3+:2:*", {"min": 3, "operator": "*", "operand": 2}),
+        ("1,4,9", "1,4,9"),
+        ("[2-4,8]", "2-4,8"),
+    ],
+)
+@pytest.mark.parametrize("rest", ["", "{x}", "/core", "{x}/core", " "])
+def test_counts_are_integers_ranges_or_idsets(text: str, spec: object, rest: str) -> None:
+    assert parse_shape(f"node={text}{rest}")[0]["count"] == spec
+    assert parse_shape(f"[node={text}{rest};gpu]")[0]["count"] == spec
+
+
+@pytest.mark.parametrize(
+    ("braces", "keys"),
+    [
+        ("{}", {}),
+        ("{x}", {"exclusive": True}),
+        ("{+x}", {"exclusive": True}),
+        ("{-x}", {"exclusive": False}),
+        ("{x:false}", {"exclusive": False}),
+        ("{exclusive}", {"exclusive": True}),
+        ("{'x'}", {"x": True}),
+        ("{key}", {"key": True}),
+        ("{+key,-other}", {"key": True, "other": False}),
+        ('{-"a b"}', {"a b": False}),
+        ("{unit:GB,x,id:a-b}", {"unit": "GB", "exclusive": True, "id": "a-b"}),
+        ("{label:a}", {"label": "a"}),
+        # strings that look like something else, and values that are no strings
+        (
+            "{a:1+,b:2-8:2:*,c:/mnt/x=y,d:01,e:-}",
+            {"a": "1+", "b": "2-8:2:*", "c": "/mnt/x=y", "d": "01", "e": "-"},
+        ),
+        ("{a:1,b:-2,c:1.5,d:1e3,e:-0}", {"a": 1, "b": -2, "c": 1.5, "d": 1000.0, "e": 0}),
+        ("{a:true,b:false,c:null}", {"a": True, "b": False, "c": None}),
+        ("{a:True,b:'true',c:\"1\"}", {"a": "True", "b": "true", "c": "1"}),
+        ("{a:[],b:{}}", {"a": [], "b": {}}),
+        ('{a:[1, "b", [null]]}', {"a": [1, "b", [None]]}),
+        ("{a:[b,1+,{x,-c}]}", {"a": ["b", "1+", {"exclusive": True, "c": False}]}),
+        ("{a:{b:{c:d},+e}}", {"a": {"b": {"c": "d"}, "e": True}}),
+        ('{"a":{"b":[1,{"c":"d"}]}}', {"a": {"b": [1, {"c": "d"}]}}),
+        ("{a:{type:b,count:2,with:[]}}", {"a": {"type": "b", "count": 2, "with": []}}),
+    ],
+)
+def test_braces_hold_keys_of_the_vertex(braces: str, keys: dict[str, Any]) -> None:
+    assert parse_shape(f"node=2{braces}/core") == [vertex("node", 2, vertex("core"), **keys)]
+
+
+@pytest.mark.parametrize(
+    ("quoted", "string"),
+    [
+        ("''", ""),
+        ('""', ""),
+        ("'a b'", "a b"),
+        ('"a b"', "a b"),
+        ("'it\"s'", 'it"s'),
+        ('"it\'s"', "it's"),
+        (r'"a\"b\\\n\u00e9"', 'a"b\\\né'),
+        (r"'a\n'", r"a\n"),
+        ("'[]{};,/:='", "[]{};,/:="),
+        ("'+a'", "+a"),
+        ("a-b_c.d+e@f\\g", "a-b_c.d+e@f\\g"),
+        ("é", "é"),
+    ],
+)
+def test_types_labels_keys_and_values_may_be_quoted(quoted: str, string: str) -> None:
+    text = f"[{quoted}=2{{{quoted}:{quoted}}};slot{{{quoted}}}/node]"
+    assert parse_shape(text) == [
+        {"type": string, "count": 2, string: string},
+        slot(1, NODE, label=string),
+    ]
+
+
+def test_a_label_is_a_string_whatever_it_looks_like() -> None:
+    for label in ("x", "4", "true", "null", "4GB-node"):
+        assert parse_shape(f"slot{{{label}}}/node") == [slot(1, NODE, label=label)]
+
+
+def test_a_slots_label_comes_before_its_other_keys() -> None:
+    expected = {"type": "slot", "count": 1, "label": "a", "exclusive": False, "with": [NODE]}
+    assert repr(parse_shape("slot{a,-x}/node")) == repr([expected])
+
+
+def test_blanks_between_tokens_are_ignored() -> None:
+    text = " [ slot = [ 4 ] { a , - x , b : [ 1 , { c } ] } / [ core ; gpu ] ; node ] \n\t"
+    assert parse_shape(text) == parse_shape("[slot=4{a,-x,b:[1,{c}]}/[core;gpu];node]")
+
+
+def test_a_list_without_brackets_ends_at_the_next_semicolon() -> None:
+    assert parse_shape("[node/socket/core;gpu]") == [
+        vertex("node", 1, vertex("socket", 1, vertex("core"))),
+        vertex("gpu"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("", 1, "a resource type"),
+        ("   ", 4, "a resource type"),
+        ("slot", 5, "'/' and what the slot holds"),
+        ("slot=4", 7, "'/' and what the slot holds"),
+        ("[slot{a};core]", 9, "'/' and what the slot holds"),
+        ("slot/", 6, "a resource type"),
+        ("/node", 1, "a resource type"),
+        ("slot//node", 6, "a resource type"),
+        ("slot{}/node", 6, "the slot's label"),
+        ("slot{-x}/node", 6, "the slot's label"),
+        ("slot{unit:GB}/node", 6, "begin with its label"),
+        ("slot{a", 7, "',' or '}'"),
+        ("slot{a,label:b}/node", 8, "duplicate key 'label'"),
+        ("slot{a,}/node", 8, "a key"),
+        ("[slot/node;slot{a}/node]", 2, "needs a label"),
+        ("[slot{a}/node;node/slot/core]", 20, "needs a label"),
+        ("[slot{a}/node;slot{a}/core]", 20, "'a' is already taken"),
+        ("[node{label:a};slot{a}/core]", 21, "'a' is already taken"),
+        ("[slot{a}/core;node{label:a}]", 20, "'a' is already taken"),
+        ("slot/node{label:default}", 1, "'default' is already taken"),
+        ("core;gpu", 5, "needs brackets"),
+        ("node/core;gpu", 10, "needs brackets"),
+        ("[core;gpu", 10, "';' or ']'"),
+        ("[core,gpu]", 6, "';' or ']'"),
+        ("[core;]", 7, "a resource type"),
+        ("[]", 2, "a resource type"),
+        ("[[core]]", 2, "a resource type"),
+        ("[core]]", 7, "the end"),
+        ("[core]/gpu", 7, "the end"),
+        ("core}", 5, "the end"),
+        ("my node", 4, "the end"),
+        ("-node", 1, "a resource type"),
+        ("node:2", 5, "the end"),
+        ("node=", 6, "a count"),
+        ("node=/core", 6, "a count"),
+        ("node= 0", 7, "positive"),
+        ("node=02", 6, "'02'"),
+        ("node=-1", 6, "'-1'"),
+        ("node=5-2", 6, "below min"),
+        ("node=[5-2]", 7, "below min"),
+        ("node=1-4:1:*", 6, "operand"),
+        ("node=1-99999999999999999999", 6, "above"),
+        ("node=4, 9", 6, "'4,'"),
+        ("node=4 9", 8, "the end"),
+        ("node=[4", 8, "']'"),
+        ("node=[]", 7, "a count"),
+        ("node=[[4]]", 7, "a count"),
+        ("node==4", 6, "'=4'"),
+        ("node{", 6, "a key"),
+        ("node{,}", 6, "a key"),
+        ("node{a b}", 8, "',' or '}'"),
+        ("node{a;b}", 7, "',' or '}'"),
+        ("node{a=b}", 7, "',' or '}'"),
+        ("node{a:b;c}", 9, "',' or '}'"),
+        ("node{a:b c}", 10, "',' or '}'"),
+        ("node{--a}", 7, "a key"),
+        ("node{+a:true}", 8, "',' or '}'"),
+        ("node{:a}", 6, "a key"),
+        ("node{a:}", 8, "a value"),
+        ("node{a:1,a:2}", 10, "duplicate key 'a'"),
+        ("node{x,-exclusive}", 9, "duplicate key 'exclusive'"),
+        ("node{a:{b,b}}", 11, "duplicate key 'b'"),
+        ("node{type:a}", 6, "'type'"),
+        ("node{a,count:2}", 8, "'count'"),
+        ("node{+with}", 7, "'with'"),
+        ("node{a:[1,]}", 11, "a value"),
+        ("node{a:[1}", 10, "',' or ']'"),
+        ("node{a:{b}", 11, "',' or '}'"),
+        ("node{a:1e999}", 8, "too large"),
+        ("node{a:'b}", 8, "not closed"),
+        ('node{a:"b\\"}', 8, "not closed"),
+        ('"node', 1, "not closed"),
+        ('node{a:"\\q"}', 9, "escape"),
+        ('node{a:"b\tc"}', 10, "control character"),
+        ("node\0", 5, "the end"),
+        ("node\u00a0", 5, "the end"),
+    ],
+)
+def test_errors_name_the_column(text: str, column: int, message: str) -> None:
+    with pytest.raises(InvalidShape) as caught:
+        parse_shape(text)
+    assert str(caught.value).startswith(f"column {column}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.caret().splitlines()[1] == " " * (column - 1) + "^"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a/" * 32 + "a",
+        "a/" * 10_000 + "a",
+        "[" * 30_000,
+        "a/[" * 10_000,
+        "a{b:" + "[" * 33 + "]" * 33 + "}",
+        "a{b:" + "[" * 30_000,
+        "a{b:" + "{c:" * 33 + "1" + "}" * 34,
+        "a" + "{a:" * 10_000,
+        "a" * 65_537,
+        " " * 65_537,
+        "a" * 10_000_000,
+        "a{b:" + "9" * 60_000 + "}",
+        "a{b:1." + "9" * 60_000 + "}",
+        "a{b:1e" + "9" * 60_000 + "}",
+        "a{b:-" + "9" * 60_000,
+        "a=" + "9" * 60_000,
+        "a=" + "1," * 30_000,
+        "a=1-" + "9" * 60_000,
+        "a{b:'" + "c" * 60_000,
+        'a{b:"' + "\\\\" * 30_000,
+        'a{b:"' + "\\q" * 30_000 + '"}',
+        "a{b:" + "\n" * 60_000,
+        "[slot/a;" + "a;" * 30_000 + "slot/a]",
+    ],
+    ids=lambda text: f"{text[:12]!a}-{len(text)}",
+)
+def test_deep_and_oversized_shapes_fail_fast(text: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(InvalidShape) as caught:
+        parse_shape(text)
+    assert time.perf_counter() - start < 1
+    assert len(str(caught.value)) < 200
+    assert len(caught.value.caret().splitlines()[0]) <= 72
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a/" * 31 + "a",
+        "a{b:" + "[" * 32 + "]" * 32 + "}",
+        "[" + ";".join(f"slot={i}{{s{i}}}/a" for i in range(1, 3500)) + "]",
+        "a{" + ",".join(f"k{i}:{i}" for i in range(5000)) + "}",
+        "a{b:[" + "1," * 30_000 + "1]}",
+        "a=" + ",".join(str(2 * i) for i in range(1, 11_000)),
+        "a{b:" + "9" * 1000 + "}",
+        "a{b:'" + "c" * 65_000 + "'}",
+    ],
+    ids=lambda text: f"{text[:12]}-{len(text)}",
+)
+def test_shapes_up_to_the_limits_are_read_and_written(text: str) -> None:
+    start = time.perf_counter()
+    resources = parse_shape(text)
+    assert parse_shape(format_shape(resources)) == resources
+    assert time.perf_counter() - start < 2
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        ["slot", "node", "core", "[", "]", "{", "}", ";", ",", "/", ":", "=", "+", "-", "x", "1"]
+        + ["=2", "2-8:2:*", "4,9", "'a b'", '"', "\\", "'", " ", "null", "1.5", "{a}", "slot/", "é"]
+    ),
+    max_size=20,
+).map("".join)
+
+
+@given(st.one_of(st.text(), PIECES))
+@example("slot" + "/slot" * 5)
+@example('node{a:"\\ud800"}')
+def test_any_text_is_a_shape_or_raises_invalid_shape(text: str) -> None:
+    try:
+        resources = parse_shape(text)
+    except InvalidShape as error:
+        assert 0 <= error.column <= len(text)
+        return
+    assert parse_shape(format_shape(resources)) == resources

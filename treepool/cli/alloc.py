@@ -1,0 +1,209 @@
+"""``treepool alloc``: what would these jobs get, one after the other?"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import Any, Iterator, Optional
+
+from treepool.cli import files
+from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
+from treepool.errors import InvalidInput
+from treepool.placement.allocation import Allocation
+from treepool.placement.policy import POLICIES
+from treepool.placement.pool import Pool
+from treepool.placement.request import LOCALITIES
+from treepool.rfc import constraint, document
+from treepool.rfc.schema import data_folder
+
+_DESCRIPTION = """\
+Allocate jobs on an idle cluster, in order, each on what the ones before left
+free, and print what each got. A job is a shape (RFC 46); a refused one does
+not stop those that follow.
+"""
+
+_EXAMPLES = """\
+examples:
+  treepool alloc 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'
+      two slots of 8 cores and a near GPU, then a whole socket, on cluster a
+  treepool alloc --cluster b --json 'slot=2-9/node{x}'
+      as many whole nodes as are free, two to nine, for a program to read
+  treepool alloc -R R.json --locality required 'slot=1/[core=8;gpu=1]'
+      on your own cluster, such as "flux kvs get resource.R" prints it
+  treepool alloc --constraint '{"ranks": ["4-7"]}' 'slot=1/numa{x}'
+      on one of the nodes that satisfy a constraint (RFC 31)
+  treepool alloc --R 'slot=1/node{x}' > job.json
+      the R of the job, scheduling key included
+
+exit status:
+  0 all were allocated; 1 not all, or R is not valid; 2 usage, or no such file
+"""
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "alloc",
+        help="what would these jobs get?",
+        usage="treepool alloc [-R FILE | --cluster a|b] [options] SHAPE...",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("words", metavar="SHAPE", nargs="*", help="a job, as an RFC 46 shape")
+    parser.add_argument(
+        "--jobspec",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a job, as jobspec; after all shapes; repeatable",
+    )
+    where = parser.add_argument_group("cluster").add_mutually_exclusive_group()
+    where.add_argument("-R", dest="R_file", metavar="FILE", help='its R (RFC 20), "-" for stdin')
+    where.add_argument(
+        "--cluster",
+        choices=("a", "b"),
+        default="a",
+        help="an example of RFC 49: a has 16 nodes, 2 sockets of 4 NUMA domains each (default); "
+        "b has 1152 nodes, 4 sockets each",
+    )
+    how = parser.add_argument_group("placement")
+    how.add_argument(
+        "--locality",
+        choices=LOCALITIES,
+        default="preferred",
+        help="what a slot gets: cores and GPUs of one domain if that can be had (preferred, the "
+        "default), of one domain or nothing (required), of anywhere on the node (none)",
+    )
+    how.add_argument(
+        "--policy",
+        choices=sorted(POLICIES),
+        default="best-fit",
+        help="which nodes are tried first (default: best-fit)",
+    )
+    how.add_argument(
+        "--constraint",
+        metavar="JSON",
+        help="which nodes the shapes may use (RFC 31)",
+    )
+    form = parser.add_argument_group("output").add_mutually_exclusive_group()
+    form.add_argument(
+        "--json",
+        action="store_true",
+        help="a line of JSON for each job: shape, R_lite and nslots, or shape, error and message",
+    )
+    form.add_argument(
+        "--R", dest="full_R", action="store_true", help="the whole R of the last job allocated"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    if not arguments.words and not arguments.jobspec:
+        raise Stop("a SHAPE or --jobspec FILE is needed (see treepool alloc --help)", USAGE)
+    if [arguments.R_file, *arguments.jobspec].count("-") > 1:
+        raise Stop("only one of the files can be stdin", USAGE)
+    constraints = _constraints(arguments.constraint)
+    jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]
+    answers = _answers(_pool(arguments), arguments.words, constraints, jobspecs)
+    if arguments.json:
+        return _print_json(answers)
+    if arguments.full_R:
+        return _print_R(answers)
+    return _print_table(answers)
+
+
+def _pool(arguments: Namespace) -> Pool:
+    options = {"locality": arguments.locality, "policy": arguments.policy}
+    if arguments.R_file is None:
+        path = data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json"
+        return Pool(files.read_json(str(path))["cluster"]["R"], **options)
+    R = files.read_R(arguments.R_file)
+    try:
+        return Pool(R, **options)
+    except InvalidInput as e:
+        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
+
+
+def _jobspec(path: str) -> Any:
+    """The JSON value of a jobspec file; what is no JSON is refused as a bad shape is."""
+    try:
+        return files.read_json(path)
+    except Stop as e:
+        if e.status == USAGE:
+            raise
+        return Refusal("invalid", str(e))
+
+
+def _constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
+    if text is None:
+        return None
+    try:
+        value: dict[str, Any] = document.load(text, InvalidInput, "argument --constraint")
+        constraint.parse(value, "argument --constraint")
+    except InvalidInput as e:
+        raise Stop(str(e), USAGE) from None
+    return value
+
+
+def _answers(
+    pool: Pool,
+    shapes: list[str],
+    constraints: Optional[dict[str, Any]],
+    jobspecs: list[tuple[str, Any]],
+) -> Iterator[Answer]:
+    for jobid, shape in enumerate(shapes, 1):
+        yield allocate_shape(pool, jobid, shape, constraints)
+    for jobid, (name, spec) in enumerate(jobspecs, len(shapes) + 1):
+        if isinstance(spec, Refusal):
+            yield Answer(name, spec)
+        else:
+            yield allocate_jobspec(pool, jobid, spec, name)
+
+
+def _print_json(answers: Iterator[Answer]) -> int:
+    status = DONE
+    for answer in answers:
+        outcome = answer.outcome
+        line: dict[str, Any] = {"shape": answer.shape}
+        if isinstance(outcome, Refusal):
+            line.update(error=outcome.kind, message=outcome.message)
+            status = NO
+        else:
+            R_lite = outcome.to_dict()["execution"]["R_lite"]
+            line.update(R_lite=R_lite, nslots=outcome.nslots)
+        out(json.dumps(line))
+    return status
+
+
+def _print_R(answers: Iterator[Answer]) -> int:
+    status = DONE
+    last: Optional[Allocation] = None
+    for answer in answers:
+        if isinstance(answer.outcome, Refusal):
+            _complain(answer.shape, answer.outcome)
+            status = NO
+        else:
+            last = answer.outcome
+    if last is not None:
+        out(json.dumps(last.to_dict()))
+    return status
+
+
+def _print_table(answers: Iterator[Answer]) -> int:
+    from treepool.cli.alloctable import table
+
+    found = list(answers)
+    draw(lambda width: table(found, width))
+    refused = {n: a.outcome for n, a in enumerate(found, 1) if isinstance(a.outcome, Refusal)}
+    for number, refusal in refused.items():
+        if refusal.caret:
+            shape, caret = refusal.caret.split("\n")
+            out(f"\n{number}: {shape}\n{' ' * len(f'{number}: ')}{caret}")
+    return NO if refused else DONE
+
+
+def _complain(shape: str, refusal: Refusal) -> None:
+    shortened = shape if len(shape) <= 60 else shape[:57] + "..."
+    complain("treepool alloc", f"{shortened}: {refusal.kind}: {refusal.message}")

@@ -1,0 +1,112 @@
+"""What a pool answers to a shape or a jobspec: an allocation, or one of three kinds of no."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional, Union
+
+import attrs
+
+from treepool.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    InvalidInput,
+    InvalidShape,
+)
+from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
+from treepool.rfc import jobspec
+from treepool.rfc.shape import format_shape, parse_shape
+
+
+@attrs.frozen
+class Refusal:
+    """A no: ``kind`` is invalid, infeasible or insufficient, ``message`` one line on why.
+
+    ``caret`` shows the place in a shape that cannot be read, as two lines.
+    """
+
+    kind: str
+    message: str
+    caret: str = ""
+
+
+@attrs.frozen
+class Answer:
+    """What was asked for, as a shape, and what came of it."""
+
+    shape: str
+    outcome: Union[Allocation, Refusal]
+
+
+def allocate_shape(
+    pool: Pool,
+    jobid: int,
+    shape: str,
+    constraints: Optional[Mapping[str, Any]] = None,
+    options: Optional[Mapping[str, Any]] = None,
+) -> Answer:
+    """Allocate RFC 46 *shape* as job *jobid*; *constraints* are RFC 31's, *options* treepool's."""
+
+    def spec() -> dict[str, Any]:
+        resources = parse_shape(shape)
+        return jobspec.from_resources(resources, constraints=constraints, options=options)
+
+    return Answer(shape, _outcome(pool, jobid, spec))
+
+
+def allocate_jobspec(
+    pool: Pool,
+    jobid: int,
+    spec: object,
+    name: str,
+    options: Optional[Mapping[str, Any]] = None,
+) -> Answer:
+    """Allocate jobspec *spec*, a JSON value, as job *jobid*.
+
+    *options* are put over the jobspec's own. The answer goes under the shape of the jobspec's
+    resources, or under *name* if they have none.
+    """
+    if isinstance(spec, str):  # which the pool would take for JSON text
+        return Answer(name, Refusal("invalid", "/: a jobspec is an object, not a string"))
+    if options:
+        spec = _with_options(spec, options)
+    return Answer(_shape_of(spec) or name, _outcome(pool, jobid, lambda: spec))
+
+
+def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocation, Refusal]:
+    try:
+        return pool.alloc(jobid, pool.parse_resource_request(spec()))
+    except InvalidShape as e:
+        return Refusal("invalid", str(e), e.caret())
+    except InvalidInput as e:
+        return Refusal("invalid", str(e))
+    except InfeasibleRequest as e:
+        return Refusal("infeasible", str(e))
+    except InsufficientResources as e:
+        return Refusal("insufficient", str(e))
+
+
+def _shape_of(spec: object) -> Optional[str]:
+    """The shape of a jobspec's resources, if they have one."""
+    resources = spec.get("resources") if isinstance(spec, dict) else None
+    try:
+        return format_shape(resources) if isinstance(resources, list) else None
+    except InvalidInput:
+        return None
+
+
+def _with_options(spec: Any, options: Mapping[str, Any]) -> Any:
+    """A copy of *spec* with *options* in ``attributes.system.treepool``.
+
+    What is not an object on the way there stays as it is: the pool will say what is wrong with it.
+    """
+    path = ("attributes", "system", "treepool")
+    objects = [spec]
+    for key in path:
+        objects.append(objects[-1].get(key, {}) if isinstance(objects[-1], dict) else None)
+    if not all(isinstance(value, dict) for value in objects):
+        return spec
+    changed = {**objects.pop(), **options}
+    for key in reversed(path):
+        changed = {**objects.pop(), key: changed}
+    return changed

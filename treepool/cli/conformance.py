@@ -1,0 +1,108 @@
+"""``treepool conformance``: do the test vectors come out as they should?"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Iterator
+
+import attrs
+
+from treepool.cli import files, vectors
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, printable
+from treepool.rfc.schema import data_folder
+
+_DESCRIPTION = """\
+Play test vectors: each file has a cluster and steps, which are played on one
+pool in order. Without an argument these are the vectors of RFC 49 (TVA1-11,
+TVB1-9), which come with treepool. A vector that fails is shown with what was
+expected and what came instead.
+"""
+
+_EXAMPLES = """\
+examples:
+  treepool conformance                   the vectors that come with treepool
+  treepool conformance my/vectors        every *.json in a folder of your own
+  treepool conformance --json site.json | jq 'select(.passed | not)'
+
+exit status:
+  0 all passed; 1 not all, or a file is not valid; 2 usage, or no such file
+"""
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "conformance",
+        help="run the RFC's test vectors, or your own",
+        usage="treepool conformance [--json] [DIR|FILE...]",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "words", metavar="DIR|FILE", nargs="*", help="test vector files, or folders of them"
+    )
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each vector")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    words = arguments.words or [str(data_folder("testvectors"))]
+    played = passed = unreadable = 0
+    for path in [path for word in words for path in _files(word)]:
+        try:
+            document = _read(path)
+        except Stop as e:
+            complain("treepool conformance", str(e))
+            unreadable = max(unreadable, e.status)
+            continue
+        if not arguments.json:
+            out(f"{printable(files.shown(path))}: {printable(document['title'])}")
+        for result in vectors.play(document):
+            played, passed = played + 1, passed + result.passed
+            out(_json(path, result) if arguments.json else _text(result))
+    if played and not arguments.json:
+        out(f"{passed} of {played}")
+    return unreadable or (DONE if passed == played else NO)
+
+
+def _files(path: str) -> Iterator[str]:
+    """The vector files that *path*, a file or a folder, stands for."""
+    try:
+        if path == "-" or not Path(path).is_dir():
+            yield path
+            return
+        found = sorted(str(file) for file in Path(path).glob("*.json"))
+    except (OSError, ValueError) as e:
+        raise Stop(f"{path}: cannot be read: {e}", USAGE) from None
+    if not found:
+        raise Stop(f"{path}: a folder without *.json", USAGE)
+    yield from found
+
+
+def _read(path: str) -> Any:
+    """The vectors in a file; raises Stop with the first problem."""
+    document = files.read_json(path)
+    for problem in vectors.problems(document)[:1]:
+        raise Stop(f"{files.shown(path)}: {problem}")
+    return document
+
+
+def _json(path: str, result: vectors.Result) -> str:
+    return json.dumps({"file": path, **attrs.asdict(result)})
+
+
+def _text(result: vectors.Result) -> str:
+    line = f"  {'ok  ' if result.passed else 'FAIL'}  {result.id:<6} {printable(result.action)}"
+    if result.passed:
+        return line
+    return "\n".join(
+        (
+            line,
+            f"          expected {vectors.shown(result.expected)}",
+            f"          got      {vectors.shown(result.got)}",
+            f"          because  {printable(result.rationale)}",
+        )
+    )

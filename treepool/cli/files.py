@@ -1,0 +1,74 @@
+"""Files named on the command line, "-" being stdin.
+
+A file that cannot be read is a usage error (exit status 2), because the question was never asked;
+a file that can be read but makes no sense is an answer (exit status 1).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from treepool.cli.screen import USAGE, Stop
+from treepool.errors import InvalidInput
+from treepool.rfc import document
+
+_BOM = "\ufeff"
+
+
+def shown(path: str) -> str:
+    """What a message calls file *path*."""
+    return "<stdin>" if path == "-" else path
+
+
+def read_text(path: str) -> str:
+    """The text of a file; raises Stop if it cannot be read, is too long, or is no UTF-8."""
+    try:
+        data = _read_bytes(path)
+    except ValueError as e:  # a path with a null character
+        raise Stop(f"{shown(path)}: cannot be read: {e}", USAGE) from None
+    except OSError as e:
+        raise Stop(f"{shown(path)}: cannot be read: {e.strerror or e}", USAGE) from None
+    if len(data) > document.MAX_TEXT:
+        raise Stop(f"{shown(path)}: is longer than {document.MAX_TEXT} bytes")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        where = f"byte {e.start + 1} is {data[e.start]:#04x}"
+        raise Stop(f"{shown(path)}: is no UTF-8 text: {where}") from None
+    if not text.strip():
+        raise Stop(f"{shown(path)}: is empty")
+    if text.startswith(_BOM):
+        raise Stop(f"{shown(path)}: starts with a byte order mark, which JSON forbids")
+    return text
+
+
+def read_json(path: str) -> Any:
+    """The JSON value of a file; raises Stop, with line and column, if it is no JSON."""
+    text = read_text(path)
+    try:
+        return document.load(text, InvalidInput, shown(path))
+    except InvalidInput as e:
+        raise Stop(str(e)) from None
+
+
+def read_R(path: str) -> Any:
+    """The JSON object of a file; raises Stop for any other value.
+
+    A JSON string is refused here because ``ResourceSet.read`` would take it for JSON text.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise Stop(f"{shown(path)}: an R is a JSON object, this is none")
+    return value
+
+
+def _read_bytes(path: str) -> bytes:
+    """At most one byte more than may be: /dev/zero has no end."""
+    if path == "-":
+        if sys.stdin is None:
+            raise OSError("stdin is closed")
+        return sys.stdin.buffer.read(document.MAX_TEXT + 1)
+    with Path(path).open("rb") as file:
+        return file.read(document.MAX_TEXT + 1)

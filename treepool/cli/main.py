@@ -1,0 +1,143 @@
+"""``treepool``: finds the subcommand, runs it, and turns whatever happens into an exit status.
+
+Exit statuses: 0 done; 1 the answer is no; 2 usage, which includes files that cannot be read. As
+with other Unix tools, 130 after an interrupt and 141 when the reader of a pipe went away. A bug in
+treepool is one line and 70 (EX_SOFTWARE); TREEPOOL_DEBUG=1 shows where it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from contextlib import suppress
+from typing import NoReturn, Optional, Sequence, TextIO
+
+from treepool import __version__
+from treepool.cli import alloc, conformance, subinstance, validate
+from treepool.cli.screen import NO, USAGE, Stop, complain
+
+#: Exit statuses beyond those of ``screen``.
+BUG, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
+
+_DESCRIPTION = "Topology-aware scheduling for Flux: what would a job get, and from which sockets?"
+
+_EXAMPLES = """\
+examples:
+  treepool alloc 'slot=2/[core=8;gpu=1]'      what this job gets on an example cluster
+  treepool alloc -R R.json 'slot=1/node{x}'   ... and on yours
+  treepool validate R.json                    is R, and its scheduling key, in order?
+  treepool SUBCOMMAND --help                  more on one of them
+
+exit status:
+  0 done; 1 the answer is no (refused, invalid, not conformant); 2 usage, or no such file
+"""
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line *argv* (default: the process's own) and return its exit status."""
+    _prepare_streams()
+    command = "treepool"
+    try:
+        try:
+            arguments = _parse(argv)
+        except SystemExit as e:  # argparse: after --help and --version, or a usage error
+            status = e.code if isinstance(e.code, int) else USAGE
+        else:
+            command = f"treepool {arguments.command}"
+            status = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except Stop as e:
+        complain(command, str(e))
+        return e.status
+    except KeyboardInterrupt:
+        complain(command, "interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop(sys.stdout)
+        return BROKEN_PIPE
+    except MemoryError:
+        complain(command, "out of memory")
+        return NO
+    except OSError as e:  # files are handled where they are read: this is the output
+        _drop(sys.stdout)
+        complain(command, f"cannot write the output: {e.strerror or e}")
+        return NO
+    except Exception as e:
+        return _bug(command, e)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, and whose help keeps its line breaks."""
+
+    def __init__(self, **kwargs: object) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(**kwargs)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """End with usage error *message*."""
+        complain(self.prog, f"{message} (see {self.prog} --help)")
+        sys.exit(USAGE)
+
+
+def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = Parser(
+        prog="treepool",
+        usage="treepool [-h] [--version] SUBCOMMAND ...",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("--version", action="version", version=f"treepool {__version__}")
+    # argparse makes room for the names as if they were not indented; the dots make up for it.
+    subcommands = parser.add_subparsers(
+        dest="command", prog="treepool", metavar="SUBCOMMAND...", title="subcommands"
+    )
+    for module in (alloc, validate, subinstance, conformance):
+        module.add(subcommands)
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.command is None:
+        parser.error(f"a subcommand is needed: {', '.join(subcommands.choices)}")
+    # argparse takes the words before the next option and calls those after it unknown.
+    after = rest.index("--") if "--" in rest else len(rest)
+    options = [word for word in rest[:after] if word.startswith("-")]
+    rest[after : after + 1] = []
+    more = getattr(arguments, "words", None)
+    if options or (rest and more is None):
+        subcommands.choices[arguments.command].error(
+            f"unrecognized arguments: {' '.join(options or rest)}"
+        )
+    if more is not None:
+        more.extend(rest)
+    return arguments
+
+
+def _prepare_streams() -> None:
+    """Make writing safe: to closed streams, and of characters the terminal's encoding lacks."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop(stream: TextIO) -> None:
+    """Let what *stream* still holds go nowhere, or the interpreter complains at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _bug(command: str, error: Exception) -> int:
+    if os.environ.get("TREEPOOL_DEBUG"):
+        traceback.print_exception(type(error), error, error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}"
+    complain(
+        command,
+        f"this is a bug in treepool: {type(error).__name__} at {place}: {str(error)[:200]}"
+        " (TREEPOOL_DEBUG=1 shows more)",
+    )
+    return BUG

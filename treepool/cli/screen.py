@@ -1,0 +1,84 @@
+"""What reaches the person: plain text on stdout, one line per error on stderr, rich if it can.
+
+Whatever comes from input is made printable first, so that a file cannot send commands to a
+terminal. Nothing else in this room writes to the streams.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Callable
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+#: Exit statuses: done, the answer is no, the command could not be carried out as it was given.
+DONE, NO, USAGE = 0, 1, 2
+
+#: Columns of a table that does not go to a terminal; COLUMNS in the environment overrides it.
+PLAIN_WIDTH = 120
+
+
+class Stop(Exception):
+    """Ends the subcommand: its text is the line for stderr, ``status`` the exit status."""
+
+    def __init__(self, message: str, status: int = NO) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def printable(text: str) -> str:
+    """*text* with everything a terminal would act on, or not show, as a backslash escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def out(line: str) -> None:
+    """Write *line*, which is printable, to stdout."""
+    print(line)
+
+
+def complain(command: str, message: str) -> None:
+    """Write one line about what went wrong in *command* to stderr."""
+    with suppress(OSError):  # ``main`` flushes again, and reports
+        sys.stdout.flush()  # what was said before stays before, when both go to one place
+    with suppress(OSError):  # where could one complain about stderr?
+        print(f"{command}: {printable(message)}", file=sys.stderr)
+
+
+def console() -> Console:
+    """A rich console on stdout: colour on a terminal only, and none under NO_COLOR or TERM=dumb.
+
+    Markup, emoji and highlighting are off, because shapes are full of brackets.
+    """
+    from rich.console import Console
+
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
+    width = None
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        width = PLAIN_WIDTH
+    return Console(
+        file=sys.stdout,
+        width=width,
+        color_system=None if plain or not sys.stdout.isatty() else "auto",
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+    )
+
+
+def draw(make: Callable[[int], RenderableType]) -> None:
+    """Write what *make* makes for a width in columns, without the blanks rich pads lines with."""
+    screen = console()
+    with screen.capture() as capture:
+        screen.print(make(screen.width))
+    for line in capture.get().splitlines():
+        out(line.rstrip(" "))

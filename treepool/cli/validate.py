@@ -1,0 +1,141 @@
+"""``treepool validate``: everything wrong with a file, each with its JSON pointer."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, Callable, Mapping
+
+import attrs
+
+from treepool.cli import files, vectors
+from treepool.cli.screen import DONE, NO, Stop, out, printable
+from treepool.cli.summary import of_key, of_R, of_resources
+from treepool.errors import InvalidInput, Problem
+from treepool.placement.inventory import Inventory
+from treepool.rfc import jobspec, schema
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.scheduling import SchedulingKey
+
+_DESCRIPTION = """\
+Check a file against its RFC: the form, by the JSON Schema, and the meaning,
+such as ids that two sockets share. Prints every problem as "JSON POINTER: what
+is wrong", or one line on what a good file has. The file is an R (RFC 20), with
+or without a scheduling key (RFC 49); a scheduling key alone; a jobspec (RFC 14)
+or the resource list of one; or test vectors. Its keys tell which.
+"""
+
+_EXAMPLES = """\
+examples:
+  treepool validate R.json
+  flux kvs get resource.R | treepool validate -
+  jq .scheduling R.json | treepool validate --as key -
+
+exit status:
+  0 nothing is wrong; 1 something is; 2 usage, or no such file
+"""
+
+
+@attrs.frozen
+class _Kind:
+    """A kind of file: its name for people, its problems, and what one without problems has."""
+
+    name: str
+    problems: Callable[[Any], list[Problem]]
+    summary: Callable[[Any], str]
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "validate",
+        help="check an R and its scheduling key",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("file", metavar="FILE", help='JSON, "-" for stdin')
+    parser.add_argument(
+        "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: see above)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    document = files.read_json(arguments.file)
+    name = files.shown(arguments.file)
+    kind = _KINDS[arguments.kind or _recognise(document, name)]
+    found = [Problem("", "is a JSON string")] if isinstance(document, str) else []
+    found = found or kind.problems(document)
+    for problem in found:
+        out(printable(str(problem)))
+    if found:
+        return NO
+    out(printable(f"{name}: valid {kind.name}: {kind.summary(document)}"))
+    return DONE
+
+
+def _recognise(document: Any, name: str) -> str:
+    """The name in _KINDS of what *document* looks like."""
+    if isinstance(document, list):
+        return "resources"
+    keys = document.keys() if isinstance(document, dict) else ()
+    for key, kind in _SIGNS.items():
+        if key in keys:
+            return kind
+    raise Stop(f"{name}: what is this? No key is one of {', '.join(_SIGNS)} (use --as)")
+
+
+def _R_problems(document: Any) -> list[Problem]:
+    found = ResourceSet.problems(document)
+    if not found:
+        try:
+            Inventory.of(ResourceSet.read(document))
+        except InvalidInput as e:
+            found.append(Problem("/scheduling", str(e)))
+    return found
+
+
+def _jobspec_problems(document: Any) -> list[Problem]:
+    """What the schema finds in the resources, or the first thing that the reader stumbles over."""
+    resources = document.get("resources") if isinstance(document, Mapping) else None
+    found = schema.problems(resources, "rfc14-resources") if resources is not None else []
+    if found:
+        return [Problem(f"/resources{p.pointer}", p.message) for p in found]
+    return _first_problem(jobspec.read, document)
+
+
+def _resources_problems(document: Any) -> list[Problem]:
+    found = schema.problems(document, "rfc14-resources")
+    return found or _first_problem(jobspec.read_resources, document)
+
+
+def _first_problem(read: Callable[[Any], object], document: Any) -> list[Problem]:
+    try:
+        read(document)
+    except InvalidInput as e:
+        pointer, _, message = str(e).partition(": ")
+        return [Problem("" if pointer == "/" else pointer, message)]
+    return []
+
+
+def _vectors_summary(document: Any) -> str:
+    return f"{len(document['vectors'])} steps on {of_R(document['cluster']['R'])}"
+
+
+_KINDS = {
+    "R": _Kind("R", _R_problems, of_R),
+    "key": _Kind("scheduling key", SchedulingKey.problems, of_key),
+    "vectors": _Kind("test vectors", vectors.problems, _vectors_summary),
+    "jobspec": _Kind("jobspec", _jobspec_problems, lambda d: of_resources(d["resources"])),
+    "resources": _Kind("resource list", _resources_problems, of_resources),
+}
+
+#: A key that only one kind of file has, and that kind.
+_SIGNS = {
+    "execution": "R",
+    "writer": "key",
+    "children": "key",
+    "vectors": "vectors",
+    "cluster": "vectors",
+    "resources": "jobspec",
+}

@@ -1,0 +1,91 @@
+"""Every exception treepool raises, and the record of one problem found in a document.
+
+Malformed input is a ``ValueError``, an allocation that cannot be served is an ``OSError``, so that
+code written for flux-core's own pools catches both without knowing treepool.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Problem:
+    """One thing wrong in a JSON document.
+
+    ``pointer`` is the RFC 6901 JSON pointer of the offending value ("" is the whole document),
+    ``message`` one line of plain English.
+    """
+
+    pointer: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.pointer or '/'}: {self.message}"
+
+
+class TreepoolError(Exception):
+    """Base of every exception treepool raises."""
+
+
+class InvalidInput(TreepoolError, ValueError):
+    """Input that breaks the rules of its format; the message is one line naming the place."""
+
+
+class InvalidIdset(InvalidInput):
+    """Text that is no RFC 22 idset."""
+
+
+class InvalidHostlist(InvalidInput):
+    """Text that is no RFC 29 hostlist."""
+
+
+class InvalidCount(InvalidInput):
+    """A value that is no RFC 14 count or RFC 45 range."""
+
+
+class InvalidShape(InvalidInput):
+    """Text that is no RFC 46 shape; ``column`` is the zero-based place of the error in ``text``."""
+
+    def __init__(self, message: str, text: str = "", column: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.text = text
+        self.column = column
+
+    def __str__(self) -> str:
+        return f"column {self.column + 1}: {self.message}"
+
+    def caret(self) -> str:
+        """The text with a caret under the error, as two lines (at most 72 columns of it)."""
+        start = max(0, self.column - 60)
+        shown = "".join(c if c.isprintable() else "?" for c in self.text[start : start + 72])
+        return f"{shown}\n{' ' * (self.column - start)}^"
+
+
+class InvalidJobspec(InvalidInput):
+    """A jobspec (RFC 14, 25, 31) that is malformed or asks for something no pool knows."""
+
+
+class InvalidR(InvalidInput):
+    """A resource set that breaks RFC 20."""
+
+
+class InvalidKey(InvalidInput):
+    """A scheduling key that breaks RFC 49."""
+
+
+class InvalidOption(InvalidInput):
+    """An unknown pool option, or an unknown value of a known one."""
+
+
+class PoolConflict(TreepoolError, ValueError):
+    """A call that contradicts what the pool holds, such as a second alloc for a live job."""
+
+
+class InfeasibleRequest(TreepoolError, OSError):
+    """A request that even an idle pool could not serve; the message says which number fails."""
+
+
+class InsufficientResources(TreepoolError, OSError):
+    """A request that an idle pool could serve, but not this pool now."""

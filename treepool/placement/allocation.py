@@ -1,0 +1,81 @@
+"""Allocations: what a job got, and its R."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterable
+
+from treepool.placement.inventory import Inventory, Part
+from treepool.placement.select import Selection
+from treepool.rfc import idset
+
+
+class Allocation:
+    """What a job got: the resources, the number of slots, and the R that says so.
+
+    ``parts`` groups the ranks by what they give, ascending by rank: each is (ranks, cores, GPUs),
+    the last two as bitmasks. ``starttime`` and ``expiration`` are seconds since the epoch, 0 when
+    unset; the scheduler sets them when the job starts.
+    """
+
+    __slots__ = ("parts", "nslots", "starttime", "expiration", "_inventory")
+
+    def __init__(self, inventory: Inventory, parts: tuple[Part, ...], nslots: int) -> None:
+        self.parts = parts
+        self.nslots = nslots
+        self.starttime = 0.0
+        self.expiration = 0.0
+        self._inventory = inventory
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The allocated ranks, ascending."""
+        return tuple(sorted(rank for ranks, _, _ in self.parts for rank in ranks))
+
+    def set_starttime(self, starttime: float) -> None:
+        """Set when the resources become valid, in seconds since the epoch."""
+        self.starttime = starttime
+
+    def set_expiration(self, expiration: float) -> None:
+        """Set when the resources stop being valid, in seconds since the epoch, 0 for never."""
+        self.expiration = expiration
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job's R (RFC 20), with the key cut to the allocated ranks (RFC 49, Allocated R)."""
+        return self._inventory.r_dict(self.parts, self.nslots, self.starttime, self.expiration)
+
+    def encode(self) -> str:
+        """The job's R as JSON text."""
+        return json.dumps(self.to_dict())
+
+    def dumps(self) -> str:
+        """The resources in Flux's short form, such as ``rank[0-1]/core[0-3],gpu0``."""
+        return short_form(self.parts)
+
+    def __repr__(self) -> str:
+        return f"<Allocation {self.dumps()}>"
+
+
+def parts_of(selection: Selection) -> tuple[Part, ...]:
+    """What *selection* takes, equal amounts together, ascending by lowest rank."""
+    if len(selection.grants) == 1:
+        grant = selection.grants[0]
+        return ((grant.ranks, *grant.fit.steps[grant.slots - 1]),)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for grant in selection.grants:
+        groups.setdefault(grant.fit.steps[grant.slots - 1], []).extend(grant.ranks)
+    parts = [(tuple(sorted(ranks)), *taken) for taken, ranks in groups.items()]
+    return tuple(sorted(parts, key=lambda part: part[0][0]))
+
+
+def short_form(parts: Iterable[Part]) -> str:
+    """Flux's short form of *parts*: ``rank<ids>/core<ids>[,gpu<ids>]``, separated by blanks."""
+    shown = []
+    for ranks, cores, gpus in parts:
+        text = f"rank{_ids(idset.encode_ids(ranks))}/core{_ids(idset.encode(cores))}"
+        shown.append(text + (f",gpu{_ids(idset.encode(gpus))}" if gpus else ""))
+    return " ".join(shown)
+
+
+def _ids(text: str) -> str:
+    return text if text.isdigit() else f"[{text}]"

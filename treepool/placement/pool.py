@@ -1,0 +1,351 @@
+"""The pool: what a scheduler calls. Methods carry Flux's names.
+
+A call either does all it says or raises and changes nothing: selections are complete before the
+first rank moves.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Iterable, Mapping, Optional, Union
+
+import attrs
+
+from treepool.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    InvalidOption,
+    PoolConflict,
+)
+from treepool.placement.allocation import Allocation, parts_of, short_form
+from treepool.placement.index import Candidates, NodeIndex
+from treepool.placement.inventory import Inventory, Part
+from treepool.placement.policy import policy_named
+from treepool.placement.reason import why_infeasible
+from treepool.placement.request import LOCALITIES, Ask, Request, request_of
+from treepool.placement.select import select
+from treepool.rfc import idset, jobspec
+from treepool.rfc.constraint import Constraint
+from treepool.rfc.rset import ResourceSet
+
+#: How many requests' orders of candidates a pool keeps up to date.
+MAX_CANDIDATES = 64
+
+#: The options of a pool and their defaults.
+OPTIONS = {"locality": "preferred", "policy": "best-fit"}
+
+#: What stands for an R in calls: an RFC 20 object, its JSON text, or either read already.
+AnyR = Union[Mapping[str, Any], str, ResourceSet, Allocation]
+
+
+@attrs.frozen
+class Job:
+    """What a live job holds, and when it ends (seconds since the epoch, 0 for never)."""
+
+    parts: tuple[Part, ...]
+    end_time: float
+
+
+class Pool:
+    """A pool of resources with the topology of its nodes, from which jobs are allocated.
+
+    *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
+    trees. Options: ``locality`` (preferred, required, none) and ``policy`` (best-fit). Raises
+    InvalidR, InvalidKey, or InvalidOption.
+    """
+
+    def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
+        chosen = _checked_options(options)
+        self._locality = chosen["locality"]
+        self._policy = policy_named(chosen["policy"])
+        resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
+        self._inventory = Inventory.of(resource_set)
+        self._index = NodeIndex(self._inventory.idle_states(), _up(self._inventory.ranks))
+        self._jobs: dict[int, Job] = {}
+        self._candidates: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
+        self._idle: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
+        self._starttime = resource_set.starttime
+        self._expiration = resource_set.expiration
+        self._generation = 0
+
+    # -- requests
+
+    def parse_resource_request(self, spec: Union[Mapping[str, Any], str]) -> Request:
+        """The request of a jobspec (RFC 14 or 25, dict or JSON text).
+
+        Raises InvalidJobspec naming the vertex or attribute this pool does not know.
+        """
+        return request_of(jobspec.read(spec), self._inventory.localities, self._locality)
+
+    def check_feasibility(self, request: Request) -> None:
+        """Raise InfeasibleRequest, with the reason, if the pool could not serve *request* idle.
+
+        Ranks that are down count: they may come back.
+        """
+        if select(request, self._candidates_of(request, idle=True)) is None:
+            raise InfeasibleRequest(why_infeasible(request, self._inventory))
+
+    # -- jobs
+
+    def alloc(self, jobid: int, request: Request) -> Allocation:
+        """Allocate resources for job *jobid*.
+
+        Raises InsufficientResources if they are not free now, InfeasibleRequest if they never
+        will be, and PoolConflict if the job has resources already.
+        """
+        if jobid in self._jobs:
+            raise PoolConflict(f"job {jobid} has an allocation already")
+        selection = select(request, self._candidates_of(request, idle=False))
+        if selection is None:
+            self.check_feasibility(request)
+            raise InsufficientResources("not enough resources are free now")
+        parts = parts_of(selection)
+        inventory, index = self._inventory, self._index
+        for grant in selection.grants:
+            cores, gpus = grant.fit.steps[grant.slots - 1]
+            old = grant.state
+            new = inventory.states.get(old.type, old.cores & ~cores, old.gpus & ~gpus)
+            for rank in grant.ranks:
+                index.move(rank, new)
+        self._jobs[jobid] = Job(parts, self._end_time(request.duration))
+        self._changed()
+        return Allocation(inventory, parts, selection.nslots)
+
+    def register_alloc(self, jobid: int, R: AnyR) -> None:
+        """Take note of what job *jobid* already holds, as a scheduler does when it restarts.
+
+        Raises PoolConflict, and changes nothing, if R has ranks or ids that are not in the pool
+        or are allocated, or if the job has resources already.
+        """
+        if jobid in self._jobs:
+            raise PoolConflict(f"job {jobid} has an allocation already")
+        parts, expiration = _read_parts(R)
+        self._check_free(jobid, parts)
+        self._move(parts, taken=True)
+        self._jobs[jobid] = Job(parts, expiration)
+        self._changed()
+
+    def free(self, jobid: int, R: Optional[AnyR] = None, final: bool = False) -> None:
+        """Give back what job *jobid* holds: all of it, or the ranks of *R*.
+
+        *R* must say of each rank what the job holds there. With *final* the job is over: *R*, if
+        given, must be all that it still holds. Raises PoolConflict, and changes nothing, if the
+        job holds nothing or *R* says otherwise.
+        """
+        job = self._jobs.get(jobid)
+        if job is None:
+            raise PoolConflict(f"job {jobid} has no allocation")
+        left: tuple[Part, ...] = ()
+        if R is None:
+            freed = job.parts
+        else:
+            freed, _ = _read_parts(R)
+            left = _without(jobid, job.parts, freed)
+            if final and left:
+                raise PoolConflict(f"job {jobid}: final, but R leaves out {short_form(left)[:200]}")
+        self._move(freed, taken=False)
+        if left:
+            self._jobs[jobid] = attrs.evolve(job, parts=left)
+        else:
+            del self._jobs[jobid]
+        self._changed()
+
+    def update_expiration(self, jobid: int, expiration: float) -> None:
+        """Set when job *jobid* ends, in seconds since the epoch, 0 for never."""
+        if jobid not in self._jobs:
+            raise PoolConflict(f"job {jobid} has no allocation")
+        self._jobs[jobid] = attrs.evolve(self._jobs[jobid], end_time=expiration)
+        self._changed()
+
+    def job_end_times(self) -> list[tuple[int, float]]:
+        """(job id, end time in seconds since the epoch or 0 for never) of every live job."""
+        return [(jobid, job.end_time) for jobid, job in self._jobs.items()]
+
+    # -- nodes
+
+    def mark_up(self, ids: str) -> None:
+        """Make the ranks of idset *ids* (or "all") available; others are left alone."""
+        self._set_up(ids, True)
+
+    def mark_down(self, ids: str) -> None:
+        """Make the ranks of idset *ids* (or "all") unavailable for new jobs."""
+        self._set_up(ids, False)
+
+    def remove_ranks(self, ranks: Union[str, int, Iterable[int]]) -> None:
+        """Take *ranks* (idset text, bitmask, or ids) out of the pool for good (shrink)."""
+        if isinstance(ranks, str):
+            mask = idset.decode(ranks)
+        else:
+            mask = ranks if isinstance(ranks, int) else idset.from_ids(ranks)
+        gone = mask & self._inventory.ranks
+        if not gone:
+            return
+        self._inventory = self._inventory.without(gone)
+        for rank in idset.iterate(gone):
+            self._index.remove(rank)
+        self._candidates.clear()
+        self._idle = {}
+        self._changed()
+
+    # -- the pool as a whole
+
+    @property
+    def generation(self) -> int:
+        """A number that grows with every change of the pool."""
+        return self._generation
+
+    @property
+    def starttime(self) -> float:
+        """When the pool's resources become valid, in seconds since the epoch, 0 for unset."""
+        return self._starttime
+
+    @property
+    def expiration(self) -> float:
+        """When the pool's resources stop being valid, in seconds since the epoch, 0 for never."""
+        return self._expiration
+
+    def set_starttime(self, starttime: float) -> None:
+        """Set ``starttime``."""
+        self._starttime = starttime
+        self._changed()
+
+    def set_expiration(self, expiration: float) -> None:
+        """Set ``expiration``."""
+        self._expiration = expiration
+        self._changed()
+
+    def copy(self) -> Pool:
+        """An independent copy, allocations included, for trying things out."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new._index = self._index.copy()
+        new._jobs = self._jobs.copy()
+        new._candidates = {}
+        return new
+
+    def to_dict(self) -> dict[str, Any]:
+        """The R of the whole pool (RFC 20): what it was made from, without removed ranks."""
+        resource_set = attrs.evolve(
+            self._inventory.resource_set,
+            starttime=self._starttime,
+            expiration=self._expiration,
+            scheduling=(
+                self._inventory.key.to_dict()
+                if self._inventory.key
+                else self._inventory.resource_set.scheduling
+            ),
+        )
+        return resource_set.to_dict()
+
+    def encode(self) -> str:
+        """The R of the whole pool as JSON text."""
+        return json.dumps(self.to_dict())
+
+    def dumps(self) -> str:
+        """The resources in Flux's short form, such as ``rank[0-15]/core[0-119],gpu[0-7]``."""
+        entries = self._inventory.resource_set.entries
+        return short_form((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in entries)
+
+    # -- inner workings
+
+    def _candidates_of(self, request: Request, idle: bool) -> Candidates:
+        kept = self._idle if idle else self._candidates
+        key = (request.ask, request.constraint)
+        found = kept.pop(key, None)
+        if found is None:
+            if len(kept) >= MAX_CANDIDATES:
+                del kept[next(iter(kept))]  # the one not used for longest
+            index = self._inventory.idle_index if idle else self._index
+            within = self._inventory.matching(request.constraint)
+            found = Candidates(index, request.ask, self._policy, within)
+        kept[key] = found
+        return found
+
+    def _end_time(self, duration: float) -> float:
+        return time.time() + duration if duration > 0 else self._expiration
+
+    def _changed(self) -> None:
+        self._generation += 1
+        self._inventory.states.forget(self._index.buckets)
+
+    def _set_up(self, ids: str, up: bool) -> None:
+        ranks = self._inventory.ranks
+        mask = ranks if ids == "all" else idset.decode(ids) & ranks
+        for rank in idset.iterate(mask):
+            self._index.set_up(rank, up)
+        self._changed()
+
+    def _check_free(self, jobid: int, parts: tuple[Part, ...]) -> None:
+        state_of, types = self._index.state_of, self._inventory.types
+        for ranks, cores, gpus in parts:
+            for rank in ranks:
+                node_type = types[rank] if rank < len(types) else None
+                state = state_of[rank] if rank < len(state_of) else None
+                if node_type is None or state is None:
+                    raise PoolConflict(f"job {jobid}: rank {rank} is not in the pool")
+                root = node_type.root
+                if cores & ~root.cores or gpus & ~root.gpus:
+                    missing = short_form([((rank,), cores & ~root.cores, gpus & ~root.gpus)])
+                    raise PoolConflict(f"job {jobid}: {missing} is not in the pool")
+                if cores & ~state.cores or gpus & ~state.gpus:
+                    taken = short_form([((rank,), cores & ~state.cores, gpus & ~state.gpus)])
+                    raise PoolConflict(f"job {jobid}: {taken} is allocated already")
+
+    def _move(self, parts: Iterable[Part], taken: bool) -> None:
+        """Take *parts* out of what is free, or put them back."""
+        index, states = self._index, self._inventory.states
+        for ranks, cores, gpus in parts:
+            for rank in ranks:
+                old = index.state_of[rank]
+                if old is None:  # removed since it was allocated
+                    continue
+                if taken:
+                    new = states.get(old.type, old.cores & ~cores, old.gpus & ~gpus)
+                else:
+                    new = states.get(old.type, old.cores | cores, old.gpus | gpus)
+                index.move(rank, new)
+
+
+def _checked_options(options: Mapping[str, object]) -> dict[str, Any]:
+    chosen: dict[str, Any] = {**OPTIONS, **options}
+    for name in options:
+        if name not in OPTIONS:
+            raise InvalidOption(f"unknown option {name!r:.60}, known: {', '.join(OPTIONS)}")
+    if chosen["locality"] not in LOCALITIES:
+        known = ", ".join(LOCALITIES)
+        raise InvalidOption(f"unknown locality {chosen['locality']!r:.60}, known: {known}")
+    return chosen
+
+
+def _up(ranks: int) -> bytearray:
+    up = bytearray(ranks.bit_length())
+    for rank in idset.iterate(ranks):
+        up[rank] = 1
+    return up
+
+
+def _read_parts(R: AnyR) -> tuple[tuple[Part, ...], float]:
+    """The parts of *R* and its expiration."""
+    if isinstance(R, Allocation):
+        return R.parts, R.expiration
+    resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
+    parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in resource_set.entries)
+    return tuple(parts), resource_set.expiration
+
+
+def _without(jobid: int, parts: tuple[Part, ...], freed: tuple[Part, ...]) -> tuple[Part, ...]:
+    """*parts* less the ranks of *freed*, which must hold there exactly what *freed* says."""
+    gone = {rank: (cores, gpus) for ranks, cores, gpus in freed for rank in ranks}
+    left = []
+    for ranks, cores, gpus in parts:
+        kept = tuple(rank for rank in ranks if rank not in gone)
+        for rank in ranks:
+            if gone.pop(rank, (cores, gpus)) != (cores, gpus):
+                held = short_form([((rank,), cores, gpus)])
+                raise PoolConflict(f"job {jobid}: R is not what it holds on {held}")
+        if kept:
+            left.append((kept, cores, gpus))
+    if gone:
+        raise PoolConflict(f"job {jobid}: rank {min(gone)} is not in its allocation")
+    return tuple(left)

@@ -1,0 +1,209 @@
+"""Selection: walking a request's candidates in order until it has what it asks for.
+
+Nothing is changed here; the pool commits a complete selection or none.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Iterator, Optional
+
+import attrs
+
+from treepool.placement.fit import Fit, fit
+from treepool.placement.index import _REMOTE, Candidates, Entry
+from treepool.placement.request import Request
+from treepool.placement.state import NodeState
+from treepool.rfc.count import Count
+
+
+@attrs.frozen
+class Grant:
+    """``slots`` slots, as ``fit`` places them, on each of ``ranks`` (ascending) in ``state``."""
+
+    state: NodeState
+    ranks: tuple[int, ...]
+    fit: Fit
+    slots: int
+
+
+@attrs.frozen
+class Selection:
+    """What a request gets: its grants, no rank in two of them, and its number of slots."""
+
+    grants: tuple[Grant, ...]
+    nslots: int
+
+
+def select(request: Request, candidates: Candidates) -> Optional[Selection]:
+    """The nodes that serve *request* now, None if there are not enough."""
+    candidates.refresh()
+    if request.nodes is None:
+        return _fill(request.slots, candidates)
+    if request.spans:
+        return _span(request, candidates)
+    return _nodes(request.nodes, candidates)
+
+
+def _nodes(nodes: Count, candidates: Candidates) -> Optional[Selection]:
+    """A number of distinct nodes, each with its slots."""
+    grants = _distinct(nodes.maximum, candidates)
+    found = nodes.largest(sum(len(g.ranks) for g in grants))
+    if found is None:
+        return None
+    grants = _cut(grants, found, per_rank=False)
+    return Selection(tuple(grants), sum(len(g.ranks) * g.slots for g in grants))
+
+
+def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
+    """Slots of several distinct nodes each: as many slots as fit, then as many nodes per slot."""
+    assert request.nodes is not None
+    nodes, slots = request.nodes, request.slots
+    most = None
+    if slots.maximum is not None and nodes.maximum is not None:
+        most = slots.maximum * nodes.maximum
+    grants = _distinct(most, candidates)
+    available = sum(len(g.ranks) for g in grants)
+    nslots = slots.largest(available // nodes.minimum)
+    if nslots is None:
+        return None
+    per_slot = nodes.largest(available // nslots)
+    assert per_slot is not None
+    return Selection(tuple(_cut(grants, nslots * per_slot, per_rank=False)), nslots)
+
+
+def _distinct(most: Optional[int], candidates: Candidates) -> list[Grant]:
+    """Up to *most* distinct nodes in order, each with as many slots as one node is to host."""
+    grants = []
+    found = 0
+    for run in _runs(candidates, False):
+        ranks = run.take(None if most is None else most - found)
+        grants.append(Grant(run.state, ranks, run.fit, len(run.fit.steps)))
+        found += len(ranks)
+        if most is not None and found >= most:
+            break
+    return grants
+
+
+def _fill(slots: Count, candidates: Candidates) -> Optional[Selection]:
+    """Slots wherever they fit: local ones first, node by node in order."""
+    grants: list[Grant] = []
+    found = 0
+    most = slots.maximum
+    for run in _runs(candidates, True):
+        first, last = run.share
+        each = last - first
+        if most is None:
+            ranks = run.take(None)
+        else:
+            ranks = run.take(max(1, (most - found) // each))
+            each = min(each, most - found)
+        grants.append(Grant(run.state, ranks, run.fit, each))
+        found += each * len(ranks)
+        if most is not None and found >= most:
+            break
+    nslots = slots.largest(found)
+    if nslots is None:
+        return None
+    return Selection(tuple(_merged(_cut(grants, nslots, per_rank=True))), nslots)
+
+
+def _cut(grants: list[Grant], wanted: int, per_rank: bool) -> list[Grant]:
+    """The first *wanted* nodes of *grants*, or slots if *per_rank*."""
+    kept = []
+    for grant in grants:
+        each = grant.slots if per_rank else 1
+        whole = min(len(grant.ranks), wanted // each)
+        if whole:
+            kept.append(attrs.evolve(grant, ranks=grant.ranks[:whole]))
+        wanted -= whole * each
+        if wanted and whole < len(grant.ranks):  # part of one more node's slots
+            kept.append(Grant(grant.state, grant.ranks[whole : whole + 1], grant.fit, wanted))
+            wanted = 0
+        if not wanted:
+            break
+    return kept
+
+
+def _merged(grants: list[Grant]) -> list[Grant]:
+    """Grants in which a rank that gave local and other slots stands once."""
+    slots: dict[int, int] = {}
+    for grant in grants:
+        for rank in grant.ranks:
+            slots[rank] = slots.get(rank, 0) + grant.slots
+    if len(slots) == sum(len(g.ranks) for g in grants):
+        return grants
+    merged: dict[tuple[NodeState, int], list[int]] = {}
+    fits = {}
+    for grant in grants:
+        fits[grant.state] = grant.fit
+        for rank in grant.ranks:
+            if rank in slots:
+                merged.setdefault((grant.state, slots.pop(rank)), []).append(rank)
+    return [Grant(s, tuple(sorted(ranks)), fits[s], n) for (s, n), ranks in merged.items()]
+
+
+class _Run:
+    """Ranks of one state that come next in order, until another state's turn."""
+
+    def __init__(self, entry: Entry, found: Fit, ranks: Iterator[int], stop: float) -> None:
+        self.state = entry.state
+        self.fit = found
+        remote = entry.order >= _REMOTE
+        #: Which of the fit's slots are meant: from the first number up to the second.
+        self.share = (found.local, len(found.steps)) if remote else (0, found.local)
+        self.next: Optional[int] = entry.rank
+        self._ranks = ranks
+        self._stop = stop
+
+    def take(self, most: Optional[int]) -> tuple[int, ...]:
+        """Up to *most* (None: all) of the run's ranks."""
+        taken: list[int] = []
+        while self.next is not None and self.next < self._stop:
+            if most is not None and len(taken) >= most:
+                break
+            taken.append(self.next)
+            self.next = next(self._ranks, None)
+        return tuple(taken)
+
+
+def _runs(candidates: Candidates, split: bool) -> Iterator[_Run]:
+    """The candidates' nodes in order, as runs of ranks in one state.
+
+    With *split*, a node's local slots and its others are two places in the order. Whoever reads
+    the runs takes at least one rank of each, or all they may have.
+    """
+    dropped: list[NodeState] = []
+    cursors: list[Entry] = []  # states already begun, at the rank where they go on
+    iterators: dict[tuple[NodeState, bool], Iterator[int]] = {}
+    index, within = candidates.index, candidates.within
+    try:
+        while True:
+            entry = candidates.best()
+            if cursors and (entry is None or cursors[0][:2] < entry[:2]):
+                entry = heapq.heappop(cursors)
+            elif entry is not None:
+                candidates.drop(entry)
+                dropped.append(entry.state)
+            else:
+                return
+            state = entry.state
+            found = fit(state, candidates.ask)
+            assert found is not None
+            remote = entry.order >= _REMOTE
+            ranks = iterators.get((state, remote))
+            if ranks is None:
+                ranks = index.buckets[state].ascending(within, entry.rank + 1)
+                iterators[state, remote] = ranks
+                if split and not remote and found.local < len(found.steps):
+                    order = entry.order + _REMOTE
+                    heapq.heappush(cursors, Entry(order, entry.rank, entry.serial, state))
+            coming = [e for e in (candidates.best(), cursors[0] if cursors else None) if e]
+            stop = min((e.rank for e in coming if e.order == entry.order), default=float("inf"))
+            run = _Run(entry, found, ranks, stop)
+            yield run
+            if run.next is not None:
+                cursor = Entry(entry.order, run.next, entry.serial, state)
+                heapq.heappush(cursors, cursor)
+    finally:
+        candidates.restore(dropped)

@@ -1,0 +1,84 @@
+"""JSON text in, checked for what the ``json`` module lets through.
+
+Duplicate keys, NaN and Infinity, deep nesting and oversized texts are errors here, so that the
+format modules see plain JSON values of bounded depth.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Type
+
+from treepool.errors import InvalidInput
+
+#: Longest JSON text read, in characters. The R of a million-node cluster is far smaller.
+MAX_TEXT = 1 << 28
+
+#: Deepest nesting of objects and arrays accepted.
+MAX_DEPTH = 64
+
+
+def load(text: str, error: Type[InvalidInput], what: str) -> Any:
+    """The JSON value of *text*; *what* names the document in messages.
+
+    Raises *error* with the line and column for anything RFC 8259 forbids, and for duplicate keys,
+    NaN, or nesting deeper than MAX_DEPTH.
+    """
+    if len(text) > MAX_TEXT:
+        raise error(f"{what}: a text of {len(text)} characters is too long")
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float
+        )
+    except json.JSONDecodeError as e:
+        raise error(f"{what}: line {e.lineno} column {e.colno}: {e.msg}") from None
+    except RecursionError:
+        raise error(f"{what}: nested deeper than {MAX_DEPTH} levels") from None
+    except ValueError as e:  # duplicate key, NaN, an integer of thousands of digits
+        raise error(f"{what}: {e}") from None
+    check_depth(value, error, what)
+    return value
+
+
+def check_depth(value: Any, error: Type[InvalidInput], what: str) -> None:
+    """Raise *error* if *value* nests objects and arrays deeper than MAX_DEPTH."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(v for v in item.values() if isinstance(v, (dict, list)))
+            elif isinstance(item, list):
+                below.extend(v for v in item if isinstance(v, (dict, list)))
+        if not below:
+            return
+        level = below
+    raise error(f"{what}: nested deeper than {MAX_DEPTH} levels")
+
+
+def pointer(*tokens: object) -> str:
+    """The RFC 6901 JSON pointer of the path *tokens*: keys and indexes from the root."""
+    return "".join("/" + str(t).replace("~", "~0").replace("/", "~1") for t in tokens)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"duplicate key {key[:40]!r}")
+            seen.add(key)
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):  # "1e999" is a number to RFC 8259, but none to Python or Flux
+        raise ValueError(f"number {text[:40]} is out of range")
+    return value
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON value")

@@ -1,0 +1,177 @@
+"""The scheduling key of RFC 49: the topology of the nodes of an R, by rank.
+
+The key stands in an R as ``scheduling``, or alone. It says which ranks have which topo; the topo
+itself stays the JSON it was, because RFC 49 has every allocation carry it along unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Optional, Union
+
+import attrs
+
+from treepool.errors import InvalidKey, Problem
+from treepool.rfc import idset, schema, topo
+from treepool.rfc.findings import Findings, plain_json, shown, shown_ids
+from treepool.rfc.renumber import Move, by_position, from_zero
+from treepool.rfc.topo import RESERVED
+
+__all__ = ["RESERVED", "WRITER", "KeyEntry", "SchedulingKey", "is_treepool", "read_into"]
+
+#: RFC 49: the writer of every key in this form.
+WRITER = "TreePool"
+
+
+@attrs.frozen
+class KeyEntry:
+    """The nodes of one kind: their ranks as bitmask, and their topo, to be left as it is."""
+
+    ranks: int
+    topo: Mapping[str, Any]
+
+
+@attrs.frozen
+class SchedulingKey:
+    """A scheduling key (RFC 49); ``extra`` has the keys of other specifications, untouched.
+
+    Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes.
+    """
+
+    children: tuple[KeyEntry, ...]
+    writer: str = WRITER
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+    #: All ranks that have an entry, as bitmask.
+    ranks: int = attrs.field(init=False, repr=False, eq=False)
+
+    @ranks.default
+    def _all_ranks(self) -> int:
+        return union(entry.ranks for entry in self.children)
+
+    @classmethod
+    def read(cls, key: Union[Mapping[str, Any], str]) -> SchedulingKey:
+        """The key in a dict or JSON text.
+
+        Raises InvalidKey with the first problem and its JSON pointer in the key.
+        """
+        value = plain_json(key, InvalidKey, "scheduling key")
+        findings = Findings()
+        new = read_into(findings, value, "")
+        if new is None:
+            raise InvalidKey(str(_merged(findings, value)[0]))
+        return new
+
+    @classmethod
+    def problems(cls, key: Union[Mapping[str, Any], str]) -> list[Problem]:
+        """Everything wrong with a key, in the order of its places; none if ``read`` accepts it."""
+        try:
+            value = plain_json(key, InvalidKey, "scheduling key")
+        except InvalidKey as e:
+            return [Problem("", str(e))]
+        findings = Findings()
+        read_into(findings, value, "")
+        return _merged(findings, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The key as RFC 49 JSON. The topos are this key's own, not copies."""
+        children = [{"ranks": idset.encode(e.ranks), "topo": e.topo} for e in self.children]
+        return {"writer": self.writer, "children": children, **self.extra}
+
+    def trim(self, ranks: int) -> SchedulingKey:
+        """The key of an allocation on bitmask *ranks* (RFC 49, "Allocated R")."""
+        cut = ((entry, entry.ranks & ranks) for entry in self.children)
+        kept = tuple(attrs.evolve(entry, ranks=rest) for entry, rest in cut if rest)
+        return attrs.evolve(self, children=kept)
+
+    def renumber(self, within: Optional[int] = None) -> SchedulingKey:
+        """The key with ranks counted from zero (RFC 49, "Sub-instance Initialization").
+
+        A rank becomes its position in bitmask *within*, which has all ranks of the key and is by
+        default just these. It must be given for a key that leaves out flat nodes.
+        """
+        move = from_zero(self.ranks if within is None else within)
+        return self._moved(move)
+
+    def map_to(self, ranks: int) -> SchedulingKey:
+        """The key for an R that has just *ranks*.
+
+        The key as it is if it is about those ranks. If it has as many others, they are what the
+        enclosing instance called them, and change by sorted position: Flux renumbers R_lite of a
+        sub-instance, not the key. Raises InvalidKey, naming both sets, if it is neither.
+        """
+        if self.ranks & ~ranks == 0:
+            return self
+        if idset.size(self.ranks) == idset.size(ranks):
+            return self._moved(by_position(self.ranks, ranks))
+        raise InvalidKey(
+            f"the key has ranks {shown_ids(self.ranks)}, which are neither among the ranks "
+            f"{shown_ids(ranks)} of R_lite nor as many"
+        )
+
+    def _moved(self, move: Move) -> SchedulingKey:
+        children = tuple(attrs.evolve(e, ranks=move(e.ranks)) for e in self.children)
+        return attrs.evolve(self, children=children)
+
+
+def is_treepool(scheduling: object) -> bool:
+    """Whether *scheduling* of an R is for this scheduler.
+
+    RFC 20: the scheme of the URI ``writer`` names the scheduler, fluxion if there is no writer.
+    """
+    writer = scheduling.get("writer") if isinstance(scheduling, Mapping) else None
+    return isinstance(writer, str) and writer.partition(":")[0] == WRITER
+
+
+def union(masks: Iterable[int]) -> int:
+    """The union of bitmasks."""
+    everything = 0
+    for mask in masks:
+        everything |= mask
+    return everything
+
+
+def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKey]:
+    """The key *key*, which stands at JSON pointer *at*, or None once problems have been noted."""
+    known = len(findings)
+    if not isinstance(key, dict):
+        findings.misformed(at, f"must be an object, not {shown(key)}")
+        return None
+    if key.get("writer") != WRITER:
+        findings.misformed(f"{at}/writer" if "writer" in key else at, f"writer must be {WRITER}")
+    entries = key.get("children", [])
+    if not isinstance(entries, list):
+        findings.misformed(f"{at}/children", f"must be an array, not {shown(entries)}")
+        return None
+    children: list[KeyEntry] = []
+    seen = 0
+    for i, entry in enumerate(entries):
+        if findings.enough:
+            break
+        ranks = _entry(findings, entry, f"{at}/children/{i}")
+        if ranks & seen:
+            twice = shown_ids(ranks & seen)
+            findings.note(f"{at}/children/{i}/ranks", f"ranks {twice} are in an earlier entry too")
+        if ranks:
+            children.append(
+                KeyEntry(ranks, entry["topo"]) if "topo" in entry else KeyEntry(ranks, {})
+            )
+        seen |= ranks
+    if len(findings) > known:
+        return None
+    extra = {k: v for k, v in key.items() if k not in ("writer", "children")}
+    return SchedulingKey(tuple(children), WRITER, extra)
+
+
+def _entry(findings: Findings, entry: object, at: str) -> int:
+    """Check one entry of ``children``; its ranks as bitmask, 0 if it has none that can be read."""
+    if not isinstance(entry, dict):
+        findings.misformed(at, f"must be an object, not {shown(entry)}")
+        return 0
+    if entry.keys() != {"ranks", "topo"}:
+        findings.misformed(at, "must have just the keys ranks and topo")
+    if "topo" in entry:
+        topo.check(entry["topo"], f"{at}/topo", findings)
+    return findings.idset(entry["ranks"], f"{at}/ranks") if "ranks" in entry else 0
+
+
+def _merged(findings: Findings, value: Any) -> list[Problem]:
+    return findings.merged(schema.violations(value, "rfc49-scheduling"))

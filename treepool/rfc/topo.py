@@ -1,0 +1,170 @@
+"""The topo of RFC 49: what one kind of node has, as a tree of locality domains.
+
+A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` say what is local to it;
+every other key is the name of a locality, whose value is the array of smaller domains inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+import attrs
+
+from treepool.rfc.findings import Findings, integer, number, place, shown, shown_ids
+
+#: What describes a domain, and so names no locality.
+RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
+
+#: What no locality may be called: the resource keys, and the vertex types a jobspec has anyway.
+RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "topo"))
+
+#: Units of a storage's capacity. RFC 14 leaves the names open; these are the ones in use.
+UNITS = frozenset(
+    ("B", "kB", "KB", "MB", "GB", "TB", "PB", "EB", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+)
+
+#: Deepest nesting of localities. hwloc knows about eight kinds of object between node and core.
+MAX_LEVELS = 16
+
+#: Most domains in one topo.
+MAX_DOMAINS = 1 << 16
+
+_SUGGESTIONS = {
+    "core": '; the key for core ids is "cores"',
+    "gpu": '; the key for GPU ids is "gpus"',
+}
+
+
+def check(topo: object, at: str, findings: Findings) -> None:
+    """Note in *findings* everything wrong in *topo*, which stands at JSON pointer *at*."""
+    walk = _Walk(findings)
+    walk.domain(topo, at, ())
+    if walk.domains > MAX_DOMAINS:
+        findings.note(at, f"has more than {MAX_DOMAINS} domains")
+
+
+@attrs.frozen
+class _Ids:
+    """Bitmasks of cores and GPUs."""
+
+    cores: int = 0
+    gpus: int = 0
+
+
+class _Walk:
+    """One way through a topo, with the count of domains seen."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.domains = 0
+
+    def domain(self, value: object, at: str, inside: tuple[str, ...]) -> _Ids:
+        """Check the domain at *at*, in localities *inside*; the ids in it and in all below it."""
+        self.domains += 1
+        if not isinstance(value, dict):
+            self.findings.misformed(at, f"must be an object, not {shown(value)}")
+            return _Ids()
+        below = self.below(value, at, inside)
+        self.hints(value, at)
+        return _Ids(
+            self.ids(value, "cores", at, below.cores), self.ids(value, "gpus", at, below.gpus)
+        )
+
+    def below(self, domain: Mapping[str, Any], at: str, inside: tuple[str, ...]) -> _Ids:
+        """The ids of all domains nested in *domain*, which may not share any."""
+        children: list[tuple[str, _Ids]] = []
+        for name, items in domain.items():
+            if name in RESOURCE_KEYS or self.findings.enough:
+                continue
+            key = place(at, name)
+            if not self.locality(name, items, key, inside):
+                continue
+            for i, item in enumerate(items):
+                if self.domains <= MAX_DOMAINS:
+                    children.append(
+                        (f"{key}/{i}", self.domain(item, f"{key}/{i}", (*inside, name)))
+                    )
+        return self.disjoint(children)
+
+    def locality(self, name: Any, items: object, key: str, inside: tuple[str, ...]) -> bool:
+        """Whether *items* are domains of a locality that may be called *name*, here."""
+        if not isinstance(name, str) or not name or name in RESERVED:
+            suggestion = _SUGGESTIONS.get(name, "")
+            self.findings.note(key, f"{shown(name)} is no name for a locality{suggestion}")
+        elif not isinstance(items, list):
+            resources = ", ".join(sorted(RESOURCE_KEYS))
+            self.findings.note(key, f"must be one of {resources}, or have an array of domains")
+        elif not items:
+            self.findings.misformed(key, "must not be empty")
+        elif name in inside:
+            self.findings.note(key, f"locality {shown(name)} is inside one of the same name")
+        elif len(inside) >= MAX_LEVELS:
+            self.findings.note(key, f"localities are nested deeper than {MAX_LEVELS} levels")
+        else:
+            return True
+        return False
+
+    def disjoint(self, children: list[tuple[str, _Ids]]) -> _Ids:
+        """The union of *children*, by pointer, after noting ids that two of them have."""
+        cores = gpus = 0
+        for place_in_list, (at, ids) in enumerate(children):
+            if (ids.cores & cores or ids.gpus & gpus) and not self.findings.enough:
+                self.overlap(at, ids, children[:place_in_list])
+            cores |= ids.cores
+            gpus |= ids.gpus
+        return _Ids(cores, gpus)
+
+    def overlap(self, at: str, ids: _Ids, earlier: list[tuple[str, _Ids]]) -> None:
+        """Note what the domain at *at* shares with the first sibling it shares something with."""
+        for sibling, other in earlier:
+            shared = [
+                f"{what} {shown_ids(common)}"
+                for what, common in (
+                    ("cores", ids.cores & other.cores),
+                    ("gpus", ids.gpus & other.gpus),
+                )
+                if common
+            ]
+            if shared:
+                self.findings.note(at, f"{' and '.join(shared)} also in the sibling at {sibling}")
+                return
+
+    def ids(self, domain: Mapping[str, Any], what: str, at: str, below: int) -> int:
+        """The ids listed under key *what*, which must include those *below*; else those below."""
+        if what not in domain:
+            return below
+        known = len(self.findings)
+        own = self.findings.idset(domain[what], f"{at}/{what}", empty=True)
+        if below & ~own and len(self.findings) == known:
+            lacking = shown_ids(below & ~own)
+            self.findings.note(f"{at}/{what}", f"lacks {lacking}, which domains inside have")
+        return own | below
+
+    def hints(self, domain: Mapping[str, Any], at: str) -> None:
+        """Check ``memory`` and ``storage``."""
+        memory = domain.get("memory", 0)
+        if not integer(memory):
+            self.findings.misformed(f"{at}/memory", f"must be an integer, not {shown(memory)}")
+        elif memory < 0:
+            self.findings.misformed(f"{at}/memory", "must be at least 0")
+        storage = domain.get("storage", [])
+        if not isinstance(storage, list):
+            self.findings.misformed(f"{at}/storage", f"must be an array, not {shown(storage)}")
+            return
+        for i, item in enumerate(storage):
+            if not _is_storage(item):
+                self.findings.misformed(f"{at}/storage/{i}", "must have path, capacity and unit")
+
+
+def _is_storage(item: object) -> bool:
+    """Whether *item* is an object with a path, a capacity, and a unit if anything else."""
+    return (
+        isinstance(item, dict)
+        and item.keys() - {"unit"} == {"path", "capacity"}
+        and isinstance(item["path"], str)
+        and item["path"] != ""
+        and number(item["capacity"])
+        and 0 <= item["capacity"] <= 1e30
+        and isinstance(item.get("unit", "GiB"), str)
+        and item.get("unit", "GiB") in UNITS
+    )
