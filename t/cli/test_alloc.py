@@ -3,7 +3,6 @@
 import json
 
 from commandline import run_process
-
 from treepool import parse_shape
 from treepool.rfc.jobspec import from_resources
 

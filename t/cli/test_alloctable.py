@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from commandline import bare_environment, run_process, well_behaved
 
 SHAPES = ("slot=1/node=1/[core=24;gpu=1]", "slot=9/core=17", "slot=1/rack", "slot=1/core=97")

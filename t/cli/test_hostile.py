@@ -6,10 +6,10 @@ import json
 import os
 
 import pytest
-from commandline import Result, well_behaved
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from commandline import Result, well_behaved
 from treepool.cli.main import main
 from treepool.rfc.schema import data_folder
 

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from commandline import bare_environment, run_process
 
 import treepool as package
+from commandline import bare_environment, run_process
 from treepool.cli import alloc, screen
 
 SUBCOMMANDS = ("alloc", "validate", "subinstance", "conformance")

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from commandline import run
 
+from commandline import run
 from treepool.rfc.schema import data_folder
 
 

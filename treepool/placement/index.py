@@ -92,13 +92,10 @@ class NodeIndex:
             new = self.buckets[state] = RankSet()
             new.add(rank)
             self._shared.discard(state)
-        log = self.log
-        if not log or log[-1] is not state:
-            log.append(state)
-            if len(log) > 1024 + 2 * len(self.buckets):
-                self.log_start += len(log)
-                log.clear()
-                log.append(state)
+        self.log.append(state)
+        if len(self.log) > 1024 + 2 * len(self.buckets):
+            self.log_start += len(self.log)
+            self.log.clear()
         self.version += 1
 
     def _own_bucket(self, state: NodeState) -> RankSet:

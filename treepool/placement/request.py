@@ -152,6 +152,7 @@ def _above(
 
 
 def _checked_slot(slot: Vertex) -> Vertex:
+    _check_plain(slot)
     if slot.exclusive is False:
         raise _refused(slot, "slots are never shared, so exclusive cannot be false on")
     if not slot.children:
@@ -170,6 +171,7 @@ def _below(slot: Vertex, localities: Sequence[str]) -> tuple[tuple[Vertex, ...],
 
 
 def _spanned_need(node: Vertex, localities: Sequence[str]) -> Need:
+    _check_plain(node)
     if not node.children:
         if node.exclusive is False:
             raise _refused(node, "nothing is asked for below")
@@ -188,6 +190,8 @@ def _need(parent: Vertex, vertices: Sequence[Vertex], localities: Sequence[str])
             amounts[vertex.type] = _amount(vertex)
         else:
             _check_known(vertex, localities)
+            if vertex.type == "node":
+                raise _refused(vertex, "only directly below slot, and alone, can stand a")
             domains.append(_domain_need(vertex, localities))
     cores, gpus = amounts.get("core", 0), amounts.get("gpu", 0)
     if domains and (len(domains) > 1 or amounts):
@@ -218,8 +222,6 @@ def _amount(vertex: Vertex) -> int:
         raise _refused(vertex.children[0], f"nothing can stand below {vertex.type}:")
     if vertex.exclusive is False:
         raise _refused(vertex, "cores and GPUs are never shared, so exclusive cannot be false on")
-    if vertex.unit is not None:
-        raise _refused(vertex, "a unit has no meaning on")
     _check_plain(vertex)
     return vertex.count.minimum
 
@@ -232,14 +234,15 @@ def _check_known(vertex: Vertex, localities: Sequence[str]) -> None:
         raise _refused(vertex, "not supported yet:")
     if vertex.type not in known:
         raise _refused(vertex, "unknown resource type", f"; this pool knows {', '.join(known)}")
-    if vertex.unit is not None:
-        raise _refused(vertex, "a unit has no meaning on")
     _check_plain(vertex)
 
 
 def _check_plain(vertex: Vertex) -> None:
+    """Refuse the keys of RFC 14 that have no meaning on *vertex*."""
     if vertex.id is not None:
-        raise _refused(vertex, "asking for resources by id is not supported:")
+        raise _refused(vertex, "resources cannot be asked for by id:")
+    if vertex.unit is not None:
+        raise _refused(vertex, "a unit has no meaning on")
 
 
 def _whole(vertex: Optional[Vertex]) -> bool:

@@ -1,0 +1,463 @@
+"""Random clusters, requests and histories.
+
+Clusters are small and odd: what can go wrong on a tree goes wrong on one of a dozen cores. All of
+it is JSON, as treepool gets it: an R, jobspecs, and steps that name both.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+import attrs
+from hypothesis import strategies as st
+
+from treepool.rfc import hostlist, idset
+
+#: Tests run this many examples; set TREEPOOL_EXAMPLES to look harder.
+EXAMPLES = int(os.environ.get("TREEPOOL_EXAMPLES", "100"))
+
+#: Real localities and a site's own, outermost first.
+LOCALITIES = ("blade", "socket", "numa", "l3")
+
+PROPERTIES = ("fast", "big", "+local", "old")
+
+#: Low ranks, and those at the edges of what the pool keeps together.
+RANKS = (*range(15), 1023, 1024, 2047, 2048, 3071)
+
+Draw = Any
+JSON = dict[str, Any]
+
+
+def some(*values: Any) -> st.SearchStrategy[Any]:
+    """One of *values*; repeat one to make it likelier, the first is the simplest."""
+    return st.sampled_from(values)
+
+
+def subsets(values: Any) -> st.SearchStrategy[list[Any]]:
+    """A part of *values*, their order kept, seldom empty or all."""
+    values = list(values)
+    masks = st.integers(0, (1 << len(values)) - 1)
+    return masks.map(lambda mask: [v for i, v in enumerate(values) if mask >> i & 1])
+
+
+def host(rank: int) -> str:
+    """The host of a rank; hosts do not ascend with ranks."""
+    return f"n{9000 - rank}"
+
+
+def idset_text(ids: Any) -> str:
+    """The RFC 22 text of *ids*."""
+    return idset.encode_ids(sorted(ids))
+
+
+# ---- Nodes ----
+
+
+@attrs.define
+class Sketch:
+    """A domain before its ids are dealt: how many of its own, and the domains inside by name."""
+
+    cores: int
+    gpus: int
+    inside: list[tuple[str, Sketch]] = attrs.field(factory=list)
+
+
+@attrs.define
+class Kind:
+    """A kind of node: its topo (None: flat) and the ids it has, whatever R owns of them."""
+
+    topo: Optional[JSON]
+    cores: list[int]
+    gpus: list[int]
+
+
+@st.composite
+def regular(draw: Draw) -> Sketch:
+    """A node all of whose sides are alike, as most nodes are."""
+    names = draw(subsets(LOCALITIES)) or ["numa"]
+    leaf = Sketch(draw(some(2, 1, 3, 4)), draw(some(1, 0, 0, 2)))
+    for name in reversed(names):
+        leaf = Sketch(
+            0, 0, [(name, leaf)] * draw(some(2, 1, 2, 3) if len(names) < 3 else some(2, 1))
+        )
+    return leaf
+
+
+@st.composite
+def ragged(draw: Draw, names: tuple[str, ...] = LOCALITIES, budget: int = 3) -> Sketch:
+    """A node whose sides differ, in depth and in kind, with resources on every level."""
+    sketch = Sketch(draw(some(0, 0, 1, 2)), draw(some(0, 0, 0, 1)))
+    while len(sketch.inside) < budget and draw(some(True, True, True, False)):
+        place = draw(st.integers(0, len(names) - 1))
+        below = names[place + 1 :]
+        if below and draw(st.booleans()):
+            inner = draw(ragged(below, 2))
+        else:
+            inner = Sketch(draw(some(2, 0, 1, 3)), draw(some(1, 0, 0, 2)))
+        sketch.inside.append((names[place], inner))
+    return sketch
+
+
+@st.composite
+def kinds(draw: Draw) -> Kind:
+    """A kind of node."""
+    sketch = draw(st.one_of(regular(), ragged(), ragged()))
+    ncores, ngpus = _totals(sketch)
+    if not ncores:
+        sketch.cores = ncores = 2
+    gap = draw(some(0, 0, 1, 5))
+    core_ids = [gap + i for i in range(ncores)]
+    gpu_ids = list(range(ngpus))
+    if draw(some(True, False, False)):
+        core_ids = draw(st.permutations(core_ids))
+    if draw(st.booleans()):  # package 0 has GPUs 4-5
+        gpu_ids = draw(st.permutations(gpu_ids))
+    kind = Kind(None, sorted(core_ids), sorted(gpu_ids))
+    if draw(some(True, True, True, True, False)):
+        mentions = draw(some("own", "nothing on the node", "all"))
+        kind.topo = _topo(sketch, iter(core_ids), iter(gpu_ids), mentions)[0]
+        if draw(some(False, False, True)):
+            kind.topo["storage"] = [{"path": "/mnt/nvme", "capacity": 2, "unit": "TiB"}]
+            kind.topo["memory"] = 256
+    return kind
+
+
+def _totals(sketch: Sketch) -> tuple[int, int]:
+    inner = [_totals(s) for _, s in sketch.inside]
+    return sketch.cores + sum(c for c, _ in inner), sketch.gpus + sum(g for _, g in inner)
+
+
+def _topo(
+    sketch: Sketch, core_ids: Any, gpu_ids: Any, mentions: str
+) -> tuple[JSON, list[int], list[int]]:
+    """The topo of *sketch*, and all ids in it.
+
+    *mentions* says which ids a domain lists: always all, or none if those in it are not its own.
+    """
+    topo: JSON = {}
+    cores: list[int] = []
+    gpus: list[int] = []
+    for name, inner in sketch.inside:
+        within = "all" if mentions == "all" else "own"
+        item, inner_cores, inner_gpus = _topo(inner, core_ids, gpu_ids, within)
+        topo.setdefault(name, []).append(item)
+        cores += inner_cores
+        gpus += inner_gpus
+    cores += [next(core_ids) for _ in range(sketch.cores)]
+    gpus += [next(gpu_ids) for _ in range(sketch.gpus)]
+    if mentions == "all" or (mentions == "own" and sketch.cores):
+        topo["cores"] = idset_text(cores)
+    if mentions == "all" or (mentions == "own" and sketch.gpus):
+        topo["gpus"] = idset_text(gpus)
+    return topo, cores, gpus
+
+
+# ---- Clusters ----
+
+
+@st.composite
+def clusters(draw: Draw, most: int = 8) -> JSON:
+    """The R of a cluster of 1 to *most* nodes of a few kinds."""
+    found = draw(st.lists(kinds(), min_size=1, max_size=3))
+    size = min(most, draw(some(2, 1, 3, 3, 4, 5, 6, 8)))
+    if draw(some(False, True)):
+        ranks = list(range(size))
+    else:
+        ranks = sorted(
+            draw(st.lists(st.integers(0, 14), min_size=size, max_size=size, unique=True))
+        )
+    kind_of = {rank: draw(st.integers(0, len(found) - 1)) for rank in ranks}
+    owned = {}
+    for number, kind in enumerate(found):
+        variants = [(kind.cores, kind.gpus)]
+        if draw(some(False, False, True)):  # a sub-instance that has a part of its nodes
+            part = draw(subsets(kind.cores)) or kind.cores[:1], draw(subsets(kind.gpus))
+            variants.append(part)
+        for rank in ranks:
+            if kind_of[rank] == number:
+                owned[rank] = variants[draw(st.integers(0, len(variants) - 1))]
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": _r_lite(owned),
+            "nodelist": [hostlist.encode([host(rank) for rank in ranks])],
+            "starttime": 0.0,
+            "expiration": 0.0,
+        },
+    }
+    properties = {
+        name: idset_text(having) for name in PROPERTIES if (having := draw(subsets(ranks)))
+    }
+    if properties:
+        R["execution"]["properties"] = properties
+    if draw(some(True, True, True, True, True, True, True, False)):
+        R["scheduling"] = draw(keys(found, kind_of))
+    return R
+
+
+@st.composite
+def keys(draw: Draw, found: list[Kind], kind_of: dict[int, int]) -> JSON:
+    """The key of a cluster; if it covers all ranks it may number them as an outer instance did."""
+    entries = {}
+    for number, kind in enumerate(found):
+        ranks = [rank for rank, k in kind_of.items() if k == number]
+        if kind.topo is not None and ranks:
+            entries[number] = ranks
+    covered = sorted(rank for ranks in entries.values() for rank in ranks)
+    move = {rank: rank for rank in covered}
+    if covered == sorted(kind_of) and draw(some(False, False, True)):
+        outer = draw(
+            st.lists(st.integers(3, 30), min_size=len(covered), max_size=len(covered), unique=True)
+        )
+        if not set(outer) <= set(covered):
+            move = dict(zip(covered, sorted(outer)))
+    children = [
+        {"ranks": idset_text(move[r] for r in ranks), "topo": found[number].topo}
+        for number, ranks in entries.items()
+    ]
+    key: JSON = {"writer": "TreePool", "children": children}
+    if draw(some(False, False, True)):
+        key["site"] = {"anything": [1, 2]}
+    return key
+
+
+def _r_lite(owned: dict[int, tuple[list[int], list[int]]]) -> list[JSON]:
+    groups: dict[tuple[str, str], list[int]] = {}
+    for rank, (cores, gpus) in sorted(owned.items()):
+        groups.setdefault((idset_text(cores), idset_text(gpus)), []).append(rank)
+    return [
+        {"rank": idset_text(ranks), "children": {"core": c, **({"gpu": g} if g else {})}}
+        for (c, g), ranks in groups.items()
+    ]
+
+
+def localities(R: JSON) -> list[str]:
+    """The names of the localities in the key of *R*, and of those that are not there."""
+    text = str(R.get("scheduling", ""))
+    return [name for name in LOCALITIES if f"'{name}'" in text]
+
+
+def ranks_of(R: JSON) -> list[int]:
+    """The ranks of *R*."""
+    masks = [idset.decode(entry["rank"]) for entry in R["execution"]["R_lite"]]
+    return sorted(rank for mask in masks for rank in idset.iterate(mask))
+
+
+# ---- Requests ----
+
+
+def vertex(kind: str, count: Any, below: Any = None, **keys: Any) -> JSON:
+    """An RFC 14 resource vertex."""
+    made = {"type": kind, "count": count, **keys}
+    if kind == "slot":
+        made["label"] = "task"
+    return {**made, "with": below} if below else made
+
+
+def counts(most: int) -> st.SearchStrategy[Any]:
+    """RFC 14 counts of all forms, mostly the small fixed ones."""
+    fixed = st.integers(1, most)
+    pairs = st.tuples(fixed, st.integers(0, most))
+    ranges = st.one_of(
+        pairs.map(lambda p: {"min": p[0], "max": sum(p), "operator": "+", "operand": 1}),
+        fixed.map(lambda n: {"min": n}),
+        pairs.map(lambda p: f"{p[0]}-{p[0] + p[1] + 1}"),
+    )
+    steps = st.one_of(
+        pairs.map(lambda p: {"min": p[0], "max": 2 * sum(p), "operator": "+", "operand": 2}),
+        pairs.map(lambda p: {"min": p[0], "operator": "*", "operand": 2}),
+        pairs.map(lambda p: {"min": p[0] + 1, "max": 40, "operator": "^", "operand": 2}),
+        st.sampled_from(("1,3", "2,5", "1,4,9", "1-2,6")),
+    )
+    return st.one_of(fixed, fixed, fixed, ranges, steps)
+
+
+@st.composite
+def flat(draw: Draw) -> list[JSON]:
+    """Cores, and GPUs perhaps."""
+    cores = draw(some(1, 2, 3, 4, 1, 2, 5, 7, {"min": 2, "max": 5, "operator": "+", "operand": 1}))
+    gpus = draw(some(0, 1, 0, 2, 0, 3))
+    found = [vertex("core", cores)] + ([vertex("gpu", gpus)] if gpus else [])
+    return found[::-1] if draw(some(False, False, True)) else found
+
+
+@st.composite
+def needs(draw: Draw, names: list[str]) -> list[JSON]:
+    """What stands below a slot."""
+    if not names or draw(st.booleans()):
+        return draw(flat())
+    name, number = draw(st.sampled_from(names)), draw(some(1, 1, 1, 2, 2, 3))
+    form = draw(some("exclusive", "childless", "minimum"))
+    if form == "minimum":
+        return [vertex(name, number, draw(flat()), exclusive=True)]
+    return [vertex(name, number, exclusive=True) if form == "exclusive" else vertex(name, number)]
+
+
+@st.composite
+def resources(draw: Draw, names: list[str], size: int) -> list[JSON]:
+    """A resource list of a form that is supported, for a cluster of *size* nodes."""
+    form = draw(some("slot", "slot", "node", "span", "span whole"))
+    if form == "slot":
+        return [vertex("slot", draw(counts(6)), draw(needs(names)))]
+    shared = draw(some({}, {}, {"exclusive": True}, {"exclusive": False}))
+    if form == "node":
+        slot = vertex("slot", draw(counts(2)), draw(needs(names)))
+        return [vertex("node", draw(counts(max(1, size - 1))), [slot], **shared)]
+    nslots, per_slot = draw(counts(max(1, size // 2))), draw(counts(2 if size > 2 else 1))
+    if form == "span":
+        node = vertex("node", per_slot, draw(needs(names)), **shared)
+    else:
+        node = vertex("node", per_slot, **draw(some({}, {"exclusive": True})))
+    return [vertex("slot", nslots, [node])]
+
+
+@st.composite
+def wild_resources(draw: Draw, names: list[str], depth: int = 4) -> list[JSON]:
+    """A resource list of any form, most of them not supported."""
+    kinds = ["slot", "node", "core", "gpu", "memory", "rack", "socket", *names]
+
+    def siblings(left: int, has_slot: bool) -> list[JSON]:
+        found = []
+        for _ in range(draw(some(1, 1, 1, 2))):
+            kind = draw(some("slot", *kinds) if not has_slot else some("core", *kinds))
+            keys = draw(
+                some(
+                    {},
+                    {},
+                    {},
+                    {"exclusive": True},
+                    {"exclusive": False},
+                    {"unit": "GB"},
+                    {"id": "0"},
+                )
+            )
+            below = None
+            if left and (kind == "slot" or draw(some(False, True, False))):
+                below = siblings(left - 1, has_slot or kind == "slot")
+            if kind == "slot" and not below:
+                below = [vertex("core", 1)]
+            made = vertex(kind, draw(some(1, 2, {"min": 1})), below, **keys)
+            made.pop("label", None)
+            found.append(made)
+        return found
+
+    return siblings(depth - 1, False)
+
+
+@st.composite
+def constraints(draw: Draw, ranks: list[int], depth: int = 2) -> JSON:
+    """An RFC 31 constraint that often leaves something to choose from."""
+    operator = draw(some("properties", "hostlist", "ranks", "not", "and", "or"))
+    if operator == "properties":
+        names = st.sampled_from([sign + name for name in PROPERTIES for sign in ("", "^")])
+        return {operator: draw(st.lists(names, max_size=2))}
+    if operator == "hostlist":
+        return {operator: [hostlist.encode([host(r) for r in draw(subsets(ranks))] + ["x"])]}
+    if operator == "ranks":
+        return {operator: [idset_text({*draw(subsets(ranks)), 99})]}
+    if not depth:
+        return {}
+    return {operator: draw(st.lists(constraints(ranks, depth - 1), max_size=2))}
+
+
+def jobspec(resources: list[JSON], constraints: Any = None, locality: Any = None) -> JSON:
+    """A jobspec that asks for *resources*."""
+    system: JSON = {"duration": 0.0}
+    if constraints is not None:
+        system["constraints"] = constraints
+    if locality is not None:
+        system["treepool"] = {"locality": locality}
+    return {
+        "version": 1,
+        "resources": resources,
+        "tasks": [],
+        "attributes": {"system": system},
+    }
+
+
+@st.composite
+def jobspecs(draw: Draw, R: JSON) -> JSON:
+    """A jobspec of a supported form for the cluster *R*."""
+    constraint = None
+    if draw(some(False, False, False, True)):
+        constraint = draw(constraints(ranks_of(R)))
+    locality = draw(some(None, None, None, "preferred", "required", "none"))
+    made = draw(resources(localities(R), len(ranks_of(R))))
+    return jobspec(made, constraint, locality)
+
+
+# ---- Histories ----
+
+
+@st.composite
+def occupations(draw: Draw, R: JSON) -> Optional[JSON]:
+    """The R of a job that holds ids at random, or None."""
+    held = {}
+    for entry in R["execution"]["R_lite"]:
+        cores = list(idset.iterate(idset.decode(entry["children"]["core"])))
+        gpus = list(idset.iterate(idset.decode(entry["children"].get("gpu", ""))))
+        for rank in idset.iterate(idset.decode(entry["rank"])):
+            taken = draw(subsets(cores))
+            if taken:
+                held[rank] = taken, draw(subsets(gpus))
+    if not held:
+        return None
+    hosts = [host(rank) for rank in sorted(held)]
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": _r_lite(held),
+            "nodelist": [hostlist.encode(hosts)],
+            "nslots": 1,
+            "starttime": 0.0,
+            "expiration": 0.0,
+        },
+    }
+
+
+@attrs.frozen
+class Step:
+    """One call in a history: ``what`` says which; the rest is its argument."""
+
+    what: str
+    spec: Any = None
+    number: int = 0
+    ranks: tuple[int, ...] = ()
+
+
+@st.composite
+def steps(draw: Draw, R: JSON) -> Step:
+    """A call that a scheduler might make on the cluster *R*."""
+    what = draw(
+        some(
+            *["alloc"] * 9, *["free"] * 3, *["free some"] * 2, "down", "up", "up", "copy", "remove"
+        )
+    )
+    if what == "alloc":
+        return Step(what, draw(jobspecs(R)))
+    number = draw(st.integers(0, 20))
+    if what == "remove":
+        return Step(what, ranks=(draw(st.sampled_from(ranks_of(R))),))
+    return Step(what, number=number, ranks=tuple(draw(subsets(ranks_of(R)))))
+
+
+@attrs.frozen
+class History:
+    """A cluster, the pool's mode, what is taken to begin with, and calls."""
+
+    R: JSON
+    locality: str
+    occupied: Optional[JSON]
+    steps: list[Step]
+
+
+@st.composite
+def histories(draw: Draw) -> History:
+    """What may happen to a pool."""
+    R = draw(clusters())
+    locality = draw(some("preferred", "preferred", "required", "none"))
+    occupied = draw(occupations(R)) if draw(st.booleans()) else None
+    length = draw(some(8, 4, 12, 16))
+    made = st.lists(steps(R), min_size=length, max_size=length)
+    return History(R, locality, occupied, draw(made))

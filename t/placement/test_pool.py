@@ -1,0 +1,678 @@
+"""What each method of Pool does, one case at a time, and what it says when it can not."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from treepool import Pool, ResourceSet, parse_shape, subinstance
+from treepool.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    InvalidIdset,
+    InvalidJobspec,
+    InvalidKey,
+    InvalidOption,
+    InvalidR,
+    PoolConflict,
+)
+
+#: Two sockets of two NUMA domains, each with four cores and a GPU.
+TOPO = {
+    "socket": [
+        {"numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]},
+        {"numa": [{"cores": "8-11", "gpus": "2"}, {"cores": "12-15", "gpus": "3"}]},
+    ]
+}
+
+
+def cluster(ranks="0-3", cores="0-15", gpus="0-3", topo=TOPO, key_ranks=None, **execution):
+    """The R of nodes n0, n1, ... with this topo (None: no key)."""
+    count = len(ResourceSet.read(bare(ranks, cores, gpus)).hosts)
+    R = bare(ranks, cores, gpus)
+    R["execution"]["nodelist"] = [f"n[0-{count - 1}]"]
+    R["execution"].update(execution)
+    if topo is not None:
+        entry = {"ranks": key_ranks or ranks, "topo": topo}
+        R["scheduling"] = {"writer": "TreePool", "children": [entry]}
+    return R
+
+
+def bare(ranks, cores, gpus=None):
+    """The R of a few ids, without a key."""
+    children = {"core": cores, **({"gpu": gpus} if gpus else {})}
+    size = sum(
+        int(item.rpartition("-")[2]) - int(item.partition("-")[0]) + 1 for item in ranks.split(",")
+    )
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": ranks, "children": children}],
+            "nodelist": [f"h[1-{size}]"],
+            "starttime": 0.0,
+            "expiration": 0.0,
+        },
+    }
+
+
+def spec(resources, duration=0.0, constraints=None, **options):
+    """A jobspec for a shape or a resource list."""
+    system = {"duration": duration}
+    if constraints is not None:
+        system["constraints"] = constraints
+    if options:
+        system["treepool"] = options
+    return {
+        "version": 1,
+        "resources": parse_shape(resources) if isinstance(resources, str) else resources,
+        "tasks": [],
+        "attributes": {"system": system},
+    }
+
+
+def alloc(pool, jobid, shape, **system):
+    """What job *jobid* gets, in short form."""
+    return pool.alloc(jobid, pool.parse_resource_request(spec(shape, **system))).dumps()
+
+
+@pytest.fixture
+def pool():
+    return Pool(cluster())
+
+
+# ---- Pool(R) ----
+
+
+@pytest.mark.parametrize("form", [dict, json.dumps, ResourceSet.read])
+def test_a_pool_is_made_from_an_object_from_its_text_and_from_a_resource_set(form):
+    assert Pool(form(cluster())).dumps() == "rank[0-3]/core[0-15],gpu[0-3]"
+
+
+@pytest.mark.parametrize(
+    ("R", "error", "message"),
+    [
+        ("{", InvalidR, "line 1 column 2"),
+        ({}, InvalidR, "execution"),
+        ({**cluster(), "version": 2}, InvalidR, "/version"),
+        (cluster(key_ranks="0-9"), InvalidKey, "0-9.*0-3"),
+    ],
+)
+def test_a_wrong_R_makes_no_pool(R, error, message):
+    with pytest.raises(error, match=message):
+        Pool(R)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"colour": "red"}, "unknown option 'colour'.*locality, policy"),
+        ({"locality": "near"}, "unknown locality 'near'.*preferred, required, none"),
+        ({"locality": None}, "unknown locality None"),
+        ({"policy": "worst"}, "unknown policy 'worst'.*best-fit"),
+        ({"policy": []}, "unknown policy"),
+    ],
+)
+def test_an_unknown_option_or_value_is_an_error_that_lists_the_known_ones(options, message):
+    with pytest.raises(InvalidOption, match=message):
+        Pool(cluster(), **options)
+
+
+def test_the_R_that_a_pool_is_made_from_is_left_as_it_is():
+    R = cluster()
+    before = copy.deepcopy(R)
+    pool = Pool(R)
+    alloc(pool, 1, "slot=2/[core=3;gpu=1]")
+    pool.remove_ranks("0")
+    assert before == R
+
+
+def test_a_key_of_another_scheduler_makes_flat_nodes_and_is_carried_along():
+    R = {**cluster(topo=None), "scheduling": {"graph": {"nodes": []}}}
+    pool = Pool(R)
+    given = pool.alloc(1, pool.parse_resource_request(spec("slot/core=5"))).to_dict()
+    assert given["scheduling"] == R["scheduling"]
+    assert given["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "0-4"}}]
+
+
+def test_as_many_ranks_in_the_key_as_in_R_are_those_of_the_enclosing_instance():
+    pool = Pool(cluster(ranks="0-1", key_ranks="5,9"))
+    assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[0-3],gpu0"
+
+
+# ---- parse_resource_request ----
+
+
+@pytest.mark.parametrize(
+    ("shape", "pointer", "kind", "why"),
+    [
+        ("slot/rack", "/0/with/0", "rack", "unknown.*node, slot, core, gpu, numa, socket"),
+        ("rack/slot/core", "/0", "rack", "unknown"),
+        ("slot/l3{x}", "/0/with/0", "l3", "unknown"),
+        ("slot/gpu", "/0/with/0", "gpu", "without core"),
+        ("slot/numa{x}/gpu", "/0/with/0/with/0", "gpu", "without core"),
+        ("slot/[core;memory=4]", "/0/with/1", "memory", "not supported yet"),
+        ("slot/[core;storage=4]", "/0/with/1", "storage", "not supported yet"),
+        ("slot/[core;core]", "/0/with/1", "core", "second core"),
+        ("slot/core/gpu", "/0/with/0/with/0", "gpu", "below core"),
+        ("slot/core{-x}", "/0/with/0", "core", "exclusive"),
+        ("slot/core{unit:GB}", "/0/with/0", "core", "unit"),
+        ('slot/core{id:"3"}', "/0/with/0", "core", "id"),
+        ("slot/socket{-x}", "/0/with/0", "socket", "not exclusive"),
+        ("slot/socket/core=4", "/0/with/0", "socket", "not exclusive"),
+        ("slot/socket=1-2{x}", "/0/with/0", "socket", "range"),
+        ("slot/socket{x}/numa", "/0/with/0/with/0", "numa", "nested"),
+        ("slot/socket{x}/numa{x}/core", "/0/with/0/with/0", "numa", "nested"),
+        ("slot/[core;socket{x}]", "/0/with/1", "socket", "beside"),
+        ("slot/[socket{x};numa{x}]", "/0/with/1", "numa", "beside"),
+        ("socket/slot/core", "/0", "socket", "above the slot"),
+        ("node/socket/slot/core", "/0/with/0", "socket", "above the slot"),
+        ("node/node/slot/core", "/0/with/0", "node", "second node"),
+        ("node/slot/node", "/0/with/0/with/0", "node", "second node"),
+        ("slot/node/node", "/0/with/0/with/0", "node", "node"),
+        ("slot/[node;core]", "/0/with/0", "node", "beside"),
+        ("slot/[core;node]", "/0/with/1", "node", "beside"),
+        ("slot/node{-x}", "/0/with/0", "node", "nothing is asked for"),
+        ("slot/node{unit:GB}", "/0/with/0", "node", "unit"),
+        ("[slot{a}/core;slot{b}/core]", "/1", "slot", "beside"),
+        ("node/[slot/core;core]", "/0/with/1", "core", "beside"),
+        ("slot{a}/node/slot{b}/core", "/0/with/0/with/0", "slot", "second slot"),
+        ("core", "/0", "core", "no slot above"),
+        ("node", "/0", "node", "no slot below"),
+        ("node/core", "/0/with/0", "core", "no slot above"),
+        ("slot{a,-x}/core", "/0", "slot", "exclusive"),
+        ("slot{a,unit:GB}/core", "/0", "slot", "unit"),
+        ('slot{a,id:"3"}/core', "/0", "slot", "id"),
+        ("node{unit:GB}/slot/core", "/0", "node", "unit"),
+    ],
+)
+def test_what_no_form_covers_is_refused_by_name(pool, shape, pointer, kind, why):
+    with pytest.raises(InvalidJobspec, match=why) as caught:
+        pool.parse_resource_request(spec(shape))
+    assert str(caught.value).startswith(f"/resources{pointer}: ")
+    assert repr(kind) in str(caught.value)
+
+
+def test_a_jobspec_may_be_text(pool):
+    request = pool.parse_resource_request(json.dumps(spec("slot/core")))
+    assert request == pool.parse_resource_request(spec("slot/core"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"locality": "near"}, "/attributes/system/treepool/locality: .*preferred, required, none"),
+        ({"locality": ["none"]}, "/attributes/system/treepool/locality"),
+        ({"near": 1}, "/attributes/system/treepool: unknown option 'near'.*locality"),
+    ],
+)
+def test_treepool_options_are_checked(pool, options, message):
+    with pytest.raises(InvalidJobspec, match=message):
+        pool.parse_resource_request(spec("slot/core", **options))
+
+
+# ---- check_feasibility ----
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ("slot/core=17", "slot asks 17 cores: the largest node has 16"),
+        ("slot/[core;gpu=5]", "slot asks 5 GPUs: the largest node has 4"),
+        ("slot=5/core=16", "5 slots.*room for 4"),
+        ("slot=6-9/core=16", "6-9 slots.*room for 4"),
+        ("slot/numa=5{x}", "5 whole numa.*most on one is 4"),
+        ("slot/numa{x}/core=5", "numa asks 5 cores: the largest numa has 4"),
+        ("slot/numa{x}/[core;gpu=2]", "numa asks 2 GPUs: the largest numa has 1"),
+        ("slot=17/numa{x}", "17 slots.*room for 16"),
+        ("node=5/slot/core", "5 nodes.*4 can host"),
+        ("node/slot=5/core=4", "5 slots.*per node.*is 4"),
+        ("slot=3/node=2", "6 nodes.*3 x 2.*4 can host"),
+        ("slot=5/node{x}", "5 nodes.*4 can host"),
+    ],
+)
+def test_the_reason_names_the_number_that_does_not_fit(pool, shape, reason):
+    request = pool.parse_resource_request(spec(shape))
+    with pytest.raises(InfeasibleRequest, match=reason) as caught:
+        pool.check_feasibility(request)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InfeasibleRequest, match=reason):
+        pool.alloc(1, request)
+    assert pool.job_end_times() == []
+
+
+@pytest.mark.parametrize(
+    ("constraints", "shape", "reason"),
+    [
+        ({"properties": ["red"]}, "slot/core", "no node satisfies the constraints"),
+        ({"ranks": ["2"]}, "node=2/slot/core", "2 nodes.*1 can host"),
+        ({"hostlist": ["n[0-1]"]}, "slot=3/core=16", "3 slots.*room for 2"),
+    ],
+)
+def test_constraints_count_in_what_is_feasible(pool, constraints, shape, reason):
+    request = pool.parse_resource_request(spec(shape, constraints=constraints))
+    with pytest.raises(InfeasibleRequest, match=reason):
+        pool.check_feasibility(request)
+
+
+def test_a_rank_that_is_down_may_come_back(pool):
+    pool.mark_down("all")
+    request = pool.parse_resource_request(spec("slot=4/node"))
+    pool.check_feasibility(request)
+    with pytest.raises(InsufficientResources):
+        pool.alloc(1, request)
+
+
+def test_a_part_of_a_domain_is_never_given_out_as_a_whole_one():
+    pool = Pool(cluster(cores="0-2,4-7", gpus="0-1"))
+    assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[4-7],gpu1"
+    with pytest.raises(InfeasibleRequest, match=r"no socket is whole.*enclosing instance"):
+        alloc(pool, 2, "slot/socket{x}")
+
+
+# ---- alloc ----
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "nslots"),
+    [
+        ("slot/core", "rank0/core0", 1),
+        ("slot/[core=2;gpu=1]", "rank0/core[0-1],gpu0", 1),
+        ("slot/core=5", "rank0/core[0-4]", 1),
+        ("slot/core=9", "rank0/core[0-8]", 1),
+        ("slot=2/[core=4;gpu=1]", "rank0/core[0-7],gpu[0-1]", 2),
+        ("slot=2-9/core=16", "rank[0-3]/core[0-15]", 4),
+        ("slot=2-9:2/core=8", "rank[0-3]/core[0-15]", 8),
+        ("slot=[1,3,7]/core=8", "rank[0-2]/core[0-15] rank3/core[0-7]", 7),
+        ("slot=3+/numa{x}", "rank[0-3]/core[0-15],gpu[0-3]", 16),
+        ("slot/numa{x}", "rank0/core[0-3],gpu0", 1),
+        ("slot/numa", "rank0/core[0-3],gpu0", 1),
+        ("slot/socket=2{x}", "rank0/core[0-15],gpu[0-3]", 1),
+        ("slot=2/socket{x}/[core=8;gpu=2]", "rank0/core[0-15],gpu[0-3]", 2),
+        ("slot/node", "rank0/core[0-15],gpu[0-3]", 1),
+        ("slot=2/node{x}/core=4", "rank[0-1]/core[0-15],gpu[0-3]", 2),
+        ("slot=2/node/core=4", "rank[0-1]/core[0-3]", 2),
+        ("slot=1-3/node=2", "rank[0-3]/core[0-15],gpu[0-3]", 2),
+        ("slot/node=2-9", "rank[0-3]/core[0-15],gpu[0-3]", 1),
+        ("node=2/slot=2/core=2", "rank[0-1]/core[0-3]", 4),
+        ("node=3-9/slot=1-2/core=6", "rank[0-3]/core[0-5,8-13]", 8),
+        ("node{x}/slot=2/core=2", "rank0/core[0-15],gpu[0-3]", 2),
+    ],
+)
+def test_alloc_gives_what_the_form_means(pool, shape, given, nslots):
+    allocation = pool.alloc(1, pool.parse_resource_request(spec(shape)))
+    assert (allocation.dumps(), allocation.nslots) == (given, nslots)
+    assert allocation.to_dict()["execution"]["nslots"] == nslots
+
+
+def test_a_node_that_is_partly_used_comes_before_a_fresh_one(pool):
+    alloc(pool, 1, "slot=4/node/core=4")
+    pool.free(1, bare("0-1,3", "0-3"))
+    assert alloc(pool, 2, "slot/core") == "rank2/core4"
+
+
+def test_a_slot_goes_where_it_is_local_before_it_goes_where_it_fits_tighter(pool):
+    # Rank 0: one GPU in each NUMA domain of its own socket is left; rank 1 is fresh.
+    pool.register_alloc(1, bare("0", "0-3,8-11", "0,2"))
+    shape = "slot/[core=2;gpu=2]"
+    assert alloc(pool.copy(), 2, shape) == "rank1/core[0-1],gpu[0-1]"
+    assert alloc(pool.copy(), 2, shape, locality="none") == "rank0/core[4-5],gpu[1,3]"
+    pool.mark_down("1-3")
+    assert alloc(pool.copy(), 2, shape) == "rank0/core[4-5],gpu[1,3]"
+    with pytest.raises(InsufficientResources):
+        alloc(pool, 2, shape, locality="required")
+
+
+def test_the_mode_of_the_pool_is_that_of_jobs_that_do_not_say():
+    pool = Pool(cluster(ranks="0"), locality="required")
+    pool.register_alloc(1, bare("0", "0-3,8-11", "0,2"))
+    with pytest.raises(InsufficientResources):
+        alloc(pool, 2, "slot/[core=2;gpu=2]")
+    assert alloc(pool, 2, "slot/[core=2;gpu=2]", locality="preferred")
+
+
+def test_cores_come_from_the_domains_that_supply_the_GPUs():
+    numa = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
+    pool = Pool(cluster(ranks="0", topo={"numa": numa}))
+    pool.register_alloc(1, bare("0", "4-6", "0,2"))
+    # Free are cores 0-3 and 8-11 without a GPU, 7 with GPU 1, and 12-15 with GPU 3.
+    assert alloc(pool.copy(), 2, "slot/[core=2;gpu=2]") == "rank0/core[7,12],gpu[1,3]"
+    assert alloc(pool.copy(), 2, "slot/[core=5;gpu=2]") == "rank0/core[7,12-15],gpu[1,3]"
+    assert alloc(pool.copy(), 2, "slot/[core=6;gpu=2]") == "rank0/core[0,7,12-15],gpu[1,3]"
+
+
+def test_a_node_is_exclusive_only_if_nothing_on_it_is_allocated(pool):
+    pool.register_alloc(1, bare("0-2", "15"))
+    assert alloc(pool, 2, "slot/node") == "rank3/core[0-15],gpu[0-3]"
+    with pytest.raises(InsufficientResources, match="free now"):
+        alloc(pool, 3, "slot/node")
+
+
+@pytest.mark.parametrize(
+    ("constraints", "given"),
+    [
+        ({"properties": ["fast"]}, "rank1/core0"),
+        ({"properties": ["^fast"]}, "rank0/core0"),
+        ({"hostlist": ["n[2-3]"]}, "rank2/core0"),
+        ({"ranks": ["3"]}, "rank3/core0"),
+        ({"not": [{"ranks": ["0-1"]}]}, "rank2/core0"),
+        ({"and": [{"properties": ["fast"]}, {"not": [{"hostlist": ["n1"]}]}]}, "rank2/core0"),
+        ({"or": [{"ranks": ["3"]}, {"hostlist": ["n2"]}]}, "rank2/core0"),
+    ],
+)
+def test_a_job_runs_where_its_constraints_let_it(constraints, given):
+    pool = Pool(cluster(properties={"fast": "1-2"}))
+    assert alloc(pool, 1, "slot/core", constraints=constraints) == given
+
+
+def test_a_live_job_gets_nothing_more(pool):
+    alloc(pool, 1, "slot/core")
+    with pytest.raises(PoolConflict, match="job 1 has an allocation"):
+        alloc(pool, 1, "slot/core")
+    pool.free(1)
+    alloc(pool, 1, "slot/core")
+
+
+# ---- What comes out ----
+
+
+def test_the_R_of_a_job():
+    R = cluster(ranks="2,5,7-8", properties={"fast": "2,5", "slow": "8", "+here": "2,5,7-8"})
+    R["scheduling"]["children"] = [
+        {"ranks": "8", "topo": {"socket": [{"cores": "0-15", "gpus": "0-3"}]}},
+        {"ranks": "2,5", "topo": TOPO},
+    ]
+    R["scheduling"]["site"] = {"rack": 3}
+    pool = Pool(R)
+    pool.mark_down("8")
+    request = pool.parse_resource_request(spec("slot=2-3/node/core=4"))
+    allocation = pool.alloc(1, request)
+    allocation.set_starttime(10.0)
+    allocation.set_expiration(20.0)
+    flat = {"cores": "0-15", "gpus": "0-3"}
+    assert allocation.to_dict() == {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "2,5,7", "children": {"core": "0-3"}}],
+            "nodelist": ["n[0-2]"],
+            "nslots": 3,
+            "properties": {"fast": "2,5"},
+            "starttime": 10.0,
+            "expiration": 20.0,
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": "2,5", "topo": TOPO}, {"ranks": "7", "topo": flat}],
+            "site": {"rack": 3},
+        },
+    }
+    assert json.loads(allocation.encode()) == allocation.to_dict()
+    assert allocation.ranks == (2, 5, 7)
+    assert repr(allocation) == "<Allocation rank[2,5,7]/core[0-3]>"
+    inner = subinstance(allocation.to_dict())
+    assert [entry["ranks"] for entry in inner["scheduling"]["children"]] == ["0-1", "2"]
+    assert alloc(Pool(inner), 1, "slot=3/node") == "rank[0-2]/core[0-3]"
+
+
+def test_entries_are_grouped_and_ascend(pool):
+    pool.register_alloc(1, bare("1,3", "0-7", "0-1"))
+    given = pool.alloc(2, pool.parse_resource_request(spec("slot=4/node/core=8"))).to_dict()
+    assert given["execution"]["R_lite"] == [
+        {"rank": "0,2", "children": {"core": "0-7"}},
+        {"rank": "1,3", "children": {"core": "8-15"}},
+    ]
+
+
+# ---- free ----
+
+
+def test_free_gives_back_all(pool):
+    alloc(pool, 1, "slot=4/node")
+    pool.free(1)
+    assert alloc(pool, 2, "slot=4/node") == "rank[0-3]/core[0-15],gpu[0-3]"
+    with pytest.raises(PoolConflict, match="job 1 has no allocation"):
+        pool.free(1)
+
+
+def test_free_of_some_ranks_leaves_the_job_the_others(pool):
+    alloc(pool, 1, "slot=4/node/core=4")
+    pool.free(1, bare("1,3", "0-3"))
+    assert alloc(pool, 2, "slot=2/node") == "rank[1,3]/core[0-15],gpu[0-3]"
+    pool.free(1, bare("0", "0-3"))
+    pool.free(1, bare("2", "0-3"), final=True)
+    assert [jobid for jobid, _ in pool.job_end_times()] == [2]
+
+
+@pytest.mark.parametrize("form", [dict, json.dumps, ResourceSet.read])
+def test_free_takes_an_R_in_any_form(pool, form):
+    alloc(pool, 1, "slot=4/node/core=4")
+    pool.free(1, form(bare("0-3", "0-3")), final=True)
+    assert pool.job_end_times() == []
+
+
+def test_free_takes_an_allocation(pool):
+    allocation = pool.alloc(1, pool.parse_resource_request(spec("slot=5/core=4")))
+    pool.free(1, allocation, final=True)
+    assert alloc(pool, 2, "slot=4/node")
+
+
+@pytest.mark.parametrize(
+    ("R", "final", "message"),
+    [
+        (bare("0-2", "0-3"), True, "job 1: final, but R leaves out rank3/core\\[0-3\\]"),
+        (bare("0-4", "0-3"), False, "job 1: rank 4 is not in its allocation"),
+        (bare("0", "0-2"), False, "job 1: R is not what it holds on rank0/core\\[0-3\\]"),
+        (bare("0", "0-3", "0"), False, "job 1: R is not what it holds on rank0/core\\[0-3\\]"),
+    ],
+)
+def test_free_of_what_the_job_does_not_hold_is_an_error(pool, R, final, message):
+    alloc(pool, 1, "slot=4/node/core=4")
+    with pytest.raises(PoolConflict, match=message):
+        pool.free(1, R, final=final)
+    assert alloc(pool, 2, "slot/core") == "rank0/core4"
+
+
+# ---- register_alloc ----
+
+
+def test_register_alloc_takes_what_a_job_holds_already(pool):
+    R = bare("0-1", "0-3", "0")
+    R["execution"]["expiration"] = 99.0
+    pool.register_alloc(7, R)
+    assert pool.job_end_times() == [(7, 99.0)]
+    assert alloc(pool, 8, "slot/[core;gpu=1]") == "rank0/core4,gpu1"
+    pool.free(7)
+    pool.free(8)
+    assert alloc(pool, 9, "slot=4/node")
+
+
+def test_register_alloc_takes_what_runs_on_a_rank_that_is_down(pool):
+    pool.mark_down("0")
+    pool.register_alloc(7, bare("0", "0-3"))
+    pool.mark_up("0")
+    assert alloc(pool, 8, "slot/core") == "rank0/core4"
+
+
+@pytest.mark.parametrize(
+    ("R", "message"),
+    [
+        (bare("3-4", "0-3"), "job 9: rank 4 is not in the pool"),
+        (bare("0-3", "0-16"), "job 9: rank0/core16 is not in the pool"),
+        (bare("0-3", "0-3", "3-4"), "job 9: rank0.*gpu4 is not in the pool"),
+        (bare("1-2", "0-3"), "job 9: rank2/core\\[2-3\\] is allocated already"),
+    ],
+)
+def test_register_alloc_of_what_is_not_there_or_taken_is_an_error(pool, R, message):
+    pool.register_alloc(1, bare("2", "2-5"))
+    generation = pool.generation
+    with pytest.raises(PoolConflict, match=message):
+        pool.register_alloc(9, R)
+    assert pool.generation == generation
+    assert alloc(pool, 2, "slot=3/node") == "rank[0-1,3]/core[0-15],gpu[0-3]"
+
+
+def test_register_alloc_for_a_live_job_is_an_error(pool):
+    alloc(pool, 1, "slot/core")
+    with pytest.raises(PoolConflict, match="job 1 has an allocation"):
+        pool.register_alloc(1, bare("3", "0"))
+
+
+# ---- Times ----
+
+
+def test_a_job_ends_when_its_duration_is_over(pool, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    alloc(pool, 1, "slot/core", duration=60)
+    alloc(pool, 2, "slot/core")
+    assert pool.job_end_times() == [(1, 1060.0), (2, 0.0)]
+
+
+def test_a_job_without_a_duration_ends_with_the_pool():
+    pool = Pool(cluster(starttime=1.0, expiration=500.0))
+    assert (pool.starttime, pool.expiration) == (1.0, 500.0)
+    alloc(pool, 1, "slot/core")
+    assert pool.job_end_times() == [(1, 500.0)]
+
+
+def test_update_expiration_moves_the_end_of_a_job(pool):
+    alloc(pool, 1, "slot/core", duration=60)
+    pool.update_expiration(1, 77.0)
+    assert pool.job_end_times() == [(1, 77.0)]
+    with pytest.raises(PoolConflict, match="job 2 has no allocation"):
+        pool.update_expiration(2, 77.0)
+
+
+def test_set_starttime_and_set_expiration_are_in_the_R_of_the_pool(pool):
+    pool.set_starttime(5.0)
+    pool.set_expiration(6.0)
+    assert (pool.starttime, pool.expiration) == (5.0, 6.0)
+    execution = pool.to_dict()["execution"]
+    assert (execution["starttime"], execution["expiration"]) == (5.0, 6.0)
+
+
+# ---- Nodes ----
+
+
+def test_nothing_is_allocated_on_a_rank_that_is_down(pool):
+    pool.mark_down("0,2")
+    assert alloc(pool, 1, "slot=1-4/node") == "rank[1,3]/core[0-15],gpu[0-3]"
+    pool.mark_up("0")
+    assert alloc(pool, 2, "slot=1-4/node") == "rank0/core[0-15],gpu[0-3]"
+    pool.mark_up("all")
+    assert alloc(pool, 3, "slot=1-4/node") == "rank2/core[0-15],gpu[0-3]"
+
+
+def test_a_rank_that_comes_up_again_is_found_by_a_request_asked_before(pool):
+    alloc(pool, 1, "slot/core")
+    pool.mark_down("0")
+    assert alloc(pool, 2, "slot/core") == "rank1/core0"
+    assert alloc(pool, 3, "slot/core") == "rank1/core1"
+    pool.mark_up("0")
+    assert alloc(pool, 4, "slot/core") == "rank1/core2"
+    assert alloc(pool, 5, "slot/core=15") == "rank0/core[1-15]"
+
+
+def test_what_is_freed_on_a_rank_that_is_down_is_free_once_it_is_up(pool):
+    alloc(pool, 1, "slot=4/node")
+    pool.mark_down("1")
+    pool.free(1)
+    assert alloc(pool, 2, "slot=1-4/node") == "rank[0,2-3]/core[0-15],gpu[0-3]"
+    pool.mark_up("1")
+    assert alloc(pool, 3, "slot/node") == "rank1/core[0-15],gpu[0-3]"
+
+
+def test_ranks_that_are_not_in_the_pool_are_left_alone(pool):
+    pool.mark_down("9")
+    pool.mark_up("9,44")
+    assert alloc(pool, 1, "slot=4/node")
+
+
+@pytest.mark.parametrize("call", ["mark_up", "mark_down", "remove_ranks"])
+def test_ranks_that_are_no_idset_are_an_error(pool, call):
+    with pytest.raises(InvalidIdset):
+        getattr(pool, call)("3-1")
+
+
+@pytest.mark.parametrize("ranks", ["1-2", 0b110, [1, 2], {2, 1}])
+def test_remove_ranks_takes_nodes_out_for_good(ranks):
+    pool = Pool(cluster(properties={"fast": "1", "slow": "2-3"}))
+    pool.remove_ranks(ranks)
+    pool.mark_up("all")
+    assert pool.dumps() == "rank[0,3]/core[0-15],gpu[0-3]"
+    R = pool.to_dict()
+    assert R["execution"]["nodelist"] == ["n[0,3]"]
+    assert R["execution"]["properties"] == {"slow": "3"}
+    assert [entry["ranks"] for entry in R["scheduling"]["children"]] == ["0,3"]
+    assert ResourceSet.problems(R) == []
+    with pytest.raises(InfeasibleRequest, match="3 nodes"):
+        alloc(pool, 1, "slot=3/node")
+    assert alloc(pool, 1, "slot=2/node") == "rank[0,3]/core[0-15],gpu[0-3]"
+
+
+def test_a_job_on_a_removed_rank_can_still_be_freed(pool):
+    alloc(pool, 1, "slot=2/node")
+    pool.remove_ranks("1")
+    pool.free(1)
+    assert alloc(pool, 2, "slot=3/node") == "rank[0,2-3]/core[0-15],gpu[0-3]"
+
+
+# ---- The pool as a whole ----
+
+
+def test_every_change_makes_a_new_generation(pool):
+    R = bare("3", "0")
+    allocation = pool.parse_resource_request(spec("slot=2/node"))
+    changes = [
+        lambda: pool.alloc(1, allocation),
+        lambda: pool.register_alloc(2, R),
+        lambda: pool.free(2),
+        lambda: pool.update_expiration(1, 5.0),
+        lambda: pool.mark_down("0"),
+        lambda: pool.mark_up("0"),
+        lambda: pool.remove_ranks("0"),
+        lambda: pool.set_starttime(1.0),
+        lambda: pool.set_expiration(2.0),
+        lambda: pool.free(1),
+    ]
+    for change in changes:
+        before = pool.generation
+        change()
+        assert pool.generation > before
+
+
+def test_questions_make_no_new_generation(pool):
+    alloc(pool, 1, "slot/core")
+    generation = pool.generation
+    request = pool.parse_resource_request(spec("slot/core"))
+    pool.check_feasibility(request)
+    pool.copy().alloc(2, request)
+    pool.job_end_times()
+    pool.to_dict()
+    pool.dumps()
+    assert pool.generation == generation
+
+
+def test_a_copy_is_for_trying_things_out(pool):
+    alloc(pool, 1, "slot/node")
+    trial = pool.copy()
+    trial.free(1)
+    assert alloc(trial, 2, "slot=4/node")
+    with pytest.raises(InsufficientResources):
+        alloc(pool, 2, "slot=4/node")
+    assert [jobid for jobid, _ in pool.job_end_times()] == [1]
+
+
+def test_to_dict_is_the_R_the_pool_was_made_from(pool):
+    assert pool.to_dict() == cluster()
+    assert json.loads(pool.encode()) == cluster()
+    alloc(pool, 1, "slot=4/node")
+    assert pool.to_dict() == cluster()
+
+
+def test_an_allocation_outlives_changes_of_the_pool(pool):
+    allocation = pool.alloc(1, pool.parse_resource_request(spec("slot=2/node")))
+    before = allocation.to_dict()
+    pool.free(1)
+    pool.remove_ranks("0-1")
+    assert allocation.to_dict() == before
