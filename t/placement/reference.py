@@ -113,6 +113,12 @@ def listed_in(topo: dict[str, Any]) -> Ids:
     return found
 
 
+def names_in(topo: dict[str, Any]) -> set[str]:
+    """The localities of *topo*, also those that R has nothing of."""
+    names = set(topo) - set(RESERVED)
+    return names.union(*(names_in(item) for name in names for item in topo[name]))
+
+
 # ---- What is wanted ----
 
 
@@ -184,8 +190,9 @@ def vertices(
             if node.get("exclusive") is False:
                 refuse(node, "nothing of it is asked for")
             return Need(), top["count"], node["count"], True, True
-        need = need_of(node["with"], localities)
-        return need, top["count"], node["count"], True, bool(node.get("exclusive"))
+        whole = bool(node.get("exclusive"))
+        need = need_of(node["with"], localities, 0 if whole else 1)
+        return need, top["count"], node["count"], True, whole
     return need_of(top["with"], localities), top["count"], None, False, False
 
 
@@ -206,12 +213,15 @@ def checked(vertex: dict[str, Any], localities: set[str]) -> None:
         refuse(vertex, "always exclusive")
 
 
-def need_of(below: list[dict[str, Any]], localities: set[str]) -> Need:
-    """The need of the vertices *below* a slot, or below a node in a slot."""
+def need_of(below: list[dict[str, Any]], localities: set[str], a_core: int = 1) -> Need:
+    """The need of the vertices *below* a slot, or below a node in a slot.
+
+    *a_core* is 1 where each whole domain must have a core, because no slot can be without.
+    """
     for vertex in below:
         checked(vertex, localities)
     if len(below) == 1 and below[0]["type"] in localities:
-        return unit_of(below[0], localities)
+        return unit_of(below[0], localities, a_core)
     amounts: dict[str, int] = {}
     for vertex in below:
         kind = vertex["type"]
@@ -223,7 +233,7 @@ def need_of(below: list[dict[str, Any]], localities: set[str]) -> Need:
     return Need(amounts["core"], amounts.get("gpu", 0))
 
 
-def unit_of(vertex: dict[str, Any], localities: set[str]) -> Need:
+def unit_of(vertex: dict[str, Any], localities: set[str], a_core: int) -> Need:
     children = vertex.get("with", [])
     if not vertex.get("exclusive", not children):
         refuse(vertex, "not exclusive")
@@ -232,7 +242,7 @@ def unit_of(vertex: dict[str, Any], localities: set[str]) -> Need:
     least = need_of(children, localities) if children else Need()
     if least.unit is not None:
         refuse(children[0], "nested")
-    return Need(least.cores, least.gpus, vertex["type"], smallest(vertex["count"]))
+    return Need(max(a_core, least.cores), least.gpus, vertex["type"], smallest(vertex["count"]))
 
 
 # ---- RFC 14 counts and RFC 31 constraints ----
@@ -528,6 +538,7 @@ class ReferencePool:
         }
         hosts = [h for item in R["execution"]["nodelist"] for h in hostlist.decode(item)]
         topos = topo_by_rank(R.get("scheduling"), sorted(owned))
+        self.topos = topos
         self.nodes = {
             rank: Node(rank, host, properties_of(R, rank), topos.get(rank), owned[rank])
             for rank, host in zip(sorted(owned), hosts)
@@ -545,7 +556,8 @@ class ReferencePool:
         return new
 
     def localities(self) -> set[str]:
-        return {d.name for node in self.nodes.values() for d in node.root.walk()} - {"node"}
+        found = (names_in(t) for rank, t in self.topos.items() if t and rank in self.nodes)
+        return set().union(*found)
 
     def wanted(self, jobspec: dict[str, Any]) -> Wanted:
         return wanted(jobspec, self.localities(), self.locality)

@@ -100,9 +100,27 @@ def ragged(draw: Draw, names: tuple[str, ...] = LOCALITIES, budget: int = 3) -> 
 
 
 @st.composite
+def broad(draw: Draw, names: tuple[str, ...] = LOCALITIES[1:]) -> Sketch:
+    """A node with enough domains that there is much to choose from, no two alike."""
+    sketch = Sketch(draw(some(0, 0, 0, 1)), draw(some(0, 0, 0, 1)))
+    for _ in range(draw(some(3, 2, 4, 5) if len(names) == 3 else some(2, 3, 4))):
+        if len(names) > 1 and draw(some(False, False, True)):
+            sketch.inside.append((names[0], draw(broad(names[1:]))))
+        else:
+            inner = Sketch(draw(some(2, 1, 3, 4, 5)), draw(some(1, 0, 0, 2)))
+            sketch.inside.append((draw(st.sampled_from(names)), inner))
+    return sketch
+
+
+@st.composite
 def kinds(draw: Draw) -> Kind:
     """A kind of node."""
-    sketch = draw(st.one_of(regular(), ragged(), ragged()))
+    return draw(dealt(draw(st.one_of(regular(), ragged(), ragged()))))
+
+
+@st.composite
+def dealt(draw: Draw, sketch: Sketch) -> Kind:
+    """A kind of node like *sketch*, with ids."""
     ncores, ngpus = _totals(sketch)
     if not ncores:
         sketch.cores = ncores = 2
@@ -193,6 +211,17 @@ def clusters(draw: Draw, most: int = 8) -> JSON:
         R["execution"]["properties"] = properties
     if draw(some(True, True, True, True, True, True, True, False)):
         R["scheduling"] = draw(keys(found, kind_of))
+    return R
+
+
+@st.composite
+def broad_nodes(draw: Draw) -> JSON:
+    """The R of a single node with many domains."""
+    kind = draw(dealt(draw(broad())))
+    owned = {0: (kind.cores, kind.gpus)}
+    R: JSON = {"version": 1, "execution": {"R_lite": _r_lite(owned), "nodelist": [host(0)]}}
+    if kind.topo is not None:
+        R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": "0", "topo": kind.topo}]}
     return R
 
 
@@ -292,6 +321,16 @@ def needs(draw: Draw, names: list[str]) -> list[JSON]:
     if form == "minimum":
         return [vertex(name, number, draw(flat()), exclusive=True)]
     return [vertex(name, number, exclusive=True) if form == "exclusive" else vertex(name, number)]
+
+
+@st.composite
+def broad_needs(draw: Draw, names: list[str]) -> list[JSON]:
+    """What stands below a slot that may need many domains."""
+    if names and draw(some(False, False, True)):
+        return [vertex(draw(st.sampled_from(names)), draw(some(2, 1, 3, 4)), exclusive=True)]
+    gpus = draw(some(2, 1, 0, 3, 4))
+    cores = vertex("core", draw(some(*range(2, 13), 1)))
+    return [cores, vertex("gpu", gpus)] if gpus else [cores]
 
 
 @st.composite

@@ -33,12 +33,13 @@ def test_every_step_of_a_history_is_that_of_the_reference(history):
 
 @settings(SETTINGS, max_examples=4 * random.EXAMPLES)
 @given(st.data())
-def test_a_slot_on_a_node_that_is_partly_taken(data):
-    R = data.draw(random.clusters(most=1))
-    mode = data.draw(random.some("preferred", "required", "none"))
+def test_slots_on_a_node_with_many_domains_that_are_partly_taken(data):
+    R = data.draw(random.broad_nodes())
+    mode = data.draw(random.some("preferred", "preferred", "required", "none"))
     duel = Duel(random.History(R, mode, data.draw(random.occupations(R)), []))
-    slot = random.vertex("slot", 1, data.draw(random.needs(random.localities(R))))
-    duel.do(random.Step("alloc", random.jobspec([slot])))
+    for _ in range(3):
+        slot = random.vertex("slot", 1, data.draw(random.broad_needs(random.localities(R))))
+        duel.do(random.Step("alloc", random.jobspec([slot])))
 
 
 @SETTINGS

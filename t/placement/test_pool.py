@@ -147,44 +147,42 @@ def test_as_many_ranks_in_the_key_as_in_R_are_those_of_the_enclosing_instance():
 @pytest.mark.parametrize(
     ("shape", "pointer", "kind", "why"),
     [
-        ("slot/rack", "/0/with/0", "rack", "unknown.*node, slot, core, gpu, numa, socket"),
+        ("slot/rack", "/0/with/0", "rack", "unknown.*node, slot, core, gpu, memory.*numa, socket"),
         ("rack/slot/core", "/0", "rack", "unknown"),
         ("slot/l3{x}", "/0/with/0", "l3", "unknown"),
-        ("slot/gpu", "/0/with/0", "gpu", "without core"),
-        ("slot/numa{x}/gpu", "/0/with/0/with/0", "gpu", "without core"),
-        ("slot/[core;memory=4]", "/0/with/1", "memory", "not supported yet"),
-        ("slot/[core;storage=4]", "/0/with/1", "storage", "not supported yet"),
-        ("slot/[core;core]", "/0/with/1", "core", "second core"),
+        ("slot/memory=4", "/0", "slot", "neither cores nor GPUs"),
+        ("slot/numa/memory=4", "/0/with/0", "numa", "neither cores nor GPUs"),
+        ("slot/[core;memory=4{unit:Gb}]", "/0/with/1", "memory", "unknown unit 'Gb'.*GiB"),
+        ("slot/[core;memory=4{x}]", "/0/with/1", "memory", "exclusive has no meaning"),
+        ("slot/[core;storage=4{-x}]", "/0/with/1", "storage", "exclusive has no meaning"),
+        ("slot/[core;core]", "/0/with/1", "core", "second"),
         ("slot/core/gpu", "/0/with/0/with/0", "gpu", "below core"),
         ("slot/core{-x}", "/0/with/0", "core", "exclusive"),
         ("slot/core{unit:GB}", "/0/with/0", "core", "unit"),
         ('slot/core{id:"3"}', "/0/with/0", "core", "id"),
-        ("slot/socket{-x}", "/0/with/0", "socket", "not exclusive"),
-        ("slot/socket/core=4", "/0/with/0", "socket", "not exclusive"),
-        ("slot/socket=1-2{x}", "/0/with/0", "socket", "range"),
-        ("slot/socket{x}/numa", "/0/with/0/with/0", "numa", "nested"),
-        ("slot/socket{x}/numa{x}/core", "/0/with/0/with/0", "numa", "nested"),
-        ("slot/[core;socket{x}]", "/0/with/1", "socket", "beside"),
-        ("slot/[socket{x};numa{x}]", "/0/with/1", "numa", "beside"),
-        ("socket/slot/core", "/0", "socket", "above the slot"),
-        ("node/socket/slot/core", "/0/with/0", "socket", "above the slot"),
-        ("node/node/slot/core", "/0/with/0", "node", "second node"),
-        ("node/slot/node", "/0/with/0/with/0", "node", "second node"),
+        ("slot/socket{-x}", "/0/with/0", "socket", "nothing is asked for"),
+        ("slot/socket/node/core", "/0/with/0/with/0", "node", "directly below slot"),
+        ("socket/node/slot/core", "/0/with/0", "node", "nothing but slot"),
+        ("node/node/slot/core", "/0/with/0", "node", "nothing but slot"),
+        ("node/slot/node", "/0/with/0/with/0", "node", "cannot span"),
+        ("socket/slot/node", "/0/with/0/with/0", "node", "cannot span"),
         ("slot/node/node", "/0/with/0/with/0", "node", "node"),
         ("slot/[node;core]", "/0/with/0", "node", "beside"),
         ("slot/[core;node]", "/0/with/1", "node", "beside"),
         ("slot/node{-x}", "/0/with/0", "node", "nothing is asked for"),
         ("slot/node{unit:GB}", "/0/with/0", "node", "unit"),
-        ("[slot{a}/core;slot{b}/core]", "/1", "slot", "beside"),
-        ("node/[slot/core;core]", "/0/with/1", "core", "beside"),
-        ("slot{a}/node/slot{b}/core", "/0/with/0/with/0", "slot", "second slot"),
+        ("[slot{a}/core;slot{b}/core]", "/1", "slot", "only one vertex"),
+        ("node/[slot/core;core]", "/0/with/1", "core", "only one vertex"),
+        ("slot{a}/node/slot{b}/core", "/0/with/0/with/0", "slot", "a second"),
+        ("slot{a}/numa/slot{b}/core", "/0/with/0/with/0", "slot", "a second"),
         ("core", "/0", "core", "no slot above"),
-        ("node", "/0", "node", "no slot below"),
+        ("node", "/0", "node", "no slot above or below"),
         ("node/core", "/0/with/0", "core", "no slot above"),
         ("slot{a,-x}/core", "/0", "slot", "exclusive"),
         ("slot{a,unit:GB}/core", "/0", "slot", "unit"),
         ('slot{a,id:"3"}/core', "/0", "slot", "id"),
         ("node{unit:GB}/slot/core", "/0", "node", "unit"),
+        ("numa{unit:GB}/slot/core", "/0", "numa", "unit"),
     ],
 )
 def test_what_no_form_covers_is_refused_by_name(pool, shape, pointer, kind, why):
@@ -218,18 +216,18 @@ def test_treepool_options_are_checked(pool, options, message):
 @pytest.mark.parametrize(
     ("shape", "reason"),
     [
-        ("slot/core=17", "slot asks 17 cores: the largest node has 16"),
-        ("slot/[core;gpu=5]", "slot asks 5 GPUs: the largest node has 4"),
+        ("slot/core=17", "no node has 17 cores: the largest has 16"),
+        ("slot/[core;gpu=5]", "no node has 5 GPUs: the largest has 4"),
         ("slot=5/core=16", "5 slots.*room for 4"),
         ("slot=6-9/core=16", "6-9 slots.*room for 4"),
-        ("slot/numa=5{x}", "5 whole numa.*most on one is 4"),
-        ("slot/numa{x}/core=5", "numa asks 5 cores: the largest numa has 4"),
-        ("slot/numa{x}/[core;gpu=2]", "numa asks 2 GPUs: the largest numa has 1"),
+        ("slot/numa=5{x}", "5 whole numa domains: the most that one has is 4"),
+        ("slot/numa{x}/core=5", "no numa domain has 5 cores: the largest has 4"),
+        ("slot/numa{x}/[core;gpu=2]", "no numa domain has 2 GPUs: the largest has 1"),
         ("slot=17/numa{x}", "17 slots.*room for 16"),
-        ("node=5/slot/core", "5 nodes.*4 can host"),
-        ("node/slot=5/core=4", "5 slots.*per node.*is 4"),
-        ("slot=3/node=2", "6 nodes.*3 x 2.*4 can host"),
-        ("slot=5/node{x}", "5 nodes.*4 can host"),
+        ("node=5/slot/core", "5 nodes.*in the pool, 4 can serve"),
+        ("node/slot=5/core=4", "each node is to host 5 slots: the most that fits is 4"),
+        ("slot=3/node=2", "6 nodes .3 slots of 2.*4 can serve"),
+        ("slot=5/node{x}", "5 nodes.*4 can serve"),
     ],
 )
 def test_the_reason_names_the_number_that_does_not_fit(pool, shape, reason):
@@ -246,7 +244,7 @@ def test_the_reason_names_the_number_that_does_not_fit(pool, shape, reason):
     ("constraints", "shape", "reason"),
     [
         ({"properties": ["red"]}, "slot/core", "no node satisfies the constraints"),
-        ({"ranks": ["2"]}, "node=2/slot/core", "2 nodes.*1 can host"),
+        ({"ranks": ["2"]}, "node=2/slot/core", "2 nodes.*satisfy the constraints, 1 can serve"),
         ({"hostlist": ["n[0-1]"]}, "slot=3/core=16", "3 slots.*room for 2"),
     ],
 )
@@ -267,7 +265,7 @@ def test_a_rank_that_is_down_may_come_back(pool):
 def test_a_part_of_a_domain_is_never_given_out_as_a_whole_one():
     pool = Pool(cluster(cores="0-2,4-7", gpus="0-1"))
     assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[4-7],gpu1"
-    with pytest.raises(InfeasibleRequest, match=r"no socket is whole.*enclosing instance"):
+    with pytest.raises(InfeasibleRequest, match=r"no socket domain is whole.*enclosing instance"):
         alloc(pool, 2, "slot/socket{x}")
 
 
@@ -330,6 +328,29 @@ def test_the_mode_of_the_pool_is_that_of_jobs_that_do_not_say():
     with pytest.raises(InsufficientResources):
         alloc(pool, 2, "slot/[core=2;gpu=2]")
     assert alloc(pool, 2, "slot/[core=2;gpu=2]", locality="preferred")
+
+
+def test_of_two_domains_the_one_of_the_smaller_kind_hosts_a_slot():
+    topo = {
+        "socket": [
+            {"numa": [{"l3": [{"cores": "0-1"}, {"cores": "2-3"}]}, {"cores": "4-5"}]},
+            {"numa": [{"cores": "6-7"}, {"cores": "8-9"}]},
+        ]
+    }
+    pool = Pool(cluster(ranks="0", cores="0-9", gpus=None, topo=topo))
+    # Two cores are free in each socket, in no smaller domain both. Two cores are two kinds of
+    # domain below the first socket (l3, numa), and one below the second.
+    pool.register_alloc(1, bare("0", "1-4,7-8"))
+    assert alloc(pool, 2, "slot/core=2") == "rank0/core[6,9]"
+
+
+def test_a_slot_goes_down_the_branch_with_the_fewest_free_GPUs_then_cores(pool):
+    pool.mark_down("1-3")
+    pool.register_alloc(1, bare("0", "0,12-13", "2"))
+    assert alloc(pool, 2, "slot/core=2") == "rank0/core[8-9]"  # the socket with a GPU less
+    assert alloc(pool, 3, "slot/core=2") == "rank0/core[10-11]"
+    assert alloc(pool, 4, "slot/core=2") == "rank0/core[14-15]"
+    assert alloc(pool, 5, "slot/core=2") == "rank0/core[1-2]"  # fewer cores than 4-7
 
 
 def test_cores_come_from_the_domains_that_supply_the_GPUs():

@@ -60,10 +60,11 @@ def parts_of(selection: Selection) -> tuple[Part, ...]:
     """What *selection* takes, equal amounts together, ascending by lowest rank."""
     if len(selection.grants) == 1:
         grant = selection.grants[0]
-        return ((grant.ranks, *grant.fit.steps[grant.slots - 1]),)
+        return ((grant.ranks, grant.step.cores, grant.step.gpus),)
     groups: dict[tuple[int, int], list[int]] = {}
     for grant in selection.grants:
-        groups.setdefault(grant.fit.steps[grant.slots - 1], []).extend(grant.ranks)
+        step = grant.step
+        groups.setdefault((step.cores, step.gpus), []).extend(grant.ranks)
     parts = [(tuple(sorted(ranks)), *taken) for taken, ranks in groups.items()]
     return tuple(sorted(parts, key=lambda part: part[0][0]))
 

@@ -1,33 +1,51 @@
 """The fit: which ids a request takes from a node in a given state.
 
-Everything here is a pure function of (state, ask). A slot goes into the smallest domain that can
-host it, found by walking down from the node; among equals into the one that leaves whole domains
-whole. See DESIGN "Placement rules".
+Everything here is a pure function of (state, ask). Slots are placed one after another, each in
+the best way that is left (match.py says in which domains, spread.py which ids). If fewer fit that
+way than could, all ways are searched, so that the number of slots is exact. See DESIGN
+"Placement rules".
 """
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.request import Ask, Need
-from treepool.placement.spread import Supply, spread
+from treepool.placement.match import Matcher, Take, TooHard
+from treepool.placement.need import SLOT, Ask, Need, Part
+from treepool.placement.spread import (
+    amount_levels,
+    free_in,
+    lowest_ids,
+    smallest_host,
+    spread,
+)
 from treepool.placement.state import MAX_FITS, NodeState
 from treepool.placement.tree import Domain, NodeType
-from treepool.rfc import idset
+from treepool.rfc.count import Count
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """What some slots take together: cores and GPUs (bitmasks), and how many slots they are."""
+
+    cores: int
+    gpus: int
+    nslots: int
 
 
 @attrs.frozen(eq=False)
 class Fit:
     """What a node in some state can give to an ask.
 
-    ``steps[i]`` holds the cores and GPUs (bitmasks) of the first i + 1 slots together; the first
-    ``local`` slots sit each in the smallest kind of domain that the node, idle, could offer. When
-    the number of slots per node is fixed by the request, ``local`` is all of them or none.
+    ``steps[i]`` is what i + 1 units take: slots, or domains with slots inside when a locality
+    stands above the slot; an ask without ``fill`` has one step, all it wants of the node. The
+    first ``local`` steps have every slot in the smallest kind of domain that the node, idle,
+    could offer.
     """
 
-    steps: tuple[tuple[int, int], ...]
+    steps: tuple[Step, ...]
     local: int
 
 
@@ -52,115 +70,212 @@ def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
     computed += 1
     if ask.whole and not (state.idle and (state.cores or state.gpus)):
         return None
-    steps, local = _slots(state, ask)
-    if ask.locality == "required":
-        steps = steps[:local]
-    if not ask.fill:
-        wanted = ask.slots.largest(len(steps))
-        if wanted is None:
-            return None
-        steps = steps[:wanted]
-        local = wanted if local >= wanted else 0
-    if not steps:
-        return None
+    if ask.whole and ask.group.need == Need():
+        return Fit((Step(state.cores, state.gpus, ask.group.nslots),), 1)
+    placer = _Placer(state, ask.locality)
+    group = ask.group
+    local = placer.most(group, group.count.maximum, True)
+    total = local
+    if ask.locality == "preferred" and len(local) != group.count.maximum:
+        total = placer.most(group, group.count.maximum, False)
+        if len(total) < len(local):  # a search was given up
+            total = local
+    if ask.fill:
+        counts: Sequence[int] = range(1, len(total) + 1)
+    else:
+        wanted = group.count.largest(len(total))
+        counts = [] if wanted is None else [wanted]
+    nlocal = len(local)
+    steps = []
+    for count in counts:
+        placed = (local if count <= nlocal else total)[count - 1]
+        steps.append(placer.grown(group, count, count <= nlocal, placed))
     if ask.whole:
-        steps = [(state.cores, state.gpus)] * len(steps)
-    return Fit(tuple(steps), local)
-
-
-def _slots(state: NodeState, ask: Ask) -> tuple[list[tuple[int, int]], int]:
-    """The slots that fit one after another, and how many of them are local."""
-    most = ask.slots.maximum
-    supply = Supply(ask.need)
-    if ask.whole and supply.asks_nothing:
-        return [(state.cores, state.gpus)], 1
-    levels = idle_levels(state.type, ask.need)
-    cores, gpus = state.cores, state.gpus
-    steps: list[tuple[int, int]] = []
-    local = 0
-    while most is None or len(steps) < most:
-        placed = place(state.type.root, supply, levels, cores, gpus, ask.locality == "none")
-        if placed is None:
-            break
-        slot_cores, slot_gpus, level = placed
-        # Slots are alike and only use things up, so once one is not local none after it is.
-        local += level == 0
-        cores &= ~slot_cores
-        gpus &= ~slot_gpus
-        steps.append((state.cores & ~cores, state.gpus & ~gpus))
-    return steps, local
-
-
-def place(
-    root: Domain,
-    supply: Supply,
-    levels: dict[Domain, int],
-    cores: int,
-    gpus: int,
-    ignore_tree: bool,
-) -> Optional[tuple[int, int, int]]:
-    """One slot: the cores and GPUs it takes out of the free *cores* and *gpus*, and its level.
-
-    The level is 0 when no smaller domain could host the slot on an idle node, see idle_levels().
-    """
-    if ignore_tree:
-        if not supply.covered_by(root, cores, gpus):
-            return None
-        return (*supply.first(root, cores, gpus), 0)
-    best: dict[Domain, int] = {}
-    _find_hosts(root, supply, levels, cores, gpus, best)
-    if root not in best:
+        steps = [attrs.evolve(s, cores=state.cores, gpus=state.gpus) for s in steps]
+    if not steps or not steps[0].cores:  # RFC 20: a job has a core on each of its nodes
         return None
-    level = best[root]
-    domain = root
-    while True:
-        options = [c for c in domain.children if best.get(c) == level]
-        if not options:
-            return (*spread(domain, supply, cores, gpus), level)
-        domain = min(options, key=lambda c: free_in(c, cores, gpus))
+    if not ask.fill:
+        nlocal = int(counts[0] <= nlocal)
+    return Fit(tuple(steps), nlocal)
 
 
-def free_in(domain: Domain, cores: int, gpus: int) -> tuple[int, int]:
-    """How much is free in *domain*, GPUs first: the order in which domains are used up."""
-    return idset.size(domain.gpus & gpus), idset.size(domain.cores & cores)
+class _Placer:
+    """Places units of a group on a node in one state."""
+
+    def __init__(self, state: NodeState, locality: str) -> None:
+        self.state = state
+        self.node_type = state.type
+        self.plain = locality == "none"
+
+    def most(self, group: Part, limit: Optional[int], local: bool) -> list[Step]:
+        """The steps of 1, 2, ... units, up to *limit* or as many as there is any way for."""
+        if group.name == SLOT:
+            return self._most_slots(group, limit, local)
+        steps: list[Step] = []
+        while limit is None or len(steps) < limit:
+            step = self.exactly(group, len(steps) + 1, local)
+            if step is None:
+                break
+            steps.append(step)
+        return steps
+
+    def exactly(self, group: Part, count: int, local: bool) -> Optional[Step]:
+        """*count* units of *group*, None if there is no way."""
+        if group.name == SLOT:
+            steps = self._most_slots(group, count, local)
+            return steps[-1] if len(steps) == count else None
+        fixed = _counted(group, count)
+        matcher = self._matcher(self.state.cores, self.state.gpus, local)
+        return self._step(matcher, fixed.nslots) if _found(matcher, fixed) else None
+
+    def _most_slots(self, group: Part, limit: Optional[int], local: bool) -> list[Step]:
+        """Slots one after another; then, if some bound allows for more, all ways of one more."""
+        one = _counted(group, 1)
+        cores, gpus = self.state.cores, self.state.gpus
+        steps: list[Step] = []
+        while limit is None or len(steps) < limit:
+            matcher = self._matcher(cores, gpus, local)
+            if not _found(matcher, one):
+                break
+            taken_cores, taken_gpus = _ids(matcher.takes, self.node_type, cores, gpus, self.plain)
+            cores &= ~taken_cores
+            gpus &= ~taken_gpus
+            steps.append(Step(self.state.cores & ~cores, self.state.gpus & ~gpus, len(steps) + 1))
+        while limit is None or len(steps) < limit:
+            matcher = self._matcher(self.state.cores, self.state.gpus, local)
+            more = len(steps) + 1
+            if matcher.room_for(self.node_type.root, group) < more:
+                break
+            try:
+                if not matcher.several(self.node_type.root, group, more):
+                    break
+            except TooHard:
+                break
+            steps.append(self._step(matcher, more))
+        return steps
+
+    def grown(self, group: Part, count: int, local: bool, step: Step) -> Step:
+        """*step*, with the counts inside *group* that are ranges as large as they can be."""
+        grown = _counted(group, count)
+        for path in _ranges(grown):
+            inner = _at(grown, path)
+            values = list(inner.count.valid(_most_inside(self.node_type)))[::-1]
+            low, high = 0, len(values) - 1  # values[low] is known to fit
+            while low < high:
+                middle = (low + high + 1) // 2
+                tried = _with_count(grown, path, values[middle])
+                better = self.exactly(tried, count, local)
+                if better is None:
+                    high = middle - 1
+                else:
+                    low, step = middle, better
+            if values:
+                grown = _with_count(grown, path, values[low])
+        return step
+
+    def _matcher(self, cores: int, gpus: int, local: bool) -> Matcher:
+        return Matcher(self.node_type, cores, gpus, local and not self.plain, self.plain)
+
+    def _step(self, matcher: Matcher, nslots: int) -> Step:
+        state = self.state
+        ids = _ids(matcher.takes, self.node_type, state.cores, state.gpus, self.plain)
+        return Step(*ids, nslots)
 
 
-def _find_hosts(
-    domain: Domain,
-    supply: Supply,
-    levels: dict[Domain, int],
-    cores: int,
-    gpus: int,
-    best: dict[Domain, int],
-) -> None:
-    """Fill *best*: for each domain that can host a slot, the lowest level of a host within it."""
-    if not supply.covered_by(domain, cores, gpus):
-        return
-    lowest = levels[domain]
-    for child in domain.children:
-        _find_hosts(child, supply, levels, cores, gpus, best)
-        lowest = min(lowest, best.get(child, lowest))
-    best[domain] = lowest
+def _found(matcher: Matcher, part: Part) -> bool:
+    """Whether *part* can be met; a search too long to finish counts as no."""
+    try:
+        return matcher.one(matcher.node_type.root, part)
+    except TooHard:
+        return False
 
 
-def idle_levels(node_type: NodeType, need: Need) -> dict[Domain, int]:
-    """For each domain that could host *need* on an idle node, how far it is from the smallest.
+def _ids(
+    takes: Sequence[Take], node_type: NodeType, cores: int, gpus: int, plain: bool
+) -> tuple[int, int]:
+    """The cores and GPUs of *takes* out of the free *cores* and *gpus*.
 
-    0 when no nested domain could host it; else one more than the highest level among those that
-    could. On a regular tree the level counts the kinds of domain from the smallest that fits.
+    Whole domains first, then amounts from the inside out: what a scope gives may come from
+    anywhere in it, so the smaller scopes must choose first.
     """
-    levels = node_type.levels.get(need)
-    if levels is None:
-        if len(node_type.levels) >= MAX_FITS:
-            node_type.levels.clear()
-        levels = node_type.levels[need] = {}
-        _add_levels(node_type.root, Supply(need), levels)
-    return levels
+    free_cores, free_gpus = cores, gpus
+    for take in takes:
+        if take.whole:
+            free_cores &= ~take.scope.cores
+            free_gpus &= ~take.scope.gpus
+    amounts = [take for take in takes if not take.whole]
+    amounts.sort(key=lambda take: -_depth(take.scope, node_type))
+    shares: list[tuple[Domain, Need, int, int]] = []
+    for take in amounts:
+        need, want = take.need, (take.need.gpus, take.need.cores)
+        if plain:
+            host = take.scope
+            taken = lowest_ids(host, want, free_cores, free_gpus)
+        else:
+            levels = amount_levels(node_type, need)
+            found = smallest_host(take.scope, need, levels, free_cores, free_gpus)
+            assert found is not None, "the matcher promised what is not there"
+            host = found
+            taken = spread(host, want, free_cores, free_gpus)
+        free_cores &= ~taken[0]
+        free_gpus &= ~taken[1]
+        if need.fair_share:
+            shares.append((host, need, *taken))
+    for host, need, taken_cores, taken_gpus in shares:
+        free_cores |= taken_cores
+        free_gpus |= taken_gpus
+        have = free_in(host, free_cores, free_gpus)[1]
+        want = need.gpus, min(have, fair_share(host, need.gpus))
+        ids = lowest_ids if plain else spread
+        taken = ids(host, want, free_cores, free_gpus)
+        free_cores &= ~taken[0]
+        free_gpus &= ~taken[1]
+    return cores & ~free_cores, gpus & ~free_gpus
 
 
-def _add_levels(domain: Domain, supply: Supply, levels: dict[Domain, int]) -> None:
-    if not supply.covered_by(domain, domain.cores, domain.gpus):
-        return
-    for child in domain.children:
-        _add_levels(child, supply, levels)
-    levels[domain] = max((levels[c] + 1 for c in domain.children if c in levels), default=0)
+def fair_share(domain: Domain, ngpus: int) -> int:
+    """The cores that go with *ngpus* of *domain*'s GPUs when its cores are shared out evenly."""
+    return max(1, domain.ncores * ngpus // domain.ngpus)
+
+
+def _depth(domain: Domain, node_type: NodeType) -> int:
+    depth = 0
+    while (parent := node_type.parent[domain]) is not None:
+        domain, depth = parent, depth + 1
+    return depth
+
+
+def _most_inside(node_type: NodeType) -> int:
+    """No count inside a node can be larger than this."""
+    return max(len(node_type.parent), node_type.root.ncores + node_type.root.ngpus)
+
+
+# -- counts inside a part, by the path of places that leads to them
+
+
+def _counted(part: Part, count: int) -> Part:
+    return attrs.evolve(part, count=Count(count, count))
+
+
+def _ranges(part: Part) -> Iterator[tuple[int, ...]]:
+    """The paths of the parts inside *part* whose count is a range, outer ones first."""
+    for i, inner in enumerate(part.need.parts):
+        if not part.whole or inner.name == SLOT:
+            if not inner.count.fixed:
+                yield (i,)
+            yield from ((i, *path) for path in _ranges(inner))
+
+
+def _at(part: Part, path: tuple[int, ...]) -> Part:
+    for i in path:
+        part = part.need.parts[i]
+    return part
+
+
+def _with_count(part: Part, path: tuple[int, ...], count: int) -> Part:
+    """*part* with the count at *path* set to *count*."""
+    if not path:
+        return _counted(part, count)
+    parts = list(part.need.parts)
+    parts[path[0]] = _with_count(parts[path[0]], path[1:], count)
+    return attrs.evolve(part, need=attrs.evolve(part.need, parts=tuple(parts)))

@@ -13,9 +13,9 @@ import heapq
 from typing import Iterable, NamedTuple, Optional
 
 from treepool.placement.fit import Fit, fit
+from treepool.placement.need import Ask
 from treepool.placement.policy import Policy
 from treepool.placement.rankset import RankSet
-from treepool.placement.request import Ask
 from treepool.placement.state import NodeState
 
 
@@ -185,11 +185,11 @@ class Candidates:
         if rank < 0 or (live is not None and live.rank <= rank):
             return
         # A fit not worked out yet counts as local: the top is looked at again before use.
-        remote = isinstance(fits, Fit) and not fits.local
-        self._push(state, rank, self._order(state, remote))
+        self._push(state, rank, self._order(state, fits if isinstance(fits, Fit) else None))
 
-    def _order(self, state: NodeState, remote: bool) -> int:
-        return self.policy.key(state, self.ask) + (_REMOTE if remote else 0)
+    def _order(self, state: NodeState, found: Optional[Fit]) -> int:
+        remote = found is not None and not found.local
+        return self.policy.key(state, self.ask, found) + (_REMOTE if remote else 0)
 
     def _push(self, state: NodeState, rank: int, order: int) -> Entry:
         self._serial += 1
@@ -213,7 +213,7 @@ class Candidates:
             if found is None:
                 self.drop(entry)
                 continue
-            true_order = self._order(state, not found.local)
+            true_order = self._order(state, found)
             if lowest == rank and true_order == order:
                 return entry
             self.drop(entry)

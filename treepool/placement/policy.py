@@ -1,14 +1,20 @@
 """Node policies: in which order nodes are tried. A policy is one small class with one method.
 
-The order of two nodes is that of ``(not local, policy.key(state, ask), rank)``: locality comes
-before fit, and ties break to the lowest rank.
+The order of two nodes is that of ``(not local, policy.key(...), rank)``: locality comes before
+fit, and ties break to the lowest rank.
 """
 
 from __future__ import annotations
 
+from typing import Optional
+
 from treepool.errors import InvalidOption
-from treepool.placement.request import Ask
+from treepool.placement.fit import Fit
+from treepool.placement.need import Ask, Need
 from treepool.placement.state import NodeState
+
+#: More than a node has of anything.
+_MANY = 1 << 20
 
 
 class Policy:
@@ -16,8 +22,12 @@ class Policy:
 
     name: str
 
-    def key(self, state: NodeState, ask: Ask) -> int:
-        """A non-negative number; nodes with a lower one are used first for *ask*."""
+    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+        """A non-negative number below 2^80; nodes with a lower one are used first for *ask*.
+
+        *found* is what the node can give to *ask*. It is None when that is not known yet; the
+        key must then not be higher than it will be.
+        """
         raise NotImplementedError
 
 
@@ -30,16 +40,75 @@ class BestFit(Policy):
 
     name = "best-fit"
 
-    def key(self, state: NodeState, ask: Ask) -> int:
+    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
         """(free cores, free GPUs)."""
-        return state.ncores << 20 | state.ngpus
+        return state.ncores * _MANY + state.ngpus
 
 
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (BestFit,)}
+class FirstFit(Policy):
+    """Lowest rank first: the least surprising order, for sites that number nodes by wiring."""
+
+    name = "first-fit"
+
+    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+        """The same for all."""
+        return 0
+
+
+class WorstFit(Policy):
+    """Most free cores first, then most free GPUs: jobs spread out, each with room around it.
+
+    For small jobs that fight over memory bandwidth or power; costs whole nodes.
+    """
+
+    name = "worst-fit"
+
+    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+        """(free cores, free GPUs), from the most to the fewest."""
+        return (_MANY - state.ncores) * _MANY + _MANY - state.ngpus
+
+
+class GpuSparing(BestFit):
+    """Best fit, but jobs that ask no GPUs use nodes that have none free before all others.
+
+    Keeps cores beside free GPUs for the jobs that will need both.
+    """
+
+    name = "gpu-sparing"
+
+    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+        """(has free GPUs though none is asked, free cores, free GPUs)."""
+        spare = state.ngpus > 0 and not _asks_gpus(ask.group.need)
+        return super().key(state, ask, found) + (_MANY * _MANY if spare else 0)
+
+
+class MinSpan(BestFit):
+    """Nodes that can host the most of the request first: the job spans the fewest nodes.
+
+    For jobs that talk much among their slots. Taking the largest shares first is the least
+    number of nodes; among equals best fit.
+    """
+
+    name = "min-span"
+
+    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+        """(units hosted, from the most to the fewest; free cores, free GPUs)."""
+        if found is None:
+            return 0
+        return (_MANY - len(found.steps)) * _MANY * _MANY + super().key(state, ask, found)
+
+
+def _asks_gpus(need: Need) -> bool:
+    return need.gpus > 0 or any(_asks_gpus(part.need) for part in need.parts)
+
+
+POLICIES: dict[str, type[Policy]] = {
+    policy.name: policy for policy in (BestFit, FirstFit, WorstFit, GpuSparing, MinSpan)
+}
 
 
 def policy_named(name: object) -> Policy:
     """The policy called *name*; raises InvalidOption listing the known ones."""
     if isinstance(name, str) and name in POLICIES:
         return POLICIES[name]()
-    raise InvalidOption(f"unknown policy {name!r:.60}, known: {', '.join(sorted(POLICIES))}")
+    raise InvalidOption(f"unknown policy {name!r:.60}, known: {', '.join(POLICIES)}")

@@ -21,9 +21,10 @@ from treepool.errors import (
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.index import Candidates, NodeIndex
 from treepool.placement.inventory import Inventory, Part
+from treepool.placement.need import Ask
 from treepool.placement.policy import policy_named
 from treepool.placement.reason import why_infeasible
-from treepool.placement.request import LOCALITIES, Ask, Request, request_of
+from treepool.placement.request import LOCALITIES, Request, request_of
 from treepool.placement.select import select
 from treepool.rfc import idset, jobspec
 from treepool.rfc.constraint import Constraint
@@ -103,9 +104,8 @@ class Pool:
         parts = parts_of(selection)
         inventory, index = self._inventory, self._index
         for grant in selection.grants:
-            cores, gpus = grant.fit.steps[grant.slots - 1]
-            old = grant.state
-            new = inventory.states.get(old.type, old.cores & ~cores, old.gpus & ~gpus)
+            old, step = grant.state, grant.step
+            new = inventory.states.get(old.type, old.cores & ~step.cores, old.gpus & ~step.gpus)
             for rank in grant.ranks:
                 index.move(rank, new)
         self._jobs[jobid] = Job(parts, self._end_time(request.duration))

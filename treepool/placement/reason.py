@@ -1,22 +1,25 @@
 """Why a request is infeasible, in the words of the person who made it.
 
-Called only for requests that an idle pool does not serve. Finds the number that does not fit and
-what the largest of its kind would be.
+Called only for requests that an idle pool does not serve. Finds the first number that does not
+fit and what the largest of its kind would be: "no numa domain has 20 cores: the largest has 15".
 """
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Callable, Optional, Sequence
 
 import attrs
 
 from treepool.placement.fit import compute
 from treepool.placement.inventory import Inventory
-from treepool.placement.request import Ask, Need, Request
+from treepool.placement.match import able_domains
+from treepool.placement.need import SLOT, Ask, Need, Part
+from treepool.placement.request import Request
 from treepool.placement.state import NodeState
-from treepool.placement.tree import NodeType
-from treepool.rfc import idset
+from treepool.placement.tree import Domain, NodeType
 from treepool.rfc.count import Count
+
+_ANY = Count(1, None)
 
 
 def why_infeasible(request: Request, inventory: Inventory) -> str:
@@ -24,87 +27,163 @@ def why_infeasible(request: Request, inventory: Inventory) -> str:
     within = inventory.matching(request.constraint)
     if within is not None and not within:
         return "no node satisfies the constraints"
-    matching = " that satisfies the constraints" if within is not None else ""
     types: dict[NodeType, int] = {}
     for node_type, ranks in inventory.node_types.items():
         count = len(ranks) if within is None else sum(1 for _ in ranks.ascending(within))
         if count:
             types[node_type] = count
-    slots = {t: _slots_on(t, request.ask) for t in types}
-    if not any(slots.values()):
-        return _why_no_node(request.ask, list(types), matching)
+    units = {t: _units_on(t, request.ask) for t in types}
+    among = " that satisfy the constraints" if within is not None else ""
+    if not any(units.values()):
+        return _Node(request.ask, list(types), inventory).why()
     if request.nodes is None:
-        room = sum(slots[t] * count for t, count in types.items())
-        return f"{_asks(request.slots, 'slot')}: there is room for {room} on all nodes together"
-    nodes = sum(count for t, count in types.items() if slots[t])
-    if request.spans:
-        wanted = f"{request.slots.minimum} x {request.nodes.minimum} = "
-        wanted = f"{wanted if request.slots.minimum > 1 else ''}"
-        total = request.slots.minimum * request.nodes.minimum
+        room = sum(units[t] * count for t, count in types.items())
+        unit = request.ask.group.name
         return (
-            f"{total} nodes are asked for"
-            f"{f' ({wanted[:-3]})' if wanted else ''}: {nodes} can host what each must give"
+            f"the request asks {_number(request.units, unit)}:"
+            f" all nodes{among} together have room for {room}"
         )
-    return f"{_asks(request.nodes, 'node')}: {nodes} can host what each must give"
+    able = sum(count for t, count in types.items() if units[t])
+    if request.spans:
+        least = request.units.minimum * request.nodes.minimum
+        wanted = f"{least} nodes" if least > 1 else "1 node"
+        if request.units.minimum > 1 and request.nodes.minimum > 1:
+            wanted += f" ({request.units.minimum} slots of {request.nodes.minimum})"
+    else:
+        wanted = _number(request.nodes, "node")
+    return f"the request asks {wanted}: of those{among or ' in the pool'}, {able} can serve it"
 
 
-def _slots_on(node_type: NodeType, ask: Ask) -> int:
-    """How many slots an idle node of *node_type* hosts."""
+def _units_on(node_type: NodeType, ask: Ask) -> int:
+    """How many units of *ask* an idle node of *node_type* hosts."""
     found = compute(NodeState(node_type, node_type.root.cores, node_type.root.gpus), ask)
     return 0 if found is None else len(found.steps)
 
 
-def _asks(count: Count, what: str) -> str:
-    number = str(count.minimum) if count.fixed else count.text()
-    return f"1 {what} is asked for" if number == "1" else f"{number} {what}s are asked for"
+class _Node:
+    """The search for what no single node of some types can give."""
 
+    def __init__(self, ask: Ask, types: Sequence[NodeType], inventory: Inventory) -> None:
+        self.ask = ask
+        self.types = types
+        self.inventory = inventory
 
-def _why_no_node(ask: Ask, types: list[NodeType], matching: str) -> str:
-    """Why no idle node of *types* serves *ask*."""
-    single = attrs.evolve(ask, slots=Count(1, 1), fill=True, locality="preferred")
-    if any(_slots_on(t, single) for t in types):
-        many = attrs.evolve(ask, slots=Count(1, None), fill=True, locality="preferred")
-        most = max(_slots_on(t, many) for t in types)
-        return (
-            f"{_asks(ask.slots, 'slot')} per node: the most that one{matching} can host is {most}"
+    def why(self) -> str:
+        """Why no node can give what is asked of one node."""
+        group = self.ask.group
+        one = attrs.evolve(group, count=Count(1, 1))
+        if self.able(one):
+            most = max(self.units(attrs.evolve(group, count=_ANY)))
+            wanted = _number(group.count, group.name)
+            if group.count.minimum > most:
+                return f"each node is to host {wanted}: the most that fits is {most}"
+            return f"each node is to host {wanted}: none is up to {most}, the most that fits"
+        reason = None
+        if group.name == SLOT:
+            reason = self.why_not(group.need, "node", lambda t: [t.root])
+        else:
+            reason = self.why_no_part(one, "node", lambda t: [t.root])
+        if reason is not None:
+            return reason
+        if self.ask.locality == "required":
+            return "no node has a smallest domain for each slot, as locality=required asks"
+        return "no node has room for all parts of a slot together"
+
+    def able(self, group: Part) -> bool:
+        """Whether some node can give *group*, its count at the minimum, whatever the locality."""
+        return any(self.units(group))
+
+    def units(self, group: Part) -> list[int]:
+        ask = attrs.evolve(self.ask, group=group, fill=True)
+        return [_units_on(t, ask) for t in self.types]
+
+    def why_not(
+        self, need: Need, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
+    ) -> Optional[str]:
+        """Why no scope, each a domain of *where*, meets *need*; None if no single part tells."""
+        if need.storage:
+            largest = max(t.storage for t in self.types)
+            if largest < need.storage:
+                have = f"the largest has {_bytes(largest)}" if largest else "none says it has any"
+                return f"no node has storage of {_bytes(need.storage)}: {have}"
+        for part in need.parts:
+            reason = self.why_no_part(part, where, scopes)
+            if reason is not None:
+                return reason
+        return self.why_no_amount(need, where, [d for t in self.types for d in scopes(t)])
+
+    def why_no_part(
+        self, part: Part, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
+    ) -> Optional[str]:
+        """Why no scope has the domains that *part* asks."""
+        if part.name == SLOT:
+            return self.why_not(part.need, where, scopes)
+        name = part.name
+
+        def inside(node_type: NodeType) -> list[Domain]:
+            return [d for s in scopes(node_type) for d in s.walk() if d.name == name]
+
+        found = [d for t in self.types for d in inside(t)]
+        if not found:
+            if any(name in t.localities for t in self.types):
+                return f"no {where} has a {name} domain with cores or GPUs of this pool"
+            return f"no {where} has a {name} domain"
+        if part.whole and not any(d.whole for d in found):
+            return f"no {name} domain is whole: the enclosing instance kept a part of each"
+        able = [d for t in self.types for d in able_domains(t, part)]
+        if not able:
+            only = [d for d in found if d.whole or not part.whole]
+            reason = self.why_not(part.need, name, lambda t: [d for d in inside(t) if d in only])
+            return reason or f"no {name} domain has room for what each is to give"
+        most = max(
+            sum(1 for d in scope.walk() if d in able) for t in self.types for scope in scopes(t)
         )
-    need = ask.need
-    if need.domain is None:
-        return _why_no_room(
-            "slot", need, "node", [(t.root.cores, t.root.gpus) for t in types], matching
+        if most < part.count.minimum:
+            kind = "whole " if part.whole else ""
+            plain = part.need in (Need(), Need(cores=1))
+            suited = "" if plain else " that can give what is asked"
+            wanted = _number(part.count, f"{kind}{name} domain")
+            return f"each {where} is to give {wanted}{suited}: the most that one has is {most}"
+        if part.whole and not any(d.ncores for d in able):
+            return f"no {name} domain has cores, and a job needs one on each of its nodes"
+        return None
+
+    def why_no_amount(self, need: Need, where: str, scopes: Sequence[Domain]) -> Optional[str]:
+        """Why none of *scopes* has *need*'s amount."""
+        place = where if where == "node" else f"{where} domain"
+        sizes = (
+            ("core", need.cores, max(d.ncores for d in scopes)),
+            ("GPU", need.gpus, max(d.ngpus for d in scopes)),
         )
-    name, wanted = need.domain.name, need.domain.count
-    found = [d for t in types for d in t.domains(name)]
-    if not found:
-        return f"no node{matching} has a locality named {name}"
-    whole = [d for d in found if d.whole]
-    if not whole:
-        return f"no {name} is whole: the enclosing instance kept a part of each"
-    least = Need(need.domain.min_cores, need.domain.min_gpus)
-    enough = [
-        d for d in whole if idset.size(d.cores) >= least.cores and idset.size(d.gpus) >= least.gpus
-    ]
-    if not enough:
-        return _why_no_room(name, least, name, [(d.cores, d.gpus) for d in whole], matching)
-    most = max(sum(d in enough for d in t.domains(name)) for t in types)
-    return f"the slot asks {wanted} whole {name} domains of one node: the most on one is {most}"
-
-
-def _why_no_room(
-    who: str, need: Need, place: str, rooms: Iterable[tuple[int, int]], matching: str
-) -> str:
-    """Why none of *rooms* (cores and GPUs) holds *need*."""
-    sizes = [(idset.size(cores), idset.size(gpus)) for cores, gpus in rooms]
-    cores, gpus = max(s[0] for s in sizes), max(s[1] for s in sizes)
-    if need.cores > cores:
-        return (
-            f"{who} asks {_number(need.cores, 'core')}: the largest {place}{matching} has {cores}"
+        for what, wanted, largest in sizes:
+            if wanted > largest:
+                return f"no {place} has {_amount(wanted, what)}: the largest has {largest}"
+        memory = max(d.memory for d in scopes)
+        if need.memory > memory:
+            have = f"the largest has {_bytes(memory)}" if memory else "none says how much it has"
+            return f"no {place} has {_bytes(need.memory)} of memory: {have}"
+        enough = (
+            d.ncores >= need.cores and d.ngpus >= need.gpus and d.memory >= need.memory
+            for d in scopes
         )
-    if need.gpus > gpus:
-        return f"{who} asks {_number(need.gpus, 'GPU')}: the largest {place}{matching} has {gpus}"
-    both = f"{_number(need.cores, 'core')} and {_number(need.gpus, 'GPU')}"
-    return f"no {place}{matching} has {both} together, as the {who} asks"
+        if any(enough):
+            return None
+        asked = [_amount(n, what) for what, n, _ in sizes if n]
+        asked += [f"{_bytes(need.memory)} of memory"] if need.memory else []
+        return f"no {place} has {' and '.join(asked)} together"
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _number(count: Count, what: str) -> str:
+    return _amount(count.minimum, what) if count.fixed else f"{count.text()} {what}s"
+
+
+def _amount(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _bytes(amount: int) -> str:
+    """An amount in the largest binary unit that leaves a number of 1 or more."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+    exponent = max(0, min(len(units) - 1, (amount.bit_length() - 1) // 10))
+    text = f"{amount / (1 << 10 * exponent):.1f}"
+    return f"{text[:-2] if text.endswith('.0') else text} {units[exponent]}"

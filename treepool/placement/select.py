@@ -10,7 +10,7 @@ from typing import Iterator, Optional
 
 import attrs
 
-from treepool.placement.fit import Fit, fit
+from treepool.placement.fit import Fit, Step, fit
 from treepool.placement.index import _REMOTE, Candidates, Entry
 from treepool.placement.request import Request
 from treepool.placement.state import NodeState
@@ -19,12 +19,17 @@ from treepool.rfc.count import Count
 
 @attrs.frozen
 class Grant:
-    """``slots`` slots, as ``fit`` places them, on each of ``ranks`` (ascending) in ``state``."""
+    """``units`` units, as ``fit`` places them, on each of ``ranks`` (ascending) in ``state``."""
 
     state: NodeState
     ranks: tuple[int, ...]
     fit: Fit
-    slots: int
+    units: int
+
+    @property
+    def step(self) -> Step:
+        """What each of the ranks gives."""
+        return self.fit.steps[self.units - 1]
 
 
 @attrs.frozen
@@ -39,7 +44,7 @@ def select(request: Request, candidates: Candidates) -> Optional[Selection]:
     """The nodes that serve *request* now, None if there are not enough."""
     candidates.refresh()
     if request.nodes is None:
-        return _fill(request.slots, candidates)
+        return _fill(request.units, candidates)
     if request.spans:
         return _span(request, candidates)
     return _nodes(request.nodes, candidates)
@@ -52,13 +57,13 @@ def _nodes(nodes: Count, candidates: Candidates) -> Optional[Selection]:
     if found is None:
         return None
     grants = _cut(grants, found, per_rank=False)
-    return Selection(tuple(grants), sum(len(g.ranks) * g.slots for g in grants))
+    return Selection(tuple(grants), _slots_of(grants))
 
 
 def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
     """Slots of several distinct nodes each: as many slots as fit, then as many nodes per slot."""
     assert request.nodes is not None
-    nodes, slots = request.nodes, request.slots
+    nodes, slots = request.nodes, request.units
     most = None
     if slots.maximum is not None and nodes.maximum is not None:
         most = slots.maximum * nodes.maximum
@@ -73,23 +78,23 @@ def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
 
 
 def _distinct(most: Optional[int], candidates: Candidates) -> list[Grant]:
-    """Up to *most* distinct nodes in order, each with as many slots as one node is to host."""
+    """Up to *most* distinct nodes in order, each giving all that one node is to give."""
     grants = []
     found = 0
     for run in _runs(candidates, False):
         ranks = run.take(None if most is None else most - found)
-        grants.append(Grant(run.state, ranks, run.fit, len(run.fit.steps)))
+        grants.append(Grant(run.state, ranks, run.fit, 1))
         found += len(ranks)
         if most is not None and found >= most:
             break
     return grants
 
 
-def _fill(slots: Count, candidates: Candidates) -> Optional[Selection]:
-    """Slots wherever they fit: local ones first, node by node in order."""
+def _fill(units: Count, candidates: Candidates) -> Optional[Selection]:
+    """Units wherever they fit: those with local slots first, node by node in order."""
     grants: list[Grant] = []
     found = 0
-    most = slots.maximum
+    most = units.maximum
     for run in _runs(candidates, True):
         first, last = run.share
         each = last - first
@@ -102,22 +107,27 @@ def _fill(slots: Count, candidates: Candidates) -> Optional[Selection]:
         found += each * len(ranks)
         if most is not None and found >= most:
             break
-    nslots = slots.largest(found)
-    if nslots is None:
+    wanted = units.largest(found)
+    if wanted is None:
         return None
-    return Selection(tuple(_merged(_cut(grants, nslots, per_rank=True))), nslots)
+    grants = _merged(_cut(grants, wanted, per_rank=True))
+    return Selection(tuple(grants), _slots_of(grants))
+
+
+def _slots_of(grants: list[Grant]) -> int:
+    return sum(len(g.ranks) * g.step.nslots for g in grants)
 
 
 def _cut(grants: list[Grant], wanted: int, per_rank: bool) -> list[Grant]:
-    """The first *wanted* nodes of *grants*, or slots if *per_rank*."""
+    """The first *wanted* nodes of *grants*, or units if *per_rank*."""
     kept = []
     for grant in grants:
-        each = grant.slots if per_rank else 1
+        each = grant.units if per_rank else 1
         whole = min(len(grant.ranks), wanted // each)
         if whole:
             kept.append(attrs.evolve(grant, ranks=grant.ranks[:whole]))
         wanted -= whole * each
-        if wanted and whole < len(grant.ranks):  # part of one more node's slots
+        if wanted and whole < len(grant.ranks):  # part of one more node's units
             kept.append(Grant(grant.state, grant.ranks[whole : whole + 1], grant.fit, wanted))
             wanted = 0
         if not wanted:
@@ -126,20 +136,20 @@ def _cut(grants: list[Grant], wanted: int, per_rank: bool) -> list[Grant]:
 
 
 def _merged(grants: list[Grant]) -> list[Grant]:
-    """Grants in which a rank that gave local and other slots stands once."""
-    slots: dict[int, int] = {}
+    """Grants in which a rank that gave local and other units stands once."""
+    units: dict[int, int] = {}
     for grant in grants:
         for rank in grant.ranks:
-            slots[rank] = slots.get(rank, 0) + grant.slots
-    if len(slots) == sum(len(g.ranks) for g in grants):
+            units[rank] = units.get(rank, 0) + grant.units
+    if len(units) == sum(len(g.ranks) for g in grants):
         return grants
     merged: dict[tuple[NodeState, int], list[int]] = {}
     fits = {}
     for grant in grants:
         fits[grant.state] = grant.fit
         for rank in grant.ranks:
-            if rank in slots:
-                merged.setdefault((grant.state, slots.pop(rank)), []).append(rank)
+            if rank in units:
+                merged.setdefault((grant.state, units.pop(rank)), []).append(rank)
     return [Grant(s, tuple(sorted(ranks)), fits[s], n) for (s, n), ranks in merged.items()]
 
 
@@ -150,7 +160,7 @@ class _Run:
         self.state = entry.state
         self.fit = found
         remote = entry.order >= _REMOTE
-        #: Which of the fit's slots are meant: from the first number up to the second.
+        #: Which of the fit's units are meant: from the first number up to the second.
         self.share = (found.local, len(found.steps)) if remote else (0, found.local)
         self.next: Optional[int] = entry.rank
         self._ranks = ranks

@@ -1,116 +1,141 @@
-"""Taking a slot out of one domain: from as few of its nested domains as possible.
+"""The smallest domain for an amount of cores and GPUs, and which of its ids are taken.
 
-A slot that fits in no smaller domain spans several. Which ones is a small covering problem with
-two amounts (GPUs and cores, or a number of whole domains); it is solved exactly.
+An amount goes into the smallest domain that has it free, found by walking down from its scope;
+among equals into the one that leaves whole domains whole. An amount that no smaller domain can
+host spans as few as possible, which is a small covering problem, solved exactly.
 """
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Callable, Optional, Sequence
 
-from treepool.placement.request import Need
-from treepool.placement.tree import Domain
+from treepool.placement.need import Need
+from treepool.placement.tree import Domain, NodeType
 from treepool.rfc import idset
 
-#: Two amounts, compared one by one: (GPUs, cores), or (0, whole domains).
+#: Two amounts, compared one by one: (GPUs, cores), or (0, domains).
 Amount = tuple[int, int]
 
+#: How many answers a node type remembers; far more than the needs in use at a time on a site.
+MAX_MEMO = 1024
 
-class Supply:
-    """What a domain can give towards one slot's need, and how the need is taken from it.
 
-    A flat need counts GPUs and cores; an exclusive one counts domains that are whole, entirely
-    free, and hold the minimum asked of each.
+def remembered(node_type: NodeType, key: object, compute: Callable[[], object]) -> object:
+    """What *compute* returns, computed once per node type and *key*."""
+    memo = node_type.memo
+    if key not in memo:
+        if len(memo) >= MAX_MEMO:
+            memo.clear()
+        memo[key] = compute()
+    return memo[key]
+
+
+def levels_of(root: Domain, hosts: Callable[[Domain], bool]) -> dict[Domain, int]:
+    """For each domain that could host something, how far it is from the smallest that could.
+
+    *hosts* says whether a domain could, on an idle node; a domain can if one inside it can. The
+    level is 0 when no nested domain could; else one more than the highest level among those that
+    could. On a regular tree it counts the kinds of domain from the smallest that fits.
     """
+    levels: dict[Domain, int] = {}
 
-    __slots__ = ("want", "unit", "asks_nothing")
+    def add(domain: Domain) -> None:
+        if hosts(domain):
+            for child in domain.children:
+                add(child)
+            inside = [levels[c] for c in domain.children if c in levels]
+            levels[domain] = max(inside) + 1 if inside else 0
 
-    def __init__(self, need: Need) -> None:
-        self.unit = need.domain
-        self.want: Amount = (need.gpus, need.cores) if self.unit is None else (0, self.unit.count)
-        self.asks_nothing = self.want == (0, 0)
+    add(root)
+    return levels
 
-    def of(self, domain: Domain, cores: int, gpus: int) -> Amount:
-        """What *domain* supplies when *cores* and *gpus* are free."""
-        if self.unit is None:
-            return idset.size(domain.gpus & gpus), idset.size(domain.cores & cores)
-        if domain.name == self.unit.name:
-            return (0, 1) if self._is_unit(domain, cores, gpus) else (0, 0)
-        return 0, sum(self.of(child, cores, gpus)[1] for child in domain.children)
 
-    def own(self, domain: Domain, cores: int, gpus: int) -> Amount:
-        """What *domain* supplies besides its children."""
-        if self.unit is None:
-            return idset.size(domain.own_gpus & gpus), idset.size(domain.own_cores & cores)
-        return (0, 0) if domain.name != self.unit.name else self.of(domain, cores, gpus)
+def amount_levels(node_type: NodeType, need: Need) -> dict[Domain, int]:
+    """The levels of the domains that could host *need*'s amount."""
 
-    def take_own(self, domain: Domain, amount: Amount, cores: int, gpus: int) -> tuple[int, int]:
-        """The ids of *amount* out of what own() counts, lowest first, as (cores, GPUs)."""
-        if self.unit is None:
-            return (
-                idset.take_lowest(domain.own_cores & cores, amount[1]),
-                idset.take_lowest(domain.own_gpus & gpus, amount[0]),
-            )
-        return (domain.cores, domain.gpus) if amount[1] else (0, 0)
-
-    def covered_by(self, domain: Domain, cores: int, gpus: int) -> bool:
-        """True if *domain* alone can host the slot."""
-        have = self.of(domain, cores, gpus)
-        return have[0] >= self.want[0] and have[1] >= self.want[1]
-
-    def first(self, root: Domain, cores: int, gpus: int) -> tuple[int, int]:
-        """The slot taken from the lowest ids of *root*, whatever the tree says."""
-        if self.unit is None:
-            return (
-                idset.take_lowest(root.cores & cores, self.want[1]),
-                idset.take_lowest(root.gpus & gpus, self.want[0]),
-            )
-        units = [d for d in root.walk() if d.name == self.unit.name]
-        free = [d for d in units if self._is_unit(d, cores, gpus)][: self.unit.count]
-        taken_cores = taken_gpus = 0
-        for unit in free:
-            taken_cores |= unit.cores
-            taken_gpus |= unit.gpus
-        return taken_cores, taken_gpus
-
-    def _is_unit(self, domain: Domain, cores: int, gpus: int) -> bool:
-        need = self.unit
-        assert need is not None
-        return (
-            domain.whole
-            and domain.cores & ~cores == 0
-            and domain.gpus & ~gpus == 0
-            and idset.size(domain.cores) >= need.min_cores
-            and idset.size(domain.gpus) >= need.min_gpus
+    def compute() -> dict[Domain, int]:
+        return levels_of(
+            node_type.root,
+            lambda d: d.ncores >= need.cores and d.ngpus >= need.gpus and d.memory >= need.memory,
         )
 
+    found = remembered(node_type, (need.cores, need.gpus, need.memory), compute)
+    assert isinstance(found, dict)
+    return found
 
-def spread(domain: Domain, supply: Supply, cores: int, gpus: int) -> tuple[int, int]:
-    """The cores and GPUs of one slot out of *domain*, which must cover it."""
-    return _spread(domain, supply, supply.want, cores, gpus)
+
+def smallest_host(
+    scope: Domain, need: Need, levels: dict[Domain, int], cores: int, gpus: int
+) -> Optional[Domain]:
+    """The domain in *scope* that is to give *need*'s amount out of the free *cores* and *gpus*.
+
+    Of the domains that can, one of the lowest level; reached by going, at each step down, into
+    the child with the fewest free GPUs, then the fewest free cores, then the lowest id.
+    """
+    best: dict[Domain, int] = {}
+
+    def find(domain: Domain) -> None:
+        if (
+            domain not in levels
+            or idset.size(domain.cores & cores) < need.cores
+            or idset.size(domain.gpus & gpus) < need.gpus
+        ):
+            return
+        lowest = levels[domain]
+        for child in domain.children:
+            find(child)
+            lowest = min(lowest, best.get(child, lowest))
+        best[domain] = lowest
+
+    find(scope)
+    if scope not in best:
+        return None
+    level, domain = best[scope], scope
+    while True:
+        options = [c for c in domain.children if best.get(c) == level]
+        if not options:
+            return domain
+        domain = min(options, key=lambda c: free_in(c, cores, gpus))
 
 
-def _spread(domain: Domain, supply: Supply, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
-    own = supply.own(domain, cores, gpus)
-    sources = _fewest_children(domain, supply, _less(want, own), cores, gpus)
+def free_in(domain: Domain, cores: int, gpus: int) -> Amount:
+    """How much is free in *domain*, GPUs first: the order in which domains are used up."""
+    return idset.size(domain.gpus & gpus), idset.size(domain.cores & cores)
+
+
+def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
+    """The lowest free cores and GPUs of *domain* that make up *want*, whatever the tree says."""
+    return (
+        idset.take_lowest(domain.cores & cores, want[1]),
+        idset.take_lowest(domain.gpus & gpus, want[0]),
+    )
+
+
+def spread(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
+    """The cores and GPUs of *domain*, which has *want* free, that make up *want*.
+
+    From as few of its children as possible; the cores from where the GPUs are, before any other.
+    """
+    own = idset.size(domain.own_gpus & gpus), idset.size(domain.own_cores & cores)
+    sources = _fewest_children(domain, _less(want, own), cores, gpus)
     # GPUs first, each source as many as it has; then cores from the sources that gave GPUs.
-    amounts = [own] + [supply.of(child, cores, gpus) for child in sources]
-    given_gpus = _deal(want[0], [gpu for gpu, _ in amounts])
+    amounts = [own] + [free_in(child, cores, gpus) for child in sources]
+    given_gpus = deal(want[0], [gpu for gpu, _ in amounts])
     order = sorted(range(len(amounts)), key=lambda i: not given_gpus[i])
     given_cores = [0] * len(amounts)
-    for i, amount in zip(order, _deal(want[1], [amounts[i][1] for i in order])):
-        given_cores[i] = amount
-    taken_cores, taken_gpus = supply.take_own(domain, (given_gpus[0], given_cores[0]), cores, gpus)
-    for child, gpu_share, core_share in zip(sources, given_gpus[1:], given_cores[1:]):
-        if gpu_share or core_share:
-            share = gpu_share, core_share
-            child_cores, child_gpus = _spread(child, supply, share, cores, gpus)
+    for i, share in zip(order, deal(want[1], [amounts[i][1] for i in order])):
+        given_cores[i] = share
+    taken_cores = idset.take_lowest(domain.own_cores & cores, given_cores[0])
+    taken_gpus = idset.take_lowest(domain.own_gpus & gpus, given_gpus[0])
+    for child, ngpus, ncores in zip(sources, given_gpus[1:], given_cores[1:]):
+        if ngpus or ncores:
+            child_cores, child_gpus = spread(child, (ngpus, ncores), cores, gpus)
             taken_cores |= child_cores
             taken_gpus |= child_gpus
     return taken_cores, taken_gpus
 
 
-def _deal(wanted: int, amounts: Sequence[int]) -> list[int]:
+def deal(wanted: int, amounts: Sequence[int]) -> list[int]:
     """*wanted* dealt out to sources in order, each giving as much as it can."""
     given = []
     for amount in amounts:
@@ -123,22 +148,17 @@ def _less(want: Amount, own: Amount) -> Amount:
     return max(0, want[0] - own[0]), max(0, want[1] - own[1])
 
 
-def _fewest_children(
-    domain: Domain, supply: Supply, want: Amount, cores: int, gpus: int
-) -> list[Domain]:
-    """The fewest children that together cover *want*.
+def _fewest_children(domain: Domain, want: Amount, cores: int, gpus: int) -> list[Domain]:
+    """The fewest children that together have *want*.
 
     Of several such sets, the first in lexicographic order when the children are listed by fewest
     free GPUs, fewest free cores, lowest id.
     """
     if want == (0, 0):
         return []
-    children = sorted(
-        domain.children,
-        key=lambda c: (idset.size(c.gpus & gpus), idset.size(c.cores & cores)),
-    )
-    amounts = [supply.of(child, cores, gpus) for child in children]
-    return [children[i] for i in fewest(amounts, want)]
+    children = sorted(domain.children, key=lambda c: free_in(c, cores, gpus))
+    chosen = fewest([free_in(child, cores, gpus) for child in children], want)
+    return [children[i] for i in chosen]
 
 
 def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:
@@ -153,6 +173,8 @@ def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:
     goal = want[0]
     tables = [[[0] + [-1] * goal] * (count + 1)]
     while tables[-1][0][goal] < want[1]:
+        if len(tables) > count:
+            raise ValueError("the amounts do not cover what is wanted")
         before = tables[-1]
         table = [[-1] * (goal + 1) for _ in range(count + 1)]
         for i in range(count - 1, -1, -1):
@@ -161,8 +183,6 @@ def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:
                 rest = before[i + 1][max(0, g - first)]
                 table[i][g] = max(table[i + 1][g], rest + second if rest >= 0 else -1)
         tables.append(table)
-        if len(tables) > count + 1:
-            raise ValueError("the amounts do not cover what is wanted")
     chosen = []
     k, (g, needed) = len(tables) - 1, want
     for i, (first, second) in enumerate(amounts):

@@ -13,7 +13,7 @@ from treepool.rfc import idset
 
 if TYPE_CHECKING:
     from treepool.placement.fit import Fit
-    from treepool.placement.request import Ask
+    from treepool.placement.need import Ask
 
 #: How many requests' fits a state remembers; more than the shapes in use at one time on a site.
 MAX_FITS = 64

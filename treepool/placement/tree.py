@@ -7,15 +7,12 @@ ranks that have the same topo and the same R_lite children.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional
+from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
-from treepool.rfc import idset
+from treepool.rfc import idset, units
 from treepool.rfc.scheduling import RESERVED
-
-if TYPE_CHECKING:
-    from treepool.placement.request import Need
 
 #: Name of the root domain of every tree.
 NODE = "node"
@@ -26,18 +23,38 @@ class Domain:
     """One instance of a locality, or the node itself (the root, named "node").
 
     ``cores`` and ``gpus`` are bitmasks of the ids here that R has, nested domains included;
-    ``own_cores`` and ``own_gpus`` those that no nested domain holds. ``whole`` is False when the
-    topo lists ids here that R does not have: the enclosing instance kept them. ``children`` are in
-    order of their lowest id.
+    ``own_cores`` and ``own_gpus`` those that no nested domain holds; ``ncores`` and ``ngpus`` the
+    numbers of the former. ``whole`` is False when the topo lists ids here that R does not have:
+    the enclosing instance kept them. ``memory`` is in bytes, 0 where the topo has no such data.
+    ``children`` are in order of their lowest id.
     """
 
     name: str
     cores: int
     gpus: int
-    own_cores: int
-    own_gpus: int
     whole: bool
+    memory: int = 0
     children: tuple[Domain, ...] = ()
+    own_cores: int = attrs.field(init=False)
+    own_gpus: int = attrs.field(init=False)
+    ncores: int = attrs.field(init=False)
+    ngpus: int = attrs.field(init=False)
+
+    @own_cores.default
+    def _own_cores(self) -> int:
+        return self.cores & ~union(child.cores for child in self.children)
+
+    @own_gpus.default
+    def _own_gpus(self) -> int:
+        return self.gpus & ~union(child.gpus for child in self.children)
+
+    @ncores.default
+    def _ncores(self) -> int:
+        return idset.size(self.cores)
+
+    @ngpus.default
+    def _ngpus(self) -> int:
+        return idset.size(self.gpus)
 
     def walk(self) -> Iterator[Domain]:
         """This domain and all below it, parents first."""
@@ -50,21 +67,34 @@ class Domain:
 class NodeType:
     """A kind of node: its tree, and the RFC 49 topo that an allocation's key gives for it.
 
-    ``levels`` remembers fit.idle_levels() per need.
+    ``storage`` is the capacity in bytes of the largest storage, 0 if there is none.
+    ``localities`` are the names in the topo, also of domains that R has nothing of.
     """
 
     root: Domain
     topo: Mapping[str, Any]
-    levels: dict[Need, dict[Domain, int]] = attrs.field(factory=dict)
+    storage: int = 0
+    localities: frozenset[str] = frozenset()
+    #: What fit.py works out per need and remembers here.
+    memo: dict[Any, Any] = attrs.field(factory=dict)
+    parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
+    named: dict[str, tuple[Domain, ...]] = attrs.field(init=False)
 
-    def domains(self, name: str) -> tuple[Domain, ...]:
-        """Every domain of locality *name*, in order of the tree."""
-        return tuple(d for d in self.root.walk() if d.name == name and d is not self.root)
+    @parent.default
+    def _parents(self) -> dict[Domain, Optional[Domain]]:
+        parents: dict[Domain, Optional[Domain]] = {self.root: None}
+        for domain in self.root.walk():
+            for child in domain.children:
+                parents[child] = domain
+        return parents
 
-    @property
-    def localities(self) -> frozenset[str]:
-        """The names of the localities of this tree."""
-        return frozenset(d.name for d in self.root.walk() if d is not self.root)
+    @named.default
+    def _by_name(self) -> dict[str, tuple[Domain, ...]]:
+        names: dict[str, tuple[Domain, ...]] = {}
+        for domain in self.root.walk():
+            if domain is not self.root:
+                names[domain.name] = (*names.get(domain.name, ()), domain)
+        return names
 
 
 def compile_topo(topo: Optional[Mapping[str, Any]], cores: int, gpus: int) -> NodeType:
@@ -73,9 +103,11 @@ def compile_topo(topo: Optional[Mapping[str, Any]], cores: int, gpus: int) -> No
     Without a topo the node is flat: a root and nothing below. Ids that R has and the topo does
     not mention belong to the root; ids of the topo that R does not have are left out.
     """
-    children = () if topo is None else _children(topo, cores, gpus)
-    root = Domain(NODE, cores, gpus, *_own(cores, gpus, children), True, children)
-    return NodeType(root, flat_topo(cores, gpus) if topo is None else topo)
+    if topo is None:
+        return NodeType(Domain(NODE, cores, gpus, True), flat_topo(cores, gpus))
+    children = _children(topo, cores, gpus)
+    root = Domain(NODE, cores, gpus, True, _memory(topo), children)
+    return NodeType(root, topo, _storage(topo), frozenset(_names(topo)))
 
 
 def flat_topo(cores: int, gpus: int) -> dict[str, Any]:
@@ -92,12 +124,7 @@ def canonical(topo: Mapping[str, Any]) -> str:
 
 
 def _children(topo: Mapping[str, Any], cores: int, gpus: int) -> tuple[Domain, ...]:
-    found = [
-        _domain(name, item, cores, gpus)
-        for name, items in topo.items()
-        if name not in RESERVED
-        for item in items
-    ]
+    found = [_domain(name, item, cores, gpus) for name, item in _nested(topo)]
     # A domain of which R has nothing is not ours to place on.
     found = [d for d in found if d.cores or d.gpus]
     return tuple(sorted(found, key=_lowest_id))
@@ -109,27 +136,55 @@ def _domain(name: str, topo: Mapping[str, Any], cores: int, gpus: int) -> Domain
     cores &= listed_cores
     gpus &= listed_gpus
     whole = cores == listed_cores and gpus == listed_gpus
-    return Domain(name, cores, gpus, *_own(cores, gpus, children), whole, children)
+    return Domain(name, cores, gpus, whole, _memory(topo), children)
+
+
+def _nested(topo: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The name and topo of each domain directly inside *topo*."""
+    for name, items in topo.items():
+        if name not in RESERVED:
+            for item in items:
+                yield name, item
+
+
+def _names(topo: Mapping[str, Any]) -> Iterator[str]:
+    for name, item in _nested(topo):
+        yield name
+        yield from _names(item)
+
+
+def _memory(topo: Mapping[str, Any]) -> int:
+    """The memory of a domain in bytes: what it lists, or what the domains in it have together."""
+    inside = sum(_memory(item) for _, item in _nested(topo))
+    return max(int(topo.get("memory", 0)) << 30, inside)
+
+
+def _storage(topo: Mapping[str, Any]) -> int:
+    """The largest storage of a node in bytes, wherever in the topo it stands."""
+    sizes = [
+        units.to_bytes(item["capacity"], item.get("unit", "GiB"))
+        for item in topo.get("storage", [])
+    ]
+    return max([*sizes, *(_storage(item) for _, item in _nested(topo))], default=0)
 
 
 def _listed(topo: Mapping[str, Any]) -> tuple[int, int]:
     """All cores and GPUs that *topo* mentions, nested domains included."""
     cores = idset.decode(topo.get("cores", ""))
     gpus = idset.decode(topo.get("gpus", ""))
-    for name, items in topo.items():
-        if name not in RESERVED:
-            for item in items:
-                inner_cores, inner_gpus = _listed(item)
-                cores |= inner_cores
-                gpus |= inner_gpus
+    for _, item in _nested(topo):
+        inner_cores, inner_gpus = _listed(item)
+        cores |= inner_cores
+        gpus |= inner_gpus
     return cores, gpus
 
 
-def _own(cores: int, gpus: int, children: tuple[Domain, ...]) -> tuple[int, int]:
-    for child in children:
-        cores &= ~child.cores
-        gpus &= ~child.gpus
-    return cores, gpus
+def union(masks: Iterable[int]) -> int:
+    """All ids of *masks*."""
+    ids = 0
+    for mask in masks:
+        ids |= mask
+    return ids
 
 
 def _lowest_id(domain: Domain) -> tuple[int, int, int, int]:

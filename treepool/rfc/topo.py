@@ -10,6 +10,7 @@ from typing import Any, Mapping
 
 import attrs
 
+from treepool.rfc import units
 from treepool.rfc.findings import Findings, integer, number, place, shown, shown_ids
 
 #: What describes a domain, and so names no locality.
@@ -18,10 +19,8 @@ RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
 #: What no locality may be called: the resource keys, and the vertex types a jobspec has anyway.
 RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "topo"))
 
-#: Units of a storage's capacity. RFC 14 leaves the names open; these are the ones in use.
-UNITS = frozenset(
-    ("B", "kB", "KB", "MB", "GB", "TB", "PB", "EB", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-)
+#: Units of a storage's capacity.
+UNITS = frozenset(units.BYTES)
 
 #: Deepest nesting of localities. hwloc knows about eight kinds of object between node and core.
 MAX_LEVELS = 16

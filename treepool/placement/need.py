@@ -1,0 +1,80 @@
+"""Needs: what a slot, a locality or a node is asked to give, in the terms of placement."""
+
+from __future__ import annotations
+
+import attrs
+
+from treepool.rfc.count import Count
+
+#: The name of the part that stands for task slots; every other name is a locality.
+SLOT = "slot"
+
+
+@attrs.frozen(cache_hash=True)
+class Need:
+    """What is taken together: an amount from one domain, and parts of their own localities.
+
+    ``cores`` and ``gpus`` are numbers. With ``fair_share`` the GPUs bring as many cores as their
+    share of the domain they sit in, of which ``cores`` (1) is the least. ``memory`` and
+    ``storage`` (bytes) are what the domain, or the node, must have; nothing of them is used up.
+    """
+
+    cores: int = 0
+    gpus: int = 0
+    fair_share: bool = False
+    memory: int = 0
+    storage: int = 0
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def takes_amount(self) -> bool:
+        """True if cores or GPUs are asked beside the parts."""
+        return bool(self.cores or self.gpus)
+
+
+@attrs.frozen(cache_hash=True)
+class Part:
+    """``count`` slots, or that many distinct domains of locality ``name``, each giving ``need``.
+
+    A ``whole`` domain is taken entirely; ``need`` is then the least it must have.
+    """
+
+    name: str
+    count: Count
+    whole: bool
+    need: Need
+
+    @property
+    def nslots(self) -> int:
+        """How many task slots the part holds, every count at its minimum."""
+        inside = sum(part.nslots for part in self.need.parts)
+        return self.count.minimum * (1 if self.name == SLOT else inside)
+
+
+@attrs.frozen(eq=False)
+class Ask:
+    """What a request wants of a single node; the key under which states remember their fit.
+
+    Asks are interned (see ``ask_of``), so equal ones are one object and hash by identity. A node
+    hosts ``group``: with ``fill`` up to its largest count, else one of its valid counts. ``whole``
+    takes the entire node, which must be idle.
+    """
+
+    group: Part
+    fill: bool
+    whole: bool
+    locality: str
+
+
+_asks: dict[tuple[Part, bool, bool, str], Ask] = {}
+
+
+def ask_of(group: Part, fill: bool, whole: bool, locality: str) -> Ask:
+    """The one Ask with these values."""
+    key = (group, fill, whole, locality)
+    ask = _asks.get(key)
+    if ask is None:
+        if len(_asks) >= 4096:  # forgetting only means computing fits again
+            _asks.clear()
+        ask = _asks[key] = Ask(*key)
+    return ask
