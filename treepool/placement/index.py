@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from typing import Iterable, NamedTuple, Optional
 
-from treepool.placement.fit import Fit, fit
+from treepool.placement.fit import Fit, fit, possible
 from treepool.placement.need import Ask
 from treepool.placement.policy import Policy
 from treepool.placement.rankset import RankSet
@@ -144,7 +144,7 @@ class Candidates:
         self.ask = ask
         self.policy = policy
         self.within = within
-        #: Entries looked at so far, for tests that count work.
+        #: States and entries looked at so far, for tests that count work instead of time.
         self.visited = 0
         self._heap: list[Entry] = []
         self._live: dict[NodeState, Entry] = {}
@@ -160,7 +160,7 @@ class Candidates:
             for state in self._reachable():
                 self._offer(state)
         else:
-            for state in log[seen:]:
+            for state in dict.fromkeys(log[seen:]):
                 self._offer(state)
         self._seen = index.log_start + len(log)
 
@@ -174,11 +174,12 @@ class Candidates:
 
     def _offer(self, state: NodeState) -> None:
         """Put *state* on the heap unless it is there already, at its lowest rank or below."""
+        self.visited += 1
+        fits = state.fits.get(self.ask, _UNKNOWN)
+        if fits is None or (fits is _UNKNOWN and not possible(state, self.ask)):
+            return
         ranks = self.index.buckets.get(state)
         if ranks is None:
-            return
-        fits = state.fits.get(self.ask, _UNKNOWN)
-        if fits is None:
             return
         rank = ranks.lowest(self.within)
         live = self._live.get(state)

@@ -13,14 +13,14 @@ from typing import Iterator, Optional, Union
 
 import attrs
 
-from treepool.placement.need import SLOT, Need, Part
+from treepool.placement.need import SLOT, Need, Part, least
 from treepool.placement.spread import amount_levels, fewest, levels_of, remembered
 from treepool.placement.tree import Domain, NodeType
 from treepool.rfc import idset
 
-#: Choices tried before a search is given up. The known forms need a few dozen; only a contrived
-#: mix of localities, on a node most of which is taken, comes near.
-BUDGET = 20_000
+#: Choices tried before a search is given up, about 0.2 s. The known forms need a few dozen; only a
+#: contrived mix of localities, on a node most of which is taken, comes near.
+BUDGET = 5_000
 
 
 class TooHard(Exception):
@@ -117,11 +117,18 @@ class Matcher:
     """A search for ways to meet needs on a node of *node_type* where *cores* and *gpus* are free.
 
     With *local*, every amount and every group of domains must sit in a domain of level 0, see
-    spread.levels_of(). With *plain*, domains are tried in the order of the tree.
+    spread.levels_of(). With *plain*, domains are tried in the order of the tree. After *budget*
+    choices the search raises TooHard.
     """
 
     def __init__(
-        self, node_type: NodeType, cores: int, gpus: int, local: bool = False, plain: bool = False
+        self,
+        node_type: NodeType,
+        cores: int,
+        gpus: int,
+        local: bool = False,
+        plain: bool = False,
+        budget: int = BUDGET,
     ) -> None:
         self.node_type = node_type
         self.ledger = Ledger(node_type, cores, gpus)
@@ -129,6 +136,7 @@ class Matcher:
         self.plain = plain
         self.takes: list[Take] = []
         self.tried = 0
+        self.budget = budget
 
     def one(self, scope: Domain, part: Part) -> bool:
         """Meet *part*, its count at the minimum, in *scope*; ``takes`` then says how."""
@@ -271,7 +279,7 @@ class Matcher:
 
     def _count(self) -> None:
         self.tried += 1
-        if self.tried > BUDGET:
+        if self.tried > self.budget:
             raise TooHard
 
     def _like_an_earlier(self, options: list[Domain], i: int, start: int) -> bool:
@@ -374,17 +382,6 @@ class Matcher:
             steps.append((*self.ledger.free_in(domain), parent.children.index(domain)))
             domain = parent
         return steps[::-1]
-
-
-def least(need: Need) -> tuple[int, int]:
-    """Fewest cores and GPUs that meet *need*; what whole domains take is not counted."""
-    ncores, ngpus = need.cores, need.gpus
-    for part in need.parts:
-        if not part.whole:
-            inner_cores, inner_gpus = least(part.need)
-            ncores += part.count.minimum * inner_cores
-            ngpus += part.count.minimum * inner_gpus
-    return ncores, ngpus
 
 
 def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:

@@ -57,13 +57,35 @@ class Ask:
 
     Asks are interned (see ``ask_of``), so equal ones are one object and hash by identity. A node
     hosts ``group``: with ``fill`` up to its largest count, else one of its valid counts. ``whole``
-    takes the entire node, which must be idle.
+    takes the entire node, which must be idle. ``min_cores`` and ``min_gpus`` are fewer than which
+    no node can serve it: most states are ruled out by these two numbers alone.
     """
 
     group: Part
     fill: bool
     whole: bool
     locality: str
+    #: Choices tried for this ask so far, on all states (a list of one number).
+    tried: list[int] = attrs.field(init=False, factory=lambda: [0])
+    min_cores: int = attrs.field(init=False)
+    min_gpus: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        units = 1 if self.fill else self.group.count.minimum
+        ncores, ngpus = (0, 0) if self.group.whole else least(self.group.need)
+        object.__setattr__(self, "min_cores", max(1, units * ncores))
+        object.__setattr__(self, "min_gpus", units * ngpus)
+
+
+def least(need: Need) -> tuple[int, int]:
+    """Fewest cores and GPUs that meet *need*; what whole domains take is not counted."""
+    ncores, ngpus = need.cores, need.gpus
+    for part in need.parts:
+        if not part.whole:
+            inner_cores, inner_gpus = least(part.need)
+            ncores += part.count.minimum * inner_cores
+            ngpus += part.count.minimum * inner_gpus
+    return ncores, ngpus
 
 
 _asks: dict[tuple[Part, bool, bool, str], Ask] = {}

@@ -87,7 +87,7 @@ class _Node:
             return reason
         if self.ask.locality == "required":
             return "no node has a smallest domain for each slot, as locality=required asks"
-        return "no node has room for all parts of a slot together"
+        return "no way was found to have all parts of a slot on one node"
 
     def able(self, group: Part) -> bool:
         """Whether some node can give *group*, its count at the minimum, whatever the locality."""

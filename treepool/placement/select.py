@@ -6,7 +6,7 @@ Nothing is changed here; the pool commits a complete selection or none.
 from __future__ import annotations
 
 import heapq
-from typing import Iterator, Optional
+from typing import Callable, Iterator, Optional
 
 import attrs
 
@@ -77,8 +77,20 @@ def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
     return Selection(tuple(_cut(grants, nslots * per_slot, per_rank=False)), nslots)
 
 
+def _first(candidates: Candidates) -> list[Grant]:
+    """One unit of the first node in order; what most requests ask, in a third of the time."""
+    entry = candidates.best()
+    if entry is None:
+        return []
+    found = fit(entry.state, candidates.ask)
+    assert found is not None
+    return [Grant(entry.state, (entry.rank,), found, 1)]
+
+
 def _distinct(most: Optional[int], candidates: Candidates) -> list[Grant]:
     """Up to *most* distinct nodes in order, each giving all that one node is to give."""
+    if most == 1:
+        return _first(candidates)
     grants = []
     found = 0
     for run in _runs(candidates, False):
@@ -95,6 +107,9 @@ def _fill(units: Count, candidates: Candidates) -> Optional[Selection]:
     grants: list[Grant] = []
     found = 0
     most = units.maximum
+    if most == 1:
+        grants = _first(candidates)
+        return Selection(tuple(grants), _slots_of(grants)) if grants else None
     for run in _runs(candidates, True):
         first, last = run.share
         each = last - first
@@ -154,22 +169,33 @@ def _merged(grants: list[Grant]) -> list[Grant]:
 
 
 class _Run:
-    """Ranks of one state that come next in order, until another state's turn."""
+    """Ranks of one state that come next in order, until another state's turn.
 
-    def __init__(self, entry: Entry, found: Fit, ranks: Iterator[int], stop: float) -> None:
+    *ahead* tells at which rank that is; it is asked only once a second rank is wanted.
+    """
+
+    def __init__(
+        self, entry: Entry, found: Fit, ranks: Iterator[int], ahead: Callable[[int], float]
+    ) -> None:
         self.state = entry.state
         self.fit = found
         remote = entry.order >= _REMOTE
         #: Which of the fit's units are meant: from the first number up to the second.
         self.share = (found.local, len(found.steps)) if remote else (0, found.local)
         self.next: Optional[int] = entry.rank
+        self._order = entry.order
         self._ranks = ranks
-        self._stop = stop
+        self._ahead = ahead
 
     def take(self, most: Optional[int]) -> tuple[int, ...]:
-        """Up to *most* (None: all) of the run's ranks."""
-        taken: list[int] = []
-        while self.next is not None and self.next < self._stop:
+        """Up to *most* (None: all) of the run's ranks, but one at least."""
+        assert self.next is not None
+        taken = [self.next]
+        self.next = next(self._ranks, None)
+        if self.next is None or most == 1:
+            return tuple(taken)
+        stop = self._ahead(self._order)
+        while self.next is not None and self.next < stop:
             if most is not None and len(taken) >= most:
                 break
             taken.append(self.next)
@@ -181,12 +207,18 @@ def _runs(candidates: Candidates, split: bool) -> Iterator[_Run]:
     """The candidates' nodes in order, as runs of ranks in one state.
 
     With *split*, a node's local slots and its others are two places in the order. Whoever reads
-    the runs takes at least one rank of each, or all they may have.
+    the runs takes some ranks of each.
     """
     dropped: list[NodeState] = []
     cursors: list[Entry] = []  # states already begun, at the rank where they go on
     iterators: dict[tuple[NodeState, bool], Iterator[int]] = {}
     index, within = candidates.index, candidates.within
+
+    def ahead(order: int) -> float:
+        """The rank at which another state with the same order comes in between."""
+        coming = (candidates.best(), cursors[0] if cursors else None)
+        return min((e.rank for e in coming if e and e.order == order), default=float("inf"))
+
     try:
         while True:
             entry = candidates.best()
@@ -208,9 +240,7 @@ def _runs(candidates: Candidates, split: bool) -> Iterator[_Run]:
                 if split and not remote and found.local < len(found.steps):
                     order = entry.order + _REMOTE
                     heapq.heappush(cursors, Entry(order, entry.rank, entry.serial, state))
-            coming = [e for e in (candidates.best(), cursors[0] if cursors else None) if e]
-            stop = min((e.rank for e in coming if e.order == entry.order), default=float("inf"))
-            run = _Run(entry, found, ranks, stop)
+            run = _Run(entry, found, ranks, ahead)
             yield run
             if run.next is not None:
                 cursor = Entry(entry.order, run.next, entry.serial, state)

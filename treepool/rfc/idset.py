@@ -7,8 +7,7 @@ form every set of cores, GPUs and ranks has in treepool; text is only for the ed
 from __future__ import annotations
 
 import re
-import sys
-from typing import Iterable, Iterator
+from typing import Callable, Iterable, Iterator
 
 from treepool.errors import InvalidIdset
 
@@ -150,17 +149,13 @@ def lowest(mask: int) -> int:
     return (mask & -mask).bit_length() - 1
 
 
-if sys.version_info >= (3, 10):
+def _size(mask: int) -> int:
+    return bin(mask).count("1")
 
-    def size(mask: int) -> int:
-        """How many ids are in *mask*."""
-        return mask.bit_count()
 
-else:
-
-    def size(mask: int) -> int:
-        """How many ids are in *mask*."""
-        return bin(mask).count("1")
+#: ``size(mask)`` is how many ids are in *mask*. The hottest call of all: a def around bit_count
+#: would triple its 50 ns.
+size: Callable[[int], int] = getattr(int, "bit_count", _size)  # Python 3.9 has none
 
 
 def take_lowest(mask: int, wanted: int) -> int:

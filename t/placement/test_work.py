@@ -1,0 +1,283 @@
+"""How much work an allocation is: counts of states looked at and of fits, never times.
+
+The rule (DESIGN, "Why it is fast"): an allocation looks at the states it uses and at those that
+changed since the same request was last tried; a request is new to all states once.
+"""
+
+import gc
+import json
+import random
+
+import pytest
+
+from treepool import Pool, parse_shape
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.placement import fit, match
+from treepool.rfc import idset
+
+SOCKETS = [{"cores": f"{i * 24}-{i * 24 + 23}", "gpus": str(i)} for i in range(4)]
+
+
+def cluster(nodes, properties=None):
+    """The R of RFC 49's cluster B with so many nodes."""
+    ranks = f"0-{nodes - 1}"
+    execution = {
+        "R_lite": [{"rank": ranks, "children": {"core": "0-95", "gpu": "0-3"}}],
+        "nodelist": [f"cray[0-{nodes - 1}]"],
+        "properties": properties or {},
+    }
+    key = {"writer": "TreePool", "children": [{"ranks": ranks, "topo": {"socket": SOCKETS}}]}
+    return {"version": 1, "execution": execution, "scheduling": key}
+
+
+def request(pool, shape, **system):
+    attributes = {"system": {"duration": 0, **system}}
+    resources = parse_shape(shape)
+    return pool.parse_resource_request(
+        {"version": 1, "resources": resources, "tasks": [], "attributes": attributes}
+    )
+
+
+def occupy(pool, jobid, taken):
+    """Let job *jobid* hold on each rank the cores and GPUs that ``taken[rank]`` has as masks."""
+    r_lite = [
+        {"rank": str(rank), "children": {"core": idset.encode(cores), "gpu": idset.encode(gpus)}}
+        for rank, (cores, gpus) in taken.items()
+    ]
+    for entry in r_lite:
+        if not entry["children"]["gpu"]:
+            del entry["children"]["gpu"]
+    hosts = ",".join(f"cray{rank}" for rank in taken)
+    execution = {"R_lite": r_lite, "nodelist": [hosts]}
+    pool.register_alloc(jobid, {"version": 1, "execution": execution})
+
+
+class Work:
+    """States looked at, and fits computed, between entering and leaving."""
+
+    def __init__(self, pool, asked):
+        self.pool, self.asked = pool, asked
+
+    def __enter__(self):
+        self.candidates = self.pool._candidates_of(self.asked, idle=False)
+        self.before = self.candidates.visited, fit.computed
+        return self
+
+    def __exit__(self, *_):
+        self.visited = self.candidates.visited - self.before[0]
+        self.fits = fit.computed - self.before[1]
+
+
+def distinct_masks(count, size, width=96, seed=1):
+    """*count* different sets of *size* cores out of *width*."""
+    rng = random.Random(seed)
+    found = set()
+    while len(found) < count:
+        found.add(idset.from_ids(rng.sample(range(width), size)))
+    return list(found)
+
+
+@pytest.fixture(scope="module")
+def crowded():
+    """3,000 nodes of which no two are in the same state, though all have 60 cores and 4 GPUs."""
+    pool = Pool(cluster(3000))
+    masks = distinct_masks(3000, 36)
+    occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
+    assert len(pool._index.buckets) == 3000
+    return pool
+
+
+def test_a_request_asked_before_looks_at_a_few_states_whatever_the_cluster():
+    for nodes in (16, 1152, 11136):
+        pool = Pool(cluster(nodes))
+        asked = request(pool, "slot/[core=8;gpu=1]")
+        pool.alloc(1, asked)
+        for jobid in range(2, 12):
+            with Work(pool, asked) as work:
+                pool.alloc(jobid, asked)
+            assert work.visited <= 6
+            assert work.fits <= 1
+
+
+def test_among_thousands_of_states_that_tie_the_lowest_rank_is_taken_at_the_cost_of_a_few(crowded):
+    pool = crowded.copy()
+    asked = request(pool, "slot/core=5")
+    with Work(pool, asked) as first:
+        assert pool.alloc(1, asked).ranks == (0,)
+    assert first.visited <= 3000 + 5  # a request that is new meets each state once,
+    assert first.fits <= 3  # but works out a fit only for those that come first
+    pool.mark_down("0-99")
+    asked_again = request(pool, "slot/core=5")
+    assert pool.alloc(2, asked_again).ranks == (100,)
+    with Work(pool, asked) as work:
+        pool.alloc(3, asked)
+    assert work.visited <= 6
+    assert work.fits <= 1
+
+
+def test_a_request_that_no_state_serves_now_is_refused_again_without_looking(crowded):
+    pool = crowded.copy()
+    asked = request(pool, "slot/[core=24;gpu=1]", treepool={"locality": "required"})
+    with pytest.raises(InsufficientResources):
+        pool.alloc(1, asked)
+    for jobid in range(2, 5):
+        with Work(pool, asked) as work, pytest.raises(InsufficientResources):
+            pool.alloc(jobid, asked)
+        assert (work.visited, work.fits) == (0, 0)
+    small = request(pool, "slot/core=1")
+    pool.alloc(10, small)
+    with Work(pool, asked) as work, pytest.raises(InsufficientResources):
+        pool.alloc(11, asked)
+    assert work.visited <= 2  # only what has changed since
+    assert work.fits <= 1
+
+
+def test_states_with_too_little_free_in_all_are_ruled_out_without_a_fit(crowded):
+    pool = crowded.copy()
+    asked = request(pool, "slot/core=61")
+    with Work(pool, asked) as work, pytest.raises(InsufficientResources):
+        pool.alloc(1, asked)
+    assert work.fits <= 1  # that of an idle node, to tell that it could be served one day
+
+
+def test_a_constraint_that_selects_one_node_in_100000_looks_at_one_state():
+    pool = Pool(cluster(100_000, properties={"rare": "77777"}))
+    for jobid, shape in enumerate(["slot/core=3", "slot/core=7", "slot/[core=11;gpu=1]"]):
+        pool.alloc(jobid, request(pool, shape))
+    asked = request(pool, "slot/core=2", constraints={"properties": ["rare"]})
+    for jobid in range(10, 14):
+        with Work(pool, asked) as work:
+            assert pool.alloc(jobid, asked).ranks == (77777,)
+        assert work.visited <= 6
+        assert work.fits <= 1
+
+
+def test_a_constraint_of_one_node_does_not_meet_thousands_of_states(crowded):
+    pool = crowded.copy()
+    asked = request(pool, "slot/core=2", constraints={"ranks": ["1234"]})
+    with Work(pool, asked) as work:
+        pool.alloc(1, asked)
+    assert work.visited <= 3
+
+
+def test_a_job_of_many_nodes_looks_at_states_and_not_at_nodes():
+    pool = Pool(cluster(11136))
+    asked = request(pool, "slot=2784/node{x}")
+    with Work(pool, asked) as work:
+        assert len(pool.alloc(1, asked).ranks) == 2784
+    assert work.visited <= 6
+    assert work.fits <= 1
+
+
+def test_a_slot_range_up_to_a_million_is_bounded_by_what_nodes_have():
+    pool = Pool(cluster(16))
+    asked = request(pool, "slot=1-1000000/core")
+    with Work(pool, asked) as work:
+        assert pool.alloc(1, asked).nslots == 16 * 96
+    assert work.fits <= 2
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "slot=1000000/core",
+        "slot=4611686018427387904/core",
+        "slot/core=4611686018427387904",
+        "slot/socket=1000000/core",
+        "slot/socket=1000000{x}",
+        "socket/slot=1000000/core",
+        "socket=1000000/slot/core",
+        "socket/slot=1000000/socket/core",
+        "slot=1000000/node=1000000/core",
+        "node=1000000{x}/slot=1000000/gpu=4",
+        "slot/[" + ";".join(["socket/core=13"] * 8) + "]",
+        "slot/[" + ";".join(["socket=2/core=7"] * 12) + "]",
+        "node/slot=7/[" + ";".join(f"socket=2/core={n}" for n in range(1, 9)) + "]",
+        "slot/" + "socket/" * 29 + "core",
+    ],
+)
+def test_a_jobspec_made_to_be_hard_is_answered_within_the_budget(shape):
+    pool = Pool(cluster(16))
+    with pytest.raises(InfeasibleRequest):
+        pool.alloc(1, request(pool, shape))
+
+
+def test_nesting_without_end_is_refused_before_anything_is_searched():
+    pool = Pool(cluster(16))
+    vertex = {"type": "core", "count": 1}
+    for _ in range(10_000):
+        vertex = {"type": "socket", "count": 1, "with": [vertex]}
+    slot = {"type": "slot", "count": 1, "label": "a", "with": [vertex]}
+    system = {"duration": 0}
+    spec = {"version": 1, "resources": [slot], "tasks": [], "attributes": {"system": system}}
+    with pytest.raises(InvalidJobspec):
+        pool.parse_resource_request(spec)
+
+
+#: Domains of 2 to 5 cores, and a request over them that no order of choices makes easy.
+UNEVEN = {"numa": [{"cores": f"{6 * i}-{6 * i + i % 4 + 1}"} for i in range(16)]}
+HARD = "node/slot=9/[" + ";".join(f"numa={n}/core={n % 3 + 1}" for n in range(2, 7)) + "]"
+
+
+def test_a_search_is_given_up_after_a_bounded_number_of_choices(monkeypatch):
+    tried = []
+    count = match.Matcher._count
+
+    def counting(self):
+        tried.append(self.tried)
+        count(self)
+
+    monkeypatch.setattr(match.Matcher, "_count", counting)
+    R = cluster(2)
+    R["scheduling"]["children"][0]["topo"] = UNEVEN
+    pool = Pool(R)
+    asked = request(pool, HARD)
+    with pytest.raises(InfeasibleRequest):
+        pool.alloc(1, asked)
+    assert max(tried) == match.BUDGET
+    assert len(tried) < 20 * match.BUDGET
+
+
+def test_a_hard_request_costs_no_more_on_a_cluster_of_many_states():
+    R = cluster(1000)
+    R["scheduling"]["children"][0]["topo"] = UNEVEN
+    pool = Pool(R)
+    masks = distinct_masks(1000, 9)
+    occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
+    asked = request(pool, HARD)
+    with pytest.raises(InfeasibleRequest):
+        pool.alloc(1, asked)
+    assert asked.ask.tried[0] <= fit.TOTAL_BUDGET + match.BUDGET + 1000 * 40 * fit.SCRAPS
+
+
+def test_a_million_allocs_and_frees_leave_nothing_behind():
+    pool = Pool(cluster(64))
+    rng = random.Random(4)
+    shapes = ["slot/core=3", "slot/[core=5;gpu=1]", "slot=2/[core=7;gpu=1]", "slot/socket{x}"]
+    requests = [request(pool, shape) for shape in shapes]
+    live = []
+    seen = []
+    for jobid in range(500_000):
+        if live and (len(live) > 120 or rng.random() < 0.5):
+            at = rng.randrange(len(live))
+            live[at], live[-1] = live[-1], live[at]
+            pool.free(live.pop())
+        try:
+            pool.alloc(jobid, requests[jobid & 3])
+            live.append(jobid)
+        except InsufficientResources:
+            pass
+        if jobid in (100_000, 499_999):
+            gc.collect()
+            seen.append(len(gc.get_objects()))
+    index, table = pool._index, pool._inventory.states
+    assert len(index.buckets) <= 64
+    assert len(table) <= 4096 + 64
+    assert len(index.log) <= 1024 + 2 * 64 + 1
+    for candidates in pool._candidates.values():
+        assert len(candidates._heap) <= 4096
+    assert seen[1] <= seen[0] + 20_000
+    for jobid in live:
+        pool.free(jobid)
+    assert all(state is None or state.idle for state in index.state_of)
+    json.dumps(pool.to_dict())
