@@ -402,3 +402,40 @@ def test_a_key_of_great_depth_raises_invalid_key():
     for _ in range(50_000):
         node = {"numa": [node]}
     assert told(key(entry("0", node))) == ["/: scheduling key: nested deeper than 64 levels"]
+
+
+# ---- allocated: which cores of the topo the nodes of an allocation have ----
+
+
+def key_with_allocated(allocated):
+    children = [{"ranks": "2-5", "topo": {"cores": "0-7"}}]
+    return {"writer": "TreePool", "children": children, "allocated": allocated}
+
+
+def test_allocated_cores_are_read_trimmed_and_renumbered_with_the_ranks():
+    key = SchedulingKey.read(
+        key_with_allocated([{"ranks": "2,4", "cores": "4-7"}, {"ranks": "5", "cores": "1"}])
+    )
+    assert key.to_dict()["allocated"][0] == {"ranks": "2,4", "cores": "4-7"}
+    assert key.trim(0b011000).to_dict()["allocated"] == [{"ranks": "4", "cores": "4-7"}]
+    assert key.renumber().to_dict()["allocated"] == [
+        {"ranks": "0,2", "cores": "4-7"},
+        {"ranks": "3", "cores": "1"},
+    ]
+    assert "allocated" not in key.extra
+
+
+@pytest.mark.parametrize(
+    ("allocated", "pointer"),
+    [
+        (3, "/allocated"),
+        ([3], "/allocated/0"),
+        ([{"ranks": "2"}], "/allocated/0"),
+        ([{"ranks": "2", "cores": ""}], "/allocated/0/cores"),
+        ([{"ranks": "9", "cores": "1"}], "/allocated/0/ranks"),
+        ([{"ranks": "2", "cores": "1"}, {"ranks": "2-3", "cores": "1"}], "/allocated/1/ranks"),
+    ],
+)
+def test_each_fault_of_allocated_is_reported_at_its_place(allocated, pointer):
+    found = [p.pointer for p in SchedulingKey.problems(key_with_allocated(allocated))]
+    assert found == [pointer]

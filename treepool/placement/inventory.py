@@ -11,6 +11,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence
 
 import attrs
 
+from treepool.errors import InvalidKey
 from treepool.placement.index import NodeIndex
 from treepool.placement.rankset import RankSet
 from treepool.placement.state import NodeState, StateTable
@@ -18,6 +19,7 @@ from treepool.placement.tree import NodeType, canonical, compile_topo, flat_topo
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import hostlist, idset
 from treepool.rfc.constraint import Constraint
+from treepool.rfc.findings import shown_ids
 from treepool.rfc.rset import ResourceSet, RLiteEntry
 from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
 
@@ -61,7 +63,7 @@ class Inventory:
         hosts = [""] * width
         for rank, host in zip(idset.iterate(ranks), resource_set.hosts):
             hosts[rank] = host
-        types = _types(resource_set.entries, key, entries, width)
+        types = _types(resource_set.entries, key, entries, _allocated(key, width))
         names = _names(resource_set.properties, width)
         return cls(resource_set, key, types, hosts, entries, names)
 
@@ -182,6 +184,9 @@ class Inventory:
         r: dict[str, Any] = {"version": 1, "execution": execution}
         if self.key is not None:
             r["scheduling"] = self._key_dict(self.key, ranks)
+            allocated = self._allocated_cores(parts)
+            if allocated:
+                r["scheduling"]["allocated"] = allocated
         elif self.resource_set.scheduling is not None:
             r["scheduling"] = self.resource_set.scheduling
         return r
@@ -192,6 +197,38 @@ class Inventory:
             for i, having in sorted(_by_value(ranks, self.entries).items())
         ]
         return {"writer": key.writer, "children": children, **key.extra}
+
+    def _allocated_cores(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
+        """Which cores of the topo *parts* have, where that is not the first ones."""
+        groups: dict[int, list[int]] = {}
+        for ranks, cores, _ in parts:
+            for physical, having in self._by_physical(ranks).items():
+                ids = cores
+                if physical is not None:
+                    ids = idset.from_ids(physical[core] for core in idset.iterate(cores))
+                if ids & (ids + 1):
+                    groups.setdefault(ids, []).extend(having)
+        return [
+            {"ranks": idset.encode_ids(sorted(ranks)), "cores": idset.encode(cores)}
+            for cores, ranks in groups.items()
+        ]
+
+    def _by_physical(
+        self, ranks: tuple[int, ...]
+    ) -> Mapping[Optional[tuple[int, ...]], Sequence[int]]:
+        """The *ranks* grouped by NodeType.physical."""
+        if not self._renumbered:
+            return {None: ranks}
+        groups: dict[Optional[tuple[int, ...]], list[int]] = {}
+        for rank in ranks:
+            node_type = self.types[rank]
+            groups.setdefault(node_type.physical if node_type else None, []).append(rank)
+        return groups
+
+    @cached_property
+    def _renumbered(self) -> bool:
+        """Whether R counts the cores of any node from zero and the topo does not."""
+        return any(node_type.physical is not None for node_type in self.node_types)
 
 
 def _by_value(ranks: Iterable[int], values: Sequence[Any]) -> dict[Any, list[int]]:
@@ -223,26 +260,54 @@ def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKe
     return attrs.evolve(key, children=(*key.children, *flat)) if flat else key
 
 
+def _allocated(key: Optional[SchedulingKey], width: int) -> list[int]:
+    """For every rank the topo's ids of its cores as the key tells them, 0 where it does not."""
+    cores = [0] * width
+    for entry in key.allocated if key else ():
+        for rank in idset.iterate(entry.ranks):
+            cores[rank] = entry.cores
+    return cores
+
+
+def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
+    """The topo's ids of an R_lite entry's *cores*, None if they are the same ids.
+
+    Flux counts the cores of a sub-instance's nodes from zero; other tools may leave or cut them.
+    """
+    if not allocated or cores & ~allocated == 0:
+        return None
+    if cores & (cores + 1) == 0 and idset.size(cores) == idset.size(allocated):
+        return tuple(idset.iterate(allocated))
+    raise InvalidKey(
+        f"/scheduling/allocated: cores {shown_ids(allocated)} are not those of R_lite,"
+        f" {shown_ids(cores)}, counted from zero or not"
+    )
+
+
 def _types(
-    r_lite: Iterable[RLiteEntry], key: Optional[SchedulingKey], entries: list[int], width: int
+    r_lite: Iterable[RLiteEntry],
+    key: Optional[SchedulingKey],
+    entries: list[int],
+    allocated: list[int],
 ) -> list[Optional[NodeType]]:
     """The type of every rank: one object for equal topo and equal R_lite children."""
-    types: list[Optional[NodeType]] = [None] * width
+    types: list[Optional[NodeType]] = [None] * len(entries)
     topos = [entry.topo for entry in key.children] if key else []
     texts = [canonical(topo) for topo in topos]
-    known: dict[tuple[Optional[str], int, int], NodeType] = {}
+    known: dict[tuple[Optional[str], int, int, int], NodeType] = {}
     for entry in r_lite:
-        here: dict[int, NodeType] = {}
+        here: dict[tuple[int, int], NodeType] = {}
         for rank in idset.iterate(entry.ranks):
-            i = entries[rank]
-            found = here.get(i)
+            i, ids = entries[rank], allocated[rank]
+            found = here.get((i, ids))
             if found is None:
-                name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus)
+                name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus, ids)
                 found = known.get(name)
                 if found is None:
                     topo = topos[i] if i >= 0 else None
-                    found = known[name] = compile_topo(topo, entry.cores, entry.gpus)
-                here[i] = found
+                    physical = _physical(entry.cores, ids)
+                    found = known[name] = compile_topo(topo, entry.cores, entry.gpus, physical)
+                here[i, ids] = found
             types[rank] = found
     return types
 

@@ -75,6 +75,8 @@ class NodeType:
     topo: Mapping[str, Any]
     storage: int = 0
     localities: frozenset[str] = frozenset()
+    #: The topo's ids of cores 0, 1, 2, ... where R counts them from zero; None where ids agree.
+    physical: Optional[tuple[int, ...]] = None
     #: What fit.py works out per need and remembers here.
     memo: dict[Any, Any] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
@@ -97,17 +99,39 @@ class NodeType:
         return names
 
 
-def compile_topo(topo: Optional[Mapping[str, Any]], cores: int, gpus: int) -> NodeType:
+def compile_topo(
+    topo: Optional[Mapping[str, Any]],
+    cores: int,
+    gpus: int,
+    physical: Optional[tuple[int, ...]] = None,
+) -> NodeType:
     """The NodeType of a valid RFC 49 *topo* on a node of which R has *cores* and *gpus*.
 
     Without a topo the node is flat: a root and nothing below. Ids that R has and the topo does
-    not mention belong to the root; ids of the topo that R does not have are left out.
+    not mention belong to the root; ids of the topo that R does not have are left out. Where R
+    counts the cores from zero, *physical* has the topo's id of each, ascending.
     """
     if topo is None:
         return NodeType(Domain(NODE, cores, gpus, True), flat_topo(cores, gpus))
-    children = _children(topo, cores, gpus)
+    ids = _Ids(cores if physical is None else idset.from_ids(physical), gpus, physical)
+    children = _children(topo, ids)
     root = Domain(NODE, cores, gpus, True, _memory(topo), children)
-    return NodeType(root, topo, _storage(topo), frozenset(_names(topo)))
+    return NodeType(root, topo, _storage(topo), frozenset(_names(topo)), physical)
+
+
+class _Ids:
+    """What R has of a node, in the ids of the topo; cores may have other ids in R."""
+
+    def __init__(self, cores: int, gpus: int, physical: Optional[tuple[int, ...]]) -> None:
+        self.cores = cores
+        self.gpus = gpus
+        self._in_r = None if physical is None else {p: i for i, p in enumerate(physical)}
+
+    def in_r(self, cores: int) -> int:
+        """The ids in R of *cores* of the topo."""
+        if self._in_r is None:
+            return cores
+        return idset.from_ids(self._in_r[core] for core in idset.iterate(cores))
 
 
 def flat_topo(cores: int, gpus: int) -> dict[str, Any]:
@@ -123,20 +147,18 @@ def canonical(topo: Mapping[str, Any]) -> str:
     return json.dumps(topo, sort_keys=True, separators=(",", ":"))
 
 
-def _children(topo: Mapping[str, Any], cores: int, gpus: int) -> tuple[Domain, ...]:
-    found = [_domain(name, item, cores, gpus) for name, item in _nested(topo)]
+def _children(topo: Mapping[str, Any], ids: _Ids) -> tuple[Domain, ...]:
+    found = [_domain(name, item, ids) for name, item in _nested(topo)]
     # A domain of which R has nothing is not ours to place on.
     found = [d for d in found if d.cores or d.gpus]
     return tuple(sorted(found, key=_lowest_id))
 
 
-def _domain(name: str, topo: Mapping[str, Any], cores: int, gpus: int) -> Domain:
+def _domain(name: str, topo: Mapping[str, Any], ids: _Ids) -> Domain:
     listed_cores, listed_gpus = _listed(topo)
-    children = _children(topo, cores, gpus)
-    cores &= listed_cores
-    gpus &= listed_gpus
+    cores, gpus = ids.cores & listed_cores, ids.gpus & listed_gpus
     whole = cores == listed_cores and gpus == listed_gpus
-    return Domain(name, cores, gpus, whole, _memory(topo), children)
+    return Domain(name, ids.in_r(cores), gpus, whole, _memory(topo), _children(topo, ids))
 
 
 def _nested(topo: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

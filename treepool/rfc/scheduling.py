@@ -31,15 +31,27 @@ class KeyEntry:
 
 
 @attrs.frozen
+class AllocatedCores:
+    """The ids, in the topo, of the cores that some nodes of an allocation have (bitmasks)."""
+
+    ranks: int
+    cores: int
+
+
+@attrs.frozen
 class SchedulingKey:
     """A scheduling key (RFC 49); ``extra`` has the keys of other specifications, untouched.
 
-    Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes.
+    Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes. ``allocated``
+    is treepool's own addition, see DESIGN's "What comes out": when an instance starts on an
+    allocation, Flux counts the cores of each node from zero in R_lite, but leaves the topo as it
+    is; this tells which cores of the topo they are.
     """
 
     children: tuple[KeyEntry, ...]
     writer: str = WRITER
     extra: Mapping[str, Any] = attrs.field(factory=dict)
+    allocated: tuple[AllocatedCores, ...] = ()
     #: All ranks that have an entry, as bitmask.
     ranks: int = attrs.field(init=False, repr=False, eq=False)
 
@@ -74,13 +86,21 @@ class SchedulingKey:
     def to_dict(self) -> dict[str, Any]:
         """The key as RFC 49 JSON. The topos are this key's own, not copies."""
         children = [{"ranks": idset.encode(e.ranks), "topo": e.topo} for e in self.children]
-        return {"writer": self.writer, "children": children, **self.extra}
+        key = {"writer": self.writer, "children": children, **self.extra}
+        if self.allocated:
+            key["allocated"] = [
+                {"ranks": idset.encode(a.ranks), "cores": idset.encode(a.cores)}
+                for a in self.allocated
+            ]
+        return key
 
     def trim(self, ranks: int) -> SchedulingKey:
         """The key of an allocation on bitmask *ranks* (RFC 49, "Allocated R")."""
         cut = ((entry, entry.ranks & ranks) for entry in self.children)
         kept = tuple(attrs.evolve(entry, ranks=rest) for entry, rest in cut if rest)
-        return attrs.evolve(self, children=kept)
+        held = ((a, a.ranks & ranks) for a in self.allocated)
+        allocated = tuple(attrs.evolve(a, ranks=rest) for a, rest in held if rest)
+        return attrs.evolve(self, children=kept, allocated=allocated)
 
     def renumber(self, within: Optional[int] = None) -> SchedulingKey:
         """The key with ranks counted from zero (RFC 49, "Sub-instance Initialization").
@@ -109,7 +129,8 @@ class SchedulingKey:
 
     def _moved(self, move: Move) -> SchedulingKey:
         children = tuple(attrs.evolve(e, ranks=move(e.ranks)) for e in self.children)
-        return attrs.evolve(self, children=children)
+        allocated = tuple(attrs.evolve(a, ranks=move(a.ranks)) for a in self.allocated)
+        return attrs.evolve(self, children=children, allocated=allocated)
 
 
 def is_treepool(scheduling: object) -> bool:
@@ -155,10 +176,36 @@ def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKe
                 KeyEntry(ranks, entry["topo"]) if "topo" in entry else KeyEntry(ranks, {})
             )
         seen |= ranks
+    allocated = _allocated(findings, key.get("allocated", []), f"{at}/allocated", seen)
     if len(findings) > known:
         return None
-    extra = {k: v for k, v in key.items() if k not in ("writer", "children")}
-    return SchedulingKey(tuple(children), WRITER, extra)
+    extra = {k: v for k, v in key.items() if k not in ("writer", "children", "allocated")}
+    return SchedulingKey(tuple(children), WRITER, extra, allocated)
+
+
+def _allocated(
+    findings: Findings, value: object, at: str, ranks: int
+) -> tuple[AllocatedCores, ...]:
+    """The entries of ``allocated``, about disjoint sets of *ranks*."""
+    if not isinstance(value, list):
+        findings.misformed(at, f"must be an array, not {shown(value)}")
+        return ()
+    found: list[AllocatedCores] = []
+    seen = 0
+    for i, entry in enumerate(value):
+        if findings.enough:
+            break
+        if not isinstance(entry, dict) or entry.keys() != {"ranks", "cores"}:
+            findings.misformed(f"{at}/{i}", "must be an object with just the keys ranks and cores")
+            continue
+        here = findings.idset(entry["ranks"], f"{at}/{i}/ranks")
+        if here & seen or here & ~ranks:
+            wrong = shown_ids(here & seen or here & ~ranks)
+            why = "in an earlier entry too" if here & seen else "in no entry of children"
+            findings.note(f"{at}/{i}/ranks", f"ranks {wrong} are {why}")
+        found.append(AllocatedCores(here, findings.idset(entry["cores"], f"{at}/{i}/cores")))
+        seen |= here
+    return tuple(found)
 
 
 def _entry(findings: Findings, entry: object, at: str) -> int:

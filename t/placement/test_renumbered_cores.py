@@ -1,0 +1,154 @@
+"""A Flux instance inside a job counts the cores of each node from zero; the topo does not.
+
+Flux's resource module renumbers ranks and cores of R_lite when an instance starts on the R of its
+job, and leaves GPUs and the key alone. What ``allocated`` in the key says makes up for it.
+"""
+
+import copy
+import json
+import random
+
+import pytest
+
+from treepool import Pool, ResourceSet, parse_shape
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidKey
+from treepool.rfc import idset
+
+#: Two sockets of two NUMA domains, each with four cores and a GPU.
+NUMA = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
+TOPO = {"socket": [{"numa": NUMA[:2]}, {"numa": NUMA[2:]}]}
+
+
+def cluster():
+    execution = {
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-15", "gpu": "0-3"}}],
+        "nodelist": ["n[0-3]"],
+    }
+    key = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": TOPO}]}
+    return {"version": 1, "execution": execution, "scheduling": key}
+
+
+def alloc(pool, jobid, shape):
+    attributes = {"system": {"duration": 0}}
+    spec = {"version": 1, "resources": parse_shape(shape), "tasks": [], "attributes": attributes}
+    return pool.alloc(jobid, pool.parse_resource_request(spec))
+
+
+def ids(text):
+    return list(idset.iterate(idset.decode(text)))
+
+
+def inherited(R):
+    """What the resource module of flux-core makes of a job's *R* when an instance starts on it."""
+    R = json.loads(json.dumps(R))
+    position = {rank: i for i, rank in enumerate(sorted(held(R)))}
+    for entry in R["execution"]["R_lite"]:
+        entry["rank"] = idset.encode_ids(sorted(position[rank] for rank in ids(entry["rank"])))
+        count = len(ids(entry["children"]["core"]))
+        entry["children"]["core"] = idset.encode((1 << count) - 1)
+    del R["execution"]["nslots"]
+    return R
+
+
+def held(R):
+    """{rank: (cores, GPUs)} of an R."""
+    found = {}
+    for entry in R["execution"]["R_lite"]:
+        children = entry["children"]
+        for rank in ids(entry["rank"]):
+            found[rank] = ids(children["core"]), ids(children.get("gpu", ""))
+    return found
+
+
+def outer_ids(outer, inner):
+    """What *inner*, allocated in an instance that inherited *outer*, is in the ids of *outer*."""
+    ranks, above = sorted(held(outer)), held(outer)
+    return {
+        ranks[rank]: ([above[ranks[rank]][0][core] for core in cores], gpus)
+        for rank, (cores, gpus) in held(inner).items()
+    }
+
+
+def test_an_allocation_tells_which_cores_of_the_topo_it_has():
+    pool = Pool(cluster())
+    first = alloc(pool, 1, "slot/[core=3;gpu=1]").to_dict()
+    assert "allocated" not in first["scheduling"]  # cores 0-2 are the same, counted from zero
+    second = alloc(pool, 2, "slot/[core=3;gpu=1]").to_dict()
+    assert second["scheduling"]["allocated"] == [{"ranks": "0", "cores": "4-6"}]
+    assert ResourceSet.problems(second) == []
+
+
+def test_a_slot_inside_gets_the_cores_of_its_gpus_own_domain():
+    pool = Pool(cluster())
+    alloc(pool, 1, "slot/[core=3;gpu=1]")
+    outer = alloc(pool, 2, "slot=2/[core=3;gpu=1]").to_dict()
+    assert held(outer) == {0: ([4, 5, 6, 8, 9, 10], [1, 2])}
+    inner = Pool(inherited(outer))
+    one = alloc(inner, 1, "slot/[core=2;gpu=1]").to_dict()
+    two = alloc(inner, 2, "slot/[core=2;gpu=1]").to_dict()
+    assert held(one) == {0: ([0, 1], [1])}
+    assert held(two) == {0: ([3, 4], [2])}
+    assert two["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-9"}]
+
+
+def test_a_domain_of_which_the_job_has_a_part_is_not_whole_inside():
+    pool = Pool(cluster())
+    alloc(pool, 1, "slot/core=2")
+    outer = alloc(pool, 2, "slot/[core=6;gpu=2]").to_dict()
+    inner = Pool(inherited(outer))
+    assert held(outer) == {0: ([2, 3, 4, 5, 6, 7], [0, 1])}
+    assert held(alloc(inner, 1, "slot/numa{x}").to_dict()) == {0: ([2, 3, 4, 5], [1])}
+    with pytest.raises(InfeasibleRequest, match="2 whole numa domains"):
+        alloc(inner, 2, "slot/numa=2{x}")
+
+
+def near(topo_cores, gpus):
+    """True if all ids are of one NUMA domain."""
+    homes = {core // 4 for core in topo_cores} | set(gpus)
+    return len(homes) == 1
+
+
+def test_three_levels_down_every_slot_that_can_be_near_is_near_in_the_outermost_ids():
+    rng = random.Random(6)
+    for _ in range(60):
+        pool, chain = Pool(cluster()), []
+        for shape in ("slot=6/[core=4;gpu=1]", "slot=4/[core=3;gpu=1]", "slot=2/[core=2;gpu=1]"):
+            for jobid in range(rng.randrange(3)):
+                try:
+                    alloc(pool, -1 - jobid, rng.choice(["slot/core", "slot/[core=2;gpu=1]"]))
+                except InsufficientResources:
+                    break
+            try:
+                chain.append(alloc(pool, 1, shape).to_dict())
+            except InsufficientResources:
+                break
+            pool = Pool(inherited(chain[-1]))
+        if not chain:
+            continue
+        try:
+            last = alloc(pool, 9, "slot/[core=1;gpu=1]").to_dict()
+        except InsufficientResources:
+            continue
+        for outer in reversed(chain):
+            translated = outer_ids(outer, last)
+            last = copy.deepcopy(last)
+            last["execution"]["R_lite"] = [
+                {
+                    "rank": str(rank),
+                    "children": {
+                        "core": idset.encode_ids(sorted(cores)),
+                        "gpu": idset.encode_ids(gpus),
+                    },
+                }
+                for rank, (cores, gpus) in translated.items()
+            ]
+        assert all(near(*taken) for taken in held(last).values())
+
+
+def test_cores_that_are_neither_the_topos_nor_counted_from_zero_are_refused():
+    pool = Pool(cluster())
+    alloc(pool, 1, "slot/[core=3;gpu=1]")
+    R = alloc(pool, 2, "slot/[core=3;gpu=1]").to_dict()
+    R["execution"]["R_lite"][0]["children"]["core"] = "1-3"
+    with pytest.raises(InvalidKey, match=r"allocated: cores 4-6 .* 1-3"):
+        Pool(R)
