@@ -22,12 +22,14 @@ def statuses(result):
     return [(line[0], line[1]) for line in lines if line[0] in ("ok", "FAIL")]
 
 
-def test_the_packaged_vectors_are_20_of_20(conformance):
+def test_without_arguments_all_packaged_vectors_pass(conformance):
     result = conformance()
     assert result.status == 0
-    assert result.out.splitlines()[-1] == "20 of 20"
-    names = [f"TVA{n}" for n in range(1, 12)] + [f"TVB{n}" for n in range(1, 10)]
-    assert statuses(result) == [("ok", name) for name in names]
+    played = statuses(result)
+    assert {status for status, _ in played} == {"ok"}
+    assert result.out.splitlines()[-1] == f"{len(played)} of {len(played)}"
+    rfc = [f"TVA{n}" for n in range(1, 12)] + [f"TVB{n}" for n in range(1, 10)]
+    assert [id for _, id in played if id.startswith("TV")] == rfc
 
 
 def test_a_wrong_expectation_shows_expected_and_got_and_is_status_1(conformance, cluster_a):

@@ -2,52 +2,33 @@
 
 import re
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+from commandline import REPOSITORY
+from documents import blocks, commands, lines, treepool
 
-
-def blocks(language=""):
-    """The fenced blocks of the README in *language*."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.M | re.S)
-    return [text for kind, text in found if kind == language]
-
-
-def treepool(arguments):
-    command = [sys.executable, "-m", "treepool", *arguments]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={"COLUMNS": "100"})
-    return run.stdout
-
-
-def same(text):
-    """Lines without the blanks at their ends."""
-    return [line.rstrip() for line in text.strip("\n").splitlines()]
+README = (REPOSITORY / "README.md").read_text()
 
 
 def test_the_library_example_prints_what_its_comments_say(capsys, monkeypatch):
-    (code,) = blocks("python")
-    monkeypatch.chdir(ROOT)
+    (code,) = blocks(README, "python")
+    monkeypatch.chdir(REPOSITORY)
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*?#\s(.*)$", code, re.M)
 
 
-@pytest.mark.parametrize("block", [b for b in blocks() if b.startswith("$ treepool")])
-def test_a_command_prints_what_stands_below_it(block):
-    command, expected = block.split("\n", 1)
-    assert same(treepool(shlex.split(command)[2:])) == same(expected)
+@pytest.mark.parametrize("command", commands(README))
+def test_a_command_prints_what_stands_below_it(command):
+    assert command.prints() == command.expected
 
 
 def test_the_demo_prints_the_table_shown():
-    makefile = (ROOT / "Makefile").read_text()
+    makefile = (REPOSITORY / "Makefile").read_text()
     recipe = re.search(r"^demo:.*?\n((?:\t.*\n)+)", makefile, re.M)[1]
     arguments = shlex.split(recipe.replace("\\\n", " "))[1:]
-    assert same(treepool(arguments)) in [same(block) for block in blocks()]
+    assert treepool(arguments) in [lines(block) for block in blocks(README)]
 
 
 def test_the_readme_shows_commands():
-    assert [b for b in blocks() if b.startswith("$ treepool")]
+    assert commands(README)

@@ -209,7 +209,9 @@ class Matcher:
             return _Choice(scope, part, part.count.minimum, near), rest
         root = self.node_type.root
         if part.count.minimum > root.ncores + root.ngpus:  # more slots than could ever be
-            return _Amount(scope, Need(cores=root.ncores + 1), 1), rest
+            return self._never(scope), rest
+        if not self._has_capacity(scope, part.need):
+            return self._never(scope), rest
         if not part.need.parts and not self.local:  # one promise for all slots
             return _Amount(scope, part.need, part.count.minimum), rest
         for _ in range(part.count.minimum):
@@ -218,11 +220,21 @@ class Matcher:
 
     def _inside(self, scope: Domain, need: Need, rest: _Tasks) -> _Tasks:
         """The tasks that meet *need* in *scope*, before *rest*: whole domains first."""
+        if not self._has_capacity(scope, need):
+            return self._never(scope), rest
         if need.takes_amount:
             rest = _Amount(scope, need, 1), rest
         for part in sorted(need.parts, key=lambda p: p.whole):
             rest = self._begin(scope, part, rest)
         return rest
+
+    def _has_capacity(self, scope: Domain, need: Need) -> bool:
+        """Whether *scope* has the memory, and the node the storage; no domain in it has more."""
+        return need.memory <= scope.memory and need.storage <= self.node_type.storage
+
+    def _never(self, scope: Domain) -> _Task:
+        """A task that no node can do."""
+        return _Amount(scope, Need(cores=self.node_type.root.ncores + 1), 1)
 
     def _ways(self, tasks: _Tasks) -> Iterator[bool]:
         """True for each way to do *tasks*; ledger and takes are as it says while it is current."""
@@ -242,8 +254,6 @@ class Matcher:
     def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[bool]:
         need, scope = task.need, task.scope
         hosts = [scope]
-        if need.memory > scope.memory or need.storage > self.node_type.storage:
-            return
         if self.local:
             levels = amount_levels(self.node_type, need)
             hosts = [d for d in levels if levels[d] == 0 and self._within(d, scope)]
@@ -299,8 +309,6 @@ class Matcher:
     def _options(self, task: _Choice) -> Iterator[list[Domain]]:
         """Lists of domains of which ``left`` are to be chosen; each one's first are preferred."""
         part, count = task.part, task.left
-        if part.need.storage > self.node_type.storage:
-            return
         options = self._options_in(task.scope, part)
         if len(options) < count:
             return

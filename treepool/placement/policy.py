@@ -95,7 +95,8 @@ class MinSpan(BestFit):
         """(units hosted, from the most to the fewest; free cores, free GPUs)."""
         if found is None:
             return 0
-        return (_MANY - len(found.steps)) * _MANY * _MANY + super().key(state, ask, found)
+        units = found.local or len(found.steps)  # the local ones have their turn first
+        return (_MANY - units) * _MANY * _MANY + super().key(state, ask, found)
 
 
 def _asks_gpus(need: Need) -> bool:

@@ -1,0 +1,31 @@
+"""Nothing stands in the guides of doc/ that does not run as it says."""
+
+import re
+
+import pytest
+
+from commandline import REPOSITORY
+from documents import commands
+from treepool import parse_shape
+
+GUIDES = {path.name: path.read_text() for path in sorted((REPOSITORY / "doc").glob("*.md"))}
+SHOWN = [(name, command) for name, text in GUIDES.items() for command in commands(text)]
+
+
+@pytest.mark.parametrize(
+    "command", [c for _, c in SHOWN], ids=[f"{name}-{i}" for i, (name, _) in enumerate(SHOWN, 1)]
+)
+def test_a_command_prints_what_stands_below_it(command):
+    assert command.prints() == command.expected
+
+
+def test_every_line_that_begins_with_treepool_is_run():
+    typed = [line for text in GUIDES.values() for line in text.splitlines() if line[:1] == "$"]
+    assert len(typed) == len(SHOWN)
+
+
+def test_the_shapes_of_the_tables_are_shapes():
+    found = re.findall(r"`(?!flux|treepool)([^`\s]*/[^`\s]*)`", GUIDES["requests.md"])
+    assert found
+    for shape in found:
+        parse_shape(shape.replace("/...", "/core"))
