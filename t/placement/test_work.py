@@ -169,6 +169,17 @@ def test_a_job_of_many_nodes_looks_at_states_and_not_at_nodes():
     assert work.fits <= 1
 
 
+def test_a_job_of_more_nodes_than_are_free_is_refused_without_going_through_them():
+    pool = Pool(cluster(11136))
+    pool.alloc(1, request(pool, "slot=8000/node{x}"))
+    asked = request(pool, "slot=4000/node{x}")
+    for _ in range(2):
+        with Work(pool, asked) as work, pytest.raises(InsufficientResources):
+            pool.alloc(2, asked)
+        assert work.visited <= 3
+        assert work.fits <= 1
+
+
 def test_a_slot_range_up_to_a_million_is_bounded_by_what_nodes_have():
     pool = Pool(cluster(16))
     asked = request(pool, "slot=1-1000000/core")

@@ -15,9 +15,9 @@ from treepool.rfc.schema import data_folder
 
 _DESCRIPTION = """\
 Play test vectors: each file has a cluster and steps, which are played on one
-pool in order. Without an argument these are the vectors of RFC 49 (TVA1-11,
-TVB1-9), which come with treepool. A vector that fails is shown with what was
-expected and what came instead.
+pool in order. Without an argument these are the vectors that come with
+treepool: those of RFC 49 (TVA1-11, TVB1-9) and treepool's own. A vector that
+fails is shown with what was expected and what came instead.
 """
 
 _EXAMPLES = """\
@@ -35,7 +35,7 @@ def add(subcommands: Any) -> None:
     """Add the subcommand's parser to *subcommands*."""
     parser = subcommands.add_parser(
         "conformance",
-        help="run the RFC's test vectors, or your own",
+        help="run the test vectors of RFC 49 and treepool, or your own",
         usage="treepool conformance [--json] [DIR|FILE...]",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,

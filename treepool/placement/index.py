@@ -198,6 +198,18 @@ class Candidates:
         heapq.heappush(self._heap, entry)
         return entry
 
+    def too_few(self, wanted: int) -> bool:
+        """True if all states that may serve the ask are known to have fewer than *wanted* ranks.
+
+        Looked into only when fewer states than *wanted* are to be asked, so that it is cheaper
+        than what it may save.
+        """
+        buckets = self.index.buckets
+        if wanted <= len(self._live):
+            return False
+        found = (buckets[s].count(self.within) for s in self._live if s in buckets)
+        return sum(found) < wanted
+
     def best(self) -> Optional[Entry]:
         """The first entry in order whose state fits and whose rank is in it now."""
         heap = self._heap

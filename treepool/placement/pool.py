@@ -28,10 +28,14 @@ from treepool.placement.request import LOCALITIES, Request, request_of
 from treepool.placement.select import select
 from treepool.rfc import idset, jobspec
 from treepool.rfc.constraint import Constraint
-from treepool.rfc.rset import ResourceSet
+from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
+from treepool.rfc.scheduling import union
 
 #: How many requests' orders of candidates a pool keeps up to date.
 MAX_CANDIDATES = 64
+
+#: How many requests are remembered to be feasible, or why they are not.
+MAX_REASONS = 1024
 
 #: The options of a pool and their defaults.
 OPTIONS = {"locality": "preferred", "policy": "best-fit"}
@@ -66,6 +70,7 @@ class Pool:
         self._jobs: dict[int, Job] = {}
         self._candidates: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
         self._idle: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
+        self._reasons: dict[Request, Optional[str]] = {}
         self._starttime = resource_set.starttime
         self._expiration = resource_set.expiration
         self._generation = 0
@@ -84,8 +89,16 @@ class Pool:
 
         Ranks that are down count: they may come back.
         """
-        if select(request, self._candidates_of(request, idle=True)) is None:
-            raise InfeasibleRequest(why_infeasible(request, self._inventory))
+        asked = attrs.evolve(request, duration=0.0)
+        if asked not in self._reasons:
+            if len(self._reasons) >= MAX_REASONS:
+                self._reasons.clear()
+            served = select(request, self._candidates_of(request, idle=True)) is not None
+            reason = None if served else why_infeasible(request, self._inventory)
+            self._reasons[asked] = reason
+        reason = self._reasons[asked]
+        if reason is not None:
+            raise InfeasibleRequest(reason)
 
     # -- jobs
 
@@ -162,6 +175,28 @@ class Pool:
         """(job id, end time in seconds since the epoch or 0 for never) of every live job."""
         return [(jobid, job.end_time) for jobid, job in self._jobs.items()]
 
+    def has_job(self, jobid: int) -> bool:
+        """Whether job *jobid* has an allocation."""
+        return jobid in self._jobs
+
+    def occupy(self, jobid: int, parts: Iterable[Part], end_time: float = 0.0) -> None:
+        """Give job *jobid* what is free of *parts*, which may be nothing, until *end_time*.
+
+        For planning ahead on a copy, where resources are spoken for that others still hold.
+        Raises PoolConflict if the job has resources already.
+        """
+        if jobid in self._jobs:
+            raise PoolConflict(f"job {jobid} has an allocation already")
+        free = []
+        for ranks, cores, gpus in parts:
+            for rank in ranks:
+                state = self._index.state_of[rank]
+                if state is not None:
+                    free.append(((rank,), cores & state.cores, gpus & state.gpus))
+        self._move(free, taken=True)
+        self._jobs[jobid] = Job(tuple(free), end_time)
+        self._changed()
+
     # -- nodes
 
     def mark_up(self, ids: str) -> None:
@@ -186,9 +221,15 @@ class Pool:
             self._index.remove(rank)
         self._candidates.clear()
         self._idle = {}
+        self._reasons = {}
         self._changed()
 
     # -- the pool as a whole
+
+    @property
+    def localities(self) -> tuple[str, ...]:
+        """The names of the localities that some node has, sorted; none if all nodes are flat."""
+        return self._inventory.localities
 
     @property
     def generation(self) -> int:
@@ -224,6 +265,31 @@ class Pool:
         new._candidates = {}
         return new
 
+    def copy_idle(self) -> Pool:
+        """An independent copy in which nothing is allocated; the same ranks are up."""
+        new = self.copy()
+        new._index = NodeIndex(self._inventory.idle_states(), self._index.up.copy())
+        new._jobs = {}
+        return new
+
+    def copy_allocated(self) -> ResourceSet:
+        """What is allocated now; it may be nothing, which no R says (RFC 20)."""
+        held: dict[tuple[int, int], list[int]] = {}
+        for rank, state in enumerate(self._index.state_of):
+            if state is not None:
+                root = state.type.root
+                taken = root.cores & ~state.cores, root.gpus & ~state.gpus
+                if any(taken):
+                    held.setdefault(taken, []).append(rank)
+        return self._part_of(RLiteEntry(idset.from_ids(held[t]), *t) for t in held)
+
+    def copy_down(self) -> ResourceSet:
+        """The ranks that are down, with all they have; they may be none, which no R says."""
+        up = idset.from_ids(rank for rank, up in enumerate(self._index.up) if up)
+        entries = self._inventory.resource_set.entries
+        down = (attrs.evolve(e, ranks=e.ranks & ~up) for e in entries)
+        return self._part_of(entry for entry in down if entry.ranks)
+
     def to_dict(self) -> dict[str, Any]:
         """The R of the whole pool (RFC 20): what it was made from, without removed ranks."""
         resource_set = attrs.evolve(
@@ -248,6 +314,20 @@ class Pool:
         return short_form((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in entries)
 
     # -- inner workings
+
+    def _part_of(self, entries: Iterable[RLiteEntry]) -> ResourceSet:
+        """A resource set of *entries*, without key and nslots."""
+        old, hosts = self._inventory.resource_set, self._inventory.hosts
+        merged = merge_entries(entries)
+        ranks = union(entry.ranks for entry in merged)
+        properties = {name: mask & ranks for name, mask in old.properties.items() if mask & ranks}
+        return ResourceSet(
+            merged,
+            tuple(hosts[rank] for rank in idset.iterate(ranks)),
+            properties,
+            starttime=self._starttime,
+            expiration=self._expiration,
+        )
 
     def _candidates_of(self, request: Request, idle: bool) -> Candidates:
         kept = self._idle if idle else self._candidates

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator, Optional
 
+from treepool.rfc import idset
+
 _SHIFT = 10
 _WIDTH = 1 << _SHIFT
 _MASK = _WIDTH - 1
@@ -75,7 +77,18 @@ class RankSet:
         return self.chunks.get(rank >> _SHIFT, 0) >> (rank & _MASK) & 1 == 1
 
     def __len__(self) -> int:
-        return sum(bin(bits).count("1") for bits in self.chunks.values())
+        return sum(map(idset.size, self.chunks.values()))
+
+    def count(self, within: Optional[RankSet] = None) -> int:
+        """How many ranks there are, of those also in *within* if given."""
+        if within is None:
+            return len(self)
+        theirs = within.chunks
+        return sum(
+            idset.size(bits & theirs[chunk])
+            for chunk, bits in self.chunks.items()
+            if chunk in theirs
+        )
 
     def __iter__(self) -> Iterator[int]:
         return self.ascending()

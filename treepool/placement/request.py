@@ -31,7 +31,7 @@ DEFAULT_UNIT = "GiB"
 _ONE = Count(1, 1)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Request:
     """A job's resource request, ready for Pool.alloc; make it with Pool.parse_resource_request.
 

@@ -52,6 +52,8 @@ def select(request: Request, candidates: Candidates) -> Optional[Selection]:
 
 def _nodes(nodes: Count, candidates: Candidates) -> Optional[Selection]:
     """A number of distinct nodes, each with its slots."""
+    if candidates.too_few(nodes.minimum):
+        return None
     grants = _distinct(nodes.maximum, candidates)
     found = nodes.largest(sum(len(g.ranks) for g in grants))
     if found is None:
@@ -64,6 +66,8 @@ def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
     """Slots of several distinct nodes each: as many slots as fit, then as many nodes per slot."""
     assert request.nodes is not None
     nodes, slots = request.nodes, request.units
+    if candidates.too_few(nodes.minimum * slots.minimum):
+        return None
     most = None
     if slots.maximum is not None and nodes.maximum is not None:
         most = slots.maximum * nodes.maximum
