@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Callable, Optional
 
-from placement.reference import Ids, ReferencePool, ids, ids_of, r_lite
+from placement.exhaustive import TooBig
+from placement.reference import Ids, ReferencePool, Served, ids_of, r_lite
 from placement.strategies import History, Step
+from placement.wanted import Wanted, ids
 from treepool import Pool
 from treepool.errors import TreepoolError
 from treepool.rfc import hostlist, idset
@@ -91,8 +94,9 @@ class Duel:
     """A pool and a reference that go through a history together; any difference is an error."""
 
     def __init__(self, history: History) -> None:
-        self.pool = Pool(history.R, locality=history.locality)
-        self.reference = ReferencePool(history.R, locality=history.locality)
+        options = {"locality": history.locality, "policy": history.policy}
+        self.pool = Pool(history.R, **options)
+        self.reference = ReferencePool(history.R, **options)
         self.next_job = 1
         #: The R of each live job, as it was allocated.
         self.allocated: dict[int, dict[str, Any]] = {}
@@ -124,17 +128,40 @@ class Duel:
         if isinstance(want, type) or isinstance(request, type):
             assert request is want
             return want
-        expected = outcome(lambda: self.reference.alloc(jobid, want))
+        expected = outcome(lambda: self.expected(want))
         got = outcome(lambda: self.pool.alloc(jobid, request))
         if isinstance(expected, type):
             assert got is expected
             return expected
-        assert not isinstance(got, type), got
+        if isinstance(got, type):
+            assert expected is None, got
+            return got
         self.allocated[jobid] = R = got.to_dict()
-        assert told(R) == self.reference.job_R(*expected)
-        assert got.nslots == expected[1]
-        assert got.ranks == tuple(sorted(expected[0]))
+        taken = rank_ids(R["execution"]["R_lite"])
+        if expected is not None:
+            self.check(want, expected, taken)
+            assert got.nslots == expected.nslots
+        assert got.ranks == tuple(sorted(taken))
+        assert told(R) == self.reference.job_R(taken, got.nslots)
+        self.reference.register(jobid, taken)
         return R
+
+    def expected(self, want: Wanted) -> Optional[Served]:
+        """What a job should get; None if it would take too long to find out."""
+        try:
+            return self.reference.serve(want)
+        except TooBig:
+            return None
+
+    def check(self, want: Wanted, expected: Served, taken: dict[int, Ids]) -> None:
+        """*taken* is what is *expected*."""
+        assert sorted(taken) == sorted(expected.ids)
+        for rank, given in expected.ids.items():
+            if given is not None:
+                assert taken[rank] == given, rank
+            else:
+                with suppress(TooBig):
+                    assert self.reference.meets(want, rank, expected.units[rank], taken[rank])
 
     def job(self, step: Step) -> Optional[int]:
         """The live job that *step* is about."""

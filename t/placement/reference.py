@@ -4,6 +4,10 @@ Written from DESIGN's "Placement rules" alone: sets of ids, a scan of all nodes 
 every combination tried where the rule says "as few as possible". Nothing here is remembered from
 one call to the next, and nothing is shared with treepool.placement.
 
+DESIGN says which domains and ids a slot takes that is an amount, whole domains of one kind, or an
+amount from one domain of a kind (``Simple``). Of all else it says only what a job must get: how
+many slots on which nodes (``exhaustive``), any ids that meet the request will do.
+
 Where DESIGN is open, the docstrings say what was decided.
 """
 
@@ -11,18 +15,16 @@ from __future__ import annotations
 
 import copy
 from itertools import combinations
-from typing import Any, Iterable, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
 
-from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
-from treepool.rfc import count, hostlist, idset
+from placement import wanted as requests
+from placement.exhaustive import Exhaustive, nslots, some_share
+from placement.wanted import Need, Wanted, ids, largest, smallest, topo_memory, topo_storage
+from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.rfc import hostlist, idset
 
 #: What no locality can be called.
 RESERVED = ("node", "slot", "core", "cores", "gpu", "gpus", "memory", "storage", "ranks", "topo")
-
-
-def ids(text: str) -> set[int]:
-    """The ids of RFC 22 *text*."""
-    return set(idset.iterate(idset.decode(text)))
 
 
 def text(numbers: Iterable[int]) -> str:
@@ -73,7 +75,8 @@ def ids_of(resources: dict[str, str]) -> Ids:
 class Domain:
     """A domain, or the node: the ids in it that R has, and the domains nested in it.
 
-    It is whole if R has all ids that the topo lists in it. The node is always whole.
+    It is whole if R has all ids that the topo lists in it. The node is always whole. ``memory``
+    and ``storage`` are in bytes.
     """
 
     def __init__(self, name: str, topo: dict[str, Any], owned: Ids, whole: bool = False) -> None:
@@ -81,6 +84,8 @@ class Domain:
         self.name = name
         self.ids = owned if name == "node" else listed & owned
         self.whole = name == "node" or listed.issubset(owned)
+        self.memory = topo_memory(topo, RESERVED)
+        self.storage = topo_storage(topo, RESERVED)
         nested = [
             Domain(inner, item, owned)
             for inner, items in topo.items()
@@ -119,159 +124,7 @@ def names_in(topo: dict[str, Any]) -> set[str]:
     return names.union(*(names_in(item) for name in names for item in topo[name]))
 
 
-# ---- What is wanted ----
-
-
-class Need(NamedTuple):
-    """What a slot takes from one node.
-
-    ``unit`` None: *cores* and *gpus* of one domain. Else *units* whole domains called *unit*, each
-    with at least *cores* and *gpus*.
-    """
-
-    cores: int = 0
-    gpus: int = 0
-    unit: Optional[str] = None
-    units: int = 0
-
-
-class Wanted(NamedTuple):
-    """What a jobspec asks for.
-
-    ``nodes`` is None if slots may fill any node. ``spans``: the slot is above the node.
-    ``whole``: entire, idle nodes.
-    """
-
-    need: Need
-    slots: Any
-    nodes: Any
-    spans: bool
-    whole: bool
-    locality: str
-    constraints: dict[str, Any]
-
-
-def refuse(vertex: dict[str, Any], why: str) -> None:
-    raise InvalidJobspec(f"{vertex['type']}: {why}")
-
-
-def wanted(jobspec: dict[str, Any], localities: Iterable[str], locality: str) -> Wanted:
-    """What *jobspec* asks of a pool with *localities* whose mode is *locality*."""
-    system = jobspec["attributes"]["system"]
-    options = system.get("treepool", {})
-    if set(options) - {"locality"}:
-        raise InvalidJobspec("treepool: unknown option")
-    locality = options.get("locality", locality)
-    if locality not in ("preferred", "required", "none"):
-        raise InvalidJobspec("treepool: unknown locality")
-    return Wanted(
-        *vertices(jobspec["resources"], set(localities)), locality, system.get("constraints", {})
-    )
-
-
-def vertices(
-    resources: list[dict[str, Any]], localities: set[str]
-) -> tuple[Need, Any, Any, bool, bool]:
-    """The need, slots, nodes, spans and whole of a resource list."""
-    top = only(resources, localities)
-    if top["type"] == "node":
-        if not top.get("with"):
-            refuse(top, "nothing below")
-        slot = only(top["with"], localities)
-        if slot["type"] != "slot":
-            refuse(slot, "only a slot can be below a node that is not in a slot")
-        need = need_of(slot["with"], localities)
-        return need, slot["count"], top["count"], False, bool(top.get("exclusive"))
-    if top["type"] != "slot":
-        refuse(top, "not above a slot")
-    if [v["type"] for v in top["with"]] == ["node"]:
-        node = only(top["with"], localities)
-        if not node.get("with"):
-            if node.get("exclusive") is False:
-                refuse(node, "nothing of it is asked for")
-            return Need(), top["count"], node["count"], True, True
-        whole = bool(node.get("exclusive"))
-        need = need_of(node["with"], localities, 0 if whole else 1)
-        return need, top["count"], node["count"], True, whole
-    return need_of(top["with"], localities), top["count"], None, False, False
-
-
-def only(siblings: list[dict[str, Any]], localities: set[str]) -> dict[str, Any]:
-    if len(siblings) != 1:
-        refuse(siblings[1], "beside another")
-    checked(siblings[0], localities)
-    return siblings[0]
-
-
-def checked(vertex: dict[str, Any], localities: set[str]) -> None:
-    """Refuse what has no meaning here."""
-    if vertex["type"] not in localities | {"node", "slot", "core", "gpu"}:
-        refuse(vertex, "unknown")
-    if "unit" in vertex or "id" in vertex:
-        refuse(vertex, "unit or id")
-    if vertex["type"] in ("slot", "core", "gpu") and vertex.get("exclusive") is False:
-        refuse(vertex, "always exclusive")
-
-
-def need_of(below: list[dict[str, Any]], localities: set[str], a_core: int = 1) -> Need:
-    """The need of the vertices *below* a slot, or below a node in a slot.
-
-    *a_core* is 1 where each whole domain must have a core, because no slot can be without.
-    """
-    for vertex in below:
-        checked(vertex, localities)
-    if len(below) == 1 and below[0]["type"] in localities:
-        return unit_of(below[0], localities, a_core)
-    amounts: dict[str, int] = {}
-    for vertex in below:
-        kind = vertex["type"]
-        if kind not in ("core", "gpu") or kind in amounts or vertex.get("with"):
-            refuse(vertex, "not here")
-        amounts[kind] = smallest(vertex["count"])
-    if "core" not in amounts:
-        refuse(below[0], "gpu without core")
-    return Need(amounts["core"], amounts.get("gpu", 0))
-
-
-def unit_of(vertex: dict[str, Any], localities: set[str], a_core: int) -> Need:
-    children = vertex.get("with", [])
-    if not vertex.get("exclusive", not children):
-        refuse(vertex, "not exclusive")
-    if smallest(vertex["count"]) != largest(vertex["count"], 1 << 20):
-        refuse(vertex, "range")
-    least = need_of(children, localities) if children else Need()
-    if least.unit is not None:
-        refuse(children[0], "nested")
-    return Need(max(a_core, least.cores), least.gpus, vertex["type"], smallest(vertex["count"]))
-
-
-# ---- RFC 14 counts and RFC 31 constraints ----
-
-
-def valid(spec: Any, upto: int) -> list[int]:
-    """The valid values of RFC 14 count *spec* up to *upto*, ascending."""
-    spec = count.parse(spec).spec()
-    if isinstance(spec, int):
-        values = [spec]
-    elif isinstance(spec, str):
-        values = sorted(ids(spec))
-    else:
-        values = [spec["min"]]
-        operator, operand = spec.get("operator", "+"), spec.get("operand", 1)
-        while values[-1] <= upto:
-            last = values[-1]
-            following = {"+": last + operand, "*": last * operand, "^": last**operand}[operator]
-            values.append(following)
-        values = [v for v in values if v <= spec.get("max", upto)]
-    return [v for v in values if v <= upto]
-
-
-def largest(spec: Any, upto: int) -> Optional[int]:
-    return max(valid(spec, upto), default=None)
-
-
-def smallest(spec: Any) -> int:
-    return count.parse(spec).minimum
+# ---- RFC 31 constraints ----
 
 
 def satisfies(constraint: dict[str, Any], rank: int, host: str, properties: set[str]) -> bool:
@@ -297,7 +150,44 @@ def satisfies(constraint: dict[str, Any], rank: int, host: str, properties: set[
 # ---- One slot on one node ----
 
 
-def units_in(domain: Domain, need: Need, free: Ids) -> list[Domain]:
+class Simple(NamedTuple):
+    """What a slot takes of a node when DESIGN says which ids.
+
+    ``unit`` None: *cores* and *gpus* of one domain; of one in a domain called ``within``, if that
+    is not None. Else *units* whole domains called *unit*, each with at least *cores* and *gpus*.
+    The domains have at least *memory*. ``share``: the GPUs bring their share of cores.
+    """
+
+    cores: int = 0
+    gpus: int = 0
+    unit: Optional[str] = None
+    units: int = 0
+    memory: int = 0
+    within: Optional[str] = None
+    share: bool = False
+
+
+def simple(need: Need) -> Optional[Simple]:
+    """*need* as a Simple, None if it is more."""
+    if not need.parts:
+        if not (need.cores or need.gpus):
+            return None
+        return Simple(need.cores, need.gpus, memory=need.memory, share=need.share)
+    if len(need.parts) > 1 or need != Need(parts=need.parts):
+        return None
+    part = need.parts[0]
+    each = part.need
+    if each.parts or each.storage or not part.count.fixed:
+        return None
+    if part.whole:
+        cores = max(each.cores, part.a_core)
+        return Simple(cores, each.gpus, part.name, smallest(part.count), each.memory)
+    if smallest(part.count) > 1:
+        return None
+    return Simple(each.cores, each.gpus, memory=each.memory, within=part.name, share=each.share)
+
+
+def units_in(domain: Domain, need: Simple, free: Ids) -> list[Domain]:
     """The whole, entirely free, big enough domains that *need* is about, in tree order."""
     return [
         d
@@ -307,10 +197,11 @@ def units_in(domain: Domain, need: Need, free: Ids) -> list[Domain]:
         and d.ids.issubset(free)
         and len(d.ids.cores) >= need.cores
         and len(d.ids.gpus) >= need.gpus
+        and d.memory >= need.memory
     ]
 
 
-def supply(domain: Domain, need: Need, free: Ids) -> tuple[int, int]:
+def supply(domain: Domain, need: Simple, free: Ids) -> tuple[int, int]:
     """How much *domain* can give towards *need*: (GPUs, cores), or (0, domains)."""
     if need.unit is not None:
         return 0, len(units_in(domain, need, free))
@@ -318,7 +209,7 @@ def supply(domain: Domain, need: Need, free: Ids) -> tuple[int, int]:
     return len(here.gpus), len(here.cores)
 
 
-def amount(need: Need) -> tuple[int, int]:
+def amount(need: Simple) -> tuple[int, int]:
     return (need.gpus, need.cores) if need.unit is None else (0, need.units)
 
 
@@ -326,11 +217,13 @@ def covers(have: tuple[int, int], want: tuple[int, int]) -> bool:
     return have[0] >= want[0] and have[1] >= want[1]
 
 
-def can_host(domain: Domain, need: Need, free: Ids) -> bool:
+def can_host(domain: Domain, need: Simple, free: Ids) -> bool:
+    if need.unit is None and domain.memory < need.memory:
+        return False
     return covers(supply(domain, need, free), amount(need))
 
 
-def level(domain: Domain, need: Need, idle: Ids) -> int:
+def level(domain: Domain, need: Simple, idle: Ids) -> int:
     """How far *domain*, which can host *need* idle, is from the smallest kind that can: 0 if no
     nested domain can, else one more than the highest level of those that can."""
     nested = [level(c, need, idle) for c in domain.children if can_host(c, need, idle)]
@@ -347,29 +240,64 @@ def fullest_first(domains: Iterable[Domain], free: Ids) -> list[Domain]:
     return sorted(domains, key=key)
 
 
-def place(root: Domain, need: Need, free: Ids, locality: str) -> Optional[tuple[Ids, bool]]:
-    """The ids of one slot, and whether it is local: in the smallest kind of domain. None if the
-    slot does not fit."""
-    if not can_host(root, need, free):
-        return None
-    if locality == "none":
-        if need.unit is None:
-            return (root.ids & free).lowest(need.cores, need.gpus), True
-        taken = NOTHING
-        for unit in units_in(root, need, free)[: need.units]:
-            taken |= unit.ids
-        return taken, True
-    hosts = {d: level(d, need, root.ids) for d in root.walk() if can_host(d, need, free)}
-    best = min(hosts.values())
-    domain = root
-    while True:
-        onward = [c for c in domain.children if any(hosts.get(d) == best for d in c.walk())]
-        if not onward:
-            return take(domain, need, amount(need), free), best == 0
-        domain = fullest_first(onward, free)[0]
+def way_down(domain: Domain, free: Ids) -> Iterator[Domain]:
+    """*domain* and all in it, as one comes to them who goes into the fullest first."""
+    yield domain
+    for child in fullest_first(domain.children, free):
+        yield from way_down(child, free)
 
 
-def take(domain: Domain, need: Need, want: tuple[int, int], free: Ids) -> Ids:
+def place(root: Domain, need: Simple, free: Ids, plain: bool, local: bool) -> Optional[Placed]:
+    """One slot, None if it does not fit.
+
+    *plain*: the lowest ids, whatever the tree says. *local*: in a smallest kind of domain or not
+    at all.
+    """
+    scopes = [root]
+    if need.within is not None:
+        found = root.walk() if plain else way_down(root, free)
+        scopes = [d for d in found if d.name == need.within]
+    hosts = {}
+    for d in root.walk():
+        if can_host(d, need, free):
+            how_far = 0 if plain else level(d, need, root.ids)
+            if not (local and how_far):
+                hosts[d] = how_far
+    for scope in scopes:
+        if plain and scope in hosts:
+            return Placed(lowest(scope, need, free), scope)
+        here = {d: hosts[d] for d in scope.walk() if d in hosts}
+        if here and not plain:
+            best = {d for d, how_far in here.items() if how_far == min(here.values())}
+            host = walk_down(scope, best, free)
+            return Placed(take(host, need, amount(need), free), host)
+    return None
+
+
+class Placed(NamedTuple):
+    """What a slot takes, and the domain it is in."""
+
+    ids: Ids
+    host: Domain
+
+
+def lowest(scope: Domain, need: Simple, free: Ids) -> Ids:
+    """The lowest ids, or the first domains, of *scope*."""
+    if need.unit is None:
+        return (scope.ids & free).lowest(need.cores, need.gpus)
+    taken = NOTHING
+    for unit in units_in(scope, need, free)[: need.units]:
+        taken |= unit.ids
+    return taken
+
+
+def walk_down(domain: Domain, goals: set[Domain], free: Ids) -> Domain:
+    """The last of *goals* on the way down into the fullest child that has one."""
+    onward = [c for c in domain.children if goals & set(c.walk())]
+    return walk_down(fullest_first(onward, free)[0], goals, free) if onward else domain
+
+
+def take(domain: Domain, need: Simple, want: tuple[int, int], free: Ids) -> Ids:
     """*want* out of *domain*, from as few of its children as possible after its own ids."""
     if want == (0, 0):
         return NOTHING
@@ -391,7 +319,7 @@ def take(domain: Domain, need: Need, want: tuple[int, int], free: Ids) -> Ids:
 
 
 def fewest(
-    children: list[Domain], want: tuple[int, int], need: Need, free: Ids
+    children: list[Domain], want: tuple[int, int], need: Simple, free: Ids
 ) -> tuple[Domain, ...]:
     """The fewest *children* that cover *want*; the first such in the order of *children*."""
     for number in range(len(children) + 1):
@@ -411,19 +339,109 @@ def deal(want: int, amounts: list[int]) -> list[int]:
     return given
 
 
-def slots_on(root: Domain, want: Wanted, free: Ids) -> list[tuple[Ids, bool]]:
-    """The slots that fit on a node one after another: their ids, and whether they are local."""
-    if want.whole and (free != root.ids or not free):
-        return []
-    if want.whole and want.need == Need():
-        return [(free, True)]
-    slots = []
-    while True:
-        slot = place(root, want.need, free, want.locality)
-        if slot is None or (want.locality == "required" and not slot[1]):
-            return slots
+# ---- Slots on one node ----
+
+
+def together(
+    root: Domain, need: Simple, free: Ids, number: int, plain: bool, local: bool
+) -> Optional[Ids]:
+    """What *number* slots take: each with a core for its GPUs, then one after another with as
+    much of the GPUs' share of cores as is free where the slot is."""
+    before, slots = free, []
+    for _ in range(number):
+        slot = place(root, need, free, plain, local)
+        if slot is None:
+            return None
         slots.append(slot)
-        free -= slot[0]
+        free -= slot.ids
+    for slot in slots:
+        if need.share:
+            host = slot.host
+            free |= slot.ids
+            share = max(1, len(host.ids.cores) * need.gpus // len(host.ids.gpus))
+            share = min(share, len(host.ids.cores & free.cores))
+            shared = need._replace(cores=share)
+            ids = lowest if plain else _take_amount
+            free -= ids(host, shared, free)
+    return before - free
+
+
+def _take_amount(host: Domain, need: Simple, free: Ids) -> Ids:
+    return take(host, need, amount(need), free)
+
+
+def rows(
+    root: Domain, need: Simple, free: Ids, plain: bool, local: bool, most: Optional[int]
+) -> list[Ids]:
+    """What 1, 2, ... slots take: one after another; if that is less than there is room for with
+    a core for each, those beyond it are placed together."""
+    found: list[Ids] = []
+    taken = NOTHING
+    while most is None or len(found) < most:
+        slot = together(root, need, free - taken, 1, plain, local)
+        if slot is None:
+            break
+        taken |= slot
+        found.append(taken)
+    while need.share and (most is None or len(found) < most):
+        more = together(root, need, free, len(found) + 1, plain, local)
+        if more is None:
+            break
+        found.append(more)
+    return found
+
+
+class Offer(NamedTuple):
+    """What a node can give: how many units, of which the first ``local`` may be local.
+
+    ``step(n)`` is what n units take (None: any ids that meet the request), and their slots.
+    """
+
+    local: int
+    total: int
+    step: Callable[[int], tuple[Optional[Ids], int]]
+
+
+def offer(root: Domain, want: Wanted, free: Ids) -> Offer:
+    """What the node *root* can give for *want*, of which *free* is free."""
+    none = Offer(0, 0, lambda n: (NOTHING, 0))
+    if want.whole and (free != root.ids or not free):
+        return none
+    if want.group.need == Need():
+        return Offer(1, 1, lambda n: (root.ids, 1))
+    if want.group.name == "slot" and want.group.need.storage > root.storage:
+        return none
+    need = simple(want.group.need._replace(storage=0)) if want.group.name == "slot" else None
+    found = settled(root, want, need, free) if need else open_ended(root, want, free)
+    if not want.whole:
+        return found
+    return found._replace(step=lambda n: (root.ids, found.step(n)[1]))
+
+
+def settled(root: Domain, want: Wanted, need: Simple, free: Ids) -> Offer:
+    most = want.group.count.maximum
+    plain = want.locality == "none"
+    local = rows(root, need, free, plain, not plain, most)
+    total = local
+    if want.locality == "preferred":
+        total = rows(root, need, free, plain, False, most)
+    return Offer(
+        len(local), len(total), lambda n: ((local if n <= len(local) else total)[n - 1], n)
+    )
+
+
+def open_ended(root: Domain, want: Wanted, free: Ids) -> Offer:
+    """Raises TooBig if there is too much to try."""
+    group, most = want.group, want.group.count.maximum
+    anywhere, near = Exhaustive(root, free), Exhaustive(root, free, local=True)
+    local = (anywhere if want.locality == "none" else near).most(group, most)
+    total = anywhere.most(group, most) if want.locality == "preferred" else local
+
+    def step(number: int) -> tuple[Optional[Ids], int]:
+        search = near if want.locality == "required" else anywhere
+        return None, nslots(search.grown(group.times(number)))
+
+    return Offer(local, total, step)
 
 
 # ---- Nodes ----
@@ -444,82 +462,102 @@ class Node:
 Taken = dict[int, Ids]
 
 
+class Served(NamedTuple):
+    """What a request gets: on each rank a number of units, and their ids (None: any that meet the
+    request); and the number of its slots."""
+
+    units: dict[int, int]
+    ids: dict[int, Optional[Ids]]
+    nslots: int
+
+
 def serve(
-    want: Wanted, nodes: dict[int, Node], free: dict[int, Ids]
-) -> Optional[tuple[Taken, int]]:
-    """What a request gets of the nodes in *free*, and the number of its slots; None if it can not
-    be served."""
-    slots = {
-        rank: slots_on(nodes[rank].root, want, free[rank])
+    want: Wanted, nodes: dict[int, Node], free: dict[int, Ids], policy: str
+) -> Optional[Served]:
+    """What a request gets of the nodes in *free*; None if it can not be served."""
+    offers = {
+        rank: offer(nodes[rank].root, want, free[rank])
         for rank in free
         if satisfies(want.constraints, rank, nodes[rank].host, nodes[rank].properties)
     }
     if want.nodes is None:
-        return fill(want, slots, free)
-    return distinct(want, slots, nodes, free)
+        return fill(want, offers, free, policy)
+    return distinct(want, offers, free, policy)
 
 
-def fit_order(free: dict[int, Ids], rank: int) -> tuple[int, int, int]:
-    """Best-fit: fewest free cores, fewest free GPUs, lowest rank."""
-    return len(free[rank].cores), len(free[rank].gpus), rank
+def order(policy: str, want: Wanted, hosted: int, free: Ids, rank: int) -> tuple[int, ...]:
+    """Where a node that can host so many units stands: the lowest is used first."""
+    cores, gpus = len(free.cores), len(free.gpus)
+    if policy == "first-fit":
+        return (rank,)
+    if policy == "worst-fit":
+        return -cores, -gpus, rank
+    if policy == "gpu-sparing":
+        return int(gpus > 0 and not asks_gpus(want.group.need)), cores, gpus, rank
+    if policy == "min-span":
+        return -hosted, cores, gpus, rank
+    return cores, gpus, rank
+
+
+def asks_gpus(need: Need) -> bool:
+    return need.gpus > 0 or any(asks_gpus(part.need) for part in need.parts)
 
 
 def fill(
-    want: Wanted, slots: dict[int, list[tuple[Ids, bool]]], free: dict[int, Ids]
-) -> Optional[tuple[Taken, int]]:
-    """Slots on any nodes: first the local ones of all nodes, then the others."""
-    order = sorted(slots, key=lambda rank: fit_order(free, rank))
-    found = [
-        (rank, taken)
-        for pass_is_local in (True, False)
-        for rank in order
-        for taken, local in slots[rank]
-        if local == pass_is_local
-    ]
-    number = largest(want.slots, len(found))
+    want: Wanted, offers: dict[int, Offer], free: dict[int, Ids], policy: str
+) -> Optional[Served]:
+    """Units on any nodes: first the local ones of all nodes, then the others."""
+    most = want.units.maximum
+
+    def key(rank: int) -> tuple[int, ...]:
+        # The local ones have their turn first, so they say how far a node goes.
+        hosted = offers[rank].local or offers[rank].total
+        hosted = hosted if most is None else min(hosted, most)
+        return order(policy, want, hosted, free[rank], rank)
+
+    ranks = sorted(offers, key=key)
+    found = [rank for rank in ranks for _ in range(offers[rank].local)]
+    found += [rank for rank in ranks for _ in range(offers[rank].total - offers[rank].local)]
+    number = largest(want.units, len(found))
     if number is None:
         return None
-    result: Taken = {}
-    for rank, taken in found[:number]:
-        result[rank] = result.get(rank, NOTHING) | taken
-    return result, number
+    return served({rank: found[:number].count(rank) for rank in found[:number]}, offers)
+
+
+def served(units: dict[int, int], offers: dict[int, Offer], number: Optional[int] = None) -> Served:
+    """So many *units* of each rank's offer; *number* is the number of slots, if they span nodes."""
+    given = {rank: offers[rank].step(n) for rank, n in units.items()}
+    if number is None:
+        number = sum(slots for _, slots in given.values())
+    return Served(units, {rank: ids for rank, (ids, _) in given.items()}, number)
 
 
 def distinct(
-    want: Wanted,
-    slots: dict[int, list[tuple[Ids, bool]]],
-    nodes: dict[int, Node],
-    free: dict[int, Ids],
-) -> Optional[tuple[Taken, int]]:
+    want: Wanted, offers: dict[int, Offer], free: dict[int, Ids], policy: str
+) -> Optional[Served]:
     """A number of distinct nodes."""
-    chosen: dict[int, list[tuple[Ids, bool]]] = {}
-    for rank, found in slots.items():
-        number = largest(1 if want.spans else want.slots, len(found))
+    assert want.nodes is not None
+    units = {}
+    for rank, found in offers.items():
+        number = largest(want.group.count, found.total)
         if number is not None:
-            chosen[rank] = found[:number]
-    order = sorted(
-        chosen,
-        key=lambda rank: (not all(local for _, local in chosen[rank]), fit_order(free, rank)),
+            units[rank] = number
+    ranks = sorted(
+        units,
+        key=lambda rank: (
+            units[rank] > offers[rank].local,
+            order(policy, want, 1, free[rank], rank),
+        ),
     )
-    if want.spans:
-        nslots = largest(want.slots, len(order) // smallest(want.nodes))
-        if nslots is None:
-            return None
-        per_slot = largest(want.nodes, len(order) // nslots)
-        assert per_slot is not None
-        order = order[: nslots * per_slot]
-    else:
-        number = largest(want.nodes, len(order))
-        if number is None:
-            return None
-        order = order[:number]
-        nslots = sum(len(chosen[rank]) for rank in order)
-    result: Taken = {}
-    for rank in order:
-        result[rank] = nodes[rank].root.ids if want.whole else NOTHING
-        for taken, _ in chosen[rank]:
-            result[rank] |= taken
-    return result, nslots
+    if not want.spans:
+        number = largest(want.nodes, len(ranks))
+        return None if number is None else served({r: units[r] for r in ranks[:number]}, offers)
+    slots = largest(want.units, len(ranks) // smallest(want.nodes))
+    if slots is None:
+        return None
+    per_slot = largest(want.nodes, len(ranks) // slots)
+    assert per_slot is not None
+    return served({rank: units[rank] for rank in ranks[: slots * per_slot]}, offers, slots)
 
 
 # ---- The pool ----
@@ -528,9 +566,12 @@ def distinct(
 class ReferencePool:
     """What Pool must do. *R* is a valid RFC 20 object."""
 
-    def __init__(self, R: dict[str, Any], locality: str = "preferred") -> None:
+    def __init__(
+        self, R: dict[str, Any], locality: str = "preferred", policy: str = "best-fit"
+    ) -> None:
         self.R = R
         self.locality = locality
+        self.policy = policy
         owned = {
             rank: ids_of(entry["children"])
             for entry in R["execution"]["R_lite"]
@@ -560,21 +601,32 @@ class ReferencePool:
         return set().union(*found)
 
     def wanted(self, jobspec: dict[str, Any]) -> Wanted:
-        return wanted(jobspec, self.localities(), self.locality)
+        return requests.wanted(jobspec, self.localities(), self.locality)
 
     def check_feasibility(self, want: Wanted) -> None:
         idle = {rank: node.root.ids for rank, node in self.nodes.items()}
-        if serve(want, self.nodes, idle) is None:
+        if serve(want, self.nodes, idle, self.policy) is None:
             raise InfeasibleRequest
 
-    def alloc(self, jobid: int, want: Wanted) -> tuple[Taken, int]:
-        """What the job gets, and its number of slots."""
-        found = serve(want, self.nodes, {rank: self.free_ids[rank] for rank in self.up})
+    def serve(self, want: Wanted) -> Served:
+        """What a job would get now."""
+        free = {rank: self.free_ids[rank] for rank in self.up}
+        found = serve(want, self.nodes, free, self.policy)
         if found is None:
             self.check_feasibility(want)
             raise InsufficientResources
-        self.register(jobid, found[0])
         return found
+
+    def meets(self, want: Wanted, rank: int, units: int, given: Ids) -> bool:
+        """Whether *given* on *rank* is as many units, nothing missing and nothing too much."""
+        root = self.nodes[rank].root
+        if want.whole and given != root.ids:
+            return False
+        group = want.group.times(units)
+        locality = want.locality == "required"
+        group = Exhaustive(root, self.free_ids[rank], locality).grown(group)
+        shares = some_share(group.need) or want.whole
+        return Exhaustive(root, given, locality, not shares).possible(group)
 
     def register(self, jobid: int, taken: Taken) -> None:
         for rank, given in taken.items():
@@ -602,7 +654,7 @@ class ReferencePool:
             del self.nodes[rank], self.free_ids[rank]
             self.up.discard(rank)
 
-    def job_R(self, taken: Taken, nslots: int) -> dict[str, Any]:
+    def job_R(self, taken: Taken, slots: int) -> dict[str, Any]:
         """The R of a job, without times; hosts expanded, and topos by rank."""
         properties: dict[str, str] = {}
         for name in self.R["execution"].get("properties", {}):
@@ -612,7 +664,7 @@ class ReferencePool:
         R = {
             "R_lite": r_lite(taken),
             "hosts": [self.nodes[rank].host for rank in sorted(taken)],
-            "nslots": nslots,
+            "nslots": slots,
             "properties": properties,
         }
         if self.R.get("scheduling", {}).get("writer") == "TreePool":

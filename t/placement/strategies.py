@@ -6,6 +6,7 @@ it is JSON, as treepool gets it: an R, jobspecs, and steps that name both.
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import Any, Optional
 
@@ -18,7 +19,9 @@ from treepool.rfc import hostlist, idset
 EXAMPLES = int(os.environ.get("TREEPOOL_EXAMPLES", "100"))
 
 #: Real localities and a site's own, outermost first.
-LOCALITIES = ("blade", "socket", "numa", "l3")
+LOCALITIES = ("blade", "socket", "numa", "l3", "l2")
+
+POLICIES = ("best-fit", "first-fit", "worst-fit", "gpu-sparing", "min-span")
 
 PROPERTIES = ("fast", "big", "+local", "old")
 
@@ -56,11 +59,15 @@ def idset_text(ids: Any) -> str:
 
 @attrs.define
 class Sketch:
-    """A domain before its ids are dealt: how many of its own, and the domains inside by name."""
+    """A domain before its ids are dealt: how many of its own, and the domains inside by name.
+
+    A domain with neither says only how much memory it has.
+    """
 
     cores: int
     gpus: int
     inside: list[tuple[str, Sketch]] = attrs.field(factory=list)
+    memory: int = 0
 
 
 @attrs.define
@@ -76,7 +83,7 @@ class Kind:
 def regular(draw: Draw) -> Sketch:
     """A node all of whose sides are alike, as most nodes are."""
     names = draw(subsets(LOCALITIES)) or ["numa"]
-    leaf = Sketch(draw(some(2, 1, 3, 4)), draw(some(1, 0, 0, 2)))
+    leaf = Sketch(draw(some(2, 1, 3, 4)), draw(some(1, 0, 0, 2)), memory=draw(some(0, 0, 2)))
     for name in reversed(names):
         leaf = Sketch(
             0, 0, [(name, leaf)] * draw(some(2, 1, 2, 3) if len(names) < 3 else some(2, 1))
@@ -95,12 +102,21 @@ def ragged(draw: Draw, names: tuple[str, ...] = LOCALITIES, budget: int = 3) -> 
             inner = draw(ragged(below, 2))
         else:
             inner = Sketch(draw(some(2, 0, 1, 3)), draw(some(1, 0, 0, 2)))
+        inner.memory = draw(some(0, 0, 0, 1, 2, 5))
         sketch.inside.append((names[place], inner))
     return sketch
 
 
 @st.composite
-def broad(draw: Draw, names: tuple[str, ...] = LOCALITIES[1:]) -> Sketch:
+def large(draw: Draw) -> Sketch:
+    """A node as large as they come: up to 256 cores and 24 GPUs, in few kinds of domain."""
+    inner = Sketch(draw(some(16, 48, 64)), draw(some(0, 1, 4, 6)), memory=draw(some(0, 256)))
+    sockets = [("socket", inner)] * draw(some(2, 4))
+    return Sketch(0, 0, sockets) if draw(st.booleans()) else Sketch(inner.cores, inner.gpus)
+
+
+@st.composite
+def broad(draw: Draw, names: tuple[str, ...] = LOCALITIES[1:4]) -> Sketch:
     """A node with enough domains that there is much to choose from, no two alike."""
     sketch = Sketch(draw(some(0, 0, 0, 1)), draw(some(0, 0, 0, 1)))
     for _ in range(draw(some(3, 2, 4, 5) if len(names) == 3 else some(2, 3, 4))):
@@ -113,14 +129,30 @@ def broad(draw: Draw, names: tuple[str, ...] = LOCALITIES[1:]) -> Sketch:
 
 
 @st.composite
-def kinds(draw: Draw) -> Kind:
-    """A kind of node."""
-    return draw(dealt(draw(st.one_of(regular(), ragged(), ragged()))))
+def rich(draw: Draw, names: tuple[str, ...] = LOCALITIES[1:4]) -> Sketch:
+    """A small node in which most of what may be asked can be had: each domain has two or three of
+    the next kind in it, and those have cores."""
+    sketch = Sketch(0, 0, memory=draw(some(0, 0, 1, 2, 5)))
+    if len(names) == 1 or (len(names) == 2 and draw(some(False, True))):
+        sketch.cores, sketch.gpus = draw(some(2, 1, 3, 4, 2, 0)), draw(some(1, 0, 0, 2))
+    if names and (len(names) > 1 or draw(some(False, False, True))):
+        kind = draw(some(0, 0, 0, 1)) if len(names) > 1 else 0
+        for _ in range(draw(some(2, 2, 1, 3) if len(names) == 3 else some(1, 2))):
+            sketch.inside.append((names[kind], draw(rich(names[kind + 1 :]))))
+    if not sketch.inside and not sketch.cores:
+        sketch.cores = 2
+    return sketch
 
 
 @st.composite
-def dealt(draw: Draw, sketch: Sketch) -> Kind:
-    """A kind of node like *sketch*, with ids."""
+def kinds(draw: Draw) -> Kind:
+    """A kind of node."""
+    return draw(dealt(draw(st.one_of(regular(), rich(), ragged(), rich(), ragged(), large()))))
+
+
+@st.composite
+def dealt(draw: Draw, sketch: Sketch, flat: bool = True) -> Kind:
+    """A kind of node like *sketch*, with ids; without a topo perhaps, if it may be *flat*."""
     ncores, ngpus = _totals(sketch)
     if not ncores:
         sketch.cores = ncores = 2
@@ -132,12 +164,19 @@ def dealt(draw: Draw, sketch: Sketch) -> Kind:
     if draw(st.booleans()):  # package 0 has GPUs 4-5
         gpu_ids = draw(st.permutations(gpu_ids))
     kind = Kind(None, sorted(core_ids), sorted(gpu_ids))
-    if draw(some(True, True, True, True, False)):
+    if not flat or draw(some(True, True, True, True, True, False)):
         mentions = draw(some("own", "nothing on the node", "all"))
         kind.topo = _topo(sketch, iter(core_ids), iter(gpu_ids), mentions)[0]
         if draw(some(False, False, True)):
-            kind.topo["storage"] = [{"path": "/mnt/nvme", "capacity": 2, "unit": "TiB"}]
-            kind.topo["memory"] = 256
+            within = kind.topo
+            if draw(st.booleans()):  # a disk that is close to some of the cores
+                within = next((v[0] for v in within.values() if isinstance(v, list)), within)
+            within["storage"] = [
+                {"path": "/mnt/nvme", "capacity": 2, "unit": "TiB"},
+                {"path": "/mnt/disk", "capacity": draw(some(1, 4)), "unit": "TB"},
+            ]
+        if draw(some(False, False, True)):
+            kind.topo["memory"] = draw(some(8, 2, 256))
     return kind
 
 
@@ -153,7 +192,7 @@ def _topo(
 
     *mentions* says which ids a domain lists: always all, or none if those in it are not its own.
     """
-    topo: JSON = {}
+    topo: JSON = {"memory": sketch.memory} if sketch.memory else {}
     cores: list[int] = []
     gpus: list[int] = []
     for name, inner in sketch.inside:
@@ -177,8 +216,9 @@ def _topo(
 @st.composite
 def clusters(draw: Draw, most: int = 8) -> JSON:
     """The R of a cluster of 1 to *most* nodes of a few kinds."""
-    found = draw(st.lists(kinds(), min_size=1, max_size=3))
-    size = min(most, draw(some(2, 1, 3, 3, 4, 5, 6, 8)))
+    dozen = most >= 8 and draw(some(False, False, False, False, False, False, False, True))
+    found = draw(st.lists(kinds(), min_size=12 if dozen else 1, max_size=12 if dozen else 3))
+    size = 12 if dozen else min(most, draw(some(2, 1, 3, 3, 4, 5, 6, 8)))
     if draw(some(False, True)):
         ranks = list(range(size))
     else:
@@ -226,6 +266,22 @@ def broad_nodes(draw: Draw) -> JSON:
 
 
 @st.composite
+def rich_nodes(draw: Draw) -> JSON:
+    """The R of one or two small nodes in which there is something of everything."""
+    kind = draw(dealt(draw(rich()), flat=False))
+    nodes = draw(some([0], [0], [0, 1]))
+    owned = dict.fromkeys(nodes, (kind.cores, kind.gpus))
+    if draw(some(False, False, False, True)):
+        owned[0] = draw(subsets(kind.cores)) or kind.cores[:1], draw(subsets(kind.gpus))
+    children = [{"ranks": idset_text(nodes), "topo": kind.topo}]
+    return {
+        "version": 1,
+        "execution": {"R_lite": _r_lite(owned), "nodelist": [host(rank) for rank in nodes]},
+        "scheduling": {"writer": "TreePool", "children": children},
+    }
+
+
+@st.composite
 def keys(draw: Draw, found: list[Kind], kind_of: dict[int, int]) -> JSON:
     """The key of a cluster; if it covers all ranks it may number them as an outer instance did."""
     entries = {}
@@ -261,10 +317,26 @@ def _r_lite(owned: dict[int, tuple[list[int], list[int]]]) -> list[JSON]:
     ]
 
 
-def localities(R: JSON) -> list[str]:
-    """The names of the localities in the key of *R*, and of those that are not there."""
-    text = str(R.get("scheduling", ""))
-    return [name for name in LOCALITIES if f"'{name}'" in text]
+#: The names of localities, and of those inside each.
+Names = dict[str, list[str]]
+
+
+def localities(R: JSON) -> Names:
+    """The localities in the key of *R*, also those that R has nothing of."""
+    found: dict[str, set[str]] = {}
+
+    def add(topo: JSON, outer: tuple[str, ...]) -> None:
+        for name, items in topo.items():
+            if name in LOCALITIES:
+                found.setdefault(name, set())
+                for above in outer:
+                    found[above].add(name)
+                for item in items:
+                    add(item, (*outer, name))
+
+    for entry in R.get("scheduling", {}).get("children", []):
+        add(entry["topo"], ())
+    return {name: sorted(found[name]) for name in sorted(found)}
 
 
 def ranks_of(R: JSON) -> list[int]:
@@ -303,85 +375,231 @@ def counts(most: int) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def flat(draw: Draw) -> list[JSON]:
-    """Cores, and GPUs perhaps."""
-    cores = draw(some(1, 2, 3, 4, 1, 2, 5, 7, {"min": 2, "max": 5, "operator": "+", "operand": 1}))
-    gpus = draw(some(0, 1, 0, 2, 0, 3))
+def flat(draw: Draw, small: bool = False) -> list[JSON]:
+    """Cores, and GPUs perhaps; or GPUs alone; and seldom capacities."""
+    cores: Any = some(1, 2, 1, 3)
+    if not small:
+        cores = some(1, 2, 3, 4, 1, 2, 5, 7, {"min": 2, "max": 5, "operator": "+", "operand": 1})
+    cores = draw(cores)
+    gpus = draw(some(0, 0, 1, 0, 2) if small else some(0, 1, 0, 2, 0, 3))
     found = [vertex("core", cores)] + ([vertex("gpu", gpus)] if gpus else [])
+    if gpus and draw(some(False, False, True)):
+        found = found[1:]
+    found += draw(capacities())
     return found[::-1] if draw(some(False, False, True)) else found
 
 
 @st.composite
-def needs(draw: Draw, names: list[str]) -> list[JSON]:
-    """What stands below a slot."""
-    if not names or draw(st.booleans()):
+def capacities(draw: Draw, often: bool = False) -> list[JSON]:
+    """Memory or storage, in all units; seldom anything, unless *often*."""
+    found = []
+    if draw(some(often, False, False, often, True)):
+        number, keys = draw(
+            some(
+                (1, {}),
+                (2, {"unit": "GiB"}),
+                (2, {"unit": "GB"}),
+                (5000, {"unit": "MB"}),
+                ({"min": 3}, {}),
+                (1 << 33, {"unit": "B"}),
+            )
+        )
+        found.append(vertex("memory", number, **keys))
+    if draw(some(False, False, False, often, False, False, True)):
+        number, unit = draw(some((1, "TB"), (2, "TiB"), (3, "TB"), (2000, "GiB"), (2049, "GiB")))
+        found.append(vertex("storage", number, unit=unit))
+    return found
+
+
+@st.composite
+def needs(draw: Draw, names: Names) -> list[JSON]:
+    """What stands below a slot: most often what DESIGN says the ids of."""
+    form = draw(some("flat", "domains", "any", "hard", "any", "flat", "domains", "any", "hard"))
+    if not names or form == "flat":
         return draw(flat())
-    name, number = draw(st.sampled_from(names)), draw(some(1, 1, 1, 2, 2, 3))
+    if form == "any":
+        return draw(any_needs(names))
+    if form == "hard":
+        return [vertex(draw(st.sampled_from([*names])), 1, draw(flat(small=True)))]
+    name, number = draw(st.sampled_from([*names])), draw(some(1, 1, 1, 2, 2, 3))
     form = draw(some("exclusive", "childless", "minimum"))
     if form == "minimum":
-        return [vertex(name, number, draw(flat()), exclusive=True)]
+        return [vertex(name, number, draw(flat(small=True)), exclusive=True)]
     return [vertex(name, number, exclusive=True) if form == "exclusive" else vertex(name, number)]
 
 
 @st.composite
-def broad_needs(draw: Draw, names: list[str]) -> list[JSON]:
+def any_needs(draw: Draw, names: Names, depth: int = 2) -> list[JSON]:
+    """What may stand below a slot or a locality: localities in localities, amounts beside them."""
+    found = []
+    for _ in range(draw(some(1, 1, 2)) if depth and names else 0):
+        name = draw(st.sampled_from([*names]))
+        number = draw(some(1, 1, 1, 2, {"min": 1, "max": 3}, {"min": 1}, "1,3"))
+        within = names  # seldom of any use
+        if draw(some(True, True, True, True, True, False)):
+            within = {inner: names[inner] for inner in names[name] if inner in names}
+        form = draw(some("whole", "childless", "minimum", "in it", "in it", "in it"))
+        if form == "whole":
+            found.append(vertex(name, number, exclusive=True))
+        elif form == "childless":
+            found.append(vertex(name, number))
+        elif form == "minimum":
+            below = draw(st.one_of(any_needs(within, depth - 1), capacities(often=True)))
+            found.append(vertex(name, number, below, exclusive=True))
+        else:
+            below = draw(any_needs(within, depth - 1))
+            found.append(vertex(name, number, below, **draw(some({}, {"exclusive": False}))))
+    if not found:
+        return draw(flat(small=True))
+    beside = draw(some("nothing", "nothing", "amounts", "capacities"))
+    if beside == "nothing":
+        return found
+    return found + draw(flat(small=True) if beside == "amounts" else capacities(often=True))
+
+
+@st.composite
+def broad_needs(draw: Draw, names: Names) -> list[JSON]:
     """What stands below a slot that may need many domains."""
     if names and draw(some(False, False, True)):
-        return [vertex(draw(st.sampled_from(names)), draw(some(2, 1, 3, 4)), exclusive=True)]
+        return [vertex(draw(st.sampled_from([*names])), draw(some(2, 1, 3, 4)), exclusive=True)]
     gpus = draw(some(2, 1, 0, 3, 4))
     cores = vertex("core", draw(some(*range(2, 13), 1)))
     return [cores, vertex("gpu", gpus)] if gpus else [cores]
 
 
 @st.composite
-def resources(draw: Draw, names: list[str], size: int) -> list[JSON]:
-    """A resource list of a form that is supported, for a cluster of *size* nodes."""
-    form = draw(some("slot", "slot", "node", "span", "span whole"))
+def resources(draw: Draw, names: Names, size: int) -> list[JSON]:
+    """A resource list that a form covers, for a cluster of *size* nodes."""
+    form = draw(some("slot", "slot", "slot", "node", "above", "above", "span", "span whole"))
     if form == "slot":
-        return [vertex("slot", draw(counts(6)), draw(needs(names)))]
+        return [vertex("slot", draw(counts(4)), draw(needs(names)))]
     shared = draw(some({}, {}, {"exclusive": True}, {"exclusive": False}))
-    if form == "node":
-        slot = vertex("slot", draw(counts(2)), draw(needs(names)))
-        return [vertex("node", draw(counts(max(1, size - 1))), [slot], **shared)]
+    if form in ("node", "above"):
+        below = draw(needs(names))
+        above = []
+        if form == "above" and names:
+            above = [draw(st.sampled_from([*names]))]
+            inside = names[above[0]]
+            if inside and draw(some(True, True, False)):
+                above.insert(0, draw(st.sampled_from(inside)))
+            inside = names[above[0]]
+            below = draw(needs({name: names[name] for name in inside}) if inside else flat(True))
+        below = vertex("slot", draw(counts(2)), below)
+        if above:
+            for name in above:
+                keys = draw(some({}, {}, {}, {"exclusive": True}, {"exclusive": False}))
+                below = vertex(name, draw(counts(2)), [below], **keys)
+            if draw(st.booleans()):
+                return [below]
+        return [vertex("node", draw(counts(max(1, size - 1))), [below], **shared)]
     nslots, per_slot = draw(counts(max(1, size // 2))), draw(counts(2 if size > 2 else 1))
     if form == "span":
         node = vertex("node", per_slot, draw(needs(names)), **shared)
     else:
-        node = vertex("node", per_slot, **draw(some({}, {"exclusive": True})))
+        below = draw(some([], [], [], draw(capacities())))
+        node = vertex("node", per_slot, below, exclusive=True)
+        if not below and draw(st.booleans()):
+            del node["exclusive"]
     return [vertex("slot", nslots, [node])]
 
 
 @st.composite
-def wild_resources(draw: Draw, names: list[str], depth: int = 4) -> list[JSON]:
-    """A resource list of any form, most of them not supported."""
+def rich_resources(draw: Draw, names: Names, size: int) -> list[JSON]:
+    """A resource list with localities in it, for nodes in which there is something of them."""
+    if draw(st.booleans()):
+        return [vertex("slot", draw(counts(2)), draw(any_needs(names)))]
+    return draw(resources(names, size))
+
+
+@st.composite
+def wild_resources(draw: Draw, names: Names) -> list[JSON]:
+    """A resource list that is covered by a form but for a change or two, or made at random."""
+    if draw(some(False, False, False, True)):
+        return draw(random_resources(names))
+    made = draw(resources(names, 2))
+    for _ in range(draw(some(1, 1, 0, 2))):
+        made = draw(changed(made, names))
+    return made
+
+
+@st.composite
+def changed(draw: Draw, made: list[JSON], names: Names) -> list[JSON]:
+    """*made* with one vertex changed."""
+    made = copy.deepcopy(made)
+    lists = [made]
+    for siblings in lists:
+        lists += [v["with"] for v in siblings if "with" in v]
+    siblings, place = draw(
+        st.sampled_from([(siblings, i) for siblings in lists for i in range(len(siblings))])
+    )
+    one = siblings[place]
+    kinds = ["node", *names, "node", *names, "slot", "core", "gpu", "memory", "storage", "rack"]
+    extra = vertex(draw(st.sampled_from(kinds)), 1, draw(some(None, [vertex("core", 1)])))
+    change = draw(some("key", "bare", "type", "beside", "twice", "above", "above", "below", "drop"))
+    if change == "key":
+        keys = some(
+            {"exclusive": True},
+            {"exclusive": False},
+            {"unit": "GB"},
+            {"unit": "kB"},
+            {"unit": "Gb"},
+            {"id": "0"},
+        )
+        one.update(draw(keys))
+    elif change == "bare":
+        one.pop("with", None)
+        one["exclusive"] = False
+    elif change == "type":
+        one["type"] = extra["type"]
+    elif change == "beside":
+        siblings.insert(draw(st.integers(0, len(siblings))), extra)
+    elif change == "twice":
+        siblings.append(copy.deepcopy(one))
+    elif change == "above":
+        siblings[place] = {**extra, "with": [one]}
+    elif change == "below":
+        one["with"] = [*one.get("with", []), extra]
+    elif "with" in one and draw(st.booleans()):
+        siblings[place : place + 1] = one["with"]
+    elif len(siblings) > 1:
+        del siblings[place]
+    else:
+        one.pop("with", None)
+    for siblings in lists:
+        for one in siblings:
+            if one["type"] == "slot" and not one.get("with"):  # RFC 14 forbids
+                one["with"] = [vertex("memory", 1)]
+    return without_labels(made)
+
+
+def without_labels(made: list[JSON]) -> list[JSON]:
+    """*made* without the slots' labels, which may not be there twice."""
+    found = []
+    for one in made:
+        kept = {key: value for key, value in one.items() if key not in ("label", "with")}
+        found.append({**kept, "with": without_labels(one["with"])} if "with" in one else kept)
+    return found
+
+
+@st.composite
+def random_resources(draw: Draw, names: Names, depth: int = 4) -> list[JSON]:
+    """A resource list of any form, most of them not covered."""
     kinds = ["slot", "node", "core", "gpu", "memory", "rack", "socket", *names]
 
     def siblings(left: int, has_slot: bool) -> list[JSON]:
         found = []
         for _ in range(draw(some(1, 1, 1, 2))):
             kind = draw(some("slot", *kinds) if not has_slot else some("core", *kinds))
-            keys = draw(
-                some(
-                    {},
-                    {},
-                    {},
-                    {"exclusive": True},
-                    {"exclusive": False},
-                    {"unit": "GB"},
-                    {"id": "0"},
-                )
-            )
+            keys = draw(some({}, {}, {}, {}, {"exclusive": True}, {"exclusive": False}))
             below = None
             if left and (kind == "slot" or draw(some(False, True, False))):
                 below = siblings(left - 1, has_slot or kind == "slot")
             if kind == "slot" and not below:
                 below = [vertex("core", 1)]
-            made = vertex(kind, draw(some(1, 2, {"min": 1})), below, **keys)
-            made.pop("label", None)
-            found.append(made)
+            found.append(vertex(kind, draw(some(1, 2, {"min": 1})), below, **keys))
         return found
 
-    return siblings(depth - 1, False)
+    return without_labels(siblings(depth - 1, False))
 
 
 @st.composite
@@ -417,7 +635,7 @@ def jobspec(resources: list[JSON], constraints: Any = None, locality: Any = None
 
 @st.composite
 def jobspecs(draw: Draw, R: JSON) -> JSON:
-    """A jobspec of a supported form for the cluster *R*."""
+    """A jobspec that a form covers, for the cluster *R*."""
     constraint = None
     if draw(some(False, False, False, True)):
         constraint = draw(constraints(ranks_of(R)))
@@ -489,6 +707,7 @@ class History:
     locality: str
     occupied: Optional[JSON]
     steps: list[Step]
+    policy: str = "best-fit"
 
 
 @st.composite
@@ -499,4 +718,5 @@ def histories(draw: Draw) -> History:
     occupied = draw(occupations(R)) if draw(st.booleans()) else None
     length = draw(some(8, 4, 12, 16))
     made = st.lists(steps(R), min_size=length, max_size=length)
-    return History(R, locality, occupied, draw(made))
+    policy = draw(some("best-fit", *POLICIES))
+    return History(R, locality, occupied, draw(made), policy)

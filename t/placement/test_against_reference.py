@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from placement import strategies as random
 from placement.duel import Duel, outcome
 from treepool.errors import InvalidJobspec
 from treepool.placement import fit, inventory, pool
+from treepool.rfc.shape import parse_shape
 
 SETTINGS = settings(
     max_examples=random.EXAMPLES,
@@ -40,6 +42,74 @@ def test_slots_on_a_node_with_many_domains_that_are_partly_taken(data):
     for _ in range(3):
         slot = random.vertex("slot", 1, data.draw(random.broad_needs(random.localities(R))))
         duel.do(random.Step("alloc", random.jobspec([slot])))
+
+
+@settings(SETTINGS, max_examples=4 * random.EXAMPLES)
+@given(st.data())
+def test_localities_of_every_form_on_small_nodes(data):
+    """Every way is tried to find out how much a node can give, and whether it gave that."""
+    R = data.draw(random.rich_nodes())
+    mode = data.draw(random.some("preferred", "preferred", "required", "none"))
+    occupied = data.draw(st.one_of(st.none(), random.occupations(R)))
+    duel = Duel(random.History(R, mode, occupied, [], data.draw(random.some(*random.POLICIES))))
+    for _ in range(3):
+        made = random.rich_resources(random.localities(R), len(random.ranks_of(R)))
+        duel.do(random.Step("alloc", random.jobspec(data.draw(made))))
+
+
+def node_R(topo, cores, gpus):
+    children = {"core": cores, **({"gpu": gpus} if gpus else {})}
+    entry = {"rank": "0", "children": children}
+    return {
+        "version": 1,
+        "execution": {"R_lite": [entry], "nodelist": ["n0"]},
+        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]},
+    }
+
+
+#: Three sockets of two NUMA domains of two cores; one of each socket's is taken.
+SOCKETS = {"socket": [{"numa": [{"cores": f"{n}-{n + 1}"} for n in (s, s + 2)]} for s in (0, 4, 8)]}
+
+#: Two sockets, the first of GPUs only.
+GPU_SIDE = {
+    "memory": 64,
+    "socket": [
+        {"numa": [{"gpus": "0"}]},
+        {"numa": [{"cores": "0-3", "gpus": "1-2", "memory": 16}]},
+    ],
+}
+
+#: A socket in which two cores of six are closer to each other.
+NEST = {"socket": [{"l3": [{"cores": "0-1"}], "cores": "0-5"}]}
+
+
+@pytest.mark.parametrize("locality", ["preferred", "required", "none"])
+@pytest.mark.parametrize(
+    ("topo", "cores", "gpus", "taken", "shape"),
+    [
+        # Capacities count also where neither cores nor GPUs stand beside them.
+        (GPU_SIDE, "0-3", "0-2", None, "slot/[numa{x};memory=400]"),
+        (GPU_SIDE, "0-3", "0-2", None, "slot/[numa/core;storage=1]"),
+        (GPU_SIDE, "0-3", "0-2", None, "slot/[core;numa{x}/memory=17]"),
+        (GPU_SIDE, "0-3", "0-2", None, "slot/node{x}/memory=65"),
+        (GPU_SIDE, "0-3", "0-2", None, "slot/[gpu=1;numa=1]"),
+        # The largest count that fits, be it nearer or not, and if only that and the least do.
+        (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1-3{x}"),
+        (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1-2{x}"),
+        (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1+/core=1"),
+        (NEST, "0-5", "", None, "socket/slot=1+/core=2"),
+        (NEST, "0-5", "", None, "slot=1+/core=2"),
+        # A slot has a core, so the socket without is none for it.
+        (GPU_SIDE, "0-3", "0-2", None, "slot/socket{x}/numa{x}"),
+        (GPU_SIDE, "0-3", "0-2", None, "slot=1+/socket{x}/numa{x}"),
+        (GPU_SIDE, "0-3", "0-2", None, "slot/socket/numa{x}"),
+    ],
+)
+def test_what_is_easily_got_wrong(topo, cores, gpus, taken, shape, locality):
+    R = node_R(topo, cores, gpus)
+    occupied = None if taken is None else node_R(topo, taken, "")
+    duel = Duel(random.History(R, locality, occupied, []))
+    duel.do(random.Step("alloc", random.jobspec(parse_shape(shape))))
 
 
 @SETTINGS
@@ -84,10 +154,10 @@ def test_one_job_after_another_until_the_pool_is_full(data):
     duel.compare()
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=4 * random.EXAMPLES)
 @given(st.data())
 def test_a_resource_list_is_refused_just_when_no_form_covers_it(data):
-    R = data.draw(random.clusters(most=2))
+    R = data.draw(st.one_of(random.rich_nodes(), random.clusters(most=2)))
     spec = random.jobspec(data.draw(random.wild_resources(random.localities(R))))
     duel = Duel(random.History(R, "preferred", None, []))
     want = outcome(lambda: duel.reference.wanted(spec))

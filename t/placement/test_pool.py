@@ -18,6 +18,7 @@ from treepool.errors import (
     InvalidR,
     PoolConflict,
 )
+from treepool.rfc import idset
 
 #: Two sockets of two NUMA domains, each with four cores and a GPU.
 TOPO = {
@@ -697,3 +698,52 @@ def test_an_allocation_outlives_changes_of_the_pool(pool):
     pool.free(1)
     pool.remove_ranks("0-1")
     assert allocation.to_dict() == before
+
+
+def ids_of(resources):
+    """What a resource set has, in Flux's short form."""
+    return [
+        (idset.encode(e.ranks), idset.encode(e.cores), idset.encode(e.gpus))
+        for e in resources.entries
+    ]
+
+
+def test_what_is_allocated_and_what_is_down_are_resource_sets():
+    pool = Pool(cluster(properties={"big": "0-1", "slow": "3"}))
+    assert pool.copy_allocated().entries == pool.copy_down().entries == ()
+    alloc(pool, 1, "slot=2/[core=2;gpu=1]")
+    pool.mark_down("3")
+    assert ids_of(pool.copy_allocated()) == [("0", "0-1,4-5", "0-1")]
+    assert pool.copy_allocated().hosts == ("n0",)
+    assert pool.copy_allocated().properties == {"big": 1}
+    assert ids_of(pool.copy_down()) == [("3", "0-15", "0-3")]
+    pool.remove_ranks("0,3")
+    assert pool.copy_allocated().entries == pool.copy_down().entries == ()
+
+
+def test_an_idle_copy_has_no_jobs_and_the_same_ranks_up(pool):
+    alloc(pool, 1, "slot=4/node")
+    pool.mark_down("0")
+    idle = pool.copy_idle()
+    assert idle.job_end_times() == []
+    assert alloc(idle, 1, "slot=3/node/core=16") == "rank[1-3]/core[0-15]"
+    with pytest.raises(InsufficientResources):
+        alloc(idle, 2, "slot=1/core=1")
+    assert pool.has_job(1)
+
+
+def test_occupying_takes_what_is_free_of_it(pool):
+    held = alloc(pool, 1, "slot=1/core=2")
+    pool.occupy(2, [((0, 1), 0b1111, 0)], 99.0)
+    assert ids_of(pool.copy_allocated()) == [("0-1", "0-3", "")]
+    assert (2, 99.0) in pool.job_end_times()
+    pool.free(2)
+    assert ids_of(pool.copy_allocated()) == [("0", "0-1", "")]
+    assert held == "rank0/core[0-1]"
+    with pytest.raises(PoolConflict):
+        pool.occupy(1, [])
+
+
+def test_a_pool_names_its_localities(pool):
+    assert pool.localities == ("numa", "socket")
+    assert Pool(cluster(topo=None)).localities == ()

@@ -43,7 +43,7 @@ class Fit:
     ``steps[i]`` is what i + 1 units take: slots, or domains with slots inside when a locality
     stands above the slot; an ask without ``fill`` has one step, all it wants of the node. The
     first ``local`` steps have every slot in the smallest kind of domain that the node, idle,
-    could offer.
+    could offer, if ranges inside the group are at their least.
     """
 
     steps: tuple[Step, ...]
@@ -104,18 +104,17 @@ def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
     else:
         wanted = group.count.largest(len(total))
         counts = [] if wanted is None else [wanted]
-    nlocal = len(local)
-    steps = []
+    steps: list[Step] = []
     for count in counts:
-        placed = (local if count <= nlocal else total)[count - 1]
-        steps.append(placer.grown(group, count, count <= nlocal, placed))
+        step = (local if count <= len(local) else total)[count - 1]
+        if any(_ranges(group)):
+            step = placer.grown(group, count, ask.locality == "required", step)
+        steps.append(step)
     if ask.whole:
         steps = [attrs.evolve(s, cores=state.cores, gpus=state.gpus) for s in steps]
     if not steps or not steps[0].cores:  # RFC 20: a job has a core on each of its nodes
         return None
-    if not ask.fill:
-        nlocal = int(counts[0] <= nlocal)
-    return Fit(tuple(steps), nlocal)
+    return Fit(tuple(steps), sum(count <= len(local) for count in counts))
 
 
 class _Placer:
@@ -204,24 +203,28 @@ class _Placer:
             steps.append(self._step(matcher, more))
         return steps
 
-    def grown(self, group: Part, count: int, local: bool, step: Step) -> Step:
-        """*step*, with the counts inside *group* that are ranges as large as they can be."""
+    def grown(self, group: Part, count: int, required: bool, step: Step) -> Step:
+        """*step* with the ranges inside *group* at their largest.
+
+        Outer ranges first, each while those inside are at their least. The largest count counts
+        more than locality, unless *required*.
+        """
         grown = _counted(group, count)
+        most = _most_inside(self.node_type)
         for path in _ranges(grown):
-            inner = _at(grown, path)
-            values = list(inner.count.valid(_most_inside(self.node_type)))[::-1]
-            low, high = 0, len(values) - 1  # values[low] is known to fit
-            while low < high:
-                middle = (low + high + 1) // 2
+            values = list(_at(grown, path).count.valid(most))  # descending
+            # What fits with more fits with less, so the largest is found by halving; but three
+            # domains may be near each other, in a larger kind of domain, where two are not.
+            first, last = 0, len(values) - 1
+            while first < last:
+                middle = first if required else (first + last) // 2
                 tried = _with_count(grown, path, values[middle])
-                better = self.exactly(tried, count, local)
-                if better is None:
-                    high = middle - 1
+                if self.exactly(tried, count, required) is not None:
+                    last = middle
                 else:
-                    low, step = middle, better
-            if values:
-                grown = _with_count(grown, path, values[low])
-        return step
+                    first = middle + 1
+            grown = _with_count(grown, path, values[last])
+        return self.exactly(grown, count, True) or self.exactly(grown, count, False) or step
 
     def _matcher(self, cores: int, gpus: int, local: bool) -> Matcher:
         local = local and not self.plain

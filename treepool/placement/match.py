@@ -399,12 +399,12 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
         return frozenset(d for d in node_type.named.get(part.name, ()) if able(d))
 
     def able(domain: Domain) -> bool:
-        if part.whole and not domain.whole:
+        if (part.whole and not domain.whole) or (part.with_core and not domain.ncores):
             return False
         matcher = Matcher(node_type, node_type.root.cores, node_type.root.gpus)
         return matcher.meets(domain, part.need)
 
-    found = remembered(node_type, (part.name, part.whole, part.need), compute)
+    found = remembered(node_type, (part.name, part.whole, part.with_core, part.need), compute)
     assert isinstance(found, frozenset)
     return found
 

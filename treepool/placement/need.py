@@ -36,13 +36,16 @@ class Need:
 class Part:
     """``count`` slots, or that many distinct domains of locality ``name``, each giving ``need``.
 
-    A ``whole`` domain is taken entirely; ``need`` is then the least it must have.
+    A ``whole`` domain is taken entirely; ``need`` is then the least it must have. ``with_core``
+    rules out domains without cores: those whole domains are all that a slot takes, and no slot is
+    without a core (RFC 20: nor is a node).
     """
 
     name: str
     count: Count
     whole: bool
     need: Need
+    with_core: bool = False
 
     @property
     def nslots(self) -> int:

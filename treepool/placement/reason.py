@@ -140,8 +140,7 @@ class _Node:
         )
         if most < part.count.minimum:
             kind = "whole " if part.whole else ""
-            plain = part.need in (Need(), Need(cores=1))
-            suited = "" if plain else " that can give what is asked"
+            suited = " that can give what is asked" if part.need != Need() else ""
             wanted = _number(part.count, f"{kind}{name} domain")
             return f"each {where} is to give {wanted}{suited}: the most that one has is {most}"
         if part.whole and not any(d.ncores for d in able):

@@ -139,7 +139,7 @@ class _Reader:
             raise _refused(parent, "neither cores nor GPUs are asked for in")
         fair_share = shared and gpus > 0 and "core" not in amounts
         if shared and not (cores or gpus):
-            parts = [_with_a_core(part) for part in parts]
+            parts = [attrs.evolve(part, with_core=part.whole) for part in parts]
         return Need(
             cores=1 if fair_share else cores,
             gpus=gpus,
@@ -194,13 +194,6 @@ class _Reader:
             raise _refused(vertex, "resources cannot be asked for by id:")
         if vertex.unit is not None and vertex.type not in ("memory", "storage"):
             raise _refused(vertex, "a unit has no meaning on")
-
-
-def _with_a_core(part: Part) -> Part:
-    """*part* where a whole domain must have a core: no slot is without (RFC 20: nor is a node)."""
-    if not part.whole or part.need.cores or part.need.parts:
-        return part
-    return attrs.evolve(part, need=attrs.evolve(part.need, cores=1))
 
 
 def _options(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,0 +1,98 @@
+"""Which resource lists are refused: every list of a few vertices, and the rules that refuse it."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, Iterator
+
+import pytest
+
+from placement.duel import outcome
+from placement.reference import ReferencePool
+from placement.strategies import jobspec
+from placement.wanted import places
+from treepool import Pool
+from treepool.errors import InvalidJobspec
+
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-1", "children": {"core": "0-3", "gpu": "0-1"}}],
+        "nodelist": ["n[0-1]"],
+    },
+    "scheduling": {
+        "writer": "TreePool",
+        "children": [
+            {
+                "ranks": "0-1",
+                "topo": {"socket": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]},
+            }
+        ],
+    },
+}
+
+#: A forest as nested tuples: each item is a tree, and has the trees below it.
+Forest = tuple[Any, ...]
+
+
+def forests(vertices: int) -> Iterator[Forest]:
+    """All ordered forests of so many vertices."""
+    if not vertices:
+        yield ()
+    for below in range(vertices):
+        for inner, beside in product(forests(below), forests(vertices - 1 - below)):
+            yield (inner, *beside)
+
+
+def chains(vertices: int) -> Iterator[Forest]:
+    """The forest in which each vertex is below the one before."""
+    chain: Forest = ()
+    for _ in range(vertices):
+        chain = (chain,)
+    yield chain
+
+
+def filled(forest: Forest, values: Iterator[Any]) -> list[dict[str, Any]]:
+    """*forest* as a resource list, its vertices given the keys in *values* from the top."""
+    made = []
+    for inner in forest:
+        one = {"count": 1, **next(values)}
+        made.append({**one, "with": filled(inner, values)} if inner else one)
+    return made
+
+
+TYPES = [{"type": kind} for kind in ("node", "slot", "socket", "core", "gpu", "memory")]
+FEW = [{"type": kind} for kind in ("node", "slot", "socket", "core")]
+EXCLUSIVE = [*TYPES, *({**kind, "exclusive": said} for kind in TYPES for said in (True, False))]
+KEYS = [
+    *TYPES,
+    {"type": "rack"},
+    {"type": "storage"},
+    *({**kind, **more} for kind in TYPES for more in ({"unit": "GB"}, {"unit": "x"}, {"id": "0"})),
+]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "vertices", "kinds"),
+    [
+        *((forests, number, TYPES) for number in (1, 2, 3, 4)),
+        (chains, 5, FEW),
+        (forests, 2, EXCLUSIVE),
+        (forests, 3, EXCLUSIVE),
+        (chains, 4, [kind for kind in EXCLUSIVE if kind["type"] in ("slot", "socket", "core")]),
+        (forests, 2, KEYS),
+        (forests, 3, KEYS),
+    ],
+)
+def test_the_reader_refuses_what_a_rule_refuses_and_nothing_else(shapes, vertices, kinds):
+    pool, reference = Pool(R), ReferencePool(R)
+    for shape in shapes(vertices):
+        for keys in product(kinds, repeat=vertices):
+            spec = jobspec(filled(shape, iter(keys)))
+            found = list(places(spec["resources"]))
+            if any(p.kind == "slot" and not p.children for p in found):
+                continue  # no RFC 14 resource list
+            want = outcome(lambda spec=spec: reference.wanted(spec))
+            request = outcome(lambda spec=spec: pool.parse_resource_request(spec))
+            assert (want is InvalidJobspec) == (request is InvalidJobspec), spec["resources"]
+            assert want is InvalidJobspec or not isinstance(request, type), spec["resources"]

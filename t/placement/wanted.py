@@ -1,0 +1,271 @@
+"""What a jobspec asks for, read for the reference: DESIGN's table of forms, rule by rule.
+
+A resource list is covered by a form if no rule below refuses it. Each rule looks at all vertices
+by itself, so that one can be checked against DESIGN without the others.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Iterable, Iterator, NamedTuple, Optional
+
+from treepool.errors import InvalidJobspec
+from treepool.rfc import count, idset
+from treepool.rfc.count import Count
+
+AMOUNTS = ("core", "gpu", "memory", "storage")
+
+#: Bytes in each unit of memory and storage (RFC 14 leaves them open; DESIGN: GB, GiB, TiB, ...).
+UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    **{f"{letter}B": 10 ** (3 * i) for i, letter in enumerate("KMGTPE", 1)},
+    **{f"{letter}iB": 2 ** (10 * i) for i, letter in enumerate("KMGTPE", 1)},
+}
+
+Vertex = dict[str, Any]
+
+
+class Need(NamedTuple):
+    """What is taken together: an amount from one domain, and parts. ``share``: GPUs bring their
+    fair share of cores, of which ``cores`` is the least. ``memory`` and ``storage`` in bytes."""
+
+    cores: int = 0
+    gpus: int = 0
+    share: bool = False
+    memory: int = 0
+    storage: int = 0
+    parts: tuple[Part, ...] = ()
+
+
+class Part(NamedTuple):
+    """A number of slots, or of distinct domains ``name``, with ``need`` in each.
+
+    ``whole``: entire domains that have at least ``need``; if ``a_core``, also at least a core.
+    """
+
+    name: str
+    count: Count
+    whole: bool
+    need: Need
+    a_core: bool = False
+
+    def times(self, number: int) -> Part:
+        """The same, with this count."""
+        return self._replace(count=Count(number, number))
+
+
+class Wanted(NamedTuple):
+    """What a jobspec asks for.
+
+    ``group`` is what one node gives: slots, or the domains above them; ``units`` how many of
+    those (of slots, if ``spans``) are asked in all, unless a node is above. ``nodes`` is None if
+    they may be on any node. ``spans``: the slot is above the node. ``whole``: entire, idle nodes.
+    """
+
+    group: Part
+    units: Count
+    nodes: Optional[Count]
+    spans: bool
+    whole: bool
+    locality: str
+    constraints: dict[str, Any]
+
+
+# ---- RFC 14 counts ----
+
+
+def ids(text: str) -> set[int]:
+    """The ids of RFC 22 *text*."""
+    return set(idset.iterate(idset.decode(text)))
+
+
+def valid(number: Count, upto: int) -> list[int]:
+    """The valid values of RFC 14 count *number* up to *upto*, ascending."""
+    spec = number.spec()
+    if isinstance(spec, int):
+        values = [spec]
+    elif isinstance(spec, str):
+        values = sorted(ids(spec))
+    else:
+        values = [spec["min"]]
+        operator, operand = spec.get("operator", "+"), spec.get("operand", 1)
+        while values[-1] <= upto:
+            last = values[-1]
+            following = {"+": last + operand, "*": last * operand, "^": last**operand}[operator]
+            values.append(following)
+        values = [v for v in values if v <= spec.get("max", upto)]
+    return [v for v in values if v <= upto]
+
+
+def largest(number: Count, upto: int) -> Optional[int]:
+    return max(valid(number, upto), default=None)
+
+
+def smallest(number: Count) -> int:
+    return number.minimum
+
+
+# ---- The rules ----
+
+
+def wanted(jobspec: dict[str, Any], localities: Iterable[str], locality: str) -> Wanted:
+    """What *jobspec* asks of a pool with *localities* whose mode is *locality*."""
+    system = jobspec["attributes"]["system"]
+    options = system.get("treepool", {})
+    if set(options) - {"locality"}:
+        raise InvalidJobspec("treepool: unknown option")
+    locality = options.get("locality", locality)
+    if locality not in ("preferred", "required", "none"):
+        raise InvalidJobspec("treepool: unknown locality")
+    check(jobspec["resources"], set(localities))
+    return read(jobspec["resources"], locality, system.get("constraints", {}))
+
+
+class Place(NamedTuple):
+    """A vertex, those above it from the top, and those beside it."""
+
+    vertex: Vertex
+    above: list[Vertex]
+    beside: list[Vertex]
+
+    @property
+    def kind(self) -> str:
+        return self.vertex["type"]
+
+    @property
+    def children(self) -> list[Vertex]:
+        return self.vertex.get("with", [])
+
+    @property
+    def below_slot(self) -> bool:
+        return any(v["type"] == "slot" for v in self.above)
+
+    @property
+    def exclusive(self) -> Optional[bool]:
+        return self.vertex.get("exclusive")
+
+
+def places(resources: list[Vertex], above: Iterable[Vertex] = ()) -> Iterator[Place]:
+    """All vertices, those above before those below."""
+    for vertex in resources:
+        yield Place(vertex, [*above], [v for v in resources if v is not vertex])
+        yield from places(vertex.get("with", []), [*above, vertex])
+
+
+def check(resources: list[Vertex], localities: set[str]) -> None:
+    """Raise InvalidJobspec if no form covers *resources*."""
+    everything = list(places(resources))
+    rule(sum(p.kind == "slot" for p in everything) == 1, "exactly one slot")
+    for p in everything:
+        rule(p.kind in {"node", "slot", *AMOUNTS} | localities, "only known types")
+        rule("id" not in p.vertex, "nothing is asked for by id")
+        if "unit" in p.vertex:
+            rule(p.kind in ("memory", "storage"), "units on capacities only")
+            rule(p.vertex["unit"] in UNITS, "only known units")
+        if p.kind in ("slot", "core", "gpu"):
+            rule(p.exclusive is not False, "never shared")
+        if p.kind in ("memory", "storage"):
+            rule(p.exclusive is None, "never taken")
+        if p.below_slot:
+            check_below(p, localities)
+        else:
+            rule(not p.beside, "one way down to the slot")
+            rule(p.kind == "slot" or p.kind not in AMOUNTS, "nothing is taken above the slot")
+            rule(p.kind != "node" or not p.above, "the node is at the top")
+
+
+def check_below(p: Place, localities: set[str]) -> None:
+    """The rules for what is below the slot."""
+    if p.kind in AMOUNTS:
+        rule(not p.children, "nothing below an amount")
+        rule(p.kind not in kinds(p.beside), "an amount is said once")
+    if p.kind == "node":
+        rule(p.above[-1]["type"] == "slot" and len(p.above) == 1, "a node is below the slot only")
+        rule(not p.beside, "nothing beside a node")
+    if p.kind == "node" or p.kind in localities:
+        rule(p.children or p.exclusive is not False, "something is taken of it")
+    above = p.above[-1]
+    if above["type"] == "slot" or not is_whole(above):
+        asked = {"core", "gpu", "node"} | localities
+        rule(asked & kinds([p.vertex, *p.beside]), "capacities alone are nothing")
+
+
+def rule(holds: Any, what: str) -> None:
+    if not holds:
+        raise InvalidJobspec(what)
+
+
+def kinds(vertices: list[Vertex]) -> set[str]:
+    return {v["type"] for v in vertices}
+
+
+def is_whole(vertex: Vertex) -> bool:
+    """Whether all of a domain or node below the slot is taken: if it says so, or says nothing."""
+    return vertex.get("exclusive", not vertex.get("with"))
+
+
+# ---- What a covered list means ----
+
+
+def read(resources: list[Vertex], locality: str, constraints: dict[str, Any]) -> Wanted:
+    """The meaning of *resources*, which a form covers."""
+    slot = next(p for p in places(resources) if p.kind == "slot")
+    number = count.parse(slot.vertex["count"])
+    if kinds(slot.children) == {"node"}:
+        node = slot.children[0]
+        nodes, whole = count.parse(node["count"]), is_whole(node)
+        group = Part("slot", Count(1, 1), False, need_of(node.get("with", []), not whole))
+        return Wanted(group, number, nodes, True, whole, locality, constraints)
+    group = Part("slot", number, False, need_of(slot.children))
+    nodes, whole = None, False
+    for vertex in reversed(slot.above):
+        if vertex["type"] == "node":
+            nodes, whole = count.parse(vertex["count"]), bool(vertex.get("exclusive"))
+        else:
+            entire = bool(vertex.get("exclusive"))
+            group = Part(vertex["type"], count.parse(vertex["count"]), entire, Need(parts=(group,)))
+    return Wanted(group, group.count, nodes, False, whole, locality, constraints)
+
+
+def need_of(vertices: list[Vertex], taken: bool = True) -> Need:
+    """The need of sibling *vertices*; if they are not *taken*, they are a minimum."""
+    amount = {v["type"]: v for v in vertices if v["type"] in AMOUNTS}
+    cores, gpus = (smallest_of(amount.get(kind)) for kind in ("core", "gpu"))
+    memory, storage = (capacity(amount.get(kind)) for kind in ("memory", "storage"))
+    # No slot is without a core.
+    a_core = taken and not (cores or gpus)
+    parts = tuple(part_of(v, a_core) for v in vertices if v["type"] not in AMOUNTS)
+    share = taken and gpus > 0 and "core" not in amount
+    return Need(1 if share else cores, gpus, share, memory, storage, parts)
+
+
+def part_of(vertex: Vertex, a_core: bool) -> Part:
+    whole = is_whole(vertex)
+    need = need_of(vertex.get("with", []), not whole)
+    return Part(vertex["type"], count.parse(vertex["count"]), whole, need, whole and a_core)
+
+
+def smallest_of(vertex: Optional[Vertex]) -> int:
+    return smallest(count.parse(vertex["count"])) if vertex else 0
+
+
+def capacity(vertex: Optional[Vertex]) -> int:
+    return smallest_of(vertex) * UNITS[vertex.get("unit", "GiB")] if vertex else 0
+
+
+def topo_memory(topo: dict[str, Any], reserved: Iterable[str]) -> int:
+    """The bytes of memory in *topo*: what it lists or what is nested in it, if that is more."""
+    nested = (item for name, items in topo.items() if name not in reserved for item in items)
+    return max(
+        int(topo.get("memory", 0)) * UNITS["GiB"], sum(topo_memory(t, reserved) for t in nested)
+    )
+
+
+def topo_storage(topo: dict[str, Any], reserved: Iterable[str]) -> int:
+    """The bytes of the largest storage anywhere in *topo*."""
+    nested = (item for name, items in topo.items() if name not in reserved for item in items)
+    here = (
+        int(Fraction(s["capacity"]) * UNITS[s.get("unit", "GiB")]) for s in topo.get("storage", [])
+    )
+    return max([*here, *(topo_storage(t, reserved) for t in nested)], default=0)
