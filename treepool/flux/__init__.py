@@ -1,0 +1,1 @@
+"""What touches Flux: the only room that imports ``flux``, and only when something needs it."""
