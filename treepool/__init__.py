@@ -7,6 +7,8 @@ that the cores and GPUs of a task slot are close, and emits the job's R. What is
 
 from __future__ import annotations
 
+from typing import Any
+
 from treepool import errors
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
@@ -29,3 +31,13 @@ __all__ = [
     "parse_shape",
     "subinstance",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Flux imports ``pool_class`` of the module that ``pool-class=treepool`` names. It needs Flux,
+    # which everything else does without, so it is imported only when asked for.
+    if name == "pool_class":
+        from treepool.flux.pool import pool_class
+
+        return pool_class
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

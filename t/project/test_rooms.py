@@ -41,6 +41,8 @@ def imports(path):
 def room(path):
     """The room a module of the package is in; None for the package's own face."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
+    if parts[:2] == ("flux", "bin"):
+        return "cli"  # what a site puts on its path: commands, not modules
     return None if parts[0] in ("__init__", "__main__") else parts[0]
 
 

@@ -1,0 +1,195 @@
+"""Real Flux instances for tests: fake nodes, simulated execution, a few seconds each."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent
+VECTORS = REPOSITORY / "testvectors"
+
+#: Seconds until a command that should take less than one is given up.
+PATIENCE = 60
+
+
+def environment(**more):
+    """The environment that ``treepool flux-env`` asks for, with nothing of this process's Flux."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("FLUX_", "PYTHON", "PYTEST", "COV_"))
+    }
+    # The tests' own Python has what treepool needs; Flux's may be another, and need not.
+    command = [sys.executable, "-m", "treepool", "flux-env"]
+    exports = subprocess.run(
+        ["sh", "-c", 'eval "$("$@")"; env -0', "sh", *command],
+        env={**kept, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    ).stdout
+    shown = dict(item.split("=", 1) for item in exports.split("\0") if "=" in item)
+    set_there = {n: v for n, v in shown.items() if n.startswith(("FLUX_", "PYTHONPATH"))}
+    return {**kept, **set_there, "TREEPOOL_TEST_ROOT": str(REPOSITORY), **more}
+
+
+def key_of(cluster):
+    """The scheduling key of a vector file's cluster."""
+    return json.loads((VECTORS / f"{cluster}.json").read_text())["cluster"]["R"]["scheduling"]
+
+
+class Failed(Exception):
+    """A command of Flux ended with another status than 0."""
+
+
+class Instance:
+    """A Flux instance of *nodes* fake nodes; ``with`` it, and give it commands.
+
+    *key* is a scheduling key, whose first topo all nodes get; *size* how many brokers there are;
+    *conf* lines of configuration, *env* of environment. Without nodes, *conf* says what there is.
+    """
+
+    def __init__(self, nodes=16, cores=120, gpus=8, key=None, size=1, conf=(), env=None):
+        self.env = {**environment(), **(env or {})}
+        if key is not None:
+            self.env["TREEPOOL_TEST_KEY"] = json.dumps(key)
+        options = [f"--test-size={size}", "--test-exit-mode=leader"]
+        if size > 1:
+            options.append(f"--test-hosts=fake[0-{size - 1}]")
+        if nodes:
+            fake = {"nnodes": nodes, "cores-per-node": cores, "amend-r": HERE / "flux/amend.py"}
+            fake.update({"gpus-per-node": gpus} if gpus else {})
+            options += [f"--conf=fake-resources.{name}={value}" for name, value in fake.items()]
+        options += [f"--conf={line}" for line in conf]
+        # The first program of the instance tells where it is and waits until the test is over.
+        waiting = ["sh", "-c", "echo $FLUX_URI; exec cat"]
+        self.process = subprocess.Popen(
+            [shutil.which("flux"), "start", *options, *waiting],
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        uri = self.process.stdout.readline().strip() if ready else ""
+        if not uri:
+            self.close()
+            raise Failed(f"flux start: {self.errors}")
+        self.env["FLUX_URI"] = uri
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """End the instance, by force if it hangs."""
+        try:
+            _, self.errors = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            _, self.errors = self.process.communicate()
+
+    def run(self, *words, stdin="", timeout=PATIENCE):
+        """The finished process of ``flux WORDS...``."""
+        return subprocess.run(
+            ["flux", *map(str, words)],
+            env=self.env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    def flux(self, *words, stdin="", timeout=PATIENCE):
+        """What ``flux WORDS...`` prints; raises Failed with what it says if it fails."""
+        done = self.run(*words, stdin=stdin, timeout=timeout)
+        if done.returncode != 0:
+            raise Failed(f"flux {' '.join(map(str, words))}: {done.stderr}{done.stdout}")
+        return done.stdout.strip()
+
+    # -- the scheduler
+
+    def load(self, *words):
+        """Make ``flux module load WORDS...`` the scheduler instead of what is."""
+        for line in self.flux("module", "list").splitlines():
+            if line.startswith("sched-"):
+                self.flux("module", "remove", line.split()[0])
+        self.flux("module", "load", *words)
+        self.scheduler = words[0]
+
+    def stats(self):
+        """The scheduler's statistics."""
+        return json.loads(self.flux("module", "stats", self.scheduler))
+
+    def log(self):
+        """The log so far."""
+        return self.flux("dmesg")
+
+    # -- jobs
+
+    def submit(self, *words, seconds=3600, command=("true",)):
+        """Submit a job that will seem to run for so many *seconds*; returns its id."""
+        simulated = f"--setattr=system.exec.test.run_duration={seconds}s"
+        return self.flux("submit", simulated, *words, *command)
+
+    def shape(self, shape, *words, **more):
+        """Submit a job by RFC 46 shape; returns its id."""
+        return self.submit(f"--resources-shape={shape}", *words, **more)
+
+    def wait(self, job, event, timeout=20):
+        """Wait for *job*'s event and return its context."""
+        words = ("job", "wait-event", f"--timeout={timeout}", "--format=json", job, event)
+        return json.loads(self.flux(*words)).get("context", {})
+
+    def R(self, job):
+        """The R of *job* in the KVS, once it has one."""
+        self.wait(job, "alloc")
+        return json.loads(self.flux("job", "info", job, "R"))
+
+    def placed(self, job):
+        """(rank, cores, GPUs) of each R_lite entry of *job*, as texts."""
+        return [
+            (e["rank"], e["children"]["core"], e["children"].get("gpu", ""))
+            for e in self.R(job)["execution"]["R_lite"]
+        ]
+
+    def state(self, job):
+        """PENDING, RUNNING or INACTIVE, as ``flux jobs`` abbreviates: S, R, CD, ..."""
+        return self.flux("jobs", "-no", "{status_abbrev}", job)
+
+    def annotation(self, job, name):
+        """Annotation ``sched.NAME`` of *job*, "" if it has none."""
+        return self.flux("jobs", "-no", f"{{annotations.sched.{name}}}", job)
+
+    def soon(self, question, seconds=10):
+        """The first answer of *question()* that is true, or the last one."""
+        end = time.monotonic() + seconds
+        while not (answer := question()) and time.monotonic() < end:
+            time.sleep(0.05)
+        return answer
+
+    def settle(self):
+        """Let the scheduler finish what it is doing: it answers in the order of arrival."""
+        self.stats()
+        time.sleep(0.2)
+
+    def cancel_all(self):
+        """Cancel all jobs and wait until they are gone."""
+        self.run("cancel", "--all")
+        self.flux("queue", "drain", "--timeout=30")
+
+    def resources(self, state):
+        """(nodes, cores, GPUs) that ``flux resource list`` counts in *state*."""
+        line = self.flux("resource", "list", "-s", state, "-no", "{nnodes} {ncores} {ngpus}")
+        return tuple(map(int, line.split()))

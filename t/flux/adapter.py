@@ -1,0 +1,214 @@
+"""Run by Flux's Python: checks of the pool class that need no instance, each a function."""
+
+import json
+import os
+import sys
+import traceback
+
+from flux.idset import IDset
+from flux.job import JobspecV1
+from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool, ResourceSet
+from flux.resource.ResourcePool import _pool_class_from_uri
+
+import treepool
+from treepool.flux.pool import PoolV1, TreepoolPool
+
+VECTORS = os.path.join(os.environ["TREEPOOL_TEST_ROOT"], "testvectors", "rfc49-cluster-a.json")
+with open(VECTORS) as _file:
+    R = json.load(_file)["cluster"]["R"]
+
+
+def spec(cores=1, gpus=None, tasks=1, duration=60, **more):
+    """A jobspec dict."""
+    job = JobspecV1.from_command(
+        ["true"], num_tasks=tasks, cores_per_task=cores, gpus_per_task=gpus, **more
+    )
+    job.duration = duration
+    return job.jobspec
+
+
+def placed(pool, jobid, **more):
+    """A job's allocation."""
+    return pool.alloc(jobid, pool.parse_resource_request(spec(**more)))
+
+
+def check_names_that_flux_resolves():
+    for name in ("treepool", "TreePool", "treepool.flux.pool", "treepool:pool_class"):
+        assert _pool_class_from_uri(name) is TreepoolPool, name
+
+
+def check_nothing_of_the_interface_is_missing():
+    assert not PoolV1.__abstractmethods__
+    missing = [
+        n for n in dir(ResourcePool) if not n.startswith("_") and not hasattr(TreepoolPool, n)
+    ]
+    assert missing == []
+
+
+def check_json_text_will_do():
+    assert TreepoolPool(json.dumps(R)).to_dict() == TreepoolPool(R).to_dict()
+
+
+def check_errors_are_those_of_flux():
+    pool = TreepoolPool(R)
+    try:
+        placed(pool, 1, cores=121)
+    except InfeasibleRequest as e:
+        assert "121" in str(e)
+    else:
+        raise AssertionError("feasible")
+    try:
+        pool.check_feasibility(pool.parse_resource_request(spec(cores=121)))
+    except InfeasibleRequest:
+        pass
+    else:
+        raise AssertionError("feasible")
+    pool.mark_down("all")
+    try:
+        placed(pool, 1)
+    except InsufficientResources:
+        pass
+    else:
+        raise AssertionError("allocated what is down")
+    try:
+        pool.parse_resource_request({"version": 1})
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("parsed nothing")
+
+
+def check_a_request_carries_what_schedulers_read():
+    jobspec = spec(duration=90)
+    request = TreepoolPool(R).parse_resource_request(jobspec)
+    assert (request.duration, request.jobspec) == (90.0, jobspec)
+
+
+def check_requests_that_ask_the_same_share_their_kind():
+    pool = TreepoolPool(R)
+    one, other = (pool.parse_resource_request(spec(duration=d)) for d in (1, 2))
+    assert one.kind is other.kind
+
+
+def check_an_allocation_is_an_R():
+    alloc = placed(TreepoolPool(R), 1, cores=2, gpus=1, tasks=4)
+    alloc.set_starttime(10.0)
+    alloc.set_expiration(20.0)
+    assert alloc.expiration == 20.0
+    assert alloc.dumps() == "rank0/core[0-1,15-16,30-31,45-46],gpu[0-3]"
+    execution = alloc.to_dict()["execution"]
+    assert (execution["starttime"], execution["expiration"]) == (10.0, 20.0)
+    rset = alloc.to_resource_set()
+    assert (str(rset.nodelist), rset.ncores, rset.ngpus) == ("xeon0", 8, 4)
+
+
+def check_free_takes_an_R_of_any_kind():
+    for of in (ResourcePool, TreepoolPool, ResourceSet):
+        pool = TreepoolPool(R)
+        alloc = placed(pool, 1, cores=120, tasks=2)
+        whole, part = alloc.to_dict(), of(alloc.to_dict())
+        part.remove_ranks(IDset("1"))
+        pool.free(1, part, final=False)
+        assert str(pool.copy_allocated().ranks) == "1"
+        rest = of(whole)
+        rest.remove_ranks(IDset("0"))
+        pool.free(1, rest, final=True)
+        assert pool.copy_allocated().nnodes == 0
+        assert pool.job_end_times() == []
+
+
+def check_free_of_what_the_job_does_not_hold_is_refused():
+    pool = TreepoolPool(R)
+    other = placed(pool.copy(), 1, cores=2)
+    placed(pool, 1, cores=1)
+    try:
+        pool.free(1, other, final=True)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("freed")
+    pool.free(7, other, final=True)  # a job that hello could not register
+
+
+def check_hello_puts_jobs_back():
+    pool, again = TreepoolPool(R), TreepoolPool(R)
+    alloc = placed(pool, 1, cores=3, gpus=1)
+    alloc.set_expiration(99.0)
+    again.register_alloc(1, TreepoolPool(alloc.to_dict()))
+    assert again.copy_allocated().dumps() == pool.copy_allocated().dumps()
+    assert again.job_end_times() == [(1, 99.0)]
+    try:
+        again.register_alloc(2, TreepoolPool(alloc.to_dict()))
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("booked twice")
+
+
+def check_hello_of_a_job_that_flux_cores_pool_placed():
+    # It passes on the whole key, which then names ranks that the job does not have.
+    flux_core, pool = ResourcePool(R), TreepoolPool(R)
+    request = flux_core.parse_resource_request(spec(cores=3))
+    pool.register_alloc(1, TreepoolPool(flux_core.alloc(1, request).to_dict()))
+    assert pool.copy_allocated().ncores == 3
+
+
+def check_up_and_down():
+    pool = TreepoolPool(R)
+    pool.mark_down("all")
+    pool.mark_up("3-5")
+    assert str(pool.copy_down().ranks) == "0-2,6-15"
+    assert placed(pool, 1).to_dict()["execution"]["R_lite"][0]["rank"] == "3"
+
+
+def check_shrink():
+    pool = TreepoolPool(R)
+    placed(pool, 1, cores=120, tasks=2)
+    pool.remove_ranks(IDset("0,9-15"))
+    assert str(pool.to_resource_set().ranks) == "1-8"
+    assert str(pool.copy_allocated().ranks) == "1"
+    pool.free(1)
+    assert pool.copy_allocated().nnodes == 0
+
+
+def check_expiration():
+    pool = TreepoolPool(R)
+    pool.expiration = 5e9
+    assert pool.expiration == 5e9
+    placed(pool, 1, duration=0)
+    assert pool.job_end_times() == [(1, 5e9)]
+    pool.update_expiration(1, 6e9)
+    pool.update_expiration(2, 6e9)  # of a job that holds nothing
+    assert pool.job_end_times() == [(1, 6e9)]
+
+
+def check_copies_are_independent():
+    pool = TreepoolPool(R)
+    before = pool.generation
+    copy = pool.copy()
+    placed(copy, 1)
+    assert isinstance(copy, TreepoolPool)
+    assert pool.job_end_times() == [] and pool.generation == before
+    assert copy.generation > before
+
+
+def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
+    pool = TreepoolPool(R, locality="none", colour="blue")
+    assert pool.impl.known_options == {"locality", "policy"}
+    pool.mark_up("all")
+
+
+def check_treepool_itself_does_not_import_flux():
+    assert "pool_class" not in treepool.__all__
+
+
+if __name__ == "__main__":
+    found = {n: f for n, f in globals().items() if n.startswith("check_")}
+    if len(sys.argv) == 1:
+        print("\n".join(found))
+    else:
+        try:
+            found[sys.argv[1]]()
+        except Exception:
+            traceback.print_exc()
+            sys.exit(1)

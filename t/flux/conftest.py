@@ -1,0 +1,53 @@
+"""Most tests here need Flux: where there is none, each says that it was skipped, and why."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker import Instance, key_of
+
+HERE = Path(__file__).parent
+
+#: These test what imports nothing of Flux.
+EVERYWHERE = {"test_plan.py", "test_options.py"}
+
+WITHOUT = "flux is not on the PATH: treepool inside Flux was NOT tested (see doc/admin.md)"
+
+
+def pytest_report_header():
+    """Says at the top of the run which Flux is tested with."""
+    return f"flux: {shutil.which('flux') or WITHOUT}"
+
+
+def pytest_collection_modifyitems(items):
+    """Skips this folder's tests where there is no Flux."""
+    if shutil.which("flux") is None:
+        for item in items:
+            if HERE in item.path.parents and item.path.name not in EVERYWHERE:
+                item.add_marker(pytest.mark.skip(reason=WITHOUT))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """16 nodes like RFC 49's cluster A: 2 sockets of 4 numa, each 15 cores and a GPU."""
+    with Instance(16, 120, 8, key_of("rfc49-cluster-a")) as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Two nodes of 2 numa with 4 cores and a GPU each."""
+    numa = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
+    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": numa}}]}
+    with Instance(2, 8, 2, key) as instance:
+        yield instance
+
+
+@pytest.fixture
+def idle(request):
+    """Ends whatever jobs a test leaves in its instance."""
+    yield
+    for name in ("cluster", "small"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).cancel_all()

@@ -1,0 +1,173 @@
+"""Restarts and faults: nothing is lost, nothing is in two jobs."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from broker import Instance
+
+NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
+KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
+
+
+@pytest.fixture(scope="module")
+def four():
+    """Four brokers, one for each of four nodes of 2 numa with 4 cores and a GPU."""
+    with Instance(4, 8, 2, KEY, size=4, conf=["resource.noverify=true"]) as instance:
+        instance.load("sched-treepool")
+        yield instance
+        instance.cancel_all()
+
+
+@pytest.fixture(autouse=True)
+def idle(four):
+    yield
+    drained = four.flux("resource", "drain", "-no", "{ranks}")
+    if drained:
+        four.flux("resource", "undrain", drained)
+    four.cancel_all()
+
+
+@pytest.mark.parametrize(
+    "words", [("sched-treepool", "policy=easy"), ("sched-simple", "pool-class=treepool")]
+)
+def test_a_reload_keeps_what_jobs_have(four, words):
+    jobs = [four.submit("-n1", "-c3", "-g1") for _ in range(5)]
+    before = [four.placed(job) for job in jobs]
+    four.load(*words)
+    assert four.resources("allocated") == (3, 15, 5)
+    after = [four.placed(four.submit("-n1", "-c3", "-g1")) for _ in range(3)]
+    assert len({str(place) for place in before + after}) == 8
+    assert all(four.state(job) == "R" for job in jobs)
+    four.load("sched-treepool")
+
+
+def test_jobs_that_wait_at_a_reload_start_later(four):
+    first = four.submit("-N4", "-n4", "--exclusive")
+    waiting = four.submit("-N4", "-n4", "--exclusive")
+    four.wait(first, "alloc")
+    four.load("sched-treepool")
+    assert four.state(waiting) == "S"
+    four.flux("cancel", first)
+    four.wait(waiting, "alloc")
+
+
+def test_a_job_that_flux_cores_own_pool_placed_is_kept_too(four):
+    four.load("sched-simple", "pool-class=flux.resource.TreePool")
+    job = four.submit("-n2", "-c3")
+    before = four.placed(job)
+    assert "pool-class=TreePool " in four.log()
+    four.load("sched-treepool")
+    four.settle()
+    assert four.state(job) == "R"
+    nodes, cores, _ = four.resources("allocated")
+    assert (nodes, cores) == (len(before), 6)
+    four.flux("cancel", job)
+    four.wait(job, "clean")
+    assert four.resources("allocated") == (0, 0, 0)
+
+
+def test_a_drained_node_is_not_used_and_comes_back(four):
+    four.flux("resource", "drain", "2", "testing")
+    assert four.soon(lambda: four.resources("down") == (1, 8, 2))
+    jobs = [four.submit("-N1", "-n1", "--exclusive") for _ in range(4)]
+    assert sorted(four.placed(job)[0][0] for job in jobs[:3]) == ["0", "1", "3"]
+    four.settle()
+    assert four.state(jobs[3]) == "S"
+    four.flux("resource", "undrain", "2")
+    assert four.placed(jobs[3])[0][0] == "2"
+
+
+def test_a_job_that_waits_for_a_drained_node_does_not_hold_the_queue(four):
+    four.flux("resource", "drain", "3", "testing")
+    head = four.submit("-N4", "-n4", "--exclusive")
+    job = four.submit("-n1")
+    four.wait(job, "alloc")
+    assert four.state(head) == "S"
+    four.flux("resource", "undrain", "3")
+    four.flux("cancel", job)
+    four.wait(head, "alloc")
+
+
+def test_a_node_drained_under_a_job_stays_the_jobs(four):
+    job = four.submit("-n1", "-c4", "-g1")
+    assert four.placed(job)[0][0] == "0"
+    four.flux("resource", "drain", "0", "testing")
+    assert four.state(job) == "R"
+    four.flux("cancel", job)
+    four.wait(job, "clean")
+    four.flux("resource", "undrain", "0")
+    assert four.resources("free") == (4, 32, 8)
+
+
+def test_partial_release_and_a_reload_in_between(four):
+    # Housekeeping that ends on all nodes but rank 1, until a file goes.
+    hold = f"/tmp/treepool-hold-{os.getpid()}"
+    script = f'[ "$(flux getattr rank)" = 1 ] && while [ -e {hold} ]; do sleep 0.1; done; true'
+    config = json.dumps(
+        {"job-manager": {"housekeeping": {"command": ["sh", "-c", script], "release-after": "0s"}}}
+    )
+    open(hold, "w").close()
+    try:
+        four.flux("config", "load", stdin=config)
+        job = four.submit("-N3", "-n3", "-c8", "-g2")
+        four.wait(job, "alloc")
+        four.flux("cancel", job)
+        assert four.soon(lambda: four.resources("allocated") == (1, 8, 2))
+        assert four.placed(four.submit("-N3", "-n3", "--exclusive"))[0][0] == "0,2-3"
+        four.load("sched-treepool")
+        assert four.resources("allocated") == (4, 32, 8)
+        os.unlink(hold)
+        assert four.soon(lambda: four.resources("allocated") == (3, 24, 6))
+    finally:
+        if os.path.exists(hold):
+            os.unlink(hold)
+        four.cancel_all()
+        four.soon(lambda: four.resources("allocated") == (0, 0, 0))
+        four.flux("config", "load", stdin="{}")
+    assert four.resources("free") == (4, 32, 8)
+
+
+def test_a_job_whose_resources_are_gone_ends_and_the_scheduler_lives(four):
+    job = four.submit("-N4", "-n4", "--exclusive")
+    four.wait(job, "alloc")
+    # A scheduler restart after which R says what no node has.
+    other = four.R(job)
+    other["execution"]["R_lite"][0]["children"]["core"] = "0-99"
+    four.flux(
+        "kvs",
+        "put",
+        "--raw",
+        f"{four.flux('job', 'id', '--to=kvs', job)}.R=-",
+        stdin=json.dumps(other),
+    )
+    four.load("sched-treepool")
+    assert "R" in four.wait(job, "exception")["note"]
+    four.wait(job, "clean")
+    assert four.resources("free") == (4, 32, 8)
+    four.wait(four.submit("-N4", "-n4", "--exclusive"), "alloc")
+
+
+def test_a_lost_broker_is_not_used_and_its_job_ends(tmp_path):
+    path = tmp_path / "R.json"
+    children = {"core": "0-7", "gpu": "0-1"}
+    execution = {"R_lite": [{"rank": "0-3", "children": children}], "nodelist": ["fake[0-3]"]}
+    key = {**KEY, "children": [{"ranks": "0-3", "topo": {"numa": NUMA}}]}
+    times = {"starttime": 0, "expiration": 0}
+    path.write_text(json.dumps(
+        {"version": 1, "execution": {**execution, **times}, "scheduling": key}
+    ))  # fmt: skip
+    with Instance(0, size=4, conf=[f"resource.path={path}", "resource.noverify=true"]) as four:
+        four.load("sched-treepool")
+        assert four.soon(lambda: four.resources("free") == (4, 32, 8))
+        pid = four.flux("exec", "-r", "3", "flux", "getattr", "broker.pid")
+        os.kill(int(pid), signal.SIGKILL)
+        assert four.soon(lambda: four.resources("down") == (1, 8, 2), seconds=30)
+        job = four.submit("-N3", "-n3", "--exclusive")
+        assert four.placed(job) == [("0-2", "0-7", "0-1")]
+        waiting = four.submit("-N1", "-n1", "--exclusive")
+        four.settle()
+        assert four.state(waiting) == "S"
+        four.cancel_all()

@@ -1,0 +1,59 @@
+"""``treepool flux-env``: what a site sets so that Flux finds the module, the command, the pool."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from treepool.cli.screen import DONE, USAGE, Stop, out
+from treepool.errors import InvalidOption
+from treepool.flux import options, site
+
+_DESCRIPTION = """\
+Print the environment in which Flux finds this treepool, as shell commands:
+the scheduler module sched-treepool, the subcommand "flux treepool", and the
+pool that the scheduling keys of R name. With --modprobe, print instead the
+TOML that makes sched-treepool the scheduler of the instances that read it.
+"""
+
+_EXAMPLES = """\
+examples:
+  eval "$(treepool flux-env)"                 for the instances started from here
+  treepool flux-env --modprobe policy=easy > /etc/flux/modprobe/modprobe.d/treepool.toml
+                                              for all instances of this Flux
+
+exit status:
+  0 done; 2 usage, which includes options that sched-treepool does not have
+"""
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "flux-env",
+        help="what a site sets so that Flux finds treepool",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "--modprobe", action="store_true", help="print TOML for Flux's modprobe.d instead"
+    )
+    parser.add_argument(
+        "options", metavar="NAME=VALUE", nargs="*", help="options of the module, for --modprobe"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    if not arguments.modprobe:
+        if arguments.options:
+            raise Stop("options of the module go with --modprobe", USAGE)
+        out(site.exports())
+        return DONE
+    try:
+        options.check(arguments.options)
+    except InvalidOption as e:
+        raise Stop(str(e), USAGE) from None
+    out(site.modprobe(arguments.options))
+    return DONE

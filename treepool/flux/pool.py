@@ -1,0 +1,263 @@
+"""The pool class that Flux's schedulers load: ``flux.resource.ResourcePool`` over treepool.Pool.
+
+All logic is treepool.Pool's; here its calls, results and errors get the form that flux-core's
+``flux.scheduler`` expects (see doc/python/scheduler.rst there). Schedulers make pools of two kinds
+of R: one of the instance's, which is scheduled, and many of jobs', which are only carried from
+call to call. A tree is therefore built when the first call needs one.
+"""
+
+from __future__ import annotations
+
+import json
+import syslog
+from typing import Any, Callable, Mapping, Optional, Union
+
+import attrs
+from flux.job import JobID
+from flux.resource.ResourcePool import ResourcePool
+from flux.resource.ResourcePoolImplementation import (
+    InfeasibleRequest,
+    InsufficientResources,
+    ResourcePoolImplementation,
+)
+from flux.resource.Rv1Set import Rv1Set
+
+from treepool import errors
+from treepool.flux.view import SetView
+from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.pool import OPTIONS, Pool
+from treepool.placement.request import Request
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet, RLiteEntry
+
+#: A logger as Flux hands it to pools: syslog priority and message.
+Log = Callable[[int, str], None]
+
+#: How many kinds of request are remembered as equal.
+_MAX_KINDS = 4096
+
+
+@attrs.frozen(eq=False)
+class JobRequest:
+    """A job's request as Flux's schedulers carry it from submission to alloc.
+
+    ``kind`` is the request without its duration; jobs that ask the same usually have the same
+    object. ``duration`` is in seconds, 0 for unlimited; ``jobspec`` is the job's own.
+    """
+
+    request: Request
+    kind: Request
+    jobspec: Mapping[str, Any]
+
+    @property
+    def duration(self) -> float:
+        """How long the job may run, in seconds, 0 for unlimited."""
+        return self.request.duration
+
+
+class AllocatedR(SetView):
+    """What a job got, for ``AllocRequest.success`` and for other pools."""
+
+    def __init__(self, allocation: Allocation) -> None:
+        self.allocation = allocation
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job's R (RFC 20), its key cut to the allocated ranks."""
+        return self.allocation.to_dict()
+
+    def dumps(self) -> str:
+        """The resources in Flux's short form."""
+        return self.allocation.dumps()
+
+    def get_starttime(self) -> float:
+        """When the job starts, in seconds since the epoch, 0 for unset."""
+        return self.allocation.starttime
+
+    def set_starttime(self, starttime: float) -> None:
+        """Set when the job starts."""
+        self.allocation.set_starttime(starttime)
+
+    def get_expiration(self) -> float:
+        """When the job must end, in seconds since the epoch, 0 for never."""
+        return self.allocation.expiration
+
+    def set_expiration(self, expiration: float) -> None:
+        """Set when the job must end."""
+        self.allocation.set_expiration(expiration)
+
+
+class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux has no types
+    """The implementation behind TreepoolPool for R version 1; methods are as in flux-core."""
+
+    version = 1
+    name = "treepool"
+    known_options = frozenset(OPTIONS)
+
+    def __init__(
+        self, R: Union[Mapping[str, Any], str], log: Optional[Log] = None, **options: str
+    ) -> None:
+        """*R* as a dict or JSON text; raises nothing yet, see ``pool``."""
+        if log is not None:
+            self.log = log
+        self._R: Mapping[str, Any] = json.loads(R) if isinstance(R, str) else R
+        # What is not ours the scheduler warns about, once (Scheduler._acquire_resources).
+        self._options = {name: options[name] for name in OPTIONS if name in options}
+        self._pool: Optional[Pool] = None
+        self._kinds: dict[Request, Request] = {}
+
+    @property
+    def pool(self) -> Pool:
+        """The treepool.Pool; raises InvalidR, InvalidKey or InvalidOption if it cannot be made."""
+        if self._pool is None:
+            self._pool = Pool(self._R, **self._options)
+        return self._pool
+
+    @property
+    def generation(self) -> int:
+        """A number that grows with every change of the pool."""
+        return self.pool.generation
+
+    # -- requests and jobs
+
+    def parse_resource_request(self, jobspec: Mapping[str, Any]) -> JobRequest:
+        """The request of a jobspec; raises ValueError naming the vertex that means nothing."""
+        request = self.pool.parse_resource_request(jobspec)
+        kind = attrs.evolve(request, duration=0.0)
+        if len(self._kinds) >= _MAX_KINDS:
+            self._kinds.clear()
+        return JobRequest(request, self._kinds.setdefault(kind, kind), jobspec)
+
+    def check_feasibility(self, request: JobRequest) -> None:
+        """Raise flux.resource.InfeasibleRequest if the pool could not serve *request* idle."""
+        try:
+            self.pool.check_feasibility(request.request)
+        except errors.InfeasibleRequest as e:
+            raise InfeasibleRequest(str(e)) from None
+
+    def alloc(self, jobid: int, request: JobRequest) -> AllocatedR:
+        """Allocate resources; raises Flux's InsufficientResources or InfeasibleRequest."""
+        try:
+            allocation = self.pool.alloc(jobid, request.request)
+        except errors.InsufficientResources as e:
+            raise InsufficientResources(str(e)) from None
+        except errors.InfeasibleRequest as e:
+            raise InfeasibleRequest(str(e)) from None
+        return AllocatedR(allocation)
+
+    def register_alloc(self, jobid: int, R: Any) -> None:
+        """Take note of what a job holds already; raises ValueError if that cannot be."""
+        held = _held(R)
+        self.pool.register_alloc(jobid, held)
+        parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in held.entries)
+        self.log(syslog.LOG_INFO, f"hello: {JobID(jobid).f58}: {short_form(parts)}")
+
+    def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
+        """Give back what a job holds, or what it holds on the ranks of *R*.
+
+        A job that holds nothing is ignored, because Flux frees also the jobs that ``hello`` could
+        not register. Raises ValueError if *R* is not what the job holds.
+        """
+        if not self.pool.has_job(jobid):
+            self.log(syslog.LOG_WARNING, f"free: {JobID(jobid).f58} holds nothing here")
+            return
+        self.pool.free(jobid, None if R is None else _held(R), final)
+
+    def update_expiration(self, jobid: int, expiration: float) -> None:
+        """Set when a job ends; one that holds nothing is ignored."""
+        if self.pool.has_job(jobid):
+            self.pool.update_expiration(jobid, expiration)
+
+    def job_end_times(self) -> list[tuple[int, float]]:
+        """(job id, end time in seconds since the epoch or 0 for never) of every live job."""
+        return self.pool.job_end_times()
+
+    # -- nodes
+
+    def mark_up(self, ids: str) -> None:
+        """Make the ranks of an idset, or "all", available."""
+        self.pool.mark_up(ids)
+
+    def mark_down(self, ids: str) -> None:
+        """Make the ranks of an idset, or "all", unavailable for new jobs."""
+        self.pool.mark_down(ids)
+
+    def remove_ranks(self, ranks: Any) -> None:
+        """Take *ranks*, an IDset or its text, out for good: of the instance, or of a job's R."""
+        if self._pool is not None:
+            self._pool.remove_ranks(str(ranks))
+            return
+        rest = Rv1Set(self._R, keep_scheduling=True)
+        rest.remove_ranks(ranks)
+        self._R = rest.to_dict()
+
+    # -- the whole
+
+    def copy(self) -> PoolV1:
+        """An independent copy, allocations included; it does not log."""
+        new = PoolV1(self._R, None, **self._options)
+        new._pool = None if self._pool is None else self._pool.copy()
+        new._kinds = self._kinds
+        return new
+
+    def copy_allocated(self) -> Rv1Set:
+        """What is allocated."""
+        return Rv1Set(self.pool.copy_allocated().to_dict())
+
+    def copy_down(self) -> Rv1Set:
+        """The nodes that are down."""
+        return Rv1Set(self.pool.copy_down().to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The R of the whole."""
+        return dict(self._R) if self._pool is None else self._pool.to_dict()
+
+    def dumps(self) -> str:
+        """The resources in Flux's short form."""
+        return str(self.to_set().dumps()) if self._pool is None else self._pool.dumps()
+
+    def get_starttime(self) -> float:
+        """When the resources become valid, in seconds since the epoch, 0 for unset."""
+        return self.pool.starttime
+
+    def set_starttime(self, starttime: float) -> None:
+        """Set ``starttime``."""
+        self.pool.set_starttime(starttime)
+
+    def get_expiration(self) -> float:
+        """When the resources stop being valid, in seconds since the epoch, 0 for never."""
+        return self.pool.expiration
+
+    def set_expiration(self, expiration: float) -> None:
+        """Set ``expiration``."""
+        self.pool.set_expiration(expiration)
+
+
+class TreepoolPool(ResourcePool):  # type: ignore[misc]  # flux has no types
+    """A Flux resource pool with the topology of its nodes.
+
+    Flux makes it for ``pool-class=treepool``, and for an R whose ``scheduling.writer`` is
+    TreePool (through the top-level module TreePool).
+    """
+
+    def __init__(self, R: Any, log: Optional[Log] = None, **options: str) -> None:
+        if not isinstance(R, ResourcePoolImplementation):
+            R = PoolV1(R, log=log, **options)
+        super().__init__(R)
+
+
+#: What Flux looks for in a module named by ``pool-class=`` or by an R's writer.
+pool_class = TreepoolPool
+
+
+def _held(R: Any) -> ResourceSet:
+    """What a job's R of any pool says it holds, read without its key.
+
+    The key is not looked at: a job that another pool placed may carry one for other ranks.
+    """
+    execution = R.to_dict()["execution"]
+    entries = []
+    for entry in execution["R_lite"]:
+        children = {name: idset.decode(ids) for name, ids in entry["children"].items() if ids}
+        cores, gpus = children.get("core", 0), children.get("gpu", 0)
+        entries.append(RLiteEntry(idset.decode(entry["rank"]), cores, gpus))
+    return ResourceSet(tuple(entries), (), expiration=execution.get("expiration") or 0.0)
