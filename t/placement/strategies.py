@@ -282,6 +282,23 @@ def rich_nodes(draw: Draw) -> JSON:
 
 
 @st.composite
+def uneven_clusters(draw: Draw) -> JSON:
+    """The R of a handful of nodes no two alike, of a few domains each."""
+    found = []
+    for _ in range(draw(some(4, 3, 5, 6))):
+        sizes = draw(st.lists(st.tuples(some(2, 1, 3, 4), some(0, 1, 2)), min_size=1, max_size=3))
+        inside = [("numa", Sketch(cores, gpus)) for cores, gpus in sizes]
+        found.append(draw(dealt(Sketch(0, 0, inside), flat=False)))
+    owned = {rank: (kind.cores, kind.gpus) for rank, kind in enumerate(found)}
+    children = [{"ranks": str(rank), "topo": kind.topo} for rank, kind in enumerate(found)]
+    return {
+        "version": 1,
+        "execution": {"R_lite": _r_lite(owned), "nodelist": [host(rank) for rank in owned]},
+        "scheduling": {"writer": "TreePool", "children": children},
+    }
+
+
+@st.composite
 def keys(draw: Draw, found: list[Kind], kind_of: dict[int, int]) -> JSON:
     """The key of a cluster; if it covers all ranks it may number them as an outer instance did."""
     entries = {}

@@ -79,6 +79,9 @@ GPU_SIDE = {
     ],
 }
 
+#: A socket of two NUMA domains, with room for one amount more than its domains are asked for.
+TIGHT = {"socket": [{"numa": [{"cores": "0-1"}, {"cores": "2-3"}]}]}
+
 #: A socket in which two cores of six are closer to each other.
 NEST = {"socket": [{"l3": [{"cores": "0-1"}], "cores": "0-5"}]}
 
@@ -99,6 +102,10 @@ NEST = {"socket": [{"l3": [{"cores": "0-1"}], "cores": "0-5"}]}
         (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1+/core=1"),
         (NEST, "0-5", "", None, "socket/slot=1+/core=2"),
         (NEST, "0-5", "", None, "slot=1+/core=2"),
+        # What may come from anywhere in a socket leaves its domains what they must give.
+        (TIGHT, "0-3", "", None, "socket/slot=2/[numa/core=1;core=1]"),
+        (TIGHT, "0-3", "", None, "slot=2/[socket/core=1;numa/core=1]"),
+        (TIGHT, "0-3", "", "3", "socket/slot/[numa/core=2;core=1]"),
         # A slot has a core, so the socket without is none for it.
         (GPU_SIDE, "0-3", "0-2", None, "slot/socket{x}/numa{x}"),
         (GPU_SIDE, "0-3", "0-2", None, "slot=1+/socket{x}/numa{x}"),
@@ -110,6 +117,23 @@ def test_what_is_easily_got_wrong(topo, cores, gpus, taken, shape, locality):
     occupied = None if taken is None else node_R(topo, taken, "")
     duel = Duel(random.History(R, locality, occupied, []))
     duel.do(random.Step("alloc", random.jobspec(parse_shape(shape))))
+
+
+@pytest.mark.parametrize("policy", random.POLICIES)
+@SETTINGS
+@given(data=st.data())
+def test_nodes_are_used_in_the_order_of_the_policy(policy, data):
+    R = data.draw(random.uneven_clusters())
+    mode = data.draw(random.some("preferred", "preferred", "required", "none"))
+    duel = Duel(random.History(R, mode, None, [], policy))
+    for _ in range(3):
+        below = data.draw(random.flat())
+        if data.draw(random.some(False, False, True)):
+            below = [random.vertex("numa", 1, exclusive=True)]
+        made = random.vertex("slot", data.draw(random.counts(4)), below)
+        if data.draw(random.some(False, False, True)):
+            made = random.vertex("node", data.draw(random.counts(3)), [made])
+        duel.do(random.Step("alloc", random.jobspec([made])))
 
 
 @SETTINGS
