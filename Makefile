@@ -22,6 +22,23 @@ check: lint types test check-flux versions conformance
 check-flux: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2 t/flux || $(BIN)/python -m pytest -q --last-failed t/flux
 
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -q -n 2 --ignore=t/flux
+
+# The same tests on the oldest and the newest supported Python, where they are installed.
+versions: $(INSTALLED)
+	sh t/versions 3.9 3.13
+
+conformance: $(INSTALLED)
+	$(BIN)/treepool conformance
+
 # Clusters of 16 to 1,000,000 nodes, in about two minutes; BENCH='--nodes 1152 --peer' for others.
 bench: $(INSTALLED)
 	$(BIN)/treepool bench $(BENCH)
