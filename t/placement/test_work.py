@@ -249,6 +249,31 @@ def test_a_search_is_given_up_after_a_bounded_number_of_choices(monkeypatch):
     assert len(tried) < 20 * match.BUDGET
 
 
+@pytest.mark.parametrize("whole", ["", "{x}"])
+def test_a_hard_minimum_of_a_domain_is_refused_with_a_reason(whole):
+    R = cluster(2)
+    R["scheduling"]["children"][0]["topo"] = {"board": [UNEVEN]}
+    pool = Pool(R)
+    inner = HARD.replace("node/slot=9/", "")
+    hard = ";".join([inner[1:-1]] * 3)
+    with pytest.raises(InfeasibleRequest, match="board"):
+        pool.alloc(1, request(pool, f"slot/board{whole}/[{hard}]"))
+
+
+def test_hundreds_of_choices_one_inside_the_other_are_answered():
+    R = cluster(2)
+    leaves = [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(400)]
+    R["execution"]["R_lite"][0]["children"] = {"core": "0-799"}
+    R["scheduling"]["children"][0]["topo"] = {"l2": leaves}
+    pool = Pool(R)
+    for shape in ("slot/l2=399/core=1", "node/slot=2/l2=399/core=1", "node/slot=3/l2=399/core=1"):
+        try:
+            pool.alloc(1, request(pool, shape))
+            pool.free(1)
+        except InfeasibleRequest:
+            pass
+
+
 def test_a_hard_request_costs_no_more_on_a_cluster_of_many_states():
     R = cluster(1000)
     R["scheduling"]["children"][0]["topo"] = UNEVEN

@@ -147,8 +147,12 @@ class Matcher:
         return self._first(self._inside(scope, need, None))
 
     def _first(self, tasks: _Tasks) -> bool:
+        return self._next(self._ways(tasks))
+
+    def _next(self, ways: Iterator[bool]) -> bool:
+        """Whether there is one more of *ways*, which is then current."""
         try:
-            return next(self._ways(tasks), False)
+            return next(ways, False)
         except RecursionError:  # hundreds of choices, one inside the other
             raise TooHard from None
 
@@ -158,7 +162,7 @@ class Matcher:
         single = attrs.evolve(part, count=attrs.evolve(part.count, minimum=1, maximum=1, ids=()))
         stack = [self._ways(self._begin(scope, single, None))]
         while stack:
-            if next(stack[-1], False):
+            if self._next(stack[-1]):
                 if len(stack) == count:
                     return True
                 key = (len(stack), self.ledger.shape(self.node_type.root))
@@ -402,7 +406,10 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
         if (part.whole and not domain.whole) or (part.with_core and not domain.ncores):
             return False
         matcher = Matcher(node_type, node_type.root.cores, node_type.root.gpus)
-        return matcher.meets(domain, part.need)
+        try:
+            return matcher.meets(domain, part.need)
+        except TooHard:
+            return False
 
     found = remembered(node_type, (part.name, part.whole, part.with_core, part.need), compute)
     assert isinstance(found, frozenset)
