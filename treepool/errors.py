@@ -75,6 +75,10 @@ class InvalidKey(InvalidInput):
     """A scheduling key that breaks RFC 49."""
 
 
+class InvalidHardware(InvalidInput):
+    """A description of hardware (hwloc XML, nvidia-smi, sysfs) that cannot be read."""
+
+
 class InvalidOption(InvalidInput):
     """An unknown pool option, or an unknown value of a known one."""
 

@@ -31,11 +31,11 @@ def test_every_problem_has_a_line_with_its_pointer(treepool, write, R):
 
 
 def test_a_key_for_other_ranks_is_a_problem(treepool, write, R):
-    R["scheduling"]["children"][0]["ranks"] = "0-9"
+    R["scheduling"]["children"][0]["ranks"] = "4-9"
     result = treepool("validate", write(R))
     assert result.status == 1
     assert result.out.startswith("/scheduling/children: ")
-    assert "0-9" in result.out
+    assert "4-9" in result.out
     assert "3,5" in result.out
 
 

@@ -97,7 +97,7 @@ def test_a_pool_is_made_from_an_object_from_its_text_and_from_a_resource_set(for
         ("{", InvalidR, "line 1 column 2"),
         ({}, InvalidR, "execution"),
         ({**cluster(), "version": 2}, InvalidR, "/version"),
-        (cluster(key_ranks="0-9"), InvalidKey, "0-9.*0-3"),
+        (cluster(key_ranks="2-9"), InvalidKey, "2-9.*0-3"),
     ],
 )
 def test_a_wrong_R_makes_no_pool(R, error, message):

@@ -328,6 +328,31 @@ def test_a_key_about_the_ranks_of_r_lite_stays_as_it_is(some, flat):
     assert some.map_to(some.ranks | text(flat)) is some
 
 
+@given(keys().filter(lambda some: some.children), st.data())
+def test_a_key_about_more_ranks_than_r_lite_has_is_cut_to_those(some, data):
+    before = topos(some)
+    kept = data.draw(st.sets(st.sampled_from(sorted(before)), min_size=1))
+    cut = some.map_to(text(kept))
+    assert topos(cut) == {rank: before[rank] for rank in kept}
+    assert cut.extra == some.extra
+
+
+def test_a_key_about_more_ranks_is_cut_before_positions_count():
+    some = SchedulingKey.read({
+        **key(entry("0-1", {"cores": "0"}), entry("2-3", {"cores": "0-1"})),
+        "allocated": [{"ranks": "0-2", "cores": "4"}],
+    })  # fmt: skip
+    cut = some.map_to(0b1110).to_dict()
+    assert [child["ranks"] for child in cut["children"]] == ["1", "2-3"]
+    assert cut["allocated"] == [{"ranks": "1-2", "cores": "4"}]
+
+
+def test_as_many_ranks_that_overlap_are_those_of_the_enclosing_instance():
+    some = SchedulingKey.read(key(entry("1", {"cores": "0"}), entry("2-4", {"cores": "0-1"})))
+    mapped = some.map_to(0b1111).to_dict()
+    assert [child["ranks"] for child in mapped["children"]] == ["0", "1-3"]
+
+
 @given(keys(), st.integers(0, 300))
 def test_as_many_other_ranks_are_mapped_by_sorted_position(some, first):
     size = idset.size(some.ranks)

@@ -11,8 +11,9 @@ from typing import Any, Iterable, Mapping, Optional, Union
 import attrs
 
 from treepool.errors import InvalidKey, Problem
-from treepool.rfc import idset, schema, topo
+from treepool.rfc import idset, linktable, schema, topo
 from treepool.rfc.findings import Findings, plain_json, shown, shown_ids
+from treepool.rfc.links import Links, digest
 from treepool.rfc.renumber import Move, by_position, from_zero
 from treepool.rfc.topo import RESERVED
 
@@ -45,15 +46,29 @@ class SchedulingKey:
     Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes. ``allocated``
     is treepool's own addition, see DESIGN's "What comes out": when an instance starts on an
     allocation, Flux counts the cores of each node from zero in R_lite, but leaves the topo as it
-    is; this tells which cores of the topo they are.
+    is; this tells which cores of the topo they are. ``extra`` has treepool's ``links`` too, as they
+    were read, and ``tables`` what they say.
     """
 
     children: tuple[KeyEntry, ...]
     writer: str = WRITER
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     allocated: tuple[AllocatedCores, ...] = ()
+    #: The link tables by the digest of their topo. A key made without them reads them from
+    #: ``extra``, and raises InvalidKey if they are malformed.
+    tables: Mapping[str, Links] = attrs.field(repr=False, eq=False)
     #: All ranks that have an entry, as bitmask.
     ranks: int = attrs.field(init=False, repr=False, eq=False)
+
+    @tables.default
+    def _tables_of_extra(self) -> Mapping[str, Links]:
+        if "links" not in self.extra:
+            return {}
+        findings = Findings()
+        tables = linktable.read_tables(findings, self.extra["links"], "/links")
+        for problem in findings.merged(()):
+            raise InvalidKey(str(problem))
+        return tables
 
     @ranks.default
     def _all_ranks(self) -> int:
@@ -94,6 +109,10 @@ class SchedulingKey:
             ]
         return key
 
+    def links_of(self, topo: Mapping[str, Any]) -> Optional[Links]:
+        """What connects the GPUs of a node with this *topo*; None if the key does not say."""
+        return self.tables.get(digest(topo)) if self.tables else None
+
     def trim(self, ranks: int) -> SchedulingKey:
         """The key of an allocation on bitmask *ranks* (RFC 49, "Allocated R")."""
         cut = ((entry, entry.ranks & ranks) for entry in self.children)
@@ -114,12 +133,16 @@ class SchedulingKey:
     def map_to(self, ranks: int) -> SchedulingKey:
         """The key for an R that has just *ranks*.
 
-        The key as it is if it is about those ranks. If it has as many others, they are what the
-        enclosing instance called them, and change by sorted position: Flux renumbers R_lite of a
-        sub-instance, not the key. Raises InvalidKey, naming both sets, if it is neither.
+        The key as it is if it is about those ranks, cut to them if it is about more: Flux takes
+        the ranks that ``resource.exclude`` names out of R_lite, not out of the key. If it has as
+        many others, they are what the enclosing instance called them, and change by sorted
+        position: Flux renumbers R_lite of a sub-instance, not the key. Raises InvalidKey, naming
+        both sets, if it is none of these.
         """
         if self.ranks & ~ranks == 0:
             return self
+        if ranks & ~self.ranks == 0:
+            return self.trim(ranks)
         if idset.size(self.ranks) == idset.size(ranks):
             return self._moved(by_position(self.ranks, ranks))
         raise InvalidKey(
@@ -177,10 +200,11 @@ def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKe
             )
         seen |= ranks
     allocated = _allocated(findings, key.get("allocated", []), f"{at}/allocated", seen)
+    tables = linktable.read_tables(findings, key.get("links", {}), f"{at}/links")
     if len(findings) > known:
         return None
     extra = {k: v for k, v in key.items() if k not in ("writer", "children", "allocated")}
-    return SchedulingKey(tuple(children), WRITER, extra, allocated)
+    return SchedulingKey(tuple(children), WRITER, extra, allocated, tables)
 
 
 def _allocated(

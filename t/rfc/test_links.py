@@ -1,0 +1,344 @@
+"""The link table: what it says of a node's GPUs, its JSON, and its way through a scheduling key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treepool.errors import InvalidKey
+from treepool.rfc import idset, linktable
+from treepool.rfc.findings import place
+from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire, digest
+from treepool.rfc.linktable import MAX_TABLES
+from treepool.rfc.scheduling import SchedulingKey
+
+TOPO = {"cores": "0-7", "gpus": "0-3", "numa": [{"cores": "0-3"}, {"cores": "4-7"}]}
+TABLE = {
+    "links": [{"type": "nvlink", "gbps": 50, "among": ["0-3", "4-7"]}],
+    "nics": [{"name": "hsi0", "gpus": "0", "path": "PIX"}],
+    "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}],
+}
+NV1, NV2, NV4 = (Wire("nvlink", 25.0 * n) for n in (1, 2, 4))
+SYS, PIX = Wire("pcie", 8.0), Wire("pcie", 16.0)
+
+#: An 8-GPU node of V100s: two quads of mixed links, and one link of each GPU to the other quad.
+CUBE_MESH = {
+    (0, 1): NV1, (0, 2): NV1, (0, 3): NV2, (0, 4): NV2, (1, 2): NV2, (1, 3): NV1, (1, 5): NV2,
+    (2, 3): NV2, (2, 6): NV1, (3, 7): NV1, (4, 5): NV1, (4, 6): NV1, (4, 7): NV2, (5, 6): NV2,
+    (5, 7): NV1, (6, 7): NV2,
+}  # fmt: skip
+
+WIRES = st.builds(
+    Wire, st.sampled_from(["nvlink", "xgmi", "pcie"]), st.sampled_from([8.0, 25.0, 50.0, 112.5])
+)
+
+
+def pairs_of(ids):
+    """All pairs of some ids, the lower first."""
+    return list(combinations(sorted(ids), 2))
+
+
+@st.composite
+def matrices(draw):
+    """What joins the pairs of some GPUs, with none for some."""
+    ids = draw(st.sets(st.integers(0, 20) | st.integers(0, MAX_GPUS - 1), max_size=9))
+    wires = [draw(WIRES) for _ in range(draw(st.integers(1, 3)))]
+    chosen = st.sampled_from([None, *wires])
+    drawn = {pair: draw(chosen) for pair in pairs_of(ids)}
+    return {pair: wire for pair, wire in drawn.items() if wire is not None}
+
+
+def names():
+    return st.text("abcXYZ0 _-é", min_size=1, max_size=8)
+
+
+@st.composite
+def tables(draw):
+    """A link table with NICs and devices, no GPU twice."""
+    spare = draw(st.lists(st.integers(1, (1 << 12) - 1), max_size=4))
+    nics, devices, seen = [], [], 0
+    for mask in spare:
+        if mask & ~seen:
+            nics.append(Nic(draw(names()), mask & ~seen, draw(st.sampled_from(PATHS))))
+            devices.append(Device(draw(names()), draw(st.integers(0, 300)), mask & ~seen))
+        seen |= mask
+    return Links.from_matrix(draw(matrices()), nics, devices)
+
+
+# -- what a table says
+
+
+@given(matrices())
+def test_a_table_made_from_a_matrix_has_that_matrix(pairs):
+    links = Links.from_matrix(pairs)
+    assert links.pairs() == pairs
+    ids = list(idset.iterate(links.gpus))
+    assert ids == sorted({gpu for pair in pairs for gpu in pair})
+    matrix = links.matrix(links.gpus)
+    for (i, a), (j, b) in pairs_of(enumerate(ids)):
+        expected = pairs[a, b].gbps if (a, b) in pairs else 0
+        assert matrix[i][j] == matrix[j][i] == expected
+    assert all(matrix[i][i] == 0 for i in range(len(ids)))
+
+
+@given(matrices())
+def test_a_table_made_from_a_matrix_joins_no_pair_twice_and_is_the_same_in_any_order(pairs):
+    links = Links.from_matrix(pairs)
+    joined = [p for link in links.links for s in link.among for p in pairs_of(idset.iterate(s))]
+    assert len(joined) == len(set(joined)) == len(pairs)
+    assert Links.from_matrix(dict(reversed(list(pairs.items())))) == links
+    assert [link.gbps for link in links.links] == sorted(
+        (link.gbps for link in links.links), reverse=True
+    )
+
+
+def test_groups_that_links_make_are_one_set_each():
+    quads = {pair: NV4 for quad in (range(4), range(4, 8)) for pair in pairs_of(quad)}
+    switch = dict.fromkeys(pairs_of(range(16)), NV4)
+    assert Links.from_matrix(quads).links == (Link("nvlink", 100.0, (0x0F, 0xF0)),)
+    assert Links.from_matrix(switch).links == (Link("nvlink", 100.0, (0xFFFF,)),)
+
+
+def test_the_matrix_is_of_the_gpus_asked_for_in_ascending_order():
+    links = Links.from_matrix({(0, 3): NV1, (3, 5): NV2})
+    assert links.matrix(0b101001) == ((0, 25, 0), (25, 0, 50), (0, 50, 0))
+    assert links.matrix(0b110) == ((0, 0), (0, 0))
+    assert links.matrix(0) == ()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "kind"),
+    [
+        ({}, "none"),
+        ({(0, 1): PIX, (0, 2): SYS}, "pcie"),
+        ({(0, 1): NV4}, "pairs"),
+        ({(0, 1): NV4, (2, 3): NV4, (0, 2): SYS}, "pairs"),
+        (dict.fromkeys(pairs_of(range(8)), NV4), "nvswitch"),
+        (dict.fromkeys(pairs_of(range(4)), Wire("xgmi", 100.0)), "nvswitch"),
+        ({**dict.fromkeys(pairs_of(range(4)), NV4), (0, 1): NV2}, "mesh"),
+        ({**dict.fromkeys(pairs_of(range(4)), NV4), (0, 4): SYS}, "mesh"),
+        (dict.fromkeys(pairs_of(range(4)) + pairs_of(range(4, 8)), NV4), "mesh"),
+        (CUBE_MESH, "mesh"),
+    ],
+)
+def test_the_kind_tells_how_links_join_gpus(pairs, kind):
+    assert Links.from_matrix(pairs).kind == kind
+
+
+def test_a_gpu_without_any_link_keeps_the_rest_from_being_all():
+    joined = dict.fromkeys(pairs_of(range(4)), NV4)
+    assert Links.from_matrix(joined, devices=[Device("A100", 80, 0b1111)]).kind == "nvswitch"
+    assert Links.from_matrix(joined, devices=[Device("A100", 80, 0b11111)]).kind == "mesh"
+
+
+def test_as_many_gpus_as_there_may_be_are_covered_fast_at_the_worst():
+    no_triangle = {(a, b): SYS for a in range(64) for b in range(64, MAX_GPUS)}
+    start = time.monotonic()
+    assert Links.from_matrix(no_triangle).pairs() == no_triangle
+    assert time.monotonic() - start < 2
+
+
+# -- JSON
+
+
+@given(tables())
+@settings(max_examples=60)
+def test_a_table_comes_back_from_its_json(links):
+    assert linktable.read(json.dumps(links.to_dict())) == links
+
+
+def test_every_key_of_a_table_may_be_missing():
+    assert linktable.read({}) == Links()
+    assert Links().to_dict() == {}
+
+
+def test_a_table_is_written_as_it_was_read():
+    read = linktable.read(TABLE)
+    assert read.links == (Link("nvlink", 50.0, (0x0F, 0xF0)),)
+    assert read.nics == (Nic("hsi0", 1, "PIX"),)
+    assert read.devices == (Device("A100", 80, 0xFF),)
+    assert json.dumps(read.to_dict()) == json.dumps(TABLE)
+
+
+def link(**changes):
+    return {"links": [{"type": "nvlink", "gbps": 50, "among": ["0-3"], **changes}]}
+
+
+def nic(**changes):
+    return {"nics": [{"name": "hsi0", "gpus": "0", "path": "PIX", **changes}]}
+
+
+def device(**changes):
+    return {"devices": [{"model": "A100", "memory": 80, "gpus": "0-7", **changes}]}
+
+
+WRONG = [
+    ([], "/L: must be an object, not an array"),
+    ({"link": []}, "/L/link: unknown key; known are links, nics, devices"),
+    ({"links": {}}, "/L/links: must be an array, not an object"),
+    ({"links": [3]}, "/L/links/0: must be an object, not 3"),
+    ({"nics": [{"name": "a", "gpus": "0"}]}, "/L/nics/0: key 'path' is missing"),
+    (link(speed=3), "/L/links/0/speed: unknown key; known are type, gbps, among"),
+    (link(type="nvswitch"),
+     "/L/links/0/type: must be one of 'nvlink', 'xgmi', 'pcie', not 'nvswitch'"),
+    (link(type=["nvlink"]),
+     "/L/links/0/type: must be one of 'nvlink', 'xgmi', 'pcie', not an array"),
+    (link(gbps="50"), "/L/links/0/gbps: must be a number, not '50'"),
+    (link(gbps=True), "/L/links/0/gbps: must be a number, not true"),
+    (link(gbps=-1), "/L/links/0/gbps: must be at least 0 and at most 1000000, not -1"),
+    (link(gbps=1e7), "/L/links/0/gbps: must be at least 0 and at most 1000000, not 10000000.0"),
+    (link(gbps=float("nan")), "/L/links/0/gbps: must be at least 0 and at most 1000000, not nan"),
+    (link(gbps=float("inf")), "/L/links/0/gbps: must be at least 0 and at most 1000000, not inf"),
+    (link(among="0-3"), "/L/links/0/among: must be an array, not '0-3'"),
+    (link(among=[]), "/L/links/0/among: must not be empty"),
+    (link(among=[3]), "/L/links/0/among/0: must be a string, not 3"),
+    (link(among=["3"]), "/L/links/0/among/0: must have at least two GPUs"),
+    (link(among=[""]), "/L/links/0/among/0: must have at least one id"),
+    (link(among=["0-1", "3-2"]),
+     "/L/links/0/among/1: range 3-2 does not ascend in idset '3-2'"),
+    (link(among=["0-128"]), "/L/links/0/among/0: GPU ids go up to 127, not 128"),
+    (link(among=["0-2", "1-3"]), "/L/links/0/among/1: pairs among GPUs 1-2 are joined already"),
+    ({"links": link()["links"] + link(type="pcie", among=["3-4", "0,3"])["links"]},
+     "/L/links/1/among/1: pairs among GPUs 0,3 are joined already"),
+    (nic(path="NVL"), "/L/nics/0/path: must be one of 'PIX', 'PXB', 'PHB', 'NODE', 'SYS', "
+     "not 'NVL'"),
+    (nic(name=""), "/L/nics/0/name: must not be empty"),
+    (nic(name=7), "/L/nics/0/name: must be a string, not 7"),
+    (nic(name="a\x1b[2J"), "/L/nics/0/name: must be at most 128 printable characters"),
+    (nic(name="a" * 129), "/L/nics/0/name: must be at most 128 printable characters"),
+    (nic(gpus="128"), "/L/nics/0/gpus: GPU ids go up to 127, not 128"),
+    ({"nics": nic()["nics"] * 2}, "/L/nics/1/gpus: GPUs 0 are in an earlier entry too"),
+    (device(memory=1.5), "/L/devices/0/memory: must be an integer, not 1.5"),
+    (device(memory=-1), "/L/devices/0/memory: must be at least 0 and at most 1048576, not -1"),
+    (device(model=None), "/L/devices/0/model: must be a string, not null"),
+    (device(gpus=""), "/L/devices/0/gpus: must have at least one id"),
+    ({"devices": device()["devices"] + device(gpus="7-8")["devices"]},
+     "/L/devices/1/gpus: GPUs 7 are in an earlier entry too"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "expected"), WRONG)
+def test_what_is_wrong_in_a_table_is_told_with_its_place_in_the_key(table, expected):
+    name = digest(TOPO)
+    key = {"writer": "TreePool", "links": {name: table}}
+    at = expected.replace("/L", place("/links", name), 1)
+    assert [str(p) for p in SchedulingKey.problems(key)] == [at]
+    with pytest.raises(InvalidKey) as raised:
+        SchedulingKey.read(key)
+    assert str(raised.value) == at
+    with pytest.raises(InvalidKey):
+        linktable.read(table)
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        ([], "/links: must be an object, not an array"),
+        ({"": {}}, "/links/: unknown key; its name is not allowed here"),
+        ({"0" * 59: {}}, f"/links/{'0' * 59}: unknown key; its name is not allowed here"),
+        ({"A" * 64: {}}, f"/links/{'A' * 57}...: unknown key; its name is not allowed here"),
+        ({"0" * 64 + "\n": {}}, f"/links/{'0' * 57}...: is no digest of a topo"),
+    ],
+)
+def test_tables_are_named_by_digests(links, expected):
+    key = {"writer": "TreePool", "links": links}
+    assert [str(p) for p in SchedulingKey.problems(key)] == [expected]
+    with pytest.raises(InvalidKey):
+        SchedulingKey.read(key)
+
+
+def test_there_are_no_more_tables_than_a_bound():
+    links = {f"{i:064x}": {} for i in range(MAX_TABLES + 1)}
+    (problem,) = SchedulingKey.problems({"writer": "TreePool", "links": links})
+    assert str(problem) == "/links: has more than 16384 tables"
+
+
+def test_every_problem_of_the_tables_is_told():
+    key = {"writer": "TreePool", "links": {digest(TOPO): {**link(gbps=-1), **nic(path="")}}}
+    assert [p.pointer.split("/", 3)[3] for p in SchedulingKey.problems(key)] == [
+        "links/0/gbps",
+        "nics/0/path",
+    ]
+
+
+# -- in a key
+
+
+def key_with(links):
+    children = [{"ranks": "2-5", "topo": TOPO}, {"ranks": "6", "topo": {"cores": "0"}}]
+    return {"writer": "TreePool", "children": children, "links": links}
+
+
+def test_the_digest_is_the_sha256_of_the_topo_with_sorted_keys_and_no_blanks():
+    text = '{"cores":"0-7","gpus":"0-3","numa":[{"cores":"0-3"},{"cores":"4-7"}]}'
+    assert digest(TOPO) == hashlib.sha256(text.encode()).hexdigest()
+    assert digest(dict(reversed(list(TOPO.items())))) == digest(TOPO)
+    assert digest({**TOPO, "gpus": "0-2"}) != digest(TOPO)
+    assert len(digest({"é\ud800": []})) == 64
+
+
+def test_a_key_tells_the_links_of_the_topos_that_have_a_table():
+    key = SchedulingKey.read(key_with({digest(TOPO): TABLE, "0" * 64: {}}))
+    assert key.links_of(TOPO) == linktable.read(TABLE)
+    assert key.links_of(TOPO) is key.links_of(dict(TOPO))
+    assert key.links_of({"cores": "0"}) is None
+
+
+def test_a_key_without_links_tells_none_and_comes_out_as_it_was():
+    plain = {"writer": "TreePool", "children": [{"ranks": "0", "topo": TOPO}]}
+    key = SchedulingKey.read(plain)
+    assert key.links_of(TOPO) is None
+    assert key.to_dict() == plain
+
+
+def test_links_stay_as_they_are_when_a_key_is_trimmed_and_renumbered():
+    links = {digest(TOPO): TABLE, "0" * 64: {"nics": []}}
+    key = SchedulingKey.read(key_with(links)).trim(0b11000).renumber()
+    assert key.to_dict() == {
+        "writer": "TreePool",
+        "children": [{"ranks": "0-1", "topo": TOPO}],
+        "links": links,
+    }
+    assert key.links_of(TOPO) == linktable.read(TABLE)
+
+
+def test_a_key_made_by_hand_knows_the_links_it_is_given():
+    key = SchedulingKey((), extra={"links": {digest(TOPO): TABLE}})
+    assert key.links_of(TOPO) == linktable.read(TABLE)
+    with pytest.raises(InvalidKey, match=r"^/links: must be an object"):
+        SchedulingKey((), extra={"links": 3})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    | st.sampled_from(["0-3", "nvlink", "PIX", "0"]),
+    lambda below: st.lists(below, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["links", "nics", "devices", "type", "gbps", "among", "name", "gpus", "path"]
+        )
+        | st.text(max_size=3),
+        below,
+        max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(JSON)
+@settings(max_examples=150, deadline=None)
+def test_no_table_whatever_makes_reading_fail_in_another_way(table):
+    key = {"writer": "TreePool", "links": {digest(TOPO): table}}
+    problems = SchedulingKey.problems(key)
+    try:
+        read = SchedulingKey.read(key).links_of(TOPO)
+    except InvalidKey as e:
+        assert problems and "\n" not in str(e)
+    else:
+        assert problems == [] and linktable.read(read.to_dict()) == read

@@ -1,0 +1,214 @@
+"""The link table: what connects the GPUs of one kind of node, and the NIC nearest to each.
+
+It travels in the key as ``scheduling.links``, an object whose keys are digests of topos
+(``digest``) and whose values are tables. Readers that do not know it ignore it, and as it names no
+rank, trimming and renumbering leave it alone. treepool's own addition to RFC 49. ``linktable.py``
+reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Iterable, Mapping, Union
+
+import attrs
+
+from treepool.rfc import idset
+
+#: Types of link; the first two are between GPUs alone.
+TYPES = ("nvlink", "xgmi", "pcie")
+
+#: How near two PCI devices are, nearest first, in the words of ``nvidia-smi topo``.
+PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+
+#: GPU ids are below this. The most that one node has today are the 112 instances of 16 GPUs with
+#: seven MIG slices each; MI300X in partitions makes 64.
+MAX_GPUS = 128
+
+#: Fastest link, in GB/s, and largest GPU memory, in GiB: a thousand times those of today.
+MAX_GBPS = 1_000_000
+MAX_MEMORY = 1 << 20
+
+#: Longest name of a NIC or model, in characters.
+MAX_NAME = 128
+
+
+@attrs.frozen
+class Link:
+    """All pairs within each of ``among`` (bitmasks of GPU ids) are joined by links of this type.
+
+    ``type`` is "nvlink", "xgmi" or "pcie"; ``gbps`` is GB/s per direction between the two.
+    """
+
+    type: str
+    gbps: float
+    among: tuple[int, ...]
+
+
+@attrs.frozen
+class Nic:
+    """A NIC and the GPUs (bitmask) that have no nearer one.
+
+    ``path`` is how near, in the words of ``nvidia-smi topo``: PIX, PXB, PHB, NODE or SYS.
+    """
+
+    name: str
+    gpus: int
+    path: str
+
+
+@attrs.frozen
+class Device:
+    """The model and memory (GiB, 0 if not known) of some GPUs (bitmask)."""
+
+    model: str
+    memory: int
+    gpus: int
+
+
+@attrs.frozen(order=True)
+class Wire:
+    """What joins one pair of GPUs: the type of link and its GB/s per direction."""
+
+    type: str
+    gbps: float
+
+
+@attrs.frozen
+class Links:
+    """One kind of node's links, NICs and GPU models. Pairs in no link have no known one."""
+
+    links: tuple[Link, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    devices: tuple[Device, ...] = ()
+    #: All GPUs named anywhere, as bitmask.
+    gpus: int = attrs.field(init=False, repr=False, eq=False)
+
+    @gpus.default
+    def _all_gpus(self) -> int:
+        named = [among for link in self.links for among in link.among]
+        named += [nic.gpus for nic in self.nics] + [device.gpus for device in self.devices]
+        everything = 0
+        for mask in named:
+            everything |= mask
+        return everything
+
+    @classmethod
+    def from_matrix(
+        cls,
+        pairs: Mapping[tuple[int, int], Wire],
+        nics: Iterable[Nic] = (),
+        devices: Iterable[Device] = (),
+    ) -> Links:
+        """The table of the *pairs* of GPUs, each given once; the fastest links come first.
+
+        Equal pairs give equal tables. Sets of GPUs that are all joined alike become one ``among``,
+        chosen greedily: none is left out, none twice, and few are needed where links form groups.
+        """
+        graphs: dict[Wire, dict[int, int]] = {}
+        for (a, b), wire in pairs.items():
+            graph = graphs.setdefault(wire, {})
+            graph[a] = graph.get(a, 0) | 1 << b
+            graph[b] = graph.get(b, 0) | 1 << a
+        ordered = sorted(graphs, key=lambda wire: (-wire.gbps, wire.type))
+        links = tuple(Link(wire.type, wire.gbps, _cover(graphs[wire])) for wire in ordered)
+        return cls(links, tuple(nics), tuple(devices))
+
+    def pairs(self) -> dict[tuple[int, int], Wire]:
+        """What joins each pair of GPUs that a link joins; the lower id comes first."""
+        found: dict[tuple[int, int], Wire] = {}
+        for link in self.links:
+            wire = Wire(link.type, link.gbps)
+            for among in link.among:
+                ids = list(idset.iterate(among))
+                found.update(((a, b), wire) for i, a in enumerate(ids) for b in ids[i + 1 :])
+        return found
+
+    def matrix(self, gpus: int) -> tuple[tuple[float, ...], ...]:
+        """GB/s between any two of bitmask *gpus*, in ascending order; 0 where no link is known.
+
+        A GPU and itself have 0, too.
+        """
+        pairs = self.pairs()
+        ids = list(idset.iterate(gpus))
+        none = Wire("", 0)
+        return tuple(tuple(pairs.get((min(a, b), max(a, b)), none).gbps for b in ids) for a in ids)
+
+    @property
+    def kind(self) -> str:
+        """What a scheduler has to do with: "nvswitch", "pairs", "mesh", "pcie" or "none".
+
+        "nvswitch": more than two GPUs, each joined to each by the same NVLink or xGMI, with a
+        switch or without, so that any choice is as good as another. "pairs": no GPU has such a
+        link to more than one other. "mesh": any other graph of such links. "pcie": nothing but
+        PCIe is known; "none": not even that.
+        """
+        pairs = self.pairs()
+        fast = {pair: wire for pair, wire in pairs.items() if wire.type != "pcie"}
+        if not fast:
+            return "pcie" if pairs else "none"
+        count = idset.size(self.gpus)
+        if count > 2 and len(fast) == count * (count - 1) // 2 and len(set(fast.values())) == 1:
+            return "nvswitch"
+        partners = [gpu for pair in fast for gpu in pair]
+        return "pairs" if len(set(partners)) == len(partners) else "mesh"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table as JSON, without the keys that would have nothing."""
+        table: dict[str, Any] = {}
+        if self.links:
+            table["links"] = [
+                {
+                    "type": link.type,
+                    "gbps": _plain(link.gbps),
+                    "among": [idset.encode(among) for among in link.among],
+                }
+                for link in self.links
+            ]
+        if self.nics:
+            table["nics"] = [
+                {"name": nic.name, "gpus": idset.encode(nic.gpus), "path": nic.path}
+                for nic in self.nics
+            ]
+        if self.devices:
+            table["devices"] = [
+                {"model": d.model, "memory": d.memory, "gpus": idset.encode(d.gpus)}
+                for d in self.devices
+            ]
+        return table
+
+
+def canonical(topo: Mapping[str, Any]) -> str:
+    """Text that is equal for equal topos."""
+    return json.dumps(topo, sort_keys=True, separators=(",", ":"))
+
+
+def digest(topo: Mapping[str, Any]) -> str:
+    """What a topo is called in ``scheduling.links``: the hex SHA-256 of its canonical text."""
+    return hashlib.sha256(canonical(topo).encode("ascii")).hexdigest()
+
+
+def _plain(amount: float) -> Union[int, float]:
+    """A whole number without the ".0"."""
+    return int(amount) if float(amount).is_integer() else amount
+
+
+def _cover(graph: dict[int, int]) -> tuple[int, ...]:
+    """Cliques that have each edge of *graph* (neighbours as bitmask, by GPU) once; eats *graph*.
+
+    Each grows from the lowest GPU with an edge left, always by the one that leaves most others to
+    go on with: disjoint cliques come out whole, and 64 GPUs without any triangle take 0.1 s.
+    """
+    found: list[int] = []
+    for gpu in sorted(graph):
+        while graph[gpu]:
+            clique, others = 1 << gpu, graph[gpu]
+            while others:
+                best = max(idset.iterate(others), key=lambda o: (idset.size(others & graph[o]), -o))
+                clique |= 1 << best
+                others &= graph[best]
+            for member in idset.iterate(clique):
+                graph[member] &= ~clique
+            found.append(clique)
+    return tuple(found)
