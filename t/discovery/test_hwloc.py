@@ -1,0 +1,515 @@
+"""hwloc XML becomes the machine that a person reads off its lstopo picture."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwlocfile import Device, Made
+from treepool import Pool
+from treepool.discovery import hwlocxml, key
+from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.levels import topo_of
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
+
+DATA = Path(__file__).parent / "data"
+REAL = Path(__file__).parents[3] / "shared" / "hwloc"
+
+NVIDIA = "0302 [10de:1db1] [10de:1212] a1"
+AMD = "0380 [1002:66a1] [1002:0834] 02"
+NIC = "0207 [15b3:101b] [15b3:0006] 00"
+
+
+def gpu_ids(made, **options):
+    """Per PCI bus id, the ids of the GPUs there."""
+    found = {}
+    for gpu in read_hwloc(made.xml(), **options).gpus:
+        found.setdefault(gpu.pci, []).append(gpu.id)
+    return found
+
+
+def topo(made, levels=None):
+    return topo_of(read_hwloc(made.xml()), levels).topo
+
+
+# -- cores and regions
+
+
+def test_the_same_machine_is_read_from_hwloc_1_2_and_3():
+    made = Made(devices=[Device("0000:03:00.0", 1, backends=[("cuda0", "CUDA")])])
+    machines = [read_hwloc(made.xml(version)) for version in (1, 2, 3)]
+    topos = [topo_of(machine).topo for machine in machines]
+    assert topos[0] == topos[1] == topos[2]
+    assert topos[0] == {
+        "socket": [
+            {
+                "numa": [
+                    {"cores": "0-3", "memory": 16},
+                    {"cores": "4-7", "gpus": "0", "memory": 16},
+                ]
+            },
+            {"numa": [{"cores": "8-11", "memory": 16}, {"cores": "12-15", "memory": 16}]},
+        ]
+    }
+    assert {m.hostname for m in machines} == {"made1"}
+
+
+def test_a_core_is_one_however_many_pus_it_has():
+    machine = read_hwloc(Made(smt=4).xml())
+    assert idset.encode(machine.cores) == "0-15"
+    assert machine.pus[1] == (1, 17, 33, 49)
+
+
+def test_cores_that_may_not_be_used_are_left_out_and_the_rest_count_from_zero():
+    # PUs 0 and 16 are core 0; of core 1 one PU is left.
+    allowed = set(range(1, 16)) | set(range(18, 32))
+    made = Made(allowed=allowed)
+    machine = read_hwloc(made.xml())
+    assert idset.size(machine.cores) == 15
+    assert machine.pus[0] == (1,)
+    assert machine.notes[0] == "1 cores are offline or not allowed, and are left out"
+    assert topo(made)["socket"][0]["numa"][0]["cores"] == "0-2"
+
+
+def test_a_machine_without_cores_counts_pus():
+    made = Made(smt=1)
+    text = re.sub(
+        r'<object type="Core"[^>]*>\n(<object type="PU"[^>]*>\n</object>\n)</object>',
+        r"\1",
+        made.xml(),
+    )
+    assert "Core" not in text
+    assert idset.encode(read_hwloc(text).cores) == "0-15"
+
+
+# -- levels
+
+
+def test_one_socket_with_one_numa_node_is_flat():
+    made = Made(packages=1, numas=1)
+    assert topo(made) == {"cores": "0-3", "memory": 16}
+
+
+def test_levels_that_add_nothing_are_there_when_they_are_named():
+    made = Made(packages=1, numas=1)
+    assert topo(made, ["socket", "numa"]) == {
+        "socket": [{"numa": [{"cores": "0-3", "memory": 16}]}]
+    }
+
+
+def test_a_socket_that_is_one_numa_node_is_a_socket():
+    assert topo(Made(numas=1)) == {
+        "socket": [{"cores": "0-3", "memory": 16}, {"cores": "4-7", "memory": 16}]
+    }
+
+
+def test_memory_of_a_level_left_out_counts_where_its_cores_are():
+    assert topo(Made(), ["socket"]) == {
+        "socket": [{"cores": "0-7", "memory": 32}, {"cores": "8-15", "memory": 32}]
+    }
+
+
+def test_numa_nodes_around_sockets_nest_the_other_way():
+    text = Made(packages=2, numas=1).xml(3)
+    whole = re.search(r'cpuset="(0x[0-9a-f]+)"', text).group(1)
+    # One NUMA node for both packages.
+    text = re.sub(r'<object type="NUMANode"[^>]*>\n</object>\n', "", text)
+    text = text.replace(
+        '<object type="Package"',
+        f'<object type="NUMANode" os_index="0" local_memory="{1 << 34}" cpuset="{whole}">'
+        '</object><object type="Package"',
+        1,
+    )
+    assert topo_of(read_hwloc(text), ["socket", "numa"]).topo == {
+        "numa": [{"memory": 16, "socket": [{"cores": "0-3"}, {"cores": "4-7"}]}]
+    }
+
+
+def test_a_level_that_separates_gpus_is_there_by_default():
+    # Each L3 cache of a socket has a GPU of its own, as on MI250X nodes.
+    made = Made(
+        packages=1,
+        numas=2,
+        smt=1,
+        devices=[
+            Device("0000:0a:00.0", 0, backends=[("rsmi0", "RSMI")]),
+            Device("0000:0b:00.0", 1, backends=[("rsmi1", "RSMI")]),
+        ],
+    )
+    text = re.sub(r'<object type="NUMANode"[^>]*>\n</object>\n', "", made.xml())
+    assert topo_of(read_hwloc(text)).topo == {
+        "group": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
+    }
+
+
+def test_levels_that_cross_are_left_out_with_a_warning():
+    text = Made(packages=1, numas=1, cores=4, smt=1).xml()
+    text = text.replace(
+        '<object type="Core"',
+        '<object type="Die" cpuset="0x3"></object>'
+        '<object type="Group" cpuset="0x6"></object><object type="Core"',
+        1,
+    )
+    node = topo_of(read_hwloc(text), ["die", "group"])
+    assert node.topo == {"group": [{"cores": "0-3", "memory": 16, "die": [{"cores": "0-1"}]}]}
+    assert "group of cores 1-2 crosses other domains, and is left out" in node.warnings
+
+
+def test_domains_of_different_size_are_worth_a_warning():
+    made = Made(packages=1, allowed=set(range(7)) | set(range(8, 15)))
+    warnings = topo_of(read_hwloc(made.xml())).warnings
+    assert warnings == ("uneven: domains of numa have 3, 4 cores",)
+
+
+# -- memory
+
+
+@pytest.mark.parametrize(
+    "subtype, tier",
+    [
+        ("HBM", "hbm"),
+        ("MCDRAM", "hbm"),
+        ("CXL-DRAM", "cxl"),
+        ("NVM", "nvm"),
+        ("GPUMemory", "gpumem"),
+    ],
+)
+def test_memory_of_another_tier_is_a_locality_inside_the_domain_it_is_near_to(subtype, tier):
+    made = Made(numas=1, extra_memory=[(1, 64, subtype)])
+    assert topo(made)["socket"] == [
+        {"cores": "0-3", "memory": 16},
+        {"cores": "4-7", "memory": 16, tier: [{"cores": "4-7", "memory": 64}]},
+    ]
+
+
+def test_memory_of_a_tier_near_nothing_belongs_to_the_node():
+    made = Made(packages=1, numas=1, extra_memory=[(None, 256, "CXL-DRAM")])
+    assert topo(made) == {"cores": "0-3", "memory": 16, "cxl": [{"cores": "0-3", "memory": 256}]}
+    assert read_hwloc(made.xml()).cxl
+
+
+def test_a_tier_is_told_by_bandwidth_where_hwloc_does_not_name_it():
+    made = Made(packages=1, numas=1, smt=1, extra_memory=[(0, 8, "")])
+    text = made.xml()
+    numbers = re.findall(r'<object type="NUMANode"[^>]*gp_index="(\d+)"', text)
+    more = (
+        '<memattr name="Bandwidth">'
+        + "".join(
+            f'<memattr_value target_obj_type="NUMANode" target_obj_gp_index="{n}" value="{value}"/>'
+            for n, value in zip(numbers, (100, 400))
+        )
+        + "</memattr>"
+    )
+    text = text.replace("</topology>", more + "</topology>")
+    assert topo_of(read_hwloc(text)).topo["hbm"] == [{"cores": "0-3", "memory": 8}]
+
+
+def test_memory_of_an_unknown_tier_is_left_out_with_a_warning():
+    machine = read_hwloc(Made(numas=1, extra_memory=[(1, 64, "")]).xml())
+    assert machine.far_memory == ()
+    assert machine.warnings == (
+        "NUMA node 100 (64 GiB) has no cores of its own, and nothing tells its tier: it is left "
+        "out",
+    )
+
+
+# -- GPUs
+
+
+def test_nvidia_gpus_are_numbered_by_pci_bus_id_whatever_the_tree_says():
+    made = Made(
+        devices=[
+            Device("0000:c1:00.0", 0, backends=[("nvml1", "NVML")]),
+            Device("0000:41:00.0", 3, backends=[("nvml0", "NVML")]),
+        ]
+    )
+    assert gpu_ids(made) == {"0000:41:00.0": [0], "0000:c1:00.0": [1]}
+    assert gpu_ids(made, gpu_index="hwloc") == {"0000:c1:00.0": [0], "0000:41:00.0": [1]}
+    assert topo(made)["socket"][1]["numa"][1]["gpus"] == "0"
+
+
+def test_pci_bus_ids_are_compared_as_numbers_with_their_domain_first():
+    made = Made(
+        devices=[
+            Device("10000:01:00.0", 0, backends=[("nvml0", "NVML")]),
+            Device("0002:01:00.0", 1, backends=[("nvml1", "NVML")]),
+            Device("0001:f1:00.0", 2, backends=[("nvml2", "NVML")]),
+        ]
+    )
+    assert gpu_ids(made) == {"0001:f1:00.0": [0], "0002:01:00.0": [1], "10000:01:00.0": [2]}
+
+
+def test_amd_gpus_are_numbered_as_rsmi_does():
+    made = Made(
+        devices=[
+            Device("0000:03:00.0", 0, AMD, [("rsmi10", "RSMI")]),
+            Device("0000:43:00.0", 1, AMD, [("rsmi9", "RSMI")]),
+        ]
+    )
+    assert gpu_ids(made) == {"0000:43:00.0": [0], "0000:03:00.0": [1]}
+    assert gpu_ids(made, gpu_index="pci") == {"0000:03:00.0": [0], "0000:43:00.0": [1]}
+
+
+def test_a_gpu_that_several_backends_see_counts_once():
+    seen = [("opencl0d0", "OpenCL"), ("cuda0", "CUDA"), ("nvml0", "NVML"), ("card0", "")]
+    made = Made(devices=[Device("0000:03:00.0", 0, backends=seen)])
+    assert gpu_ids(made) == {"0000:03:00.0": [0]}
+
+
+def test_partitions_of_a_gpu_count_each():
+    parts = [("rsmi0", "RSMI"), ("rsmi1", "RSMI"), ("rsmi2", "RSMI")]
+    made = Made(devices=[Device("0000:03:00.0", 0, AMD, [*parts, ("opencl0d0", "OpenCL")])])
+    assert gpu_ids(made) == {"0000:03:00.0": [0, 1, 2]}
+    assert {gpu.profile for gpu in read_hwloc(made.xml()).gpus} == {"tpx"}
+
+
+def test_gpus_without_a_backend_are_found_on_the_bus_and_others_are_not():
+    made = Made(
+        devices=[
+            Device("0000:03:00.0", 0, NVIDIA),
+            Device("0000:04:00.0", 0, "0300 [1a03:2000] [15d9:1b55] 41"),
+            Device("0000:05:00.0", 0, "0300 [1002:515e] [0014:0019] 02"),
+        ]
+    )
+    machine = read_hwloc(made.xml())
+    assert [gpu.pci for gpu in machine.gpus] == ["0000:03:00.0"]
+    assert "known from the PCI bus only" in machine.warnings[0]
+
+
+def test_a_gpu_near_no_part_belongs_to_the_node():
+    made = Made(devices=[Device("0000:03:00.0", None, backends=[("nvml0", "NVML")])])
+    node = topo_of(read_hwloc(made.xml()))
+    assert node.topo["gpus"] == "0"
+    assert "gpu 0 is near no part of the node: it belongs to the node itself" in node.warnings
+
+
+def test_the_slow_nic_of_the_service_network_is_nobodys_nearest():
+    made = Made(
+        devices=[
+            Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")]),
+            Device("0000:04:00.0", 0, "0200 [8086:1521] [15d9:088e] 01", [("eno1", "")], speed=0.6),
+            Device("0000:05:00.0", 3, NIC, [("mlx5_0", "")], speed=31.5),
+        ]
+    )
+    nics = read_hwloc(made.xml()).links.nics
+    assert [(nic.name, nic.gpus, nic.path) for nic in nics] == [("mlx5_0", 1, "SYS")]
+
+
+# -- hostile files
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "no element found"),
+        ("no xml", "syntax error"),
+        ("<topology>", "no element found"),
+        ("<html/>", "the document is <html>, not <topology>"),
+        ("<topology/>", "has no object of type Machine"),
+        ('<topology><object type="Machine"/></topology>', "the machine has no cpuset"),
+        ('<topology><object type="Machine" cpuset="0xf...f"/></topology>', "no set of hwloc"),
+        ('<topology><object type="Machine" cpuset="-0x1"/></topology>', "no set of hwloc"),
+        ('<topology><object type="Machine" cpuset="0x1"/></topology>', "no core that may be used"),
+        ("<topology>" + '<object type="Machine" cpuset="0x1">' * 200, "nested too deep"),
+        ('<?xml version="1.0" encoding="klingon"?><topology/>', "unknown encoding"),
+    ],
+)
+def test_what_is_no_topology_is_refused_in_one_line(text, message):
+    with pytest.raises(InvalidHardware) as e:
+        read_hwloc(text, "node.xml")
+    assert message in str(e.value)
+    assert str(e.value).startswith("node.xml: ")
+    assert "\n" not in str(e.value)
+
+
+def test_entities_are_refused():
+    bomb = '<!DOCTYPE t [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><topology>&b;</topology>'
+    with pytest.raises(InvalidHardware, match=r"EntitiesForbidden: refused"):
+        read_hwloc(bomb)
+    outside = '<!DOCTYPE t [<!ENTITY a SYSTEM "file:///etc/passwd">]><topology>&a;</topology>'
+    with pytest.raises(InvalidHardware, match=r"refused"):
+        read_hwloc(outside)
+
+
+def test_xml_larger_than_any_node_is_refused_unread():
+    with pytest.raises(InvalidHardware, match="100 MiB of XML is more than a node needs"):
+        read_hwloc(b"<topology>" + b" " * (100 << 20))
+
+
+def test_elements_without_end_are_refused(monkeypatch):
+    monkeypatch.setattr(hwlocxml, "MAX_ELEMENTS", 1000)
+    with pytest.raises(InvalidHardware, match="too many elements"):
+        read_hwloc("<topology>" + "<info/>" * 2000)
+
+
+@given(st.integers(0, 4000), st.integers(1, 40), st.text('<>/"=ax0 ', max_size=10))
+@settings(max_examples=200, deadline=None)
+def test_damaged_xml_never_raises_anything_else(start, length, instead):
+    text = Made(devices=[Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")])]).xml()
+    start = start % len(text)
+    try:
+        machine = read_hwloc(text[:start] + instead + text[start + length :])
+    except InvalidHardware as e:
+        assert "\n" not in str(e)
+    else:
+        topo_of(machine)
+
+
+# -- what holds for every machine
+
+
+def check(node):
+    """The properties that a topo has, whatever the machine."""
+    machine, topo = node.machine, node.topo
+    cores, gpus = [], []
+
+    def walk(domain):
+        nested = [d for k, v in domain.items() if isinstance(v, list) for d in v]
+        inner = [walk(d) for d in nested]
+        mine = idset.decode(domain.get("cores", "")), idset.decode(domain.get("gpus", ""))
+        below = [sum(masks) for masks in zip(*inner)] if inner else [0, 0]
+        # Domains inside do not overlap, and what is listed around them includes them.
+        assert below[0] == key._union(c for c, _ in inner)
+        assert below[1] == key._union(g for _, g in inner)
+        cores.append((mine[0] or below[0]) & ~below[0])
+        gpus.append((mine[1] or below[1]) & ~below[1])
+        return mine[0] | below[0], mine[1] | below[1]
+
+    everything = walk(topo)
+    assert everything[0] == machine.cores
+    # Each core and each GPU is in exactly one smallest domain.
+    assert sum(cores) == machine.cores
+    assert sum(gpus) == everything[1] == sum(1 << gpu.id for gpu in machine.gpus)
+
+
+def served_near_each_gpu(node):
+    """One core and one GPU come from the domain of that GPU, for each GPU in turn."""
+    encoded = key.encode_new([key.Nodes(1, node)], ["host"])
+    R = encoded.R.to_dict()
+    assert ResourceSet.problems(json.dumps(R)) == []
+    pool = Pool(R)
+    near = {gpu.id: gpu.cores or node.machine.cores for gpu in node.machine.gpus}
+    jobspec = {
+        "version": 1,
+        "resources": [
+            {
+                "type": "slot",
+                "count": 1,
+                "label": "s",
+                "with": [
+                    {"type": "core", "count": 1},
+                    *([{"type": "gpu", "count": 1}] if near else []),
+                ],
+            },
+        ],
+        "tasks": [],
+        "attributes": {"system": {"duration": 0}},
+    }
+    # A DGX-2 in the form of a test file has fewer cores than GPUs.
+    jobs = max(min(len(near), idset.size(node.machine.cores)), 1)
+    rest = max(len(near) - jobs, 0)
+    for jobid in range(1, jobs + 1):
+        request = pool.parse_resource_request(jobspec)
+        children = pool.alloc(jobid, request).to_dict()["execution"]["R_lite"][0]["children"]
+        for gpu in idset.iterate(idset.decode(children.get("gpu", ""))):
+            assert idset.decode(children["core"]) & ~near.pop(gpu) == 0
+    assert len(near) == rest
+
+
+made_machines = st.builds(
+    Made,
+    packages=st.integers(1, 3),
+    numas=st.integers(1, 3),
+    cores=st.integers(2, 5),
+    smt=st.integers(1, 2),
+    l3=st.booleans(),
+    devices=st.lists(
+        st.builds(
+            Device,
+            pci=st.from_regex(r"000[0-3]:[0-9a-f]{2}:00\.0", fullmatch=True),
+            numa=st.integers(0, 8),
+            backends=st.sampled_from(
+                [
+                    [("nvml0", "NVML")],
+                    [("cuda0", "CUDA"), ("nvml0", "NVML")],
+                    [("rsmi0", "RSMI"), ("rsmi1", "RSMI")],
+                ]
+            ),
+        ),
+        max_size=5,
+        unique_by=lambda device: device.pci,
+    ),
+    extra_memory=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 64), st.sampled_from(["HBM", "CXL", "NVM"])),
+        max_size=2,
+    ),
+)
+levels = st.none() | st.lists(st.sampled_from(["socket", "numa", "l3", "gpulink"]), unique=True)
+
+
+@given(made_machines, st.sampled_from([1, 2, 3]), levels)
+@settings(max_examples=100, deadline=None)
+def test_each_core_and_gpu_is_in_one_smallest_domain(made, version, levels):
+    made = attrs.evolve(
+        made,
+        devices=[attrs.evolve(d, numa=d.numa % (made.packages * made.numas)) for d in made.devices],
+    )
+    node = topo_of(read_hwloc(made.xml(version)), levels)
+    check(node)
+    few = made.cores > sum(2 for d in made.devices)
+    if few and levels is None:
+        served_near_each_gpu(node)
+
+
+# -- real machines
+
+SYNTHETIC = {
+    "single-socket.xml": {"cores": "0-3", "memory": 1},
+    "smt-2x2x2x2x2.xml": {
+        "socket": [
+            {"numa": [{"cores": "0-3", "memory": 1}, {"cores": "4-7", "memory": 1}]},
+            {"numa": [{"cores": "8-11", "memory": 1}, {"cores": "12-15", "memory": 1}]},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_synthetic_topologies_of_lstopo(name):
+    node = topo_of(read_hwloc((DATA / name).read_bytes()))
+    assert node.topo == SYNTHETIC[name]
+    check(node)
+    served_near_each_gpu(node)
+
+
+#: What lstopo draws: read off its picture by a person (doc/encode.md says how for three).
+PICTURES = json.loads((DATA / "pictures.json").read_text())
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/hwloc is not here")
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_real_machine_is_what_its_picture_shows(name):
+    node = topo_of(read_hwloc((REAL / name).read_bytes(), name))
+    assert node.topo == PICTURES[name]
+    check(node)
+    served_near_each_gpu(node)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/hwloc is not here")
+def test_every_real_machine_has_its_picture():
+    assert {path.name for path in REAL.glob("*.xml")} == set(PICTURES)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/hwloc is not here")
+def test_a_large_real_machine_is_read_in_a_moment():
+    xml = (REAL / "tuo.TPX.xml").read_bytes()
+    began = time.process_time()
+    topo_of(read_hwloc(xml))
+    assert time.process_time() - began < 1

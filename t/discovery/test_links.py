@@ -1,0 +1,319 @@
+"""Link tables made of hwloc's matrices and places on PCIe, and the groups that links make."""
+
+from __future__ import annotations
+
+import time
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treepool.discovery.hwlocxml import parse
+from treepool.discovery.links import (
+    PCIE_GBPS,
+    DeviceAt,
+    Matrix,
+    cliques,
+    fast_pairs,
+    nearest_nics,
+    path,
+    pcie_pairs,
+    table,
+)
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset, linktable
+from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire
+
+#: XML of real nodes, which lie beside the checkout and not in it.
+REAL = Path(__file__).parents[3] / "shared" / "hwloc"
+
+
+def real(name, matrix):
+    """A matrix of a real node, and GPU ids in the order of its objects; else the test skips."""
+    file = REAL / name
+    if not file.exists():
+        pytest.skip(f"no {name} beside the checkout")
+    (found,) = [d for d in parse(file.read_bytes()).distances if d.name == matrix]
+    gpus = [key for key in found.objects if key.startswith("OSDev")]
+    switches = frozenset(key for key in found.objects if key.startswith("PCIDev"))
+    ids = {key: i for i, key in enumerate(gpus)}
+    return Matrix(matrix, tuple(found.objects), found.values, switches), ids
+
+
+def nvlink(objects, edges, switches=()):
+    """A symmetric NVLinkBandwidth of *objects* (one letter each) from {"ab": MB/s}."""
+    values = [
+        0 if a == b else edges.get(a + b, edges.get(b + a, 0)) for a, b in product(objects, objects)
+    ]
+    return Matrix("NVLinkBandwidth", tuple(objects), values, frozenset(switches))
+
+
+ABCD = {"a": 0, "b": 1, "c": 2, "d": 3}
+
+
+# -- matrices
+
+
+def test_the_gpus_of_a_real_dgx_2_are_all_joined_alike_through_its_switches():
+    matrix, ids = real("nvidiaDGX2.xml", "NVLinkBandwidth")
+    links = table([matrix], ids, {})
+    assert links.links == (Link("nvlink", 150.0, (0xFFFF,)),)
+    assert links.kind == "nvswitch"
+
+
+@pytest.mark.parametrize(("name", "gpus"), [("tuo.SPX.xml", 4), ("tuo.TPX.xml", 12)])
+def test_the_gpus_of_real_mi300a_nodes_are_all_joined_by_xgmi(name, gpus):
+    matrix, ids = real(name, "XGMIBandwidth")
+    links = table([matrix], ids, {})
+    assert links.links == (Link("xgmi", 100.0, ((1 << gpus) - 1,)),)
+
+
+def test_a_direct_link_has_its_bandwidth_in_gb_per_second():
+    pairs = fast_pairs([nvlink("abcd", {"ab": 50_000, "bc": 25_000})], ABCD)
+    assert pairs == {(0, 1): Wire("nvlink", 50.0), (1, 2): Wire("nvlink", 25.0)}
+
+
+def test_through_switches_two_gpus_have_what_the_lesser_can_send_and_their_direct_links():
+    edges = {"as": 25_000, "at": 25_000, "bs": 25_000, "ct": 75_000, "ab": 50_000}
+    pairs = fast_pairs([nvlink("abcdst", edges, "st")], ABCD)
+    assert {pair: wire.gbps for pair, wire in pairs.items()} == {(0, 1): 75, (0, 2): 50, (1, 2): 25}
+
+
+def test_only_switches_pass_on_what_they_get():
+    edges = {"ax": 25_000, "bx": 25_000}
+    assert fast_pairs([nvlink("abx", edges)], ABCD) == {}
+    assert fast_pairs([nvlink("abx", edges, "x")], ABCD) == {(0, 1): Wire("nvlink", 25.0)}
+
+
+def test_of_two_directions_the_slower_counts_and_one_alone_counts():
+    both = Matrix("NVLinkBandwidth", ("a", "b"), [0, 50_000, 25_000, 0])
+    alone = Matrix("NVLinkBandwidth", ("a", "b"), [0, 50_000, 0, 0])
+    assert fast_pairs([both], ABCD)[0, 1].gbps == 25
+    assert fast_pairs([alone], ABCD)[0, 1].gbps == 50
+
+
+def test_the_diagonal_has_no_meaning():
+    matrix = Matrix("XGMIBandwidth", ("a", "b"), [1e30, 0, 0, float("nan")])
+    assert fast_pairs([matrix], ABCD) == {}
+
+
+def test_matrices_of_other_things_are_not_used():
+    hops = Matrix("XGMIHops", ("a", "b"), [0, 1, 1, 0])
+    assert fast_pairs([hops], ABCD) == {}
+
+
+def test_of_two_matrices_the_faster_link_counts():
+    slow = Matrix("XGMIBandwidth", ("a", "b"), [0, 10_000, 10_000, 0])
+    fast = nvlink("ab", {"ab": 50_000})
+    for order in ([slow, fast], [fast, slow]):
+        assert fast_pairs(order, ABCD) == {(0, 1): Wire("nvlink", 50.0)}
+
+
+def test_objects_of_one_gpu_are_not_joined_to_themselves():
+    matrix = nvlink("abx", {"ab": 50_000, "ax": 50_000, "bx": 50_000})
+    assert fast_pairs([matrix], {"a": 0, "x": 0, "b": 1}) == {(0, 1): Wire("nvlink", 50.0)}
+
+
+@pytest.mark.parametrize(
+    ("objects", "values", "message"),
+    [
+        ("ab", [0, 1, 1], "NVLinkBandwidth: 3 values for 2 objects, not 4"),
+        ("ab", [0, -1, 1, 0], "NVLinkBandwidth: row 1 column 2: -1 is no bandwidth"),
+        ("ab", [0, 1, float("nan"), 0], "NVLinkBandwidth: row 2 column 1: nan is no bandwidth"),
+        ("ab", [0, float("inf"), 1, 0], "NVLinkBandwidth: row 1 column 2: inf is no bandwidth"),
+        ("ab", [0, 10**400, 1, 0],
+         "NVLinkBandwidth: row 1 column 2: an integer of 1329 bits is no bandwidth"),
+        ("az", [0, 1, 1, 0], "NVLinkBandwidth: GPU id 128 is not among 0-127"),
+    ],
+)  # fmt: skip
+def test_a_matrix_that_is_none_is_an_error_that_names_it(objects, values, message):
+    with pytest.raises(InvalidHardware) as raised:
+        fast_pairs([Matrix("NVLinkBandwidth", tuple(objects), values)], {"a": 0, "b": 1, "z": 128})
+    assert str(raised.value) == message
+
+
+# -- PCIe
+
+
+def at(text, cores=0, key="x"):
+    """A device below the bridges that *text* names by letters."""
+    return DeviceAt(key, tuple(text), cores)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (at("Hrud"), at("Hrue"), "PIX"),  # two ports of one switch
+        (at("Hru"), at("Hru"), "PIX"),  # two functions of one device
+        (at("Hrud"), at("Hrudvw"), "PXB"),  # a switch below a switch
+        (at("Hrudvw"), at("Hruexy"), "PXB"),
+        (at("Hr"), at("Hs"), "PHB"),  # two root ports
+        (at("H"), at("Hrud"), "PHB"),
+        (at("H", 3), at("K", 3), "NODE"),
+        (at("Hrud", 3), at("Krud", 3), "NODE"),  # the same names below another host bridge
+        (at("H", 3), at("K", 12), "SYS"),
+        (at("H"), at("K"), "SYS"),
+        (at(""), at(""), "SYS"),
+        (at("", 3), at("H", 3), "NODE"),
+    ],
+)
+def test_a_path_is_as_long_as_the_bridges_that_are_not_shared(a, b, expected):
+    assert path(a, b) == path(b, a) == expected
+
+
+def test_gpus_that_nothing_else_joins_are_joined_by_pcie():
+    gpus = {0: at("Hrud", 1), 1: at("Hrue", 1), 4: at("Kr", 2)}
+    assert pcie_pairs(gpus) == {
+        (0, 1): Wire("pcie", PCIE_GBPS["PIX"]),
+        (0, 4): Wire("pcie", PCIE_GBPS["SYS"]),
+        (1, 4): Wire("pcie", PCIE_GBPS["SYS"]),
+    }
+    links = table([nvlink("ab", {"ab": 50_000})], {"a": 0, "b": 4}, gpus)
+    assert links.pairs() == {**pcie_pairs(gpus), (0, 4): Wire("nvlink", 50.0)}
+
+
+def test_each_gpu_has_its_nearest_nic_and_the_first_of_several():
+    gpus = {0: at("Hrud", 1), 1: at("Hs", 1), 2: at("K", 2)}
+    nics = [at("Hrue", 1, "hsi0"), at("Hruf", 1, "hsi1"), at("L", 4, "hsi2")]
+    assert table([], {}, gpus, nics).nics == (
+        Nic("hsi0", 0b001, "PIX"),
+        Nic("hsi0", 0b010, "PHB"),
+        Nic("hsi0", 0b100, "SYS"),
+    )
+    assert nearest_nics(["a", "b"], {0: ["", "SYS"], 1: ["", ""]}) == (Nic("b", 1, "SYS"),)
+
+
+def test_a_table_keeps_the_devices_it_is_given():
+    devices = [Device("MI300A", 128, 0b1111)]
+    assert table([], {}, {}, devices=iter(devices)).devices == tuple(devices)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"gpus": {128: at("H")}}, "PCI: GPU id 128 is not among 0-127"),
+        ({"nics": [at("H", key="")]}, "NIC '': no name for one"),
+        ({"nics": [at("H", key="a\x1b")]}, r"NIC 'a\x1b': no name for one"),
+        ({"devices": [Device("x" * 200, 0, 1)]}, f"GPU model '{'x' * 57}...': no name for one"),
+    ],
+)
+def test_what_no_table_may_have_is_an_error(given, message):
+    with pytest.raises(InvalidHardware) as raised:
+        table([], {}, **{"gpus": {}, **given})
+    assert str(raised.value) == message
+
+
+DEVICES = st.builds(
+    DeviceAt, st.sampled_from(["n", "m"]), st.text("ab", max_size=4).map(tuple), st.integers(0, 2)
+)
+
+
+@given(
+    st.dictionaries(st.integers(0, MAX_GPUS - 1), DEVICES, max_size=6),
+    st.lists(DEVICES, max_size=3),
+    st.lists(st.integers(0, 10**9), min_size=9, max_size=9),
+    st.sets(st.sampled_from("abc")),
+)
+@settings(deadline=None)
+def test_every_table_can_be_read_again(gpus, nics, values, switches):
+    matrix = Matrix("NVLinkBandwidth", ("a", "b", "c"), values, frozenset(switches))
+    ids = {key: i for i, key in enumerate(sorted(set("abc") - switches))}
+    links = table([matrix], ids, gpus, nics)
+    assert linktable.read(links.to_dict()) == links
+    for gpu, device in gpus.items():
+        mine = [nic.path for nic in links.nics if nic.gpus >> gpu & 1]
+        paths = [path(device, nic) for nic in nics]
+        assert mine == sorted(paths, key=PATHS.index)[:1]
+
+
+def test_the_largest_node_takes_no_time():
+    gpus = {i: at(f"{'HK'[i % 2]}{chr(100 + i % 7)}", 1 + i % 2) for i in range(MAX_GPUS)}
+    nics = [at(f"{'HK'[i % 2]}{chr(100 + i)}", key=f"hsi{i}") for i in range(64)]
+    names = tuple(str(i) for i in range(512))
+    matrix = Matrix("NVLinkBandwidth", names, [25_000] * 512**2, frozenset(names[128:]))
+    start = time.monotonic()
+    links = table([matrix], {str(i): i for i in range(100)}, gpus, nics)
+    assert len(links.pairs()) == MAX_GPUS * (MAX_GPUS - 1) // 2
+    assert time.monotonic() - start < 5
+
+
+# -- cliques
+
+NV1, NV2, NV4 = (Wire("nvlink", 25.0 * n) for n in (1, 2, 4))
+XGMI = {gbps: Wire("xgmi", float(gbps)) for gbps in (50, 100, 200)}
+PIX = Wire("pcie", 16.0)
+
+
+def joined(*groups, wire=NV4):
+    """All pairs within each group of ids."""
+    return {pair: wire for group in groups for pair in combinations(group, 2)}
+
+
+#: MI250X: GPUs 2i and 2i+1 are one module; modules are joined by one or two links each.
+MI250X = {
+    **joined((0, 1), (2, 3), (4, 5), (6, 7), wire=XGMI[200]),
+    (0, 6): XGMI[100],
+    (2, 4): XGMI[100],
+    (0, 2): XGMI[50],
+    (1, 3): XGMI[50],
+    (1, 5): XGMI[100],
+    (3, 7): XGMI[100],
+    (4, 6): XGMI[50],
+    (5, 7): XGMI[50],
+}
+CUBE_MESH = {
+    (0, 1): NV1, (0, 2): NV1, (0, 3): NV2, (0, 4): NV2, (1, 2): NV2, (1, 3): NV1, (1, 5): NV2,
+    (2, 3): NV2, (2, 6): NV1, (3, 7): NV1, (4, 5): NV1, (4, 6): NV1, (4, 7): NV2, (5, 6): NV2,
+    (5, 7): NV1, (6, 7): NV2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pairs", "within", "expected"),
+    [
+        (joined((0, 1), (2, 3)), "0-3", ["0-1", "2-3"]),
+        ({**joined(range(4), wire=PIX), **joined((0, 2), (1, 3))}, "0-3", ["0,2", "1,3"]),
+        (joined(range(4), range(4, 8)), "0-7", ["0-3", "4-7"]),
+        (joined((0, 1)), "0-3", ["0-1", "2", "3"]),
+        (MI250X, "0-7", ["0-1", "2-3", "4-5", "6-7"]),
+        ({**joined(range(4), wire=NV1), **joined((0, 1), (2, 3))}, "0-3", ["0-1", "2-3"]),
+        ({**joined(range(4), range(4, 8), wire=NV2), **joined((0, 1), (4, 5))}, "0-7",
+         ["0-3", "4-7"]),
+        # What a domain does not hold does not divide it.
+        (joined((0, 1), (2, 3)), "0-1", []),
+        (joined((0, 1), (2, 3)), "0,2", []),
+        (joined((0, 1), (2, 3)), "", []),
+        (joined(range(8)), "0-7", []),
+        (joined(range(8)), "0-3", []),
+        (joined((0, 1), (2, 3), wire=PIX), "0-3", []),
+        (CUBE_MESH, "0-7", []),
+        (CUBE_MESH, "0-3", []),
+        ({(0, 1): NV4, (1, 2): NV4}, "0-2", []),
+        ({}, "0-3", []),
+    ],
+)  # fmt: skip
+def test_groups_are_cliques_that_better_links_make_inside_a_domain(pairs, within, expected):
+    groups = cliques(Links.from_matrix(pairs), idset.decode(within))
+    assert [idset.encode(group) for group in groups] == expected
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(lambda p: p[0] < p[1]),
+        st.sampled_from([NV1, NV2, PIX]),
+    ),
+    st.integers(0, 127),
+)
+def test_groups_divide_the_domain_and_are_joined_better_inside_than_out(pairs, within):
+    groups = cliques(Links.from_matrix(pairs), within)
+    if not groups:
+        return
+    assert sum(groups) == within and len(groups) > 1
+    fast = {pair: wire.gbps for pair, wire in pairs.items() if wire.type != "pcie"}
+    inside, across = [], []
+    for pair in combinations(idset.iterate(within), 2):
+        together = any(g >> pair[0] & 1 and g >> pair[1] & 1 for g in groups)
+        (inside if together else across).append(fast.get(pair, 0))
+    assert inside and min(inside) > max(across, default=0)

@@ -1,0 +1,291 @@
+"""``nvidia-smi topo -m``: every form of its text says what joins a node's GPUs."""
+
+from __future__ import annotations
+
+import time
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from treepool.discovery.links import PCIE_GBPS
+from treepool.discovery.nvidia import MAX_TEXT, Near, read_topo
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset, linktable
+from treepool.rfc.links import PATHS, Link, Links, Nic, Wire
+
+DATA = Path(__file__).parent / "data"
+PAIRS = (DATA / "topo-nvlink-pairs.txt").read_text()
+MESH = (DATA / "topo-v100-cube-mesh.txt").read_text()
+
+#: Texts from real nodes, which lie beside the checkout and not in it.
+REAL = Path(__file__).parents[3] / "shared" / "nvidia-smi"
+
+
+def real(name):
+    """The text of a real node; the test skips where it is not at hand."""
+    path = REAL / name
+    if not path.exists():
+        pytest.skip(f"no {name} beside the checkout")
+    return path.read_text()
+
+
+def ids(text):
+    return idset.decode(text)
+
+
+def table(header, *rows):
+    """A text with these lines, tabs between words."""
+    return "\n".join("\t".join(line.split()) for line in (header, *rows)) + "\n"
+
+
+TWO = table(
+    "GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity",
+    "GPU0 X NV4 PIX 0-3 0",
+    "GPU1 NV4 X SYS 4-7 1",
+    "NIC0 PIX SYS X",
+)
+
+
+def test_nvlink_bridges_with_blanks_numa_columns_and_a_legend_of_nics():
+    node = read_topo(PAIRS)
+    assert node.links.kind == "pairs"
+    assert node.links.links == (
+        Link("nvlink", 300.0, (0b0011, 0b1100)),
+        Link("pcie", 8.0, (0b0101, 0b1001, 0b0110, 0b1010)),
+    )
+    assert node.links.nics == (
+        Nic("mlx5_0", 0b0010, "PIX"),
+        Nic("mlx5_0", 0b0001, "NODE"),
+        Nic("mlx5_bond_0", 0b1100, "PXB"),
+    )
+    assert node.near[1] == Near(ids("0-31,64-95"), 1)
+    assert node.near[2] == Near(ids("32-63,96-127"), 2)
+    assert node.notes == ()
+
+
+def test_a_mesh_with_tabs_underlined_names_and_nics_by_their_names():
+    node = read_topo(MESH)
+    assert node.links.kind == "mesh"
+    pairs = node.links.pairs()
+    assert len(pairs) == 28
+    assert pairs[0, 1] == Wire("nvlink", 25) and pairs[0, 3] == Wire("nvlink", 50)
+    assert pairs[0, 5] == Wire("pcie", PCIE_GBPS["SYS"])
+    assert node.links.nics == tuple(Nic(f"mlx5_{i}", 3 << 2 * i, "PIX") for i in range(4))
+    assert node.near[7] == Near(ids("20-39,60-79"), 0)
+
+
+def test_the_text_of_a_real_node_with_nvswitch():
+    node = read_topo(real("dgx-h100.txt"))
+    assert node.links == Links((Link("nvlink", 450.0, (0xFF,)),))
+    assert node.links.kind == "nvswitch"
+    assert node.near[3] == Near(ids("0-51"), 1)
+    assert node.near[4] == Near(ids("52-103"), 2)
+
+
+def test_the_text_of_a_real_node_with_pcie_alone():
+    node = read_topo(real("rtx4090-8gpu.txt"))
+    assert node.links.kind == "pcie"
+    assert node.links.links == (Link("pcie", 8.0, (0xFF,)),)
+    assert node.links.nics == (Nic("NIC0", 0b01000000, "PHB"), Nic("NIC0", 0b10111111, "SYS"))
+    assert node.near[0] == Near(ids("0-55,112-167"), 1)
+    assert node.near[7] == Near(ids("56-111,168-223"), 2)
+
+
+@pytest.mark.parametrize("text", [PAIRS, MESH, TWO])
+def test_how_lines_end_and_what_stands_around_the_table_makes_no_difference(text):
+    node = read_topo(text)
+    assert read_topo(text.replace("\n", "\r\n")) == node
+    assert read_topo(text.encode()) == node
+    assert read_topo("\ufeff" + text) == node
+    assert read_topo(f"$ nvidia-smi topo -m\n\n{text}$ exit\n") == node
+    assert read_topo(text.replace("\t", "   ")) == node
+    assert read_topo(text.rstrip("\n")) == node
+
+
+def test_the_path_words_put_pairs_in_order_and_below_every_nvlink():
+    assert list(PCIE_GBPS) == list(PATHS)
+    speeds = [PCIE_GBPS[path] for path in PATHS]
+    for path, gbps in PCIE_GBPS.items():
+        node = read_topo(table("GPU0 GPU1", f"GPU0 X {path}", f"GPU1 {path} X"))
+        assert node.links.links == (Link("pcie", gbps, (3,)),)
+    assert speeds == sorted(set(speeds), reverse=True)
+    one = read_topo(table("GPU0 GPU1", "GPU0 X NV1", "GPU1 NV1 X")).links.links[0]
+    assert one.gbps == 25 and one.gbps > speeds[0]
+
+
+@pytest.mark.parametrize(("old", "new"), [("SOC", "SYS"), ("PSB", "PIX")])
+def test_words_of_older_drivers_mean_what_todays_do(old, new):
+    texts = [table("GPU0 GPU1", f"GPU0 X {word}", f"GPU1 {word} X") for word in (old, new)]
+    assert read_topo(texts[0]) == read_topo(texts[1])
+
+
+def test_of_nics_as_near_a_gpu_has_the_first():
+    node = read_topo(table("GPU0 mlx5_0 mlx5_1 mlx5_2", "GPU0 X SYS PXB PXB"))
+    assert node.links.nics == (Nic("mlx5_1", 1, "PXB"),)
+
+
+def test_what_the_driver_does_not_know_is_not_known():
+    node = read_topo(table("GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity GPU NUMA ID",
+                           "GPU0 X N/A N/A N/A N/A N/A", "GPU1 N/A X N/A N/A"))  # fmt: skip
+    assert node.links == Links()
+    assert node.near == {0: Near(), 1: Near()}
+
+
+def test_a_gpu_whose_memory_is_a_numa_node_tells_which():
+    node = read_topo(table("GPU0 CPU Affinity NUMA Affinity GPU NUMA ID", "GPU0 X 0-71 0 1"))
+    assert node.near == {0: Near(ids("0-71"), 1, memory_node=1)}
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        ("0-0,2-2,4-4 0", Near(0b10101, 1)),
+        ("8,0-3 0-1", Near(0b100001111, 0b11)),
+        ("0-3", Near(0b1111, 0)),
+        ("", Near()),
+    ],
+)
+def test_lists_of_cpus_and_nodes_come_in_many_forms(words, near):
+    node = read_topo(table("GPU0 CPU Affinity NUMA Affinity", f"GPU0 X {words}"))
+    assert node.near == {0: near}
+
+
+def test_gpu_ids_are_those_of_the_text():
+    node = read_topo(table("GPU3 GPU1", "GPU3 X NV2", "GPU1 NV2 X"))
+    assert node.links.pairs() == {(1, 3): Wire("nvlink", 50.0)}
+
+
+@pytest.mark.parametrize("text", ["No devices were found\n", "\nNo devices found.\n"])
+def test_a_node_without_gpus_has_no_links(text):
+    assert read_topo(text).links == Links()
+    assert read_topo(text).near == {}
+
+
+def test_a_table_of_nics_alone_has_no_gpus():
+    assert read_topo(table("NIC0 NIC1", "NIC0 X PIX", "NIC1 PIX X")).links == Links()
+
+
+def test_where_two_rows_differ_the_slower_counts_and_a_note_says_so():
+    node = read_topo(table("GPU0 GPU1", "GPU0 X NV4", "GPU1 NV2 X"))
+    assert node.links.pairs() == {(0, 1): Wire("nvlink", 50.0)}
+    assert node.notes == (
+        "GPU0 and GPU1 are joined by NV4 one way and NV2 the other: the slower counts",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1 column 1: no line has column names such as GPU0"),
+        ("GPU0 X\n", "line 1 column 1: no line has column names such as GPU0"),
+        ("GPU0 GPU1\nGPU0 X NV1\n", "line 3 column 1: the text ends without a row of GPU1"),
+        ("GPU0 GPU1\nGPU0 X\n", "line 2 column 6: 'X' ends a row of 1 words, not 2 or more"),
+        ("  GPU0 GPU1\nGPU0 X NVX\nGPU1 NVX X\n",
+         "line 2 column 8: 'NVX' is no path between two devices"),
+        ("GPU0 GPU1\nGPU0 X NV0\nGPU1 NV0 X\n", "line 2 column 8: 'NV0' is no number of NVLinks"),
+        ("GPU0 GPU1\nGPU0 X X\nGPU1 X X\n", "line 2 column 8: 'X' is no path between two devices"),
+        ("GPU0 NIC0\nGPU0 X X\n", "line 2 column 8: 'X' is no path between two devices"),
+        ("GPU0\nGPU0 SYS\n",
+         "line 2 column 6: 'SYS' stands where GPU0 meets itself, and should be X"),
+        ("GPU0\nGPU0 X 0-3\n", "line 2 column 8: '0-3' stands behind the last column"),
+        ("GPU0 GPU0\nGPU0 X X\n", "line 1 column 6: 'GPU0' has a column already"),
+        ("GPU0\nGPU1 X\n", "line 2 column 1: 'GPU1' is no column of this table"),
+        ("GPU0 GPU1\nGPU0 X PIX\nGPU0 X PIX\n", "line 3 column 1: 'GPU0' has a row already"),
+        ("GPU128\nGPU128 X\n", "line 1 column 1: 'GPU128' is not among GPU0 to GPU127"),
+        ("GPU0 CPU Affinity Speed\nGPU0 X\n",
+         "line 1 column 19: 'Speed' is no column that may stand after CPU Affinity or NUMA"),
+        ("GPU0 CPU Affinity\nGPU0 X 3-1\n",
+         "line 2 column 8: '3-1' has 3-1, which does not ascend or is above 65535"),
+        ("GPU0 CPU Affinity\nGPU0 X 0-999999\n",
+         "line 2 column 8: '0-999999' has 0-999999, which does not ascend or is above 65535"),
+        ("GPU0 CPU Affinity\nGPU0 X 0x3\n",
+         "line 2 column 8: '0x3' is no list of numbers such as 0-3,8"),
+        ("GPU0 a\x01\nGPU0 X PIX\n", "line 1 column 6: 'a\\x01' is no name of a device"),
+        ("GPU0\nGPU0 X\nNIC0: " + "a" * 200,
+         "line 3 column 7: '" + "a" * 57 + "...' is no name of a NIC"),
+        ("GPU0 " + "b " * 40_000,
+         "line 1 column 32768: the line is too long for a table of one node"),
+        ("x" * (MAX_TEXT + 1), "line 1 column 1: more than 1 MiB of text is no table of one node"),
+    ],
+    ids=range(22),
+)  # fmt: skip
+def test_malformed_text_is_an_error_with_its_line_and_column(text, message):
+    with pytest.raises(InvalidHardware) as raised:
+        read_topo(text)
+    assert str(raised.value) == f"nvidia-smi: {message}"
+
+
+WORDS = st.sampled_from(
+    ["GPU0", "GPU1", "GPU2", "NIC0", "mlx5_0", "X", "NV1", "NV12", "PIX", "SYS", "N/A", "CPU",
+     "Affinity", "NUMA", "ID", "GPU", "0-3", "0", "1-", "Legend:", "NIC0:", "No", "devices",
+     "\x1b[4m", "\x1b", "\r", "\x00", "\u2028", "\x0c", "\u0663", "GPU\u0663"]
+)  # fmt: skip
+LINES = st.lists(st.lists(WORDS, max_size=8).map(" ".join), max_size=8).map("\n".join)
+
+
+@given(st.text() | LINES | st.binary())
+@settings(max_examples=400, deadline=None)
+@example("GPU0\x0bGPU1\nGPU0 X PIX")
+@example("GPU\u0663 X\n")
+def test_any_text_whatever_is_read_or_refused_in_one_line(text):
+    try:
+        node = read_topo(text)
+    except InvalidHardware as e:
+        assert str(e).isprintable()
+    else:
+        assert linktable.read(node.links.to_dict()) == node.links
+
+
+@st.composite
+def nodes(draw):
+    """Words for the pairs of some GPUs and for NICs, and the text that has them."""
+    gpus, nics = draw(st.integers(1, 6)), draw(st.integers(0, 3))
+    words = st.sampled_from(["NV1", "NV4", *PATHS])
+    pairs = {pair: draw(words) for pair in combinations(range(gpus), 2)}
+    near = [[draw(st.sampled_from(PATHS)) for _ in range(nics)] for _ in range(gpus)]
+    names = [f"GPU{i}" for i in range(gpus)] + [f"NIC{i}" for i in range(nics)]
+    gap = draw(st.sampled_from(["\t", "  ", "\t\t", " \t"]))
+    lines = [gap + gap.join(names)]
+    for i in range(gpus):
+        cells = ["X" if i == j else pairs[min(i, j), max(i, j)] for j in range(gpus)]
+        lines.append(gap.join([names[i], *cells, *near[i]]))
+    return pairs, near, "\n".join(lines)
+
+
+@given(nodes())
+@settings(deadline=None)
+def test_each_word_of_a_table_is_kept(node):
+    pairs, near, text = node
+    read = read_topo(text).links
+    for pair, wire in read.pairs().items():
+        word = pairs[pair]
+        nvlinks = word.startswith("NV")
+        assert wire.type == ("nvlink" if nvlinks else "pcie")
+        assert wire.gbps == (25 * int(word[2:]) if nvlinks else PCIE_GBPS[word])
+    assert len(read.pairs()) == len(pairs)
+    for gpu, row in enumerate(near):
+        mine = [nic for nic in read.nics if nic.gpus >> gpu & 1]
+        assert len(mine) == bool(row)
+        for nic in mine:
+            assert nic.path == min(row, key=PATHS.index)
+            assert nic.name == f"NIC{row.index(nic.path)}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "times"),
+    [
+        ("\n", MAX_TEXT),
+        ("GPU0 X\n", 149_000),
+        ("\x1b[", MAX_TEXT // 2),
+        ("NIC0: a\n", 131_000),
+        ("NIC0 GPU0\nNIC0 X PIX\n", 47_000),
+    ],
+)
+def test_the_largest_text_is_refused_fast(lines, times):
+    start = time.monotonic()
+    with pytest.raises(InvalidHardware):
+        read_topo(lines * times)
+    assert time.monotonic() - start < 5

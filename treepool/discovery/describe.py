@@ -1,0 +1,66 @@
+"""Topos of many nodes: each different hwloc XML is read once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Optional, Sequence
+
+import attrs
+
+from treepool.discovery.combine import with_nvidia
+from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.levels import NodeTopo, topo_of
+from treepool.discovery.machine import Machine
+from treepool.discovery.nvidia import NvidiaTopology
+
+#: Most topos remembered; more kinds of node than any site has.
+MAX_KNOWN = 1024
+
+#: What differs from node to node of one kind and says nothing about topology: names, addresses,
+#: serial numbers, and how many pages of each size are free to use.
+_OF_ONE_NODE = re.compile(
+    rb'<info name="(?:HostName|OS[A-Za-z]*|Address|NodeGUID|SysImageGUID|SerialNumber|'
+    rb"LinuxDeviceID|LinuxCgroup|Port\d+[A-Za-z0-9]*|AMDUUID|NVIDIAUUID|AMDSerial|NVIDIASerial|"
+    rb'XGMIHiveID|Kernel[A-Za-z]*|DMI[A-Za-z]*|ProcessName|hwlocVersion)" value="[^"]*"/>'
+    rb"|<page_type [^>]*/>"
+)
+_HOST_NAME = re.compile(rb'<info name="HostName" value="([^"]*)"/>')
+
+
+@attrs.define
+class Describer:
+    """Reads hwloc XML into topos, all with the same ``levels`` and ``gpu_index``.
+
+    See ``levels.topo_of`` and ``gpus.find`` for these. ``nvidia`` is what nvidia-smi told of the
+    nodes with GPUs.
+    """
+
+    levels: Optional[Sequence[str]] = None
+    gpu_index: str = "vendor"
+    nvidia: Optional[NvidiaTopology] = None
+    #: How many XMLs were read, not known already.
+    parsed: int = attrs.field(init=False, default=0)
+    _known: dict[bytes, NodeTopo] = attrs.field(init=False, factory=dict)
+
+    def of_xml(self, xml: bytes, source: str = "hwloc XML") -> NodeTopo:
+        """The topo of the node that hwloc *xml* describes; raises InvalidHardware."""
+        name = hashlib.sha256(_OF_ONE_NODE.sub(b"", xml)).digest()
+        known = self._known.get(name)
+        if known is None:
+            known = self.of_machine(read_hwloc(xml, source, self.gpu_index))
+            self.parsed += 1
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known[name] = known
+        host = _HOST_NAME.search(xml)
+        if host is None:
+            return known
+        hostname = host.group(1).decode("utf-8", "replace")
+        return attrs.evolve(known, machine=attrs.evolve(known.machine, hostname=hostname))
+
+    def of_machine(self, machine: Machine) -> NodeTopo:
+        """The topo of a machine that something other than hwloc described."""
+        if self.nvidia is not None and not (machine.gpus and machine.gpus[0].vendor != "nvidia"):
+            machine = with_nvidia(machine, self.nvidia)
+        return topo_of(machine, self.levels)

@@ -1,0 +1,174 @@
+"""The GPUs in a topology, each once, and the ids that jobs will see.
+
+Flux's job shell puts the GPU ids of R into ``CUDA_VISIBLE_DEVICES``, with ``CUDA_DEVICE_ORDER`` set
+to ``PCI_BUS_ID``. So on NVIDIA's GPUs id i must be the i-th GPU in the order of PCI bus ids, which
+is also NVML's index; on AMD's it is the index of rsmi (ROCm SMI). hwloc's tree, whose order
+flux-core takes for R, often has them in another order. ``--gpu-index`` chooses:
+
+``vendor``
+    NVIDIA's by PCI bus id, then AMD's by rsmi index, then others by PCI bus id.
+``pci``
+    All by PCI bus id; partitions of one GPU in their order.
+``hwloc``
+    As hwloc's tree has them, and flux-core.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, Sequence
+
+import attrs
+
+from treepool.discovery.hwlocxml import Object
+
+#: Ways to number GPUs.
+GPU_INDEX = ("vendor", "pci", "hwloc")
+
+#: hwloc's backends whose devices Flux counts as GPUs (flux-core's rhwloc), most telling first.
+_BACKENDS = ("NVML", "RSMI", "CUDA", "OpenCL")
+
+#: PCI vendors of GPUs.
+VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
+
+#: PCI classes of a vendor's compute GPUs: VGA and 3D controllers, other displays, accelerators.
+#: A VGA controller is one only from NVIDIA; AMD's and Intel's are for consoles. Intel's
+#: accelerators are no GPUs.
+_CLASSES = {
+    "nvidia": ("0300", "0302"),
+    "amd": ("0302", "0380", "1200"),
+    "intel": ("0380",),
+}
+
+_PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]", re.ASCII)
+_BUS_ID = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])", re.ASCII)
+_DIGITS = re.compile(r"\d+", re.ASCII)
+
+#: What a GPU in so many partitions is called (AMD's compute partition modes).
+_PARTITIONS = {2: "dpx", 3: "tpx", 4: "qpx", 6: "cpx", 8: "cpx"}
+
+
+@attrs.define(eq=False)
+class Found:
+    """A GPU, or partition of one: the objects that stand for it, and what they say.
+
+    ``osdev`` is the object of the backend that counts it, the PCI device itself if there is none.
+    """
+
+    device: Object
+    osdev: Object
+    vendor: str
+    model: str
+    memory: int
+    pci: str
+    profile: str = ""
+    id: int = -1
+
+
+def find(root: Object, gpu_index: str = "vendor") -> list[Found]:
+    """All GPUs below *root*, in the order of their ids."""
+    by_device: dict[Object, list[Object]] = {}
+    plain: list[Object] = []
+    for item in root.walk():
+        if item.type == "OSDev" and item.infos.get("Backend") in _BACKENDS:
+            by_device.setdefault(item.above("PCIDev") or item, []).append(item)
+        elif item.type == "PCIDev" and _is_compute(item):
+            plain.append(item)
+    if by_device:
+        found = [gpu for device, osdevs in by_device.items() for gpu in _gpus_of(device, osdevs)]
+    else:
+        # hwloc was built without any vendor's library, so all there is to see is the bus.
+        found = [_gpu(device, device) for device in plain]
+    found = _numbered(found, gpu_index)
+    for i, gpu in enumerate(found):
+        gpu.id = i
+    return found
+
+
+def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[Found]:
+    """The GPUs that one PCI device is: as many as the backend that tells most of them apart."""
+    by_backend = [[o for o in osdevs if o.infos["Backend"] == name] for name in _BACKENDS]
+    chosen = max(by_backend, key=len)
+    for osdev in chosen:
+        gpu = _gpu(device, osdev, [osdev, *chosen, *osdevs])
+        if len(chosen) > 1:
+            gpu.profile = _PARTITIONS.get(len(chosen), f"{len(chosen)}-part")
+            gpu.memory //= len(chosen)
+        yield gpu
+
+
+def _gpu(device: Object, osdev: Object, told: Sequence[Object] = ()) -> Found:
+    pci = device.attributes.get("pci_busid", "")
+    return Found(
+        device,
+        osdev,
+        _vendor(device, told),
+        _first(told, "GPUModel") or _first([device], "PCIDevice") or device.name,
+        _memory(told),
+        pci.lower() if _BUS_ID.fullmatch(pci.lower()) else "",
+    )
+
+
+def _numbered(found: list[Found], gpu_index: str) -> list[Found]:
+    if gpu_index == "hwloc":
+        return found
+    place = {id(gpu): i for i, gpu in enumerate(found)}
+    by_bus = sorted(found, key=lambda gpu: (_bus(gpu.pci), _own_number(gpu), place[id(gpu)]))
+    if gpu_index == "pci":
+        return by_bus
+    ordered: list[Found] = []
+    for vendor in (*VENDORS.values(), ""):
+        group = [gpu for gpu in by_bus if gpu.vendor == vendor]
+        if all(gpu.osdev.infos.get("Backend") == "RSMI" for gpu in group):
+            group.sort(key=_own_number)
+        ordered += group
+    return ordered
+
+
+def _bus(pci: str) -> tuple[int, ...]:
+    """The order of PCI bus ids; what has none comes last."""
+    match = _BUS_ID.fullmatch(pci)
+    return tuple(int(part, 16) for part in match.groups()) if match else (1 << 40,)
+
+
+def _own_number(gpu: Found) -> int:
+    """The number in a backend's name for a device, such as 3 in rsmi3."""
+    match = _DIGITS.search(gpu.osdev.name) if gpu.osdev.type == "OSDev" else None
+    return int(match.group()[:9]) if match else 0
+
+
+def _is_compute(device: Object) -> bool:
+    match = _PCI_TYPE.match(device.attributes.get("pci_type", ""))
+    if match is None:
+        return False
+    vendor = VENDORS.get(match.group(2), "")
+    return match.group(1) in _CLASSES.get(vendor, ())
+
+
+def _vendor(device: Object, told: Sequence[Object]) -> str:
+    match = _PCI_TYPE.match(device.attributes.get("pci_type", ""))
+    if match and match.group(2) in VENDORS:
+        return VENDORS[match.group(2)]
+    word = _first(told, "GPUVendor").lower()
+    return next((v for v in ("nvidia", "amd", "intel") if v in word), "")
+
+
+def _first(objects: Sequence[Object], info: str) -> str:
+    return next((o.infos[info].strip() for o in objects if o.infos.get(info, "").strip()), "")
+
+
+def _memory(told: Sequence[Object]) -> int:
+    """Bytes of memory; hwloc's backends tell KiB."""
+    for info in ("CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"):
+        text = _first(told, info)
+        if text.isascii() and text.isdigit() and len(text) < 16:
+            return int(text) << 10
+    return 0
+
+
+def notes_on(found: Sequence[Found], root: Object) -> list[str]:
+    """What an administrator should know about the ids of the GPUs."""
+    tree = find(root, "hwloc")
+    if [gpu.osdev for gpu in tree] == [gpu.osdev for gpu in found]:
+        return []
+    return ["GPU ids are not in the order of hwloc's tree, which flux-core takes"]

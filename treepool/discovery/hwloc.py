@@ -1,0 +1,249 @@
+"""A machine from hwloc XML: what its objects mean to a scheduler.
+
+Like Flux, which reads the same XML for R (``flux R encode --xml``): PUs that may not be used are
+left out with the cores that have no other, and the rest are counted from zero in hwloc's order.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Mapping, Optional, Union
+
+from treepool.discovery import gpus as gpu_reader
+from treepool.discovery.hwloclinks import read_links
+from treepool.discovery.hwlocxml import Object, Topology, bitmap, parse
+from treepool.discovery.machine import FarMemory, Gpu, Machine, Region
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+
+#: hwloc's types of objects that hold cores, by the kind of region they are.
+_REGIONS = {"Package": "socket", "Die": "die", "Group": "group", "L3Cache": "l3"}
+
+#: The tier that hwloc's subtype of a NUMA node tells, in upper case.
+_TIERS = {
+    "DRAM": "",
+    "HBM": "hbm",
+    "MCDRAM": "hbm",
+    "NVM": "nvm",
+    "CXL": "cxl",
+    "CXL-DRAM": "cxl",
+    "CXL-HBM": "cxl",
+    "CXL-NVM": "cxl",
+    "GPUMEMORY": "gpumem",
+}
+
+
+def read_hwloc(
+    xml: Union[str, bytes], source: str = "hwloc XML", gpu_index: str = "vendor"
+) -> Machine:
+    """The machine that hwloc *xml* describes; *source* names it in messages.
+
+    *gpu_index* says how GPUs are numbered, see ``gpus.py``. Raises InvalidHardware.
+    """
+    return machine_of(parse(xml, source), source, gpu_index)
+
+
+def machine_of(topology: Topology, source: str, gpu_index: str = "vendor") -> Machine:
+    """The machine of a parsed *topology*."""
+    cores = _Cores(topology.root)
+    if not cores.pus:
+        raise InvalidHardware(f"{source}: has no core that may be used")
+    warnings: list[str] = []
+    found = gpu_reader.find(topology.root, gpu_index)
+    gpus = tuple(_placed(gpu, cores) for gpu in found)
+    if found and all(gpu.osdev is gpu.device for gpu in found):
+        warnings.append(
+            f"{len(found)} GPUs are known from the PCI bus only: hwloc was built without their "
+            "vendor's library, and Flux does not see them in this XML"
+        )
+    numa, far, numa_nodes = _memory(topology, cores, gpus, warnings)
+    regions = (*_regions(topology.root, cores), *numa)
+    infos = topology.root.infos
+    return Machine(
+        hostname=infos.get("HostName", ""),
+        cores=cores.mask(topology.root),
+        regions=regions,
+        far_memory=tuple(far),
+        gpus=gpus,
+        links=read_links(topology, found, cores.mask),
+        pus=cores.pus,
+        numa_nodes=numa_nodes,
+        unified_memory=_unified(gpus),
+        cxl=any(tier.tier == "cxl" for tier in far) or _has_cxl(topology.root),
+        notes=(*cores.notes, *gpu_reader.notes_on(found, topology.root)),
+        warnings=tuple(warnings),
+    )
+
+
+class _Cores:
+    """The usable cores of a topology, and which of them an object holds."""
+
+    def __init__(self, root: Object) -> None:
+        usable = root.cpuset or 0
+        for name in ("allowed_cpuset", "online_cpuset"):
+            if name in root.attributes:
+                usable &= bitmap(root.attributes[name])
+        self.pus: dict[int, tuple[int, ...]] = {}
+        self.notes: list[str] = []
+        #: The core of each PU, by the PU's number.
+        self._core: dict[int, int] = {}
+        everything = list(root.walk())
+        holders = [o for o in everything if o.type == "Core"]
+        if not holders:
+            holders = [o for o in everything if o.type == "PU"]
+            self.notes.append("hwloc knows no cores here: each PU counts as one")
+        left_out = 0
+        for holder in holders:
+            pus = tuple(
+                pu.os_index
+                for pu in holder.walk()
+                if pu.type == "PU" and pu.os_index >= 0 and usable >> pu.os_index & 1
+            )
+            if pus:
+                core = len(self.pus)
+                self.pus[core] = pus
+                self._core.update((pu, core) for pu in pus)
+            else:
+                left_out += 1
+        if left_out:
+            self.notes.append(f"{left_out} cores are offline or not allowed, and are left out")
+        self._masks: dict[int, int] = {}
+
+    def mask(self, holder: Optional[Object]) -> int:
+        """The cores of an object that has a cpuset, 0 for none.
+
+        A core belongs where its lowest PU is, so that no core is in two siblings.
+        """
+        if holder is None or not holder.cpuset:
+            return 0
+        cpuset = holder.cpuset
+        if cpuset not in self._masks:
+            inside = (core for core, pus in self.pus.items() if cpuset >> pus[0] & 1)
+            self._masks[cpuset] = idset.from_ids(inside)
+        return self._masks[cpuset]
+
+
+def _placed(found: gpu_reader.Found, cores: _Cores) -> Gpu:
+    """The GPU with the cores near it: those of the object its bus hangs on, if that is a part."""
+    place = found.device.parent
+    while place is not None and not place.cpuset:
+        place = place.parent
+    near = 0 if place is None or place.type == "Machine" else cores.mask(place)
+    return Gpu(
+        found.id, found.vendor, found.model, found.memory, near, found.pci, profile=found.profile
+    )
+
+
+def _regions(root: Object, cores: _Cores) -> Iterator[Region]:
+    for holder in root.walk():
+        kind = _REGIONS.get(holder.type)
+        # A memory-side cache is no place of its own: it is where its NUMA node is.
+        if kind and cores.mask(holder) and holder.attributes.get("subtype") != "MemorySideCache":
+            yield Region(kind, cores.mask(holder))
+
+
+def _memory(
+    topology: Topology, cores: _Cores, gpus: tuple[Gpu, ...], warnings: list[str]
+) -> tuple[list[Region], list[FarMemory], dict[int, int]]:
+    """The NUMA nodes that are regions, the memory of tiers of their own, and Machine.numa_nodes.
+
+    Of NUMA nodes around the same cores one is their ordinary memory: the first that nothing says
+    is of a special tier.
+    """
+    allowed = topology.root.attributes.get("allowed_nodeset")
+    nodes = [
+        o
+        for o in topology.root.walk()
+        if o.type == "NUMANode" and (allowed is None or _in(bitmap(allowed), o.os_index))
+    ]
+    nodes.sort(key=lambda node: node.os_index)
+    bandwidth = {
+        value.target: value.value
+        for value in topology.memory_values
+        if value.name in ("Bandwidth", "ReadBandwidth")
+    }
+    regions: list[Region] = []
+    far: list[FarMemory] = []
+    ordinary: dict[int, Object] = {}
+    others: list[tuple[Object, str]] = []
+    for node in nodes:
+        tier = _tier_told(node)
+        near = cores.mask(node)
+        if near and not tier and near not in ordinary:
+            ordinary[near] = node
+            regions.append(Region("numa", near, _bytes(node)))
+        else:
+            others.append((node, tier))
+    gpu_memory = [
+        node for node, tier in others if tier in ("", "gpumem") and _like_a_gpu(node, gpus)
+    ]
+    for node, tier in others:
+        near = cores.mask(node) or cores.mask(node.parent)
+        if not tier and node in gpu_memory and not cores.mask(node):
+            # Which of them is which GPU's is not told; each GPU has one.
+            which = gpu_memory.index(node)
+            near = gpus[which].cores if len(gpu_memory) == len(gpus) else near
+            tier = "gpumem"
+        first = ordinary.get(near)
+        if not tier and first is not None:
+            tier = _tier_measured(node, first, bandwidth)
+        if not tier:
+            warnings.append(
+                f"NUMA node {node.os_index} ({_bytes(node) >> 30} GiB) has no cores of its own, "
+                "and nothing tells its tier: it is left out"
+            )
+            continue
+        if near not in ordinary and cores.mask(node) and tier == "hbm":
+            # All the memory these cores have, such as HBM without DRAM beside it.
+            ordinary[near] = node
+            regions.append(Region("numa", near, _bytes(node)))
+            continue
+        far.append(FarMemory(tier, near, _bytes(node)))
+    numbered = {node.os_index: near for near, node in ordinary.items() if node.os_index >= 0}
+    return regions, far, numbered
+
+
+def _tier_told(node: Object) -> str:
+    """The tier of a NUMA node where hwloc names it: "" for ordinary memory or no word."""
+    told = _TIERS.get(node.attributes.get("subtype", node.infos.get("Type", "")).upper(), "")
+    if told:
+        return told
+    if "CXLDevice" in node.infos:
+        return "cxl"
+    if node.infos.get("DAXType", "").upper() == "NVM":
+        return "nvm"
+    return "gpumem" if "PCIBusID" in node.infos else ""
+
+
+def _tier_measured(node: Object, ordinary: Object, bandwidth: Mapping[str, int]) -> str:
+    """The tier that bandwidths tell of a NUMA node beside the *ordinary* one of its cores."""
+    here = bandwidth.get(node.attributes.get("gp_index", ""), 0)
+    there = bandwidth.get(ordinary.attributes.get("gp_index", ""), 0)
+    # hwloc calls memory of twice the bandwidth high-bandwidth memory, too. What is slower may be
+    # of any kind.
+    return "hbm" if there and here >= 2 * there else ""
+
+
+def _like_a_gpu(node: Object, gpus: tuple[Gpu, ...]) -> bool:
+    """Whether a NUMA node is as large as a GPU's memory, to the byte: then it is that memory."""
+    return any(gpu.memory == _bytes(node) for gpu in gpus if gpu.memory)
+
+
+def _bytes(node: Object) -> int:
+    text = node.attributes.get("local_memory", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
+
+
+def _in(mask: int, index: int) -> bool:
+    return index >= 0 and bool(mask >> index & 1)
+
+
+def _unified(gpus: tuple[Gpu, ...]) -> bool:
+    """Whether every GPU is of a kind that shares its memory with the CPU (superchips)."""
+    return bool(gpus) and all(
+        "MI300A" in gpu.model.upper() or "GH200" in gpu.model.upper() for gpu in gpus
+    )
+
+
+def _has_cxl(root: Object) -> bool:
+    """Whether there is a CXL memory device, whether or not Linux uses it as memory."""
+    return any(o.type == "OSDev" and o.attributes.get("subtype") == "CXLMem" for o in root.walk())

@@ -1,0 +1,151 @@
+"""Links, NICs and GPU models in hwloc XML: where its devices and matrices go in a link table."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Iterator, Optional, Sequence
+
+from treepool.discovery import links
+from treepool.discovery.gpus import Found
+from treepool.discovery.hwlocxml import Distances, Object, Topology
+from treepool.discovery.links import DeviceAt, Matrix
+from treepool.rfc import idset
+from treepool.rfc.links import MAX_GPUS, Device, Links
+
+_NETWORK = re.compile(r"02[0-9a-f]{2} ", re.ASCII)
+
+#: hwloc's types of OS devices that are ports of InfiniBand and the like: a number in hwloc 1 and
+#: 2, a set of bits in hwloc 3.
+_FABRIC_TYPE, _FABRIC_BIT = 3, 1 << 5
+
+#: The cores of an object that has a cpuset, as bitmask.
+CoresOf = Callable[[Optional[Object]], int]
+
+
+def read_links(topology: Topology, found: Sequence[Found], cores_of: CoresOf) -> Optional[Links]:
+    """The link table of the GPUs in *found*; None if there are none, or too many for a table."""
+    gpus = [gpu for gpu in found if gpu.id < MAX_GPUS]
+    if not gpus or len(gpus) < len(found):
+        return None
+    numbers = {id(item): str(i) for i, item in enumerate(topology.root.walk())}
+
+    def place(key: str, device: Object) -> DeviceAt:
+        return DeviceAt(key, tuple(_bridges(device, numbers)), _near(device, cores_of))
+
+    ids = _ids(gpus)
+    switches = _switch_keys(topology.root, gpus)
+    matrices = [_matrix(d, switches) for d in topology.distances if d.name in links.MATRICES]
+    return links.table(
+        [matrix for matrix in matrices if matrix is not None],
+        ids,
+        {gpu.id: place(str(gpu.id), gpu.device) for gpu in gpus},
+        [place(name, device) for name, device in _nics(topology.root)],
+        _devices(gpus),
+    )
+
+
+def _bridges(device: Object, numbers: dict[int, str]) -> Iterator[str]:
+    above = []
+    here = device.parent
+    while here is not None and here.type == "Bridge":
+        above.append(numbers[id(here)])
+        here = here.parent
+    yield from reversed(above)
+
+
+def _near(device: Object, cores_of: CoresOf) -> int:
+    """The cores near a device: those of the object its bus hangs on, if that is not the machine."""
+    here = device.parent
+    while here is not None and not here.cpuset:
+        here = here.parent
+    return 0 if here is None or here.type == "Machine" else cores_of(here)
+
+
+def _ids(gpus: Sequence[Found]) -> dict[str, int]:
+    """The GPU ids of the objects that stand for GPUs, by their keys in matrices."""
+    ids: dict[str, int] = {}
+    several = [gpu.device for gpu in gpus]
+    for gpu in gpus:
+        if several.count(gpu.device) > 1:
+            objects = [gpu.osdev]  # the PCI device stands for all its partitions
+        else:
+            objects = [gpu.device, *gpu.device.walk()]
+        for item in objects:
+            if "gp_index" in item.attributes:
+                ids[_key(item)] = gpu.id
+    return ids
+
+
+def _switch_keys(root: Object, gpus: Sequence[Found]) -> frozenset[str]:
+    """The keys of PCI devices that are no GPUs: where a matrix has them, they are switches."""
+    devices = {id(gpu.device) for gpu in gpus}
+    return frozenset(
+        _key(item) for item in root.walk() if item.type == "PCIDev" and id(item) not in devices
+    )
+
+
+def _key(item: Object) -> str:
+    return f"{item.type}:{item.attributes.get('gp_index', '')}"
+
+
+def _matrix(distances: Distances, switches: frozenset[str]) -> Optional[Matrix]:
+    """What is about objects by gp_index; None for a matrix of another size than it says."""
+    objects = tuple(distances.objects)
+    if not distances.by_gp or len(distances.values) != len(objects) ** 2:
+        return None
+    if len(set(objects)) < len(objects):
+        return None
+    return Matrix(
+        distances.name,
+        objects,
+        distances.values,
+        frozenset(name for name in objects if name in switches),
+    )
+
+
+def _nics(root: Object) -> list[tuple[str, Object]]:
+    """The NICs that jobs talk through, best first: no console's or service network's.
+
+    Those that are less than half as fast as the fastest are left out.
+    """
+    found: list[tuple[bool, float, str, Object]] = []
+    for device in root.walk():
+        if device.type == "PCIDev" and _NETWORK.match(device.attributes.get("pci_type", "")):
+            ports = [o for o in device.walk() if o.type == "OSDev" and o.name]
+            ports.sort(key=lambda port: (not _is_fabric(port), port.name))
+            if ports:
+                found.append((_is_fabric(ports[0]), _speed(device), ports[0].name, device))
+    fastest = max((speed for _, speed, _, _ in found), default=0.0)
+    kept = [nic for nic in found if 2 * nic[1] >= fastest]
+    kept.sort(key=lambda nic: (not nic[0], -nic[1], nic[2]))
+    return [(name, device) for _, _, name, device in kept]
+
+
+def _is_fabric(port: Object) -> bool:
+    text = port.attributes.get("osdev_type", "")
+    kind = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    return kind == _FABRIC_TYPE or bool(kind & _FABRIC_BIT)
+
+
+def _speed(device: Object) -> float:
+    """GB/s of the device's PCI link, 0 if hwloc could not tell."""
+    try:
+        speed = float(device.attributes.get("pci_link_speed", "0"))
+    except ValueError:
+        return 0.0
+    return speed if 0 <= speed < 1e6 else 0.0
+
+
+def _devices(gpus: Sequence[Found]) -> list[Device]:
+    found: dict[tuple[str, int], int] = {}
+    for gpu in gpus:
+        model = " ".join(word for word in (_printable(gpu.model), gpu.profile) if word)
+        if model:
+            kind = (model[:128], (gpu.memory + (1 << 29)) >> 30)
+            found[kind] = found.get(kind, 0) | 1 << gpu.id
+    kinds = sorted(found.items(), key=lambda item: idset.lowest(item[1]))
+    return [Device(model, memory, ids) for (model, memory), ids in kinds]
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text if c.isprintable())[:100].strip()

@@ -1,0 +1,272 @@
+"""hwloc XML, read safely: the objects of a topology, whatever version of hwloc wrote it.
+
+hwloc 1 (``hwloc.dtd``: sockets, caches by depth, NUMA nodes around their cores), 2 and 3
+(``hwloc2.dtd``: NUMA nodes beside their cores) all become the same tree of ``Object``. What the
+objects mean is for ``hwloc.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Optional, Union
+from xml.etree.ElementTree import ParseError
+
+import attrs
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import DefusedXMLParser
+
+from treepool.errors import InvalidHardware
+
+#: Longest XML read, in bytes. The largest nodes of today are described in less than 1 MiB.
+MAX_XML = 32 << 20
+
+#: Most elements, and deepest nesting of them.
+MAX_ELEMENTS = 1_000_000
+MAX_DEPTH = 128
+
+#: Highest number of a PU or NUMA node; Linux knows at most 8,192 CPUs.
+MAX_INDEX = 1 << 16
+
+#: Most objects that a matrix of distances may be about.
+MAX_MATRIX = 1024
+
+_TYPES = {"Socket": "Package", "Node": "NUMANode"}
+
+
+@attrs.define(eq=False)
+class Object:
+    """One hwloc object: ``type`` in hwloc 2's names, its attributes, infos and children.
+
+    ``cpuset`` is the bitmask of PU numbers, None where the object has none (I/O objects).
+    """
+
+    type: str
+    attributes: dict[str, str]
+    parent: Optional[Object] = attrs.field(default=None, repr=False)
+    infos: dict[str, str] = attrs.field(factory=dict)
+    children: list[Object] = attrs.field(factory=list)
+    cpuset: Optional[int] = None
+
+    @property
+    def name(self) -> str:
+        """The name attribute, "" if there is none."""
+        return self.attributes.get("name", "")
+
+    @property
+    def os_index(self) -> int:
+        """The operating system's number, -1 if there is none."""
+        text = self.attributes.get("os_index", "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+
+    def walk(self) -> Iterator[Object]:
+        """This object and all below it, depth first, in the order of the XML."""
+        stack = [self]
+        while stack:
+            here = stack.pop()
+            yield here
+            stack.extend(reversed(here.children))
+
+    def above(self, *types: str) -> Optional[Object]:
+        """The nearest enclosing object of one of *types*."""
+        here = self.parent
+        while here is not None and here.type not in types:
+            here = here.parent
+        return here
+
+
+@attrs.define
+class Distances:
+    """One matrix: its name, the keys of its objects, and the values row by row.
+
+    A key is ``TYPE:NUMBER``; the number is the object's gp_index if ``by_gp``, else its os_index.
+    """
+
+    name: str
+    by_gp: bool
+    objects: list[str] = attrs.field(factory=list)
+    values: list[int] = attrs.field(factory=list)
+
+
+@attrs.define
+class MemoryValue:
+    """A memory attribute (hwloc's ``memattr``): what a NUMA node, by gp_index, offers locally."""
+
+    name: str
+    target: str
+    value: int
+
+
+@attrs.define
+class Topology:
+    """What one XML says: the root object, matrices, memory attributes."""
+
+    root: Object
+    distances: list[Distances] = attrs.field(factory=list)
+    memory_values: list[MemoryValue] = attrs.field(factory=list)
+
+
+def parse(xml: Union[str, bytes], source: str = "hwloc XML") -> Topology:
+    """The topology in *xml*; *source* names it in messages.
+
+    Raises InvalidHardware, with the line, for what is no hwloc XML: other documents, entities,
+    too much of anything.
+    """
+    data = xml.encode("utf-8", "surrogatepass") if isinstance(xml, str) else xml
+    if len(data) > MAX_XML:
+        raise InvalidHardware(f"{source}: {len(data) >> 20} MiB of XML is more than a node needs")
+    builder = _Builder(source)
+    parser = DefusedXMLParser(target=builder, forbid_dtd=False)
+    try:
+        parser.feed(data)
+        parser.close()
+    except ParseError as e:
+        line, column = e.position
+        what = str(e).split(":")[0]
+        raise InvalidHardware(f"{source}: line {line} column {column + 1}: {what}") from None
+    except DefusedXmlException as e:
+        raise InvalidHardware(f"{source}: {type(e).__name__}: refused") from None
+    except (ValueError, LookupError) as e:
+        if isinstance(e, InvalidHardware):
+            raise
+        raise InvalidHardware(f"{source}: not XML that can be read: {e}") from None
+    return builder.topology()
+
+
+class _Builder:
+    """The target of the XML parser: keeps what is known, skips the rest, counts everything."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.root: Optional[Object] = None
+        self.here: Optional[Object] = None
+        self.path: list[str] = []
+        self.elements = 0
+        self.distances: list[Distances] = []
+        self.memory_values: list[MemoryValue] = []
+        self.memory_name = ""
+        self.kind = ""
+        self.text: list[str] = []
+
+    # -- called by the parser
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """An element begins."""
+        self.elements += 1
+        if self.elements > MAX_ELEMENTS or len(self.path) >= MAX_DEPTH:
+            raise self.error("too many elements, or nested too deep, for a node")
+        if not self.path and tag != "topology":
+            raise self.error(f"the document is <{_shown(tag)}>, not <topology>")
+        self.path.append(tag)
+        self.text = []
+        if tag == "object":
+            self.object(attributes)
+        elif tag == "info" and self.here is not None and self.path[-2] == "object":
+            self.here.infos[attributes.get("name", "")] = attributes.get("value", "")
+        elif tag in ("distances2", "distances2hetero"):
+            self.kind = attributes.get("type", "")
+            by_gp = tag == "distances2hetero" or attributes.get("indexing") == "gp"
+            self.distances.append(Distances(attributes.get("name", ""), by_gp))
+        elif tag == "memattr":
+            self.memory_name = attributes.get("name", "")
+        elif tag == "memattr_value" and attributes.get("target_obj_type") == "NUMANode":
+            self.memory_values.append(
+                MemoryValue(
+                    self.memory_name,
+                    attributes.get("target_obj_gp_index", ""),
+                    _number(attributes.get("value", "")),
+                )
+            )
+
+    def data(self, text: str) -> None:
+        """Text between tags."""
+        if self.path and self.path[-1] in ("indexes", "u64values"):
+            self.text.append(text)
+
+    def end(self, tag: str) -> None:
+        """An element ends."""
+        self.path.pop()
+        if tag == "object" and self.here is not None:
+            self.here = self.here.parent
+        elif tag in ("indexes", "u64values") and self.distances:
+            words = "".join(self.text).split()
+            self.text = []
+            matrix = self.distances[-1]
+            if tag == "u64values":
+                matrix.values.extend(_number(word) for word in words)
+            else:
+                prefix = f"{self.kind}:" if self.kind else ""
+                matrix.objects.extend(prefix + word for word in words)
+            if len(matrix.objects) > MAX_MATRIX or len(matrix.values) > MAX_MATRIX**2:
+                raise self.error(f"a matrix is about more than {MAX_MATRIX} objects")
+
+    def close(self) -> None:
+        """The document ends."""
+
+    # -- objects
+
+    def object(self, attributes: dict[str, str]) -> None:
+        """An object begins, inside ``here``."""
+        kind = attributes.get("type", "")
+        kind = _TYPES.get(kind, kind)
+        if kind == "Cache":
+            kind = f"L{attributes.get('depth', '')}Cache"
+        new = Object(kind, attributes, self.here)
+        if "cpuset" in attributes:
+            new.cpuset = self.bitmap(attributes, "cpuset")
+        if self.here is not None:
+            self.here.children.append(new)
+        elif self.root is not None:
+            raise self.error("has more than one outermost object")
+        else:
+            self.root = new
+        self.here = new
+
+    def bitmap(self, attributes: dict[str, str], name: str) -> int:
+        """The bitmask in an attribute, in hwloc's form: 32-bit words in hex, highest first."""
+        text = attributes[name]
+        try:
+            return bitmap(text)
+        except ValueError:
+            raise self.error(f"{name} {_shown(text)!r} is no set of hwloc") from None
+
+    def topology(self) -> Topology:
+        """What was read, once all is read."""
+        root = self.root
+        if root is None or root.type != "Machine":
+            raise InvalidHardware(f"{self.source}: has no object of type Machine")
+        if not root.cpuset:
+            raise InvalidHardware(f"{self.source}: the machine has no cpuset")
+        for name in ("allowed_cpuset", "online_cpuset", "allowed_nodeset"):
+            if name in root.attributes:
+                self.bitmap(root.attributes, name)
+        return Topology(root, self.distances, self.memory_values)
+
+    def error(self, message: str) -> InvalidHardware:
+        return InvalidHardware(f"{self.source}: {message}")
+
+
+def bitmap(text: str) -> int:
+    """The bitmask of hwloc's text for a set, such as ``0x0000ffff,,0x1``.
+
+    Words of 32 bits, the highest first; an empty word is zero. Raises ValueError for other text,
+    infinite sets (``0xf...f``), and numbers of MAX_INDEX and above.
+    """
+    words = text.split(",")
+    if len(words) * 32 > MAX_INDEX:
+        raise ValueError(text)
+    mask = 0
+    for word in words:
+        value = int(word, 16) if word else 0
+        if not 0 <= value < 1 << 32 or "_" in word:
+            raise ValueError(text)
+        mask = mask << 32 | value
+    return mask
+
+
+def _number(text: str) -> int:
+    """A number of the XML, 0 if it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
+
+
+def _shown(text: Any) -> str:
+    """At most 40 printable characters of something from the document."""
+    return "".join(c if c.isprintable() else "?" for c in str(text)[:40])

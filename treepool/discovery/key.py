@@ -1,0 +1,222 @@
+"""From the topos of nodes to an R with its RFC 49 key; and what an administrator must be told."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Mapping, Optional, Sequence
+
+import attrs
+
+from treepool.discovery import properties
+from treepool.discovery.levels import NodeTopo
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset, scheduling
+from treepool.rfc.links import digest
+from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
+from treepool.rfc.scheduling import WRITER
+
+_NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)
+
+
+@attrs.frozen
+class Nodes:
+    """Nodes that one description is about: their ranks (bitmask) and what was found."""
+
+    ranks: int
+    node: NodeTopo
+
+
+@attrs.frozen
+class Encoded:
+    """An R with its key, the kinds of node in it (equal topos in one), and warnings, a line each.
+
+    ``kinds`` are ordered by lowest rank.
+    """
+
+    R: ResourceSet
+    kinds: tuple[Nodes, ...]
+    warnings: tuple[str, ...]
+
+
+def encode_new(
+    nodes: Sequence[Nodes], hosts: Sequence[str], with_properties: bool = False
+) -> Encoded:
+    """An R of all cores and GPUs of *nodes*, whose ranks are disjoint; *hosts* in rank order."""
+    entries = []
+    for described in nodes:
+        gpus = idset.from_ids(gpu.id for gpu in described.node.machine.gpus)
+        entries.append(RLiteEntry(described.ranks, described.node.machine.cores, gpus))
+    R = ResourceSet(merge_entries(entries), tuple(hosts), scheduling={"writer": WRITER})
+    return encode_into(R, nodes, with_properties)
+
+
+def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = False) -> Encoded:
+    """*R* with the key that *nodes* have; ranks that are not in R are left out.
+
+    Ranks of R that no node describes stay flat, or as the key in R has them. Raises
+    InvalidHardware if R has the key of another scheduler, which would be lost.
+    """
+    old = R.scheduling
+    if old is not None and not scheduling.is_treepool(old):
+        raise InvalidHardware(
+            "R has a scheduling key of another scheduler, which would be lost: take it out first"
+        )
+    here = [attrs.evolve(n, ranks=n.ranks & R.ranks) for n in nodes if n.ranks & R.ranks]
+    kinds = _merged(here)
+    described = _union(kind.ranks for kind in kinds)
+    key: dict[str, Any] = {"writer": WRITER, **(old or {})}
+    known = R.key()
+    kept = known.trim(R.ranks & ~described) if known is not None else None
+    children = [(k.ranks, k.node.topo) for k in kinds]
+    children += [(e.ranks, dict(e.topo)) for e in kept.children] if kept is not None else []
+    children.sort(key=lambda item: idset.lowest(item[0]))
+    key["children"] = [{"ranks": idset.encode(r), "topo": topo} for r, topo in children]
+    warnings = [*_link_warnings(here), *_disagreements(R, kinds), *_odd_ones(R, kinds)]
+    links = dict(key.get("links", {}))
+    links.update(_links(here))
+    if links:
+        key["links"] = links
+    found = dict(R.properties)
+    if with_properties:
+        for name, ranks in _properties(here).items():
+            found[name] = found.get(name, 0) | ranks
+    new = attrs.evolve(R, scheduling=key, properties=found)
+    return Encoded(new, tuple(kinds), tuple(warnings))
+
+
+def _merged(nodes: Sequence[Nodes]) -> list[Nodes]:
+    """*nodes* with those of equal topos in one, by lowest rank."""
+    by_topo: dict[str, Nodes] = {}
+    for described in nodes:
+        name = digest(described.node.topo)
+        same = by_topo.get(name)
+        ranks = described.ranks | (same.ranks if same else 0)
+        by_topo[name] = Nodes(ranks, same.node if same else described.node)
+    return sorted(by_topo.values(), key=lambda kind: idset.lowest(kind.ranks))
+
+
+def _properties(nodes: Sequence[Nodes]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for described in nodes:
+        for name in properties.of_machine(described.node.machine):
+            found[name] = found.get(name, 0) | described.ranks
+    return found
+
+
+# -- links
+
+
+def _tables(nodes: Sequence[Nodes]) -> dict[str, list[dict[str, Any]]]:
+    """The different link tables of nodes with the same topo, by its digest."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for described in nodes:
+        links = described.node.machine.links
+        if links is not None:
+            table = links.to_dict()
+            same = tables.setdefault(digest(described.node.topo), [])
+            if table and table not in same:
+                same.append(table)
+    return tables
+
+
+def _links(nodes: Sequence[Nodes]) -> dict[str, dict[str, Any]]:
+    """``scheduling.links``: only tables that hold for all nodes of their topo."""
+    return {name: same[0] for name, same in _tables(nodes).items() if len(same) == 1}
+
+
+def _link_warnings(nodes: Sequence[Nodes]) -> list[str]:
+    return [
+        f"{len(same)} kinds of links among nodes of one topo: their links are left out"
+        for same in _tables(nodes).values()
+        if len(same) > 1
+    ]
+
+
+# -- what may be wrong
+
+
+def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
+    """Cores and GPUs that R has and the hardware does not, or the other way round."""
+    found: dict[tuple[str, str, str], int] = {}
+    for kind in kinds:
+        machine = kind.node.machine
+        gpus = idset.from_ids(gpu.id for gpu in machine.gpus)
+        for entry in R.entries:
+            ranks = entry.ranks & kind.ranks
+            for what, in_r, there in (
+                ("cores", entry.cores, machine.cores),
+                ("gpus", entry.gpus, gpus),
+            ):
+                for more, verdict in (
+                    (in_r & ~there, "in R but not in the hardware"),
+                    (there & ~in_r, "in the hardware but not in R"),
+                ):
+                    if ranks and more:
+                        name = (what, idset.encode(more), verdict)
+                        found[name] = found.get(name, 0) | ranks
+    return [
+        f"ranks {idset.encode(ranks)}: {what} {ids} are {verdict}"
+        for (what, ids, verdict), ranks in found.items()
+    ]
+
+
+def _odd_ones(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
+    """Hosts that have another topo than most hosts whose names begin alike.
+
+    Such a node often came up with another BIOS setting, such as the number of NUMA nodes.
+    """
+    if len(kinds) < 2 or not R.hosts:
+        return []
+    host_of = dict(zip(idset.iterate(R.ranks), R.hosts))
+    families: dict[str, list[list[str]]] = {}
+    for i, kind in enumerate(kinds):
+        for rank in idset.iterate(kind.ranks):
+            host = host_of[rank]
+            prefix = _NUMBER_AT_END.sub("", host)
+            groups = families.setdefault(prefix, [[] for _ in kinds])
+            groups[i].append(host)
+    warnings = []
+    for prefix, groups in families.items():
+        usual = max(range(len(groups)), key=lambda i: len(groups[i]))
+        for i, odd in enumerate(groups):
+            if odd and i != usual:
+                warnings.append(
+                    f"{_hosts(odd)} has {outline(kinds[i].node.topo)}, but most hosts called "
+                    f"{prefix}N have {outline(kinds[usual].node.topo)}: another BIOS setting?"
+                )
+    return warnings
+
+
+def _hosts(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def outline(topo: Mapping[str, Any]) -> str:
+    """A topo in a few words: how many domains of each locality, cores, GPUs and memory."""
+    counts: dict[str, int] = {}
+    cores = gpus = memory = 0
+    stack: list[tuple[Optional[str], Mapping[str, Any]]] = [(None, topo)]
+    while stack:
+        name, domain = stack.pop()
+        if name is not None:
+            counts[name] = counts.get(name, 0) + 1
+        cores |= idset.decode(domain.get("cores", ""))
+        gpus |= idset.decode(domain.get("gpus", ""))
+        nested = [
+            (k, d) for k, items in domain.items() if k not in scheduling.RESERVED for d in items
+        ]
+        memory += domain.get("memory", 0) if not nested or name is None else 0
+        stack += nested
+    words = [f"{count} {name}" for name, count in counts.items()]
+    words.append(f"{idset.size(cores)} cores")
+    if gpus:
+        words.append(f"{idset.size(gpus)} GPUs")
+    return ", ".join(words)
+
+
+def _union(masks: Iterable[int]) -> int:
+    everything = 0
+    for mask in masks:
+        everything |= mask
+    return everything

@@ -1,0 +1,270 @@
+"""From a machine to its topo: which levels become localities, and what belongs in which domain.
+
+A level is a kind of region (``machine.KINDS``) or ``gpulink``, the groups of GPUs that better links
+join. Domains nest by the cores they hold, whatever kind they are: packages inside NUMA nodes or
+NUMA nodes inside packages, as the machine has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Iterator, Optional, Sequence
+
+import attrs
+
+from treepool.discovery.links import cliques
+from treepool.discovery.machine import KINDS, TIERS, Gpu, Machine
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+
+#: The level made of links between GPUs.
+GPULINK = "gpulink"
+
+#: What ``--levels`` may name.
+LEVELS = (*KINDS, GPULINK)
+
+#: The levels taken when none are named, where they add something.
+DEFAULT = ("socket", "numa")
+
+_GIB = 1 << 30
+
+
+@attrs.define(eq=False)
+class _Domain:
+    """A domain on its way to JSON; memory in bytes, ``tiers`` by name."""
+
+    name: str
+    cores: int
+    gpus: int = 0
+    memory: int = 0
+    tiers: dict[str, int] = attrs.field(factory=dict)
+    children: list[_Domain] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class NodeTopo:
+    """A machine's RFC 49 topo; one line each about what was merged or left out, or is unusual."""
+
+    machine: Machine
+    topo: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTopo:
+    """The topo of *machine* with these *levels*.
+
+    Levels that are named are there if the machine has them; by default socket and numa are, where
+    they add something, and any other that separates GPUs. Raises InvalidHardware for an unknown
+    level.
+    """
+    for level in levels or ():
+        if level not in LEVELS:
+            raise InvalidHardware(f"no level is called {level!r}; there are {', '.join(LEVELS)}")
+    notes, warnings = list(machine.notes), list(machine.warnings)
+    kinds = _chosen(machine, notes) if levels is None else [k for k in levels if k in KINDS]
+    root = _Domain("node", machine.cores)
+    for kind, cores in _nesting(machine, kinds):
+        _insert(root, _Domain(kind, cores), warnings)
+    for gpu in machine.gpus:
+        _place_gpu(root, gpu, warnings)
+    for region in machine.regions:
+        if region.kind == "numa":
+            _around(root, region.cores).memory += region.memory
+    for far in machine.far_memory:
+        tiers = _around(root, far.cores).tiers
+        tiers[far.tier] = tiers.get(far.tier, 0) + far.memory
+    if levels is not None and GPULINK in levels:
+        for domain in list(_walk(root)):
+            _add_gpulinks(domain, machine, notes)
+    _warn_of_uneven(root, warnings)
+    return NodeTopo(machine, _json(root), tuple(notes), tuple(warnings))
+
+
+# -- which levels
+
+
+def _chosen(machine: Machine, notes: list[str]) -> list[str]:
+    """The kinds that a topo has by default; says in *notes* which were left out, and why."""
+    chosen: list[str] = []
+    have: list[set[int]] = []
+    for kind in (*DEFAULT, *(k for k in KINDS if k not in DEFAULT)):
+        masks = _masks(machine, kind)
+        if not masks:
+            continue
+        if masks == {machine.cores}:
+            notes.append(f"{kind} is the whole node, and is left out")
+        elif masks in have:
+            same = chosen[have.index(masks)]
+            notes.append(f"each {kind} is a {same}, and is merged with it")
+        elif kind in DEFAULT or _separates_gpus(machine, masks, have):
+            chosen.append(kind)
+            have.append(masks)
+        else:
+            notes.append(f"{kind} is left out (--levels names what is to be there)")
+    return chosen
+
+
+def _masks(machine: Machine, kind: str) -> set[int]:
+    return {region.cores for region in machine.regions if region.kind == kind and region.cores}
+
+
+def _separates_gpus(machine: Machine, masks: set[int], have: list[set[int]]) -> bool:
+    """Whether some of *masks* tell apart GPUs that the kinds in *have* do not."""
+    return len(_gpu_groups(machine, [*have, masks])) > len(_gpu_groups(machine, have))
+
+
+def _gpu_groups(machine: Machine, kinds: list[set[int]]) -> set[int]:
+    """The smallest region of *kinds* around each GPU, each once."""
+    groups = set()
+    for gpu in machine.gpus:
+        around = [m for masks in kinds for m in masks if gpu.cores and gpu.cores & ~m == 0]
+        groups.add(min(around, key=idset.size, default=machine.cores))
+    return groups
+
+
+def _nesting(machine: Machine, kinds: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """The regions of *kinds* as (kind, cores), outer ones first."""
+    found = {(k, cores) for k in kinds for cores in _masks(machine, k)}
+    yield from sorted(
+        found, key=lambda r: (-idset.size(r[1]), idset.lowest(r[1]), kinds.index(r[0]))
+    )
+
+
+# -- building the tree
+
+
+def _insert(root: _Domain, new: _Domain, warnings: list[str]) -> None:
+    """Put *new* where its cores are, inside the smallest domain around them."""
+    parent = _around(root, new.cores)
+    if any(child.cores & new.cores for child in parent.children):
+        cores = idset.encode(new.cores)
+        warnings.append(f"{new.name} of cores {cores} crosses other domains, and is left out")
+        return
+    if any(d.name == new.name and d.cores & new.cores for d in _walk(root)):
+        cores = idset.encode(new.cores)
+        warnings.append(
+            f"{new.name} of cores {cores} is inside another {new.name}, and is left out"
+        )
+        return
+    parent.children.append(new)
+
+
+def _around(root: _Domain, cores: int) -> _Domain:
+    """The smallest domain around *cores*; the node where there are none."""
+    here = root
+    while cores:
+        inside = next((c for c in here.children if c.cores and cores & ~c.cores == 0), None)
+        if inside is None:
+            break
+        here = inside
+    return here
+
+
+def _place_gpu(root: _Domain, gpu: Gpu, warnings: list[str]) -> None:
+    """List *gpu* in the smallest domain around the cores near it, and in all around that."""
+    here: Optional[_Domain] = root
+    if root.children and not gpu.cores:
+        warnings.append(f"gpu {gpu.id} is near no part of the node: it belongs to the node itself")
+    while here is not None:
+        here.gpus |= 1 << gpu.id
+        here = next(
+            (c for c in here.children if gpu.cores and gpu.cores & ~c.cores == 0),
+            None,
+        )
+
+
+def _add_gpulinks(domain: _Domain, machine: Machine, notes: list[str]) -> None:
+    """Divide a domain's own GPUs into those that better links join, each with its share of cores.
+
+    The cores of a domain are as near to one of its GPUs as to another, so they are dealt out
+    evenly, in order.
+    """
+    own = domain.gpus & ~_union(child.gpus for child in domain.children)
+    groups = cliques(machine.links, own) if machine.links is not None else ()
+    if not groups or domain.children:
+        return
+    cores = list(idset.iterate(domain.cores))
+    share, more = divmod(len(cores), len(groups))
+    start = 0
+    for i, gpus in enumerate(groups):
+        end = start + share + (i < more)
+        mine = idset.from_ids(cores[start:end])
+        domain.children.append(_Domain(GPULINK, mine, gpus))
+        start = end
+    notes.append(
+        f"the cores of {domain.name} {idset.encode(domain.cores)} are dealt out evenly to its "
+        f"{len(groups)} groups of linked GPUs"
+    )
+
+
+def _walk(domain: _Domain) -> Iterator[_Domain]:
+    yield domain
+    for child in domain.children:
+        yield from _walk(child)
+
+
+def _union(masks: Iterable[int]) -> int:
+    everything = 0
+    for mask in masks:
+        everything |= mask
+    return everything
+
+
+def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
+    """Warn of domains of one name that differ in cores or GPUs: often a wrong BIOS setting."""
+    sizes: dict[str, set[tuple[int, int]]] = {}
+    for domain in _walk(root):
+        sizes.setdefault(domain.name, set()).add(
+            (idset.size(domain.cores), idset.size(domain.gpus))
+        )
+    for name, different in sizes.items():
+        if len({cores for cores, _ in different}) > 1:
+            numbers = ", ".join(str(n) for n in sorted({cores for cores, _ in different}))
+            warnings.append(f"uneven: domains of {name} have {numbers} cores")
+        gpus = sorted({gpus for _, gpus in different})
+        if len(gpus) > 1:
+            numbers = ", ".join(str(n) for n in gpus)
+            warnings.append(f"uneven: domains of {name} have {numbers} GPUs")
+
+
+# -- JSON
+
+
+def _json(domain: _Domain) -> dict[str, Any]:
+    """The RFC 49 JSON of a domain: what nested domains list in full is not repeated."""
+    out: dict[str, Any] = {}
+    inner = domain
+    nested = domain.children
+    if domain.cores & ~_union(c.cores for c in nested) or not nested:
+        out["cores"] = idset.encode(domain.cores)
+    if domain.gpus & ~_union(c.gpus for c in nested):
+        out["gpus"] = idset.encode(domain.gpus)
+    memory = _gib(domain.memory)
+    if memory and nested:
+        memory += sum(_listed_memory(child) for child in nested)
+    if memory:
+        out["memory"] = memory
+    for tier in TIERS:
+        if tier in domain.tiers:
+            # What is near a domain is near all that is in it, so a tier stands around the rest.
+            rest = {t: m for t, m in domain.tiers.items() if TIERS.index(t) > TIERS.index(tier)}
+            inner = attrs.evolve(domain, memory=0, tiers=rest)
+            item = _json(inner)
+            item["memory"] = _gib(domain.tiers[tier])
+            item.setdefault("cores", idset.encode(domain.cores))
+            if domain.gpus:
+                item.setdefault("gpus", idset.encode(domain.gpus))
+            out[tier] = [item]
+            return out
+    for child in sorted(nested, key=lambda c: idset.lowest(c.cores) if c.cores else 1 << 30):
+        out.setdefault(child.name, []).append(_json(child))
+    return out
+
+
+def _listed_memory(domain: _Domain) -> int:
+    return _gib(domain.memory) + sum(_listed_memory(child) for child in domain.children)
+
+
+def _gib(size: int) -> int:
+    """GiB, rounded to the nearest as hwloc's lstopo does."""
+    return (size + _GIB // 2) // _GIB

@@ -1,0 +1,233 @@
+"""From what hardware tells to a link table: hwloc's matrices, and where devices are on PCIe.
+
+Each reader of hardware says which GPUs NVLink or xGMI joins, and how near the others are on PCIe;
+here these become one table (``rfc/links.py``), in which faster links stand for slower ones.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Mapping, Sequence
+
+import attrs
+
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+from treepool.rfc.findings import shown
+from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Device, Links, Nic, Wire
+
+#: GB/s in the table for a pair of GPUs joined by PCIe alone. Nominal: weights that put paths in
+#: order, all below the slowest NVLink, and no measurements; the real figure depends on the
+#: generation of PCIe, its width and the processor.
+PCIE_GBPS = {"PIX": 16.0, "PXB": 14.0, "PHB": 12.0, "NODE": 10.0, "SYS": 8.0}
+
+#: The type of link that each of hwloc's matrices is about. Others (hops, latencies) are not used.
+MATRICES = {"NVLinkBandwidth": "nvlink", "XGMIBandwidth": "xgmi"}
+
+Pairs = dict[tuple[int, int], Wire]
+
+
+@attrs.frozen
+class Matrix:
+    """One of hwloc's matrices between objects: ``name``, and MB/s row by row in ``values``.
+
+    ``objects`` are the caller's keys; those among ``switches`` are NVSwitches. The diagonal has no
+    meaning.
+    """
+
+    name: str
+    objects: tuple[str, ...]
+    values: Sequence[float]
+    switches: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class DeviceAt:
+    """Where a GPU or NIC is: its key, the bridges above it, and the cores of its NUMA node.
+
+    ``bridges`` are the caller's keys, outermost first, of which the first is the host bridge.
+    ``cores`` is a bitmask, 0 if not known.
+    """
+
+    key: str
+    bridges: tuple[str, ...] = ()
+    cores: int = 0
+
+
+def table(
+    matrices: Iterable[Matrix],
+    ids: Mapping[str, int],
+    gpus: Mapping[int, DeviceAt],
+    nics: Sequence[DeviceAt] = (),
+    devices: Iterable[Device] = (),
+) -> Links:
+    """Everything known about one node: links of *matrices*, PCIe for the other pairs, NICs.
+
+    *ids* has the GPU ids of objects of the matrices, *gpus* where GPUs are, by id; a NIC's key is
+    its name. *nics* stand in the order in which they are preferred where several are as near.
+    Raises InvalidHardware.
+    """
+    _check_ids("PCI", gpus)
+    kept = tuple(devices)
+    for nic in nics:
+        _check_name("NIC", nic.key)
+    for device in kept:
+        _check_name("GPU model", device.model)
+    pairs = {**pcie_pairs(gpus), **fast_pairs(matrices, ids)}
+    paths = {gpu: [path(at, nic) for nic in nics] for gpu, at in gpus.items()}
+    return Links.from_matrix(pairs, nearest_nics([nic.key for nic in nics], paths), kept)
+
+
+def fast_pairs(matrices: Iterable[Matrix], ids: Mapping[str, int]) -> Pairs:
+    """The GPUs that NVLink or xGMI joins; *ids* has the GPU ids of objects of the matrices.
+
+    GPUs on NVSwitches have, between each two of them, what the one with less can send into
+    switches, besides links that join them directly. All NVSwitches of a node count as one: hwloc
+    knows only the links that end at a GPU, not those between switches, and treats switches as
+    ports of one, too. (A DGX-2 has six on each of two boards; all its 16 GPUs are joined alike.)
+    Where both directions have a figure, the smaller counts. Objects that are neither switch nor in
+    *ids* are left out. Raises InvalidHardware.
+    """
+    found: Pairs = {}
+    for matrix in matrices:
+        if matrix.name in MATRICES:
+            _check(matrix, ids)
+            for pair, mbps in _joined(matrix, ids).items():
+                wire = Wire(MATRICES[matrix.name], min(mbps / 1000, MAX_GBPS))
+                if pair not in found or found[pair].gbps < wire.gbps:
+                    found[pair] = wire
+    return found
+
+
+def path(a: DeviceAt, b: DeviceAt) -> str:
+    """How near two devices are on PCIe, in the words of ``nvidia-smi topo``.
+
+    PIX: at most one switch is between them. PXB: several are, but not the host bridge. PHB: the
+    host bridge is. NODE: they are under two host bridges of one NUMA node. SYS: of two, or nobody
+    knows.
+    """
+    shared = 0
+    for above_a, above_b in zip(a.bridges, b.bridges):
+        if above_a != above_b:
+            break
+        shared += 1
+    if shared == 0:
+        return "NODE" if a.cores and a.cores == b.cores else "SYS"
+    if shared == 1:
+        return "PHB"
+    # Below the port into a shared switch each has one more bridge, the switch's port to it; if
+    # there are more, they are of a further switch.
+    return "PIX" if max(len(a.bridges), len(b.bridges)) - shared <= 1 else "PXB"
+
+
+def pcie_pairs(gpus: Mapping[int, DeviceAt]) -> Pairs:
+    """All pairs of *gpus*, by id, joined by PCIe, with nominal GB/s (PCIE_GBPS)."""
+    ordered = sorted(gpus.items())
+    return {
+        (a, b): Wire("pcie", PCIE_GBPS[path(at_a, at_b)])
+        for i, (a, at_a) in enumerate(ordered)
+        for b, at_b in ordered[i + 1 :]
+    }
+
+
+def nearest_nics(names: Sequence[str], paths: Mapping[int, Sequence[str]]) -> tuple[Nic, ...]:
+    """The NIC nearest to each GPU, from its path to each of *names*, "" where none is known.
+
+    Of several as near it is the first, so that each GPU has one: the others are of the same use to
+    it, and which one a job takes is not for the table to say.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for gpu, row in paths.items():
+        known = [(PATHS.index(word), nic) for nic, word in enumerate(row) if word]
+        if known:
+            distance, nic = min(known)
+            found[nic, distance] = found.get((nic, distance), 0) | 1 << gpu
+    return tuple(
+        Nic(names[nic], gpus, PATHS[distance]) for (nic, distance), gpus in sorted(found.items())
+    )
+
+
+def cliques(links: Links, within: int) -> tuple[int, ...]:
+    """The groups into which better links divide the GPUs *within* (bitmask); () if they do not.
+
+    They do where, of NVLink and xGMI, all links from some bandwidth up make groups in which each
+    GPU is joined to each, and no link of that bandwidth leaves a group. Of several such
+    bandwidths the lowest counts: it gives the largest groups. A GPU without such a link is a
+    group of its own. So pairs and islands divide; a mesh and an NVSwitch, where all are joined,
+    and PCIe do not.
+    """
+    fast = {
+        pair: wire.gbps
+        for pair, wire in links.pairs().items()
+        if wire.type != "pcie" and within >> pair[0] & 1 and within >> pair[1] & 1
+    }
+    for least in sorted(set(fast.values())):
+        groups = _groups((pair for pair, gbps in fast.items() if gbps >= least), within)
+        if len(groups) > 1:
+            return groups
+    return ()
+
+
+def _groups(pairs: Iterable[tuple[int, int]], within: int) -> tuple[int, ...]:
+    """The cliques that *pairs* are the edges of, by lowest GPU; () if they are no such thing."""
+    group = {gpu: 1 << gpu for gpu in idset.iterate(within)}
+    for a, b in pairs:
+        group[a] |= 1 << b
+        group[b] |= 1 << a
+    # In a clique all have the same neighbours, themselves included.
+    if any(group[member] != mask for mask in group.values() for member in idset.iterate(mask)):
+        return ()
+    return tuple(sorted(set(group.values()), key=idset.lowest))
+
+
+def _check(matrix: Matrix, ids: Mapping[str, int]) -> None:
+    """Raise InvalidHardware for a matrix of the wrong size or with values that are none."""
+    size = len(matrix.objects)
+    if len(matrix.values) != size * size:
+        raise InvalidHardware(
+            f"{matrix.name}: {len(matrix.values)} values for {size} objects, not {size * size}"
+        )
+    for place, value in enumerate(matrix.values):
+        if not (0 <= value <= 1000 * MAX_GBPS) and place % (size + 1):  # NaN is in no range
+            row, column = divmod(place, size)
+            raise InvalidHardware(
+                f"{matrix.name}: row {row + 1} column {column + 1}: {shown(value)} is no bandwidth"
+            )
+    _check_ids(matrix.name, (ids[key] for key in matrix.objects if key in ids))
+
+
+def _check_ids(what: str, gpus: Iterable[int]) -> None:
+    """Raise InvalidHardware for ids that no link table has."""
+    for gpu in gpus:
+        if not 0 <= gpu < MAX_GPUS:
+            raise InvalidHardware(f"{what}: GPU id {gpu} is not among 0-{MAX_GPUS - 1}")
+
+
+def _check_name(what: str, name: str) -> None:
+    """Raise InvalidHardware for a name that no link table has."""
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        raise InvalidHardware(f"{what} {shown(name)}: no name for one")
+
+
+def _joined(matrix: Matrix, ids: Mapping[str, int]) -> dict[tuple[int, int], float]:
+    """MB/s between the GPUs of *matrix* that it joins, directly or through switches."""
+    size = len(matrix.objects)
+    # Of one GPU's several objects, which backends may add, the first speaks.
+    rows: dict[int, int] = {}
+    for row, key in enumerate(matrix.objects):
+        if key in ids:
+            rows.setdefault(ids[key], row)
+    switches = [row for row, key in enumerate(matrix.objects) if key in matrix.switches]
+
+    def between(a: int, b: int) -> float:
+        there, back = matrix.values[a * size + b], matrix.values[b * size + a]
+        return min(there, back) or max(there, back)
+
+    into = {gpu: sum(between(row, switch) for switch in switches) for gpu, row in rows.items()}
+    found: dict[tuple[int, int], float] = {}
+    ordered = sorted(rows)
+    for i, a in enumerate(ordered):
+        for b in ordered[i + 1 :]:
+            mbps = between(rows[a], rows[b]) + min(into[a], into[b])
+            if mbps:
+                found[a, b] = mbps
+    return found

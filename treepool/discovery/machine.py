@@ -1,0 +1,90 @@
+"""What a machine has, whoever told it: the neutral form between hardware and a topo.
+
+Cores are physical cores; a core's id is its logical index among the cores that may be used, as
+Flux counts them in R (RFC 20; hwloc's logical index). Sets of cores and GPUs are bitmasks of ids.
+Memory is in bytes, bandwidth in GB/s.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping, Optional
+
+import attrs
+
+from treepool.rfc.links import Links
+
+#: Memory tiers that get a locality of their own, in the order in which they are nested. A NUMA
+#: node's ordinary memory counts as its domain's ``memory``.
+TIERS = ("hbm", "cxl", "nvm", "gpumem")
+
+#: Kinds of region that hwloc knows between a machine and a core, as localities name them, from
+#: the outermost that is usual to the innermost.
+KINDS = ("socket", "die", "numa", "group", "l3")
+
+
+@attrs.frozen
+class Region:
+    """One object that holds cores: a package, die, NUMA node, group or L3 cache.
+
+    ``kind`` is one of KINDS. ``memory`` is that of a NUMA node, 0 for any other kind.
+    """
+
+    kind: str
+    cores: int
+    memory: int = 0
+
+
+@attrs.frozen
+class FarMemory:
+    """Memory of a tier of its own (one of TIERS), near ``cores``: a NUMA node without PUs.
+
+    ``cores`` is 0 where nothing is known about what it is near to.
+    """
+
+    tier: str
+    cores: int
+    memory: int
+
+
+@attrs.frozen
+class Gpu:
+    """One GPU, or partition of one, as jobs see it.
+
+    ``id`` is its id in R. ``vendor`` is "nvidia", "amd", "intel" or "". ``cores`` are those near
+    it, 0 if that is not known. ``profile`` names the kind of MIG instance or partition, "" for a
+    whole GPU. ``pci`` is its bus id (domain:bus:device.function), "" if not known.
+    """
+
+    id: int
+    vendor: str = ""
+    model: str = ""
+    memory: int = 0
+    cores: int = 0
+    pci: str = ""
+    profile: str = ""
+
+
+@attrs.frozen
+class Machine:
+    """The cores, regions, memory, GPUs and links of one node."""
+
+    hostname: str
+    #: Ids of the usable cores.
+    cores: int
+    regions: tuple[Region, ...] = ()
+    far_memory: tuple[FarMemory, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    #: None where nothing is known about links.
+    links: Optional[Links] = None
+    #: Per core id, the operating system's numbers of its PUs.
+    pus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
+    #: Per NUMA node of ordinary memory, by the operating system's number, its cores.
+    numa_nodes: Mapping[int, int] = attrs.field(factory=dict)
+    #: True if CPUs and GPUs share one memory (MI300A, GH200).
+    unified_memory: bool = False
+    #: True if there are CXL memory devices, used as memory or not.
+    cxl: bool = False
+    #: One line each about what was left out or guessed.
+    notes: tuple[str, ...] = ()
+    #: One line each about what is unusual, and may be wrong with the node.
+    warnings: tuple[str, ...] = ()

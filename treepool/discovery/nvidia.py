@@ -1,0 +1,294 @@
+"""The text of ``nvidia-smi topo -m``: what joins an NVIDIA node's GPUs, and what they are near.
+
+The command prints a table: a row and a column for each GPU and NIC, then columns with the CPUs and
+NUMA nodes near each GPU; then what the words in it mean, and, if NICs are called NIC0, NIC1, ...,
+their names. Drivers differ in which columns there are, in whether tabs or blanks part them, and
+in underlining the line of column names with terminal escapes; all of these are read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Optional, Sequence, Union
+
+import attrs
+
+from treepool.discovery.links import PCIE_GBPS, Pairs, nearest_nics
+from treepool.errors import InvalidHardware
+from treepool.rfc.findings import shown
+from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Links, Wire
+
+#: Longest text read, in characters. 16 GPUs and 64 NICs need 64 KiB.
+MAX_TEXT = 1 << 20
+
+#: Longest line of the table, in characters: five times what 1,000 NICs need.
+MAX_LINE = 1 << 15
+
+#: GB/s per direction of one NVLink: that of NVLink 2 to 4 (V100, A100, H100). One of NVLink 1
+#: (P100) has 20 and one of NVLink 5 (B200) 50, which the text does not tell. All GPUs of a node
+#: have the same, so what is faster than what comes out right.
+NVLINK_GBPS = 25.0
+
+#: Numbers of CPUs and NUMA nodes are below this. Linux has at most 8,192 CPUs.
+MAX_CPUS = 1 << 16
+
+#: Older words for a path: one switch on the board of two GPUs, and between sockets.
+_OLDER = {"PSB": "PIX", "SOC": "SYS"}
+
+#: Where the driver does not know.
+_UNKNOWN = ("N/A", "UNK", "-")
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
+_WORD = re.compile(r"\S+")
+_GPU = re.compile(r"GPU(0|[1-9][0-9]{0,3})", re.ASCII)
+_NIC = re.compile(r"NIC[0-9]{1,4}", re.ASCII)
+_NVLINKS = re.compile(r"NV([0-9]{1,3})", re.ASCII)
+_NIC_NAME = re.compile(r"\s*NIC[0-9]{1,4}:\s+\S", re.ASCII)
+_NUMBERS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
+
+#: The columns after those of devices: the words of their names, longest first.
+_TAILS = (
+    ("GPU", "NUMA", "ID"),
+    ("CPU", "Affinity"),
+    ("NUMA", "Affinity"),
+    ("NUMA",),
+)
+
+
+@attrs.frozen
+class Near:
+    """What is near one GPU, as bitmasks: the operating system's numbers of PUs and NUMA nodes.
+
+    0 where the text does not tell. ``memory_node`` is the NUMA node that the GPU's own memory is
+    (GH200), None for a GPU whose memory is none.
+    """
+
+    pus: int = 0
+    numa_nodes: int = 0
+    memory_node: Optional[int] = None
+
+
+@attrs.frozen
+class NvidiaTopology:
+    """What the text says: the link table, and what is near each GPU, by id.
+
+    ``notes`` has a line about everything that was doubtful.
+    """
+
+    links: Links
+    near: Mapping[int, Near]
+    notes: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class _Word:
+    """A word of the text, and where it stands, counted from 1."""
+
+    text: str
+    line: int
+    column: int
+
+    def error(self, message: str) -> InvalidHardware:
+        return _error(self.line, self.column, f"{shown(self.text)} {message}")
+
+
+def read_topo(text: Union[str, bytes]) -> NvidiaTopology:
+    """What the text of ``nvidia-smi topo -m`` says of a node.
+
+    GPU ids are NVML's, as the text has them. NV# is an NVLink of # times NVLINK_GBPS; GPUs without
+    are joined by PCIe with nominal GB/s (``links.PCIE_GBPS``). A GPU's NIC is the nearest, of
+    several as near the first. "No devices were found" is a node without GPUs. Raises
+    InvalidHardware, with line and column.
+    """
+    lines = _lines(text)
+    start = next((number for number, line in enumerate(lines, 1) if _is_header(line)), 0)
+    if not start:
+        if any(line.split(None, 2)[:2] == ["No", "devices"] for line in lines):
+            return NvidiaTopology(Links(), {})
+        raise _error(1, 1, "no line has column names such as GPU0")
+    header = _words(lines, start)
+    names, tails = _columns(header)
+    rows = _rows(lines, start, names)
+    ids = {name: int(name[3:]) for name in names if _GPU.fullmatch(name)}
+    for name, gpu in ids.items():
+        if gpu >= MAX_GPUS:
+            raise header[names.index(name)].error(f"is not among GPU0 to GPU{MAX_GPUS - 1}")
+        if name not in rows:
+            raise _error(len(lines), 1, f"the text ends without a row of {name}")
+    notes: list[str] = []
+    pairs = _pairs(names, ids, rows, notes)
+    nics = [place for place, name in enumerate(names) if name not in ids]
+    titles = _nic_names(lines)
+    near = {ids[name]: _near(rows[name][len(names) + 1 :], tails) for name in ids}
+    paths = {ids[name]: [_path(rows[name][1 + nic]) for nic in nics] for name in ids}
+    nearest = nearest_nics([titles.get(names[nic], names[nic]) for nic in nics], paths)
+    return NvidiaTopology(Links.from_matrix(pairs, nearest), near, tuple(notes))
+
+
+def _lines(text: Union[str, bytes]) -> list[str]:
+    """The lines, without terminal escapes."""
+    if len(text) > MAX_TEXT:
+        raise _error(1, 1, f"more than {MAX_TEXT >> 20} MiB of text is no table of one node")
+    plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    # Only \n ends a line: a form feed or a lone \r in between is a blank.
+    return _ESCAPE.sub("", plain.lstrip("\ufeff")).split("\n")
+
+
+def _words(lines: Sequence[str], number: int) -> list[_Word]:
+    """The words of the line of that number, counted from 1."""
+    if len(lines[number - 1]) > MAX_LINE:
+        raise _error(number, MAX_LINE, "the line is too long for a table of one node")
+    found = _WORD.finditer(lines[number - 1])
+    return [_Word(match.group(), number, match.start() + 1) for match in found]
+
+
+def _is_header(line: str) -> bool:
+    """Whether a line names columns: it begins like a row, but its second word is a name, too."""
+    first, second = [*line.split(None, 2)[:2], "", ""][:2]
+    if not (_GPU.fullmatch(first) or _NIC.fullmatch(first)):
+        return False
+    return not (second == "X" or second in _UNKNOWN or _is_path(second))
+
+
+def _columns(header: Sequence[_Word]) -> tuple[list[str], list[str]]:
+    """The names of the devices, and of the columns after them."""
+    words = [word.text for word in header]
+    names: list[str] = []
+    place = 0
+    while place < len(words) and not _tail_at(words, place):
+        word = header[place]
+        if len(word.text) > MAX_NAME or not word.text.isprintable():
+            raise word.error("is no name of a device")
+        names.append(word.text)
+        place += 1
+    if len(set(names)) < len(names):
+        twice = next(w for i, w in enumerate(header) if w.text in words[:i])
+        raise twice.error("has a column already")
+    tails: list[str] = []
+    while place < len(words):
+        tail = _tail_at(words, place)
+        if not tail:
+            raise header[place].error("is no column that may stand after CPU Affinity or NUMA")
+        tails.append(" ".join(tail))
+        place += len(tail)
+    return names, tails
+
+
+def _tail_at(words: Sequence[str], place: int) -> tuple[str, ...]:
+    """The words of the column after the devices' that begins at *place*, () if none does."""
+    return next((t for t in _TAILS if tuple(words[place : place + len(t)]) == t), ())
+
+
+def _rows(lines: Sequence[str], start: int, names: Sequence[str]) -> dict[str, list[_Word]]:
+    """The row of each device that has one, up to the legend; each has a word per device.
+
+    *start* is the number of the line before.
+    """
+    known = set(names)
+    rows: dict[str, list[_Word]] = {}
+    for number, line in enumerate(lines[start:], start + 1):
+        name = "".join(line.split(None, 1)[:1])
+        if name == "Legend:" or len(rows) == len(names):
+            break
+        if name not in known and not _GPU.fullmatch(name):
+            continue
+        words = _words(lines, number)
+        if name not in known:
+            raise words[0].error("is no column of this table")
+        if name in rows:
+            raise words[0].error("has a row already")
+        if len(words) <= len(names):
+            raise words[-1].error(f"ends a row of {len(words) - 1} words, not {len(names)} or more")
+        rows[name] = words
+    return rows
+
+
+def _pairs(
+    names: Sequence[str], ids: Mapping[str, int], rows: Mapping[str, list[_Word]], notes: list[str]
+) -> Pairs:
+    """What joins each pair of GPUs; where the two rows differ, the slower of both counts."""
+    at = {name: place for place, name in enumerate(names, 1)}
+    found: Pairs = {}
+    ordered = sorted(ids, key=lambda name: ids[name])
+    for i, a in enumerate(ordered):
+        if rows[a][at[a]].text != "X":
+            raise rows[a][at[a]].error(f"stands where {a} meets itself, and should be X")
+        for b in ordered[i + 1 :]:
+            there, back = _wire(rows[a][at[b]]), _wire(rows[b][at[a]])
+            known = [wire for wire in (there, back) if wire is not None]
+            if there != back:
+                words = f"{rows[a][at[b]].text} one way and {rows[b][at[a]].text} the other"
+                notes.append(f"{a} and {b} are joined by {words}: the slower counts")
+            if known:
+                found[ids[a], ids[b]] = min(known, key=lambda wire: wire.gbps)
+    return found
+
+
+def _wire(word: _Word) -> Optional[Wire]:
+    """What the word for a pair of GPUs stands for, None if the driver does not know."""
+    match = _NVLINKS.fullmatch(word.text)
+    if match:
+        if int(match.group(1)) == 0:
+            raise word.error("is no number of NVLinks")
+        return Wire("nvlink", min(int(match.group(1)) * NVLINK_GBPS, MAX_GBPS))
+    path = _path(word)
+    return Wire("pcie", PCIE_GBPS[path]) if path else None
+
+
+def _is_path(text: str) -> bool:
+    return bool(_OLDER.get(text, text) in PATHS or _NVLINKS.fullmatch(text))
+
+
+def _path(word: _Word) -> str:
+    """The path that a word stands for, in today's words; "" if the driver does not know."""
+    path = _OLDER.get(word.text, word.text)
+    if path in PATHS:
+        return path
+    if word.text in _UNKNOWN:
+        return ""
+    raise word.error("is no path between two devices")
+
+
+def _near(words: Sequence[_Word], tails: Sequence[str]) -> Near:
+    """What the words after the devices' say, which are as many as the columns or fewer."""
+    if len(words) > len(tails):
+        raise words[len(tails)].error("stands behind the last column")
+    told = dict(zip(tails, words))
+    own = _numbers(told.get("GPU NUMA ID"))
+    return Near(
+        pus=_numbers(told.get("CPU Affinity")),
+        numa_nodes=_numbers(told.get("NUMA Affinity", told.get("NUMA"))),
+        memory_node=own.bit_length() - 1 if own else None,
+    )
+
+
+def _numbers(word: Optional[_Word]) -> int:
+    """The bitmask of a list such as 0-3,8, in any order; 0 for what is not known."""
+    if word is None or word.text in _UNKNOWN:
+        return 0
+    mask = 0
+    for item in set(word.text.split(",")):
+        match = _NUMBERS.fullmatch(item)
+        if match is None:
+            raise word.error("is no list of numbers such as 0-3,8")
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        if last < first or last >= MAX_CPUS:
+            raise word.error(f"has {item}, which does not ascend or is above {MAX_CPUS - 1}")
+        mask |= (1 << (last + 1)) - (1 << first)
+    return mask
+
+
+def _nic_names(lines: Sequence[str]) -> dict[str, str]:
+    """The names of NIC0, NIC1, ..., which the text has at its end, in lines like NIC0: mlx5_0."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if _NIC_NAME.match(line):
+            key, title = _words(lines, number)[:2]
+            if len(title.text) > MAX_NAME or not title.text.isprintable():
+                raise title.error("is no name of a NIC")
+            found.setdefault(key.text[:-1], title.text)
+    return found
+
+
+def _error(line: int, column: int, message: str) -> InvalidHardware:
+    return InvalidHardware(f"nvidia-smi: line {line} column {column}: {message}")

@@ -1,0 +1,67 @@
+"""RFC 20 properties that a node's hardware gives it, for constraints (RFC 31) to use."""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping
+
+from treepool.discovery.machine import Machine
+
+_WORD = re.compile(r"[A-Za-z0-9]+", re.ASCII)
+
+#: Words of a model's name that say nothing: who makes it, and that it is a GPU.
+_NOISE = frozenset(("nvidia", "amd", "tesla", "radeon", "instinct", "intel", "corporation", "gpu"))
+
+#: The parts of a model's name that people call it by: A100, H100, MI250X, V100, GH200, L40S.
+_MODEL = re.compile(r"[a-z]{1,3}\d{2,4}[a-z]{0,2}", re.ASCII)
+
+
+def of_machine(machine: Machine) -> frozenset[str]:
+    """The properties of one node.
+
+    ``gpu-vendor-nvidia``, ``gpu-v100`` (the model's usual name), ``gpus-4`` (how many),
+    ``gpu-profile-tpx`` (of partitions), ``unified-memory``, ``nvswitch``, ``cxl``, and
+    ``memory-hbm`` and the like for each tier of memory beside the ordinary. There is no colon in
+    them, because ``flux submit --requires`` takes what stands before one for an operator.
+    """
+    names = set()
+    for gpu in machine.gpus:
+        if gpu.vendor:
+            names.add(f"gpu-vendor-{gpu.vendor}")
+        if model_name(gpu.model):
+            names.add(f"gpu-{model_name(gpu.model)}")
+        if gpu.profile:
+            names.add(f"gpu-profile-{_plain(gpu.profile)}")
+    if machine.gpus:
+        names.add(f"gpus-{len(machine.gpus)}")
+    if machine.unified_memory:
+        names.add("unified-memory")
+    links = machine.links
+    if links is not None and links.kind == "nvswitch" and links.links[0].type == "nvlink":
+        names.add("nvswitch")
+    if machine.cxl:
+        names.add("cxl")
+    names.update(f"memory-{far.tier}" for far in machine.far_memory)
+    return frozenset(names)
+
+
+def model_name(model: str) -> str:
+    """What people call a GPU model, in lower case: v100 for "Tesla V100-SXM2-16GB"."""
+    words: list[str] = [word.lower() for word in _WORD.findall(model)]
+    for word in words:
+        if _MODEL.fullmatch(word):
+            return word
+    return "-".join(word for word in words if word not in _NOISE)[:40]
+
+
+def by_name(nodes: Mapping[int, Machine]) -> dict[str, int]:
+    """Property names of *nodes* (machines by bitmask of ranks), each with its ranks."""
+    found: dict[str, int] = {}
+    for ranks, machine in nodes.items():
+        for name in of_machine(machine):
+            found[name] = found.get(name, 0) | ranks
+    return dict(sorted(found.items()))
+
+
+def _plain(text: str) -> str:
+    return "-".join(_WORD.findall(text.lower()))[:40]
