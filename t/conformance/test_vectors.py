@@ -7,7 +7,7 @@ import pytest
 from treepool import parse_shape
 from treepool.cli import vectors
 from treepool.placement.policy import POLICIES
-from treepool.placement.request import LOCALITIES
+from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import count
 from treepool.rfc.schema import data_folder
 

@@ -299,22 +299,77 @@ def walk_down(domain: Domain, goals: set[Domain], free: Ids) -> Domain:
 
 def take(domain: Domain, need: Simple, want: tuple[int, int], free: Ids) -> Ids:
     """*want* out of *domain*, from as few of its children as possible after its own ids."""
-    if want == (0, 0):
-        return NOTHING
-    if domain.name == need.unit:
+    if need.unit is not None:
+        return take_units(domain, need, want[1], free)
+    gpus = take_gpus(domain, need, want, free)
+    return Ids(take_cores(domain, gpus, want[1], free), gpus)
+
+
+def take_units(domain: Domain, need: Simple, want: int, free: Ids) -> Ids:
+    """*want* whole domains."""
+    if want and domain.name == need.unit:
         return domain.ids
-    own = domain.own & free if need.unit is None else NOTHING
-    own_amount = len(own.gpus), len(own.cores)
-    rest = max(0, want[0] - own_amount[0]), max(0, want[1] - own_amount[1])
+    children = fewest(fullest_first(domain.children, free), (0, want), need, free)
+    taken = NOTHING
+    shares = deal(want, [supply(child, need, free)[1] for child in children])
+    for child, share in zip(children, shares):
+        taken |= take_units(child, need, share, free)
+    return taken
+
+
+def take_gpus(domain: Domain, need: Simple, want: tuple[int, int], free: Ids) -> frozenset[int]:
+    """Which GPUs a slot takes of *domain*, which is to give *want* of both kinds.
+
+    Before all GPUs are known no core is given to any child; to find the fewest children further
+    in, those with GPUs count on all the cores they can.
+    """
+    own = domain.own & free
+    rest = max(0, want[0] - len(own.gpus)), max(0, want[1] - len(own.cores))
     children = fewest(fullest_first(domain.children, free), rest, need, free)
-    amounts = [own_amount] + [supply(child, need, free) for child in children]
+    amounts = [(len(own.gpus), len(own.cores))] + [supply(c, need, free) for c in children]
     gpus = deal(want[0], [a[0] for a in amounts])
-    # Cores come from the sources that gave GPUs before any other.
     order = [i for i, n in enumerate(gpus) if n] + [i for i, n in enumerate(gpus) if not n]
     cores = dict(zip(order, deal(want[1], [amounts[i][1] for i in order])))
-    taken = own.lowest(cores[0], gpus[0])
+    taken = own.lowest(0, gpus[0]).gpus
     for i, child in enumerate(children, 1):
-        taken |= take(child, need, (gpus[i], cores[i]), free)
+        if gpus[i]:
+            taken |= take_gpus(child, need, (gpus[i], cores[i]), free)
+    return taken
+
+
+def take_cores(host: Domain, gpus: frozenset[int], want: int, free: Ids) -> frozenset[int]:
+    """Cores of *host* for a slot that has *gpus*: where these are before anywhere else.
+
+    First from the smallest domains that hold some of the GPUs, then from the smallest of those
+    that are larger, and so on up to *host*. How large such a domain is: how many others are in
+    it, one inside the other. Each time cores in no nested domain come first, then those of the
+    fewest nested domains.
+    """
+    holders = [d for d in host.walk() if d.ids.gpus & gpus] or [host]
+
+    def size(domain: Domain) -> int:
+        return max((size(d) + 1 for d in domain.children if d in holders), default=0)
+
+    taken: frozenset[int] = frozenset()
+    for step in range(size(host) + 1):
+        around = fullest_first([d for d in holders if size(d) == step], free)
+        for domain in around:
+            own = (domain.own & free).cores
+            taken |= frozenset(sorted(own)[: want - len(taken)])
+        others = [d for domain in around for d in domain.children if d not in holders]
+        taken |= from_fewest(others, want - len(taken), free)
+    return taken
+
+
+def from_fewest(domains: list[Domain], want: int, free: Ids) -> frozenset[int]:
+    """*want* cores of as few *domains* as possible, or all that there are."""
+    everything = frozenset(core for d in domains for core in (d.ids & free).cores)
+    if len(everything) <= want:
+        return everything
+    chosen = fewest(fullest_first(domains, free), (0, want), Simple(), free)
+    taken: frozenset[int] = frozenset()
+    for domain, share in zip(chosen, deal(want, [len((d.ids & free).cores) for d in chosen])):
+        taken |= take_cores(domain, frozenset(), share, free)
     return taken
 
 

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.strategies import EXAMPLES
-from treepool.placement.spread import fewest
+from treepool.placement.spread import fewest, spread
+from treepool.placement.tree import compile_topo
+from treepool.rfc import idset
 
 
 def fewest_by_trying(amounts, want):
@@ -60,3 +62,23 @@ def test_a_node_of_many_domains_takes_no_time():
     assert sum(amounts[i][0] for i in chosen) >= 20
     assert sum(amounts[i][1] for i in chosen) >= 200
     assert len(chosen) == 67  # 66 domains of three cores are 198
+
+
+def test_cores_come_from_the_smallest_domains_with_the_gpus_before_any_other():
+    """Two sockets of two NUMA domains; the GPUs left are in NUMA 1 and NUMA 2."""
+    numas = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
+    topo = {"socket": [{"numa": numas[:2]}, {"numa": numas[2:]}]}
+    cores, gpus = idset.decode("0-15"), idset.decode("0-3")
+    root = compile_topo(topo, cores, gpus).root
+    cores, gpus = cores & ~idset.decode("8-10"), gpus & ~idset.decode("0,3")
+
+    def taken(ncores):
+        found = spread(root, (2, ncores), cores, gpus)
+        return idset.encode(found[0]), idset.encode(found[1])
+
+    # NUMA 2 is the fuller; its socket's other NUMA domain gives nothing while NUMA 1 has cores.
+    assert taken(4) == ("4-6,11", "1-2")
+    assert taken(5) == ("4-7,11", "1-2")
+    # Then the sockets around: one more NUMA domain is enough, the lowest of the two.
+    assert taken(7) == ("0-1,4-7,11", "1-2")
+    assert taken(10) == ("0-7,11-12", "1-2")

@@ -59,7 +59,9 @@ class Work:
         self.pool, self.asked = pool, asked
 
     def __enter__(self):
-        self.candidates = self.pool._candidates_of(self.asked, idle=False)
+        self.candidates = self.pool._candidates_of(
+            self.asked.ask, self.asked.constraint, idle=False
+        )
         self.before = self.candidates.visited, fit.computed
         return self
 

@@ -13,7 +13,7 @@ from treepool.errors import InvalidInput
 from treepool.placement.allocation import Allocation
 from treepool.placement.policy import POLICIES
 from treepool.placement.pool import Pool
-from treepool.placement.request import LOCALITIES
+from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import constraint, document
 from treepool.rfc.schema import data_folder
 

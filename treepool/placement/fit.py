@@ -162,7 +162,8 @@ class _Placer:
                 taken_cores, taken_gpus = lowest_ids(root, want, cores, gpus)
                 nlocal += 1
             else:
-                taken_cores, taken_gpus = spread(host, want, cores, gpus)
+                links = self.node_type.links
+                taken_cores, taken_gpus = spread(host, want, cores, gpus, links)
                 # Slots are alike and only use things up: once one is not local, none after it is.
                 nlocal += levels[host] == 0
             cores &= ~taken_cores
@@ -276,7 +277,7 @@ def _ids(
             found = smallest_host(take.scope, need, levels, free_cores, free_gpus)
             assert found is not None, "the matcher promised what is not there"
             host = found
-            taken = spread(host, want, free_cores, free_gpus)
+            taken = spread(host, want, free_cores, free_gpus, node_type.links)
         free_cores &= ~taken[0]
         free_gpus &= ~taken[1]
         if need.fair_share:
@@ -286,8 +287,10 @@ def _ids(
         free_gpus |= taken_gpus
         have = free_in(host, free_cores, free_gpus)[1]
         want = need.gpus, min(have, fair_share(host, need.gpus))
-        ids = lowest_ids if plain else spread
-        taken = ids(host, want, free_cores, free_gpus)
+        if plain:
+            taken = lowest_ids(host, want, free_cores, free_gpus)
+        else:
+            taken = spread(host, want, free_cores, free_gpus, node_type.links)
         free_cores &= ~taken[0]
         free_gpus &= ~taken[1]
     return cores & ~free_cores, gpus & ~free_gpus

@@ -13,6 +13,7 @@ import attrs
 
 from treepool.errors import InvalidKey
 from treepool.placement.index import NodeIndex
+from treepool.placement.linkset import compile_links
 from treepool.placement.rankset import RankSet
 from treepool.placement.state import NodeState, StateTable
 from treepool.placement.tree import NodeType, canonical, compile_topo, flat_topo
@@ -294,6 +295,7 @@ def _types(
     types: list[Optional[NodeType]] = [None] * len(entries)
     topos = [entry.topo for entry in key.children] if key else []
     texts = [canonical(topo) for topo in topos]
+    links = [key.links_of(topo) for topo in topos] if key else []
     known: dict[tuple[Optional[str], int, int, int], NodeType] = {}
     for entry in r_lite:
         here: dict[tuple[int, int], NodeType] = {}
@@ -304,9 +306,11 @@ def _types(
                 name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus, ids)
                 found = known.get(name)
                 if found is None:
-                    topo = topos[i] if i >= 0 else None
+                    topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
+                    table = compile_links(connected, entry.gpus) if connected else None
                     physical = _physical(entry.cores, ids)
-                    found = known[name] = compile_topo(topo, entry.cores, entry.gpus, physical)
+                    found = compile_topo(topo, entry.cores, entry.gpus, physical, table)
+                    known[name] = found
                 here[i, ids] = found
             types[rank] = found
     return types

@@ -23,6 +23,10 @@ from treepool.rfc import idset
 BUDGET = 5_000
 
 
+#: More than any count there is on a node.
+_UNBOUNDED = 1 << 20
+
+
 class TooHard(Exception):
     """The search was given up; whether there is a match is not known."""
 
@@ -198,10 +202,10 @@ class Matcher:
         return min(bounds) if bounds else 0
 
     def _copies(self, domain: Domain, ncores: int, ngpus: int) -> int:
-        """How often an amount is left in *domain*."""
+        """How often an amount is left in *domain*; of nothing, more than any count."""
         bounds = [self.ledger.cores[domain] // ncores] if ncores else []
         bounds += [self.ledger.gpus[domain] // ngpus] if ngpus else []
-        return min(bounds) if bounds else 1
+        return min(bounds) if bounds else _UNBOUNDED
 
     # -- the search
 

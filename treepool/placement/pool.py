@@ -18,14 +18,16 @@ from treepool.errors import (
     InvalidOption,
     PoolConflict,
 )
+from treepool.placement.alike import alternatives
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.index import Candidates, NodeIndex
 from treepool.placement.inventory import Inventory, Part
 from treepool.placement.need import Ask
 from treepool.placement.policy import policy_named
 from treepool.placement.reason import why_infeasible
-from treepool.placement.request import LOCALITIES, Request, request_of
-from treepool.placement.select import select
+from treepool.placement.request import Request, request_of
+from treepool.placement.select import Selection, select
+from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import idset, jobspec
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
@@ -93,7 +95,7 @@ class Pool:
         if asked not in self._reasons:
             if len(self._reasons) >= MAX_REASONS:
                 self._reasons.clear()
-            served = select(request, self._candidates_of(request, idle=True)) is not None
+            served = self._select(request, idle=True) is not None
             reason = None if served else why_infeasible(request, self._inventory)
             self._reasons[asked] = reason
         reason = self._reasons[asked]
@@ -110,7 +112,7 @@ class Pool:
         """
         if jobid in self._jobs:
             raise PoolConflict(f"job {jobid} has an allocation already")
-        selection = select(request, self._candidates_of(request, idle=False))
+        selection = self._select(request, idle=False)
         if selection is None:
             self.check_feasibility(request)
             raise InsufficientResources("not enough resources are free now")
@@ -226,6 +228,33 @@ class Pool:
 
     # -- the pool as a whole
 
+    def replace_key(self, key: Mapping[str, Any]) -> None:
+        """Give the nodes the topology of RFC 49 *key*; what is allocated stays as it is.
+
+        Raises InvalidKey, and changes nothing, if it does not fit the pool's ranks.
+        """
+        inventory = Inventory.of(attrs.evolve(self._inventory.resource_set, scheduling=key))
+        index = NodeIndex(inventory.idle_states(), self._index.up.copy())
+        for rank, old in enumerate(self._index.state_of):
+            idle = index.state_of[rank] if old is not None else None
+            if old is not None and idle is not None and not old.idle:
+                index.move(rank, inventory.states.get(idle.type, old.cores, old.gpus))
+        self._inventory, self._index = inventory, index
+        self._candidates = {}
+        self._idle = {}
+        self._reasons = {}
+        self._changed()
+
+    @property
+    def ranks(self) -> int:
+        """All ranks of the pool, as bitmask."""
+        return self._inventory.ranks
+
+    @property
+    def up(self) -> int:
+        """The ranks that are up, as bitmask."""
+        return idset.from_ids(rank for rank, up in enumerate(self._index.up) if up)
+
     @property
     def localities(self) -> tuple[str, ...]:
         """The names of the localities that some node has, sorted; none if all nodes are flat."""
@@ -285,7 +314,7 @@ class Pool:
 
     def copy_down(self) -> ResourceSet:
         """The ranks that are down, with all they have; they may be none, which no R says."""
-        up = idset.from_ids(rank for rank, up in enumerate(self._index.up) if up)
+        up = self.up
         entries = self._inventory.resource_set.entries
         down = (attrs.evolve(e, ranks=e.ranks & ~up) for e in entries)
         return self._part_of(entry for entry in down if entry.ranks)
@@ -329,16 +358,25 @@ class Pool:
             expiration=self._expiration,
         )
 
-    def _candidates_of(self, request: Request, idle: bool) -> Candidates:
+    def _select(self, request: Request, idle: bool) -> Optional[Selection]:
+        """What *request* would take, of an *idle* pool or as it is now."""
+        index = self._inventory.idle_index if idle else self._index
+        for constraint in alternatives(request, self._inventory, index):
+            selection = select(request, self._candidates_of(request.ask, constraint, idle))
+            if selection is not None:
+                return selection
+        return None
+
+    def _candidates_of(self, ask: Ask, constraint: Optional[Constraint], idle: bool) -> Candidates:
         kept = self._idle if idle else self._candidates
-        key = (request.ask, request.constraint)
+        key = (ask, constraint)
         found = kept.pop(key, None)
         if found is None:
             if len(kept) >= MAX_CANDIDATES:
                 del kept[next(iter(kept))]  # the one not used for longest
             index = self._inventory.idle_index if idle else self._index
-            within = self._inventory.matching(request.constraint)
-            found = Candidates(index, request.ask, self._policy, within)
+            within = self._inventory.matching(constraint)
+            found = Candidates(index, ask, self._policy, within)
         kept[key] = found
         return found
 

@@ -10,6 +10,7 @@ from typing import Callable, Optional, Sequence
 
 import attrs
 
+from treepool.placement.alike import members, narrowed
 from treepool.placement.fit import compute
 from treepool.placement.inventory import Inventory
 from treepool.placement.match import able_domains
@@ -24,6 +25,8 @@ _ANY = Count(1, None)
 
 def why_infeasible(request: Request, inventory: Inventory) -> str:
     """One line on why an idle pool of *inventory* could not serve *request*."""
+    if request.same is not None:
+        return _why_not_alike(request, inventory)
     within = inventory.matching(request.constraint)
     if within is not None and not within:
         return "no node satisfies the constraints"
@@ -52,6 +55,18 @@ def why_infeasible(request: Request, inventory: Inventory) -> str:
     else:
         wanted = _number(request.nodes, "node")
     return f"the request asks {wanted}: of those{among or ' in the pool'}, {able} can serve it"
+
+
+def _why_not_alike(request: Request, inventory: Inventory) -> str:
+    """The reason that holds for the largest set of nodes that are alike."""
+    assert request.same is not None
+    family = request.same.family
+    found = [narrowed(request, name) for name in members(family, inventory)]
+    if not found:
+        return f"no node has a property {family}:..., and all are to have the same"
+    sizes = [len(inventory.matching(r.constraint) or ()) for r in found]
+    largest = found[max(range(len(found)), key=lambda i: sizes[i])]
+    return f"on nodes of the same {family}: {why_infeasible(largest, inventory)}"
 
 
 def _units_on(node_type: NodeType, ask: Ask) -> int:

@@ -6,21 +6,20 @@ form covers is an error that names the vertex; nothing is ignored.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence
+from typing import Optional, Sequence
 
 import attrs
 
 from treepool.errors import InvalidJobspec
+from treepool.placement import wishes
 from treepool.placement.need import SLOT, Ask, Need, Part, ask_of
 from treepool.placement.tree import NODE
+from treepool.placement.wishes import Same, Wishes
 from treepool.rfc import units
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.count import Count
 from treepool.rfc.findings import shown
 from treepool.rfc.jobspec import Jobspec, Vertex
-
-#: Values of the locality option, see DESIGN "Which node".
-LOCALITIES = ("preferred", "required", "none")
 
 #: Resource types with a meaning of their own; every other type is the name of a locality.
 AMOUNTS = ("core", "gpu", "memory", "storage")
@@ -38,7 +37,8 @@ class Request:
     ``nodes`` is None when the request may fill any nodes; else the number of distinct nodes, per
     slot if ``spans`` (slot above node), in all otherwise. ``units`` is how many units are wanted
     in all: slots, or domains when a locality but no node stands above the slot; it has no meaning
-    when a node stands above. ``duration`` is in seconds, 0 for unlimited.
+    when a node stands above. ``duration`` is in seconds, 0 for unlimited. ``same`` asks for nodes
+    that are alike in a property.
     """
 
     ask: Ask
@@ -47,6 +47,7 @@ class Request:
     spans: bool = False
     duration: float = 0.0
     constraint: Optional[Constraint] = None
+    same: Optional[Same] = None
 
 
 def request_of(jobspec: Jobspec, localities: Sequence[str], locality: str) -> Request:
@@ -65,11 +66,13 @@ class _Reader:
         self.localities = frozenset(localities)
 
     def request(self, jobspec: Jobspec, locality: str) -> Request:
-        mode = _options(jobspec.options).get("locality", locality)
+        wished = wishes.read(jobspec.options, sorted(self.localities), locality)
         node, above, slot = self.above(jobspec.resources)
         spanned = self.spanned(slot)
         if spanned is None:
             group = Part(SLOT, slot.count, False, self.need(slot, shared=True))
+            if wished.level is not None:
+                group = self.levelled(group, wished, slot, node, above)
             for vertex in reversed(above):
                 need = Need(parts=(group,))
                 group = Part(vertex.type, vertex.count, vertex.exclusive is True, need)
@@ -80,11 +83,37 @@ class _Reader:
                 raise _refused(spanned, f"a slot below {upper.type} cannot span nodes:")
             whole = spanned.exclusive is True or not spanned.children
             group = Part(SLOT, _ONE, False, self.need(spanned, shared=not whole))
+            if wished.level is not None and not whole:
+                group = self.levelled(group, wished, spanned, spanned, above)
             nodes = spanned.count
-        ask = ask_of(group, nodes is None, whole, mode)
+        ask = ask_of(group, nodes is None, whole, wished.locality)
         total = slot.count if spanned is not None else group.count
-        duration, constraint = jobspec.duration, jobspec.constraint
-        return Request(ask, nodes, total, spanned is not None, duration, constraint)
+        constraint = _with_property(jobspec.constraint, wished)
+        return Request(
+            ask, nodes, total, spanned is not None, jobspec.duration, constraint, wished.same
+        )
+
+    def levelled(
+        self,
+        group: Part,
+        wished: Wishes,
+        slot: Vertex,
+        node: Optional[Vertex],
+        above: Sequence[Vertex],
+    ) -> Part:
+        """*group* with each slot, or all on a node, in one domain of the level wished for.
+
+        The same as if the jobspec had this locality below, or above, the slot.
+        """
+        assert wished.level is not None
+        if group.need.parts or above:
+            raise _refused(slot, "a level is wished for, but the jobspec names localities around")
+        if not wished.whole_node:
+            inside = Part(wished.level, _ONE, False, group.need)
+            return attrs.evolve(group, need=Need(parts=(inside,)))
+        if node is None:
+            raise _refused(slot, "all slots on a node in one domain: a node must stand above")
+        return Part(wished.level, _ONE, False, Need(parts=(group,)))
 
     def above(self, resources: Sequence[Vertex]) -> tuple[Optional[Vertex], list[Vertex], Vertex]:
         """The node above the slot if there is one, the localities above it, and the slot."""
@@ -196,15 +225,12 @@ class _Reader:
             raise _refused(vertex, "a unit has no meaning on")
 
 
-def _options(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    place = "/attributes/system/treepool"
-    for name, value in options.items():
-        if name != "locality":
-            raise InvalidJobspec(f"{place}: unknown option {shown(name)}, known: locality")
-        if value not in LOCALITIES:
-            known = ", ".join(LOCALITIES)
-            raise InvalidJobspec(f"{place}/locality: {shown(value)} is not one of {known}")
-    return options
+def _with_property(constraint: Optional[Constraint], wished: Wishes) -> Optional[Constraint]:
+    """*constraint*, and the property that a wish stands for."""
+    if not wished.unified_memory:
+        return constraint
+    unified = Constraint("properties", (wishes.UNIFIED,))
+    return unified if constraint is None else Constraint("and", parts=(unified, constraint))
 
 
 def _refused(vertex: Vertex, why: str, after: str = "") -> InvalidJobspec:

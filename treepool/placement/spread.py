@@ -2,15 +2,17 @@
 
 An amount goes into the smallest domain that has it free, found by walking down from its scope;
 among equals into the one that leaves whole domains whole. An amount that no smaller domain can
-host spans as few as possible, which is a small covering problem, solved exactly.
+host spans as few as possible, which is a small covering problem, solved exactly. GPUs are chosen
+before cores, which then come from where the GPUs are.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Sequence
+from typing import Callable, Container, Iterable, Optional, Sequence
 
+from treepool.placement.linkset import LinkTable, choose, indifferent
 from treepool.placement.need import Need
-from treepool.placement.tree import Domain, NodeType
+from treepool.placement.tree import Domain, NodeType, lowest_id, union
 from treepool.rfc import idset
 
 #: Two amounts, compared one by one: (GPUs, cores), or (0, domains).
@@ -111,28 +113,93 @@ def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int
     )
 
 
-def spread(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
+def spread(
+    domain: Domain, want: Amount, cores: int, gpus: int, links: Optional[LinkTable] = None
+) -> tuple[int, int]:
     """The cores and GPUs of *domain*, which has *want* free, that make up *want*.
 
-    From as few of its children as possible; the cores from where the GPUs are, before any other.
+    First the GPUs: those that *links* finds best; or if there is no link to tell between them,
+    from as few child domains as GPUs and cores together need. Then the cores: from the smallest
+    domains that give GPUs, then from the next larger ones around them, and so on outwards; on each
+    way out from as few more domains as possible.
     """
+    linked = links is not None and want[0] > 0
+    if not linked and not domain.children:
+        return lowest_ids(domain, want, cores, gpus)
+    free = domain.gpus & gpus
+    if linked and links is not None and not indifferent(links, free):
+        taken = choose(links, free, want[0]) or 0
+    else:
+        taken = _spread_gpus(domain, want, cores, gpus)
+    return _cores_near(domain, taken, want[1], cores, gpus), taken
+
+
+def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
+    """The GPUs of *want*: level by level from the fewest children that have all of *want*."""
+    if not want[0]:
+        return 0
     own = idset.size(domain.own_gpus & gpus), idset.size(domain.own_cores & cores)
-    sources = _fewest_children(domain, _less(want, own), cores, gpus)
-    # GPUs first, each source as many as it has; then cores from the sources that gave GPUs.
-    amounts = [own] + [free_in(child, cores, gpus) for child in sources]
+    less = max(0, want[0] - own[0]), max(0, want[1] - own[1])
+    children = _fullest_first(domain.children, cores, gpus)
+    amounts = [free_in(child, cores, gpus) for child in children]
+    sources = fewest(amounts, less)
+    amounts = [own] + [amounts[i] for i in sources]
+    # Each source gives as many GPUs as it has. What cores each is to give is known only when all
+    # GPUs are; until then those that give GPUs count on as many cores as they have.
     given_gpus = deal(want[0], [gpu for gpu, _ in amounts])
     order = sorted(range(len(amounts)), key=lambda i: not given_gpus[i])
-    given_cores = [0] * len(amounts)
-    for i, share in zip(order, deal(want[1], [amounts[i][1] for i in order])):
-        given_cores[i] = share
-    taken_cores = idset.take_lowest(domain.own_cores & cores, given_cores[0])
-    taken_gpus = idset.take_lowest(domain.own_gpus & gpus, given_gpus[0])
-    for child, ngpus, ncores in zip(sources, given_gpus[1:], given_cores[1:]):
-        if ngpus or ncores:
-            child_cores, child_gpus = spread(child, (ngpus, ncores), cores, gpus)
-            taken_cores |= child_cores
-            taken_gpus |= child_gpus
-    return taken_cores, taken_gpus
+    given_cores = dict(zip(order, deal(want[1], [amounts[i][1] for i in order])))
+    taken = idset.take_lowest(domain.own_gpus & gpus, given_gpus[0])
+    for place, i in enumerate(sources, 1):
+        amount = given_gpus[place], given_cores[place]
+        taken |= _spread_gpus(children[i], amount, cores, gpus)
+    return taken
+
+
+def _cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> int:
+    """*wanted* free cores of *host*, near the GPUs *taken*."""
+    if not taken:
+        return _cores_of([host], wanted, {}, cores, gpus)
+    # Rings around the GPUs: the smallest domains that hold some of them have level 0.
+    levels = levels_of(host, lambda d: d.gpus & taken != 0)
+    chosen = 0
+    for level in range(levels[host] + 1):
+        left = wanted - idset.size(chosen)
+        if not left:
+            break
+        ring = [domain for domain, at in levels.items() if at == level]
+        chosen |= _cores_of(ring, left, levels, cores, gpus)
+    return chosen
+
+
+def _cores_of(
+    ring: Sequence[Domain], wanted: int, inner: Container[Domain], cores: int, gpus: int
+) -> int:
+    """*wanted* free cores of the domains of *ring*, all they have if that is less.
+
+    Their own first, then those of the fewest of their children. Children in *inner* have given
+    all they had.
+    """
+    chosen = 0
+    for domain in _fullest_first(ring, cores, gpus):
+        chosen |= idset.take_lowest(domain.own_cores & cores, wanted - idset.size(chosen))
+    left = wanted - idset.size(chosen)
+    if not left:
+        return chosen
+    nested = [child for domain in ring for child in domain.children if child not in inner]
+    nested = _fullest_first(nested, cores, gpus)
+    amounts = [idset.size(child.cores & cores) for child in nested]
+    if sum(amounts) <= left:
+        return chosen | (union(child.cores for child in nested) & cores)
+    sources = fewest([(0, amount) for amount in amounts], (0, left))
+    for i, share in zip(sources, deal(left, [amounts[i] for i in sources])):
+        chosen |= _cores_of([nested[i]], share, (), cores, gpus)
+    return chosen
+
+
+def _fullest_first(domains: Iterable[Domain], cores: int, gpus: int) -> list[Domain]:
+    """*domains* by fewest free GPUs, then fewest free cores, then lowest id."""
+    return sorted(domains, key=lambda d: (free_in(d, cores, gpus), lowest_id(d)))
 
 
 def deal(wanted: int, amounts: Sequence[int]) -> list[int]:
@@ -142,23 +209,6 @@ def deal(wanted: int, amounts: Sequence[int]) -> list[int]:
         given.append(min(wanted, amount))
         wanted -= given[-1]
     return given
-
-
-def _less(want: Amount, own: Amount) -> Amount:
-    return max(0, want[0] - own[0]), max(0, want[1] - own[1])
-
-
-def _fewest_children(domain: Domain, want: Amount, cores: int, gpus: int) -> list[Domain]:
-    """The fewest children that together have *want*.
-
-    Of several such sets, the first in lexicographic order when the children are listed by fewest
-    free GPUs, fewest free cores, lowest id.
-    """
-    if want == (0, 0):
-        return []
-    children = sorted(domain.children, key=lambda c: free_in(c, cores, gpus))
-    chosen = fewest([free_in(child, cores, gpus) for child in children], want)
-    return [children[i] for i in chosen]
 
 
 def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
+from treepool.placement.linkset import LinkTable
 from treepool.rfc import idset, units
 from treepool.rfc.scheduling import RESERVED
 
@@ -77,6 +78,8 @@ class NodeType:
     localities: frozenset[str] = frozenset()
     #: The topo's ids of cores 0, 1, 2, ... where R counts them from zero; None where ids agree.
     physical: Optional[tuple[int, ...]] = None
+    #: What connects the GPUs, if the key says so.
+    links: Optional[LinkTable] = None
     #: What fit.py works out per need and remembers here.
     memo: dict[Any, Any] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
@@ -104,19 +107,21 @@ def compile_topo(
     cores: int,
     gpus: int,
     physical: Optional[tuple[int, ...]] = None,
+    links: Optional[LinkTable] = None,
 ) -> NodeType:
     """The NodeType of a valid RFC 49 *topo* on a node of which R has *cores* and *gpus*.
 
     Without a topo the node is flat: a root and nothing below. Ids that R has and the topo does
     not mention belong to the root; ids of the topo that R does not have are left out. Where R
-    counts the cores from zero, *physical* has the topo's id of each, ascending.
+    counts the cores from zero, *physical* has the topo's id of each, ascending. *links* is the
+    table of such nodes, if there is one.
     """
     if topo is None:
-        return NodeType(Domain(NODE, cores, gpus, True), flat_topo(cores, gpus))
+        return NodeType(Domain(NODE, cores, gpus, True), flat_topo(cores, gpus), links=links)
     ids = _Ids(cores if physical is None else idset.from_ids(physical), gpus, physical)
     children = _children(topo, ids)
     root = Domain(NODE, cores, gpus, True, _memory(topo), children)
-    return NodeType(root, topo, _storage(topo), frozenset(_names(topo)), physical)
+    return NodeType(root, topo, _storage(topo), frozenset(_names(topo)), physical, links)
 
 
 class _Ids:
@@ -151,7 +156,7 @@ def _children(topo: Mapping[str, Any], ids: _Ids) -> tuple[Domain, ...]:
     found = [_domain(name, item, ids) for name, item in _nested(topo)]
     # A domain of which R has nothing is not ours to place on.
     found = [d for d in found if d.cores or d.gpus]
-    return tuple(sorted(found, key=_lowest_id))
+    return tuple(sorted(found, key=lowest_id))
 
 
 def _domain(name: str, topo: Mapping[str, Any], ids: _Ids) -> Domain:
@@ -209,7 +214,7 @@ def union(masks: Iterable[int]) -> int:
     return ids
 
 
-def _lowest_id(domain: Domain) -> tuple[int, int, int, int]:
+def lowest_id(domain: Domain) -> tuple[int, int, int, int]:
     """Order of siblings: by lowest core, those without cores last, then by lowest GPU."""
     return (
         not domain.cores,

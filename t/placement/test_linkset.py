@@ -1,0 +1,266 @@
+"""Which GPUs work best together: against every subset tried, and on real kinds of node."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement import linktables as tables
+from placement.strategies import EXAMPLES, jobspec
+from treepool import Pool
+from treepool.placement import cliques
+from treepool.placement.linkset import (
+    ANY,
+    Demand,
+    LinkTable,
+    _Choice,
+    choose,
+    compile_links,
+    indifferent,
+    smallest_link,
+)
+from treepool.rfc import idset
+from treepool.rfc.links import Links, Nic, Wire, digest
+from treepool.rfc.shape import parse_shape
+
+
+def best_by_trying(table: LinkTable, free: int, number: int, demand: Demand = ANY):
+    """The best of all subsets, by the four rules as they are written, None if there is none."""
+    ids = list(idset.iterate(free))
+
+    def link(a: int, b: int) -> float:
+        return table.gbps[table.place[a]][table.place[b]]
+
+    def kind(a: int, b: int) -> str:
+        return table.types[table.place[a]][table.place[b]]
+
+    levels = sorted({link(a, b) for a, b in combinations(ids, 2)}, reverse=True)
+
+    def rules(chosen):
+        pairs = [link(a, b) for a, b in combinations(chosen, 2)]
+        paths = [table.paths[table.place[gpu]] for gpu in chosen]
+        left = [link(a, b) for a, b in combinations([i for i in ids if i not in chosen], 2)]
+        return (
+            -min(pairs, default=0),
+            (max(paths, default=0), sum(paths)),
+            [-left.count(level) for level in levels],
+            [-pairs.count(level) for level in levels],
+            chosen,
+        )
+
+    meeting = [
+        chosen
+        for chosen in combinations(ids, number)
+        if all(
+            link(a, b) >= demand.gbps and demand.type in ("", kind(a, b))
+            for a, b in combinations(chosen, 2)
+        )
+    ]
+    return idset.from_ids(min(meeting, key=rules)) if meeting else None
+
+
+@st.composite
+def link_tables(draw, most=9):
+    """Any graph: few bandwidths or many, regular groups or none, NICs or none, ids with gaps."""
+    count = draw(st.integers(2, most))
+    ids = sorted(draw(st.sets(st.integers(0, 30), min_size=count, max_size=count)))
+    bandwidths = draw(st.lists(st.sampled_from([0, 8, 12.5, 25, 50, 100]), min_size=1, max_size=4))
+    group = draw(st.sampled_from([1, 1, 1, 2, 3]))  # GPUs of a group have the same links
+    wires = {}
+    known = {}
+    for a, b in combinations(range(count), 2):
+        key = a // group, b // group
+        if key not in known:
+            known[key] = draw(st.sampled_from(bandwidths)), draw(st.sampled_from(["xgmi", "pcie"]))
+        gbps, kind = known[key]
+        if gbps:
+            wires[ids[a], ids[b]] = Wire(kind, gbps)
+    paths = draw(st.lists(st.sampled_from(["PIX", "PIX", "PHB", "SYS", ""]), min_size=count))
+    near = draw(st.booleans())
+    nics = tuple(Nic(f"n{i}", 1 << i, p) for i, p in zip(ids, paths) if p and near)
+    return compile_links(Links.from_matrix(wires, nics), idset.from_ids(ids))
+
+
+@settings(max_examples=5 * EXAMPLES, deadline=None)
+@given(link_tables(), st.integers(0, (1 << 31) - 1), st.integers(1, 8), st.data())
+def test_it_is_the_best_of_all_subsets(table, mask, number, data):
+    if table is None:
+        return
+    free = table.gpus & mask
+    demand = Demand(data.draw(st.sampled_from([0, 0, 0, 12.5, 50])), data.draw(st.just("")))
+    if data.draw(st.booleans()):
+        demand = Demand(demand.gbps, data.draw(st.sampled_from(["", "xgmi", "nvlink"])))
+    assert choose(table, free, number, demand) == best_by_trying(table, free, number, demand)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(link_tables(), st.integers(0, (1 << 31) - 1))
+def test_where_links_do_not_tell_any_subset_is_as_good(table, mask):
+    if table is None or not indifferent(table, table.gpus & mask):
+        return
+    free = table.gpus & mask
+    for number in range(2, idset.size(free) + 1):
+        found = choose(table, free, number)
+        assert found == idset.take_lowest(free, number)
+        for chosen in combinations(idset.iterate(free), number):
+            assert smallest_link(table, idset.from_ids(chosen)) == smallest_link(table, found)
+
+
+def gpus(text):
+    return idset.decode(text)
+
+
+@pytest.mark.parametrize(
+    ("table", "free", "number", "expected"),
+    [
+        # V100 cube mesh, fresh. All GPUs have the same links; two NV2 links go from each.
+        (tables.CUBE_MESH, "0-7", 1, "0"),
+        # NV2 pairs break three links of the ring of NV2 each, and 4 NV1: the lowest, 0 and 3.
+        (tables.CUBE_MESH, "0-7", 2, "0,3"),
+        # Only the quads are all linked.
+        (tables.CUBE_MESH, "0-7", 4, "0-3"),
+        # 0 in use: 3 and 4, its NV2 partners, have a single NV2 left to lose; 3 is lower.
+        (tables.CUBE_MESH, "1-7", 1, "3"),
+        # 0 in use: 4-7 is the one quad, whatever is left.
+        (tables.CUBE_MESH, "1-7", 4, "4-7"),
+        # 0 and 3 in use: 1-2 leaves the path 5-6-7-4 of three NV2; any other pair leaves less.
+        (tables.CUBE_MESH, "1-2,4-7", 2, "1-2"),
+        # MI250X, fresh: no pair is kept by any; even ones also lose a 100, odd ones two of 50.
+        (tables.MI250X, "0-7", 1, "1"),
+        (tables.MI250X, "1-7", 1, "1"),  # the partner of the GPU in use
+        (tables.MI250X, "0,2-7", 1, "0"),
+        # Four packages; each also touches one of the two links of 100 and as many of 50.
+        (tables.MI250X, "0-7", 2, "0-1"),
+        # 0 in use: three packages. 6-7 loses no 100, as 0-6 is gone; 2-3 and 4-5 lose 2-4.
+        (tables.MI250X, "1-7", 2, "6-7"),
+        # No four are all linked, so all sets tie. Two packages stay whole, and to keep one link of
+        # 100 too it is those of 2-5 or of 0-1 and 6-7 that stay: the lowest ids go, 0-1 and 6-7.
+        (tables.MI250X, "0-7", 4, "0-1,6-7"),
+        # With NICs on the odd ones these come first where bandwidth ties.
+        (tables.MI250X_NICS, "0-7", 1, "1"),
+        (tables.MI250X_NICS, "0-7", 2, "0-1"),
+        (tables.MI250X_NICS, "0-7", 4, "1,3,5,7"),
+        # NVSwitch: any will do, so the lowest.
+        (tables.NVSWITCH, "0-7", 1, "0"),
+        (tables.NVSWITCH, "1,4-7", 2, "1,4"),
+        (tables.NVSWITCH, "0-7", 4, "0-3"),
+        # Pairs: two are a pair; one is what remains of a pair; four are two whole pairs, as any
+        # four have a pair on PCIe between them.
+        (tables.PAIRS_4, "0-3", 1, "0"),
+        (tables.PAIRS_4, "0-1,3", 1, "3"),
+        (tables.PAIRS_4, "0,2-3", 2, "2-3"),
+        (tables.PAIRS_8, "1-7", 1, "1"),
+        (tables.PAIRS_8, "0-2,4-7", 1, "2"),
+        (tables.PAIRS_8, "1-7", 2, "2-3"),
+        (tables.PAIRS_8, "1-7", 4, "2-5"),
+        (tables.PAIRS_8, "0-7", 4, "0-3"),
+        (tables.PAIRS_8, "1-7", 3, "1-3"),  # a pair and the odd one out
+        # PCIe: within a socket. 0 in use: one of its socket leaves all faster pairs of the other.
+        (tables.PCIE, "0-7", 2, "0-1"),
+        (tables.PCIE, "1-7", 1, "1"),
+        (tables.PCIE, "1-7", 4, "4-7"),
+        (tables.PCIE, "3-7", 2, "4-5"),
+        # MI300A: any will do.
+        (tables.MI300A_SPX, "0-3", 1, "0"),
+        (tables.MI300A_SPX, "1-3", 2, "1-2"),
+        (tables.MI300A_SPX, "0-3", 4, "0-3"),
+        (tables.MI300A_TPX, "0-11", 1, "0"),
+        (tables.MI300A_TPX, "2-11", 4, "2-5"),
+    ],
+)
+def test_what_jobs_get_on_real_nodes(table, free, number, expected):
+    assert idset.encode(choose(table, gpus(free), number)) == expected
+    assert best_by_trying(table, gpus(free), number) == gpus(expected)
+
+
+def test_a_demand_that_no_set_meets_has_no_answer():
+    assert choose(tables.MI250X, gpus("0-7"), 2, Demand(200)) == gpus("0-1")
+    assert choose(tables.MI250X, gpus("0,2,4,6"), 2, Demand(101)) is None
+    assert choose(tables.MI250X, gpus("0-7"), 4, Demand(1)) is None
+    assert choose(tables.PAIRS_8, gpus("1-7"), 2, Demand(type="nvlink")) == gpus("2-3")
+    assert choose(tables.PAIRS_8, gpus("0-7"), 3, Demand(type="nvlink")) is None
+    assert choose(tables.PCIE, gpus("3"), 1, Demand(900, "nvlink")) == gpus("3")  # no pair
+
+
+def test_without_links_and_nics_there_is_no_table():
+    assert compile_links(Links(), gpus("0-7")) is None
+    assert compile_links(Links.from_matrix({(0, 1): Wire("pcie", 8)}), gpus("2-3")) is None
+    assert compile_links(Links.from_matrix({(0, 1): Wire("pcie", 8)}), gpus("0")) is None
+
+
+def random_graph(seed, count=24, bandwidths=(0, 50, 100, 200)):
+    draw = random.Random(seed)
+    wires = {
+        pair: Wire("xgmi", gbps)
+        for pair in combinations(range(count), 2)
+        if (gbps := draw.choice(bandwidths))
+    }
+    return compile_links(Links.from_matrix(wires), (1 << count) - 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_24_gpus_without_any_order_take_bounded_work(seed):
+    """Weighed vertices are counted, not time: the limit is about 40 ms."""
+    table = random_graph(seed)
+    for number in range(1, 24):
+        found, _ = _Choice(table, table.gpus, ANY).best(number)
+        assert idset.size(found) == number
+
+
+def test_a_search_ended_early_still_has_the_widest_links(monkeypatch):
+    table = random_graph(7, 10)
+    sure = {number: _Choice(table, table.gpus, ANY).best(number) for number in range(2, 9)}
+    assert all(proven for _, proven in sure.values())
+    monkeypatch.setattr(cliques.cheapest, "__defaults__", (1,))
+    for number, (best, _) in sure.items():
+        found, _ = _Choice(table, table.gpus, ANY).best(number)
+        assert smallest_link(table, found) == smallest_link(table, best)
+
+
+TOPO = {"socket": [{"cores": "0-7", "gpus": "0-3"}, {"cores": "8-15", "gpus": "4-7"}]}
+
+
+def node_R(links):
+    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": TOPO}]}
+    if links is not None:
+        key["links"] = {digest(TOPO): links.to_dict()}
+    entry = {"rank": "0", "children": {"core": "0-15", "gpu": "0-7"}}
+    execution = {"R_lite": [entry], "nodelist": ["n0"]}
+    return {"version": 1, "execution": execution, "scheduling": key}
+
+
+CROSSED = Links.from_matrix({pair: Wire("nvlink", 50) for pair in ((0, 2), (1, 3), (4, 6), (5, 7))})
+
+
+@pytest.mark.parametrize(
+    ("links", "locality", "expected"),
+    [
+        (CROSSED, "preferred", ["0", "2", "1,3", "4-7"]),
+        (CROSSED, "none", ["0", "1", "2-3", "4-7"]),
+        (None, "preferred", ["0", "1", "2-3", "4-7"]),
+    ],
+)
+def test_a_key_with_links_decides_which_gpus_of_a_domain_a_job_gets(links, locality, expected):
+    pool = Pool(node_R(links), locality=locality)
+    found = []
+    for jobid, shape in enumerate(("gpu=1", "gpu=1", "gpu=2", "gpu=4")):
+        spec = jobspec(parse_shape(f"slot/[core=1;{shape}]"))
+        R = pool.alloc(jobid, pool.parse_resource_request(spec)).to_dict()
+        found.append(R["execution"]["R_lite"][0]["children"]["gpu"])
+    assert found == expected
+
+
+def test_cores_follow_the_gpus_that_links_choose():
+    """GPUs 0, 1, 6 and 7 are linked to each other, across the sockets."""
+    quad = {pair: Wire("nvlink", 50) for pair in combinations((0, 1, 6, 7), 2)}
+    pool = Pool(node_R(Links.from_matrix(quad)))
+    taken = node_R(None)
+    taken["execution"]["R_lite"][0]["children"] = {"core": "0-5", "gpu": "2-3"}
+    pool.register_alloc(1, taken)
+    request = pool.parse_resource_request(jobspec(parse_shape("slot/[core=10;gpu=4]")))
+    children = pool.alloc(2, request).to_dict()["execution"]["R_lite"][0]["children"]
+    assert children == {"core": "6-15", "gpu": "0-1,6-7"}
