@@ -1,0 +1,359 @@
+"""``treepool encode``: what an administrator types, and gets."""
+
+import io
+import json
+import sys
+import tarfile
+
+import pytest
+
+from commandline import run_process
+from hwlocfile import Device, Made
+
+GPU = Device("0000:03:00.0", 1, backends=[("nvml0", "NVML")], infos={"GPUModel": "Tesla V100"})
+NODE = Made(devices=[GPU])
+THIN = Made(packages=1, numas=1, host="thin1")
+
+PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-3\nGPU1\tNV2\t X \t4-7\n"
+
+
+@pytest.fixture
+def xml(write):
+    """``xml(made, name)`` writes hwloc XML and returns its path."""
+    return lambda made, name="node.xml": write(made.xml(), name)
+
+
+def encoded(result):
+    """The R that a command printed, which must have gone well."""
+    assert result.status == 0, result.err
+    return json.loads(result.out)
+
+
+def topos(R):
+    """The topo of each set of ranks in the key."""
+    return {entry["ranks"]: entry["topo"] for entry in R["scheduling"]["children"]}
+
+
+# -- a new R
+
+
+def test_one_file_makes_the_R_of_its_host(treepool, xml):
+    R = encoded(treepool("encode", "--xml", xml(NODE)))
+    assert R["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "0-15", "gpu": "0"}}]
+    assert R["execution"]["nodelist"] == ["made1"]
+    assert R["scheduling"]["writer"] == "TreePool"
+    assert topos(R)["0"]["socket"][0]["numa"][1] == {"cores": "4-7", "gpus": "0", "memory": 16}
+
+
+def test_ranks_and_hosts_make_it_the_R_of_many(treepool, xml):
+    R = encoded(treepool("encode", "--xml", xml(NODE), "--ranks", "0-3", "--hosts", "gpu[10-13]"))
+    assert R["execution"]["nodelist"] == ["gpu[10-13]"]
+    assert list(topos(R)) == ["0-3"]
+
+
+def test_each_kind_of_node_has_its_file(treepool, xml):
+    gpu, thin = xml(NODE), xml(THIN, "thin.xml")
+    R = encoded(treepool("encode", "--xml", f"{thin}:0,2", "--xml", f"{gpu}:1", "--hosts", "a,b,c"))
+    assert topos(R).keys() == {"0,2", "1"}
+    assert [e["rank"] for e in R["execution"]["R_lite"]] == ["0,2", "1"]
+
+
+def test_hosts_after_the_file_name_are_its_nodes(treepool, xml):
+    R = encoded(treepool("encode", "--xml", f"{xml(THIN)}:a[1-2]", "--xml", f"{xml(NODE)}:b7"))
+    assert R["execution"]["nodelist"] == ["a[1-2],b7"]
+
+
+def test_a_folder_and_a_tar_have_a_file_for_each_host(treepool, tmp_path):
+    folder = tmp_path / "xml"
+    folder.mkdir()
+    for host in ("n10", "n9"):
+        (folder / f"{host}.xml").write_text(THIN.xml())
+    (folder / "g1.xml").write_text(NODE.xml())
+    (folder / "readme.txt").write_text("no XML")
+    R = encoded(treepool("encode", "--xml", folder))
+    assert R["execution"]["nodelist"] == ["g1,n[9-10]"]
+    assert topos(R).keys() == {"0", "1-2"}
+    packed = tmp_path / "xml.tar.gz"
+    with tarfile.open(packed, "w:gz") as tar:
+        tar.add(folder, "some/where")
+    assert encoded(treepool("encode", "--xml", packed))["scheduling"]["children"]
+
+
+def test_the_output_is_valid(treepool, xml, write):
+    out = treepool("encode", "--xml", xml(NODE), "--properties").out
+    assert treepool("validate", write(out, "R.json")).status == 0
+
+
+# -- a key for an R that is there
+
+
+@pytest.fixture
+def old_R():
+    """An R of three nodes without key."""
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "4-6", "children": {"core": "0-15", "gpu": "0"}}],
+            "nodelist": ["n[4-6]"],
+            "starttime": 1.0,
+            "expiration": 100.0,
+            "properties": {"mine": "5"},
+        },
+    }
+
+
+def test_the_key_is_added_and_R_stays_as_it_is(treepool, xml, write, old_R):
+    R = encoded(treepool("encode", "--xml", xml(NODE), "-R", write(old_R)))
+    assert R.pop("scheduling")["children"][0]["ranks"] == "4-6"
+    assert old_R == R
+
+
+def test_R_comes_from_stdin(xml, old_R):
+    result = run_process("encode", "--xml", xml(NODE), "-R", "-", stdin=json.dumps(old_R).encode())
+    assert encoded(result)["scheduling"]["children"][0]["ranks"] == "4-6"
+
+
+def test_ranks_that_nothing_describes_stay_flat_with_a_warning(treepool, xml, write, old_R):
+    result = treepool("encode", "--xml", f"{xml(NODE)}:4-5", "-R", write(old_R))
+    assert list(topos(encoded(result))) == ["4-5"]
+    assert "nothing describes ranks 6: they stay flat" in result.err
+
+
+def test_a_second_run_adds_to_the_key_of_the_first(treepool, xml, write, old_R):
+    first = treepool("encode", "--xml", f"{xml(NODE)}:4-5", "-R", write(old_R)).out
+    second = treepool("encode", "--xml", f"{xml(THIN)}:6", "-R", write(first, "first.json"))
+    assert topos(encoded(second)).keys() == {"4-5", "6"}
+
+
+def test_cores_and_gpus_on_which_R_and_the_hardware_disagree_are_told(treepool, xml, write, old_R):
+    old_R["execution"]["R_lite"][0]["children"] = {"core": "0-17", "gpu": "0"}
+    result = treepool("encode", "--xml", xml(Made()), "-R", write(old_R))
+    assert result.status == 0
+    assert "ranks 4-6: cores 16-17 are in R but not in the hardware" in result.err
+    assert "ranks 4-6: gpus 0 are in R but not in the hardware" in result.err
+
+
+def test_the_key_of_another_scheduler_is_not_lost(treepool, xml, write, old_R):
+    old_R["scheduling"] = {"writer": "fluxion", "graph": {}}
+    result = treepool("encode", "--xml", xml(NODE), "-R", write(old_R))
+    assert result.is_one_line_error("another scheduler, which would be lost")
+
+
+def test_a_host_that_came_up_otherwise_is_told(treepool, tmp_path):
+    folder = tmp_path / "xml"
+    folder.mkdir()
+    for host in ("n1", "n2", "n3"):
+        (folder / f"{host}.xml").write_text(Made(packages=1, numas=4).xml())
+    (folder / "n4.xml").write_text(Made(packages=1, numas=1, cores=16).xml())
+    result = treepool("encode", "--xml", folder)
+    assert (
+        "n4 has 16 cores, but most hosts called nN have 4 numa, 16 cores: another BIOS setting?"
+        in result.err
+    )
+
+
+# -- what is in the key
+
+
+def test_levels_names_the_localities(treepool, xml):
+    R = encoded(treepool("encode", "--xml", xml(THIN), "--levels", "socket,numa"))
+    assert topos(R)["0"] == {"socket": [{"numa": [{"cores": "0-3", "memory": 16}]}]}
+
+
+def test_properties_tell_the_hardware(treepool, xml):
+    R = encoded(treepool("encode", "--xml", xml(NODE), "--properties"))
+    assert R["execution"]["properties"] == {
+        "gpu-vendor-nvidia": "0",
+        "gpu-v100": "0",
+        "gpus-1": "0",
+    }
+
+
+def test_superchips_have_unified_memory(treepool, xml):
+    apu = Device(
+        "0000:03:00.0",
+        0,
+        "1200 [1002:74a0] [1002:74a0] 00",
+        [("rsmi0", "RSMI")],
+        {"GPUModel": "Aqua Vanjaram [Instinct MI300A]"},
+    )
+    R = encoded(treepool("encode", "--xml", xml(Made(devices=[apu])), "--properties"))
+    assert "unified-memory" in R["execution"]["properties"]
+    assert "gpu-mi300a" in R["execution"]["properties"]
+
+
+def two_gpus():
+    return Made(
+        packages=1,
+        devices=[
+            Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")]),
+            Device("0000:04:00.0", 1, backends=[("nvml1", "NVML")]),
+        ],
+    )
+
+
+def test_nvidia_smi_tells_links(treepool, xml, write):
+    R = encoded(
+        treepool("encode", "--xml", xml(two_gpus()), "--nvidia-smi", write(PAIR, "smi.txt"))
+    )
+    (table,) = R["scheduling"]["links"].values()
+    assert table["links"] == [{"type": "nvlink", "gbps": 50, "among": ["0-1"]}]
+
+
+def test_gpulink_divides_a_domain_by_the_links_of_its_gpus(treepool, xml, write):
+    names = "".join(f"\tGPU{i}" for i in range(4))
+    rows = [
+        f"GPU{i}"
+        + "".join(
+            "\t" + (" X " if i == j else "NV4" if i // 2 == j // 2 else "SYS") for j in range(4)
+        )
+        for i in range(4)
+    ]
+    made = Made(
+        packages=1,
+        numas=1,
+        cores=6,
+        devices=[Device(f"0000:0{i}:00.0", 0, backends=[(f"nvml{i}", "NVML")]) for i in range(4)],
+    )
+    text = f"{names}\tCPU Affinity\n" + "\n".join(f"{row}\t0-11" for row in rows) + "\n"
+    R = encoded(
+        treepool(
+            "encode",
+            "--xml",
+            xml(made),
+            "--levels",
+            "gpulink",
+            "--nvidia-smi",
+            write(text, "smi.txt"),
+        )
+    )
+    assert topos(R)["0"] == {
+        "memory": 16,
+        "gpulink": [{"cores": "0-2", "gpus": "0-1"}, {"cores": "3-5", "gpus": "2-3"}],
+    }
+
+
+def test_nvidia_smi_of_another_node_is_not_used(treepool, xml, write):
+    result = treepool("encode", "--xml", xml(NODE), "--nvidia-smi", write(PAIR, "smi.txt"))
+    assert result.status == 0
+    assert "gpus are 0, but nvidia-smi has 0-1: it is not used" in result.err
+
+
+# -- a look
+
+
+def test_a_dry_run_draws_each_kind_of_node(treepool, xml):
+    result = treepool("encode", "--xml", xml(NODE), "--ranks", "0-1", "--hosts", "a,b", "--dry-run")
+    assert result.out.splitlines() == [
+        "2 nodes: a,b (rank 0-1): 2 socket, 4 numa, 16 cores, 1 GPUs",
+        "node",
+        "├─ socket 0",
+        "│  ├─ numa 0  cores 0-3  16 GiB",
+        "│  └─ numa 1  cores 4-7  gpus 0 (Tesla V100)  16 GiB",
+        "└─ socket 1",
+        "   ├─ numa 0  cores 8-11  16 GiB",
+        "   └─ numa 1  cores 12-15  16 GiB",
+        "  note: each group is a numa, and is merged with it",
+        "  note: each l3 is a numa, and is merged with it",
+        "  warning: uneven: domains of socket have 0, 1 GPUs",
+        "  warning: uneven: domains of numa have 0, 1 GPUs",
+    ]
+
+
+def test_names_cannot_send_commands_to_a_terminal(treepool, xml):
+    evil = Device(
+        "0000:03:00.0", 0, backends=[("nvml0", "NVML")], infos={"GPUModel": "x\x9b31m\u202e"}
+    )
+    result = treepool("encode", "--xml", xml(Made(devices=[evil], host="a")), "--dry-run")
+    assert result.status == 0
+    assert "\x9b" not in result.out
+    assert "\u202e" not in result.out
+
+
+# -- this machine
+
+
+def test_local_asks_lstopo(treepool, tmp_path, monkeypatch):
+    program = tmp_path / "lstopo"
+    program.write_text(f"#!{sys.executable}\nprint({NODE.xml()!r})\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("FLUX_URI", raising=False)
+    assert encoded(treepool("encode", "--local"))["execution"]["nodelist"] == ["made1"]
+
+
+def test_local_reads_sys_where_there_is_no_lstopo(treepool, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("FLUX_URI", raising=False)
+    assert encoded(treepool("encode", "--local"))["execution"]["R_lite"][0]["rank"] == "0"
+
+
+# -- mistakes
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["encode"], "one of the arguments --xml --local --instance is required"),
+        (["encode", "--xml", "nowhere.xml"], "nowhere.xml: cannot be read"),
+        (["encode", "--xml", "{xml}", "--levels", "socket,rack"], "no level is called rack"),
+        (["encode", "--xml", "{xml}:5-"], "--xml"),
+        (["encode", "--xml", "{xml}", "--ranks", "0-3"], "4 ranks need names: --hosts HOSTS"),
+        (["encode", "--xml", "{xml}", "--ranks", "0-3", "--hosts", "a,b"], "4 ranks, but 2 hosts"),
+        (["encode", "--xml", "{xml}", "-R", "R", "--ranks", "0"], "with -R the nodes are those"),
+        (["encode", "--xml", "{xml}", "--xml", "{xml}", "--hosts", "a"], "which nodes are they?"),
+        (["encode", "--xml", "{xml}", "--nvidia-smi", "x", "--gpu-index", "hwloc"], "--nvidia-smi"),
+        (["encode", "--xml", "{folder}:1"], "tells its host by its name"),
+    ],
+)
+def test_a_wrong_command_is_told_in_one_line(treepool, xml, tmp_path, words, said):
+    place = {"xml": str(xml(NODE)), "folder": str(tmp_path)}
+    result = treepool(*(word.format(**place) for word in words))
+    assert result.is_one_line_error(said, status=2)
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        (b"", "no element found"),
+        (b"\xff\xfe\x00", "node.xml: line 1"),
+        (b"<html></html>", "the document is <html>"),
+        (b'<!DOCTYPE a [<!ENTITY b "c">]><topology>&b;</topology>', "refused"),
+    ],
+)
+def test_a_file_that_is_no_topology_is_told_in_one_line(treepool, write, content, said):
+    result = treepool("encode", "--xml", write(content, "node.xml"))
+    assert result.is_one_line_error(said)
+
+
+def test_a_folder_without_xml_is_told(treepool, tmp_path):
+    assert treepool("encode", "--xml", tmp_path).is_one_line_error("has no file HOST.xml")
+
+
+def test_a_broken_tar_is_told(treepool, tmp_path):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        entry = tarfile.TarInfo("n1.xml")
+        entry.size = 5000
+        tar.addfile(entry, io.BytesIO(b"x" * 5000))
+    path = tmp_path / "broken.tgz"
+    path.write_bytes(packed.getvalue()[:60])
+    result = treepool("encode", "--xml", path)
+    assert result.status in (1, 2)
+    assert len(result.err.splitlines()) == 1
+
+
+def test_nodes_that_R_does_not_have_are_told(treepool, xml, write, old_R):
+    result = treepool("encode", "--xml", f"{xml(NODE)}:7", "-R", write(old_R))
+    assert result.is_one_line_error("R has no ranks 7")
+
+
+def test_ranks_described_twice_are_told(treepool, xml, write, old_R):
+    path = xml(NODE)
+    result = treepool("encode", "--xml", f"{path}:4", "--xml", f"{path}:4-5", "-R", write(old_R))
+    assert result.is_one_line_error("ranks 4 are described twice")
+
+
+def test_a_bad_R_is_told(treepool, xml, write):
+    result = treepool("encode", "--xml", xml(NODE), "-R", write({"version": 1}))
+    assert result.is_one_line_error("key 'execution' is missing")

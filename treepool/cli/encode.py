@@ -1,0 +1,316 @@
+"""``treepool encode``: from hardware to an R with its RFC 49 scheduling key."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from argparse import Namespace
+from typing import Any, Iterator, Optional, Sequence
+
+import attrs
+
+from treepool.cli import files, hardware
+from treepool.cli.hardware import Description
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out
+from treepool.discovery import key, nvidia
+from treepool.discovery.describe import Describer
+from treepool.discovery.gpus import GPU_INDEX
+from treepool.discovery.key import Encoded, Nodes
+from treepool.discovery.levels import LEVELS, NodeTopo
+from treepool.discovery.sysfs import read_sysfs
+from treepool.errors import InvalidHostlist, InvalidIdset, InvalidInput
+from treepool.rfc import hostlist, idset
+from treepool.rfc.rset import ResourceSet
+
+_DESCRIPTION = """\
+Write the RFC 49 scheduling key of real machines: which cores, GPUs and memory
+are in which socket and NUMA domain, and what links the GPUs. With -R the key is
+added to an R that is there already; without, a whole R is written. Nodes with
+the same topology share one entry. GPU ids are those that jobs will see.
+"""
+
+_EXAMPLES = """\
+examples:
+  treepool encode --local --dry-run           what does this machine look like?
+  flux R encode --local | treepool encode --local -R - >R.json
+  treepool encode --xml node.xml --ranks 0-15 --hosts 'gpu[0-15]' >R.json
+  treepool encode --xml thin.xml:0-99 --xml gpu.xml:100-115 -R R.json
+  treepool encode --xml xml-of-each-host/ -R R.json
+  treepool encode --instance                  all nodes of the running Flux instance
+
+exit status:
+  0 done; 1 the hardware or R makes no sense; 2 usage, or no such file
+"""
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "encode",
+        help="write a key from hardware",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    source = parser.add_argument_group("hardware").add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--xml",
+        action="append",
+        metavar="FILE[:NODES]",
+        default=[],
+        help="hwloc XML of a node, and the ranks or hosts it holds for (default: all that no other "
+        "--xml names); or a folder or tar with a file HOST.xml for each host; repeatable",
+    )
+    source.add_argument(
+        "--local",
+        action="store_true",
+        help="this machine: what its Flux broker knows, else lstopo, else /sys",
+    )
+    source.add_argument(
+        "--instance", action="store_true", help="all brokers of the running Flux instance"
+    )
+    target = parser.add_argument_group("nodes")
+    target.add_argument(
+        "-R", dest="R_file", metavar="FILE", help='an R to add the key to, "-" for stdin'
+    )
+    target.add_argument(
+        "--ranks", metavar="IDS", help="without -R: the ranks of the nodes (default: from 0)"
+    )
+    target.add_argument(
+        "--hosts", metavar="HOSTS", help="without -R: their names (default: as in the XML)"
+    )
+    what = parser.add_argument_group("what is in the key")
+    what.add_argument(
+        "--levels",
+        metavar="NAME,...",
+        help=f"the localities: any of {', '.join(LEVELS)} (default: socket and numa where they "
+        "add something, and any that separates GPUs)",
+    )
+    what.add_argument(
+        "--gpu-index",
+        choices=GPU_INDEX,
+        default="vendor",
+        help="how GPUs are numbered: as jobs will see them (vendor: NVIDIA's by PCI bus id, AMD's "
+        "as rsmi; the default), all by PCI bus id, or as in hwloc's tree",
+    )
+    what.add_argument(
+        "--nvidia-smi",
+        metavar="FILE",
+        help='what "nvidia-smi topo -m" printed on such a node: links between GPUs',
+    )
+    what.add_argument(
+        "--properties",
+        action="store_true",
+        help="add properties that constraints can use, such as gpu-h100 and unified-memory",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print each kind of node as a tree, and what was merged or left out, but no R",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    R = _given_R(arguments)
+    try:
+        encoded = _encode(arguments, R)
+    except InvalidInput as e:
+        raise Stop(str(e)) from None
+    if arguments.dry_run:
+        from treepool.cli.outline import lines
+
+        for line in lines(encoded):
+            out(line)
+        return DONE
+    for warning in _warnings(encoded):
+        complain("treepool encode", f"warning: {warning}")
+    text = json.dumps(encoded.R.to_dict())
+    problems = ResourceSet.problems(text)
+    if problems:
+        complain("treepool encode", f"the R would be wrong: {problems[0]}")
+        return NO
+    out(text)
+    return DONE
+
+
+def _warnings(encoded: Encoded) -> Iterator[str]:
+    for kind in encoded.kinds:
+        for warning in kind.node.warnings:
+            yield f"ranks {idset.encode(kind.ranks)}: {warning}"
+    yield from encoded.warnings
+
+
+def _given_R(arguments: Namespace) -> Optional[ResourceSet]:
+    if arguments.R_file is None:
+        return None
+    for name in ("ranks", "hosts"):
+        if getattr(arguments, name) is not None:
+            raise Stop(f"--{name}: with -R the nodes are those of R", USAGE)
+    if arguments.R_file == "-" and any(x.split(":")[0] == "-" for x in arguments.xml):
+        raise Stop("only one of the files can be stdin", USAGE)
+    try:
+        return ResourceSet.read(files.read_R(arguments.R_file))
+    except InvalidInput as e:
+        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
+
+
+def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
+    levels = _levels(arguments.levels)
+    describer = Describer(levels, arguments.gpu_index)
+    if arguments.nvidia_smi is not None:
+        if arguments.gpu_index == "hwloc":
+            raise Stop("--nvidia-smi numbers GPUs as --gpu-index vendor does", USAGE)
+        describer.nvidia = _nvidia(arguments.nvidia_smi)
+    if arguments.instance:
+        return _encode_instance(describer, R, arguments.properties)
+    found = list(_found(arguments, describer))
+    if R is not None:
+        nodes = _assigned(found, R.ranks, R.hosts)
+        return key.encode_into(R, nodes, arguments.properties)
+    ranks, hosts = _new_nodes(arguments, found)
+    nodes = _assigned(found, ranks, hosts)
+    return key.encode_new(nodes, hosts, arguments.properties)
+
+
+def _nvidia(path: str) -> nvidia.NvidiaTopology:
+    try:
+        return nvidia.read_topo(files.read_text(path))
+    except InvalidInput as e:
+        raise Stop(f"{files.shown(path)}: {e}") from None
+
+
+def _levels(text: Optional[str]) -> Optional[list[str]]:
+    if text is None:
+        return None
+    names = [name for name in text.split(",") if name]
+    for name in names:
+        if name not in LEVELS:
+            raise Stop(f"--levels: no level is called {name:.40}: {', '.join(LEVELS)}", USAGE)
+    return list(dict.fromkeys(names))
+
+
+@attrs.frozen
+class _Found:
+    """A node that was read, and what it holds for, as in Description."""
+
+    node: NodeTopo
+    name: str
+    ranks: int = 0
+    hosts: tuple[str, ...] = ()
+
+
+def _found(arguments: Namespace, describer: Describer) -> Iterator[_Found]:
+    if arguments.local:
+        description = hardware.local()
+        if description is None:
+            yield _Found(describer.of_machine(read_sysfs(allowed=os.sched_getaffinity(0))), "/sys")
+        else:
+            yield _read(description, describer)
+    for argument in arguments.xml:
+        for description in hardware.read(argument):
+            yield _read(description, describer)
+
+
+def _read(description: Description, describer: Describer) -> _Found:
+    node = describer.of_xml(description.xml, description.name)
+    hosts = description.hosts or ((description.stem,) if description.stem else ())
+    return _Found(node, description.name, description.ranks, hosts)
+
+
+# -- which nodes
+
+
+def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tuple[str, ...]]:
+    """The ranks and hosts of a new R: as asked, else as the descriptions say."""
+    told = _union(f.ranks for f in found)
+    named = [host for f in found for host in f.hosts]
+    try:
+        ranks = told if arguments.ranks is None else idset.decode(arguments.ranks)
+        hosts = named if arguments.hosts is None else hostlist.decode(arguments.hosts)
+    except InvalidIdset as e:
+        raise Stop(f"--ranks: {e}", USAGE) from None
+    except InvalidHostlist as e:
+        raise Stop(f"--hosts: {e}", USAGE) from None
+    if not ranks:
+        ranks = (1 << max(len(hosts), 1)) - 1
+    count = idset.size(ranks)
+    if not hosts and count == 1:
+        hosts = [found[0].node.machine.hostname or socket.gethostname()]
+    if len(hosts) != count:
+        raise Stop(
+            f"{count} ranks, but {len(hosts)} hosts: --hosts names one for each rank"
+            if hosts
+            else f"{count} ranks need names: --hosts HOSTS",
+            USAGE,
+        )
+    return ranks, tuple(hosts)
+
+
+def _assigned(found: Sequence[_Found], ranks: int, hosts: Sequence[str]) -> list[Nodes]:
+    """Which of *ranks*, called *hosts*, each description holds for."""
+    rank_of = dict(zip(hosts, idset.iterate(ranks)))
+    nodes: list[Nodes] = []
+    taken = 0
+    rest: Optional[_Found] = None
+    for one in found:
+        if not one.ranks and not one.hosts:
+            if rest is not None:
+                raise Stop(f"{rest.name} and {one.name}: which nodes are they? (FILE:RANKS)", USAGE)
+            rest = one
+            continue
+        mine = one.ranks | idset.from_ids(rank_of[h] for h in one.hosts if h in rank_of)
+        unknown = [h for h in one.hosts if h not in rank_of]
+        if unknown or one.ranks & ~ranks:
+            stray = ",".join(unknown[:3]) or f"ranks {idset.encode(one.ranks & ~ranks)}"
+            if one.ranks or len(found) == 1:
+                raise Stop(f"{one.name}: R has no {stray:.80}")
+            complain("treepool encode", f"warning: {one.name}: R has no {stray:.80}")
+        if mine & taken:
+            twice = idset.encode(mine & taken)
+            raise Stop(f"{one.name}: ranks {twice} are described twice")
+        taken |= mine
+        if mine:
+            nodes.append(Nodes(mine, one.node))
+    if rest is not None and ranks & ~taken:
+        nodes.append(Nodes(ranks & ~taken, rest.node))
+        taken = ranks
+    if ranks & ~taken:
+        complain(
+            "treepool encode",
+            f"warning: nothing describes ranks {idset.encode(ranks & ~taken)}: they stay flat",
+        )
+    if not nodes:
+        raise Stop("nothing describes any node of R")
+    return nodes
+
+
+def _union(masks: Iterator[int]) -> int:
+    everything = 0
+    for mask in masks:
+        everything |= mask
+    return everything
+
+
+def _encode_instance(
+    describer: Describer, R: Optional[ResourceSet], with_properties: bool
+) -> Encoded:
+    try:
+        from treepool.flux import hardware as live
+    except ImportError as e:
+        raise Stop(f"--instance: Flux's Python bindings are needed: {e}") from None
+    try:
+        instance = live.Instance.connect()
+    except OSError as e:
+        raise Stop(f"--instance: no Flux instance: {e.strerror or e}") from None
+    target = instance.R if R is None else R
+    nodes = []
+    for rank, answer in instance.topologies(target.ranks):
+        if isinstance(answer, bytes):
+            nodes.append(Nodes(1 << rank, describer.of_xml(answer, f"rank {rank}")))
+        else:
+            complain("treepool encode", f"warning: rank {rank}: {answer}: it stays flat")
+    if not nodes:
+        raise Stop("--instance: no broker told its topology")
+    return key.encode_into(target, nodes, with_properties)

@@ -1,0 +1,193 @@
+"""Where ``treepool encode`` finds descriptions of nodes: XML files, folders and tars, or here."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import IO, Iterator, Optional
+
+import attrs
+
+from treepool.cli import files
+from treepool.cli.screen import USAGE, Stop
+from treepool.discovery.hwlocxml import MAX_XML
+from treepool.errors import InvalidHostlist, InvalidIdset
+from treepool.rfc import hostlist, idset
+
+#: Most files read from a folder or tar: one a host.
+MAX_FILES = 100_000
+
+#: Most bytes in all files of a tar together, whatever they are.
+MAX_TAR = 16 << 30
+
+#: Seconds that lstopo may take.
+LSTOPO_TIMEOUT = 60
+
+#: What reading a tar that is damaged may raise.
+_BROKEN = (tarfile.TarError, OSError, EOFError, lzma.LZMAError, zlib.error)
+
+_RANKS = re.compile(r"[\d,\-\[\]]+", re.ASCII)
+_NUMBERS = re.compile(r"(\d+)", re.ASCII)
+
+
+@attrs.frozen
+class Description:
+    """One node's hwloc XML. ``ranks`` (bitmask) and ``hosts`` say what it holds for, if told.
+
+    ``name`` is for messages. ``stem`` is the host that the name of a file in a folder tells, ""
+    for a file named by itself.
+    """
+
+    name: str
+    xml: bytes
+    ranks: int = 0
+    hosts: tuple[str, ...] = ()
+    stem: str = ""
+
+
+def read(argument: str) -> Iterator[Description]:
+    """The descriptions that ``--xml`` *argument* names: ``PATH``, ``PATH:RANKS``, ``PATH:HOSTS``.
+
+    Raises Stop for what cannot be read.
+    """
+    path, ranks, hosts = _split(argument)
+    if path != "-" and Path(path).is_dir():
+        _no_target(argument, ranks, hosts)
+        yield from _folder(Path(path))
+    elif path != "-" and _is_tar(path):
+        _no_target(argument, ranks, hosts)
+        yield from _tar(path)
+    else:
+        yield Description(files.shown(path), _bytes(path), ranks, hosts)
+
+
+def _split(argument: str) -> tuple[str, int, tuple[str, ...]]:
+    """The path, and the ranks or hosts after its last colon."""
+    path, colon, target = argument.rpartition(":")
+    if not colon or not path or Path(argument).exists() or "/" in target:
+        return argument, 0, ()
+    try:
+        if _RANKS.fullmatch(target):
+            return path, idset.decode(target), ()
+        return path, 0, tuple(hostlist.decode(target))
+    except (InvalidIdset, InvalidHostlist) as e:
+        raise Stop(f"--xml {argument:.60}: {e}", USAGE) from None
+
+
+def _no_target(argument: str, ranks: int, hosts: tuple[str, ...]) -> None:
+    if ranks or hosts:
+        raise Stop(
+            f"--xml {argument:.60}: each file of a folder or tar tells its host by its name", USAGE
+        )
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        if path == "-":
+            return _limited(sys.stdin.buffer, files.shown(path))
+        with Path(path).open("rb") as file:
+            return _limited(file, path)
+    except (OSError, ValueError) as e:
+        why = getattr(e, "strerror", None) or e
+        raise Stop(f"{files.shown(path)}: cannot be read: {why}", USAGE) from None
+
+
+def _limited(file: IO[bytes], name: str) -> bytes:
+    data = file.read(MAX_XML + 1)
+    if len(data) > MAX_XML:
+        raise Stop(f"{name}: more than {MAX_XML >> 20} MiB of XML is more than a node needs")
+    return data
+
+
+def _folder(path: Path) -> Iterator[Description]:
+    try:
+        found = [p for p in path.iterdir() if p.suffix == ".xml" and p.is_file()]
+    except OSError as e:
+        raise Stop(f"{path}: cannot be read: {e.strerror or e}", USAGE) from None
+    _check_number(len(found), str(path))
+    for file in sorted(found, key=lambda p: natural(p.stem)):
+        yield Description(str(file), _bytes(str(file)), stem=file.stem)
+
+
+def _is_tar(path: str) -> bool:
+    try:
+        return tarfile.is_tarfile(path)
+    except OSError:  # said when it is read
+        return False
+    except _BROKEN:
+        return True
+
+
+def _tar(path: str) -> Iterator[Description]:
+    """The XML files in a tar, in its order; nothing is written to disk."""
+    count = size = 0
+    try:
+        with tarfile.open(path) as tar:
+            for member in tar:
+                size += member.size
+                if size > MAX_TAR:
+                    raise Stop(f"{path}: has more than {MAX_TAR >> 30} GiB in it")
+                name = PurePosixPath(member.name)
+                if not member.isfile() or name.suffix != ".xml":
+                    continue
+                count += 1
+                _check_number(count, path)
+                file = tar.extractfile(member)
+                if file is not None:
+                    data = _limited(file, f"{path}({name})")
+                    yield Description(f"{path}({name})", data, stem=name.stem)
+    except _BROKEN as e:
+        raise Stop(f"{path}: cannot be read: {e}", USAGE) from None
+    _check_number(count, path)
+
+
+def _check_number(count: int, path: str) -> None:
+    if not count:
+        raise Stop(f"{path}: has no file HOST.xml")
+    if count > MAX_FILES:
+        raise Stop(f"{path}: has more than {MAX_FILES} files")
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sorts node10 after node9."""
+    parts = _NUMBERS.split(name)
+    return [(int(p), "") if p.isdigit() and len(p) < 19 else (-1, p) for p in parts]
+
+
+def local() -> Optional[Description]:
+    """This machine's hwloc XML: the Flux broker's if one runs here, else what lstopo says."""
+    return _of_broker() or _of_lstopo()
+
+
+def _of_broker() -> Optional[Description]:
+    if not os.environ.get("FLUX_URI"):
+        return None
+    try:
+        from treepool.flux import hardware
+    except ImportError:  # no Flux for this Python
+        return None
+    xml = hardware.local_xml()
+    return None if xml is None else Description("this machine's broker", xml)
+
+
+def _of_lstopo() -> Optional[Description]:
+    program = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
+    if program is None:
+        return None
+    command = [program, "--of", "xml", "--restrict", "binding", "-"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=LSTOPO_TIMEOUT, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode or not done.stdout:
+        return None
+    return Description("lstopo", done.stdout)
