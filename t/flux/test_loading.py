@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from broker import VECTORS, Instance, key_of
+from broker import VECTORS, Failed, Instance, key_of
 
 WAYS = {
     "sched-treepool": ("sched-treepool",),
@@ -42,6 +42,7 @@ def test_both_clusters_at_both_sizes(nodes, name, way):
 def test_an_instance_without_a_key_has_flat_nodes():
     with Instance(2, 8, 2) as instance:
         instance.load("sched-treepool")
+        instance.settle()  # a load is over before all is said
         assert "nodes are flat" in instance.log()
         assert instance.placed(instance.submit("-n1", "-c3", "-g1")) == [("0", "0-2", "0")]
 
@@ -91,4 +92,23 @@ def test_an_argument_that_means_nothing_is_refused_at_load(cluster, argument):
     cluster.load("sched-treepool")
     cluster.flux("module", "remove", "sched-treepool")
     assert cluster.run("module", "load", "sched-treepool", argument).returncode != 0
+    last = [line for line in cluster.log().splitlines() if "sched-treepool.err" in line][-1]
+    assert argument.partition("=")[0] in last
     cluster.flux("module", "load", "sched-treepool")
+
+
+@pytest.mark.parametrize(
+    "fault, why",
+    [
+        ({"cores": "0-4"}, "/scheduling/children/0/topo/numa/1: cores 4 also in the sibling"),
+        ({"cores": "0-3", "numa": 7}, "/scheduling/children/0/topo/numa/0/numa: "),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_told_in_one_line(fault, why):
+    numa = [fault, {"cores": "4-7"}]
+    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": numa}}]}
+    with pytest.raises(Failed) as raised:
+        Instance(2, 8, 2, key)  # whose sched-simple finds this pool by the key's writer
+    said = str(raised.value)
+    assert f"sched-simple.err[0]: cannot use this instance's R: {why}" in said
+    assert "Traceback" not in said

@@ -27,7 +27,8 @@ def test_options_of_the_pool_go_there_by_its_names():
 @pytest.mark.parametrize(
     "argument",
     ["", "=", "easy", "policy=", "policy=EASY", "reservation-depth=0", "reservation-depth=-1",
-     "reservation-depth=1.5", "reservation-depth=²", "locality=x", "node-policy=", "discover=on",
+     "reservation-depth=1.5", "reservation-depth=²", "reservation-depth=" + 400 * "9",
+     "reservation-depth=" + 5000 * "9", "locality=x", "node-policy=", "discover=on",
      "queue-depth=3"],
 )  # fmt: skip
 def test_what_is_unknown_or_impossible_is_refused(argument):

@@ -126,6 +126,16 @@ def test_among_jobs_without_end_the_reserved_one_is_kept_free_for():
     assert start(plan, 4, "slot=1/core=1", 1e6) == "rank1/core0"
 
 
+def test_a_reservation_whose_time_has_passed_is_kept_free_for_as_before():
+    pool = pool_of(2)
+    run(pool, 1, "slot=1/core=8", NOW + 10)
+    plan = Plan(pool)
+    assert reserve(plan, 2, "slot=2/core=8", 100) == NOW + 10
+    late = NOW + 200  # and job 1 still holds its node: housekeeping, say
+    with pytest.raises(InsufficientResources):
+        plan.start(3, *asking(pool, "slot=1/core=1", 1000), late)
+
+
 def test_what_the_pool_can_never_do_is_said():
     plan = Plan(pool_of())
     with pytest.raises(InfeasibleRequest):

@@ -1,6 +1,6 @@
 """The options of the scheduler module: ``flux module load sched-treepool NAME=VALUE...``.
 
-They are all checked at load, where an error reaches the person who loads the module.
+They are all checked at load, which fails if one means nothing; ``flux dmesg`` tells why.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Callable, Iterable, Union
 import attrs
 
 from treepool.errors import InvalidOption
-from treepool.placement.policy import policy_named
-from treepool.placement.request import LOCALITIES
+from treepool.placement.policy import POLICIES as NODE_POLICIES
+from treepool.placement.wishes import LOCALITIES
 
 #: Queue policies, and how many waiting jobs get a start time unless ``reservation-depth`` says so.
 #: With fifo the times are estimates only: nothing passes the first job that waits.
@@ -20,7 +20,7 @@ POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
 
 KNOWN = (
     "policy=fifo|easy|conservative, reservation-depth=N|unlimited, "
-    "locality=preferred|required|none, node-policy=NAME, discover=off, "
+    "locality=preferred|required|none, node-policy=NAME, discover=auto|off, "
     "queue-depth=N|unlimited, log-level=LEVEL"
 )
 
@@ -31,11 +31,15 @@ Reader = Callable[[str], Union[str, float]]
 
 @attrs.frozen
 class Options:
-    """What to do with the queue: ``depth`` jobs get reservations. ``pool`` is for the pool."""
+    """What to do with the queue: ``depth`` jobs get reservations. ``pool`` is for the pool.
+
+    With ``discover`` a missing key is made from what the brokers know of their nodes.
+    """
 
     policy: str = "fifo"
     depth: float = POLICIES["fifo"]
     pool: dict[str, str] = attrs.field(factory=dict)
+    discover: bool = True
 
 
 def read(arguments: Iterable[str]) -> Options:
@@ -50,7 +54,7 @@ def read(arguments: Iterable[str]) -> Options:
     policy = str(read.get("policy", "fifo"))
     depth = read.get("reservation-depth", POLICIES[policy])
     pool = {_OF_POOL[name]: given[name] for name in _OF_POOL if name in given}
-    return Options(policy, float(depth), pool)
+    return Options(policy, float(depth), pool, read.get("discover") != "off")
 
 
 def check(arguments: Iterable[str]) -> None:
@@ -70,13 +74,12 @@ def _choice(name: str, *known: str) -> Reader:
 def _depth(value: str) -> float:
     if value == "unlimited":
         return math.inf
-    if not (value.isascii() and value.isdigit() and int(value) > 0):
-        raise InvalidOption(f"reservation-depth={value:.60}: not a positive number or unlimited")
+    digits = value.isascii() and value.isdigit() and len(value) < 10
+    if not digits or int(value) == 0:
+        raise InvalidOption(
+            f"reservation-depth={value:.60}: not a number from 1 to 999999999 or unlimited"
+        )
     return int(value)
-
-
-def _node_policy(value: str) -> str:
-    return policy_named(value).name
 
 
 #: What flux.scheduler.Scheduler reads itself.
@@ -89,6 +92,6 @@ _READERS: dict[str, Reader] = {
     "policy": _choice("policy", *POLICIES),
     "reservation-depth": _depth,
     "locality": _choice("locality", *LOCALITIES),
-    "node-policy": _node_policy,
-    "discover": _choice("discover", "off"),
+    "node-policy": _choice("node-policy", *NODE_POLICIES),
+    "discover": _choice("discover", "auto", "off"),
 }

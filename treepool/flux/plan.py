@@ -35,9 +35,13 @@ class Reservation:
     end: float
     parts: tuple[Part, ...]
 
+    def before(self, end: float) -> bool:
+        """Whether this job will start before *end*, or both are infinity."""
+        return self.start < end or self.start == end == math.inf
+
     def between(self, start: float, end: float) -> bool:
         """Whether this job will run, or be without end, between *start* and *end*."""
-        return (self.start < end or self.start == end == math.inf) and self.end > start
+        return self.before(end) and self.end > start
 
 
 class Plan:
@@ -66,7 +70,8 @@ class Plan:
         same. The allocation has its expiration. Raises InsufficientResources or InfeasibleRequest.
         """
         end = _end(now, request.duration)
-        avoid = sorted((r for r in self.reservations if r.between(now, end)), key=_by_start)
+        # Those whose time has passed too: their jobs still wait, for one that ends late.
+        avoid = sorted((r for r in self.reservations if r.before(end)), key=_by_start)
         known = id(kind), len(avoid)
         if known in self._failed:
             raise InsufficientResources("no more than a moment ago")

@@ -109,7 +109,11 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
     def pool(self) -> Pool:
         """The treepool.Pool; raises InvalidR, InvalidKey or InvalidOption if it cannot be made."""
         if self._pool is None:
-            self._pool = Pool(self._R, **self._options)
+            try:
+                self._pool = Pool(self._R, **self._options)
+            except ValueError as e:  # of which Flux's schedulers log nothing
+                self.log(syslog.LOG_ERR, f"cannot use this instance's R: {e}")
+                raise
         return self._pool
 
     @property

@@ -15,22 +15,31 @@ from bisect import insort
 from errno import EINVAL
 from typing import Any, Iterator, Mapping, Optional
 
+import attrs
 from flux.job import JobID
 from flux.scheduler import PendingJob, Scheduler
 
 from treepool import errors
+from treepool.discovery.key import Nodes, encode_into
+from treepool.errors import InvalidOption
 from treepool.flux import options
+from treepool.flux.discover import Discovery
 from treepool.flux.plan import Plan
 from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.placement.request import Request
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
 
 #: A pending job with its place in the queue: of two, the greater is first.
 Place = tuple[int, int, PendingJob]
 
 #: How many jobs are looked at in vain before other messages get their turn.
 _PATIENCE = 64
+
+#: Of how many kinds of request it is remembered whether the nodes that are up can serve them.
+_MAX_SERVABLE = 4096
 
 #: Estimates are idle for this many times as long as they took: they must not slow down starts.
 _SHARE = 10
@@ -42,11 +51,15 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     pool_class = TreepoolPool
 
     def __init__(self, h: Any, *args: str) -> None:
-        super().__init__(h, *args)
+        try:
+            super().__init__(h, *args)
+            if any(arg.startswith("pool-class=") for arg in args):
+                raise InvalidOption("pool-class: sched-treepool has its own pool")
+            self.options = options.read(self._pending_args)
+        except ValueError as e:  # who loads the module is told no more than "Invalid argument"
+            self.log.error(str(e))
+            raise
         self._queue: list[PendingJob]
-        if any(arg.startswith("pool-class=") for arg in args):
-            raise ValueError("pool-class: sched-treepool has its own pool")
-        self.options = options.read(self._pending_args)
         self._pending_args: list[str] = []
         self.pool_kwargs.update(self.options.pool)
         self._plan: Optional[Plan] = None
@@ -64,6 +77,9 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._forecast_due = 0.0
         self._forecast_waits = False
         self._forecast_timer = h.timer_watcher_create(0.0, self._on_forecast_timer)
+        #: While topology is still to come: who brings it, and submissions that it may concern.
+        self._discovery: Optional[Discovery] = None
+        self._undecided: list[Submission] = []
 
     @property
     def pool(self) -> Pool:
@@ -87,7 +103,11 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             wanted = self.resources.parse_resource_request(jobspec)
             self.resources.check_feasibility(wanted)
         except Exception as e:  # the jobspec is a user's: whatever it breaks, it breaks alone
-            request.deny(str(e) or type(e).__name__)
+            if self._discovering:
+                arguments = (request, jobid, priority, userid, t_submit, jobspec)
+                self._undecided.append(Submission(jobid, arguments))
+            else:
+                request.deny(str(e) or type(e).__name__)
             return
         job = PendingJob(jobid, priority, t_submit, request, wanted)
         self._queue.append(job)
@@ -101,6 +121,9 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
         super().cancel(jobid)
+        for submission in [s for s in self._undecided if s.jobid == jobid]:
+            self._undecided.remove(submission)
+            submission.arguments[0].cancel()
         self._todo = [place for place in self._todo if place[2].jobid != jobid]
         held = self._plan.reservations if self._plan else []
         if (self._blocked and self._blocked.jobid == jobid) or any(r.jobid == jobid for r in held):
@@ -109,6 +132,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def prioritize(self, jobs: Any) -> None:
         """Take note of new priorities."""
         super().prioritize(jobs)
+        for jobid, priority in jobs:
+            self._undecided = [s.with_priority(jobid, priority) for s in self._undecided]
         self._plan = None
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
@@ -120,6 +145,59 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Take note that nodes went up or down, or for good."""
         self._idle = None
         self._servable.clear()
+
+    # -- topology that is still to come
+
+    @property
+    def _discovering(self) -> bool:
+        return self._discovery is not None and self._discovery.pending
+
+    def feasibility_check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
+        """Tell whether a job could ever run; while topology is to come, that it may."""
+        if self._discovering:
+            self.handle.respond(msg, None)
+        else:
+            super().feasibility_check(msg, jobspec)
+
+    def _apply_resource_update(self, data: Mapping[str, Any]) -> None:
+        """Take note of nodes that went up, down or away; those of unknown topology wait."""
+        discovery = self._discovery
+        if discovery is not None and "up" in data:
+            ranks = self.pool.ranks
+            up = ranks if data["up"] == "all" else idset.decode(str(data["up"])) & ranks
+            discovery.up |= up
+            data = {**data, "up": idset.encode(up & discovery.known)}
+            discovery.want(up)
+        if discovery is not None and "down" in data:
+            down = str(data["down"])
+            discovery.up &= 0 if down == "all" else ~idset.decode(down)
+        super()._apply_resource_update(data)
+
+    def _on_topology(self, found: list[Nodes], failed: dict[int, str]) -> None:
+        """Give nodes the topology that their brokers told, and use them."""
+        discovery = self._discovery
+        assert discovery is not None
+        if found:
+            try:
+                R = ResourceSet.read(self.resources.to_dict())
+                encoded = encode_into(R, found)
+                self.pool.replace_key(encoded.R.scheduling or {})
+            except ValueError as e:
+                self.log.error(f"topology: {e}: nodes stay flat")
+        for reason in sorted(set(failed.values())):
+            ranks = idset.encode(idset.from_ids(r for r, why in failed.items() if why == reason))
+            self.log.warning(f"topology: rank {ranks} is flat: {reason}")
+        ready = discovery.up & discovery.known
+        self.pool.mark_up(idset.encode(ready))
+        self._plan = None
+        self.resource_update()
+        if not discovery.pending:
+            localities = ", ".join(self.pool.localities) or "none, nodes are flat"
+            self.log.info(f"topology: {localities} (hwloc of {discovery.nodes} nodes)")
+            undecided, self._undecided = self._undecided, []
+            for submission in undecided:
+                self.alloc(*submission.arguments)
+        self._request_schedule()
 
     # -- starting jobs
 
@@ -140,12 +218,16 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Start *job*, deny it, or let it wait; returns whether there was much to do."""
         wanted, now = job.resource_request, time.time()
         try:
-            allocation = plan.start(job.jobid, wanted.request, wanted.kind, now)
-        except errors.InsufficientResources:
-            return self._wait(job, plan, now)
+            try:
+                allocation = plan.start(job.jobid, wanted.request, wanted.kind, now)
+            except errors.InsufficientResources:
+                return self._wait(job, plan, now)
         except errors.InfeasibleRequest as e:  # nodes were removed since it was submitted
-            self._remove(job)
-            job.request.deny(str(e))
+            self._refuse(job, str(e))
+            return True
+        except Exception as e:  # or this job would stop all others, again after every reload
+            self.log.error(f"{JobID(job.jobid).f58}: {type(e).__name__}: {e}")
+            self._refuse(job, f"the scheduler failed on this job: {e}")
             return True
         self._remove(job)
         allocation.set_starttime(now)
@@ -173,14 +255,20 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                 self._idle.alloc(job.jobid, wanted.request)
                 self._idle.free(job.jobid)
                 servable = True
-            except errors.InsufficientResources:
-                servable = False
+            except (errors.InsufficientResources, errors.InfeasibleRequest):
+                servable = False  # the latter when nodes were removed since it was submitted
+            if len(self._servable) >= _MAX_SERVABLE:
+                self._servable.clear()
             # With the kind itself, or its id might become another's.
             known = self._servable[id(wanted.kind)] = wanted.kind, servable
         return known[1]
 
     def _remove(self, job: PendingJob) -> None:
         self._queue = [other for other in self._queue if other is not job]
+
+    def _refuse(self, job: PendingJob, reason: str) -> None:
+        self._remove(job)
+        job.request.deny(reason)
 
     def _annotations(self, allocation: Allocation, plan: Plan) -> dict[str, str]:
         annotations = {"resource_summary": allocation.dumps()}
@@ -245,19 +333,47 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             "policy": self.options.policy,
             "reservations": len(plan.reservations) if plan else 0,
             "running_jobs": len(self.pool.job_end_times()),
+            "localities": list(self.pool.localities),
+            "hwloc": self._discovery.stats if self._discovery else None,
         }
 
     def _acquire_resources(self) -> None:
         try:
             super()._acquire_resources()
             localities = self.pool.localities
-        except ValueError as e:  # it would only reach the broker's stderr
-            self.log.error(f"cannot use this instance's R: {e}")
+            R = self.resources.to_dict()
+        except ValueError as e:  # the pool has logged it
             raise OSError(EINVAL, str(e)) from None
         if localities:
             self.log.info(f"topology: {', '.join(localities)}")
+        elif self.options.discover and "scheduling" not in R:
+            self.log.info("topology: none in R, asking the brokers")
+            self._start_discovery(ResourceSet.read(R))
         else:
             self.log.info("topology: none in R, nodes are flat")
+
+    def _start_discovery(self, R: ResourceSet) -> None:
+        """Ask for the topology of all nodes that are up; they are down until it is known."""
+        exact = int(self.handle.attr_get("instance-level")) > 0
+        discovery = self._discovery = Discovery(self.handle, R, self._on_topology, exact)
+        discovery.up = self.pool.up
+        self.pool.mark_down("all")
+        discovery.want(discovery.up)
+
+
+@attrs.frozen
+class Submission:
+    """A job that cannot be judged before topology is known; the arguments of ``alloc``."""
+
+    jobid: int
+    arguments: tuple[Any, ...]
+
+    def with_priority(self, jobid: int, priority: int) -> Submission:
+        """This, with *priority* if it is job *jobid*."""
+        if jobid != self.jobid:
+            return self
+        request, _, _, *rest = self.arguments
+        return Submission(jobid, (request, jobid, priority, *rest))
 
 
 def _place(job: PendingJob) -> Place:

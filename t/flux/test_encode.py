@@ -1,0 +1,70 @@
+"""``treepool encode`` and Flux agree on what a node has."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker import Instance
+from commandline import run_process
+from hwlocfile import Device, Made
+from treepool.rfc import idset
+
+REAL = Path(__file__).parents[3] / "shared" / "hwloc"
+
+MADE = {
+    "smt": Made(),
+    "few-allowed": Made(allowed=set(range(1, 16)) | set(range(18, 32))),
+    "hwloc-1": Made(),
+    "gpus": Made(
+        devices=[
+            Device("0000:c1:00.0", 0, backends=[("opencl0d0", "OpenCL"), ("cuda0", "CUDA")]),
+            Device("0000:41:00.0", 3, backends=[("cuda1", "CUDA")]),
+        ]
+    ),
+    "partitions": Made(
+        devices=[
+            Device(
+                "0000:02:00.0",
+                1,
+                "1200 [1002:74a0] [1002:74a0] 00",
+                [(f"rsmi{i}", "RSMI") for i in range(3)],
+            )
+        ]
+    ),
+}
+
+
+def agree(path, flux):
+    """Flux's R of the file, with a key of treepool; fails if they disagree on an id."""
+    R = flux("R", "encode", "--xml", path)
+    result = run_process("encode", "--xml", path, "-R", "-", stdin=R.encode())
+    assert result.status == 0, result.err
+    assert "disagree" not in result.err
+    assert "in R but not" not in result.err
+    assert "but not in R" not in result.err
+    new = run_process("encode", "--xml", path)
+    theirs = json.loads(R)["execution"]["R_lite"][0]["children"]
+    ours = json.loads(new.out)["execution"]["R_lite"][0]["children"]
+    assert {k: idset.decode(v) for k, v in ours.items()} == {
+        k: idset.decode(v) for k, v in theirs.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def flux():
+    with Instance(1, 4, 0) as instance:
+        yield instance.flux
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_ids_of_made_up_machines(flux, tmp_path, name):
+    path = tmp_path / "node.xml"
+    path.write_text(MADE[name].xml(1 if name == "hwloc-1" else 2))
+    agree(path, flux)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/hwloc is not here")
+@pytest.mark.parametrize("name", ["corona", "sierra", "tuo.SPX", "tuo.TPX", "cxlmem+dax.v2"])
+def test_ids_of_real_machines(flux, name):
+    agree(REAL / f"{name}.xml", flux)

@@ -1,0 +1,117 @@
+"""Ranks that ``resource.exclude`` keeps from the scheduler: R loses them, its key does not."""
+
+import json
+
+import pytest
+
+from broker import Instance
+
+NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
+SOCKET = [{"cores": "0-5", "gpus": "0"}, {"cores": "6-7", "gpus": "1"}]
+
+#: Ranks 0 and 1 have numa, 2 and 3 have sockets: whoever mistakes one rank for another is seen.
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-7", "gpu": "0-1"}}],
+        "nodelist": ["fake[0-3]"],
+        "starttime": 0,
+        "expiration": 0,
+    },
+    "scheduling": {
+        "writer": "TreePool",
+        "children": [
+            {"ranks": "0-1", "topo": {"numa": NUMA}},
+            {"ranks": "2-3", "topo": {"socket": SOCKET}},
+        ],
+    },
+}
+
+WAYS = {
+    "sched-treepool": ("sched-treepool",),
+    "sched-simple pool-class=treepool": ("sched-simple", "pool-class=treepool"),
+    "sched-simple, by the writer of R": ("sched-simple",),
+}
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """Four brokers, of which rank 0 is excluded from the start."""
+    path = tmp_path_factory.mktemp("exclude") / "R.json"
+    path.write_text(json.dumps(R))
+    conf = [f"resource.path={path}", "resource.noverify=true", 'resource.exclude="0"']
+    with Instance(0, size=4, conf=conf) as instance:
+        assert instance.soon(lambda: instance.resources("free") == (3, 24, 6))
+        instance.path = path
+        yield instance
+        instance.cancel_all()
+
+
+def exclude(instance, ranks):
+    """Restart Flux's resource module, and so the scheduler, with *ranks* excluded."""
+    resource = {"path": str(instance.path), "noverify": True, "exclude": ranks}
+    instance.flux("module", "remove", "sched-treepool")
+    instance.flux("config", "load", stdin=json.dumps({"resource": resource}))
+    instance.flux("module", "reload", "resource")
+    instance.flux("module", "load", "sched-treepool")
+
+
+@pytest.mark.parametrize("words", WAYS.values(), ids=WAYS)
+def test_the_other_ranks_keep_the_topo_that_is_theirs(four, words):
+    four.load(*words)
+    four.settle()
+    assert "pool-class=treepool Rv1 rank[1-3]/" in four.log().rpartition("ready: ")[2]
+    jobs = [four.shape("slot=1/numa{x}") for _ in range(2)]
+    assert [four.placed(job) for job in jobs] == [[("1", "0-3", "0")], [("1", "4-7", "1")]]
+    job = four.shape("slot=1/socket/[core=6;gpu=1]")
+    assert four.placed(job) == [("2", "0-5", "0")]
+    assert four.R(job)["scheduling"]["children"] == [{"ranks": "2", "topo": {"socket": SOCKET}}]
+    assert four.placed(four.submit("-N1", "-n1", "--exclusive")) == [("3", "0-7", "0-1")]
+    four.cancel_all()
+
+
+def test_what_only_the_excluded_rank_could_do_is_refused(four):
+    four.load("sched-treepool")
+    job = four.shape("slot=3/numa{x}")
+    assert "room for 2" in four.wait(job, "exception")["note"]
+
+
+def test_an_excluded_rank_is_not_used_however_it_is_drained_and_undrained(four):
+    four.load("sched-treepool")
+    four.flux("resource", "drain", "2", "testing")
+    assert four.soon(lambda: four.resources("down") == (1, 8, 2))
+    exclude(four, "0,2")
+    assert four.soon(lambda: four.resources("free") == (2, 16, 4))
+    for what in ("drain", "undrain"):
+        four.run("resource", what, "2")  # Flux refuses
+        jobs = [four.submit("-N1", "-n1", "--exclusive") for _ in range(3)]
+        assert sorted(four.placed(job)[0][0] for job in jobs[:2]) == ["1", "3"]
+        four.settle()
+        assert four.state(jobs[2]) == "S"
+        four.cancel_all()
+    assert four.placed(four.shape("slot=1/socket/core=6")) == [("3", "0-5", "")]
+    four.cancel_all()
+
+    exclude(four, "0")
+    if drained := four.flux("resource", "drain", "-no", "{ranks}"):
+        four.flux("resource", "undrain", drained)
+    assert four.soon(lambda: four.resources("free") == (3, 24, 6))
+    assert four.placed(four.shape("slot=1/socket/core=6")) == [("2", "0-5", "")]
+    four.cancel_all()
+
+
+def test_a_job_on_a_rank_that_was_excluded_meanwhile_ends_and_the_others_go_on(four):
+    four.load("sched-treepool")
+    stays = four.submit("-n1", "-c4", "--requires=rank:1")
+    ends = four.submit("-n1", "-c4", "--requires=rank:3")
+    for job in (stays, ends):
+        four.wait(job, "alloc")
+    exclude(four, "0,3")
+    try:
+        four.wait(ends, "exception")
+        four.wait(ends, "clean")
+        assert four.state(stays) == "R"
+        assert four.resources("allocated") == (1, 4, 0)
+    finally:
+        four.cancel_all()
+        exclude(four, "0")

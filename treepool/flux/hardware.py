@@ -1,0 +1,76 @@
+"""What the brokers of an instance know of their nodes: hwloc XML, by ``resource.topo-get``.
+
+Each broker holds the XML of its node, cut to the cores it may use, so that cores count from zero
+as in the instance's R (flux-core's src/modules/resource/topo.c).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from typing import Any, Iterator, Optional, Union
+
+import flux
+from flux.kvs import get_key_direct
+
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
+
+#: The RPC.
+TOPO_GET = "resource.topo-get"
+
+#: Most requests in flight. An answer has up to 1 MiB.
+IN_FLIGHT = 32
+
+#: Seconds that one broker may take to answer.
+TIMEOUT = 10.0
+
+
+def local_xml() -> Optional[bytes]:
+    """The hwloc XML that the broker of this process's instance holds; None if there is none."""
+    try:
+        answer = flux.Flux().rpc(TOPO_GET).wait_for(TIMEOUT).get_str()
+    except OSError:
+        return None
+    return answer.encode() if answer else None
+
+
+class Instance:
+    """A running Flux instance, as seen by a client."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    @classmethod
+    def connect(cls) -> Instance:
+        """The instance of the environment (FLUX_URI); raises OSError if there is none."""
+        return cls(flux.Flux())
+
+    @property
+    def R(self) -> ResourceSet:
+        """The R of the whole instance; raises OSError or InvalidR."""
+        return ResourceSet.read(get_key_direct(self.handle, "resource.R"))
+
+    def topologies(self, ranks: int) -> Iterator[tuple[int, Union[bytes, str]]]:
+        """The XML of each of *ranks* (bitmask) in turn, or why there is none, in one line."""
+        waiting = deque(idset.iterate(ranks))
+        asked: deque[tuple[int, Any]] = deque()
+        while waiting or asked:
+            while waiting and len(asked) < IN_FLIGHT:
+                rank = waiting.popleft()
+                asked.append((rank, self.handle.rpc(TOPO_GET, nodeid=rank)))
+            rank, future = asked.popleft()
+            yield rank, answer_of(future, TIMEOUT)
+
+
+def answer_of(future: Any, timeout: float = 0.0) -> Union[bytes, str]:
+    """The XML that a TOPO_GET *future* has, or why it has none, in one line."""
+    try:
+        if timeout:
+            future.wait_for(timeout)
+        text = future.get_str()
+    except OSError as e:
+        if e.errno == errno.ETIMEDOUT:
+            return "its broker did not answer in time"
+        return f"its broker has no topology: {e.strerror or e}"
+    return text.encode() if text else "its broker sent no topology"
