@@ -180,3 +180,20 @@ def test_pool_options_reach_the_pool(small, idle):
     small.R(small.submit("-n1", "-c8"))
     small.R(small.submit("-n2", "-c2", "-g1"))
     assert not running(small, small.submit("-n1", "-c4")), "no numa has 4 cores free, a node has"
+
+
+def test_a_job_tells_how_well_it_sits(cluster, idle):
+    load(cluster)
+    near = cluster.submit("-n1", "-c15", "-g1")
+    cluster.wait(near, "alloc")
+    assert cluster.annotation(near, "locality") == "1.00"
+    across = cluster.submit("-n1", "-c30", "-g2")  # two NUMA domains
+    cluster.wait(across, "alloc")
+    assert cluster.annotation(across, "locality") == "0.50"
+
+
+def test_a_wish_reaches_the_pool(cluster, idle):
+    load(cluster)
+    system = "attributes.system.treepool"
+    job = cluster.submit(f"--setattr={system}.topology_policy=single-numa-node", "-n1", "-c16")
+    assert "no numa domain has 16 cores" in cluster.wait(job, "exception")["note"]

@@ -20,7 +20,8 @@ POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
 
 KNOWN = (
     "policy=fifo|easy|conservative, reservation-depth=N|unlimited, "
-    "locality=preferred|required|none, node-policy=NAME, discover=auto|off, "
+    "locality=preferred|required|none, node-policy=NAME, alpha=0..1, beta=0..1, "
+    "discover=auto|off, "
     "queue-depth=N|unlimited, log-level=LEVEL"
 )
 
@@ -71,6 +72,19 @@ def _choice(name: str, *known: str) -> Reader:
     return check
 
 
+def _fraction(name: str) -> Reader:
+    def check(value: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number <= 1:
+            raise InvalidOption(f"{name}={value:.60}: not a number from 0 to 1")
+        return number
+
+    return check
+
+
 def _depth(value: str) -> float:
     if value == "unlimited":
         return math.inf
@@ -86,12 +100,14 @@ def _depth(value: str) -> float:
 _OF_FLUX = ("queue-depth", "log-level")
 
 #: What each option is in the pool.
-_OF_POOL = {"locality": "locality", "node-policy": "policy"}
+_OF_POOL = {"locality": "locality", "node-policy": "policy", "alpha": "alpha", "beta": "beta"}
 
 _READERS: dict[str, Reader] = {
     "policy": _choice("policy", *POLICIES),
     "reservation-depth": _depth,
     "locality": _choice("locality", *LOCALITIES),
     "node-policy": _choice("node-policy", *NODE_POLICIES),
+    "alpha": _fraction("alpha"),
+    "beta": _fraction("beta"),
     "discover": _choice("discover", "auto", "off"),
 }

@@ -272,6 +272,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _annotations(self, allocation: Allocation, plan: Plan) -> dict[str, str]:
         annotations = {"resource_summary": allocation.dumps()}
+        if self.pool.localities:
+            annotations["locality"] = f"{allocation.fitness(self.pool.weights).total:.2f}"
         if plan.reservations:
             annotations["backfill"] = JobID(plan.reservations[0].jobid).f58
         return annotations

@@ -41,6 +41,10 @@ class Weights:
     beta: float = BETA
 
 
+#: What counts unless a pool says otherwise.
+DEFAULT = Weights()
+
+
 @attrs.frozen
 class Fitness:
     """How good a placement is; each part is from 0 to 1, None where it has no meaning."""
@@ -48,7 +52,7 @@ class Fitness:
     memory: float
     links: Optional[float] = None
     inter: Optional[float] = None
-    weights: Weights = Weights()
+    weights: Weights = DEFAULT
 
     @property
     def intra(self) -> float:
@@ -78,7 +82,7 @@ class Share:
     nslots: int
 
 
-def of_job(shares: Iterable[Share], weights: Weights = Weights()) -> Fitness:
+def of_job(shares: Iterable[Share], weights: Weights = DEFAULT) -> Fitness:
     """The fitness of a job, the average over its nodes."""
     listed = list(shares)
     nodes = sum(share.nodes for share in listed)
@@ -91,7 +95,7 @@ def of_job(shares: Iterable[Share], weights: Weights = Weights()) -> Fitness:
     return Fitness(memory, links, inter, weights)
 
 
-def on_node(share: Share, weights: Weights = Weights()) -> Fitness:
+def on_node(share: Share, weights: Weights = DEFAULT) -> Fitness:
     """The fitness of what one node would give."""
     return Fitness(memory_locality(share), link_fitness(share), None, weights)
 

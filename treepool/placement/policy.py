@@ -10,6 +10,7 @@ from typing import Optional
 
 from treepool.errors import InvalidOption
 from treepool.placement.fit import Fit
+from treepool.placement.fitness import DEFAULT, Share, Weights, on_node
 from treepool.placement.need import Ask, Need
 from treepool.placement.state import NodeState
 
@@ -18,9 +19,12 @@ _MANY = 1 << 20
 
 
 class Policy:
-    """An order of nodes."""
+    """An order of nodes; ``weights`` are those of fitness, for a policy that goes by it."""
 
     name: str
+
+    def __init__(self, weights: Weights = DEFAULT) -> None:
+        self.weights = weights
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
         """A non-negative number below 2^80; nodes with a lower one are used first for *ask*.
@@ -99,17 +103,40 @@ class MinSpan(BestFit):
         return (_MANY - units) * _MANY * _MANY + super().key(state, ask, found)
 
 
+class BestLocality(BestFit):
+    """The node where a slot sits best first, by its fitness: links and memory; see fitness.py.
+
+    For sites where a job's speed matters more than room for the next: fresh nodes are broken for
+    a better place. Among equals best fit.
+    """
+
+    name = "best-locality"
+
+    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+        """(1 - fitness in steps of 1/1000, free cores, free GPUs)."""
+        if found is None:
+            return 0
+        step = found.steps[0]
+        share = Share(state.type, 1, step.cores, step.gpus, step.nslots)
+        misfit = round(1000 * (1 - on_node(share, self.weights).total))
+        return misfit * _MANY * _MANY + super().key(state, ask, found)
+
+
 def _asks_gpus(need: Need) -> bool:
     return need.gpus > 0 or any(_asks_gpus(part.need) for part in need.parts)
 
 
 POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy for policy in (BestFit, FirstFit, WorstFit, GpuSparing, MinSpan)
+    policy.name: policy
+    for policy in (BestFit, FirstFit, WorstFit, GpuSparing, MinSpan, BestLocality)
 }
 
 
-def policy_named(name: object) -> Policy:
-    """The policy called *name*; raises InvalidOption listing the known ones."""
+def policy_named(name: object, weights: Weights = DEFAULT) -> Policy:
+    """The policy called *name*, with the *weights* of fitness.
+
+    Raises InvalidOption listing the known ones.
+    """
     if isinstance(name, str) and name in POLICIES:
-        return POLICIES[name]()
+        return POLICIES[name](weights)
     raise InvalidOption(f"unknown policy {name!r:.60}, known: {', '.join(POLICIES)}")

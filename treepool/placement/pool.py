@@ -20,6 +20,7 @@ from treepool.errors import (
 )
 from treepool.placement.alike import alternatives
 from treepool.placement.allocation import Allocation, parts_of, short_form
+from treepool.placement.fitness import ALPHA, BETA, Weights
 from treepool.placement.index import Candidates, NodeIndex
 from treepool.placement.inventory import Inventory, Part
 from treepool.placement.need import Ask
@@ -40,7 +41,7 @@ MAX_CANDIDATES = 64
 MAX_REASONS = 1024
 
 #: The options of a pool and their defaults.
-OPTIONS = {"locality": "preferred", "policy": "best-fit"}
+OPTIONS = {"locality": "preferred", "policy": "best-fit", "alpha": str(ALPHA), "beta": str(BETA)}
 
 #: What stands for an R in calls: an RFC 20 object, its JSON text, or either read already.
 AnyR = Union[Mapping[str, Any], str, ResourceSet, Allocation]
@@ -58,14 +59,16 @@ class Pool:
     """A pool of resources with the topology of its nodes, from which jobs are allocated.
 
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
-    trees. Options: ``locality`` (preferred, required, none) and ``policy`` (best-fit). Raises
-    InvalidR, InvalidKey, or InvalidOption.
+    trees. Options: ``locality`` (preferred, required, none), ``policy`` (best-fit), and the
+    ``alpha`` and ``beta`` of fitness, kept as ``weights``. Raises InvalidR, InvalidKey, or
+    InvalidOption.
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
         chosen = _checked_options(options)
         self._locality = chosen["locality"]
-        self._policy = policy_named(chosen["policy"])
+        self.weights = Weights(_fraction("alpha", chosen), _fraction("beta", chosen))
+        self._policy = policy_named(chosen["policy"], self.weights)
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         self._inventory = Inventory.of(resource_set)
         self._index = NodeIndex(self._inventory.idle_states(), _up(self._inventory.ranks))
@@ -434,6 +437,17 @@ def _checked_options(options: Mapping[str, object]) -> dict[str, Any]:
         known = ", ".join(LOCALITIES)
         raise InvalidOption(f"unknown locality {chosen['locality']!r:.60}, known: {known}")
     return chosen
+
+
+def _fraction(name: str, options: Mapping[str, Any]) -> float:
+    """The number from 0 to 1 that option *name* is."""
+    try:
+        value = float(options[name])
+    except (TypeError, ValueError):
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InvalidOption(f"{name}={options[name]!r:.60}: not a number from 0 to 1")
+    return value
 
 
 def _up(ranks: int) -> bytearray:

@@ -1,0 +1,136 @@
+"""Fitness says how good a placement is; the policy best-locality goes by it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treepool import Pool
+from treepool.errors import InvalidOption
+from treepool.placement.fitness import Fitness, Share, Weights, memory_locality
+from treepool.rfc import idset
+from treepool.rfc.links import Link, Links, digest
+
+NUMA = [
+    {"cores": "0-3", "gpus": "0-1"},
+    {"cores": "4-7", "gpus": "2-3"},
+]
+TOPO = {"numa": NUMA}
+#: NVLink pairs inside each domain, PCIe between them.
+PAIRS = Links(
+    (Link("nvlink", 50.0, (0b11, 0b1100)), Link("pcie", 10.0, (0b101, 0b1010, 0b110, 0b1001)))
+)
+
+
+def cluster(nodes=2, topo=TOPO, links=PAIRS):
+    """An R of *nodes* nodes of 8 cores and 4 GPUs."""
+    ranks = idset.encode((1 << nodes) - 1)
+    key = {"writer": "TreePool", "children": [{"ranks": ranks, "topo": topo}]}
+    if links is not None:
+        key["links"] = {digest(topo): links.to_dict()}
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": ranks, "children": {"core": "0-7", "gpu": "0-3"}}],
+            "nodelist": [f"n[{ranks}]"],
+        },
+        "scheduling": key,
+    }
+
+
+def jobspec(slots, cores, gpus):
+    """A jobspec of flat slots."""
+    amounts = [{"type": "core", "count": cores}]
+    amounts += [{"type": "gpu", "count": gpus}] if gpus else []
+    return {
+        "version": 1,
+        "resources": [{"type": "slot", "count": slots, "label": "s", "with": amounts}],
+        "attributes": {"system": {"duration": 0}},
+    }
+
+
+def placed(pool, slots, cores, gpus, jobid=1):
+    return pool.alloc(jobid, pool.parse_resource_request(jobspec(slots, cores, gpus)))
+
+
+def test_a_slot_in_one_memory_domain_with_its_best_links_is_perfect():
+    pool = Pool(cluster())
+    fitness = placed(pool, 1, 4, 2).fitness()
+    assert (fitness.memory, fitness.links, fitness.inter, fitness.total) == (1.0, 1.0, None, 1.0)
+
+
+def test_a_slot_across_domains_has_the_share_of_its_larger_part():
+    pool = Pool(cluster())
+    # Six cores and two GPUs: four cores and both GPUs of one domain, two cores of the other.
+    fitness = placed(pool, 1, 6, 2).fitness()
+    assert fitness.memory == 6 / 8
+    assert fitness.links == 1.0
+    assert fitness.total == 0.5 * 1.0 + 0.5 * 6 / 8
+
+
+def test_the_smallest_link_counts():
+    pool = Pool(cluster())
+    assert placed(pool, 1, 4, 4).fitness().links == 10 / 50
+
+
+def test_slots_that_sit_well_each_are_perfect_together():
+    pool = Pool(cluster(1))
+    assert placed(pool, 4, 2, 1).fitness().total == 1.0
+
+
+def test_more_nodes_than_needed_count_against_a_job():
+    pool = Pool(cluster(4))
+    pool.alloc(9, pool.parse_resource_request(jobspec(1, 7, 0)))  # one core left on a node
+    spec = jobspec(2, 1, 0)
+    spec["resources"] = [{"type": "node", "count": 2, "with": [jobspec(1, 1, 0)["resources"][0]]}]
+    fitness = pool.alloc(1, pool.parse_resource_request(spec)).fitness(Weights(alpha=0.5))
+    assert fitness.inter == 1 / 2
+    assert fitness.total == 0.5 * 0.5 + 0.5 * 1.0
+
+
+def test_weights_are_options_of_the_pool():
+    assert Pool(cluster(), alpha="0.7", beta="0").weights == Weights(0.7, 0.0)
+    for wrong in ("2", "-0.1", "nan", "much"):
+        with pytest.raises(InvalidOption, match=r"beta=.*not a number from 0 to 1"):
+            Pool(cluster(), beta=wrong)
+
+
+def test_without_links_or_several_gpus_only_memory_counts():
+    assert Fitness(0.25).total == 0.25
+    assert Fitness(0.25, 0.75, None, Weights(beta=0.5)).total == 0.5
+    assert Fitness(0.25, 0.75, 1.0, Weights(0.5, 0.5)).total == 0.75
+
+
+def test_best_locality_takes_a_fresh_node_for_better_links():
+    R = cluster(2)
+    held = {"rank": "0", "children": {"core": "0,4", "gpu": "0,2"}}
+    busy = {"version": 1, "execution": {"R_lite": [held], "nodelist": ["n0"]}}
+    ranks = {}
+    for policy in ("best-fit", "best-locality"):
+        pool = Pool(R, policy=policy)
+        pool.register_alloc(9, busy)
+        ranks[policy] = placed(pool, 1, 5, 2).ranks
+    # Rank 0 has GPUs 1 and 3 free, of two domains; rank 1 has whole pairs.
+    assert ranks == {"best-fit": (0,), "best-locality": (1,)}
+
+
+def test_among_equals_it_is_best_fit():
+    pool = Pool(cluster(3), policy="best-locality")
+    assert placed(pool, 1, 2, 1, jobid=1).ranks == (0,)
+    assert placed(pool, 1, 2, 1, jobid=2).ranks == (0,)
+
+
+@given(st.integers(1, 255), st.integers(0, 15), st.integers(1, 4))
+def test_memory_locality_is_a_share_and_perfect_only_if_every_slot_fits(cores, gpus, nslots):
+    pool = Pool(cluster(1))
+    node_type = pool._inventory.types[0]
+    share = memory_locality(Share(node_type, 1, cores, gpus, nslots))
+    assert 0 < share <= 1
+    inside = [cores & ~0xF == 0 and gpus & ~0b11 == 0, cores & 0xF == 0 and gpus & 0b11 == 0]
+    if nslots == 1:
+        # The definition, one domain after another.
+        parts = [
+            idset.size(cores & 0xF) + idset.size(gpus & 0b11),
+            idset.size(cores & 0xF0) + idset.size(gpus & 0b1100),
+        ]
+        assert share == pytest.approx(max(parts) / sum(parts))
+        assert (share == 1) == any(inside)
