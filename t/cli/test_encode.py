@@ -239,6 +239,15 @@ def test_nvidia_smi_of_another_node_is_not_used(treepool, xml, write):
     assert "gpus are 0, but nvidia-smi has 0-1: it is not used" in result.err
 
 
+def test_mig_cuts_gpus_into_instances(treepool, xml, write):
+    instance = "  MIG 1g.5gb     Device  {}: (UUID: MIG-x)\n"
+    text = "GPU 0: V100 (UUID: x)\n" + instance.format(0) + instance.format(1)
+    R = encoded(treepool("encode", "--xml", xml(NODE), "--mig", write(text, "list.txt")))
+    assert R["execution"]["R_lite"][0]["children"]["gpu"] == "0-1"
+    (numa,) = [n for n in topos(R)["0"]["socket"][0]["numa"] if "mig-1g.5gb" in n]
+    assert numa["mig-1g.5gb"] == [{"cores": "4-7", "gpus": "0-1"}]
+
+
 # -- a look
 
 

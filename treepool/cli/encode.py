@@ -13,7 +13,7 @@ import attrs
 from treepool.cli import files, hardware
 from treepool.cli.hardware import Description
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out
-from treepool.discovery import key, nvidia
+from treepool.discovery import key, mig, nvidia
 from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
@@ -99,6 +99,11 @@ def add(subcommands: Any) -> None:
         help='what "nvidia-smi topo -m" printed on such a node: links between GPUs',
     )
     what.add_argument(
+        "--mig",
+        metavar="FILE",
+        help='what "nvidia-smi -L" printed on such a node: GPUs that are cut into MIG instances',
+    )
+    what.add_argument(
         "--properties",
         action="store_true",
         help="add properties that constraints can use, such as gpu-h100 and unified-memory",
@@ -163,6 +168,10 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
         if arguments.gpu_index == "hwloc":
             raise Stop("--nvidia-smi numbers GPUs as --gpu-index vendor does", USAGE)
         describer.nvidia = _nvidia(arguments.nvidia_smi)
+    if arguments.mig is not None:
+        if arguments.gpu_index == "hwloc":
+            raise Stop("--mig numbers GPUs as --gpu-index vendor does", USAGE)
+        describer.instances = _instances(arguments.mig)
     if arguments.instance:
         return _encode_instance(describer, R, arguments.properties)
     found = list(_found(arguments, describer))
@@ -177,6 +186,13 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
 def _nvidia(path: str) -> nvidia.NvidiaTopology:
     try:
         return nvidia.read_topo(files.read_text(path))
+    except InvalidInput as e:
+        raise Stop(f"{files.shown(path)}: {e}") from None
+
+
+def _instances(path: str) -> list[list[str]]:
+    try:
+        return mig.read_list(files.read_text(path))
     except InvalidInput as e:
         raise Stop(f"{files.shown(path)}: {e}") from None
 

@@ -12,6 +12,7 @@ from treepool.discovery.combine import with_nvidia
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
 from treepool.discovery.machine import Machine
+from treepool.discovery.mig import with_instances
 from treepool.discovery.nvidia import NvidiaTopology
 
 #: Most topos remembered; more kinds of node than any site has.
@@ -33,12 +34,13 @@ class Describer:
     """Reads hwloc XML into topos, all with the same ``levels`` and ``gpu_index``.
 
     See ``levels.topo_of`` and ``gpus.find`` for these. ``nvidia`` is what nvidia-smi told of the
-    nodes with GPUs.
+    nodes with GPUs, ``instances`` how their GPUs are cut up (mig.py).
     """
 
     levels: Optional[Sequence[str]] = None
     gpu_index: str = "vendor"
     nvidia: Optional[NvidiaTopology] = None
+    instances: Sequence[Sequence[str]] = ()
     #: How many XMLs were read, not known already.
     parsed: int = attrs.field(init=False, default=0)
     _known: dict[bytes, NodeTopo] = attrs.field(init=False, factory=dict)
@@ -61,6 +63,9 @@ class Describer:
 
     def of_machine(self, machine: Machine) -> NodeTopo:
         """The topo of a machine that something other than hwloc described."""
-        if self.nvidia is not None and not (machine.gpus and machine.gpus[0].vendor != "nvidia"):
+        others = any(gpu.vendor != "nvidia" for gpu in machine.gpus)
+        if self.nvidia is not None and not others:
             machine = with_nvidia(machine, self.nvidia)
+        if self.instances and machine.gpus and not others:
+            machine = with_instances(machine, self.instances)
         return topo_of(machine, self.levels)

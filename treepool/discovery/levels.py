@@ -12,7 +12,7 @@ from typing import Any, Iterable, Iterator, Optional, Sequence
 import attrs
 
 from treepool.discovery.links import cliques
-from treepool.discovery.machine import KINDS, TIERS, Gpu, Machine
+from treepool.discovery.machine import KINDS, MIG, TIERS, Gpu, Machine
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
@@ -73,6 +73,8 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
     for far in machine.far_memory:
         tiers = _around(root, far.cores).tiers
         tiers[far.tier] = tiers.get(far.tier, 0) + far.memory
+    for domain in list(_walk(root)):
+        _add_instances(domain, machine, notes)
     if levels is not None and GPULINK in levels:
         for domain in list(_walk(root)):
             _add_gpulinks(domain, machine, notes)
@@ -183,18 +185,49 @@ def _add_gpulinks(domain: _Domain, machine: Machine, notes: list[str]) -> None:
     groups = cliques(machine.links, own) if machine.links is not None else ()
     if not groups or domain.children:
         return
-    cores = list(idset.iterate(domain.cores))
-    share, more = divmod(len(cores), len(groups))
-    start = 0
-    for i, gpus in enumerate(groups):
-        end = start + share + (i < more)
-        mine = idset.from_ids(cores[start:end])
-        domain.children.append(_Domain(GPULINK, mine, gpus))
-        start = end
+    shares = _dealt(list(idset.iterate(domain.cores)), len(groups))
+    for gpus, mine in zip(groups, shares):
+        domain.children.append(_Domain(GPULINK, idset.from_ids(mine), gpus))
     notes.append(
         f"the cores of {domain.name} {idset.encode(domain.cores)} are dealt out evenly to its "
         f"{len(groups)} groups of linked GPUs"
     )
+
+
+def _add_instances(domain: _Domain, machine: Machine, notes: list[str]) -> None:
+    """Put a domain's own MIG instances into domains named by their profile, with cores.
+
+    Each GPU, cut up or not, has an even share of the cores; each instance one of its GPU's.
+    """
+    own = domain.gpus & ~_union(child.gpus for child in domain.children)
+    gpus = [gpu for gpu in machine.gpus if own >> gpu.id & 1]
+    if not any(gpu.profile.startswith(MIG) for gpu in gpus):
+        return
+    cores = list(idset.iterate(domain.cores & ~_union(child.cores for child in domain.children)))
+    devices: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        devices.setdefault(gpu.pci or str(gpu.id), []).append(gpu)
+    for instances, share in zip(devices.values(), _dealt(cores, len(devices))):
+        profiles: dict[str, list[Gpu]] = {}
+        for gpu in instances:
+            profiles.setdefault(gpu.profile, []).append(gpu)
+        parts = iter(_dealt(share, len(instances)))
+        for profile, alike in profiles.items():
+            mine = [core for _ in alike for core in next(parts)]
+            if profile.startswith(MIG):
+                ids = idset.from_ids(gpu.id for gpu in alike)
+                domain.children.append(_Domain(profile, idset.from_ids(mine), ids))
+    notes.append(
+        f"the cores of {domain.name} {idset.encode(domain.cores)} are dealt out evenly to its GPUs "
+        "and their MIG instances"
+    )
+
+
+def _dealt(cores: Sequence[int], shares: int) -> list[Sequence[int]]:
+    """*cores* in order, in so many even shares; the first have one more."""
+    size, more = divmod(len(cores), shares)
+    starts = [i * size + min(i, more) for i in range(shares + 1)]
+    return [cores[a:b] for a, b in zip(starts, starts[1:])]
 
 
 def _walk(domain: _Domain) -> Iterator[_Domain]:

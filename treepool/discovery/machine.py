@@ -21,6 +21,9 @@ TIERS = ("hbm", "cxl", "nvm", "gpumem")
 #: the outermost that is usual to the innermost.
 KINDS = ("socket", "die", "numa", "group", "l3")
 
+#: How the profile of a MIG instance begins, and the locality that holds such instances.
+MIG = "mig-"
+
 
 @attrs.frozen
 class Region:

@@ -1,0 +1,97 @@
+"""MIG instances are GPU ids of their own, in localities named by their profile."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwlocfile import Device, Made
+from treepool.discovery.describe import Describer
+from treepool.discovery.mig import read_list
+from treepool.errors import InvalidHardware
+
+TEXT = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5a3)
+  MIG 3g.40gb     Device  0: (UUID: MIG-c6d)
+  MIG 1g.10gb     Device  1: (UUID: MIG-0f1)
+  MIG 1g.10gb     Device  2: (UUID: MIG-0f2)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-7b9)
+GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-7ba)
+"""
+
+#: GPUs 0 and 1 in the first NUMA domain of six cores, GPU 2 in the second.
+NODE = Made(
+    packages=1,
+    cores=6,
+    devices=[
+        Device(f"0000:0{i + 1}:00.0", numa, backends=[(f"nvml{i}", "NVML")])
+        for i, numa in enumerate((0, 0, 1))
+    ],
+)
+
+
+def described(text=TEXT, made=NODE):
+    describer = Describer(instances=read_list(text))
+    return describer.of_xml(made.xml().encode())
+
+
+def test_the_text_names_each_gpus_instances():
+    assert read_list(TEXT) == [["3g.40gb", "1g.10gb", "1g.10gb"], [], []]
+
+
+def test_instances_count_each_and_a_cut_gpu_is_none_itself():
+    gpus = described().machine.gpus
+    assert [(g.id, g.profile, g.memory >> 30) for g in gpus] == [
+        (0, "mig-3g.40gb", 40),
+        (1, "mig-1g.10gb", 10),
+        (2, "mig-1g.10gb", 10),
+        (3, "", 0),
+        (4, "", 0),
+    ]
+
+
+def test_instances_are_in_localities_named_by_profile_with_a_share_of_cores():
+    assert described().topo["numa"] == [
+        {
+            "cores": "0-5",
+            "gpus": "0-3",
+            "memory": 16,
+            "mig-3g.40gb": [{"cores": "0", "gpus": "0"}],
+            "mig-1g.10gb": [{"cores": "1-2", "gpus": "1-2"}],
+        },
+        {"cores": "6-11", "gpus": "4", "memory": 16},
+    ]
+
+
+def test_links_join_whole_gpus_only():
+    links = described().machine.links
+    assert links.gpus == 0b11111 or links.gpus == 0b11000
+    assert all(not mask & 0b111 for link in links.links for mask in link.among)
+
+
+def test_a_list_of_another_node_is_not_used():
+    node = described("GPU 0: NVIDIA H100 (UUID: x)\n")
+    assert len(node.machine.gpus) == 3
+    assert "nvidia-smi -L has 1 GPUs, the node 3: it is not used" in node.warnings
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "line 1: there is no GPU"),
+        ("GPU 1: x\n", "line 1: GPU 1 stands where 0 is"),
+        ("  MIG 1g.10gb Device 0: (x)\n", "line 1: an instance of no GPU"),
+        ("GPU 0: x\n  MIG huge Device 0: (x)\n", "line 2: 'huge' is no profile such as 1g.10gb"),
+        ("GPU 0: x\nrm -rf\n", "line 2: 'rm -rf' is neither GPU nor MIG device"),
+    ],
+)
+def test_another_text_is_refused_with_the_line(text, said):
+    with pytest.raises(InvalidHardware, match=f"nvidia-smi -L: {said}"):
+        read_list(text)
+
+
+@given(st.text(alphabet="GPUMI 0123:.gb\nDevicex()", max_size=200))
+def test_no_text_raises_anything_else(text):
+    try:
+        read_list(text)
+    except InvalidHardware as e:
+        assert "\n" not in str(e)

@@ -1,0 +1,113 @@
+"""MIG: which of a node's NVIDIA GPUs are cut into instances, from the text of ``nvidia-smi -L``.
+
+hwloc knows nothing of MIG. The text has a line for each GPU, in the order of NVML's index, and
+below it one for each MIG device, which is what a job can use:
+
+    GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5a3...)
+      MIG 1g.10gb     Device  0: (UUID: MIG-c6d...)
+      MIG 2g.20gb     Device  1: (UUID: MIG-0f1...)
+    GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-7b9...)
+
+In a GPU id of R each instance counts, in this order; a GPU that is cut up is none itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Sequence
+
+import attrs
+
+from treepool.discovery.machine import MIG, Gpu, Machine
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+from treepool.rfc.findings import shown
+from treepool.rfc.links import MAX_GPUS, Device, Link, Links, Nic
+
+#: Longest text read, in characters: 16 GPUs of seven instances need 16 KiB.
+MAX_TEXT = 1 << 20
+
+#: Most instances of one GPU.
+MAX_INSTANCES = 64
+
+_GPU = re.compile(r"GPU (\d{1,4}): ", re.ASCII)
+_INSTANCE = re.compile(r"\s+MIG (\S{1,40})\s+Device\s+\d{1,4}:", re.ASCII)
+_PROFILE = re.compile(r"(?:\d+c\.)?\d+g\.(\d+)gb(?:\+[a-z.]+)?", re.ASCII)
+
+
+def read_list(text: str) -> list[list[str]]:
+    """The profiles of each GPU's instances, by NVML's index; none for a whole GPU.
+
+    Raises InvalidHardware, with the line.
+    """
+    if len(text) > MAX_TEXT:
+        raise InvalidHardware(f"nvidia-smi -L: more than {MAX_TEXT >> 20} MiB of text")
+    found: list[list[str]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        gpu, instance = _GPU.match(line), _INSTANCE.match(line)
+        where = f"nvidia-smi -L: line {number}"
+        if gpu:
+            if int(gpu.group(1)) != len(found) or len(found) >= MAX_GPUS:
+                raise InvalidHardware(f"{where}: GPU {gpu.group(1)} stands where {len(found)} is")
+            found.append([])
+        elif instance:
+            profile = instance.group(1)
+            if not found or len(found[-1]) >= MAX_INSTANCES:
+                raise InvalidHardware(f"{where}: an instance of no GPU, or one too many")
+            if not _PROFILE.fullmatch(profile):
+                raise InvalidHardware(f"{where}: {shown(profile)} is no profile such as 1g.10gb")
+            found[-1].append(profile)
+        elif line.strip() and not line.strip().startswith(("No devices", "Unable")):
+            raise InvalidHardware(f"{where}: {shown(line.strip())} is neither GPU nor MIG device")
+    if not found:
+        raise InvalidHardware("nvidia-smi -L: line 1: there is no GPU")
+    return found
+
+
+def with_instances(machine: Machine, instances: Sequence[Sequence[str]]) -> Machine:
+    """*machine*, whose NVIDIA GPUs have NVML's ids, with its GPUs cut up as *instances* says."""
+    whole = {gpu.id: gpu for gpu in machine.gpus}
+    if set(whole) != set(range(len(instances))):
+        warning = f"nvidia-smi -L has {len(instances)} GPUs, the node {len(whole)}: it is not used"
+        return attrs.evolve(machine, warnings=(*machine.warnings, warning))
+    gpus: list[Gpu] = []
+    #: The new ids of each old one.
+    ids: dict[int, list[int]] = {}
+    for old, profiles in enumerate(instances):
+        ids[old] = list(range(len(gpus), len(gpus) + max(len(profiles), 1)))
+        if not profiles:
+            gpus.append(attrs.evolve(whole[old], id=len(gpus)))
+        for profile in profiles:
+            match = _PROFILE.fullmatch(profile)
+            memory = int(match.group(1)) << 30 if match else 0
+            part = attrs.evolve(whole[old], id=len(gpus), profile=f"{MIG}{profile}", memory=memory)
+            gpus.append(part)
+    links = machine.links and _renumbered(machine.links, ids, gpus)
+    return attrs.evolve(machine, gpus=tuple(gpus), links=links)
+
+
+def _renumbered(links: Links, ids: Mapping[int, Sequence[int]], gpus: Sequence[Gpu]) -> Links:
+    """*links* in the new ids. Instances talk over no link, but are near NICs like their GPU."""
+
+    def whole(mask: int) -> int:
+        return idset.from_ids(ids[i][0] for i in idset.iterate(mask) if len(ids[i]) == 1)
+
+    def all_of(mask: int) -> int:
+        return idset.from_ids(new for i in idset.iterate(mask) for new in ids[i])
+
+    kept = []
+    for link in links.links:
+        among = tuple(mask for mask in map(whole, link.among) if mask & (mask - 1))
+        if among:
+            kept.append(Link(link.type, link.gbps, among))
+    devices = []
+    for device in links.devices:
+        by_kind: dict[tuple[str, int], int] = {}
+        for i in idset.iterate(all_of(device.gpus)):
+            gpu = gpus[i]
+            name = f"{device.model} {gpu.profile}" if gpu.profile else device.model
+            memory = gpu.memory >> 30 if gpu.profile else device.memory
+            by_kind[name, memory] = by_kind.get((name, memory), 0) | 1 << i
+        devices += [Device(name, memory, mask) for (name, memory), mask in by_kind.items()]
+    nics = tuple(Nic(nic.name, all_of(nic.gpus), nic.path) for nic in links.nics)
+    return Links(tuple(kept), nics, tuple(devices))
