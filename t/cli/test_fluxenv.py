@@ -4,18 +4,32 @@ import os
 import subprocess
 
 from commandline import REPOSITORY
+from treepool.cli import fluxenv
 from treepool.flux import site
 
 
+def after(exports, variable, **environment):
+    """What a shell that has run *exports* in *environment* has in *variable*."""
+    env = {"PATH": os.environ["PATH"], **environment}
+    script = f'{exports}printf %s "${variable}"'
+    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
 def test_the_exports_go_in_front_of_what_is_set(treepool):
-    script = treepool("flux-env").out + 'echo "$FLUX_EXEC_PATH_PREPEND|$FLUX_MODULE_PATH_PREPEND"'
-    env = {"PATH": os.environ["PATH"], "FLUX_EXEC_PATH_PREPEND": "/mine"}
-    said = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True)
-    assert said.stdout.strip() == f"{site.COMMANDS}:/mine|{site.MODULES}"
+    exports = treepool("flux-env").out
+    assert after(exports, "FLUX_MODULE_PATH_PREPEND") == str(site.MODULES)
+    for name, path in [
+        ("FLUX_EXEC_PATH_PREPEND", site.COMMANDS),
+        ("FLUX_CLI_PLUGINPATH", fluxenv.PLUGINS),
+    ]:
+        assert after(exports, name) == str(path)
+        assert after(exports, name, **{name: "/mine:/ours"}) == f"{path}:/mine:/ours"
 
 
 def test_what_it_names_is_there():
     assert site.MODULE.is_file()
+    assert list(fluxenv.PLUGINS.glob("*.py"))
     assert os.access(site.COMMANDS / "flux-treepool.py", os.X_OK)
     assert site.python_path()[0] == REPOSITORY
 

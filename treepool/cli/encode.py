@@ -315,7 +315,7 @@ def _encode_instance(
     try:
         from treepool.flux import hardware as live
     except ImportError as e:
-        raise Stop(f"--instance: Flux's Python bindings are needed: {e}") from None
+        raise Stop(f"--instance: this Python has no Flux, use flux treepool encode: {e}") from None
     try:
         instance = live.Instance.connect()
     except OSError as e:

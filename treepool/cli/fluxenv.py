@@ -1,7 +1,8 @@
-"""``treepool flux-env``: what a site sets so that Flux finds the module, the command, the pool."""
+"""``treepool flux-env``: what a site sets so that Flux finds the module, the commands, the pool."""
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from typing import Any
 
@@ -11,9 +12,10 @@ from treepool.flux import options, site
 
 _DESCRIPTION = """\
 Print the environment in which Flux finds this treepool, as shell commands:
-the scheduler module sched-treepool, the subcommand "flux treepool", and the
-pool that the scheduling keys of R name. With --modprobe, print instead the
-TOML that makes sched-treepool the scheduler of the instances that read it.
+the scheduler module sched-treepool, the subcommand "flux treepool", options
+of "flux submit" such as --locality, and the pool that the scheduling keys of
+R name. With --modprobe, print instead the TOML that makes sched-treepool the
+scheduler of the instances that read it.
 """
 
 _EXAMPLES = """\
@@ -25,6 +27,9 @@ examples:
 exit status:
   0 done; 2 usage, which includes options that sched-treepool does not have
 """
+
+#: Of the command-line plugin, for FLUX_CLI_PLUGINPATH.
+PLUGINS = site.ROOT / "treepool" / "flux" / "cliplugin"
 
 
 def add(subcommands: Any) -> None:
@@ -50,6 +55,7 @@ def run(arguments: Namespace) -> int:
         if arguments.options:
             raise Stop("options of the module go with --modprobe", USAGE)
         out(site.exports())
+        out(_plugin_path())
         return DONE
     try:
         options.check(arguments.options)
@@ -57,3 +63,9 @@ def run(arguments: Namespace) -> int:
         raise Stop(str(e), USAGE) from None
     out(site.modprobe(arguments.options))
     return DONE
+
+
+def _plugin_path() -> str:
+    """The shell command that lets Flux find the options, in front of other sites' plugins."""
+    name = "FLUX_CLI_PLUGINPATH"
+    return f'export {name}={shlex.quote(str(PLUGINS))}"${{{name}:+:${name}}}"'

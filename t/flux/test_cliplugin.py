@@ -1,0 +1,358 @@
+"""Options of ``flux submit`` and its like: what they write into the jobspec, what they refuse."""
+
+import json
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from broker import PATIENCE, REPOSITORY, environment
+from documents import blocks
+
+GUIDE = (REPOSITORY / "doc" / "submit.md").read_text()
+
+PLUGINS = REPOSITORY / "treepool" / "flux" / "cliplugin"
+
+#: How each command asks for a job of two slots, and what it needs besides.
+COMMANDS = {
+    "submit": ["-n2", "true"],
+    "run": ["-n2", "true"],
+    "alloc": ["-n2"],
+    "batch": ["-n2", "--wrap", "true"],
+}
+
+
+def table(heading):
+    """The rows of the guide's table that begins with *heading*; code without its quotes."""
+    rows = GUIDE.split(f"| {heading} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    return [[cell.strip().strip("`") for cell in row.strip("|").split(" | ")] for row in rows]
+
+
+SETTINGS = [(option, json.loads(expected)) for option, expected, _ in table("option")]
+REFUSALS = [(shlex.split(typed), said) for typed, said in table("you type")]
+
+
+@pytest.fixture(scope="module")
+def env():
+    """The environment of a user; there is no instance."""
+    return environment()
+
+
+@pytest.fixture(scope="module")
+def flux(env):
+    """Runs ``flux WORDS...`` and gives its finished process."""
+
+    def run(*words, stdin="", **more):
+        return subprocess.run(
+            ["flux", *words],
+            env={**env, **more},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def jobspec(flux):
+    """The jobspec that ``flux COMMAND --dry-run WORDS...`` would submit."""
+
+    def dry_run(command, *words, **more):
+        done = flux(command, "--dry-run", *words, **more)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return json.loads(done.stdout)
+
+    return dry_run
+
+
+@pytest.fixture(scope="module")
+def options(jobspec):
+    """``attributes.system.treepool`` of that jobspec."""
+    return lambda *words, **more: jobspec(*words, **more)["attributes"]["system"]["treepool"]
+
+
+def slot(jobspec):
+    """What one slot of *jobspec* has, by type."""
+    (vertex,) = jobspec["resources"]
+    while vertex["type"] != "slot":
+        (vertex,) = vertex["with"]
+    return {child["type"]: child["count"] for child in vertex["with"]}
+
+
+def is_refused(done, command="submit"):
+    """The one line of an error, without what Flux puts before it; there must be nothing else."""
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert line.startswith(f"flux-{command}: ERROR: ")
+    assert line.isprintable()
+    return line.split("ERROR: ", 1)[1]
+
+
+# -- what is offered
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "bulksubmit"])
+def test_help_shows_the_options_together_in_the_last_group(flux, command):
+    _, group = flux(command, "--help").stdout.split("Options provided by plugins")
+    shown = re.findall(r"^ +--([a-z-]+)", group, re.M)
+    assert shown[:7] == [
+        *("locality", "gpu-link", "same", "same-numa", "allow-cxl", "unified-memory", "gpu")
+    ]
+
+
+def test_help_on_an_option_tells_more(flux):
+    said = flux("submit", "--help=gpu").stdout
+    for key in ("num=", "mode=", "nvlink=", "xgmi=", "gmodel=", "gmem="):
+        assert key in said
+
+
+# -- what becomes of it
+
+
+@pytest.mark.parametrize(("option", "expected"), SETTINGS, ids=[o for o, _ in SETTINGS])
+def test_an_option_of_the_guide_sets_what_stands_beside_it(options, option, expected):
+    assert options("submit", option, *COMMANDS["submit"]) == expected
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_all_options_at_once(jobspec, command):
+    words = (
+        "--locality=required --gpu-link=25.5 --same=driver:require --same-numa=prefer --allow-cxl "
+        "--unified-memory --gpu num=3:gmem=16GB"
+    )
+    made = jobspec(command, *words.split(), *COMMANDS[command])
+    assert made["attributes"]["system"]["treepool"] == {
+        "locality": "required",
+        "gpu_link": 25.5,
+        "same": "driver",
+        "same_numa": "prefer",
+        "allow_cxl": True,
+        "unified_memory": True,
+        "gpu_memory": 15,
+    }
+    assert slot(made) == {"core": 1, "gpu": 3}
+
+
+def test_a_job_without_options_is_as_without_the_plugin(jobspec):
+    with_plugin = jobspec("submit", "-n2", "-g1", "--env=-*", "true")
+    without = jobspec("submit", "-n2", "-g1", "--env=-*", "true", FLUX_CLI_PLUGINPATH="")
+    assert with_plugin == without
+
+
+def test_options_stand_beside_those_of_setattr(options):
+    words = ("-S", "treepool.level=numa", "-S", "treepool.locality=required")
+    assert options("submit", *words, "--locality=required", "--allow-cxl", "true") == {
+        "level": "numa",
+        "locality": "required",
+        "allow_cxl": True,
+    }
+
+
+def test_a_batch_script_has_them_in_its_directives(options):
+    script = "#!/bin/sh\n# flux: -n2 --locality=required --gpu num=2:xgmi=yes\ntrue\n"
+    assert options("batch", stdin=script) == {"locality": "required", "gpu_link": "xgmi"}
+    assert options("batch", "--locality=none", stdin=script)["locality"] == "none"
+
+
+def test_a_program_has_them_as_arguments(flux):
+    script = (
+        "import json; from flux.job import JobspecV1\n"
+        "made = JobspecV1.from_submit(['a'], locality='none', gpu_link=50, gpu='num=2', env=['-*'])"
+        "\nprint(made.dumps())"
+    )
+    made = json.loads(flux("python", "-c", script).stdout)
+    assert made["attributes"]["system"]["treepool"] == {"locality": "none", "gpu_link": 50}
+    assert slot(made) == {"core": 1, "gpu": 2}
+
+
+def test_a_program_does_not_count_gpus_twice(flux):
+    script = (
+        "from flux.job import JobspecV1\nJobspecV1.from_submit(['a'], gpus_per_task=1, gpu='num=2')"
+    )
+    assert "num=2: the request says already" in flux("python", "-c", script).stderr
+
+
+# -- GPUs
+
+
+@pytest.mark.parametrize(
+    ("words", "gpus"),
+    [
+        ("--gpu num=4", 4),
+        ("--gpu mode=exclusive", 1),
+        ("--gpu nvlink=yes -g3", 3),
+        ("-N2 --gpu num=4", 4),
+        ("-N2 -n4 --gpu num=4", 4),
+        ("-N2 --gpus-per-node=3 --gpu nvlink=yes", 3),
+        ("-N2 --tasks-per-node=2 --gpus-per-node=3 --gpu nvlink=yes", 3),
+        ("--resources-shape=slot/gpu=5 --gpu nvlink=yes", 5),
+    ],
+)
+def test_num_or_else_another_option_or_else_one_is_the_count(jobspec, words, gpus):
+    assert slot(jobspec("submit", *words.split(), "true"))["gpu"] == gpus
+
+
+@pytest.mark.parametrize(
+    ("requires", "expected"),
+    [
+        ([], {"properties": ["gpu-a100"]}),
+        (["foo|bar"], {"and": [{"or": [{"properties": ["foo"]}, {"properties": ["bar"]}]}]}),
+        (["host:n1", "foo"], {"and": [{"and": [{"hostlist": ["n1"]}, {"properties": ["foo"]}]}]}),
+    ],
+)
+def test_a_model_is_a_property_beside_what_requires_asks(jobspec, requires, expected):
+    words = [f"--requires={text}" for text in requires]
+    made = jobspec("submit", *words, "--gpu=num=1:gmodel=A100", "true")
+    if requires:
+        expected["and"].append({"properties": ["gpu-a100"]})
+    assert made["attributes"]["system"]["constraints"] == expected
+    assert "treepool" not in made["attributes"]["system"]
+
+
+def test_the_two_ways_to_ask_for_a_link_agree(options):
+    assert options("submit", "--gpu=nvlink=yes", "--gpu-link=nvlink", "true") == {
+        "gpu_link": "nvlink"
+    }
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(("typed", "said"), REFUSALS, ids=[" ".join(t) for t, _ in REFUSALS])
+def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
+    assert is_refused(flux("submit", "--dry-run", *typed, "true")) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--locality="], "--locality: ''"),
+        (["--gpu-link=fast"], "--gpu-link: 'fast' is not nvlink, xgmi or a number"),
+        (["--gpu-link=0"], "--gpu-link: 0 is not"),
+        (["--gpu-link=-3"], "--gpu-link: '-3' is not"),
+        (["--gpu-link=1e3"], "--gpu-link: '1e3' is not"),
+        (["--gpu-link=inf"], "--gpu-link: 'inf' is not"),
+        (["--gpu-link=" + "9" * 10_000], "--gpu-link: "),
+        (["--same="], "--same: '' is not"),
+        (["--same=:prefer"], "--same: ':prefer' is not"),
+        (["--same=driver:maybe"], "--same: 'driver:maybe' is not"),
+        (["--same-numa=yes"], "--same-numa: 'yes' is not one of prefer, require"),
+        (["--locality=\x1b[31mred\n"], "--locality: '\\x1b[31mred\\n' is not"),
+        (["--gpu="], "--gpu: column 1: expected one of num"),
+        (["--gpu=num=\udcff"], "--gpu: column 5: num="),
+        (["--gpu=gmodel=nvidia"], "--gpu: gmodel=nvidia names no model"),
+        (["--gpu=xgmi=yes", "--gpu-link=nvlink"], "--gpu: xgmi=yes contradicts --gpu-link"),
+        (["--gpu=num=2", "-N1", "--gpus-per-node=2"], "--gpus-per-node says already"),
+        (["--gpu=num=2", "-N1", "--tasks-per-node=2"], "take --gpus-per-node"),
+        (["--gpu=nvlink=yes", "--cores=4"], "take --gpus-per-node"),
+        (["--gpu=num=2", "--resources-shape=slot/gpu"], "--resources-shape says already"),
+        (["--gpu=num=2", "-g0"], "-g says already"),
+        (["-S", "treepool=1", "--allow-cxl"], "--setattr=treepool is no object"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(flux, words, said):
+    line = is_refused(flux("submit", "--dry-run", *words, "true"))
+    assert said in line
+    assert len(line) < 300
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_alike(flux, command):
+    done = flux(command, "--dry-run", "-g2", "--gpu=num=2", *COMMANDS[command])
+    assert "-g says already" in is_refused(done, command)
+
+
+# -- where Flux loads it
+
+
+def test_where_treepool_cannot_be_imported_only_its_options_are_lost(flux):
+    # Isolated, Flux's Python has neither PYTHONPATH nor what is installed for the tests.
+    bare = {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1"}
+    if flux("python", "-c", "import attrs", **bare).returncode == 0:
+        pytest.skip("Flux's own Python has attrs")
+    assert flux("submit", "--dry-run", "true", **bare).returncode == 0
+    line = is_refused(flux("submit", "--dry-run", "--allow-cxl", "true", **bare))
+    assert "attrs" in line
+    assert "treepool flux-env" in line
+
+
+def test_a_job_without_options_does_not_import_treepool(flux):
+    done = flux("submit", "--dry-run", "true", PYTHONVERBOSE="1")
+    assert "topology" in done.stderr
+    assert "import 'treepool" not in done.stderr
+
+
+def test_a_plugin_that_is_twice_on_the_path_is_there_once(options):
+    path = f"{PLUGINS}:{PLUGINS}"
+    assert options("submit", "--allow-cxl", "true", FLUX_CLI_PLUGINPATH=path) == {"allow_cxl": True}
+
+
+# -- in an instance
+
+
+def submitted(instance, job):
+    """The jobspec of *job* as the instance has it."""
+    return json.loads(instance.flux("job", "info", job, "jobspec"))
+
+
+def test_a_job_with_required_locality_waits_and_a_preferred_one_does_not(small, idle):
+    small.load("sched-treepool")
+    small.wait(small.submit("-N1", "-n1", "--exclusive"), "alloc")
+    small.wait(small.submit("-c2"), "alloc")
+    small.wait(small.submit("-c3"), "alloc")
+    # Left is one node, with 2 cores in one NUMA domain and 1 in the other.
+    waiting = small.submit("-c3", "--locality=required")
+    small.settle()
+    assert small.state(waiting) == "S"
+    small.flux("cancel", waiting)
+    ((_, cores, _),) = small.placed(small.submit("-c3", "--locality=preferred"))
+    assert cores == "2-3,7"
+
+
+def test_a_model_that_no_node_has_is_refused_by_the_scheduler(small, idle):
+    small.load("sched-treepool")
+    job = small.submit("--gpu=num=1:gmodel=H100")
+    assert small.wait(job, "exception")["type"] == "alloc"
+    assert small.placed(small.submit("--gpu=num=2"))[0][2] == "0-1"
+
+
+def test_copies_and_bulk_jobs_have_the_options_too(small, idle):
+    small.load("sched-treepool")
+    words = ("--locality=required", "--gpu=num=1:mode=exclusive")
+    jobs = small.submit("--cc=0-1", *words).split()
+    jobs += small.flux("bulksubmit", *words, "-c{}", "true", ":::", "1", "2").split()
+    assert len(jobs) == 4
+    made = [submitted(small, job) for job in jobs]
+    assert [m["attributes"]["system"]["treepool"] for m in made] == [{"locality": "required"}] * 4
+    assert [slot(m) for m in made] == [{"core": c, "gpu": 1} for c in (1, 1, 1, 2)]
+
+
+# -- the guide
+
+
+def guide_lines():
+    """The commands of the guide, as words."""
+    return [shlex.split(line) for block in blocks(GUIDE, "sh") for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("words", guide_lines(), ids=" ".join)
+def test_a_command_of_the_guide_is_accepted(flux, words):
+    flux_, command, *rest = words
+    assert flux_ == "flux"
+    done = flux(command, "--dry-run", *rest)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_the_jobspec_of_the_guide_is_what_comes_out(jobspec):
+    (shown,) = blocks(GUIDE, "json")
+    (words,) = [words[1:] for words in guide_lines() if "--requires=host:n1" in words]
+    made = jobspec(*words)
+    system = made["attributes"]["system"]
+    assert {name: system[name] for name in ("constraints", "treepool")} == json.loads(shown)
+    assert slot(made) == {"core": 1, "gpu": 4}

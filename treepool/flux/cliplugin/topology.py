@@ -1,0 +1,251 @@
+"""Options of ``flux submit``, ``run``, ``alloc``, ``batch``, ``bulksubmit``: a Flux CLI plugin.
+
+Flux loads each file of this folder whenever one of these commands starts, and in the validator of
+each instance. So treepool is imported only where one of the options is used: whoever uses none
+does not wait for it, and loses nothing where it cannot be imported.
+
+What an option may say is in ``placement/wishes.py``: ``attributes.system.treepool`` of the jobspec.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NamedTuple, NoReturn, Optional
+
+from flux.cli.plugin import CLIPlugin
+
+#: Each option, what stands for its value in the help (None: it has none), and its help.
+OPTIONS = (
+    ("--locality", "MODE", "How near a slot's cores and GPUs are: preferred, required or none"),
+    ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink or xgmi"),
+    ("--same", "FAMILY[:MODE]", "All nodes alike, e.g. in driver; MODE is require or prefer"),
+    ("--same-numa", "MODE", "Cores of a slot in one NUMA domain: prefer or require"),
+    ("--allow-cxl", None, "Let CXL memory count for memory"),
+    ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
+    ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
+)
+
+#: The options that have the same name in the jobspec.
+_PLAIN = ("locality", "gpu_link", "same", "same_numa", "allow_cxl", "unified_memory")
+
+#: Options of Flux that say how many GPUs there are.
+_COUNTS = {
+    "gpus_per_task": "-g",
+    "gpus_per_slot": "-g",
+    "gpus_per_node": "--gpus-per-node",
+    "resources_shape": "--resources-shape",
+    "resources_json": "--resources-json",
+}
+
+#: Options of Flux with which a slot is no task.
+_PER_RESOURCE = ("cores", "tasks_per_node", "tasks_per_core")
+
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
+
+#: Where the options are kept from ``preinit`` to ``modify_jobspec``.
+_GIVEN = "treepool_given"
+
+
+class _Gpu(NamedTuple):
+    """The text of ``--gpu``, which other options count GPUs, and whether others count by node."""
+
+    text: str
+    counted: list[str]
+    per_resource: bool
+
+
+class _Option(NamedTuple):
+    """A value for ``attributes.system.treepool``, and the option that it came with."""
+
+    value: Any
+    flag: str
+
+
+class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
+    """What treepool's scheduler can be told about a job (doc/submit.md has more).
+
+    --locality=MODE       preferred: the nearest cores and GPUs that are free
+                          required:  wait for the nearest; none: any
+    --gpu-link=LINK       between any two GPUs of a slot: at least so many GB/s,
+                          or nvlink, or xgmi
+    --same=FAMILY[:MODE]  all nodes have the same property FAMILY:..., such as
+                          driver:550; MODE is require (the default) or prefer
+    --same-numa=MODE      the slot's cores in one NUMA domain: prefer, require
+    --allow-cxl           CXL memory counts where the job asks for memory
+    --unified-memory      only nodes whose CPUs and GPUs share one memory
+    --gpu=SPEC            pairs KEY=VALUE with colons between them:
+      num=N               GPUs per slot, as -g (1 if neither is given)
+      mode=exclusive      the only mode: GPUs are not shared
+      nvlink=yes          as --gpu-link=nvlink
+      xgmi=yes            as --gpu-link=xgmi
+      gmodel=NAME         only nodes with the property gpu-NAME, such as gpu-a100
+      gmem=SIZE           least memory of each GPU, such as 40GB
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, prefix=None)
+        for name, value, text in OPTIONS:
+            if value is None:
+                self.add_option(name, action="store_true", help=text)
+            else:
+                self.add_option(name, metavar=value, help=text)
+
+    def preinit(self, args: Any) -> None:
+        """Keep what the options say.
+
+        With ``--cc``, and in ``bulksubmit``, only what is set here reaches ``modify_jobspec``.
+        """
+        values = {name: getattr(args, name, None) for name in (*_PLAIN, "gpu")}
+        given = {name: value for name, value in values.items() if value not in (None, False)}
+        if "gpu" in given:
+            counted = [flag for name, flag in _COUNTS.items() if _is_set(args, name)]
+            per_resource = any(_is_set(args, name) for name in _PER_RESOURCE)
+            given["gpu"] = _Gpu(str(given["gpu"]), counted, per_resource)
+        setattr(args, _GIVEN, given)
+
+    def modify_jobspec(self, args: Any, jobspec: Any) -> None:
+        """Write the options into *jobspec*; raises ValueError, one line, for what is wrong."""
+        given = getattr(args, _GIVEN, None)
+        if not given:
+            return
+        _find_treepool()
+        system = jobspec.attributes["system"]
+        options = {
+            name: _Option(_value(name, given[name]), f"--{name.replace('_', '-')}")
+            for name in _PLAIN
+            if name in given
+        }
+        if "gpu" in given:
+            _add_gpu(given["gpu"], jobspec, options)
+        _check(options)
+        _write(system, options)
+
+
+def _is_set(args: Any, name: str) -> bool:
+    return getattr(args, name, None) is not None
+
+
+def _find_treepool() -> None:
+    """Make treepool importable, as in ``modules``: last, in no other installation's place."""
+    root = str(Path(__file__).resolve().parents[3])
+    if root not in sys.path:
+        sys.path.append(root)
+    try:
+        import_module("treepool.placement.wishes")
+    except ImportError as e:
+        raise ValueError(
+            f"treepool's options need treepool in Flux's Python: {e} (see: treepool flux-env)"
+        ) from None
+
+
+def _value(name: str, given: Any) -> Any:
+    """The value in the jobspec of what stands on the command line."""
+    if given is True:
+        return True
+    text = str(given)
+    if name == "gpu_link" and _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
+    if name == "same" and text.endswith(":require"):
+        return text[: -len(":require")]
+    return text
+
+
+def _add_gpu(given: _Gpu, jobspec: Any, options: dict[str, _Option]) -> None:
+    """Add what ``--gpu`` asks for to *jobspec* and *options*."""
+    from treepool.errors import InvalidOption
+    from treepool.rfc import gpuopt
+
+    try:
+        gpu = gpuopt.parse(given.text)
+    except InvalidOption as e:
+        _refuse("--gpu", str(e))
+    if gpu.link is not None:
+        other = options.get("gpu_link")
+        if other is not None and other.value != gpu.link:
+            _refuse("--gpu", f"{gpu.link}=yes contradicts --gpu-link")
+        options["gpu_link"] = _Option(gpu.link, "--gpu")
+    if gpu.memory is not None:
+        options["gpu_memory"] = _Option(gpu.memory, "--gpu")
+    if gpu.model is not None:
+        _require(jobspec.attributes["system"], _property(gpu.model))
+    _count(gpu.num, given, list(_vertices(jobspec.resources)))
+
+
+def _count(num: Optional[int], given: _Gpu, vertices: list[dict[str, Any]]) -> None:
+    """Let the slot among *vertices* have *num* GPUs, or one: LSF's default."""
+    counted = given.counted
+    if not counted and any(vertex.get("type") == "gpu" for vertex in vertices):
+        counted = ["the request"]  # made by a program, without options of Flux
+    if counted:
+        if num is not None:
+            _refuse("--gpu", f"num={num}: {counted[0]} says already how many GPUs there are")
+        return
+    if given.per_resource:
+        _refuse("--gpu", "num counts GPUs per task: with options per resource take --gpus-per-node")
+    slots = [vertex for vertex in vertices if vertex.get("type") == "slot"]
+    if len(slots) != 1:
+        _refuse("--gpu", f"the request has {len(slots)} slots: num is for one")
+    slots[0].setdefault("with", []).append({"type": "gpu", "count": num or 1})
+
+
+def _property(model: str) -> str:
+    """The property that ``treepool encode --properties`` gives nodes with GPUs of *model*."""
+    from treepool.discovery import properties
+
+    name = properties.model_name(model)
+    if not name:
+        _refuse("--gpu", f"gmodel={model} names no model, such as A100")
+    if name != model.lower():
+        _refuse(
+            "--gpu",
+            f"gmodel={model}: nodes are known by the short name of a model: write gmodel={name}, "
+            "and gmem for its memory",
+        )
+    return f"gpu-{name}"
+
+
+def _require(system: dict[str, Any], name: str) -> None:
+    """Let the RFC 31 constraint of *system* ask for property *name*, too."""
+    ours = {"properties": [name]}
+    theirs = system.get("constraints")
+    system["constraints"] = {"and": [theirs, ours]} if theirs else ours
+
+
+def _check(options: Mapping[str, _Option]) -> None:
+    """Raise ValueError for the first of *options* that the scheduler would refuse."""
+    from treepool.errors import InvalidJobspec
+    from treepool.placement import wishes
+
+    for name, option in options.items():
+        try:
+            wishes.read({name: option.value}, (), "preferred")
+        except InvalidJobspec as e:
+            # The user typed an option, not a jobspec: name that one in place of the JSON pointer.
+            _refuse(option.flag, str(e).partition(": ")[2])
+
+
+def _write(system: dict[str, Any], options: Mapping[str, _Option]) -> None:
+    """Write *options* into ``attributes.system.treepool``, beside those of ``--setattr``."""
+    if not options:
+        return
+    there = system.setdefault("treepool", {})
+    if not isinstance(there, dict):
+        raise ValueError("--setattr=treepool is no object of options")
+    for name, option in options.items():
+        if there.get(name, option.value) != option.value:
+            _refuse(option.flag, f"contradicts --setattr=treepool.{name}")
+        there[name] = option.value
+
+
+def _vertices(resources: Any) -> Iterator[dict[str, Any]]:
+    """Every vertex of an RFC 14 resource list that Flux made."""
+    for vertex in resources or ():
+        yield vertex
+        yield from _vertices(vertex.get("with"))
+
+
+def _refuse(flag: str, message: str) -> NoReturn:
+    raise ValueError(f"{flag}: {message}")
