@@ -4,7 +4,6 @@ import os
 import subprocess
 
 from commandline import REPOSITORY
-from treepool.cli import fluxenv
 from treepool.flux import site
 
 
@@ -21,7 +20,7 @@ def test_the_exports_go_in_front_of_what_is_set(treepool):
     assert after(exports, "FLUX_MODULE_PATH_PREPEND") == str(site.MODULES)
     for name, path in [
         ("FLUX_EXEC_PATH_PREPEND", site.COMMANDS),
-        ("FLUX_CLI_PLUGINPATH", fluxenv.PLUGINS),
+        ("FLUX_CLI_PLUGINPATH", site.PLUGINS),
     ]:
         assert after(exports, name) == str(path)
         assert after(exports, name, **{name: "/mine:/ours"}) == f"{path}:/mine:/ours"
@@ -29,7 +28,7 @@ def test_the_exports_go_in_front_of_what_is_set(treepool):
 
 def test_what_it_names_is_there():
     assert site.MODULE.is_file()
-    assert list(fluxenv.PLUGINS.glob("*.py"))
+    assert list(site.PLUGINS.glob("*.py"))
     assert os.access(site.COMMANDS / "flux-treepool.py", os.X_OK)
     assert site.python_path()[0] == REPOSITORY
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from argparse import Namespace
 from typing import Any
 
@@ -28,9 +27,6 @@ exit status:
   0 done; 2 usage, which includes options that sched-treepool does not have
 """
 
-#: Of the command-line plugin, for FLUX_CLI_PLUGINPATH.
-PLUGINS = site.ROOT / "treepool" / "flux" / "cliplugin"
-
 
 def add(subcommands: Any) -> None:
     """Add the subcommand's parser to *subcommands*."""
@@ -55,7 +51,6 @@ def run(arguments: Namespace) -> int:
         if arguments.options:
             raise Stop("options of the module go with --modprobe", USAGE)
         out(site.exports())
-        out(_plugin_path())
         return DONE
     try:
         options.check(arguments.options)
@@ -63,9 +58,3 @@ def run(arguments: Namespace) -> int:
         raise Stop(str(e), USAGE) from None
     out(site.modprobe(arguments.options))
     return DONE
-
-
-def _plugin_path() -> str:
-    """The shell command that lets Flux find the options, in front of other sites' plugins."""
-    name = "FLUX_CLI_PLUGINPATH"
-    return f'export {name}={shlex.quote(str(PLUGINS))}"${{{name}:+:${name}}}"'

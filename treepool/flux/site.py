@@ -1,7 +1,7 @@
 """Where Flux finds treepool, and how a site says so; imports nothing of Flux.
 
-``modules`` and ``bin`` beside this file hold one file each: Flux takes the names of broker
-modules and of subcommands from the names of files.
+``modules``, ``bin`` and ``cliplugin`` beside this file hold one file each: Flux takes the names of
+broker modules and of subcommands from the names of files.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import attrs
 #: The directory that ``import treepool`` and ``import TreePool`` need on the path.
 ROOT = Path(__file__).resolve().parents[2]
 
-#: For FLUX_MODULE_PATH and FLUX_EXEC_PATH.
+#: For FLUX_MODULE_PATH, FLUX_EXEC_PATH and FLUX_CLI_PLUGINPATH.
 MODULES = ROOT / "treepool" / "flux" / "modules"
 COMMANDS = ROOT / "treepool" / "flux" / "bin"
+PLUGINS = ROOT / "treepool" / "flux" / "cliplugin"
 
 MODULE = MODULES / "sched-treepool.py"
 
@@ -34,6 +35,7 @@ def environment() -> dict[str, list[Path]]:
     return {
         "FLUX_MODULE_PATH_PREPEND": [MODULES],
         "FLUX_EXEC_PATH_PREPEND": [COMMANDS],
+        "FLUX_CLI_PLUGINPATH": [PLUGINS],
         "PYTHONPATH": python_path(),
     }
 
