@@ -15,7 +15,17 @@ from contextlib import suppress
 from typing import NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
-from treepool.cli import alloc, bench, conformance, encode, fluxenv, subinstance, validate
+from treepool.cli import (
+    alloc,
+    bench,
+    bind,
+    conformance,
+    encode,
+    fluxenv,
+    subinstance,
+    validate,
+    verify,
+)
 from treepool.cli.screen import NO, USAGE, Stop, complain
 
 #: Exit statuses beyond those of ``screen``.
@@ -95,7 +105,18 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     subcommands = parser.add_subparsers(
         dest="command", prog="treepool", metavar="SUBCOMMAND...", title="subcommands"
     )
-    for module in (alloc, encode, validate, subinstance, conformance, bench, fluxenv):
+    modules = (
+        alloc,
+        encode,
+        validate,
+        subinstance,
+        bind,
+        verify,
+        conformance,
+        bench,
+        fluxenv,
+    )
+    for module in modules:
         module.add(subcommands)
     arguments, rest = parser.parse_known_args(argv)
     if arguments.command is None:

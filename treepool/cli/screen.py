@@ -50,7 +50,7 @@ def complain(command: str, message: str) -> None:
     with suppress(OSError):  # ``main`` flushes again, and reports
         sys.stdout.flush()  # what was said before stays before, when both go to one place
     with suppress(OSError):  # where could one complain about stderr?
-        print(f"{command}: {printable(message)}", file=sys.stderr)
+        sys.stderr.write(f"{command}: {printable(message)}\n")  # at once: others may write, too
 
 
 def console() -> Console:

@@ -49,7 +49,7 @@ class Instance:
     @property
     def R(self) -> ResourceSet:
         """The R of the whole instance; raises OSError or InvalidR."""
-        return ResourceSet.read(get_key_direct(self.handle, "resource.R"))
+        return ResourceSet.read(get_key_direct(self.handle, "resource.R", "primary"))
 
     def topologies(self, ranks: int) -> Iterator[tuple[int, Union[bytes, str]]]:
         """The XML of each of *ranks* (bitmask) in turn, or why there is none, in one line."""

@@ -1,0 +1,294 @@
+"""``treepool bind`` without Flux: from an R and hwloc XML; and what it runs."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from commandline import run_process
+from hwlocfile import Device, Made
+
+NVIDIA = "0302 [10de:1db1] [10de:1212] a1"
+AMD = "0380 [1002:66a1] [1002:0834] 02"
+
+#: The PUs that tests may be pinned to: what the machine here allows.
+HERE = sorted(os.sched_getaffinity(0))
+
+
+def xml(kind=NVIDIA, backend="CUDA", model="H100", **more):
+    """2 packages of 2 NUMA nodes of 4 cores; GPU i is near NUMA node 3 - i."""
+    name = {"CUDA": "cuda", "RSMI": "rsmi"}[backend]
+    devices = [
+        Device(f"0000:{i + 1}0:00.0", 3 - i, kind, [(f"{name}{i}", backend)], {"GPUModel": model})
+        for i in range(4)
+    ]
+    return Made(smt=1, devices=devices, **more).xml()
+
+
+def allocated(cores, gpus="", rank="0"):
+    children = {"core": cores, **({"gpu": gpus} if gpus else {})}
+    execution = {"R_lite": [{"rank": rank, "children": children}], "nodelist": [f"n[{rank}]"]}
+    return {"version": 1, "execution": execution}
+
+
+@pytest.fixture
+def bind(treepool, write, monkeypatch):
+    """``bind(R, *options, xml=...)`` runs ``treepool bind`` on files of these."""
+    for name in list(os.environ):
+        if name.startswith(("FLUX_", "CUDA_", "ROCR_", "HIP_")):
+            monkeypatch.delenv(name)
+
+    def bind(R, *options, node=None):
+        files = ["--R", write(R, "R.json"), "--xml", write(node or xml(), "node.xml")]
+        return treepool("bind", *files, *options)
+
+    return bind
+
+
+def facts(result):
+    assert result.status == 0, result.err
+    return dict(
+        line.partition(": " if ": " in line else "=")[::2] for line in result.out.splitlines()
+    )
+
+
+# -- what is printed
+
+
+def test_print_says_one_fact_a_line(bind):
+    result = bind(allocated("0-7", "0-3"), "--task", "1/2", "--print", "--", "./solve", "--fast")
+    assert result.out == (
+        "task: - of job -\n"
+        "local task: 1 of 2\n"
+        "node: n0, rank 0\n"
+        "cores: 4-7 of the job's 0-7\n"
+        "PUs: 4-7\n"
+        "NUMA nodes: 1\n"
+        "GPUs: 2 1 of the job's 0-3\n"
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID\n"
+        "CUDA_VISIBLE_DEVICES=2,1\n"
+        "memory: as it is (in Linux local)\n"
+        "run: ./solve --fast\n"
+    )
+
+
+def test_gpus_by_their_ids_if_asked(bind):
+    R = allocated("0-15", "0-3")
+    assert facts(bind(R, "--task=0/2", "--print"))["CUDA_VISIBLE_DEVICES"] == "2,3"
+    found = facts(bind(R, "--task=0/2", "--gpus=order", "--print"))
+    assert found["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_the_filters_of_amd_come_one_after_the_other(bind):
+    result = bind(allocated("4-7", "0-3"), "--print", node=xml(AMD, "RSMI"))
+    found = facts(result)
+    assert found["ROCR_VISIBLE_DEVICES"] == "2,3,0,1"
+    assert found["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+
+
+def test_a_job_without_gpus_sees_none(bind):
+    assert facts(bind(allocated("0-3"), "--print"))["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+def test_memory_of_a_superchip_is_left_alone_unless_asked(bind, numactl):
+    node = xml(model="NVIDIA GH200 480GB")
+    found = facts(bind(allocated("0-3", "3"), "--print", node=node))
+    assert found["memory"] == "as it is (one memory for CPUs and GPUs)"
+    found = facts(bind(allocated("0-3", "3"), "--memory=bind", "--print", "true", node=node))
+    assert found["memory"] == "bind"
+    assert found["run"] == f"{numactl} --membind=0 -- true"
+
+
+@pytest.fixture
+def numactl(tmp_path, monkeypatch):
+    """The path of a numactl, first on the PATH, that says what it was told and does no more."""
+    program = tmp_path / "bin" / "numactl"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "numactl $1 $2"\nshift 2\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    return program
+
+
+@pytest.mark.parametrize(
+    "policy, option",
+    [
+        ("local", "--localalloc"),
+        ("interleave", "--interleave=0-1"),
+        ("preferred", "--preferred=1"),
+        ("bind", "--membind=0-1"),
+    ],
+)
+def test_memory_policies_are_numactls(bind, numactl, policy, option):
+    result = bind(allocated("2-6"), "--memory", policy, "--print", "true")
+    assert facts(result)["run"] == f"{numactl} {option} -- true"
+
+
+def test_a_policy_without_numactl_is_an_error(bind, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = bind(allocated("0-3"), "--memory", "interleave", "--print")
+    assert result.is_one_line_error("--memory interleave: numactl is needed and not on the PATH")
+
+
+def test_without_a_policy_no_numactl_is_needed(bind, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bind(allocated("0-3"), "--print").status == 0
+
+
+# -- what is run
+
+
+@pytest.fixture
+def real(write):
+    """The result of ``treepool bind`` on a machine of the PUs here; JOB is its R."""
+    cores = len(HERE)
+    node = Made(packages=1, numas=1, cores=max(HERE) + 1, smt=1, allowed=HERE).xml()
+    options = ["--xml", str(write(node, "node.xml"))]
+
+    def real(*words, cores=f"0-{cores - 1}" if cores > 1 else "0", gpus="", **environment):
+        R = str(write(allocated(cores, gpus), "R.json"))
+        return run_process("bind", "--R", R, *options, *words, **environment)
+
+    return real
+
+
+TELL = "import json, os; print(json.dumps([sorted(os.sched_getaffinity(0)), dict(os.environ)]))"
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two cores")
+def test_the_command_is_pinned_and_has_the_variables(real):
+    result = real("--task=1/2", "--", "python3", "-c", TELL, gpus="0-3", CUDA_VISIBLE_DEVICES="0")
+    pus, environment = json.loads(result.out)
+    assert pus == HERE[len(HERE) // 2 :]
+    assert environment["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_the_order_of_gpus_that_someone_chose_stays(real):
+    result = real("python3", "-c", TELL, gpus="0", CUDA_DEVICE_ORDER="FASTEST_FIRST")
+    assert json.loads(result.out)[1]["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+
+
+@pytest.mark.parametrize("words", [["--"], []])
+def test_options_after_the_command_are_the_commands(real, words):
+    result = real(*words, "sh", "-c", 'echo "$@"', "sh", "--print", "--memory", "--", "-h")
+    assert (result.status, result.out) == (0, "--print --memory -- -h\n")
+
+
+def test_numactl_runs_the_command_if_there_is_a_policy(real, numactl):
+    result = real("--memory=bind", "echo", "done", PATH=os.environ["PATH"])
+    assert result.out == "numactl --membind=0 --\ndone\n"
+
+
+def test_the_commands_status_is_the_status(real):
+    assert real("sh", "-c", "exit 42").status == 42
+
+
+def test_the_command_ends_by_sigpipe_as_ever(real):
+    """Python ignores the signal, which a program would inherit."""
+    told = real("sh", "-c", "grep SigIgn /proc/$$/status").out
+    assert int(told.split()[1], 16) & 1 << (signal.SIGPIPE - 1) == 0
+
+
+@pytest.mark.parametrize("policy", [[], ["--memory=local"]])
+def test_no_such_command_is_127_and_what_cannot_run_126(real, numactl, tmp_path, policy):
+    path = os.environ["PATH"]
+    for name in ("no-such-command", str(tmp_path / "nothing"), ""):
+        result = real(*policy, "--", name, PATH=path)
+        assert result.is_one_line_error("no such command", status=127)
+    text = tmp_path / "text"
+    text.write_text("no program\n")
+    for name in (str(text), str(tmp_path)):
+        result = real(*policy, "--", name, PATH=path)
+        assert result.is_one_line_error("cannot be run", status=126)
+
+
+def test_a_program_of_no_known_format_is_126(real, tmp_path):
+    program = tmp_path / "odd"
+    program.write_bytes(b"\0\1\2\3")
+    program.chmod(0o755)
+    assert real(str(program)).is_one_line_error("cannot be run: Exec format error", status=126)
+
+
+def test_pus_that_are_not_here_are_an_error(bind):
+    result = bind(allocated("3999"), "true", node=Made(1, 1, 4000, 1).xml())
+    assert result.is_one_line_error("cannot pin to PUs 3999")
+
+
+# -- wrong uses
+
+
+def test_outside_a_job_it_says_so():
+    result = run_process("bind", "true")
+    assert result.is_one_line_error("not in a Flux job: FLUX_JOB_ID is not set", status=2)
+
+
+@pytest.mark.parametrize("rank", [None, "-1", "x"])
+def test_outside_a_task_of_a_job_it_says_so(rank):
+    more = {} if rank is None else {"FLUX_TASK_RANK": rank, "FLUX_TASK_LOCAL_ID": "0"}
+    result = run_process("bind", "true", FLUX_JOB_ID="f1", **more)
+    assert result.is_one_line_error("not in a task of a Flux job", status=2)
+
+
+@pytest.mark.parametrize(
+    "options, words, status",
+    [
+        ([], ["a COMMAND is needed"], 2),
+        (["--rank", "4", "true"], ["R.json", "R has ranks 0, not 4"], 1),
+        (["--rank", "x", "true"], ["--rank x", "is no rank"], 2),
+        (["--rank", "9" * 30, "true"], ["is no rank"], 2),
+        (["--rank", "999999999", "true"], ["not 999999999"], 1),
+        (["--task", "2/2", "true"], ["--task 2/2", "I/N"], 2),
+        (["--task", "0/99999", "true"], ["I/N"], 2),
+        (["--task", "", "true"], ["I/N"], 2),
+        (["--memory", "all", "true"], ["--memory", "invalid choice"], 2),
+        (["--unknown", "true"], ["--unknown"], 2),
+    ],
+)
+def test_wrong_uses_are_one_line(bind, options, words, status):
+    assert bind(allocated("0-3"), *options).is_one_line_error(*words, status=status)
+
+
+def test_which_rank_must_be_said_if_there_are_several(bind):
+    result = bind(allocated("0-3", rank="2-3"), "--print")
+    assert result.is_one_line_error("which of the ranks 2-3? (--rank)", status=2)
+    assert facts(bind(allocated("0-3", rank="2-3"), "--rank=3", "--print"))["node"] == "n3, rank 3"
+
+
+def test_options_for_files_go_with_R(treepool):
+    assert treepool("bind", "--rank=0", "true").is_one_line_error("--rank goes with --R", status=2)
+
+
+@pytest.mark.parametrize("R", ["", "[]", "{}", '{"version": 1, "execution": {}}', b"\xff"])
+def test_an_R_that_is_none_names_its_file(bind, R):
+    assert bind(R, "true").is_one_line_error("R.json: ")
+
+
+def test_xml_that_is_none_names_its_file(bind):
+    result = bind(allocated("0-3"), "true", node="<html/>")
+    assert result.is_one_line_error("node.xml: the document is <html>")
+
+
+def test_xml_is_one_file(treepool, write, tmp_path):
+    R = write(allocated("0-3"), "R.json")
+    write(xml(), "node.xml")
+    for name in (tmp_path, f"{tmp_path}/node.xml:0"):
+        result = treepool("bind", "--R", R, "--xml", name, "true")
+        assert result.is_one_line_error("--xml", "must be one file", status=2)
+
+
+def test_cores_that_the_machine_lacks_are_named(bind):
+    result = bind(allocated("12-19"), "true")
+    assert result.is_one_line_error("R.json", "rank 0 has cores 12-19, but this machine only 0-15")
+
+
+def test_what_gpus_are_named_otherwise_than_by_number_stays(write):
+    """As a user's own CUDA_VISIBLE_DEVICES, with the /sys of this machine."""
+    R = str(write(allocated("0", "0"), "R.json"))
+    result = run_process(
+        *["bind", "--R", R, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"],
+        CUDA_VISIBLE_DEVICES="GPU-8932f937",
+    )
+    assert (result.status, result.out) == (0, "GPU-8932f937\n")
+    assert "warning: CUDA_VISIBLE_DEVICES does not name GPUs by number" in result.err

@@ -1,0 +1,306 @@
+"""What a task is bound to: its share of its job's cores and GPUs, on made-up machines.
+
+The machine of most tests has 2 packages of 2 NUMA nodes of 4 cores of 2 PUs: cores 0 to 15, whose
+PUs are the core's number, and 16 more.
+"""
+
+import pytest
+
+from discovery.fakesys import FakeSys, read, smt
+from hwlocfile import Device, Made
+from treepool.discovery.binding import bind, distance, numactl_option, share
+from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.place import Task, place, with_bus_order
+from treepool.errors import InvalidHardware, InvalidInput, InvalidR
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
+
+
+def gpu(pci, numa, kind="0302 [10de:1db1] [10de:1212] a1", backend="CUDA"):
+    return Device(f"0000:{pci}:00.0", numa, kind, [(f"dev{pci}", backend)])
+
+
+#: GPU i is near NUMA node 3 - i, as on some real nodes.
+CROSSED = [gpu(f"{i + 1}0", 3 - i) for i in range(4)]
+
+
+def machine(devices=(), **more):
+    return read_hwloc(Made(devices=devices, **more).xml())
+
+
+def ids(text):
+    return idset.decode(text)
+
+
+def R(cores, gpus="", rank="0", scheduling=None):
+    children = {"core": cores, **({"gpu": gpus} if gpus else {})}
+    execution = {"R_lite": [{"rank": rank, "children": children}]}
+    execution["nodelist"] = [f"n[{rank}]"]
+    value = {"version": 1, "execution": execution}
+    if scheduling:
+        value["scheduling"] = {"writer": "TreePool", **scheduling}
+    return ResourceSet.read(value)
+
+
+def bound(cores, gpus="", index=0, tasks=1, devices=CROSSED, **how):
+    task = Task(machine(devices), ids(cores), ids(gpus), index, tasks)
+    return bind(task, **how)
+
+
+def shown(binding):
+    return idset.encode(binding.cores), binding.gpus
+
+
+# -- cores
+
+
+@pytest.mark.parametrize(
+    "tasks, shares",
+    [
+        (1, ["2-7"]),
+        (2, ["2-4", "5-7"]),
+        (3, ["2-3", "4-5", "6-7"]),
+        (4, ["2", "3-4", "5", "6-7"]),
+        (6, ["2", "3", "4", "5", "6", "7"]),
+        (8, ["2", "2", "3", "4", "5", "5", "6", "7"]),
+    ],
+)
+def test_shares_are_contiguous_and_together_all_there_is(tasks, shares):
+    found = [share(ids("2-7"), i, tasks) for i in range(tasks)]
+    assert [idset.encode(part) for part in found] == shares
+
+
+def test_a_share_of_nothing_is_nothing():
+    assert share(0, 1, 3) == 0
+
+
+def test_a_task_gets_all_pus_of_its_cores():
+    assert idset.encode(bound("2-5", index=1, tasks=2).pus) == "4-5,20-21"
+
+
+def test_an_affinity_that_is_part_of_the_job_stays():
+    """As of ``-o cpu-affinity=per-task``, or ``map:`` with single PUs."""
+    found = bound("0-7", index=0, tasks=2, affinity=ids("6,22-23"))
+    assert (idset.encode(found.cores), idset.encode(found.pus)) == ("6-7", "6,22-23")
+
+
+@pytest.mark.parametrize("affinity", ["0-31", "0-7,16-23", "8-9", ""])
+def test_any_other_affinity_gives_way_to_the_share(affinity):
+    found = bound("0-7", index=1, tasks=2, affinity=ids(affinity))
+    assert idset.encode(found.pus) == "4-7,20-23"
+
+
+def test_binding_twice_changes_nothing():
+    once = bound("0-15", "0-3", 2, 4)
+    again = bound("0-15", "0-3", 2, 4, affinity=once.pus, visible=once.gpus)
+    assert again == once
+
+
+# -- GPUs
+
+
+def test_each_task_gets_the_gpu_nearest_to_its_cores():
+    found = [shown(bound("0-15", "0-3", i, 4)) for i in range(4)]
+    assert found == [("0-3", (3,)), ("4-7", (2,)), ("8-11", (1,)), ("12-15", (0,))]
+
+
+def test_by_their_ids_in_order_if_asked():
+    found = [bound("0-15", "0-3", i, 2, gpu_order="order").gpus for i in range(2)]
+    assert found == [(0, 1), (2, 3)]
+
+
+def test_the_nearest_gpu_comes_first_then_those_of_the_socket():
+    assert bound("4-5", "0-3").gpus == (2, 3, 0, 1)
+
+
+def test_more_near_cores_are_nearer():
+    assert bound("2-6", "2-3").gpus == (2, 3)
+    assert bound("1-5", "2-3").gpus == (3, 2)
+
+
+def test_equally_near_gpus_go_by_their_ids():
+    pair = [gpu("20", 0), gpu("10", 0)]
+    assert bound("0-1", "0-1", devices=pair).gpus == (0, 1)
+
+
+def test_gpus_of_which_nothing_is_known_go_by_their_ids():
+    assert [bound("0-15", "0-3", i, 2, devices=()).gpus for i in range(2)] == [(0, 1), (2, 3)]
+
+
+def test_a_gpu_with_unknown_place_is_nearer_than_one_in_another_socket():
+    devices = [gpu("10", 3), gpu("20", None)]
+    assert bound("0-3", "0-1", devices=devices).gpus == (1, 0)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 4, 5, 7, 8, 16, 40])
+@pytest.mark.parametrize("gpus", ["0", "0-1", "1,3", "0-2", "0-3"])
+def test_together_the_tasks_use_each_gpu_and_each_has_one(tasks, gpus):
+    found = [bound("0-15", gpus, i, tasks).gpus for i in range(tasks)]
+    assert all(found)
+    assert idset.from_ids(gpu for part in found for gpu in part) == ids(gpus)
+    count = idset.size(ids(gpus))
+    if tasks <= count:
+        assert sum(map(len, found)) == count
+    else:
+        uses = [sum(gpu in part for part in found) for gpu in idset.iterate(ids(gpus))]
+        assert max(uses) - min(uses) <= 1
+
+
+def test_gpus_that_the_shell_gave_a_task_stay_and_are_ordered():
+    """As of ``-o gpu-affinity=per-task``."""
+    assert bound("0-15", "0-3", 0, 2, visible=(0, 3)).gpus == (3, 0)
+
+
+def test_visible_gpus_that_are_not_the_jobs_are_no_share():
+    assert bound("8-11", "0-1", 0, 1, visible=(2, 3)).gpus == (1, 0)
+
+
+def test_a_job_without_gpus_gets_none():
+    assert bound("0-15", visible=(0, 1)).gpus == ()
+
+
+def test_very_many_gpus_and_tasks_are_divided_in_order_in_no_time():
+    task = Task(machine(), ids("0-15"), ids("0-1023"), 4095, 4096)
+    assert bind(task).gpus == (1023,)
+
+
+# -- memory
+
+
+@pytest.mark.parametrize(
+    "cores, policy, option",
+    [
+        ("0-3", "local", "--localalloc"),
+        ("0-7", "interleave", "--interleave=0-1"),
+        ("4-5,12", "bind", "--membind=1,3"),
+        ("3-6", "preferred", "--preferred=1"),
+        ("3-4", "preferred", "--preferred=0"),
+    ],
+)
+def test_memory_policies_name_the_numa_nodes_of_the_cores(cores, policy, option):
+    here = machine()
+    found = bind(Task(here, ids(cores)))
+    assert numactl_option(here, found, policy) == option
+
+
+def test_memory_of_another_tier_is_not_of_the_cores():
+    here = machine(extra_memory=[(0, 16, "HBM"), (None, 64, "CXL-DRAM")])
+    assert here.numa_nodes.keys() == {0, 1, 2, 3}
+
+
+def test_a_policy_for_unknown_numa_nodes_is_an_error():
+    here = read_hwloc(
+        '<topology version="2.0"><object type="Machine" cpuset="0x1" allowed_cpuset="0x1">'
+        '<object type="Core" cpuset="0x1"><object type="PU" os_index="0" cpuset="0x1"/></object>'
+        "</object></topology>"
+    )
+    found = bind(Task(here, 1))
+    assert numactl_option(here, found, "local") == "--localalloc"
+    with pytest.raises(InvalidHardware, match="bind: nothing tells the NUMA nodes"):
+        numactl_option(here, found, "bind")
+
+
+# -- which cores and GPUs R means
+
+
+def test_a_rank_that_r_lacks_is_named():
+    with pytest.raises(InvalidR, match="R has ranks 3-4, not 5"):
+        place(R("0-3", rank="3-4"), 5, machine())
+
+
+@pytest.mark.parametrize("rank", [-1, 1 << 40])
+def test_ranks_that_cannot_be_are_refused_at_once(rank):
+    with pytest.raises(InvalidR, match="R has ranks 0, not"):
+        place(R("0-3"), rank, machine())
+
+
+def test_cores_that_the_machine_lacks_are_named():
+    with pytest.raises(InvalidR, match="rank 0 has cores 8-19, but this machine only 0-15"):
+        place(R("8-19"), 0, machine())
+
+
+@pytest.mark.parametrize("index, tasks", [(1, 1), (-1, 1), (0, 0), (0, 5000)])
+def test_tasks_that_cannot_be_are_refused(index, tasks):
+    with pytest.raises(InvalidInput, match="there is no local task"):
+        place(R("0-3"), 0, machine(), index, tasks)
+
+
+def test_more_gpus_than_any_node_has_are_refused():
+    with pytest.raises(InvalidR, match="more than any node"):
+        place(R("0-3", "0-3000"), 0, machine())
+
+
+NUMA = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(3 - i)} for i in range(4)]
+TOPO = {"socket": [{"numa": NUMA[:2]}, {"numa": NUMA[2:]}]}
+
+
+def key(allocated=None, topo=TOPO):
+    more = {"allocated": [{"ranks": "0", "cores": allocated}]} if allocated else {}
+    return {"children": [{"ranks": "0", "topo": topo}], **more}
+
+
+def test_in_a_subinstance_whose_broker_is_bound_r_counts_as_the_machine():
+    part = machine(allowed=range(8, 16))
+    task = place(R("4-5", scheduling=key("12-13")), 0, part, instance_cores=8)
+    assert idset.encode(bind(task).pus) == "12-13"
+
+
+def test_in_a_subinstance_whose_broker_is_not_bound_the_key_tells_the_cores():
+    task = place(R("4-5", scheduling=key("12-13")), 0, machine(), instance_cores=8)
+    assert idset.encode(bind(task).pus) == "12-13,28-29"
+
+
+def test_the_key_need_not_tell_of_the_first_cores():
+    task = place(R("0-1", scheduling=key()), 0, machine(), instance_cores=8)
+    assert idset.encode(task.cores) == "0-1"
+
+
+@pytest.mark.parametrize("scheduling, cores", [(None, "0-1"), (key(), "4-5")])
+def test_if_nothing_tells_the_cores_nothing_is_bound(scheduling, cores):
+    with pytest.raises(InvalidHardware, match="among 8 of the node's 16 cores, and no key tells"):
+        place(R(cores, scheduling=scheduling), 0, machine(), instance_cores=8)
+
+
+def test_where_the_machine_knows_no_gpus_the_key_tells_which_are_near():
+    task = place(R("4-7", "0-3", scheduling=key()), 0, machine())
+    assert bind(task).gpus[0] == 2
+
+
+def test_the_key_tells_it_in_a_subinstance_too():
+    part = machine(allowed=range(8, 16))
+    task = place(R("4-7", "0-1", scheduling=key("12-15")), 0, part, instance_cores=8)
+    assert bind(task).gpus == (0, 1)
+    task = place(R("0-3", "0-1", scheduling=key("8-11")), 0, part, instance_cores=8)
+    assert bind(task).gpus == (1, 0)
+
+
+def test_what_the_machine_knows_of_a_gpu_holds_against_the_key():
+    straight = {"numa": [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]}
+    task = place(R("4-7", "0-3", scheduling=key(topo=straight)), 0, machine(CROSSED))
+    assert bind(task).gpus[0] == 2
+
+
+def test_gpus_of_a_cut_machine_get_the_numbers_of_the_whole_node():
+    """hwloc drops the GPUs near cores that it was cut to be without."""
+    cut = machine(CROSSED[2:])
+    assert [gpu.id for gpu in cut.gpus] == [0, 1]
+    found = with_bus_order(cut, machine(CROSSED))
+    assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(2, ids("4-7")), (3, ids("0-3"))]
+
+
+def test_gpus_that_the_whole_node_does_not_have_are_dropped():
+    assert with_bus_order(machine(CROSSED), machine(CROSSED[:1])).gpus[0].pci == "0000:10:00.0"
+    assert len(with_bus_order(machine(CROSSED), machine(CROSSED[:1])).gpus) == 1
+
+
+def test_sysfs_tells_the_numa_nodes_as_hwloc_does(tmp_path):
+    fake = FakeSys(tmp_path)
+    fake.cpus(smt(packages=2, cores=4))
+    fake.nodes({0: [0, 1, 2, 3, 8, 9, 10, 11], 4: [4, 5, 6, 7, 12, 13, 14, 15]})
+    assert read(fake).numa_nodes == {0: ids("0-3"), 4: ids("4-7")}
+
+
+def test_distance_is_near_then_same_socket_then_unknown_then_elsewhere():
+    here = machine([gpu("10", 0), gpu("20", 1), gpu("30", None), gpu("40", 3)])
+    found = [distance(here, ids("0-3"), gpu) for gpu in range(4)]
+    assert found == sorted(set(found))

@@ -1,0 +1,229 @@
+"""``treepool bind`` and ``verify`` in real jobs, on the first two cores of this machine.
+
+The GPUs are in R and its key alone: GPU 1 near core 0, GPU 0 near core 1.
+"""
+
+import json
+import os
+
+import pytest
+
+from broker import Instance
+
+needs_two = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+pytestmark = needs_two
+
+TOPO = {"numa": [{"cores": "0", "gpus": "1"}, {"cores": "1", "gpus": "0"}]}
+
+#: Says what a program started by ``bind`` has: PUs and variables.
+TELL = (
+    "import json, os; names = ('CUDA_VISIBLE_DEVICES', 'CUDA_DEVICE_ORDER'); print(json.dumps(["
+    "os.environ['FLUX_TASK_RANK'], sorted(os.sched_getaffinity(0)), "
+    "*map(os.environ.get, names)]))"
+)
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory):
+    """One node with the cores 0 and 1 of this machine, and two GPUs that are not there."""
+    path = tmp_path_factory.mktemp("bind") / "R.json"
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": {"core": "0-1", "gpu": "0-1"}}],
+            "nodelist": ["n0"],
+            "starttime": 0,
+            "expiration": 0,
+        },
+        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0", "topo": TOPO}]},
+    }
+    path.write_text(json.dumps(R))
+    with Instance(0, conf=[f"resource.path={path}", "resource.noverify=true"]) as instance:
+        yield instance
+
+
+def told(instance, *options):
+    """What the tasks of a job say that runs TELL under ``treepool bind``, by rank."""
+    words = [*options, "flux", "treepool", "bind", "--", "python3", "-c", TELL]
+    lines = instance.flux("run", *words).splitlines()
+    return {int(task): rest for task, *rest in map(json.loads, lines)}
+
+
+def test_each_task_is_pinned_to_its_share_with_the_nearest_gpu(instance):
+    found = told(instance, "-n2", "-c1", "-g1")
+    assert found == {0: [[0], "1", "PCI_BUS_ID"], 1: [[1], "0", "PCI_BUS_ID"]}
+
+
+def test_a_task_with_all_gpus_has_the_nearest_first(instance):
+    found = told(instance, "-n1", "-c2", "-g2")
+    assert found == {0: [[0, 1], "0,1", "PCI_BUS_ID"]}
+
+
+def test_what_the_shell_gave_each_task_stays(instance):
+    options = ["-n2", "-c1", "-g1", "-o", "gpu-affinity=per-task"]
+    found = told(instance, *options, "-o", "cpu-affinity=map:1;0")
+    assert {task: (pus, gpus) for task, (pus, gpus, _) in found.items()} == {
+        0: ([1], "0"),
+        1: ([0], "1"),
+    }
+
+
+def test_without_affinity_of_the_shell_the_share_is_found_all_the_same(instance):
+    found = told(instance, "-n2", "-c1", "-o", "cpu-affinity=off", "-o", "gpu-affinity=off")
+    assert found == {0: [[0], "-1", "PCI_BUS_ID"], 1: [[1], "-1", "PCI_BUS_ID"]}
+
+
+def test_more_tasks_than_cores_share_them(instance):
+    words = ["-N1", "--tasks-per-node=4", "--exclusive"]
+    found = told(instance, *words)
+    assert [pus for pus, *_ in (found[i] for i in range(4))] == [[0], [0], [1], [1]]
+
+
+def test_the_status_is_that_of_the_command(instance):
+    def status(*words):
+        return instance.run("run", "-n1", "flux", "treepool", "bind", *words)
+
+    assert status("sh", "-c", "exit 7").returncode == 7
+    missing = status("--", "no-such-command", "--help")
+    assert missing.returncode == 127
+    assert "treepool bind: no-such-command: no such command" in missing.stderr
+
+
+def test_print_tells_and_runs_nothing(instance):
+    said = instance.flux("run", "-n1", "-c1", "-g1", "flux", "treepool", "bind", "--print", "false")
+    lines = said.splitlines()
+    assert "local task: 0 of 1" in lines
+    assert "cores: 0 of the job's 0" in lines
+    assert "CUDA_VISIBLE_DEVICES=1" in lines
+    assert "run: false" in lines
+
+
+def test_the_initial_program_of_an_instance_is_no_task(instance):
+    done = instance.run("alloc", "-n1", "flux", "treepool", "bind", "true")
+    assert done.returncode == 2
+    assert "treepool bind: not in a Flux job: FLUX_JOB_ID is not set" in done.stderr
+
+
+# -- verify
+
+
+def verified(instance, *words):
+    """Status and lines of a job that runs ``treepool verify``."""
+    done = instance.run("run", *words)
+    return done.returncode, sorted(done.stdout.splitlines())
+
+
+def test_what_bind_did_verifies(instance):
+    options = ["-n2", "-c1", "-g1"]
+    status, lines = verified(
+        instance, *options, "flux", "treepool", "bind", "--", "flux", "treepool", "verify"
+    )
+    assert (status, lines) == (0, ["task 0 on n0: aligned", "task 1 on n0: aligned"])
+
+
+def test_a_task_that_may_run_elsewhere_does_not(instance):
+    status, lines = verified(
+        instance, "-n1", "-c1", "-o", "cpu-affinity=off", "flux", "treepool", "verify"
+    )
+    assert status == 1
+    (line,) = lines
+    assert line.startswith("task 0 on n0: not aligned: may run on cores 1")
+
+
+def test_a_task_that_sees_a_foreign_gpu_does_not(instance):
+    status, lines = verified(
+        instance,
+        *["-n1", "-c1", "-g1", "sh", "-c"],
+        "CUDA_VISIBLE_DEVICES=0,1 flux treepool verify --json",
+    )
+    found = json.loads(lines[0])
+    assert (status, found["aligned"], found["task"]) == (1, False, 0)
+    assert found["allocated"] == {"cores": "0", "gpus": "1"}
+    assert [reason["kind"] for reason in found["reasons"]] == ["gpus"]
+
+
+def test_another_process_of_the_job_is_verified_by_its_pid(instance):
+    script = (
+        "sleep 30 & pid=$!; flux treepool verify --pid $pid; echo $?; "
+        "taskset -pc 0,1 $pid >/dev/null; flux treepool verify --pid $pid; echo $?; kill $pid"
+    )
+    said = instance.flux("run", "-n1", "-c1", "sh", "-c", script).splitlines()
+    assert said[:2] == ["task 0 on n0: aligned", "0"]
+    assert "may run on cores 1" in said[2]
+    assert said[3] == "1"
+
+
+# -- an instance inside a job
+
+
+@pytest.mark.parametrize("affinity", ["on", "off"])
+def test_in_an_instance_inside_a_job_cores_are_those_of_the_job(instance, affinity):
+    """The first job has core 0, so that the instance has core 1, and calls it core 0."""
+    first = instance.flux("submit", "-n1", "-c1", "sleep", "60")
+    instance.wait(first, "start")
+    try:
+        command = ["flux", "treepool", "bind", "--", "python3", "-c", TELL]
+        options = ["-n1", "-c1", "-g1", "-o", f"cpu-affinity={affinity}"]
+        said = instance.flux("alloc", *options, "flux", "run", "-n1", "-c1", "-g1", *command)
+    finally:
+        instance.cancel_all()
+    assert json.loads(said.splitlines()[-1]) == ["0", [1], "0", "PCI_BUS_ID"]
+
+
+# -- several nodes
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Two brokers, each of which thinks that it has cores 0 and 1."""
+    path = tmp_path_factory.mktemp("pair") / "R.json"
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-1", "children": {"core": "0-1"}}],
+            "nodelist": ["fake[0-1]"],
+            "starttime": 0,
+            "expiration": 0,
+        },
+    }
+    path.write_text(json.dumps(R))
+    conf = [f"resource.path={path}", "resource.noverify=true"]
+    with Instance(0, size=2, conf=conf) as two:
+        yield two
+
+
+def test_each_node_has_as_many_tasks_as_the_taskmap_says(pair):
+    """Three tasks on two nodes: two on the one, one on the other, which has both cores."""
+    words = ["-N2", "-n3", "--exclusive", "--taskmap=cyclic"]
+    found = told(pair, *words)
+    assert [found[i][0] for i in range(3)] == [[0], [0, 1], [1]]
+
+
+def test_a_job_on_another_node_only_says_so(pair):
+    words = ["--requires=rank:1", "-n1", "sh", "-c"]
+    job = pair.flux("submit", "--requires=rank:1", "-n1", "sleep", "60")
+    pair.wait(job, "start")
+    script = f"FLUX_JOB_ID={job} flux treepool verify"
+    words = ["--requires=rank:0", "-n1", "sh", "-c", script]
+    done = pair.run("run", *words)
+    pair.cancel_all()
+    assert done.returncode == 1
+    assert "is on ranks 1, this is 0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "taskmap, counts",
+    [
+        ([[0, 4, 4, 1]], [4, 4, 4, 4, 0]),
+        ([[0, 2, 1, 3]], [3, 3, 0, 0, 0]),
+        ([[0, 1, 2, 1], [1, 2, 1, 4]], [2, 4, 4, 0, 0]),
+        ([], [0, 0, 0, 0, 0]),
+    ],
+)
+def test_tasks_on_a_node_by_taskmap(instance, taskmap, counts):
+    script = (
+        "import json, sys; from treepool.flux.job import tasks_on; "
+        "print([tasks_on(json.loads(sys.argv[1]), node) for node in range(5)])"
+    )
+    said = instance.flux("python", "-c", script, json.dumps(taskmap))
+    assert json.loads(said) == counts

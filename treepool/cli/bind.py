@@ -1,0 +1,198 @@
+"""``treepool bind``: run a program of a job bound to what was placed."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shutil
+import signal
+import sys
+from argparse import Namespace
+from typing import Any, Iterator, Mapping, NoReturn, Optional, Sequence
+
+from treepool.cli import here
+from treepool.cli.here import Here
+from treepool.cli.screen import DONE, USAGE, Stop, complain, out, printable
+from treepool.discovery import binding
+from treepool.discovery.binding import Binding
+from treepool.discovery.visible import seen, settings
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+
+#: Exit statuses of env(1), nice(1) and the like: COMMAND cannot be run, COMMAND is not found.
+CANNOT_RUN, NOT_FOUND = 126, 127
+
+_DESCRIPTION = """\
+Inside a Flux job, run COMMAND bound to what the job was given: pinned to the
+task's share of the job's cores, with the nearest of its GPUs first, and, if
+asked, with a memory policy for the NUMA nodes of these cores. Tasks share what
+the job has on a node as slots do: contiguous cores, in order. What the job
+shell gave each task already (cpu-affinity=per-task, gpu-affinity=per-task) stays.
+"""
+
+_EXAMPLES = """\
+examples:
+  flux run -n8 -c4 -g1 treepool bind -- ./solve input
+  flux run -n2 -c16 treepool bind --memory interleave -- ./solve input
+  flux run -n8 -c4 -g1 --label-io treepool bind --print
+
+exit status:
+  that of COMMAND; 126 if it cannot be run, 127 if there is no such command;
+  1 it cannot be bound; 2 usage, such as outside a job
+"""
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "bind",
+        help="inside a job: run a program bound to what was placed",
+        usage="treepool bind [OPTION...] [--] COMMAND [ARGUMENT...]",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "--memory",
+        choices=binding.MEMORY,
+        help="where memory comes from, by numactl: the NUMA node a thread runs on (local), those "
+        "of the task's cores in turn (interleave), that of most of them if it can (preferred), "
+        "those of the cores and no other (bind); default: as it is, in Linux local",
+    )
+    parser.add_argument(
+        "--gpus",
+        choices=binding.GPU_ORDER,
+        default="nearest",
+        help="which of the job's GPUs a task gets: the nearest to its cores, the nearest first "
+        "(default), or by their ids in order",
+    )
+    parser.add_argument(
+        "--print", action="store_true", help="say what would be done, a fact a line; run nothing"
+    )
+    here.add_options(parser)
+    # What follows the first word belongs to COMMAND, whatever it looks like.
+    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns, with the exit status, only if nothing is to be run."""
+    program = list(arguments.program)
+    if program[:1] == ["--"]:
+        del program[0]
+    if not program and not arguments.print:
+        raise Stop("a COMMAND is needed (see treepool bind --help)", USAGE)
+    environment = dict(os.environ)
+    place = here.find(arguments, environment)
+    bound, changes, note = _bound(place, arguments, environment)
+    try:
+        prefix = _numactl(place, bound, arguments.memory, environment)
+    except InvalidHardware as e:
+        raise Stop(str(e)) from None
+    if arguments.print:
+        for line in _facts(place, bound, changes, note, arguments.memory, [*prefix, *program]):
+            out(printable(line))
+        return DONE
+    if note:
+        complain("treepool bind", f"warning: {note}")
+    _find_program(program[0], environment)
+    _pin(bound)
+    return _execute([*prefix, *program], {**environment, **changes})
+
+
+def _bound(
+    place: Here, arguments: Namespace, environment: Mapping[str, str]
+) -> tuple[Binding, Mapping[str, str], str]:
+    """The binding, the variables to set for it, and a note on what is left as it is."""
+    task, note = place.task, ""
+    amd = here.is_amd(task, environment)
+    if arguments.xml is not None:
+        # It need not be this machine, so what this process has says nothing about it.
+        bound = binding.bind(task, gpu_order=arguments.gpus)
+        return bound, settings(bound.gpus, amd, environment), note
+    affinity = idset.from_ids(os.sched_getaffinity(0))
+    try:
+        visible = seen(environment, amd, here.node_gpus(task))
+    except InvalidHardware as e:
+        return binding.bind(task, affinity), {}, f"{e}: GPUs are left as they are"
+    bound = binding.bind(task, affinity, visible, arguments.gpus)
+    return bound, settings(bound.gpus, amd, environment), note
+
+
+def _numactl(
+    place: Here, bound: Binding, policy: Optional[str], environment: Mapping[str, str]
+) -> list[str]:
+    if policy is None:
+        return []
+    option = binding.numactl_option(place.task.machine, bound, policy)
+    program = shutil.which("numactl", path=environment.get("PATH"))
+    if program is None:
+        raise Stop(f"--memory {policy}: numactl is needed and not on the PATH")
+    return [program, option, "--"]
+
+
+def _facts(
+    place: Here,
+    bound: Binding,
+    changes: Mapping[str, str],
+    note: str,
+    policy: Optional[str],
+    command: Sequence[str],
+) -> Iterator[str]:
+    task = place.task
+    yield f"task: {place.number or '-'} of job {place.job or '-'}"
+    yield f"local task: {task.index} of {task.tasks}"
+    yield f"node: {place.host or '-'}, rank {place.rank}"
+    yield f"cores: {idset.encode(bound.cores)} of the job's {idset.encode(task.cores)}"
+    yield f"PUs: {idset.encode(bound.pus)}"
+    yield f"NUMA nodes: {idset.encode(bound.numa) or 'unknown'}"
+    if note:
+        yield f"GPUs: as they are: {note}"
+    else:
+        mine = " ".join(map(str, bound.gpus)) or "none"
+        yield f"GPUs: {mine} of the job's {idset.encode(task.gpus) or 'none'}"
+    for name, value in sorted(changes.items()):
+        yield f"{name}={value}"
+    if policy is None:
+        why = "one memory for CPUs and GPUs" if task.machine.unified_memory else "in Linux local"
+        yield f"memory: as it is ({why})"
+    else:
+        yield f"memory: {policy}"
+    if command:
+        yield f"run: {' '.join(command)}"
+
+
+def _find_program(program: str, environment: Mapping[str, str]) -> None:
+    """Raise Stop for a command that cannot be run: numactl would have its own status for it."""
+    path = environment.get("PATH", os.defpath)
+    if shutil.which(program, path=path) is not None:
+        return
+    places = [program] if "/" in program else [f"{d or '.'}/{program}" for d in path.split(":")]
+    if program and any(os.path.exists(place) for place in places):
+        raise Stop(f"{program:.80}: cannot be run: no executable file", CANNOT_RUN)
+    raise Stop(f"{program:.80}: no such command", NOT_FOUND)
+
+
+def _pin(bound: Binding) -> None:
+    pus = idset.encode(bound.pus)
+    try:
+        os.sched_setaffinity(0, idset.iterate(bound.pus))
+    except (OSError, ValueError, OverflowError) as e:
+        why = getattr(e, "strerror", None) or e
+        raise Stop(f"cannot pin to PUs {pus:.80}: {why}") from None
+
+
+def _execute(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    # Python ignores these for itself, and a program would inherit that.
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvpe(command[0], list(command), dict(environment))
+    except (OSError, ValueError) as e:
+        missing = getattr(e, "errno", None) == errno.ENOENT
+        why = getattr(e, "strerror", None) or e
+        status = NOT_FOUND if missing else CANNOT_RUN
+        raise Stop(f"{command[0]:.80}: cannot be run: {why}", status) from None

@@ -1,0 +1,162 @@
+"""Which task this is: from the environment of a running job, or from files and options."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from typing import Any, Mapping, Optional
+
+import attrs
+
+from treepool.cli import files, hardware
+from treepool.cli.screen import USAGE, Stop
+from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.machine import Machine
+from treepool.discovery.place import MAX_TASKS, Task, place, with_bus_order
+from treepool.discovery.sysfs import read_sysfs
+from treepool.discovery.visible import ROCR
+from treepool.errors import InvalidHardware, InvalidInput
+from treepool.rfc import idset
+from treepool.rfc.findings import shown_ids
+from treepool.rfc.rset import ResourceSet
+
+_PART = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+
+
+@attrs.frozen
+class Here:
+    """A task, the job and the rank of the node it is on, and its number in the job ("" if none)."""
+
+    task: Task
+    job: str
+    rank: int
+    number: str
+    host: str
+
+
+def add_options(parser: Any) -> None:
+    """The options that say which task it is, for use without Flux."""
+    group = parser.add_argument_group(
+        "without Flux", "by default the job, the node and the task are those of the environment"
+    )
+    group.add_argument("--R", dest="R_file", metavar="FILE", help='the R of the job, "-" for stdin')
+    group.add_argument(
+        "--xml", metavar="FILE", help="hwloc XML of the whole node (default: this machine's /sys)"
+    )
+    group.add_argument("--rank", metavar="N", help="with --R: the rank of the node")
+    group.add_argument(
+        "--task", metavar="I/N", help="with --R: local task I, from 0, of N (default: 0/1)"
+    )
+
+
+def find(arguments: Namespace, environment: Mapping[str, str]) -> Here:
+    """The task of *arguments*, else of *environment*; raises Stop."""
+    try:
+        if arguments.R_file is not None:
+            return _from_files(arguments, environment)
+        for name in ("xml", "rank", "task"):
+            if getattr(arguments, name) is not None:
+                raise Stop(f"--{name} goes with --R", USAGE)
+        return _from_flux(environment)
+    except InvalidInput as e:
+        raise Stop(str(e)) from None
+
+
+def is_amd(task: Task, environment: Mapping[str, str]) -> bool:
+    """Whether the GPUs of the task's job are AMD's, whose libraries read other variables."""
+    mine = [gpu for gpu in task.machine.gpus if task.gpus >> gpu.id & 1] or task.machine.gpus
+    vendors = {gpu.vendor for gpu in mine if gpu.vendor}
+    return vendors == {"amd"} if vendors else ROCR in environment
+
+
+def node_gpus(task: Task) -> int:
+    """The ids of all GPUs of the node (bitmask); 0 if they are not all known."""
+    known = idset.from_ids(gpu.id for gpu in task.machine.gpus)
+    return 0 if task.gpus & ~known else known
+
+
+def _from_flux(environment: Mapping[str, str]) -> Here:
+    job, number, local = (
+        environment.get(name, "")
+        for name in ("FLUX_JOB_ID", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID")
+    )
+    if not job:
+        raise Stop("not in a Flux job: FLUX_JOB_ID is not set (or use --R)", USAGE)
+    if not _NUMBER.fullmatch(number) or not _NUMBER.fullmatch(local):
+        raise Stop(
+            "not in a task of a Flux job: FLUX_TASK_RANK and FLUX_TASK_LOCAL_ID are no numbers",
+            USAGE,
+        )
+    try:
+        from treepool.flux import job as live
+    except ImportError as e:
+        raise Stop(f"Flux's Python bindings are needed (flux treepool has them): {e}") from None
+    try:
+        found = live.read(environment)
+    except InvalidInput as e:
+        raise Stop(f"the R of job {job:.40}: {e}") from None
+    except (OSError, ValueError, KeyError) as e:
+        why = getattr(e, "strerror", None) or e
+        raise Stop(f"job {job:.40}: Flux does not tell about it: {why}") from None
+    if not found.R.ranks >> found.rank & 1:
+        raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.ranks)}, this is {found.rank}")
+    machine = _machine(found.xml, found.instance_cores is not None)
+    task = place(found.R, found.rank, machine, int(local), found.tasks, found.instance_cores)
+    return Here(task, job, found.rank, number, _host(found.R, found.rank))
+
+
+def _machine(xml: Optional[bytes], nested: bool) -> Machine:
+    """What the broker's *xml* describes, else /sys; *nested* tells that it may be cut to a part."""
+    if xml is None:
+        return read_sysfs()
+    machine = read_hwloc(xml, "this broker's hwloc XML")
+    return with_bus_order(machine, read_sysfs()) if nested and machine.gpus else machine
+
+
+def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
+    name = files.shown(arguments.R_file)
+    if arguments.R_file == "-" and arguments.xml == "-":
+        raise Stop("only one of the files can be stdin", USAGE)
+    try:
+        R = ResourceSet.read(files.read_R(arguments.R_file))
+    except InvalidInput as e:
+        raise Stop(f"{name}: {e}") from None
+    rank, (index, tasks) = _rank(arguments.rank, R), _part(arguments.task)
+    if arguments.xml is not None:
+        description = next(hardware.read(arguments.xml))
+        if description.stem or description.ranks or description.hosts:
+            raise Stop(f"--xml {arguments.xml:.60}: must be one file", USAGE)
+        machine = read_hwloc(description.xml, description.name)
+    else:
+        machine = read_sysfs()
+    try:
+        task = place(R, rank, machine, index, tasks)
+    except InvalidHardware:
+        raise
+    except InvalidInput as e:
+        raise Stop(f"{name}: {e}") from None
+    return Here(task, environment.get("FLUX_JOB_ID", ""), rank, "", _host(R, rank))
+
+
+def _rank(text: Optional[str], R: ResourceSet) -> int:
+    if text is None:
+        if idset.size(R.ranks) > 1:
+            raise Stop(f"which of the ranks {shown_ids(R.ranks)}? (--rank)", USAGE)
+        return idset.lowest(R.ranks)
+    if not _NUMBER.fullmatch(text):
+        raise Stop(f"--rank {text:.40}: is no rank", USAGE)
+    return int(text)
+
+
+def _part(text: Optional[str]) -> tuple[int, int]:
+    match = _PART.fullmatch("0/1" if text is None else text)
+    index, tasks = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not index < tasks <= MAX_TASKS:
+        raise Stop(f"--task {text or '':.40}: must be I/N, with I from 0 to N - 1", USAGE)
+    return index, tasks
+
+
+def _host(R: ResourceSet, rank: int) -> str:
+    place = idset.size(R.ranks & ((1 << rank) - 1))
+    return R.hosts[place] if place < len(R.hosts) else ""

@@ -1,0 +1,148 @@
+"""``treepool verify``: does a task run on what was placed?"""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import Any, Mapping, Optional
+
+from treepool.cli import here
+from treepool.cli.here import Here
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out, printable
+from treepool.discovery import alignment, binding
+from treepool.discovery.visible import BY_BUS, ORDER, seen
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+
+#: Most bytes of a process's environment, and most of its threads, that are looked at.
+_MAX_ENVIRONMENT, _MAX_THREADS = 4 << 20, 1 << 14
+
+_DESCRIPTION = """\
+Inside a Flux job, or of a process in one, compare where the task may run and
+which GPUs it sees with what the job was given. A task is not aligned if it may
+run on cores that are not the job's, if it spans more NUMA nodes than its share
+of the cores, if it sees a GPU that is not the job's or none of its own, or if
+its cores and its GPU are in different sockets.
+"""
+
+_EXAMPLES = """\
+examples:
+  flux run -n8 -c4 -g1 treepool bind -- treepool verify
+  treepool verify --pid 4711
+
+exit status:
+  0 aligned; 1 not; 2 usage, such as outside a job
+"""
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "verify",
+        help="inside a job: is it bound to what was placed?",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "--pid", type=_pid, help="a process of the job (default: the one that runs this)"
+    )
+    parser.add_argument("--json", action="store_true", help="a line of JSON")
+    here.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    environment = os.environ if arguments.pid is None else _environment(arguments.pid)
+    place = here.find(arguments, environment)
+    task, notes = place.task, []
+    amd = here.is_amd(task, environment)
+    affinity = _affinity(arguments.pid)
+    visible, known = None, True
+    try:
+        visible = seen(environment, amd, here.node_gpus(task))
+    except InvalidHardware as e:
+        known = False
+        notes.append(f"{e}: GPUs were not compared")
+    if known and task.gpus and not amd and environment.get(ORDER) != BY_BUS:
+        notes.append(f"{ORDER} is not {BY_BUS}: GPU numbers may mean other GPUs")
+    found = alignment.check(task, affinity, visible, known)
+    if arguments.json:
+        line = {
+            **_about(place),
+            "aligned": not found,
+            "cores": idset.encode(binding.cores_of(task.machine, affinity)),
+            "gpus": None if visible is None else list(visible),
+            "reasons": [{"kind": one.kind, "message": one.message} for one in found],
+            "notes": notes,
+        }
+        out(json.dumps(line))
+    else:
+        _say(place, [one.message for one in found], notes)
+    return NO if found else DONE
+
+
+def _about(place: Here) -> dict[str, Any]:
+    return {
+        "job": place.job or None,
+        "task": int(place.number) if place.number else None,
+        "rank": place.rank,
+        "host": place.host or None,
+        "allocated": {
+            "cores": idset.encode(place.task.cores),
+            "gpus": idset.encode(place.task.gpus),
+        },
+    }
+
+
+def _say(place: Here, reasons: list[str], notes: list[str]) -> None:
+    """One line for each reason: the lines of many tasks come mixed."""
+    task = place.task
+    name = f"task {place.number}" if place.number else f"local task {task.index} of {task.tasks}"
+    name = printable(f"{name} on {place.host or f'rank {place.rank}'}")
+    if not reasons:
+        out(f"{name}: aligned")
+    for reason in reasons:
+        out(printable(f"{name}: not aligned: {reason}"))
+    for note in notes:
+        out(printable(f"{name}: note: {note}"))
+
+
+def _pid(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+        raise ArgumentTypeError(f"{text[:40]!r} is no process id")
+    return int(text)
+
+
+def _environment(pid: int) -> Mapping[str, str]:
+    """The environment that process *pid* was started with."""
+    try:
+        with Path(f"/proc/{pid}/environ").open("rb") as file:
+            data = file.read(_MAX_ENVIRONMENT)
+    except FileNotFoundError:
+        raise Stop(f"--pid {pid}: there is no such process", USAGE) from None
+    except OSError as e:
+        raise Stop(f"--pid {pid}: its environment cannot be read: {e.strerror}", USAGE) from None
+    pairs = (os.fsdecode(item).partition("=") for item in data.split(b"\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _affinity(pid: Optional[int]) -> int:
+    """The PUs that some thread of a process may use: a program may pin each elsewhere."""
+    if pid is None:
+        return idset.from_ids(os.sched_getaffinity(0))
+    found = 0
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]
+    except OSError:
+        threads = []
+    for thread in threads:
+        try:
+            found |= idset.from_ids(os.sched_getaffinity(int(thread)))
+        except OSError:  # ended meanwhile
+            continue
+    if not found:
+        raise Stop(f"--pid {pid}: the process has ended", USAGE)
+    return found

@@ -1,0 +1,92 @@
+"""Whether a task runs where its job was placed: its affinity and GPUs against the allocation."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Sequence
+
+import attrs
+
+from treepool.discovery import binding
+from treepool.discovery.machine import Machine
+from treepool.discovery.place import Task
+from treepool.rfc import idset
+from treepool.rfc.findings import shown_ids
+
+
+@attrs.frozen
+class Misalignment:
+    """One thing that is not as it should be.
+
+    ``kind`` is ``cores`` (uses cores that are not the job's), ``numa`` (spans more NUMA nodes than
+    its share of the job's cores), ``gpus`` (sees GPUs that are not the job's, or none although it
+    has some), or ``socket`` (a GPU of the task is in a socket where it has no core). ``message``
+    is one line.
+    """
+
+    kind: str
+    message: str
+
+
+def check(
+    task: Task, affinity: int, visible: Optional[Sequence[int]], gpus_known: bool = True
+) -> list[Misalignment]:
+    """What is wrong with a task that may use PUs *affinity* (bitmask) and sees GPUs *visible*.
+
+    *visible* is None for all GPUs of the node. Without *gpus_known* nothing is said about GPUs.
+    """
+    found = [*_cores(task, affinity), *_numa(task, affinity)]
+    if gpus_known:
+        if visible is None:
+            visible = [gpu.id for gpu in task.machine.gpus] or list(idset.iterate(task.gpus))
+        found += [*_gpus(task, visible), *_sockets(task, affinity, visible)]
+    return found
+
+
+def _cores(task: Task, affinity: int) -> Iterator[Misalignment]:
+    outside = affinity & ~binding.pus_of(task.machine, task.cores)
+    if not outside:
+        return
+    cores = binding.cores_of(task.machine, outside)
+    what = f"cores {shown_ids(cores)}" if cores else f"PUs {shown_ids(outside)}"
+    yield Misalignment("cores", f"may run on {what}; the job has cores {shown_ids(task.cores)}")
+
+
+def _numa(task: Task, affinity: int) -> Iterator[Misalignment]:
+    """Compared with the share that ``treepool bind`` gives: a job that is spread stays so."""
+    cores = binding.cores_of(task.machine, affinity) & task.cores
+    spanned = binding.numa_of(task.machine, cores)
+    own = binding.share(task.cores, task.index, task.tasks)
+    needed = idset.size(binding.numa_of(task.machine, own))
+    if idset.size(spanned) > needed > 0:
+        would_do = "one would" if needed == 1 else f"{needed} would"
+        yield Misalignment("numa", f"spans NUMA nodes {shown_ids(spanned)}, though {would_do} do")
+
+
+def _gpus(task: Task, visible: Sequence[int]) -> Iterator[Misalignment]:
+    foreign = idset.from_ids(visible) & ~task.gpus
+    if foreign:
+        have = f"GPUs {shown_ids(task.gpus)}" if task.gpus else "no GPU"
+        yield Misalignment("gpus", f"sees GPUs {shown_ids(foreign)}; the job has {have}")
+    if task.gpus and not idset.from_ids(visible) & task.gpus:
+        yield Misalignment("gpus", f"sees none of the job's GPUs {shown_ids(task.gpus)}")
+
+
+def _sockets(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misalignment]:
+    """A task uses the first GPUs that it sees, as many as are its share."""
+    machine = task.machine
+    here = binding.sockets_of(machine, binding.cores_of(machine, affinity))
+    mine = [gpu for gpu in visible if task.gpus >> gpu & 1]
+    count = idset.size(binding.share(task.gpus, task.index, task.tasks))
+    for gpu in mine[:count]:
+        there = binding.sockets_of(machine, binding.near_cores(machine, gpu))
+        if here and there and not here & there:
+            yield Misalignment(
+                "socket",
+                f"its cores are in {_named(machine, here)}, its GPU {gpu} in "
+                f"{_named(machine, there)}",
+            )
+
+
+def _named(machine: Machine, sockets: int) -> str:
+    several = idset.size(sockets) > 1
+    return f"socket{'s' if several else ''} {shown_ids(sockets)}"

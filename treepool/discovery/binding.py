@@ -1,0 +1,167 @@
+"""What a task is bound to: its share of what its job has on the node, the nearest GPU first.
+
+Flux gives a job cores and GPUs of a node, and does not say which task has which. Tasks take
+contiguous shares of the cores, in order, as slots do.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+import attrs
+
+from treepool.discovery.machine import Machine
+from treepool.discovery.place import Task
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+
+#: Ways to give GPUs to tasks: each the nearest to its cores, or by their ids in order.
+GPU_ORDER = ("nearest", "order")
+
+#: Memory policies, as in numactl.
+MEMORY = ("local", "interleave", "preferred", "bind")
+
+#: Most pairs of a task and a GPU that are compared: 0.1 s.
+_MAX_PAIRS = 1 << 16
+
+
+@attrs.frozen
+class Binding:
+    """What a task is bound to: cores, PUs and NUMA nodes (bitmasks), and GPUs in its order.
+
+    PUs and NUMA nodes have the operating system's numbers.
+    """
+
+    cores: int
+    pus: int
+    numa: int
+    gpus: tuple[int, ...]
+
+
+def bind(
+    task: Task,
+    affinity: int = 0,
+    visible: Optional[Sequence[int]] = None,
+    gpu_order: str = "nearest",
+) -> Binding:
+    """What *task* is to be bound to.
+
+    *affinity* are the PUs it may use now and *visible* the GPUs it sees now. If these are a part
+    of what the job has, they stay: someone, such as the job shell with ``cpu-affinity=per-task``,
+    has divided it already. *gpu_order* is one of GPU_ORDER.
+    """
+    job_pus = pus_of(task.machine, task.cores)
+    pus = affinity & job_pus
+    if not pus or pus == job_pus:
+        pus = pus_of(task.machine, share(task.cores, task.index, task.tasks))
+    cores = cores_of(task.machine, pus)
+    given = idset.from_ids(visible) & task.gpus if visible is not None else 0
+    if given and given != task.gpus:
+        gpus = given
+    elif gpu_order == "nearest":
+        gpus = _nearest_share(task)
+    else:
+        gpus = share(task.gpus, task.index, task.tasks)
+    ordered = list(idset.iterate(gpus))
+    if gpu_order == "nearest":
+        ordered.sort(key=lambda gpu: (distance(task.machine, cores, gpu), gpu))
+    return Binding(cores, pus, numa_of(task.machine, cores), tuple(ordered))
+
+
+def share(ids: int, index: int, total: int) -> int:
+    """The ids of task *index* of *total*: contiguous, in order; shared if there are too few."""
+    return _part(list(idset.iterate(ids)), index, total)
+
+
+def _part(ids: Sequence[int], index: int, total: int) -> int:
+    start = index * len(ids) // total
+    end = max(start + 1, (index + 1) * len(ids) // total)
+    return idset.from_ids(ids[start:end])
+
+
+def _nearest_share(task: Task) -> int:
+    """The GPUs of the task if each task gets the nearest to its cores, as many as in order.
+
+    Every task of the node computes the same division, so that together they use each GPU: the
+    nearest pair of a task and a GPU first. It goes by the shares of cores in order, whatever the
+    affinity, because a task does not know that of the others.
+    """
+    cores, gpus = list(idset.iterate(task.cores)), list(idset.iterate(task.gpus))
+    if task.tasks == 1 or not 1 < len(gpus) <= _MAX_PAIRS // task.tasks:
+        return share(task.gpus, task.index, task.tasks)
+    in_order = [_part(gpus, i, task.tasks) for i in range(task.tasks)]
+    wanted = [idset.size(part) for part in in_order]
+    # Where tasks share GPUs, each GPU serves as many as it would in order.
+    serves = {gpu: sum(part >> gpu & 1 for part in in_order) for gpu in gpus}
+    # Tasks that share cores are equally far from a GPU.
+    parts = [_part(cores, i, task.tasks) for i in range(task.tasks)]
+    far = {part: {gpu: distance(task.machine, part, gpu) for gpu in gpus} for part in set(parts)}
+    pairs = ((far[part][gpu], i, gpu) for i, part in enumerate(parts) for gpu in gpus)
+    found = 0
+    for _, i, gpu in sorted(pairs):
+        if wanted[i] and serves[gpu]:
+            wanted[i] -= 1
+            serves[gpu] -= 1
+            found |= 1 << gpu if i == task.index else 0
+    return found
+
+
+def distance(machine: Machine, cores: int, gpu: int) -> tuple[int, int]:
+    """How far a GPU is from *cores*: the smaller, the nearer.
+
+    Near some of them (the more, the nearer); in a socket with some; unknown; elsewhere.
+    """
+    near = near_cores(machine, gpu)
+    if near & cores:
+        return 0, -idset.size(near & cores)
+    if not near:
+        return 2, 0
+    return (1 if sockets_of(machine, near) & sockets_of(machine, cores) else 3), 0
+
+
+def near_cores(machine: Machine, gpu: int) -> int:
+    """The cores near a GPU, 0 if that is not known."""
+    return next((g.cores for g in machine.gpus if g.id == gpu), 0)
+
+
+def sockets_of(machine: Machine, cores: int) -> int:
+    """The sockets that have some of *cores*, by their place in the machine (bitmask)."""
+    sockets = [r.cores for r in machine.regions if r.kind == "socket"]
+    return idset.from_ids(i for i, socket in enumerate(sockets) if socket & cores)
+
+
+def numa_of(machine: Machine, cores: int) -> int:
+    """The NUMA nodes that have some of *cores*, by the operating system's numbers (bitmask)."""
+    return idset.from_ids(n for n, here in machine.numa_nodes.items() if here & cores)
+
+
+def pus_of(machine: Machine, cores: int) -> int:
+    """The PUs of *cores*, by the operating system's numbers (bitmask)."""
+    return idset.from_ids(pu for core in idset.iterate(cores) for pu in machine.pus.get(core, ()))
+
+
+def cores_of(machine: Machine, pus: int) -> int:
+    """The cores that have some of *pus* (bitmasks)."""
+    return idset.from_ids(
+        core for core, here in machine.pus.items() if any(pus >> pu & 1 for pu in here)
+    )
+
+
+def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
+    """numactl's option for *policy*, one of MEMORY, with the NUMA nodes of the binding.
+
+    ``preferred`` is for one node: the one with most of the cores. Raises InvalidHardware if the
+    machine tells no NUMA nodes.
+    """
+    if policy == "local":
+        return "--localalloc"
+    if not binding.numa:
+        raise InvalidHardware(f"memory policy {policy}: nothing tells the NUMA nodes of this node")
+    if policy == "preferred":
+        most = min(
+            idset.iterate(binding.numa),
+            key=lambda node: (-idset.size(machine.numa_nodes[node] & binding.cores), node),
+        )
+        return f"--preferred={most}"
+    word = {"interleave": "--interleave", "bind": "--membind"}[policy]
+    return f"{word}={idset.encode(binding.numa)}"

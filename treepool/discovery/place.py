@@ -1,0 +1,136 @@
+"""Where a task is: which cores and GPUs of its node's machine the R of its job means.
+
+In a sub-instance, Flux counts the cores of each node from zero, and does not count GPUs anew. The
+broker's hwloc XML is there cut to the cores that the broker may use, and with these go the GPUs
+near others, if the broker is bound to them; if not, it is of the whole node.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Optional
+
+import attrs
+
+from treepool.discovery.machine import Gpu, Machine
+from treepool.errors import InvalidHardware, InvalidInput, InvalidR
+from treepool.rfc import idset
+from treepool.rfc.findings import shown_ids
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.scheduling import SchedulingKey
+
+#: Most tasks that a job may have on a node, and most GPUs in a node.
+MAX_TASKS = 1 << 12
+MAX_GPUS = 1 << 10
+
+
+@attrs.frozen
+class Task:
+    """A task of a job on one node: what the job has of the *machine*, and which task it is.
+
+    ``cores`` are ids of the machine's cores and ``gpus`` ids of GPUs in R (bitmasks). The task is
+    number ``index``, from 0, of the ``tasks`` that the job has on the node.
+    """
+
+    machine: Machine
+    cores: int
+    gpus: int = 0
+    index: int = 0
+    tasks: int = 1
+
+
+def place(
+    R: ResourceSet,
+    rank: int,
+    machine: Machine,
+    index: int = 0,
+    tasks: int = 1,
+    instance_cores: Optional[int] = None,
+) -> Task:
+    """The task of the job of *R* on the node with this *rank* and *machine*.
+
+    *instance_cores* is for a job of a sub-instance: how many cores of the node that instance has.
+    If the machine has as many, it counts its cores as R does. If not, only treepool's key tells
+    which are meant (``allocated``). Where the machine does not tell which cores a GPU is near to,
+    the key does. Raises InvalidR if R has no such rank, or cores that the machine does not have;
+    InvalidKey for a malformed key; InvalidHardware if nothing tells which cores are meant.
+    """
+    entry = next((e for e in R.entries if rank >= 0 and e.ranks >> rank & 1), None)
+    if entry is None:
+        raise InvalidR(f"R has ranks {shown_ids(R.ranks)}, not {rank}")
+    if not 0 <= index < tasks <= MAX_TASKS:
+        raise InvalidInput(f"there is no local task {index} of {tasks} (at most {MAX_TASKS})")
+    if entry.gpus.bit_length() > MAX_GPUS:
+        raise InvalidR(f"rank {rank} has GPUs {shown_ids(entry.gpus)}, more than any node")
+    key = R.key()
+    cores = entry.cores
+    in_topo = _allocated(key, rank)
+    if idset.size(in_topo) != idset.size(cores):
+        in_topo = cores
+    if instance_cores is None or idset.size(machine.cores) != instance_cores:
+        # The key leaves ``allocated`` out where they are the first cores of the node.
+        proven = in_topo != cores or (key is not None and cores & (cores + 1) == 0)
+        if instance_cores is not None and not proven:
+            raise InvalidHardware(
+                f"cores {shown_ids(cores)} are counted among {instance_cores} of the node's "
+                f"{idset.size(machine.cores)} cores, and no key tells which these are"
+            )
+        cores = in_topo
+    if cores & ~machine.cores:
+        raise InvalidR(
+            f"rank {rank} has cores {shown_ids(cores)}, but this machine only "
+            f"{shown_ids(machine.cores)}"
+        )
+    near = _near_by_key(key, rank, dict(zip(idset.iterate(in_topo), idset.iterate(cores))))
+    return Task(_completed(machine, entry.gpus, near), cores, entry.gpus, index, tasks)
+
+
+def with_bus_order(machine: Machine, whole: Machine) -> Machine:
+    """*machine* with its GPUs numbered as in *whole*, which is the same node, by PCI bus id.
+
+    A broker inside a job may know only the GPUs near its cores, and numbers these from zero; R and
+    the environment keep the numbers of the whole node. GPUs that *whole* does not have are dropped.
+    """
+    ids = {gpu.pci: gpu.id for gpu in whole.gpus if gpu.pci}
+    gpus = [attrs.evolve(gpu, id=ids[gpu.pci]) for gpu in machine.gpus if gpu.pci in ids]
+    return attrs.evolve(machine, gpus=tuple(sorted(gpus, key=lambda gpu: gpu.id)))
+
+
+def _allocated(key: Optional[SchedulingKey], rank: int) -> int:
+    """The topo's ids of the cores of *rank*, 0 where the key does not tell them."""
+    return next((a.cores for a in key.allocated if a.ranks >> rank & 1), 0) if key else 0
+
+
+def _near_by_key(
+    key: Optional[SchedulingKey], rank: int, core_of: Mapping[int, int]
+) -> dict[int, int]:
+    """For each GPU of the topo of *rank* those of the job's cores that are in its domain.
+
+    *core_of* has the machine's ids of the job's cores by the topo's ids.
+    """
+    near: dict[int, int] = {}
+    entry = next((e for e in key.children if e.ranks >> rank & 1), None) if key else None
+    for domain in _domains(entry.topo) if entry else ():
+        cores = idset.decode(domain["cores"])
+        mine = idset.from_ids(core_of[c] for c in idset.iterate(cores) if c in core_of)
+        for gpu in idset.iterate(idset.decode(domain["gpus"])):
+            near[gpu] = mine  # a smaller domain comes later
+    return near
+
+
+def _domains(domain: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The domains of localities in a checked topo that have cores and GPUs, outer ones first."""
+    for name, value in domain.items():
+        if isinstance(value, list) and name != "storage":
+            for child in value:
+                if "cores" in child and "gpus" in child:
+                    yield child
+                yield from _domains(child)
+
+
+def _completed(machine: Machine, gpus: int, near: Mapping[int, int]) -> Machine:
+    """*machine* with the cores near *gpus* where it does not know them itself."""
+    known = {gpu.id: gpu for gpu in machine.gpus}
+    for i in idset.iterate(gpus):
+        if near.get(i) and not (i in known and known[i].cores):
+            known[i] = attrs.evolve(known.get(i) or Gpu(i), cores=near[i])
+    return attrs.evolve(machine, gpus=tuple(known[i] for i in sorted(known)))
