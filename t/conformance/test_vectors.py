@@ -6,6 +6,7 @@ import pytest
 
 from treepool import parse_shape
 from treepool.cli import vectors
+from treepool.placement import wishes
 from treepool.placement.policy import POLICIES
 from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import count
@@ -141,6 +142,13 @@ def test_each_policy_and_each_locality_mode_occurs():
     options = [options for _, options in served()]
     assert {o["policy"] for o in options if "policy" in o} == set(POLICIES)
     assert {o["locality"] for o in options if "locality" in o} == set(LOCALITIES)
+
+
+def test_each_topology_policy_and_each_scope_of_kubernetes_occurs():
+    options = [options for _, options in served()]
+    policies = {o["topology_policy"] for o in options if "topology_policy" in o}
+    assert policies == set(wishes.POLICIES)
+    assert {o["topology_scope"] for o in options if "topology_scope" in o} == {"slot", "node"}
 
 
 def test_each_kind_of_refusal_occurs():

@@ -7,6 +7,7 @@ import pytest
 from commandline import REPOSITORY
 from documents import commands
 from treepool import parse_shape
+from treepool.placement import wishes
 
 GUIDES = {path.name: path.read_text() for path in sorted((REPOSITORY / "doc").glob("*.md"))}
 SHOWN = [(name, command) for name, text in GUIDES.items() for command in commands(text)]
@@ -29,3 +30,11 @@ def test_the_shapes_of_the_tables_are_shapes():
     assert found
     for shape in found:
         parse_shape(shape.replace("/...", "/core"))
+
+
+def test_the_options_of_jobs_in_the_guides_are_options():
+    found = re.findall(r"\btreepool\.([a-z_]+)=([\w:.-]+)", "\n".join(GUIDES.values()))
+    assert len(found) > 5
+    for name, value in found:
+        scope = {"level": "numa"} if name == "topology_scope" else {}
+        wishes.read({**scope, name: value}, ("l3", "numa", "socket"), "preferred")

@@ -27,7 +27,7 @@ VECTORS = {
         {
             "id": "A1",
             "shape": "slot/core",
-            "options": {"policy": "first-fit"},
+            "options": {"topology_policy": "restricted"},
             "expect": {"R_lite": [{"rank": "19", "children": {"core": "0"}}], "nslots": 1},
             "rationale": "It is the lowest core.",
         },
@@ -214,10 +214,33 @@ def test_vectors_of_every_kind_are_accepted():
           "of 'invalid', 'infeasible', 'insufficient', not 'no'"]),
         ({"id": "x", "down": "a"},
          ["/vectors/0/down: 'a' is not an RFC 22 idset with at least one id"]),
+        ({"id": "x", "shape": "", "options": [], "expect": {"error": "invalid"}, "rationale": "r"},
+         ["/vectors/0/options: must be an object, not an array"]),
     ],
 )  # fmt: skip
 def test_a_mistyped_vector_is_no_vector(step, expected):
     assert told({**VECTORS, "vectors": [step]}, "testvectors") == expected
+
+
+def test_a_steps_options_are_those_of_a_job_whatever_their_values():
+    step = {**VECTORS["vectors"][0], "options": {"same": 5, "topology_policy": "strict"}}
+    assert told({**VECTORS, "vectors": [step]}, "testvectors") == []
+    (problem,) = told({**VECTORS, "vectors": [{**step, "options": {"alpha": 1}}]}, "testvectors")
+    assert problem.startswith("/vectors/0/options: must be one of 'locality', 'level', ")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"locality": "none", "policy": "best-locality", "alpha": 0, "beta": 0.5}, []),
+        ({"same": "driver"},
+         ["/options/same: unknown key; known are locality, policy, alpha, beta"]),
+        ({"alpha": 1.5}, ["/options/alpha: must be at most 1, not 1.5"]),
+        ({"beta": "0.5"}, ["/options/beta: must be a number, not '0.5'"]),
+    ],
+)  # fmt: skip
+def test_a_files_options_are_those_of_a_pool(options, expected):
+    assert told({**VECTORS, "options": options}, "testvectors") == expected
 
 
 def test_check_raises_the_error_asked_for_with_the_first_problem():

@@ -15,6 +15,7 @@ from treepool.placement.policy import POLICIES
 from treepool.placement.pool import Pool
 from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import constraint, document
+from treepool.rfc.findings import shown
 from treepool.rfc.schema import data_folder
 
 _DESCRIPTION = """\
@@ -33,6 +34,8 @@ examples:
       on your own cluster, such as "flux kvs get resource.R" prints it
   treepool alloc --constraint '{"ranks": ["4-7"]}' 'slot=1/numa{x}'
       on one of the nodes that satisfy a constraint (RFC 31)
+  treepool alloc --wish level=socket --wish same=driver 'node=2/slot/core=40'
+      as with "flux submit -S treepool.level=socket -S treepool.same=driver"
   treepool alloc --R 'slot=1/node{x}' > job.json
       the R of the job, scheduling key included
 
@@ -86,6 +89,14 @@ def add(subcommands: Any) -> None:
         metavar="JSON",
         help="which nodes the shapes may use (RFC 31)",
     )
+    how.add_argument(
+        "--wish",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option of the shapes' jobs, as attributes.system.treepool of a jobspec has it; "
+        "repeatable",
+    )
     form = parser.add_argument_group("output").add_mutually_exclusive_group()
     form.add_argument(
         "--json",
@@ -105,8 +116,9 @@ def run(arguments: Namespace) -> int:
     if [arguments.R_file, *arguments.jobspec].count("-") > 1:
         raise Stop("only one of the files can be stdin", USAGE)
     constraints = _constraints(arguments.constraint)
+    options = _options(arguments.wish)
     jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]
-    answers = _answers(_pool(arguments), arguments.words, constraints, jobspecs)
+    answers = _answers(_pool(arguments), arguments.words, constraints, options, jobspecs)
     if arguments.json:
         return _print_json(answers)
     if arguments.full_R:
@@ -147,14 +159,31 @@ def _constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
     return value
 
 
+def _options(wishes: list[str]) -> dict[str, Any]:
+    """The options of a job that ``--wish`` gives: values are JSON if they can be, else text."""
+    options: dict[str, Any] = {}
+    for wish in wishes:
+        name, equals, text = wish.partition("=")
+        if not name or not equals:
+            raise Stop(f"argument --wish: {shown(wish)} is not NAME=VALUE", USAGE)
+        if name in options:
+            raise Stop(f"argument --wish: {shown(name)} is given twice", USAGE)
+        try:
+            options[name] = document.load(text, InvalidInput, "argument --wish")
+        except InvalidInput:
+            options[name] = text
+    return options
+
+
 def _answers(
     pool: Pool,
     shapes: list[str],
     constraints: Optional[dict[str, Any]],
+    options: dict[str, Any],
     jobspecs: list[tuple[str, Any]],
 ) -> Iterator[Answer]:
     for jobid, shape in enumerate(shapes, 1):
-        yield allocate_shape(pool, jobid, shape, constraints)
+        yield allocate_shape(pool, jobid, shape, constraints, options)
     for jobid, (name, spec) in enumerate(jobspecs, len(shapes) + 1):
         if isinstance(spec, Refusal):
             yield Answer(name, spec)

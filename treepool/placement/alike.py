@@ -24,7 +24,8 @@ def alternatives(
 
     Just its own, unless its nodes must be alike: then, of the members of the family, the one with
     the fewest free cores on its nodes first, then the fewest free GPUs (best fit: what is free in
-    large remains so); and last, if alike nodes are only preferred, any nodes.
+    large remains so); and last, if alike nodes are only preferred, any nodes. The pool takes the
+    first of those that serve it best.
     """
     same = request.same
     if same is None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterable
 
-from treepool.placement.fitness import DEFAULT, Fitness, Share, Weights, of_job
+from treepool.placement.fitness import DEFAULT, Fitness, Weights, of_job, shares_of
 from treepool.placement.inventory import Inventory, Part
 from treepool.placement.select import Selection
-from treepool.placement.tree import NodeType
 from treepool.rfc import idset
 
 
@@ -56,20 +55,7 @@ class Allocation:
 
     def fitness(self, weights: Weights = DEFAULT) -> Fitness:
         """How good the placement is (fitness.py)."""
-        return of_job(self._shares(), weights)
-
-    def _shares(self) -> Iterator[Share]:
-        """What the job has on each kind of node, its slots shared out by cores."""
-        everything = sum(len(ranks) * idset.size(cores) for ranks, cores, _ in self.parts)
-        for ranks, cores, gpus in self.parts:
-            kinds: dict[NodeType, int] = {}
-            for rank in ranks:
-                node_type = self._inventory.types[rank]
-                if node_type is not None:
-                    kinds[node_type] = kinds.get(node_type, 0) + 1
-            nslots = max(1, round(self.nslots * idset.size(cores) / everything))
-            for node_type, count in kinds.items():
-                yield Share(node_type, count, cores, gpus, nslots)
+        return of_job(shares_of(self.parts, self.nslots, self._inventory.types), weights)
 
     def __repr__(self) -> str:
         return f"<Allocation {self.dumps()}>"

@@ -15,7 +15,7 @@ much, 0.3 those whose cores feed them.
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Iterable, Iterator, Optional, Sequence
 
 import attrs
 
@@ -80,6 +80,28 @@ class Share:
     cores: int
     gpus: int
     nslots: int
+
+
+def shares_of(
+    parts: Iterable[tuple[Sequence[int], int, int]],
+    nslots: int,
+    types: Sequence[Optional[NodeType]],
+) -> Iterator[Share]:
+    """What a job has on each kind of node: *parts* are (ranks, cores, GPUs), *types* by rank.
+
+    Its *nslots* slots are shared out by cores.
+    """
+    listed = list(parts)
+    everything = sum(len(ranks) * idset.size(cores) for ranks, cores, _ in listed)
+    for ranks, cores, gpus in listed:
+        kinds: dict[NodeType, int] = {}
+        for rank in ranks:
+            node_type = types[rank] if rank < len(types) else None
+            if node_type is not None:
+                kinds[node_type] = kinds.get(node_type, 0) + 1
+        here = max(1, round(nslots * idset.size(cores) / max(1, everything)))
+        for node_type, count in kinds.items():
+            yield Share(node_type, count, cores, gpus, here)
 
 
 def of_job(shares: Iterable[Share], weights: Weights = DEFAULT) -> Fitness:

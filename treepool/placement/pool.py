@@ -249,6 +249,11 @@ class Pool:
         self._changed()
 
     @property
+    def inventory(self) -> Inventory:
+        """What the nodes are; for the other rooms of treepool, to look at only."""
+        return self._inventory
+
+    @property
     def ranks(self) -> int:
         """All ranks of the pool, as bitmask."""
         return self._inventory.ranks
@@ -364,11 +369,14 @@ class Pool:
     def _select(self, request: Request, idle: bool) -> Optional[Selection]:
         """What *request* would take, of an *idle* pool or as it is now."""
         index = self._inventory.idle_index if idle else self._index
+        best: Optional[Selection] = None
         for constraint in alternatives(request, self._inventory, index):
-            selection = select(request, self._candidates_of(request.ask, constraint, idle))
-            if selection is not None:
-                return selection
-        return None
+            if best is not None and constraint == request.constraint:
+                break  # the nodes need not be alike, but can be
+            found = select(request, self._candidates_of(request.ask, constraint, idle))
+            if found is not None and (best is None or found.preference < best.preference):
+                best = found
+        return best
 
     def _candidates_of(self, ask: Ask, constraint: Optional[Constraint], idle: bool) -> Candidates:
         kept = self._idle if idle else self._candidates

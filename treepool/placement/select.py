@@ -39,6 +39,11 @@ class Selection:
     grants: tuple[Grant, ...]
     nslots: int
 
+    @property
+    def preference(self) -> tuple[bool, int]:
+        """Of two selections for one request the lower is better: all local, then more slots."""
+        return any(grant.units > grant.fit.local for grant in self.grants), -self.nslots
+
 
 def select(request: Request, candidates: Candidates) -> Optional[Selection]:
     """The nodes that serve *request* now, None if there are not enough."""

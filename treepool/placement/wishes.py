@@ -87,16 +87,15 @@ def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -
     policy = options.get("topology_policy")
     if policy is not None and "locality" in options:
         raise InvalidJobspec(f"{_PLACE}/topology_policy: says the same as locality: give one")
-    mode = options.get("locality", POLICIES[policy] if policy else locality)
     link = options.get("gpu_link", 0)
     level = _level(options, localities)
     whole_node = options.get("topology_scope") == "node"
-    if whole_node and level is None:
+    if whole_node and level is None and not _one_numa(options):
         raise InvalidJobspec(f"{_PLACE}/topology_scope: node needs a level, or single-numa-node")
     return Wishes(
-        locality=mode,
+        locality=_locality(options, locality),
         level=level,
-        whole_node=whole_node,
+        whole_node=whole_node and level is not None,
         gpu_gbps=0.0 if isinstance(link, str) else float(link),
         gpu_link_type=link if isinstance(link, str) else "",
         gpu_memory=int(options.get("gpu_memory", 0)) << 30,
@@ -106,11 +105,28 @@ def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -
     )
 
 
+def _locality(options: Mapping[str, Any], locality: str) -> str:
+    """The mode that *options* ask for, by whichever name; *locality* if they do not."""
+    policy = options.get("topology_policy")
+    mode: Optional[str] = POLICIES[policy] if policy else options.get("locality")
+    if options.get("same_numa") == "prefer":
+        if mode == "none":
+            raise InvalidJobspec(f"{_PLACE}/same_numa: prefer contradicts locality none")
+        if mode is None and locality == "none":
+            return "preferred"
+    return mode or locality
+
+
+def _one_numa(options: Mapping[str, Any]) -> bool:
+    """Whether each slot must sit in one NUMA domain."""
+    single = options.get("topology_policy") == "single-numa-node"
+    return single or options.get("same_numa") == "require"
+
+
 def _level(options: Mapping[str, Any], localities: Sequence[str]) -> Optional[str]:
     """The locality that each slot must sit in, None for any domain."""
     level: Optional[str] = options.get("level")
-    numa = options.get("topology_policy") == "single-numa-node"
-    if numa or options.get("same_numa") == "require":
+    if _one_numa(options):
         if level not in (None, "numa"):
             raise InvalidJobspec(f"{_PLACE}/level: {shown(level)}, but one NUMA domain is required")
         # Where a key has no such locality, each socket is one NUMA domain; without sockets the
@@ -156,7 +172,7 @@ def _check_flag(value: object) -> str:
 
 
 def _check_same(value: object) -> str:
-    if isinstance(value, str) and len(value) <= 64:
+    if isinstance(value, str) and len(value) <= 64 and value.isprintable():
         family, colon, mode = value.partition(":")
         if family and mode in (("prefer", "require") if colon else ("",)):
             return ""
