@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo check check-flux lint types test versions conformance bench clean
+.PHONY: demo check check-flux check-browser lint types test versions conformance bench clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
 demo: $(INSTALLED)
@@ -21,6 +21,11 @@ check: lint types test check-flux versions conformance
 # flux on the PATH. Brokers can miss their time on a busy machine: what fails is run again, alone.
 check-flux: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2 t/flux || $(BIN)/python -m pytest -q --last-failed t/flux
+
+# The page of `treepool show --html` in a headless Chromium (Debian: chromium, chromium-driver); says
+# that it skipped these tests where there is none.
+check-browser: $(INSTALLED)
+	$(BIN)/python -m pytest -q t/browser
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -16,12 +16,16 @@ from typing import NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
 from treepool.cli import (
+    advise,
     alloc,
     bench,
     bind,
     conformance,
     encode,
+    explain,
     fluxenv,
+    replay,
+    show,
     subinstance,
     validate,
     verify,
@@ -108,6 +112,10 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     modules = (
         alloc,
         encode,
+        show,
+        explain,
+        advise,
+        replay,
         validate,
         subinstance,
         bind,

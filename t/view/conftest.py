@@ -1,0 +1,42 @@
+"""Fixtures of the pictures' tests."""
+
+import json
+
+import pytest
+
+from commandline import run
+from treepool import Pool, parse_shape
+from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.schema import data_folder
+from treepool.view.model import Job
+from treepool.view.picture import Picture
+
+
+@pytest.fixture
+def treepool(capsys, monkeypatch):
+    """``treepool(*argv)`` runs a command in this process and returns its result."""
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda *argv: run(capsys, *argv)
+
+
+@pytest.fixture(scope="session")
+def picture_of():
+    """``picture_of(R, shapes, down, drained)``: the picture of a cluster with jobs on it."""
+    return make_picture
+
+
+def make_picture(R="a", shapes=(), down="", drained=""):
+    """The picture of *R* ("a" and "b" are RFC 49's) on which jobs of *shapes* started."""
+    if isinstance(R, str):
+        path = data_folder("testvectors") / f"rfc49-cluster-{R}.json"
+        R = json.loads(path.read_text())["cluster"]["R"]
+    pool = Pool(R)
+    away = idset.decode(down) | idset.decode(drained)
+    pool.mark_down(idset.encode(away))
+    jobs = []
+    for jobid, shape in enumerate(shapes, 1):
+        request = pool.parse_resource_request(from_resources(parse_shape(shape)))
+        jobs.append(Job.of(str(jobid), shape, pool.alloc(jobid, request)))
+    return Picture.of(pool, jobs, drained=idset.decode(drained))

@@ -1,0 +1,147 @@
+"""The numbers of a cluster counted the slow way: from the JSON of R and of the jobs' R, by sets.
+
+Written from the words of ``Totals`` alone; nothing of treepool but its text formats is used.
+"""
+
+import random
+
+from treepool import Pool, parse_shape
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.rfc import hostlist, idset
+from treepool.rfc.jobspec import from_resources
+
+RESOURCE_KEYS = ("cores", "gpus", "memory", "storage")
+
+
+def ids(text):
+    return set(idset.iterate(idset.decode(text)))
+
+
+def held(R):
+    """The ("core" or "gpu", rank, id) that an R has."""
+    return {
+        (kind, rank, i)
+        for entry in R["execution"]["R_lite"]
+        for rank in ids(entry["rank"])
+        for kind, text in entry["children"].items()
+        for i in ids(text)
+    }
+
+
+def domains(topo):
+    """The (cores, GPUs) of every domain in a topo, larger ones first; the node is none of them."""
+    for name, items in topo.items():
+        if name not in RESOURCE_KEYS:
+            for item in items:
+                below = list(domains(item))
+                cores, gpus = ids(item.get("cores", "")), ids(item.get("gpus", ""))
+                for more_cores, more_gpus in below:
+                    cores |= more_cores
+                    gpus |= more_gpus
+                yield cores, gpus
+                yield from below
+
+
+def numbers(R, jobs, down=(), drained=()):
+    """What Totals should say of cluster *R* with jobs that have the R's *jobs*."""
+    everything = held(R)
+    used = set().union(*map(held, jobs)) if jobs else set()
+    away = set(down) | set(drained)
+    free = {item for item in everything - used if item[1] not in away}
+    ranks = {rank for _, rank, _ in everything}
+    busy = {rank for _, rank, _ in used}
+    with_cores = {rank for kind, rank, _ in free if kind == "core"}
+    up = ranks - away
+    count = {
+        "nodes": len(ranks),
+        "idle": len(up - busy),
+        "partly": len(up & busy & with_cores),
+        "full": len((up & busy) - with_cores),
+        "down": len(away - set(drained)),
+        "drained": len(set(drained)),
+        "gpus_fragmented": len(fragmented(R, everything, free)),
+    }
+    for kind in ("core", "gpu"):
+        for name, found in (("", everything), ("_free", free), ("_used", used)):
+            count[f"{kind}s{name}"] = sum(item[0] == kind for item in found)
+    return count
+
+
+def fragmented(R, everything, free):
+    """The free GPUs of which the smallest domain is not all free, or not all in R."""
+    topo_of = {
+        rank: entry["topo"]
+        for entry in R.get("scheduling", {}).get("children", [])
+        for rank in ids(entry["ranks"])
+    }
+    return {
+        (rank, gpu)
+        for kind, rank, gpu in free
+        if kind == "gpu" and not home(topo_of.get(rank, {}), rank, gpu, everything) <= free
+    }
+
+
+def home(topo, rank, gpu, everything):
+    """All that the smallest domain of *gpu* has, or the node if the GPU is in no domain."""
+    having = [(cores, gpus) for cores, gpus in domains(topo) if gpu in gpus]
+    if not having:
+        return {item for item in everything if item[1] == rank}
+    cores, gpus = having[-1]  # they are nested, and the outer ones came first
+    return {("core", rank, i) for i in cores} | {("gpu", rank, i) for i in gpus}
+
+
+SHAPES = (
+    "slot=1/core=1", "slot=3/core=2", "slot=1/[core=2;gpu=1]", "slot=2/[core=1;gpu=1]",
+    "slot=1/[core=3;gpu=2]", "slot=1/node{x}", "slot=1/socket{x}", "slot=2/numa{x}",
+    "slot=4/core=3", "slot=1/core=7", "slot=1/socket/[core=1;gpu=1]", "slot=2/node/core=2",
+)  # fmt: skip
+
+
+def pool_with_jobs(R, seed, jobs=12):
+    """A pool of *R* on which some jobs run, as (pool, {jobid: allocation}); some ended again."""
+    rng = random.Random(seed)
+    pool, running = Pool(R), {}
+    for jobid in range(1, jobs + 1):
+        shape = rng.choice(SHAPES)
+        try:
+            request = pool.parse_resource_request(from_resources(parse_shape(shape)))
+            running[jobid] = pool.alloc(jobid, request)
+        except (InfeasibleRequest, InsufficientResources, InvalidJobspec):
+            continue
+        if rng.random() < 0.2:
+            gone = rng.choice(list(running))
+            pool.free(gone)
+            del running[gone]
+    return pool, running
+
+
+def some_R(nodes=6, ragged=True):
+    """A cluster of three kinds of node: in sockets and numas, ragged, and flat."""
+    numas = [
+        {"numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]},
+        {"numa": [{"cores": "8-11", "gpus": "2"}, {"cores": "12-15", "gpus": "3"}]},
+    ]
+    uneven = [
+        {"cores": "0-4", "gpus": "0-1", "memory": 12},
+        {"gpus": "2-3", "numa": [{"cores": "5-6"}, {"cores": "7-9", "gpus": "2"}]},
+    ]
+    third = nodes // 3
+    spans = [idset.encode_ids(range(i * third, (i + 1) * third)) for i in range(3)]
+    children = [{"ranks": spans[0], "topo": {"socket": numas}}]
+    if ragged:
+        children.append({"ranks": spans[1], "topo": {"cores": "0-11", "socket": uneven}})
+    R_lite = [
+        {"rank": spans[0], "children": {"core": "0-15", "gpu": "0-3"}},
+        {"rank": spans[1], "children": {"core": "0-11", "gpu": "0-3"}},
+        {"rank": spans[2], "children": {"core": "0-5", "gpu": "0-1"}},
+    ]
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": R_lite,
+            "nodelist": [hostlist.encode([f"n{i}" for i in range(3 * third)])],
+            "starttime": 0.0,
+            "expiration": 0.0,
+        },
+        "scheduling": {"writer": "TreePool", "children": children},
+    }

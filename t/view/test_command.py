@@ -1,0 +1,169 @@
+"""``treepool show``: what a person types and sees."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from commandline import bare_environment, run_process
+from treepool.view.words import TIMES
+from view.counting import some_R
+from view.hostile import NAMES, cluster
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(value, name="file"):
+        path = tmp_path / name
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    return write
+
+
+def test_cluster_a_is_the_default_and_idle(treepool):
+    result = treepool("show")
+    assert result.status == 0
+    assert result.out.startswith("nodes  16: 16 idle\n")
+
+
+def test_jobs_are_allocated_in_order(treepool):
+    result = treepool("show", "--jobs", "slot=1/node{x}", "slot=2/[core=8;gpu=1]")
+    assert result.status == 0
+    assert "B  2  slot=2/[core=8;gpu=1]  16 cores, 2 GPUs on xeon1" in result.out
+
+
+def test_a_refused_job_is_a_line_on_stderr_and_status_1(treepool):
+    result = treepool("show", "--jobs", "slot=1/core=999", "slot=[", "slot=1/core")
+    first, second = result.err.splitlines()
+    assert result.status == 1
+    assert first.startswith("treepool show: job 1: slot=1/core=999: infeasible: ")
+    assert second.startswith("treepool show: job 2: slot=[: invalid: ")
+    assert "A  3  slot=1/core" in result.out
+
+
+def test_many_refused_jobs_are_counted(treepool):
+    result = treepool("show", "--jobs", *["slot=1/core=999"] * 30)
+    assert len(result.err.splitlines()) == 11
+    assert result.err.splitlines()[-1] == "treepool show: 20 more jobs were refused"
+
+
+def test_shapes_come_from_a_file_with_comments(treepool, write):
+    path = write("# two jobs\nslot=1/node{x}\n\n  slot=2/node{x}  \n")
+    result = treepool("show", "--jobs", f"@{path}", "slot=1/core")
+    assert "B  2  slot=2/node{x}" in result.out
+    assert "C  3  slot=1/core" in result.out
+
+
+def test_R_and_shapes_may_come_from_stdin_but_not_both(write):
+    result = run_process("show", "--jobs", "@-", stdin=b"slot=1/core\n")
+    assert "A  1  slot=1/core" in result.out
+    both = run_process("show", "-R", "-", "--jobs", "@-")
+    assert both.is_one_line_error("only one of the files can be stdin", status=2)
+
+
+def test_ranks_unfolds(treepool):
+    folded = treepool("show", "--cluster", "b").out
+    assert f"1,152 {TIMES} cray[0-1151]" in folded
+    unfolded = treepool("show", "--cluster", "b", "--ranks", "3,1000").out
+    assert "cray3  idle  rank 3" in unfolded
+    assert "cray1000  idle  rank 1000" in unfolded
+    assert TIMES not in unfolded.split("\nnodes ")[1]
+
+
+def test_down_and_drained_nodes_get_no_jobs(treepool):
+    shape = "slot=14-16/node{x}"
+    result = treepool("show", "--down", "0", "--drained", "1", "--jobs", shape)
+    assert "14 full, 1 down, 1 drained" in result.out
+
+
+@pytest.mark.parametrize("option", ("--ranks", "--down", "--drained"))
+@pytest.mark.parametrize("ids", ("16", "3,99", "x", "", "5-1", "99999999999"))
+def test_ranks_that_are_no_idset_or_not_there_are_a_usage_error(treepool, option, ids):
+    assert treepool("show", option, ids).is_one_line_error(option, status=2)
+
+
+def test_svg_and_html_go_to_files_and_nothing_is_printed(treepool, tmp_path):
+    svg, page = tmp_path / "a.svg", tmp_path / "a.html"
+    result = treepool("show", "--svg", svg, "--html", page)
+    assert (result.status, result.out, result.err) == (0, "", "")
+    assert svg.read_text().startswith("<svg ")
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(("form", "start"), [("--svg", "<svg "), ("--html", "<!DOCTYPE html>")])
+def test_a_dash_is_stdout(treepool, form, start):
+    assert treepool("show", form, "-").out.startswith(start)
+
+
+def test_only_one_picture_can_go_to_stdout(treepool):
+    assert treepool("show", "--svg", "-", "--html", "-").is_one_line_error("stdout", status=2)
+
+
+@pytest.mark.parametrize("path", ("no/such/folder/a.svg", ".", "", "\0"))
+def test_a_file_that_cannot_be_written_is_a_usage_error(treepool, path):
+    assert treepool("show", "--svg", path).is_one_line_error("cannot be written", status=2)
+
+
+def test_an_R_that_is_none_is_an_answer(treepool, write):
+    assert treepool("show", "-R", write({"version": 1})).is_one_line_error("execution")
+    assert treepool("show", "-R", "no/such/file").is_one_line_error(status=2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_from_R_cannot_command_a_terminal(treepool, write, name):
+    result = treepool("show", "-R", write(cluster(name)), "--jobs", "slot=1/core")
+    assert result.status == 0
+    assert all(c.isprintable() or c == "\n" for c in result.out)
+
+
+def test_an_ascii_locale_gets_ascii_and_no_escapes(write):
+    result = run_process(
+        "show", "-R", str(write(some_R())), PYTHONIOENCODING="ascii", PYTHONUTF8="0"
+    )
+    assert result.status == 0
+    assert result.out.isascii()
+    assert "\\x" not in result.out
+
+
+def test_a_pipe_gets_no_colour():
+    assert "\x1b" not in run_process("show", "--jobs", "slot=1/core").out
+
+
+@pytest.mark.parametrize("width", (80, 120, 200))
+def test_columns_says_how_wide(width):
+    lines = run_process("show", "--jobs", "slot=9/core=7", COLUMNS=str(width)).out.splitlines()
+    assert max(map(len, lines)) == width
+
+
+def on_a_terminal(**environment):
+    """What the command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-m", "treepool", "show", "--jobs", "slot=1/core"],
+        stdout=theirs,
+        stdin=theirs,
+        env={**bare_environment(), "TERM": "xterm-256color", "COLUMNS": "100", **environment},
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert done.wait(60) == 0
+    return shown.decode()
+
+
+def test_a_terminal_gets_colour_but_not_under_NO_COLOR():
+    assert "\x1b[" in on_a_terminal()
+    assert "\x1b[" not in on_a_terminal(NO_COLOR="1")
+    assert "\x1b[" not in on_a_terminal(TERM="dumb")

@@ -1,0 +1,141 @@
+"""The page: one file that asks for nothing, runs one script, and holds names as data only."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from treepool.cli.workload import cluster as large
+from treepool.view.html import html
+from treepool.view.model import Totals
+from treepool.view.palette import COLOURS
+from treepool.view.picture import Picture
+from treepool.view.rows import rows
+from view.counting import numbers, pool_with_jobs, some_R
+from view.hostile import LARGE, NAMES, cluster
+from view.test_model import jobs_of
+
+
+class Page(HTMLParser):
+    """The elements of a page, and what its script and style elements hold."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.inside, self._open = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self._open = (tag, dict(attrs)) if tag in ("script", "style") else None
+        if self._open:
+            self.inside.append([*self._open, ""])
+
+    def handle_endtag(self, tag):
+        self._open = None
+
+    def handle_data(self, data):
+        if self._open:
+            self.inside[-1][2] += data
+
+    @property
+    def data(self):
+        return json.loads(next(t for _, a, t in self.inside if a.get("id") == "data"))
+
+
+def page_of(picture, unfold=()):
+    return Page(html(picture, rows(picture, unfold)))
+
+
+def test_the_totals_of_every_step_are_those_counted_by_sets():
+    R = some_R()
+    for seed in range(20):
+        pool, running = pool_with_jobs(R, seed)
+        data = page_of(Picture.of(pool, jobs_of(running))).data
+        assert data["fields"] == list(Totals._fields)
+        so_far = [a.to_dict() for a in running.values()]
+        for i, (_, totals, _) in enumerate(data["steps"]):
+            assert dict(zip(data["fields"], totals)) == numbers(R, so_far[:i])
+
+
+@pytest.mark.parametrize("R", [*map(cluster, NAMES), *LARGE.values()])
+def test_whatever_is_in_R_the_page_has_the_same_elements_and_scripts(picture_of, R):
+    plain = page_of(picture_of(cluster("numa")))
+    page = page_of(picture_of(R, ["slot=1/core=3"]))
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
+    scripts = [text for tag, attrs, text in page.inside if tag == "script" and not attrs]
+    assert scripts == [text for tag, attrs, text in plain.inside if tag == "script" and not attrs]
+    assert not any(name.startswith("on") for _, attrs in page.elements for name in attrs)
+
+
+def test_the_policy_allows_the_one_script_and_style_and_nothing_else(picture_of):
+    page = page_of(picture_of("a"))
+    (policy,) = [a["content"] for t, a in page.elements if a.get("http-equiv")]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    texts = {tag: text for tag, attrs, text in page.inside if not attrs}
+    for rule, tag in (("script-src", "script"), ("style-src", "style")):
+        digest = base64.b64encode(hashlib.sha256(texts[tag].encode()).digest()).decode()
+        assert rules[rule] == f"'sha256-{digest}'"
+
+
+def test_it_names_no_address_but_its_own_anchors(picture_of):
+    text = html(picture_of("a"), rows(picture_of("a")))
+    assert not re.findall(r"https?:|@import|url\(|//[a-z]+\.", text)
+    for _, attrs in Page(text).elements:
+        assert "src" not in attrs
+        assert attrs.get("href", "#").startswith("#")
+
+
+def test_no_element_has_a_style_of_its_own_which_the_policy_would_refuse(picture_of):
+    assert not any("style" in attrs for _, attrs in page_of(picture_of("a")).elements)
+
+
+def test_hosts_that_count_up_are_runs(picture_of):
+    R = cluster("numa")
+    R["execution"]["nodelist"] = ["n[08-10],login"]
+    assert page_of(picture_of(R)).data["hosts"] == [["n", 8, 2, 3], ["login"]]
+
+
+def test_jobs_whose_names_count_up_are_together(picture_of):
+    data = page_of(picture_of("a", ["slot=1/core", "slot=1/core", "slot=2/core"])).data
+    assert data["jobs"] == [["1", [0, 0, 1]]]
+    assert data["kinds"] == [["slot=1/core", 1, 1, 1, 0], ["slot=2/core", 2, 1, 2, 0]]
+
+
+def test_11136_nodes_with_thousands_of_jobs_are_less_than_two_megabytes(picture_of):
+    shapes = ["slot=1/[core=8;gpu=1]", "slot=1/[core=20;gpu=1]", "slot=3/core=5"] * 2000
+    picture = picture_of(large(11_136), shapes)
+    assert len(html(picture, rows(picture))) < 1_000_000
+
+
+def test_a_cluster_where_every_node_is_another_kind_is_small_too(picture_of):
+    n = 3000
+    R = large(n)
+    R["scheduling"]["children"] = [
+        {"ranks": str(i), "topo": {"numa": [{"cores": "0-47", "memory": i}, {"cores": "48-95"}]}}
+        for i in range(n)
+    ]
+    picture = picture_of(R)
+    assert len(html(picture, rows(picture))) < 1_000_000
+    assert page_of(picture).data["moreTypes"] == n - 64
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear))
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_letters_on_a_job_s_colour_and_the_colour_on_both_pages_can_be_seen(colour):
+    assert contrast(colour, "#111111") >= 4.5
+    assert contrast(colour, "#ffffff") >= 3
+    assert contrast(colour, "#0f1318") >= 3

@@ -1,0 +1,171 @@
+"""Every number of a picture agrees with the pool, and with a count of its own by sets."""
+
+import pytest
+
+from treepool import Pool, ResourceSet
+from treepool.cli.workload import cluster
+from treepool.rfc import idset
+from treepool.view.model import OTHER, Job, Totals
+from treepool.view.picture import MAX_STEPS, Change, Picture
+from view.counting import held, numbers, pool_with_jobs, some_R
+
+
+def jobs_of(running):
+    return [Job.of(str(jobid), "?", allocation) for jobid, allocation in running.items()]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_numbers_are_those_counted_by_sets(seed):
+    R = some_R()
+    pool, running = pool_with_jobs(R, seed)
+    pool.mark_down("1,4")
+    picture = Picture.of(pool, jobs_of(running), drained=1 << 4)
+    wanted = numbers(R, [a.to_dict() for a in running.values()], down=[1], drained=[4])
+    assert picture.totals._asdict() == wanted
+
+
+def test_the_clusters_counted_have_what_there_is_to_count():
+    counts = []
+    for seed in range(60):
+        pool, running = pool_with_jobs(some_R(), seed)
+        counts.append(Picture.of(pool, jobs_of(running)).totals)
+    for field in ("idle", "partly", "full", "gpus_free", "gpus_used", "gpus_fragmented"):
+        assert sum(getattr(c, field) > 0 for c in counts) > 5, field
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_numbers_of_every_step_are_those_of_the_jobs_so_far(seed):
+    R = some_R()
+    pool, running = pool_with_jobs(R, seed, jobs=8)
+    picture = Picture.of(pool, jobs_of(running))
+    so_far = []
+    assert picture.steps[0].totals._asdict() == numbers(R, [])
+    for step, allocation in zip(picture.steps[1:], running.values()):
+        so_far.append(allocation.to_dict())
+        assert step.totals._asdict() == numbers(R, so_far)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_free_used_and_down_are_what_the_pool_itself_says(seed):
+    pool, running = pool_with_jobs(some_R(), seed)
+    pool.mark_down("0")
+    totals = Picture.of(pool, jobs_of(running)).totals
+    allocated, down = pool.copy_allocated(), pool.copy_down()
+    for name, kind in (("cores", "cores"), ("gpus", "gpus")):
+        used = sum(idset.size(e.ranks) * idset.size(getattr(e, kind)) for e in allocated.entries)
+        assert getattr(totals, f"{name}_used") == used
+    assert totals.down == idset.size(down.ranks) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_moves_of_the_steps_lead_to_the_last_one(seed):
+    pool, running = pool_with_jobs(some_R(), seed)
+    picture = Picture.of(pool, jobs_of(running))
+    look_of = {}
+    for step in picture.steps:
+        sums = [0] * len(Totals._fields)
+        for look, ranks in step.moves:
+            look_of.update(dict.fromkeys(ranks, look))
+        for look in look_of.values():
+            sums = [a + b for a, b in zip(sums, picture.looks[look].layout.totals)]
+        assert Totals(*sums) == step.totals
+    assert [look_of[rank] for rank in picture.cluster.ranks] == list(picture.look_of)
+
+
+def test_every_cell_is_in_a_look_once_and_with_its_job():
+    pool, running = pool_with_jobs(some_R(), 5)
+    picture = Picture.of(pool, jobs_of(running))
+    found = {job.name: set() for job in picture.jobs}
+    for rank, number in enumerate(picture.look_of):
+        look = picture.looks[number]
+        for job, (cores, gpus) in zip(look.jobs, look.layout.held):
+            cells = {("core", rank, i) for i in idset.iterate(cores)}
+            cells |= {("gpu", rank, i) for i in idset.iterate(gpus)}
+            assert not any(cells & others for others in found.values())
+            found[picture.jobs[job].name] |= cells
+    assert found == {str(jobid): held(a.to_dict()) for jobid, a in running.items()}
+
+
+def test_an_R_stands_for_an_allocation():
+    pool, running = pool_with_jobs(some_R(), 3)
+    from_R = [
+        Job.of(str(jobid), "?", ResourceSet.read(a.to_dict())) for jobid, a in running.items()
+    ]
+    assert Picture.of(pool, from_R).totals == Picture.of(pool, jobs_of(running)).totals
+    assert [(j.ncores, j.ngpus, j.ranks, j.nslots) for j in from_R] == [
+        (j.ncores, j.ngpus, j.ranks, j.nslots) for j in jobs_of(running)
+    ]
+
+
+def test_what_no_given_job_holds_is_shown_as_held_by_another():
+    R = some_R()
+    pool, running = pool_with_jobs(R, 2)
+    known = dict(list(running.items())[1:])
+    picture = Picture.of(pool, jobs_of(known))
+    assert picture.totals._asdict() == numbers(R, [a.to_dict() for a in running.values()])
+    (other,) = [job for job in picture.jobs if job.name == OTHER]
+    (missing,) = set(running) - set(known)
+    assert other.ncores == Job.of("", "", running[missing]).ncores
+    assert not [job for job in Picture.of(pool, jobs_of(running)).jobs if job.name == OTHER]
+
+
+def test_a_history_may_have_jobs_that_end():
+    R = some_R()
+    pool, running = pool_with_jobs(R, 7)
+    jobs = jobs_of(running)
+    last = len(jobs)
+    gone = Job("gone", "?", (((0, 1), 1, 0),))
+    changes = [
+        Change("gone starts", (last,)),
+        Change("gone ends, all start", tuple(range(last)), (last,)),
+    ]
+    empty = Picture.of(pool, [*jobs, gone], changes)
+    first, second, third = empty.steps
+    assert first.totals.cores_used == 0
+    assert second.totals.cores_used == 2
+    assert third.totals._asdict() == numbers(R, [a.to_dict() for a in running.values()])
+
+
+def test_what_two_jobs_claim_is_counted_once_and_stays_with_the_first():
+    pool = Pool(some_R())
+    first = Job("1", "?", (((0,), 0b0011, 1),))
+    second = Job("2", "?", (((0,), 0b0110, 1),))
+    picture = Picture.of(pool, [first, second])
+    assert picture.totals.cores_used == 3
+    assert picture.totals.gpus_used == 1
+    assert picture.looks[picture.look_of[0]].layout.held == ((0b0011, 1), (0b0100, 0))
+
+
+def test_a_job_on_ranks_that_are_gone_is_shown_where_it_still_is():
+    pool = Pool(some_R())
+    job = Job("1", "?", (((0, 5, 99), 1, 0),))
+    pool.remove_ranks("5")
+    picture = Picture.of(pool, [job])
+    assert picture.totals.nodes == 5
+    assert picture.totals.cores_used == 1
+
+
+def test_a_long_run_has_no_more_steps_than_a_slider_can_tell_apart(picture_of):
+    picture = picture_of("b", ["slot=1/core"] * 1000)
+    assert MAX_STEPS / 2 < len(picture.steps) <= MAX_STEPS + 1
+    assert picture.totals.cores_used == 1000
+
+
+def test_a_gpu_on_a_flat_node_is_fragmented_once_the_node_is_not_all_free(picture_of):
+    R = some_R()
+    del R["scheduling"]
+    assert picture_of(R).totals.gpus_fragmented == 0
+    assert picture_of(R, ["slot=1/core"]).totals.gpus_fragmented == 2
+
+
+def test_a_domain_of_which_the_enclosing_instance_kept_something_is_not_whole(picture_of):
+    R = some_R(3)
+    R["execution"]["R_lite"][0]["children"]["core"] = "1-15"
+    assert picture_of(R).totals.gpus_fragmented == 1
+
+
+def test_a_hundred_thousand_nodes_are_a_few_looks(picture_of):
+    picture = picture_of(cluster(100_000), ["slot=5000/node{x}", "slot=40/core=5"])
+    assert len(picture.looks) < 20
+    assert picture.totals.nodes == 100_000
+    assert picture.totals.cores_used == 5000 * 96 + 200

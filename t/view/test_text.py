@@ -1,0 +1,146 @@
+"""The picture for a terminal: right numbers, as wide as it may be, plain where it must be."""
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from treepool.view.picture import Picture
+from treepool.view.rows import rows
+from treepool.view.text import text
+from treepool.view.textboxes import columns
+from treepool.view.words import TIMES
+from view.counting import numbers, pool_with_jobs, some_R
+from view.hostile import LARGE, NAMES, cluster
+from view.test_model import jobs_of
+
+SHAPES = ["slot=2/[core=8;gpu=1]", "slot=1/socket{x}", "slot=3/[core=15;gpu=1]", "slot=2/node{x}"]
+
+
+def drawn(picture, width=120, unfold=(), **options):
+    return text(picture, rows(picture, unfold), width, **options).plain
+
+
+def number(pattern, shown):
+    found = re.search(pattern, shown)
+    return int(found[1].replace(",", "")) if found else 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_number_is_that_counted_by_sets(seed):
+    R = some_R()
+    pool, running = pool_with_jobs(R, seed)
+    pool.mark_down("1,4")
+    shown = drawn(Picture.of(pool, jobs_of(running), drained=1 << 4))
+    wanted = numbers(R, [a.to_dict() for a in running.values()], down=[1], drained=[4])
+    nodes, cores, gpus = shown.splitlines()[:3]
+    for name, what in (("idle", "idle"), ("partly", "partly used"), ("full", "full")):
+        assert number(rf"([\d,]+) {what}", nodes) == wanted[name]
+    assert number(r"([\d,]+) down", nodes) == 1
+    assert number(r"([\d,]+) drained", nodes) == 1
+    for line, kind in ((cores, "cores"), (gpus, "gpus")):
+        assert number(r"([\d,]+):", line) == wanted[kind]
+        assert number(r"([\d,]+) free", line) == wanted[f"{kind}_free"]
+        assert number(r"([\d,]+) used", line) == wanted[f"{kind}_used"]
+        away = wanted[kind] - wanted[f"{kind}_free"] - wanted[f"{kind}_used"]
+        assert number(r"([\d,]+) out of service", line) == away
+    assert number(r"([\d,]+) fragmented", gpus) == wanted["gpus_fragmented"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_there_is_a_character_for_every_core_and_gpu(seed):
+    pool, running = pool_with_jobs(some_R(), seed)
+    pool.mark_down("1")
+    picture = Picture.of(pool, jobs_of(running))
+    unfolded = rows(picture, range(6))
+    shown = text(picture, unfolded, 200)
+    boxes = shown.plain.index("\nnodes ")
+    places = {"job": set(), ".": set(), "~": set(), "x": set()}
+    for span in shown.spans:
+        letters = shown.plain[span.start : span.end]
+        kind = "job" if "on #" in str(span.style) else letters[:1]
+        if span.start > boxes and kind in places and len(set(letters)) == 1:
+            places[kind] |= set(range(span.start, span.end))
+    count = {kind: len(found) for kind, found in places.items()}
+    totals = picture.totals
+    used = totals.cores_used + totals.gpus_used
+    free = totals.cores_free + totals.gpus_free
+    named = sum(len(row.jobs) for row in unfolded.shown)  # the line below the cells
+    assert count["job"] - named == used
+    assert count["~"] == totals.gpus_fragmented
+    assert count["."] + count["~"] == free
+    assert count["x"] == totals.cores + totals.gpus - used - free
+
+
+@pytest.mark.parametrize("width", (40, 80, 81, 120, 200, 500))
+@pytest.mark.parametrize("which", ("a", "b"))
+def test_no_line_is_wider_than_asked_for(picture_of, which, width):
+    picture = picture_of(which, SHAPES, down="9", drained="12-13")
+    for unfold in ((), (0, 1, 5)):
+        lines = drawn(picture, width, unfold).splitlines()
+        assert max(map(cell_len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", (40, 80, 120))
+@pytest.mark.parametrize("R", [*map(cluster, NAMES), *LARGE.values()])
+def test_no_line_is_wider_whatever_is_in_R_and_none_moves_the_cursor(picture_of, R, width):
+    shown = drawn(picture_of(R, ["slot=1/core=3"]), width)
+    assert max(map(cell_len, shown.splitlines())) <= width
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert len(shown) < 100_000
+
+
+def test_wider_terminals_need_fewer_lines(picture_of):
+    picture = picture_of("a", SHAPES)
+    heights = [len(drawn(picture, width).splitlines()) for width in (80, 120, 200)]
+    assert heights[0] >= heights[1] > heights[2]
+
+
+def test_blocks_stand_side_by_side_when_there_is_room():
+    assert columns(30, 80, 5) == (2, 39)
+    assert columns(30, 29, 5) == (1, 29)
+    assert columns(30, 200, 2) == (2, 99)
+
+
+def test_a_job_is_its_letter_on_its_cells(picture_of):
+    shown = drawn(picture_of("a", ["slot=1/[core=8;gpu=1]"]))
+    assert "numa 0  AAAAAAAA.......  gpu 0 A" in shown
+    assert "A  1  slot=1/[core=8;gpu=1]  8 cores, 1 GPU on xeon0" in shown
+    assert f"15 {TIMES} xeon[1-15]" in shown
+
+
+def test_a_gpu_in_no_whole_domain_has_a_sign_of_its_own(picture_of):
+    assert "numa 0  A..............  gpu 0 ~" in drawn(picture_of("a", ["slot=1/core=1"]))
+
+
+def test_down_and_drained_nodes_say_so_and_are_crossed_out(picture_of):
+    shown = drawn(picture_of("a", down="3", drained="4"), unfold=(3, 4))
+    assert "xeon3  down" in shown
+    assert "xeon4  drained" in shown
+    assert "numa 0  xxxxxxxxxxxxxxx  gpu 0 x" in shown
+
+
+def test_jobs_on_one_node_have_different_letters(picture_of):
+    # Jobs 1 and 53 have the same letter, but where they meet on a node.
+    picture = picture_of("b", [*["slot=1/node{x}"] * 51, "slot=1/core", "slot=1/core"])
+    letters = re.findall(r"([A-Za-z]) job \d+", drawn(picture, unfold=[51]))
+    assert letters == ["z", "A"]
+    shapes = ["slot=1/core", *["slot=1/node{x}"] * 51, "slot=1/core"]
+    letters = re.findall(r"([A-Za-z]) job \d+", drawn(picture_of("b", shapes), unfold=[0]))
+    assert letters == ["A", "B"]
+
+
+def test_nodes_with_other_jobs_but_alike_are_one_box_that_says_which(picture_of):
+    shown = drawn(picture_of("b", ["slot=1/node{x}"] * 60))
+    assert f"60 {TIMES} cray[0-59]" in shown
+    assert "1 one of 60 jobs, 1 to 60" in shown
+
+
+def test_memory_storage_and_how_nodes_are_divided_are_named(picture_of):
+    shown = drawn(picture_of("b"), 200)
+    assert "96 cores, 4 GPUs, 503 GiB, storage 200 GiB" in shown
+    assert "1 socket (24 cores, 1 GPU, 125 GiB) + 3 socket (24 cores, 1 GPU, 126 GiB)" in shown
+
+
+def test_an_ascii_terminal_gets_ascii(picture_of):
+    assert drawn(picture_of("b", SHAPES, down="5"), ascii_only=True).isascii()

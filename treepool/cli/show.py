@@ -1,0 +1,207 @@
+"""``treepool show``: the cluster as a picture, for a terminal, as SVG and as HTML."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Iterator, Optional
+
+from treepool.cli import files
+from treepool.cli.answers import Answer, Refusal, allocate_shape
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
+from treepool.errors import InvalidIdset, InvalidInput
+from treepool.placement.policy import POLICIES
+from treepool.placement.pool import Pool
+from treepool.placement.wishes import LOCALITIES
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.schema import data_folder
+from treepool.view.model import Job
+from treepool.view.picture import Picture
+from treepool.view.rows import Rows, rows
+
+_DESCRIPTION = """\
+Show a cluster: what is free, used and fragmented (GPUs that are free but in no
+domain that is), its kinds of node, and its nodes as boxes of sockets, NUMA
+domains, cores and GPUs, with the jobs that have them. Nodes that are alike
+are one box. Jobs are allocated in order, as by treepool alloc.
+"""
+
+_EXAMPLES = """\
+examples:
+  treepool show
+      an idle example cluster
+  treepool show -R R.json --jobs 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'
+      where two jobs would sit on your own cluster
+  treepool show --cluster b --jobs @shapes.txt --html cluster.html
+      the same for a file with a shape on each line, as a page with a slider over the jobs
+  treepool show --jobs 'slot=20/[core=4;gpu=1]' --ranks 0-3 --drained 7
+      four of the nodes one by one; one that takes no jobs
+
+exit status:
+  0 all were allocated; 1 not all, or R is not valid; 2 usage, or no such file
+"""
+
+#: How many refused jobs are named.
+MAX_REFUSALS = 10
+
+#: Most jobs that one picture is made of.
+MAX_JOBS = 1 << 17
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "show",
+        help="where do jobs sit on the cluster?",
+        usage="treepool show [-R FILE | --cluster a|b] [--jobs SHAPE...] [options]",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    where = parser.add_argument_group("cluster")
+    which = where.add_mutually_exclusive_group()
+    which.add_argument("-R", dest="R_file", metavar="FILE", help='its R (RFC 20), "-" for stdin')
+    which.add_argument(
+        "--cluster", choices=("a", "b"), default="a", help="an example of RFC 49 (default: a)"
+    )
+    where.add_argument("--down", metavar="IDS", help="ranks that are down, as an idset (RFC 22)")
+    where.add_argument("--drained", metavar="IDS", help="ranks that are drained")
+    jobs = parser.add_argument_group("jobs")
+    jobs.add_argument(
+        "--jobs",
+        metavar="SHAPE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="jobs to allocate first, as RFC 46 shapes; @FILE has a shape on each line",
+    )
+    jobs.add_argument(
+        "--locality", choices=LOCALITIES, default="preferred", help="as of treepool alloc"
+    )
+    jobs.add_argument(
+        "--policy", choices=sorted(POLICIES), default="best-fit", help="as of treepool alloc"
+    )
+    form = parser.add_argument_group("output")
+    form.add_argument("--ranks", metavar="IDS", help="just these nodes, a box for each of them")
+    form.add_argument("--svg", metavar="FILE", help='write a picture instead; "-" for stdout')
+    form.add_argument("--html", metavar="FILE", help='write a page instead; "-" for stdout')
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    _check_streams(arguments)
+    pool = _pool(arguments)
+    down = _ids(pool, "--down", arguments.down)
+    drained = _ids(pool, "--drained", arguments.drained)
+    pool.mark_down(idset.encode(down | drained))
+    unfold = _ids(pool, "--ranks", arguments.ranks)
+    jobs, refusals = _allocated(pool, _shapes(arguments.jobs))
+    picture = Picture.of(pool, jobs, drained=drained)
+    _write(arguments, picture, rows(picture, list(idset.iterate(unfold))))
+    for number, answer in refusals[:MAX_REFUSALS]:
+        _complain(number, answer)
+    if len(refusals) > MAX_REFUSALS:
+        complain("treepool show", f"{len(refusals) - MAX_REFUSALS} more jobs were refused")
+    return NO if refusals else DONE
+
+
+def _check_streams(arguments: Namespace) -> None:
+    read = [arguments.R_file, *(word[1:] for word in arguments.jobs if word.startswith("@"))]
+    if read.count("-") > 1:
+        raise Stop("only one of the files can be stdin", USAGE)
+    if arguments.svg == "-" and arguments.html == "-":
+        raise Stop("only one of the pictures can go to stdout", USAGE)
+
+
+def _pool(arguments: Namespace) -> Pool:
+    options = {"locality": arguments.locality, "policy": arguments.policy}
+    if arguments.R_file is None:
+        path = data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json"
+        return Pool(files.read_json(str(path))["cluster"]["R"], **options)
+    R = files.read_R(arguments.R_file)
+    try:
+        return Pool(R, **options)
+    except InvalidInput as e:
+        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
+
+
+def _ids(pool: Pool, option: str, text: Optional[str]) -> int:
+    """The ranks of an option, which must be in the pool."""
+    if text is None:
+        return 0
+    try:
+        ids = idset.decode(text)
+    except InvalidIdset as e:
+        raise Stop(f"argument {option}: {e}", USAGE) from None
+    known = _ranks(pool)
+    if not ids & known or ids & ~known:
+        missing = idset.encode(ids & ~known) or "none"
+        raise Stop(f"argument {option}: ranks not in the cluster: {missing:.60}", USAGE)
+    return ids
+
+
+def _ranks(pool: Pool) -> int:
+    return ResourceSet.read(pool.to_dict()).ranks
+
+
+def _shapes(words: list[str]) -> Iterator[str]:
+    """The shapes of ``--jobs``, those in files included; blank lines and comments are not."""
+    for word in words:
+        if word.startswith("@"):
+            for line in files.read_text(word[1:]).splitlines():
+                if line.strip() and not line.lstrip().startswith("#"):
+                    yield line.strip()
+        else:
+            yield word
+
+
+def _allocated(pool: Pool, shapes: Iterator[str]) -> tuple[list[Job], list[tuple[int, Answer]]]:
+    """The jobs that got something, and the numbers and answers of those that did not."""
+    jobs: list[Job] = []
+    refusals: list[tuple[int, Answer]] = []
+    for number, shape in enumerate(shapes, 1):
+        if number > MAX_JOBS:
+            raise Stop(f"more than {MAX_JOBS} jobs", USAGE)
+        answer = allocate_shape(pool, number, shape)
+        if isinstance(answer.outcome, Refusal):
+            refusals.append((number, answer))
+        else:
+            jobs.append(Job.of(str(number), shape, answer.outcome))
+    return jobs, refusals
+
+
+def _write(arguments: Namespace, picture: Picture, shown: Rows) -> None:
+    if arguments.svg is not None:
+        from treepool.view.svg import svg
+
+        _write_file(arguments.svg, svg(picture, shown))
+    if arguments.html is not None:
+        from treepool.view.html import html
+
+        _write_file(arguments.html, html(picture, shown))
+    if arguments.svg is None and arguments.html is None:
+        from treepool.view.text import text
+
+        encoding = getattr(sys.stdout, "encoding", None) or ""
+        ascii_only = not encoding.lower().startswith("utf")
+        draw(lambda width: text(picture, shown, width, ascii_only))
+
+
+def _write_file(path: str, content: str) -> None:
+    if path == "-":
+        out(content.rstrip("\n"))
+        return
+    try:
+        Path(path).write_text(content, encoding="utf-8")
+    except (OSError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or e
+        raise Stop(f"{path}: cannot be written: {reason}", USAGE) from None
+
+
+def _complain(number: int, answer: Answer) -> None:
+    assert isinstance(answer.outcome, Refusal)
+    shape = answer.shape if len(answer.shape) <= 60 else answer.shape[:57] + "..."
+    refusal = answer.outcome
+    complain("treepool show", f"job {number}: {shape}: {refusal.kind}: {refusal.message}")

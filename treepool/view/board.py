@@ -1,0 +1,169 @@
+"""The board: who holds what on the nodes, as jobs start and end, and the numbers that follow.
+
+A look or layout is made once, the first time a node has it, and its numbers are counted then, so
+that moving a thousand nodes from one look to another is one addition.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional
+
+from treepool.placement.pool import Pool
+from treepool.placement.tree import Domain
+from treepool.rfc import idset
+from treepool.rfc.scheduling import union
+from treepool.view.model import (
+    DOWN,
+    DRAINED,
+    NOTHING,
+    OTHER,
+    UP,
+    Cluster,
+    Holding,
+    Job,
+    Layout,
+    Look,
+    Totals,
+)
+
+
+class Board:
+    """Who holds what, now: jobs start and end on it, and the numbers follow.
+
+    ``looks`` and ``layouts`` are all there have been, by number; ``look_of`` has the number of the
+    look of each rank, -1 where there is no such rank.
+    """
+
+    def __init__(self, cluster: Cluster, jobs: tuple[Job, ...]) -> None:
+        self.cluster = cluster
+        self.jobs = jobs
+        self.looks: list[Look] = []
+        self.layouts: list[Layout] = []
+        self.totals = NOTHING
+        self._looks: dict[tuple[int, tuple[int, ...]], Look] = {}
+        self._layouts: dict[tuple[int, str, tuple[tuple[int, int], ...]], Layout] = {}
+        self.look_of = [-1] * len(cluster.type_of)
+        groups: dict[tuple[int, str], list[int]] = {}
+        for rank in cluster.ranks:
+            kind = cluster.type_of[rank], cluster.status[rank]
+            groups.setdefault(kind, []).append(rank)
+        for (node_type, status), ranks in groups.items():
+            look = self._look(node_type, status, ())
+            self.totals = self.totals.plus(look.layout.totals, len(ranks))
+            for rank in ranks:
+                self.look_of[rank] = look.number
+
+    def start(self, job: int) -> None:
+        """Job number *job* has what it holds from now on; what others have already stays theirs."""
+        for ranks, cores, gpus in self.jobs[job].parts:
+            for look, here in self._by_look(ranks):
+                root = self.cluster.types[look.layout.type].root
+                taken_cores, taken_gpus = _taken(look.layout)
+                mine = job, cores & root.cores & ~taken_cores, gpus & root.gpus & ~taken_gpus
+                if any(mine[1:]):
+                    self._change(here, look, [*_holdings(look), mine])
+
+    def end(self, job: int) -> None:
+        """Job number *job* holds nothing from now on."""
+        for ranks, _, _ in self.jobs[job].parts:
+            for look, here in self._by_look(ranks):
+                if job in look.jobs:
+                    self._change(here, look, [h for h in _holdings(look) if h[0] != job])
+
+    def _by_look(self, ranks: Iterable[int]) -> list[tuple[Look, list[int]]]:
+        """Those of *ranks* that there are, grouped by how they look."""
+        groups: dict[int, list[int]] = {}
+        for rank in ranks:
+            if rank < len(self.look_of) and self.look_of[rank] >= 0:
+                groups.setdefault(self.look_of[rank], []).append(rank)
+        return [(self.looks[number], here) for number, here in groups.items()]
+
+    def _change(self, ranks: list[int], old: Look, holdings: list[Holding]) -> None:
+        # By lowest id, so that nodes shared out alike have one layout whoever came first.
+        holdings.sort(key=lambda h: (idset.lowest(h[1]) if h[1] else 1 << 30, h[2] & -h[2], h[0]))
+        new = self._look(old.layout.type, old.layout.status, tuple(holdings))
+        for rank in ranks:
+            self.look_of[rank] = new.number
+        self.totals = self.totals.plus(new.layout.totals, len(ranks))
+        self.totals = self.totals.plus(old.layout.totals, -len(ranks))
+
+    def _look(self, node_type: int, status: str, holdings: tuple[Holding, ...]) -> Look:
+        held = tuple((cores, gpus) for _, cores, gpus in holdings)
+        layout = self._layouts.get((node_type, status, held))
+        if layout is None:
+            root = self.cluster.types[node_type].root
+            layout = _layout(len(self.layouts), node_type, root, status, held)
+            self._layouts[node_type, status, held] = layout
+            self.layouts.append(layout)
+        jobs = tuple(job for job, _, _ in holdings)
+        look = self._looks.get((layout.number, jobs))
+        if look is None:
+            look = self._looks[layout.number, jobs] = Look(len(self.looks), layout, jobs)
+            self.looks.append(look)
+        return look
+
+
+def others(pool: Pool, jobs: Iterable[Job]) -> Optional[Job]:
+    """What *pool* says is allocated and none of *jobs* holds, as a job; None if nothing is."""
+    left = {
+        rank: (entry.cores, entry.gpus)
+        for entry in pool.copy_allocated().entries
+        for rank in idset.iterate(entry.ranks)
+    }
+    for job in jobs:
+        for ranks, cores, gpus in job.parts:
+            for rank in ranks:
+                if rank in left:
+                    had = left[rank]
+                    left[rank] = had[0] & ~cores, had[1] & ~gpus
+    groups: dict[tuple[int, int], list[int]] = {}
+    for rank, ids in left.items():
+        if any(ids):
+            groups.setdefault(ids, []).append(rank)
+    parts = tuple((tuple(sorted(ranks)), *ids) for ids, ranks in groups.items())
+    return Job(OTHER, "held by no job shown here", parts) if parts else None
+
+
+def _holdings(look: Look) -> list[Holding]:
+    return [(job, *held) for job, held in zip(look.jobs, look.layout.held)]
+
+
+def _taken(layout: Layout) -> tuple[int, int]:
+    """The cores and GPUs that some job holds."""
+    return union(cores for cores, _ in layout.held), union(gpus for _, gpus in layout.held)
+
+
+def _layout(
+    number: int, node_type: int, root: Domain, status: str, held: tuple[tuple[int, int], ...]
+) -> Layout:
+    """The layout of one node, with its numbers."""
+    used_cores, used_gpus = union(cores for cores, _ in held), union(gpus for _, gpus in held)
+    up = status == UP
+    cores, gpus = (root.cores & ~used_cores, root.gpus & ~used_gpus) if up else (0, 0)
+    lost = fragmented(root, cores, gpus)
+    totals = Totals(
+        nodes=1,
+        idle=int(up and not held),
+        partly=int(up and bool(held) and bool(cores)),
+        full=int(up and bool(held) and not cores),
+        down=int(status == DOWN),
+        drained=int(status == DRAINED),
+        cores=root.ncores,
+        cores_free=idset.size(cores),
+        cores_used=idset.size(used_cores),
+        gpus=root.ngpus,
+        gpus_free=idset.size(gpus),
+        gpus_used=idset.size(used_gpus),
+        gpus_fragmented=idset.size(lost),
+    )
+    return Layout(number, node_type, status, held, lost, totals)
+
+
+def fragmented(root: Domain, cores: int, gpus: int) -> int:
+    """Those of the free *gpus* that are in no whole domain, where *cores* are free; see Totals."""
+    found = 0
+    for domain in root.walk():
+        own = domain.own_gpus & gpus
+        if own and not (domain.whole and not domain.cores & ~cores and not domain.gpus & ~gpus):
+            found |= own
+    return found

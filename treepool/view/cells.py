@@ -1,0 +1,105 @@
+"""What every view draws of a node: its domains as nested blocks, their ids as runs of cells.
+
+An R may describe nodes of a million cores in ten thousand domains. Such a node is drawn in part:
+``MAX_CELLS`` and ``MAX_DOMAINS`` bound what any picture has to hold.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional
+
+import attrs
+
+from treepool.placement.tree import Domain, NodeType
+from treepool.rfc import idset
+from treepool.view.words import title
+
+#: Most cells of one kind in one domain that are drawn one by one.
+MAX_CELLS = 512
+
+#: Most domains drawn of one node.
+MAX_DOMAINS = 256
+
+
+@attrs.frozen(eq=False)
+class Block:
+    """A domain as it is drawn: its title, the ids of its own (bitmasks), and the blocks inside.
+
+    A domain that has nothing but one other inside is one block with it. ``memory`` is in bytes, 0
+    if not known. ``left_out`` domains inside are not drawn.
+    """
+
+    title: str
+    cores: int
+    gpus: int
+    memory: int
+    children: tuple[Block, ...]
+    left_out: int = 0
+
+
+@attrs.frozen
+class Run:
+    """Cells of one holder, next to each other: ``holder`` is its place in the layout, or None.
+
+    Too many cells to draw are one run for each holder, and ``last`` is just its highest id.
+    """
+
+    first: int
+    last: int
+    count: int
+    holder: Optional[int]
+
+
+def block(node_type: NodeType) -> Block:
+    """The root of *node_type* as a block."""
+    left = [MAX_DOMAINS]
+
+    def make(domain: Domain) -> Block:
+        left[0] -= 1
+        names = [title(node_type, domain)]
+        while domain is not node_type.root and _wraps(domain):
+            domain = domain.children[0]
+            names.append(title(node_type, domain))
+        children = []
+        for child in domain.children:
+            if left[0] <= 0:
+                break
+            children.append(make(child))
+        left_out = len(domain.children) - len(children)
+        return Block(
+            "/".join(names),
+            domain.own_cores,
+            domain.own_gpus,
+            domain.memory,
+            tuple(children),
+            left_out,
+        )
+
+    return make(node_type.root)
+
+
+def _wraps(domain: Domain) -> bool:
+    """Whether *domain* has nothing but one other domain inside."""
+    return len(domain.children) == 1 and not domain.own_cores and not domain.own_gpus
+
+
+def runs(mask: int, held: Iterable[int]) -> list[Run]:
+    """The ids of bitmask *mask* by holder, who have the bitmasks *held*, in order of ids."""
+    parts = [(holder, mask & ids) for holder, ids in enumerate(held) if mask & ids]
+    everyone: list[tuple[Optional[int], int]] = [*parts]
+    free = mask
+    for _, ids in parts:
+        free &= ~ids
+    if free:
+        everyone.append((None, free))
+    if idset.size(mask) > MAX_CELLS:
+        whole = [Run(idset.lowest(m), m.bit_length() - 1, idset.size(m), h) for h, m in everyone]
+        return sorted(whole, key=lambda run: run.first)
+    owners = sorted((i, holder) for holder, ids in everyone for i in idset.iterate(ids))
+    found: list[Run] = []
+    for i, holder in owners:
+        if found and found[-1].holder == holder:
+            found[-1] = Run(found[-1].first, i, found[-1].count + 1, holder)
+        else:
+            found.append(Run(i, i, 1, holder))
+    return found

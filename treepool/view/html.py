@@ -1,0 +1,190 @@
+"""The picture as a page: one file with everything in it, which asks no network for anything.
+
+The page holds the picture as JSON and a script that draws it: ``picture.js``, ``page.js`` and
+``page.css`` beside this module. No name is ever written as HTML: JSON in a script element has no
+``<``, ``>`` or ``&`` but as escapes, and the script only sets texts. A policy in the page lets the
+browser run this one script and no other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html import escape
+from pathlib import Path
+from typing import Any, Iterable, Sequence
+
+from treepool.rfc import idset
+from treepool.view import words
+from treepool.view.cells import MAX_CELLS, Block, block
+from treepool.view.model import OTHER, Job, Totals
+from treepool.view.palette import COLOURS, LETTERS
+from treepool.view.picture import Picture, Step
+from treepool.view.rows import Rows, hosts
+
+#: Kinds of node whose domains are drawn; those of more are counted, listed and filtered only.
+MAX_TYPES = 64
+
+#: The scripts beside this module, which the page holds as one.
+_SCRIPTS = ("picture.js", "page.js")
+
+_WHOLE = re.compile("[1-9][0-9]{0,14}")
+_NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]{0,8}|0[0-9]{1,8})")
+
+
+def html(picture: Picture, rows: Rows) -> str:
+    """*picture* as the text of an HTML file.
+
+    It opens on the nodes of *rows* if those are unfolded; whoever reads it can fold and filter.
+    """
+    here = Path(__file__).parent
+    style = _style(here.joinpath("page.css").read_text(encoding="utf-8"))
+    scripts = [here.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS]
+    script = "\n".join(scripts)
+    data = json.dumps(_data(picture, rows), separators=(",", ":"), ensure_ascii=True)
+    for character in "<>&":
+        data = data.replace(character, f"\\u{ord(character):04x}")
+    page = here.joinpath("page.html").read_text(encoding="utf-8")
+    parts = {
+        "policy": f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'",
+        "title": escape(f"{words.count(picture.totals.nodes, 'node')}: treepool"),
+        "summary": escape(_summary(picture.totals)),
+        "style": style,
+        "script": script,
+        "data": data,
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def _style(text: str) -> str:
+    colours = "\n".join(f".c{i} {{ background: {colour} }}" for i, colour in enumerate(COLOURS))
+    return f"{text}{colours}\n"
+
+
+def _summary(totals: Totals) -> str:
+    amounts = [
+        f"{a.total:,} {a.name}: {a.free:,} free, {a.used:,} used"
+        + (f", {a.fragmented:,} fragmented" if a.name == "GPUs" else "")
+        for a in totals.amounts
+    ]
+    return "; ".join([words.count(totals.nodes, "node"), *amounts])
+
+
+def _data(picture: Picture, rows: Rows) -> dict[str, Any]:
+    cluster = picture.cluster
+    kinds: dict[tuple[Any, ...], int] = {}
+    jobs = _jobs(picture.jobs, kinds)
+    return {
+        "letters": LETTERS,
+        "colours": len(COLOURS),
+        "maxCells": MAX_CELLS,
+        "other": OTHER,
+        "fields": Totals._fields,
+        "ranks": idset.encode_ids(cluster.ranks),
+        "hosts": _host_runs(cluster.hosts[rank] for rank in cluster.ranks),
+        "properties": [[words.plain(name), count] for name, count in cluster.properties[:32]],
+        "types": [_type(picture, i) for i in range(min(len(cluster.types), MAX_TYPES))],
+        "moreTypes": max(0, len(cluster.types) - MAX_TYPES),
+        "kinds": list(kinds),
+        "jobs": jobs,
+        "layouts": [
+            [
+                layout.type,
+                layout.status,
+                layout.state,
+                idset.encode(layout.fragmented),
+                [[idset.encode(cores), idset.encode(gpus)] for cores, gpus in layout.held],
+            ]
+            for layout in picture.layouts
+        ],
+        "looks": [[look.layout.number, *look.jobs] for look in picture.looks],
+        "steps": [_step(step) for step in picture.steps],
+        "unfolded": idset.encode_ids(sorted(row.ranks[0] for row in rows.shown))
+        if rows.unfolded
+        else "",
+    }
+
+
+def _step(step: Step) -> list[Any]:
+    moves = [[look, idset.encode_ids(ranks)] for look, ranks in step.moves]
+    return [words.plain(step.label, 120), list(step.totals), moves]
+
+
+def _type(picture: Picture, place: int) -> dict[str, Any]:
+    node_type, links = picture.cluster.types[place], picture.cluster.links[place]
+    ranks = picture.cluster.ranks_of_type[place]
+    known = {
+        str(gpu): words.gpu_links(links, gpu)
+        for gpu in idset.iterate(node_type.root.gpus)
+        if gpu < 1 << 12 and links is not None
+    }
+    return {
+        "nodes": len(ranks),
+        "hosts": words.listed(hosts(picture, ranks)),
+        "has": words.amounts(node_type.root)
+        + (f", storage {words.size(node_type.storage)}" if node_type.storage else ""),
+        "makeup": words.makeup(node_type.root),
+        "links": words.links_shown(links),
+        "gpuLinks": known,
+        "root": _block(block(node_type)),
+    }
+
+
+def _block(here: Block) -> list[Any]:
+    """Title, memory, own cores, own GPUs, blocks inside, and how many more of them there are."""
+    return [
+        here.title,
+        words.size(here.memory) if here.memory else "",
+        idset.encode(here.cores),
+        idset.encode(here.gpus),
+        [_block(child) for child in here.children],
+        here.left_out,
+    ]
+
+
+def _jobs(jobs: Sequence[Job], kinds: dict[tuple[Any, ...], int]) -> list[list[Any]]:
+    """The jobs as [first name, kinds]: jobs whose names count up from it are together.
+
+    A kind, by its place in *kinds*, is what was asked for, slots, nodes, cores, GPUs.
+    """
+    found: list[list[Any]] = []
+    following = ""
+    for job in jobs:
+        asked = words.plain(job.asked, 200)
+        alike = asked, job.nslots, len(job.ranks), job.ncores, job.ngpus
+        kind = kinds.setdefault(alike, len(kinds))
+        if job.name == following:
+            found[-1][1].append(kind)
+        else:
+            found.append([words.plain(job.name), [kind]])
+        following = str(int(job.name) + 1) if _WHOLE.fullmatch(job.name) else ""
+    return found
+
+
+def _host_runs(names: Iterable[str]) -> list[list[Any]]:
+    """Names that count up as [prefix, first number, its width, how many]; others as [name]."""
+    found: list[list[Any]] = []
+    for host in names:
+        match = _NUMBER.fullmatch(host)
+        if match is None or not host.isprintable():
+            found.append([words.plain(host, 256)])
+            continue
+        prefix, digits = match[1], match[2]
+        last = found[-1] if found else []
+        if len(last) == 4 and last[0] == prefix and _next(last) == digits:
+            last[3] += 1
+        else:
+            found.append([prefix, int(digits), len(digits), 1])
+    return found
+
+
+def _next(run: Sequence[Any]) -> str:
+    return str(run[1] + run[3]).zfill(run[2])

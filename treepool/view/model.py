@@ -1,0 +1,222 @@
+"""What pictures show: the nodes of a pool, who holds what on each, and the numbers that come of it.
+
+Like the pool itself, a picture knows a node by how it looks: nodes of one type and status on which
+the same jobs hold the same ids share one Look. What is worked out per node is worked out per Look,
+so that a picture of 100,000 nodes costs little more than one of a hundred.
+
+A model is made from a Pool and from what its jobs hold, both by public names, so that it does not
+matter whether a command or a live instance made them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Union
+
+import attrs
+
+from treepool.placement.allocation import Allocation
+from treepool.placement.inventory import Inventory, Part
+from treepool.placement.pool import Pool
+from treepool.placement.tree import NodeType
+from treepool.rfc import idset
+from treepool.rfc.links import Links
+from treepool.rfc.rset import ResourceSet
+
+#: Whether a node may be given to jobs: up, down, or drained by an administrator.
+UP, DOWN, DRAINED = "up", "down", "drained"
+
+#: What a node that is up is like: nothing allocated, something, or no core left.
+IDLE, PARTLY, FULL = "idle", "partly used", "full"
+
+#: All that a node may be like, in the order of Totals.
+STATES = (IDLE, PARTLY, FULL, DOWN, DRAINED)
+
+#: Name of the job that stands for whatever the pool says is allocated and no given job holds.
+OTHER = "other"
+
+
+#: A job's place in the model's jobs, and its cores and GPUs on one node (bitmasks).
+Holding = tuple[int, int, int]
+
+
+class Totals(NamedTuple):
+    """Numbers of a cluster, or of one node of it.
+
+    Nodes are counted in one of idle to drained. Free is what a job could get now, so nothing of a
+    node that is down or drained; used is what jobs hold, on such nodes too; what is left of
+    ``cores`` and ``gpus`` is out of service. ``gpus_fragmented`` of the free GPUs are in no whole
+    domain: in the smallest domain that holds the GPU (the node, if no other does) some core or
+    GPU is allocated, or was kept by the enclosing instance.
+    """
+
+    nodes: int
+    idle: int
+    partly: int
+    full: int
+    down: int
+    drained: int
+    cores: int
+    cores_free: int
+    cores_used: int
+    gpus: int
+    gpus_free: int
+    gpus_used: int
+    gpus_fragmented: int
+
+    @property
+    def amounts(self) -> list[Amount]:
+        """The cores and, if there are any, the GPUs."""
+        found = [Amount("cores", self.cores, self.cores_free, self.cores_used, 0)]
+        if self.gpus:
+            gpus = self.gpus, self.gpus_free, self.gpus_used, self.gpus_fragmented
+            found.append(Amount("GPUs", *gpus))
+        return found
+
+    @property
+    def states(self) -> list[tuple[str, int]]:
+        """How many nodes are in each state, in words, without those that no node is in."""
+        numbers = self.idle, self.partly, self.full, self.down, self.drained
+        return [(state, number) for state, number in zip(STATES, numbers) if number]
+
+    def plus(self, other: Totals, times: int = 1) -> Totals:
+        """These numbers and *times* those of *other*."""
+        return Totals(*(a + times * b for a, b in zip(self, other)))
+
+
+@attrs.frozen
+class Amount:
+    """The cores or the GPUs of Totals: free (of which some fragmented), used, out of service."""
+
+    name: str
+    total: int
+    free: int
+    used: int
+    fragmented: int
+
+    @property
+    def away(self) -> int:
+        """Those of nodes that are down or drained and held by no job."""
+        return self.total - self.free - self.used
+
+
+NOTHING = Totals(*[0] * len(Totals._fields))
+
+
+@attrs.frozen
+class Job:
+    """A job as pictures call it: its name, what it asked for, and what it holds.
+
+    ``parts`` are (ranks, cores, GPUs), the last two as bitmasks. ``nslots`` is 0 if not known.
+    """
+
+    name: str
+    asked: str
+    parts: tuple[Part, ...]
+    nslots: int = 0
+
+    @classmethod
+    def of(cls, name: str, asked: str, held: Union[Allocation, ResourceSet]) -> Job:
+        """The job *name* that has the allocation or R *held*."""
+        if isinstance(held, Allocation):
+            return cls(name, asked, held.parts, held.nslots)
+        parts = tuple((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in held.entries)
+        return cls(name, asked, parts, held.nslots or 0)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The job's ranks, ascending."""
+        return tuple(sorted({rank for ranks, _, _ in self.parts for rank in ranks}))
+
+    @property
+    def ncores(self) -> int:
+        """How many cores the job holds."""
+        return sum(len(ranks) * idset.size(cores) for ranks, cores, _ in self.parts)
+
+    @property
+    def ngpus(self) -> int:
+        """How many GPUs the job holds."""
+        return sum(len(ranks) * idset.size(gpus) for ranks, _, gpus in self.parts)
+
+
+@attrs.frozen(eq=False)
+class Layout:
+    """How a node looks but for which jobs they are: what each holder has (cores, GPUs).
+
+    ``fragmented`` are the GPUs (bitmask) that Totals counts as such.
+    """
+
+    number: int
+    type: int
+    status: str
+    held: tuple[tuple[int, int], ...]
+    fragmented: int
+    totals: Totals
+
+    @property
+    def state(self) -> str:
+        """The node's state in words: idle, partly used, full, down or drained."""
+        if self.status != UP:
+            return self.status
+        return IDLE if self.totals.idle else FULL if self.totals.full else PARTLY
+
+
+@attrs.frozen(eq=False)
+class Look:
+    """How a node looks: its layout, and the place in the model's jobs of each holder in it."""
+
+    number: int
+    layout: Layout
+    jobs: tuple[int, ...]
+
+
+@attrs.frozen(eq=False)
+class Cluster:
+    """The nodes of a pool, which no job changes.
+
+    ``types`` are the kinds of node, the most frequent first; ``type_of`` gives the place in it of
+    each rank, ``status`` and ``hosts`` the rest, by rank. Ranks that the pool does not have are -1
+    in ``type_of``. ``links`` are what is known of each type's GPUs; ``properties`` counts the nodes
+    of each.
+    """
+
+    types: tuple[NodeType, ...]
+    ranks_of_type: tuple[tuple[int, ...], ...]
+    type_of: tuple[int, ...]
+    status: tuple[str, ...]
+    hosts: tuple[str, ...]
+    links: tuple[Optional[Links], ...]
+    properties: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, pool: Pool, drained: int = 0) -> Cluster:
+        """The nodes of *pool*; of those that are down the ranks of bitmask *drained* are drained.
+
+        Drained ranks that are up count as drained too: Flux may tell the pool a moment later.
+        """
+        inventory = pool.inventory
+        known = sorted(inventory.node_types.items(), key=lambda item: -len(item[1]))
+        place = {node_type: i for i, (node_type, _) in enumerate(known)}
+        status = [UP] * len(inventory.types)
+        for rank in idset.iterate(pool.copy_down().ranks):
+            status[rank] = DOWN
+        for rank in idset.iterate(drained & inventory.ranks):
+            status[rank] = DRAINED
+        properties = inventory.resource_set.properties
+        return cls(
+            tuple(node_type for node_type, _ in known),
+            tuple(tuple(ranks) for _, ranks in known),
+            tuple(-1 if t is None else place[t] for t in inventory.types),
+            tuple(status),
+            tuple(inventory.hosts),
+            tuple(_links_of(inventory, node_type) for node_type, _ in known),
+            tuple(sorted((name, idset.size(mask)) for name, mask in properties.items())),
+        )
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks, ascending."""
+        return tuple(rank for rank, node_type in enumerate(self.type_of) if node_type >= 0)
+
+
+def _links_of(inventory: Inventory, node_type: NodeType) -> Optional[Links]:
+    return inventory.key.links_of(node_type.topo) if inventory.key else None

@@ -1,0 +1,342 @@
+// Draws the picture that picture.js reads. Names are only ever set as text.
+
+const $ = (id) => document.getElementById(id);
+const PAGE = 60; // boxes drawn at a time
+
+/** An element of class *kind* with *children*, which are elements or texts. */
+function make(tag, kind, ...children) {
+  const element = document.createElement(tag);
+  if (kind) element.className = kind;
+  element.append(...children);
+  return element;
+}
+
+const MANY = 48; // boxes from which nodes fold whatever their jobs are
+
+/** Whether the host filter lets a rank through. */
+function hostFilter() {
+  const text = $("host").value.trim();
+  if (!text) return () => true;
+  if (/^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(text)) {
+    const spans = text.split(",").map((item) => item.split("-").map(Number));
+    return (rank) => spans.some(([first, last = first]) => rank >= first && rank <= last);
+  }
+  const names = text.toLowerCase().split(/[\s,]+/).filter(Boolean);
+  return (rank) => {
+    const host = hostName(hostOf.get(rank)).toLowerCase();
+    return names.some((name) => host.includes(name));
+  };
+}
+
+/** The rows that the filters leave, each {layout, ranks, jobs}, and how many nodes they are. */
+function rows() {
+  const host = hostFilter();
+  const { job, type, state } = { job: $("job").value.trim(), type: $("type").value, state: $("state").value };
+  const wanted = looks.map(({ layout, jobs: holders }) =>
+    (!job || holders.some((h) => jobs[h].name === job)) &&
+    (!type || layout.type === Number(type) || (type === "more" && layout.type >= data.types.length)) &&
+    (!state || layout.state === state));
+  const groups = new Map();
+  let nodes = 0;
+  const each = $("fold").value === "each";
+  for (const rank of ranks) {
+    const look = lookOf.get(rank);
+    if (!wanted[look] || !host(rank)) continue;
+    nodes++;
+    const key = each ? rank : look;
+    if (groups.has(key)) groups.get(key).ranks.push(rank);
+    else groups.set(key, { ranks: [rank], look });
+  }
+  let found = [...groups.values()].map(({ ranks: some, look }) => (
+    { layout: looks[look].layout, ranks: some, jobs: looks[look].jobs.map((j) => [j]) }));
+  if (!each && found.length > MANY) found = alike(found);
+  return { found, nodes };
+}
+
+// -- a node's box
+
+const facts = new WeakMap(); // cell -> what is said about it
+
+function jobWords(some) {
+  const first = jobs[some[0]];
+  if (first.name === data.other) return "held by no job shown here";
+  if (some.length === 1) return `job ${first.name}`;
+  return `one of ${some.length.toLocaleString("en")} jobs, ${first.name} to ${jobs[some[some.length - 1]].name}`;
+}
+
+function cell(kind, id, row, signs, where) {
+  const holder = row.layout.held.findIndex((held) => held[kind].has(id));
+  const classes = ["cell", kind];
+  let sign = "", state = "free";
+  if (holder >= 0) {
+    sign = signs[holder].letter;
+    classes.push(signs[holder].kind);
+    const job = $("job").value.trim();
+    if (job && !row.jobs[holder].some((j) => jobs[j].name === job)) classes.push("dim");
+  } else if (row.layout.status !== "up") {
+    state = `out of service: node ${row.layout.status}`;
+    classes.push("away");
+  } else if (kind === "gpu" && row.layout.lost.has(id)) {
+    state = "free, but in no whole domain";
+    classes.push("frag");
+  } else classes.push("free");
+  const element = make("i", classes.join(" "), sign);
+  element.tabIndex = -1;
+  element.dataset.kind = kind;
+  element.dataset.id = id;
+  facts.set(element, { kind, id, row, where, holder, state });
+  return element;
+}
+
+/** Too many cells to draw: a line for each holder. */
+function tally(kind, all, row, signs) {
+  const numbers = new Map();
+  for (const id of all) {
+    const holder = row.layout.held.findIndex((held) => held[kind].has(id));
+    numbers.set(holder, (numbers.get(holder) || 0) + 1);
+  }
+  return make("div", "", ...[...numbers].map(([holder, number]) => {
+    const nobody = row.layout.status === "up" ? "free" : "away";
+    const sample = make("i", `cell ${kind} ${holder < 0 ? nobody : signs[holder].kind}`, holder < 0 ? "" : signs[holder].letter);
+    return make("span", "tally", sample, count(number, kind === "gpu" ? "GPU" : "core"));
+  }));
+}
+
+function grid(kind, text, row, signs, where) {
+  const all = ids(text);
+  if (all.length > data.maxCells) return tally(kind, all, row, signs);
+  const width = all.length <= 32 ? "w8" : all.length <= 128 ? "w16" : "w24";
+  return make("span", `cells ${kind === "gpu" ? "gpus" : width}`, ...all.map((id) => cell(kind, id, row, signs, where)));
+}
+
+/** The class of small domains that stand in a square rather than in a row. */
+function columns(children) {
+  const small = children.every(([, , cores, gpus, inside]) => !inside.length && ids(cores).length <= 32 && ids(gpus).length <= 1);
+  return small ? `k${Math.min(3, Math.ceil(Math.sqrt(children.length)))}` : "";
+}
+
+function domain([title, memory, cores, gpus, children, leftOut], row, signs, path) {
+  const where = title === "node" ? path : [...path, title];
+  const parts = [];
+  if (title !== "node") parts.push(make("span", "name", memory ? `${title}, ${memory}` : title));
+  if (cores || gpus) {
+    const leaf = make("div", "leaf");
+    if (cores) leaf.append(grid("core", cores, row, signs, where));
+    if (gpus) leaf.append(grid("gpu", gpus, row, signs, where));
+    parts.push(leaf);
+  }
+  if (children.length) parts.push(make("div", `kids ${columns(children)}`, ...children.map((c) => domain(c, row, signs, where))));
+  if (leftOut) parts.push(make("small", "", `and ${leftOut.toLocaleString("en")} more domains`));
+  return make("div", title === "node" ? "" : children.length ? "frame" : "bare", ...parts);
+}
+
+function box(row) {
+  const { layout } = row;
+  const signs = marks(row);
+  const many = row.ranks.length > 1;
+  const name = (many ? `${row.ranks.length.toLocaleString("en")} × ` : "") + hosts(row.ranks);
+  const list = idset(row.ranks);
+  const title = make("h2", "", name);
+  title.title = name;
+  const head = make("header", "", title,
+    make("small", "ranks", `${many ? "ranks" : "rank"} ${list}`));
+  if (data.types.length > 1) head.append(make("small", "", `type ${layout.type + 1}`));
+  head.append(make("span", `state ${layout.state.replace(" ", "-")}`, layout.state));
+  const type = data.types[layout.type];
+  const body = type ? domain(type.root, row, signs, []) : make("small", "", "not drawn: the cluster has too many types of node");
+  const holders = make("div", "holders", ...row.jobs.slice(0, 12).map((some, i) =>
+    make("span", "", make("i", `letter ${signs[i].kind}`, signs[i].letter), jobWords(some))));
+  if (row.jobs.length > 12) holders.append(make("span", "", `and ${row.jobs.length - 12} more`));
+  const element = make("article", "node", head, make("div", "body", body), row.jobs.length ? holders : "");
+  element.tabIndex = 0;
+  element.dataset.ranks = list;
+  element.setAttribute("aria-label", `${name}, ${layout.state}`);
+  return element;
+}
+
+// -- the page
+
+function tile(kind, number, what, of) {
+  const share = of ? Math.min(100, (100 * number) / of) : 0;
+  const fill = make("span", "");
+  fill.style.setProperty("width", `${number ? Math.max(1, share) : 0}%`);
+  const element = make("div", `tile ${kind}`, make("b", "", number.toLocaleString("en")), what, make("span", "bar", fill));
+  element.dataset.number = number;
+  element.dataset.what = what;
+  return element;
+}
+
+function drawTiles() {
+  const t = Object.fromEntries(data.fields.map((field, i) => [field, data.steps[step][1][i]]));
+  const found = [];
+  if (t.gpus) {
+    found.push(tile("good", t.gpus_free, "GPUs free", t.gpus), tile("", t.gpus_used, "GPUs used", t.gpus),
+      tile(t.gpus_fragmented ? "lost" : "", t.gpus_fragmented, "GPUs fragmented", t.gpus));
+  }
+  found.push(tile("good", t.cores_free, "cores free", t.cores), tile("", t.cores_used, "cores used", t.cores),
+    tile("good", t.idle, "nodes idle", t.nodes), tile("", t.partly + t.full, "nodes in use", t.nodes));
+  if (t.down + t.drained) found.push(tile("out", t.down + t.drained, "nodes not up", t.nodes));
+  $("tiles").replaceChildren(...found);
+  const states = [[t.gpus, "GPU"], [t.cores, "core"]].filter(([n]) => n).map(([n, what]) => count(n, what));
+  $("heading").textContent = `${count(t.nodes, "node")}, ${states.join(", ")}`;
+}
+
+let waiting = []; // rows not drawn yet
+
+function drawMore() {
+  $("nodes").append(...waiting.splice(0, PAGE).map(box));
+  $("more").hidden = !waiting.length;
+  $("more").textContent = `Show ${Math.min(PAGE, waiting.length)} more of ${count(waiting.length, "box").replace("boxs", "boxes")}`;
+}
+
+function drawNodes() {
+  const { found, nodes } = rows();
+  waiting = found;
+  $("found").textContent = nodes
+    ? `${count(nodes, "node")} in ${count(found.length, "box").replace("boxs", "boxes")}`
+    : "No node is like that.";
+  hideDetail();
+  $("nodes").replaceChildren();
+  drawMore();
+  for (const button of $("jobs").children) {
+    button.setAttribute("aria-pressed", String(button.dataset.job === $("job").value.trim()));
+  }
+}
+
+function drawJobs() {
+  const shown = jobs.slice(0, PAGE).map((job, i) => {
+    const { letter, kind } = mark(i);
+    const has = [count(job.cores, "core"), ...(job.gpus ? [count(job.gpus, "GPU")] : [])].join(", ");
+    const button = make("button", "", make("i", `letter ${kind}`, letter),
+      make("span", "", `${job.name}: ${job.shape} `, make("small", "", has)));
+    button.type = "button";
+    button.dataset.job = job.name;
+    button.addEventListener("click", () => {
+      $("job").value = $("job").value === job.name ? "" : job.name;
+      drawNodes();
+    });
+    return button;
+  });
+  $("jobs").replaceChildren(...shown);
+  if (jobs.length > PAGE) $("jobs").append(make("small", "", `and ${(jobs.length - PAGE).toLocaleString("en")} more: type a job's number above`));
+}
+
+function drawStep(wanted) {
+  goTo(Math.max(0, Math.min(data.steps.length - 1, wanted)));
+  $("step").value = step;
+  $("label").textContent = `Step ${step} of ${data.steps.length - 1}: ${data.steps[step][0]}`;
+  $("step").setAttribute("aria-valuetext", $("label").textContent);
+  $("back").disabled = step === 0;
+  $("on").disabled = step === data.steps.length - 1;
+  drawTiles();
+  drawNodes();
+}
+
+function drawTypes() {
+  data.types.forEach((type, i) => {
+    const item = make("div", "", make("b", "", `Type ${i + 1}: ${count(type.nodes, "node")}`), ` ${type.hosts}`,
+      make("div", "", `${type.has}${type.makeup ? `: ${type.makeup}` : ", not divided"}`));
+    if (type.links.length) item.append(make("ul", "", ...type.links.map((line) => make("li", "", line))));
+    $("types").append(item);
+    $("type").append(new Option(`${i + 1}: ${count(type.nodes, "node")}`, i));
+  });
+  if (data.moreTypes) {
+    $("types").append(make("div", "", `and ${count(data.moreTypes, "more type")}`));
+    $("type").append(new Option("others", "more"));
+  }
+  $("about").open = data.types.length === 1 && innerWidth > 720;
+  for (const state of new Set(layouts.map((layout) => layout.state))) $("state").append(new Option(state, state));
+  if (data.properties.length) {
+    $("properties").textContent = "Properties: " + data.properties.map(([name, n]) => `${name} (${n.toLocaleString("en")})`).join(", ");
+  }
+}
+
+// -- what is said about a cell
+
+function showDetail(element) {
+  const fact = facts.get(element);
+  if (!fact) return;
+  const { kind, id, row, where, holder, state } = fact;
+  const lines = [make("b", "", [...where, `${kind === "gpu" ? "GPU" : "core"} ${id}`].join(" › "))];
+  const many = row.ranks.length > 1;
+  lines.push(make("div", "quiet", many
+    ? `on each of ${count(row.ranks.length, "node")}, ranks ${idset(row.ranks).slice(0, 60)}`
+    : `${hosts(row.ranks)}, rank ${row.ranks[0]}`));
+  if (holder < 0) lines.push(make("div", "", state));
+  else {
+    const some = row.jobs[holder];
+    lines.push(make("div", "", jobWords(some)));
+    if (some.length === 1) {
+      const job = jobs[some[0]];
+      const has = [count(job.cores, "core"), ...(job.gpus ? [count(job.gpus, "GPU")] : []), count(job.nodes, "node")];
+      lines.push(make("div", "", job.shape), make("div", "quiet", `has ${has.join(", ")}${job.slots ? `, ${count(job.slots, "slot")}` : ""}`));
+    }
+  }
+  const links = kind === "gpu" && data.types[row.layout.type].gpuLinks[id];
+  if (links) lines.push(make("div", "quiet", links));
+  const detail = $("detail");
+  detail.replaceChildren(...lines);
+  detail.hidden = false;
+  const at = element.getBoundingClientRect();
+  const left = Math.max(8, Math.min(at.left, innerWidth - detail.offsetWidth - 8));
+  const below = at.bottom + 8 + detail.offsetHeight < innerHeight;
+  detail.style.setProperty("left", `${left}px`);
+  detail.style.setProperty("top", `${below ? at.bottom + 8 : Math.max(8, at.top - detail.offsetHeight - 8)}px`);
+}
+
+function hideDetail() {
+  $("detail").hidden = true;
+}
+
+/** From one cell to another by arrow keys: along the row, or to the next domain. */
+function walk(event) {
+  const node = event.target.closest(".node");
+  if (!node) return;
+  const cells = [...node.querySelectorAll(".cell[data-kind]")];
+  const at = cells.indexOf(event.target);
+  const groups = [...node.querySelectorAll(".cells")];
+  const group = groups.indexOf(event.target.parentElement);
+  const targets = {
+    ArrowRight: cells[at + 1],
+    ArrowLeft: cells[at < 0 ? cells.length - 1 : at - 1],
+    ArrowDown: groups[group + 1]?.firstElementChild,
+    ArrowUp: groups[group - 1]?.firstElementChild,
+    Home: cells[0],
+    End: cells[cells.length - 1],
+  };
+  if (event.key === "Escape") {
+    hideDetail();
+    node.focus();
+  } else if (event.key in targets) {
+    event.preventDefault();
+    targets[event.key]?.focus();
+  }
+}
+
+$("nodes").addEventListener("keydown", walk);
+$("nodes").addEventListener("focusin", (event) => event.target.matches(".cell") && showDetail(event.target));
+$("nodes").addEventListener("focusout", hideDetail);
+$("nodes").addEventListener("pointerover", (event) => event.target.matches(".cell") && showDetail(event.target));
+$("nodes").addEventListener("pointerout", (event) => event.pointerType !== "touch" && hideDetail());
+addEventListener("scroll", () => document.activeElement.matches(".cell") || hideDetail(), { passive: true });
+for (const id of ["host", "job"]) $(id).addEventListener("input", drawNodes);
+for (const id of ["type", "state", "fold"]) $(id).addEventListener("change", drawNodes);
+$("step").addEventListener("input", () => drawStep(Number($("step").value)));
+$("back").addEventListener("click", () => drawStep(step - 1));
+$("on").addEventListener("click", () => drawStep(step + 1));
+$("more").addEventListener("click", drawMore);
+$("clear").addEventListener("click", () => {
+  for (const id of ["host", "job", "type", "state"]) $(id).value = "";
+  $("fold").value = "fold";
+  drawNodes();
+});
+
+$("step").max = data.steps.length - 1;
+$("time").hidden = data.steps.length < 2;
+if (data.unfolded) {
+  $("host").value = data.unfolded;
+  $("fold").value = "each";
+}
+drawTypes();
+drawJobs();
+drawStep(data.steps.length - 1);

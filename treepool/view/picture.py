@@ -1,0 +1,120 @@
+"""A picture: a cluster, its jobs, and how its nodes looked step by step.
+
+A step is what changed on a few nodes, so that a run of a thousand jobs on 10,000 nodes takes no
+more room than the jobs themselves. A view that shows one moment takes the last.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional, Sequence
+
+import attrs
+
+from treepool.placement.pool import Pool
+from treepool.view.board import Board, others
+from treepool.view.model import Cluster, Job, Layout, Look, Totals
+
+#: Most steps kept. A longer run has several changes in each, which a slider could not tell apart.
+MAX_STEPS = 400
+
+
+@attrs.frozen
+class Change:
+    """What happens at one time: the jobs (their places in the list of all) that end and start."""
+
+    label: str
+    started: tuple[int, ...] = ()
+    ended: tuple[int, ...] = ()
+
+
+@attrs.frozen
+class Step:
+    """The cluster after one or more changes: numbers, and (look, ranks) of nodes that changed."""
+
+    label: str
+    totals: Totals
+    moves: tuple[tuple[int, tuple[int, ...]], ...]
+
+
+@attrs.frozen(eq=False)
+class Picture:
+    """All that a view needs. The first step has every node, later ones those that changed.
+
+    ``look_of`` has the number of the look of each rank in the end, -1 where there is no such rank.
+    """
+
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    looks: tuple[Look, ...]
+    layouts: tuple[Layout, ...]
+    steps: tuple[Step, ...]
+    look_of: tuple[int, ...]
+
+    @property
+    def totals(self) -> Totals:
+        """The numbers in the end."""
+        return self.steps[-1].totals
+
+    @classmethod
+    def of(
+        cls,
+        pool: Pool,
+        jobs: Iterable[Job],
+        changes: Optional[Sequence[Change]] = None,
+        drained: int = 0,
+    ) -> Picture:
+        """The picture of *pool*, on which *jobs* started one after another and hold what they do.
+
+        For another history give its *changes*, of which the last leaves the pool as it is. What
+        is allocated to no job of these is there from the first step on.
+        """
+        known = tuple(jobs)
+        if changes is None:
+            changes = [Change(f"job {job.name}: {job.asked}", (i,)) for i, job in enumerate(known)]
+        other = others(pool, known)
+        everyone = (*known, other) if other else known
+        board = Board(Cluster.of(pool, drained), everyone)
+        if other:
+            board.start(len(known))
+        steps = [Step("before the first job", board.totals, _all(board))]
+        size = max(1, -(-len(changes) // MAX_STEPS))
+        steps += [_step(board, changes[i : i + size]) for i in range(0, len(changes), size)]
+        return cls(
+            board.cluster,
+            everyone,
+            tuple(board.looks),
+            tuple(board.layouts),
+            tuple(steps),
+            tuple(board.look_of),
+        )
+
+
+def _step(board: Board, changes: Sequence[Change]) -> Step:
+    before: dict[int, int] = {}
+    for change in changes:
+        for job in (*change.ended, *change.started):
+            for rank in board.jobs[job].ranks:
+                if rank < len(board.look_of):
+                    before.setdefault(rank, board.look_of[rank])
+        for job in change.ended:
+            board.end(job)
+        for job in change.started:
+            board.start(job)
+    after = {rank: board.look_of[rank] for rank in sorted(before)}
+    moved = {rank: look for rank, look in after.items() if look != before[rank]}
+    label = changes[-1].label
+    if len(changes) > 1:
+        label += f", and {len(changes) - 1:,} before it"
+    return Step(label, board.totals, _grouped(moved.items()))
+
+
+def _all(board: Board) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    return _grouped((rank, look) for rank, look in enumerate(board.look_of) if look >= 0)
+
+
+def _grouped(looks: Iterable[tuple[int, int]]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """The ranks of each look, from (rank, look)."""
+    groups: dict[int, list[int]] = {}
+    for rank, look in looks:
+        groups.setdefault(look, []).append(rank)
+    return tuple((look, tuple(ranks)) for look, ranks in groups.items())

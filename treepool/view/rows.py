@@ -1,0 +1,105 @@
+"""Folding: equal nodes become one row with a count, so that a large cluster fits on a page.
+
+Nodes are equal that have the same type and status and on which the same jobs hold the same ids.
+If that still leaves too many rows, nodes fold on which *some* jobs hold the same ids: a thousand
+nodes that each run four one-GPU jobs of their own are one row, "a thousand times four jobs".
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional
+
+import attrs
+
+from treepool.rfc import hostlist
+from treepool.view.model import Layout
+from treepool.view.picture import Picture
+
+#: Rows from which nodes fold whatever their jobs are.
+MANY_ROWS = 48
+
+#: Most nodes shown one by one.
+MOST_BOXES = 1024
+
+
+@attrs.frozen
+class Row:
+    """Nodes shown as one: their layout, their ranks (ascending), and who the holders in it are.
+
+    ``jobs`` has for each holder of the layout the jobs that it is on some of the nodes.
+    """
+
+    layout: Layout
+    ranks: tuple[int, ...]
+    jobs: tuple[tuple[int, ...], ...]
+
+
+@attrs.frozen
+class Rows:
+    """The rows to be shown, and how many more there are, of how many nodes.
+
+    ``unfolded`` if somebody asked for these nodes, each by itself.
+    """
+
+    shown: tuple[Row, ...]
+    left_out: int = 0
+    nodes_left_out: int = 0
+    unfolded: bool = False
+
+
+def rows(picture: Picture, unfold: Iterable[int] = (), most: int = MANY_ROWS) -> Rows:
+    """The nodes of *picture* as rows: a row of its own for each rank in *unfold*.
+
+    With *unfold* no other nodes are shown. Rows come by lowest rank, but if they are more than
+    *most* and fold further, those of most nodes come first, and only *most* of them.
+    """
+    wanted = [r for r in unfold if r < len(picture.look_of) and picture.look_of[r] >= 0]
+    if wanted:
+        one_each = (_row(picture, picture.look_of[rank], (rank,)) for rank in wanted[:MOST_BOXES])
+        left = max(0, len(wanted) - MOST_BOXES)
+        return Rows(tuple(one_each), left, left, unfolded=True)
+    looks: dict[int, list[int]] = {}
+    for rank, look in enumerate(picture.look_of):
+        if look >= 0:
+            looks.setdefault(look, []).append(rank)
+    if len(looks) <= most:
+        found = [_row(picture, look, tuple(ranks)) for look, ranks in looks.items()]
+    else:
+        found = _alike(picture, looks)
+        found.sort(key=lambda row: (-len(row.ranks), row.ranks))
+    kept = found[:most]
+    nodes = sum(len(row.ranks) for row in found) - sum(len(row.ranks) for row in kept)
+    return Rows(tuple(kept), len(found) - len(kept), nodes)
+
+
+def hosts(picture: Picture, ranks: Iterable[int]) -> str:
+    """The hosts of *ranks* as a hostlist (RFC 29)."""
+    return hostlist.encode([picture.cluster.hosts[rank] for rank in ranks])
+
+
+def _row(picture: Picture, look: int, ranks: tuple[int, ...]) -> Row:
+    found = picture.looks[look]
+    return Row(found.layout, ranks, tuple((job,) for job in found.jobs))
+
+
+def _alike(picture: Picture, looks: dict[int, list[int]]) -> list[Row]:
+    """One row for each layout."""
+    groups: dict[Layout, list[int]] = {}
+    for look in looks:
+        groups.setdefault(picture.looks[look].layout, []).append(look)
+    return [
+        Row(
+            layout,
+            tuple(sorted(rank for look in members for rank in looks[look])),
+            _holders(picture, layout, members),
+        )
+        for layout, members in groups.items()
+    ]
+
+
+def _holders(picture: Picture, layout: Layout, looks: list[int]) -> tuple[tuple[int, ...], ...]:
+    found: list[dict[int, Optional[int]]] = [{} for _ in layout.held]
+    for look in looks:
+        for holder, job in zip(found, picture.looks[look].jobs):
+            holder[job] = None
+    return tuple(tuple(sorted(holder)) for holder in found)

@@ -1,0 +1,160 @@
+"""The picture for a terminal: numbers, kinds of node, jobs, and the nodes as boxes of cells.
+
+A core and a GPU is a character each: the letter of the job that has it, in the job's colour, a dot
+if nobody has it, an x on a node that is down or drained. So nothing is said by colour alone.
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from treepool.view import palette, words
+from treepool.view.model import Amount
+from treepool.view.palette import AWAY, FRAGMENTED, FREE
+from treepool.view.picture import Picture
+from treepool.view.rows import Rows, hosts
+from treepool.view.textboxes import Lines, columns, cut, cut_words, side_by_side, wrapped
+from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
+
+#: Least width drawn for, and least width of a node's box before two stand side by side.
+NARROWEST, NODE_WIDTH = 40, 76
+
+#: Most kinds of node, jobs and properties listed, and lines about the links of a kind of node.
+MOST_TYPES, MOST_JOBS, MOST_PROPERTIES, MOST_LINKS = 12, 20, 12, 6
+
+#: What stands for characters that an ASCII terminal does not have.
+_ASCII = {ord(words.TIMES): "x", ord("…"): "~"}
+
+#: A bar's least and greatest width, and the blanks before it.
+_BAR, _LONGEST_BAR, _BEFORE = 12, 60, 3
+
+
+def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> Text:
+    """*picture*, with its nodes as *rows*, in at most *width* columns (NARROWEST at least)."""
+    width = max(width, NARROWEST)
+    boxes = NodeBoxes(picture, ascii_only)
+    lines = [*_numbers(picture, width, ascii_only), Text(), *_types(picture, width)]
+    if picture.jobs:
+        lines += [Text(), *_jobs(picture, width)]
+    lines += [Text(), *_nodes(boxes, rows, width)]
+    lines = [cut(line, width) for line in lines]
+    if ascii_only:
+        for line in lines:
+            line.plain = line.plain.translate(_ASCII)
+    return Text("\n").join(lines)
+
+
+def _numbers(picture: Picture, width: int, ascii_only: bool) -> Lines:
+    """The nodes by state, cores and GPUs with a bar each, and the properties."""
+    totals = picture.totals
+    nodes = Text.assemble(("nodes  ", "bold"), f"{totals.nodes:,}: ")
+    for i, (state, number) in enumerate(totals.states):
+        nodes.append(", " if i else "").append(f"{number:,} {state}", STATE_STYLES[state])
+    lines = [_amount(amount) for amount in totals.amounts]
+    longest = max(line.cell_len for line in lines)
+    room = min(width - longest - _BEFORE, _LONGEST_BAR)
+    for line, amount in zip(lines, totals.amounts):
+        if room >= _BAR:
+            line.append(" " * (longest - line.cell_len + _BEFORE))
+            line.append_text(_bar(amount, room, ascii_only))
+    properties = picture.cluster.properties
+    if properties:
+        named = [f"{words.plain(name)} ({count:,})" for name, count in properties[:MOST_PROPERTIES]]
+        more = ", …" if len(properties) > MOST_PROPERTIES else ""
+        lines += wrapped(Text(f"properties  {', '.join(named)}{more}"), width, 12)
+    return [nodes, *lines]
+
+
+def _amount(amount: Amount) -> Text:
+    line = Text.assemble((f"{amount.name:5}  ", "bold"), f"{amount.total:,}: ")
+    line.append(f"{amount.free:,} free").append(f", {amount.used:,} used")
+    if amount.away:
+        line.append(f", {amount.away:,} out of service", "red")
+    if amount.name == "GPUs":
+        line.append(f"; {amount.fragmented:,} fragmented", "yellow" if amount.fragmented else "")
+    return line
+
+
+def _bar(amount: Amount, width: int, ascii_only: bool) -> Text:
+    """Used, fragmented, free and out of service as parts of a bar."""
+    signs = "#~.x" if ascii_only else "█▒·x"
+    whole = amount.free - amount.fragmented
+    parts = (amount.used, amount.fragmented, whole, amount.away)
+    bar = Text()
+    done = seen = 0
+    for sign, style, part in zip(signs, ("blue", "yellow", "dim", "red"), parts):
+        seen += part
+        upto = max(done, round(width * seen / amount.total) if amount.total else 0)
+        if part and upto == done:
+            upto = min(done + 1, width)  # what there is of something is seen
+        bar.append(sign * (upto - done), style)
+        done = upto
+    return bar
+
+
+def _types(picture: Picture, width: int) -> Lines:
+    """Every kind of node: how many and which, what it has and how it is divided, its links."""
+    cluster = picture.cluster
+    lines: Lines = [Text("node types", "bold")]
+    for i, node_type in enumerate(cluster.types[:MOST_TYPES]):
+        ranks = cluster.ranks_of_type[i]
+        names = cut_words(words.listed(hosts(picture, ranks)), width - 24)
+        lines.append(Text.assemble((f"{i + 1:3}  ", "bold"), words.count(len(ranks), "node")))
+        lines[-1].append(f"  {names}")
+        storage = f", storage {words.size(node_type.storage)}" if node_type.storage else ""
+        makeup = words.makeup(node_type.root)
+        divided = f": {makeup}" if makeup else ", not divided"
+        has = Text(f"     {words.amounts(node_type.root)}{storage}{divided}")
+        lines += wrapped(has, width, 7)
+        for known in words.links_shown(cluster.links[i])[:MOST_LINKS]:
+            lines += wrapped(Text(f"     {known}", "dim"), width, 7)
+    left_out = len(cluster.types) - MOST_TYPES
+    if left_out > 0:
+        nodes = sum(len(ranks) for ranks in cluster.ranks_of_type[MOST_TYPES:])
+        more = f"     and {words.count(left_out, 'more type')} with {words.count(nodes, 'node')}"
+        lines.append(Text(more, "dim"))
+    return lines
+
+
+def _jobs(picture: Picture, width: int) -> Lines:
+    """A line for each job: its letter, what it asked for, what it has and where."""
+    lines: Lines = [Text("jobs", "bold")]
+    listed = picture.jobs[:MOST_JOBS]
+    names = max(len(words.plain(job.name, 16)) for job in listed)
+    asked = min(max(len(words.plain(job.asked)) for job in listed), max(16, width // 2 - 10))
+    for i, job in enumerate(listed):
+        mark = palette.mark(picture, i)
+        line = Text.assemble("  ", (mark.letter, mark_style(mark)), "  ")
+        line.append(f"{words.plain(job.name, 16):>{names}}  ")
+        line.append(f"{cut_words(words.plain(job.asked), asked):{asked}}  ")
+        line.append(words.count(job.ncores, "core"))
+        line.append(f", {words.count(job.ngpus, 'GPU')}" if job.ngpus else "")
+        ranks = [r for r in job.ranks if r < len(picture.look_of) and picture.look_of[r] >= 0]
+        where = f" on {words.listed(hosts(picture, ranks))}"
+        lines.append(line.append(cut_words(where, max(0, width - line.cell_len)), "dim"))
+    if len(picture.jobs) > MOST_JOBS:
+        lines.append(Text(f"     and {len(picture.jobs) - MOST_JOBS:,} more", "dim"))
+    return lines
+
+
+def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
+    least = max([NODE_WIDTH, *(boxes.least(row) for row in rows.shown)])
+    across, each = columns(least, width, len(rows.shown))
+    # What is said in a word is drawn only where no other box shows how such a node is divided.
+    drawn = {row.layout.type for row in rows.shown if not uniform(row)}
+    blocks = []
+    for row in rows.shown:
+        short = not rows.unfolded and uniform(row) and row.layout.type in drawn
+        drawn.add(row.layout.type)
+        blocks.append(boxes.box(row, each, short))
+    key = Text.assemble(
+        ("nodes  ", "bold"),
+        (f"{FREE} free   ", "dim"),
+        (f"{FRAGMENTED} free, but in no whole domain   ", "yellow"),
+        (f"{AWAY} out of service", "red"),
+    )
+    lines = [key, *side_by_side(blocks, across, each)]
+    if rows.left_out:
+        more = f"and {words.count(rows.nodes_left_out, 'more node')} that differ: see --ranks"
+        lines.append(Text(more, "dim"))
+    return lines

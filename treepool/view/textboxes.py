@@ -1,0 +1,97 @@
+"""Boxes in text: blocks side by side where they fit, nested in frames, never wider than asked for.
+
+A block is a list of lines. How many stand side by side follows from the least width each needs,
+so that laying out a tree takes one walk over it.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+#: Blanks between blocks side by side.
+GAP = 2
+
+_ROUND = ("╭", "╮", "╰", "╯", "─", "│")
+_ASCII = ("+", "+", "+", "+", "-", "|")
+
+Lines = list[Text]
+
+
+def framed(title: Text, lines: Sequence[Text], width: int, ascii_only: bool) -> Lines:
+    """*lines* in a frame *width* columns wide with *title* in its upper edge."""
+    left, right, low_left, low_right, across, down = _ASCII if ascii_only else _ROUND
+    heading = cut(title, width - 6)
+    rest = across * (width - 5 - heading.cell_len)
+    top = Text.assemble((f"{left}{across} ", "dim"), heading, (f" {rest}{right}", "dim"))
+    body = [
+        Text.assemble((f"{down} ", "dim"), padded(line, width - 4), (f" {down}", "dim"))
+        for line in lines
+    ]
+    return [top, *body, Text(f"{low_left}{across * (width - 2)}{low_right}", style="dim")]
+
+
+def columns(least: int, width: int, number: int) -> tuple[int, int]:
+    """How many of *number* blocks that need *least* columns stand side by side, and their width."""
+    across = max(1, min(number, (width + GAP) // (least + GAP)))
+    return across, (width - GAP * (across - 1)) // across
+
+
+def side_by_side(blocks: Sequence[Lines], across: int, width: int) -> Lines:
+    """*blocks* in rows of *across*, each padded to *width* and to the height of its row."""
+    found: Lines = []
+    for first in range(0, len(blocks), across):
+        row = blocks[first : first + across]
+        for i in range(max(map(len, row))):
+            line = Text()
+            for place, lines in enumerate(row):
+                line.append(" " * GAP if place else "")
+                line.append_text(padded(lines[i] if i < len(lines) else Text(), width))
+            found.append(line)
+    return found
+
+
+def cut(text: Text, width: int) -> Text:
+    """*text* in at most *width* columns."""
+    if text.cell_len <= width:
+        return text
+    if width < 2:  # where rich 12 would try for ever
+        return Text("…" * max(width, 0))
+    text = text.copy()
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def padded(text: Text, width: int) -> Text:
+    """*text* in just *width* columns."""
+    text = cut(text, width).copy()
+    text.append(" " * (width - text.cell_len))
+    return text
+
+
+def cut_words(words: str, width: int) -> str:
+    """*words* in at most *width* columns."""
+    if cell_len(words) <= width:
+        return words
+    return set_cell_size(words, width - 1).rstrip() + "…" if width > 1 else "…" * max(width, 0)
+
+
+def wrapped(text: Text, width: int, indent: int) -> Lines:
+    """*text* in lines of at most *width* columns, broken at blanks, later lines indented."""
+    if text.cell_len <= width:
+        return [text]
+    lines: Lines = []
+    rest = text
+    while rest.cell_len > width:
+        at = rest.plain.rfind(" ", indent + 1, width + 1)
+        at = at if at > indent else max(width - 1, 1)
+        lines.append(cut(rest[:at], width))
+        rest = Text(" " * indent).append_text(_left_stripped(rest[at:]))
+    return [*lines, rest]
+
+
+def _left_stripped(text: Text) -> Text:
+    blanks = len(text.plain) - len(text.plain.lstrip())
+    return text[blanks:]

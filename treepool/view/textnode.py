@@ -1,0 +1,219 @@
+"""A node as text: a frame with its hosts, and in it the domains with a character for every cell."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from rich.text import Text
+
+from treepool.placement.tree import NODE
+from treepool.rfc import idset
+from treepool.view import palette, words
+from treepool.view.cells import MAX_CELLS, Block, Run, block, runs
+from treepool.view.model import UP
+from treepool.view.palette import AWAY, COLOURS, FRAGMENTED, FREE, Mark
+from treepool.view.picture import Picture
+from treepool.view.rows import Row, hosts
+from treepool.view.textboxes import Lines, columns, cut_words, framed, side_by_side, wrapped
+
+STATE_STYLES = {
+    "idle": "green",
+    "partly used": "cyan",
+    "full": "blue",
+    "down": "bold red",
+    "drained": "bold yellow",
+}
+
+#: Cells of a domain on one line at most; more go on lines of their own.
+_ON_A_LINE = 64
+
+#: Holders named below a node at most.
+_MOST_HOLDERS = 12
+
+#: What a frame adds to the width of what is in it, and how narrow one may be.
+_FRAME, _NARROWEST_FRAME = 4, 24
+
+
+def uniform(row: Row) -> bool:
+    """Whether cells would say no more of *row* than a word: one holder has all, or nobody any."""
+    if not row.jobs:
+        return True
+    if len(row.jobs) > 1:
+        return False
+    cores, gpus = row.layout.held[0]
+    totals = row.layout.totals
+    return idset.size(cores) == totals.cores and idset.size(gpus) == totals.gpus
+
+
+def mark_style(mark: Mark) -> str:
+    """The rich style of a cell with *mark*."""
+    return f"bold black on {COLOURS[mark.colour]}" if mark.colour >= 0 else "reverse"
+
+
+class NodeBoxes:
+    """Draws rows of one picture; blocks of a type are made once."""
+
+    def __init__(self, picture: Picture, ascii_only: bool) -> None:
+        self._picture = picture
+        self._ascii_only = ascii_only
+        self._blocks: dict[int, Block] = {}
+
+    def least(self, row: Row) -> int:
+        """How many columns the box of *row* needs before its lines are broken."""
+        return _least(self._block(row)) + _FRAME
+
+    def box(self, row: Row, width: int, short: bool = False) -> Lines:
+        """The box of *row*, just *width* columns wide; if *short*, without cells."""
+        marks = palette.marks(self._picture, row)
+        lines = []
+        if not short:
+            lines = _Cells(row, marks, self._ascii_only).drawn(self._block(row), width - _FRAME)
+        lines += self._holders(row, marks, width - _FRAME)
+        if not lines:
+            up = row.layout.status == UP
+            lines.append(Text("all free" if up else "nothing allocated", "dim"))
+        return framed(self._title(row), lines, width, self._ascii_only)
+
+    def _block(self, row: Row) -> Block:
+        place = row.layout.type
+        if place not in self._blocks:
+            self._blocks[place] = block(self._picture.cluster.types[place])
+        return self._blocks[place]
+
+    def _title(self, row: Row) -> Text:
+        title = Text()
+        if len(row.ranks) > 1:
+            title.append(f"{len(row.ranks):,} {words.TIMES} ", "bold")
+        names = words.listed(hosts(self._picture, row.ranks))
+        title.append(cut_words(names, 36), "bold")
+        title.append("  ").append(row.layout.state, STATE_STYLES[row.layout.state])
+        if len(self._picture.cluster.types) > 1:
+            title.append(f"  type {row.layout.type + 1}", "dim")
+        ids = cut_words(idset.encode_ids(row.ranks), 18)
+        title.append(f"  rank {ids}" if len(row.ranks) == 1 else f"  ranks {ids}", "dim")
+        return title
+
+    def _holders(self, row: Row, marks: Sequence[Mark], width: int) -> Lines:
+        """Whose the letters are, as far as letters alone do not say."""
+        if not row.jobs:
+            return []
+        line = Text()
+        for mark, jobs in list(zip(marks, row.jobs))[:_MOST_HOLDERS]:
+            line.append("   " if line else "").append(mark.letter, mark_style(mark))
+            line.append(f" {_named(self._picture, jobs)}")
+        if len(row.jobs) > _MOST_HOLDERS:
+            line.append(f"   and {len(row.jobs) - _MOST_HOLDERS} more")
+        return wrapped(line, width, 0)
+
+
+def _named(picture: Picture, jobs: Sequence[int]) -> str:
+    first = words.plain(picture.jobs[jobs[0]].name, 16)
+    if len(jobs) == 1:
+        return f"job {first}"
+    return f"one of {len(jobs):,} jobs, {first} to {words.plain(picture.jobs[jobs[-1]].name, 16)}"
+
+
+def _least(here: Block) -> int:
+    """Columns for *here* with everything inside it one below the other."""
+    if not here.children:
+        return len(here.title) + 2 + _cells_width(here)
+    inside = max(map(_least, here.children)) + (0 if here.title == NODE else _FRAME)
+    return max(inside, _cells_width(here) + 6 if here.cores or here.gpus else 0)
+
+
+def _cells_width(here: Block) -> int:
+    cores, gpus = idset.size(here.cores), idset.size(here.gpus)
+    shown = min(cores, _ON_A_LINE)
+    return shown + (2 + len(_gpu_label(here.gpus)) + 1 + min(gpus, _ON_A_LINE) if gpus else 0)
+
+
+def _gpu_label(gpus: int) -> str:
+    return f"gpu {cut_words(idset.encode(gpus), 12)}"
+
+
+class _Cells:
+    """Draws the blocks of one row."""
+
+    def __init__(self, row: Row, marks: Sequence[Mark], ascii_only: bool) -> None:
+        self._held = row.layout.held
+        self._marks = marks
+        self._up = row.layout.status == UP
+        self._fragmented = row.layout.fragmented
+        self._ascii_only = ascii_only
+
+    def drawn(self, here: Block, width: int) -> Lines:
+        """*here* in at most *width* columns: its own cells, then the blocks inside."""
+        lines: Lines = []
+        if here.cores or here.gpus:
+            label = here.title if not here.children and here.title != NODE else ""
+            lines += self._leaf(here, label, width)
+        if here.children:
+            least = max(_least(c) + (_FRAME if c.children else 0) for c in here.children)
+            across, each = columns(least, width, len(here.children))
+            blocks = [self._child(child, each) for child in here.children]
+            if all(not child.children for child in here.children):
+                each = max(line.cell_len for lines_ in blocks for line in lines_)
+            lines += side_by_side(blocks, across, each)
+        if here.left_out:
+            lines.append(Text(f"and {here.left_out:,} more domains", "dim"))
+        return lines
+
+    def _child(self, child: Block, width: int) -> Lines:
+        if not child.children:
+            return self.drawn(child, width)
+        title = Text(child.title)
+        if child.memory:
+            title.append(f"  {words.size(child.memory)}", "dim")
+        if width < _NARROWEST_FRAME:
+            return [title, *self.drawn(child, width)]
+        return framed(title, self.drawn(child, width - _FRAME), width, self._ascii_only)
+
+    def _leaf(self, here: Block, label: str, width: int) -> Lines:
+        """The cells of *here* itself, after *label*."""
+        head = Text(cut_words(label, width // 2), "dim")
+        head.append("  " if label else "")
+        cores = self._row_of(here.cores, [held for held, _ in self._held])
+        gpus = Text()
+        if here.gpus:
+            gpus.append(f"{_gpu_label(here.gpus)} ", "dim")
+            gpus.append_text(self._gpus(here.gpus))
+        whole = Text.assemble(head, cores, "  " if cores and gpus else "", gpus)
+        if whole.cell_len <= width and cores.cell_len <= _ON_A_LINE:
+            return [whole]
+        room = min(max(8, (width - head.cell_len) // 8 * 8), _ON_A_LINE)
+        parts = [*_chunks(cores, room), *_chunks(gpus, max(room, 8))]
+        blank = Text(" " * head.cell_len)
+        return [Text.assemble(blank if i else head, part) for i, part in enumerate(parts)]
+
+    def _row_of(self, mask: int, held: Sequence[int]) -> Text:
+        cells = Text()
+        many = idset.size(mask) > MAX_CELLS
+        for run in runs(mask, held):
+            sign, style = self._sign(run)
+            if many:
+                cells.append(sign, style).append(f" {run.count:,}  ")
+            else:
+                cells.append(sign * run.count, style)
+        return cells
+
+    def _gpus(self, mask: int) -> Text:
+        """GPUs as cells, those in no whole domain with a sign of their own."""
+        held = [gpus for _, gpus in self._held]
+        cells = Text()
+        for run in runs(mask, [*held, self._fragmented]):
+            if run.holder == len(held):
+                cells.append(FRAGMENTED * min(run.count, MAX_CELLS), "yellow")
+            else:
+                sign, style = self._sign(run)
+                cells.append(sign * min(run.count, MAX_CELLS), style)
+        return cells
+
+    def _sign(self, run: Run) -> tuple[str, str]:
+        if run.holder is not None:
+            mark = self._marks[run.holder]
+            return mark.letter, mark_style(mark)
+        return (FREE, "dim") if self._up else (AWAY, "red")
+
+
+def _chunks(cells: Text, width: int) -> list[Text]:
+    return [cells[i : i + width] for i in range(0, len(cells), width)]

@@ -1,0 +1,150 @@
+"""What pictures say in words: names made safe, amounts, kinds of node, links.
+
+Names come from R, which may be anybody's. ``plain`` takes out of them what a terminal would act
+on; the views for browsers escape on top of that.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional
+
+from treepool.placement.tree import NODE, Domain, NodeType
+from treepool.rfc import idset
+from treepool.rfc.links import Links
+
+#: Longest name shown, and longest list of ids or hosts.
+MAX_NAME, MAX_LIST = 64, 400
+
+#: Between a number and what there is of it.
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+#: How many kinds of sibling a description tells apart, and how deep it goes.
+_MAX_KINDS, _MAX_DEPTH = 4, 6
+
+
+def plain(text: str, longest: int = MAX_NAME) -> str:
+    """*text* without what a terminal acts on or does not show, cut to *longest* characters."""
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def listed(text: str) -> str:
+    """A list of hosts or ids, cut after a comma if it is very long."""
+    if len(text) <= MAX_LIST:
+        return plain(text, MAX_LIST)
+    return plain(text[:MAX_LIST].rpartition(",")[0] or text[:MAX_LIST], MAX_LIST) + ",…"
+
+
+def count(number: int, what: str) -> str:
+    """A number of things: "1 core", "1,024 cores"."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def size(number: int) -> str:
+    """An amount of memory in the largest unit that keeps it whole or above ten: "125 GiB"."""
+    for unit, power in (("EiB", 60), ("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20)):
+        if number >= 10 << power or (number and number % (1 << power) == 0):
+            return f"{number / (1 << power):,.4g} {unit}"
+    return f"{number:,} B"
+
+
+def title(node_type: NodeType, domain: Domain) -> str:
+    """The name of *domain* and its number among all of that name on the node: "numa 3"."""
+    if domain.name == NODE:
+        return NODE
+    return f"{plain(domain.name)} {node_type.named[domain.name].index(domain)}"
+
+
+def amounts(domain: Domain) -> str:
+    """What *domain* has in all: "120 cores, 8 GPUs, 1 TiB"."""
+    found = [count(domain.ncores, "core")]
+    if domain.ngpus:
+        found.append(count(domain.ngpus, "GPU"))
+    if domain.memory:
+        found.append(size(domain.memory))
+    return ", ".join(found)
+
+
+def makeup(domain: Domain, depth: int = _MAX_DEPTH) -> str:
+    """How *domain* is divided, in words such as 2 socket, each 4 numa (15 cores, 1 GPU).
+
+    Empty if it is not divided.
+    """
+    kinds: dict[str, int] = {}
+    for child in domain.children:
+        below = makeup(child, depth - 1) if depth else "…"
+        if not below:
+            inside = f" ({amounts(child)})"
+        elif " + " in below:
+            inside = f" {TIMES} [{below}]"
+        else:
+            inside = f" {TIMES} {below}"
+        kind = f"{plain(child.name)}{inside}"
+        kinds[kind] = kinds.get(kind, 0) + 1
+    parts = [f"{number:,} {kind}" for kind, number in list(kinds.items())[:_MAX_KINDS]]
+    if len(kinds) > _MAX_KINDS:
+        parts.append(f"{len(kinds) - _MAX_KINDS:,} other kinds")
+    return " + ".join(parts)
+
+
+def links_shown(links: Optional[Links]) -> list[str]:
+    """What is known of a kind of node's GPUs: models, links, nearest NICs, a line for each."""
+    if links is None:
+        return []
+    found = [_device(d.model, d.memory, d.gpus) for d in links.devices]
+    for link in links.links:
+        groups = ", ".join(_bracketed(group) for group in link.among[:16])
+        more = ", …" if len(link.among) > 16 else ""
+        pairs = " pairs" if all(idset.size(group) == 2 for group in link.among) else ""
+        found.append(f"{plain(link.type)}{pairs} {link.gbps:g} GB/s among GPUs {groups}{more}")
+    found += [
+        f"NIC {plain(nic.name)} nearest to {_gpus(nic.gpus)} ({plain(nic.path)})"
+        for nic in links.nics
+    ]
+    return found
+
+
+def gpu_links(links: Optional[Links], gpu: int) -> str:
+    """What is known of one GPU: "A100 80 GiB; nvlink 50 GB/s to 1; NIC mlx5_0 (PIX)"."""
+    if links is None:
+        return ""
+    bit = 1 << gpu
+    found = [
+        f"{plain(d.model)}{f' {d.memory} GiB' if d.memory else ''}"
+        for d in links.devices
+        if d.gpus & bit
+    ]
+    for link in links.links:
+        peers = _union(group & ~bit for group in link.among if group & bit)
+        if peers:
+            found.append(f"{plain(link.type)} {link.gbps:g} GB/s to {_gpus(peers)}")
+    found += [
+        f"nearest NIC {plain(nic.name)} ({plain(nic.path)})" for nic in links.nics if nic.gpus & bit
+    ]
+    return "; ".join(found)
+
+
+def _device(model: str, memory: int, gpus: int) -> str:
+    return f"{_gpus(gpus)}: {plain(model)}{f', {memory} GiB' if memory else ''}"
+
+
+def _gpus(mask: int) -> str:
+    return f"GPU{'s' if mask & (mask - 1) else ''} {listed(idset.encode(mask))}"
+
+
+def _bracketed(mask: int) -> str:
+    return "{" + listed(idset.encode(mask)) + "}"
+
+
+def _union(masks: Iterable[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
