@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Iterator, Optional
 
-from treepool.cli import files
+from treepool.cli import files, instance
 from treepool.cli.answers import Answer, Refusal, allocate_shape
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
 from treepool.errors import InvalidIdset, InvalidInput
@@ -36,6 +36,8 @@ examples:
       where two jobs would sit on your own cluster
   treepool show --cluster b --jobs @shapes.txt --html cluster.html
       the same for a file with a shape on each line, as a page with a slider over the jobs
+  flux treepool show --instance --html now.html
+      the running instance and its jobs
   treepool show --jobs 'slot=20/[core=4;gpu=1]' --ranks 0-3 --drained 7
       four of the nodes one by one; one that takes no jobs
 
@@ -55,7 +57,7 @@ def add(subcommands: Any) -> None:
     parser = subcommands.add_parser(
         "show",
         help="where do jobs sit on the cluster?",
-        usage="treepool show [-R FILE | --cluster a|b] [--jobs SHAPE...] [options]",
+        usage="treepool show [-R FILE | --cluster a|b | --instance] [--jobs SHAPE...] [options]",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
@@ -64,6 +66,9 @@ def add(subcommands: Any) -> None:
     which.add_argument("-R", dest="R_file", metavar="FILE", help='its R (RFC 20), "-" for stdin')
     which.add_argument(
         "--cluster", choices=("a", "b"), default="a", help="an example of RFC 49 (default: a)"
+    )
+    which.add_argument(
+        "--instance", action="store_true", help="the running Flux instance, with its jobs"
     )
     where.add_argument("--down", metavar="IDS", help="ranks that are down, as an idset (RFC 22)")
     where.add_argument("--drained", metavar="IDS", help="ranks that are drained")
@@ -92,6 +97,8 @@ def add(subcommands: Any) -> None:
 def run(arguments: Namespace) -> int:
     """Carry out the subcommand; returns the exit status."""
     _check_streams(arguments)
+    if arguments.instance:
+        return _show_instance(arguments)
     pool = _pool(arguments)
     down = _ids(pool, "--down", arguments.down)
     drained = _ids(pool, "--drained", arguments.drained)
@@ -105,6 +112,17 @@ def run(arguments: Namespace) -> int:
     if len(refusals) > MAX_REFUSALS:
         complain("treepool show", f"{len(refusals) - MAX_REFUSALS} more jobs were refused")
     return NO if refusals else DONE
+
+
+def _show_instance(arguments: Namespace) -> int:
+    if arguments.jobs or arguments.down or arguments.drained:
+        raise Stop("--jobs, --down and --drained: with --instance they are those there are", USAGE)
+    live = instance.look()
+    unfold = _ids(live.pool, "--ranks", arguments.ranks)
+    holding = [running.job for running in instance.running(live) if running.job.parts]
+    picture = Picture.of(live.pool, holding, drained=live.drained)
+    _write(arguments, picture, rows(picture, list(idset.iterate(unfold))))
+    return DONE
 
 
 def _check_streams(arguments: Namespace) -> None:

@@ -1,0 +1,76 @@
+"""What a person sees of a running instance is what Flux says of it."""
+
+import json
+
+import pytest
+
+from broker import Instance, key_of
+
+
+@pytest.fixture(scope="module")
+def busy():
+    """Sixteen nodes: a job of four GPUs, one of two nodes, one that waits; rank 0 is drained."""
+    with Instance(16, 120, 8, key_of("rfc49-cluster-a")) as instance:
+        instance.load("sched-treepool", "policy=easy")
+        instance.near = instance.submit("-n4", "-c8", "-g1")
+        instance.wide = instance.submit("-N2", "-n2", "-c60", "-g4", "--job-name=train")
+        instance.wait(instance.wide, "alloc")
+        instance.waiting = instance.submit("-N16", "-n16", "--exclusive")
+        instance.flux("resource", "drain", "0", "broken")
+        instance.settle()
+        yield instance
+
+
+def lines(instance, *words):
+    """The lines of JSON that a status prints, without the totals, and the totals."""
+    found = [json.loads(x) for x in instance.flux("treepool", "status", *words).splitlines()]
+    return found[:-1], found[-1]["totals"]
+
+
+def test_the_totals_are_those_of_flux(busy):
+    _, totals = lines(busy, "--json")
+    assert (totals["nodes"], totals["drained"]) == (16, 1)
+    assert (totals["cores_used"], totals["gpus_used"]) == busy.resources("allocated")[1:]
+    assert totals["cores_free"] == busy.resources("free")[1]
+
+
+def test_each_job_has_a_line_with_its_placement(busy):
+    jobs, _ = lines(busy, "--jobs", "--json")
+    by_id = {job["job"]: job for job in jobs}
+    assert set(by_id) == {busy.near, busy.wide, busy.waiting}
+    for job in (busy.near, busy.wide):
+        assert by_id[job]["placement"] == busy.annotation(job, "resource_summary")
+        assert f"{by_id[job]['fitness']:.2f}" == busy.annotation(job, "locality")
+    assert by_id[busy.wide]["name"] == "train"
+    assert by_id[busy.waiting]["placement"] == ""
+
+
+def test_each_gpu_has_a_line_with_its_job(busy):
+    gpus, _ = lines(busy, "--gpus", "--json")
+    assert len(gpus) == 16 * 8
+    held = [g for g in gpus if g["job"] == busy.near]
+    assert [(g["rank"], g["gpu"], g["domain"]) for g in held] == [
+        (0, i, f"numa {i}") for i in range(4)
+    ]
+
+
+def test_the_tables_fit_a_terminal(busy):
+    said = busy.flux("treepool", "status", "--jobs", "--gpus")
+    assert busy.wide in said
+    assert "rank0/core[60-119],gpu[4-7]" in said
+
+
+def test_show_draws_the_instance(busy):
+    said = busy.flux("treepool", "show", "--instance", "--ranks", "0")
+    assert "fake0  drained" in said
+    assert f"job {busy.near}" in said
+
+
+@pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])
+def test_without_an_instance_one_line_says_so(busy, words):
+    env = {k: v for k, v in busy.env.items() if k != "FLUX_URI"}
+    instance = object.__new__(Instance)
+    instance.env = env
+    done = instance.run("python", "-m", "treepool", *words)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,108 @@
+"""Lines about a running cluster agree with its pool."""
+
+import re
+
+from treepool import Pool
+from treepool.rfc import idset
+from treepool.rfc.links import Device, Link, Links, digest
+from treepool.view import status
+from treepool.view.model import Job
+from treepool.view.picture import Picture
+from treepool.view.status import Running
+
+TOPO = {"numa": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-3"}]}
+LINKS = Links((Link("nvlink", 50.0, (0b11, 0b1100)),), devices=(Device("NVIDIA A100", 40, 0b1111),))
+
+
+def cluster(topo=TOPO):
+    """An R of three nodes, the last of them flat."""
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-2", "children": {"core": "0-7", "gpu": "0-3"}}],
+            "nodelist": ["n[0-2]"],
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": "0-1", "topo": topo}],
+            "links": {digest(topo): LINKS.to_dict()},
+        },
+    }
+
+
+def allocated(pool, jobid, cores, gpus, slots=1):
+    spec = {
+        "version": 1,
+        "resources": [
+            {
+                "type": "slot",
+                "count": slots,
+                "label": "s",
+                "with": [{"type": "core", "count": cores}, {"type": "gpu", "count": gpus}],
+            }
+        ],
+        "attributes": {"system": {"duration": 0}},
+    }
+    return pool.alloc(jobid, pool.parse_resource_request(spec))
+
+
+def situation():
+    """A pool with two jobs on rank 0, and rank 1 drained."""
+    pool = Pool(cluster())
+    jobs = [
+        Running(Job.of("f1", "train", allocated(pool, 1, 2, 1)), "alice", "train", "RUN", 10.0),
+        Running(Job.of("f2", "test", allocated(pool, 2, 6, 3)), "bob\x1b[31m", "t", "RUN", 20.0),
+        Running(Job("f3", "wait", ()), "carol", "wait", "SCHED", 30.0, "for f1"),
+    ]
+    pool.mark_down("1")
+    picture = Picture.of(pool, [r.job for r in jobs if r.job.parts], drained=0b10)
+    return pool, jobs, picture
+
+
+def test_there_is_a_line_for_each_gpu_with_its_state():
+    pool, jobs, picture = situation()
+    lines = list(status.gpu_lines(picture, jobs))
+    assert [(line.rank, line.gpu) for line in lines] == [(r, g) for r in range(3) for g in range(4)]
+    held = {entry.ranks: entry.gpus for entry in pool.copy_allocated().entries}
+    used = {(line.rank, line.gpu) for line in lines if line.state == "used"}
+    assert used == {(0, gpu) for gpu in idset.iterate(held[1])}
+    assert {line.state for line in lines if line.rank == 1} == {"drained"}
+    assert {line.state for line in lines if line.rank == 2} == {"free"}
+
+
+def test_a_gpu_has_its_model_memory_domain_and_job():
+    _, jobs, picture = situation()
+    lines = list(status.gpu_lines(picture, jobs))
+    first = lines[0]
+    assert (first.host, first.model, first.memory) == ("n0", "NVIDIA A100", 40)
+    assert (first.job, first.user, first.domain) == ("f1", "alice", "numa 0")
+    assert lines[3].domain == "numa 1"
+    assert (lines[8].model, lines[8].domain) == ("", "")  # the flat node tells nothing
+
+
+def test_a_job_has_its_placement_and_how_close_it_is():
+    pool, jobs, picture = situation()
+    near, across, waiting = status.job_lines(picture, jobs, pool.weights)
+    assert (near.nodes, near.cores, near.gpus) == (1, 2, 1)
+    assert near.placement == "rank0/core[0-1],gpu0"
+    assert (near.domains, near.fitness) == ("numa 0", 1.0)
+    assert across.domains == "numa 0-1"
+    assert 0 < across.fitness < 1
+    assert (waiting.placement, waiting.fitness, waiting.note) == ("", None, "for f1")
+
+
+def test_the_totals_are_those_of_the_pool():
+    pool, _, picture = situation()
+    numbers = [int(n) for n in re.findall(r"\d+", status.totals_line(picture.totals))]
+    held = sum(idset.size(e.cores) for e in pool.copy_allocated().entries)
+    assert held in numbers
+    assert status.totals_line(picture.totals) == (
+        "3 nodes: 1 idle, 1 full, 1 drained; 8 of 24 cores used, 8 free; 4 of 12 GPUs used, 4 free"
+    )
+
+
+def test_names_cannot_send_commands_to_a_terminal():
+    pool, jobs, picture = situation()
+    shown = repr([*status.gpu_lines(picture, jobs), *status.job_lines(picture, jobs, pool.weights)])
+    assert "\x1b" not in "".join(line.user for line in status.gpu_lines(picture, jobs))
+    assert shown.isprintable()

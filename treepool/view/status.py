@@ -1,0 +1,172 @@
+"""A running cluster in lines: one for each GPU, one for each job, and the totals.
+
+What a line says is worked out here; how lines are laid out is for whoever prints them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Sequence
+
+import attrs
+
+from treepool.placement.allocation import short_form
+from treepool.placement.fitness import Weights, memory_domains, of_job, shares_of
+from treepool.placement.tree import Domain, NodeType
+from treepool.rfc import idset
+from treepool.view import words
+from treepool.view.model import DOWN, DRAINED, Job, Totals
+from treepool.view.picture import Picture
+
+
+@attrs.frozen
+class Running:
+    """A job of the instance: what it holds, whose it is, its name and its state in Flux's words.
+
+    ``since`` is when it started, or was submitted if it waits: seconds since the epoch.
+    """
+
+    job: Job
+    user: str
+    title: str
+    state: str
+    since: float
+    note: str = ""
+
+
+@attrs.frozen
+class GpuLine:
+    """One GPU: ``memory`` is in GiB, 0 if not known; ``job`` and ``user`` are "" if it is free."""
+
+    host: str
+    rank: int
+    gpu: int
+    model: str
+    memory: int
+    state: str
+    job: str
+    user: str
+    domain: str
+
+
+@attrs.frozen
+class JobLine:
+    """One job: ``placement`` in Flux's short form, ``domains`` what it sits in on a node.
+
+    ``fitness`` is from 0 to 1, None for a job that holds nothing.
+    """
+
+    job: str
+    user: str
+    name: str
+    state: str
+    since: float
+    nodes: int
+    cores: int
+    gpus: int
+    placement: str
+    domains: str
+    fitness: Any
+    note: str
+
+
+def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
+    """A line for each GPU, by rank and id."""
+    cluster = picture.cluster
+    holders: dict[tuple[int, int], Running] = {}
+    for running in jobs:
+        for ranks, _, gpus in running.job.parts:
+            for rank in ranks:
+                for gpu in idset.iterate(gpus):
+                    holders[rank, gpu] = running
+    models = [_models(cluster.links[i], node_type) for i, node_type in enumerate(cluster.types)]
+    for rank in cluster.ranks:
+        kind = cluster.type_of[rank]
+        node_type = cluster.types[kind]
+        status = cluster.status[rank]
+        for gpu in idset.iterate(node_type.root.gpus):
+            model, memory = models[kind].get(gpu, ("", 0))
+            holder = holders.get((rank, gpu))
+            free = status if status in (DOWN, DRAINED) else "free"
+            yield GpuLine(
+                words.plain(cluster.hosts[rank]),
+                rank,
+                gpu,
+                words.plain(model),
+                memory,
+                "used" if holder else free,
+                holder.job.name if holder else "",
+                words.plain(holder.user) if holder else "",
+                domain_of(node_type, gpu),
+            )
+
+
+def _models(links: Any, node_type: NodeType) -> dict[int, tuple[str, int]]:
+    """The model and memory (GiB) of each GPU that the key tells about."""
+    found = {}
+    for device in links.devices if links else ():
+        for gpu in idset.iterate(device.gpus & node_type.root.gpus):
+            found[gpu] = device.model, device.memory
+    return found
+
+
+def domain_of(node_type: NodeType, gpu: int) -> str:
+    """The smallest domain that has a GPU, such as "numa 3"; "" if the node itself does."""
+    here = node_type.root
+    while True:
+        inside = [child for child in here.children if child.gpus >> gpu & 1]
+        if not inside:
+            return "" if here is node_type.root else words.title(node_type, here)
+        here = inside[0]
+
+
+def job_lines(picture: Picture, jobs: Sequence[Running], weights: Weights) -> Iterator[JobLine]:
+    """A line for each job, in the given order."""
+    cluster = picture.cluster
+    types = [cluster.types[i] if i >= 0 else None for i in cluster.type_of]
+    for running in jobs:
+        job = running.job
+        fitness = None
+        if job.parts:
+            shares = list(shares_of(job.parts, job.nslots or 1, types))
+            fitness = of_job(shares, weights).total if shares else None
+        yield JobLine(
+            job.name,
+            words.plain(running.user),
+            words.plain(running.title),
+            running.state,
+            running.since,
+            len(job.ranks),
+            job.ncores,
+            job.ngpus,
+            short_form(job.parts),
+            "; ".join(sorted({_domains(types, part) for part in job.parts} - {""})),
+            fitness,
+            words.plain(running.note, words.MAX_LIST),
+        )
+
+
+def _domains(types: Sequence[Any], part: tuple[tuple[int, ...], int, int]) -> str:
+    """The memory domains that a part of a job sits in, on its first node."""
+    ranks, cores, gpus = part
+    node_type = types[ranks[0]] if ranks and ranks[0] < len(types) else None
+    if node_type is None:
+        return ""
+    found: Sequence[Domain] = [
+        d for d in memory_domains(node_type) if d.cores & cores or d.gpus & gpus
+    ]
+    if found == [node_type.root] or not found:
+        return ""
+    domains = memory_domains(node_type)
+    return f"{found[0].name} {idset.encode_ids(domains.index(d) for d in found)}"
+
+
+def totals_line(totals: Totals) -> str:
+    """The numbers of the cluster in one line."""
+    states = ", ".join(f"{number:,} {state}" for state, number in totals.states)
+    amounts = []
+    for amount in totals.amounts:
+        text = f"{amount.used:,} of {amount.total:,} {amount.name} used, {amount.free:,} free"
+        if amount.fragmented:
+            text += f" ({amount.fragmented:,} fragmented)"
+        amounts.append(text)
+    return f"{words.count(totals.nodes, 'node')}: {states}; {'; '.join(amounts)}"
