@@ -36,16 +36,25 @@ class Exhaustive:
     may be left.
     """
 
-    def __init__(self, root: Any, free: Any, local: bool = False, all_taken: bool = False) -> None:
+    def __init__(
+        self,
+        root: Any,
+        free: Any,
+        local: bool = False,
+        all_taken: bool = False,
+        cxl: bool = False,
+    ) -> None:
         self.domains = list(root.walk())
         number = {d: i for i, d in enumerate(self.domains)}
         self.inside = [frozenset(number[b] for b in d.walk()) for d in self.domains]
         self.around = [
             [i for i, inside in enumerate(self.inside) if j in inside] for j in number.values()
         ]
-        self.idle = tuple((len(d.ids.cores), len(d.ids.gpus)) for d in self.domains)
+        self.realm = [number[d.realm] for d in self.domains]
+        self.cxl = cxl
+        self.idle = tuple((len(d.ids.cores), len(d.gpus)) for d in self.domains)
         self.start: Left = tuple(
-            (len(d.ids.cores & free.cores), len(d.ids.gpus & free.gpus)) for d in self.domains
+            (len(d.ids.cores & free.cores), len(d.gpus & free.gpus)) for d in self.domains
         )
         if self.idle[0][0] > MOST_CORES:
             raise TooBig
@@ -86,7 +95,13 @@ class Exhaustive:
         return (("choose", place, part),)
 
     def tasks_in(self, place: int, need: Need) -> tuple[Any, ...]:
-        if need.memory > self.domains[place].memory or need.storage > self.storage:
+        domain = self.domains[place]
+        if domain.tier is None:
+            enough = domain.has_memory(need.memory, self.cxl)
+        else:
+            enough = domain.tier >= need.memory
+            need = need._replace(memory=0)
+        if not enough or need.storage > self.storage:
             return (("never",),)
         tasks = tuple(task for part in need.parts for task in self.tasks_of(place, part))
         return (*tasks, ("amount", place, need)) if need.cores or need.gpus else tasks
@@ -95,7 +110,8 @@ class Exhaustive:
         if ("never",) in tasks:
             return False
         if not tasks:
-            return not self.all_taken or left[0] == (0, 0)
+            gpus = sum(left[i][1] for i in {*self.realm})
+            return not self.all_taken or (left[0][0], gpus) == (0, 0)
         key = (tasks, left)
         if key not in self.known:
             self.tried += 1
@@ -123,6 +139,8 @@ class Exhaustive:
             remaining: Optional[Left] = left
             for i in chosen:
                 remaining = remaining and self.less(remaining, i, self.idle[i])
+                for j in self.slices_in(i):
+                    remaining = remaining and self.less(remaining, j, (0, self.idle[j][1]))
             if remaining:
                 yield rest, remaining
 
@@ -132,8 +150,16 @@ class Exhaustive:
             i
             for i in sorted(self.inside[place] - {place})
             if self.domains[i].name == part.name
-            and (not part.whole or (left[i] == self.idle[i] and self.able(i, part)))
+            and (not part.whole or (self.untouched(i, left) and self.able(i, part)))
         ]
+
+    def slices_in(self, place: int) -> list[int]:
+        """The MIG domains inside the domain at *place*."""
+        inside = self.inside[place] - {place}
+        return [i for i in sorted(inside) if self.realm[i] == i]
+
+    def untouched(self, place: int, left: Left) -> bool:
+        return all(left[i] == self.idle[i] for i in (place, *self.slices_in(place)))
 
     def able(self, place: int, part: Part) -> bool:
         """Whether a domain could give what *part* asks of each if it were idle."""
@@ -143,7 +169,7 @@ class Exhaustive:
         if part.a_core and not domain.ids.cores:
             return False
         if (place, part) not in self.known:
-            idle = Exhaustive(self.domains[0], self.domains[0].ids)
+            idle = Exhaustive(self.domains[0], self.domains[0].ids, cxl=self.cxl)
             self.known[place, part] = idle.can(idle.tasks_in(place, part.need), idle.start)
         return self.known[place, part]
 
@@ -151,7 +177,8 @@ class Exhaustive:
         """What is left after *amount* is taken from the domain at *place*; None if it has less."""
         remaining = list(left)
         for i in self.around[place]:
-            remaining[i] = remaining[i][0] - amount[0], remaining[i][1] - amount[1]
+            gpus = amount[1] if self.realm[i] == self.realm[place] else 0
+            remaining[i] = remaining[i][0] - amount[0], remaining[i][1] - gpus
             if min(remaining[i]) < 0:
                 return None
         return tuple(remaining)
@@ -162,7 +189,8 @@ class Exhaustive:
         def could(i: int) -> bool:
             cores, gpus = self.idle[i]
             enough = cores >= need.cores and gpus >= need.gpus
-            return enough and self.domains[i].memory >= need.memory
+            enough = enough and self.realm[i] == self.realm[place]
+            return enough and self.domains[i].has_memory(need.memory, self.cxl)
 
         if not self.local:
             return [place]

@@ -14,12 +14,25 @@ Where DESIGN is open, the docstrings say what was decided.
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 from itertools import combinations
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
 
 from placement import wanted as requests
-from placement.exhaustive import Exhaustive, nslots, some_share
-from placement.wanted import Need, Wanted, ids, largest, smallest, topo_memory, topo_storage
+from placement.exhaustive import Exhaustive, TooBig, nslots, some_share
+from placement.wanted import (
+    TIERS,
+    Demand,
+    Need,
+    Wanted,
+    ids,
+    largest,
+    smallest,
+    tier_memory,
+    topo_memory,
+    topo_storage,
+)
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.rfc import hostlist, idset
 
@@ -75,19 +88,34 @@ def ids_of(resources: dict[str, str]) -> Ids:
 class Domain:
     """A domain, or the node: the ids in it that R has, and the domains nested in it.
 
-    It is whole if R has all ids that the topo lists in it. The node is always whole. ``memory``
-    and ``storage`` are in bytes.
+    It is whole if R has all ids that the topo lists in it. The node is always whole. ``memory``,
+    ``cxl`` (in it and around it) and ``storage`` are in bytes; ``tier`` is what a memory tier has
+    itself. ``realm`` is the MIG domain that it is or is in, or the node. ``links`` is the node's.
     """
 
-    def __init__(self, name: str, topo: dict[str, Any], owned: Ids, whole: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        topo: dict[str, Any],
+        owned: Ids,
+        links: Optional[Table] = None,
+        around: Optional[Domain] = None,
+        cxl_around: int = 0,
+    ) -> None:
         listed = listed_in(topo)
+        self.links = links
+        self.top: Domain = around.top if around else self
+        self.realm: Domain = around.realm if around and not name.startswith("mig-") else self
+        self.cxl = cxl_around + tier_memory(topo, RESERVED, name, "cxl")
+        self.tier = topo.get("memory", 0) << 30 if name in TIERS else None
+        cxl_around += topo.get("memory", 0) << 30 if name == "cxl" else 0
         self.name = name
         self.ids = owned if name == "node" else listed & owned
         self.whole = name == "node" or listed.issubset(owned)
-        self.memory = topo_memory(topo, RESERVED)
+        self.memory = topo_memory(topo, RESERVED, name)
         self.storage = topo_storage(topo, RESERVED)
         nested = [
-            Domain(inner, item, owned)
+            Domain(inner, item, owned, links, self, cxl_around)
             for inner, items in topo.items()
             if inner not in RESERVED
             for item in items
@@ -96,6 +124,15 @@ class Domain:
         self.own = self.ids
         for child in self.children:
             self.own -= child.ids
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """The GPUs that may be given to who asks this domain for some: no slices of others'."""
+        inside = (d.ids.gpus for d in self.walk() if d.realm is not self.realm)
+        return self.ids.gpus.difference(*inside)
+
+    def has_memory(self, memory: int, cxl: bool) -> bool:
+        return self.memory + (self.cxl if cxl else 0) >= memory
 
     def place(self) -> tuple[float, float]:
         """Order of siblings: by lowest core, those without cores last, then by lowest GPU."""
@@ -122,6 +159,86 @@ def names_in(topo: dict[str, Any]) -> set[str]:
     """The localities of *topo*, also those that R has nothing of."""
     names = set(topo) - set(RESERVED)
     return names.union(*(names_in(item) for name in names for item in topo[name]))
+
+
+# ---- Links between GPUs ----
+
+
+class Table:
+    """A key's link table of one kind of node, as its JSON says; nothing is known beyond it."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        self.pairs: dict[frozenset[int], tuple[float, str]] = {}
+        for link in table.get("links", []):
+            for among in link["among"]:
+                for pair in combinations(ids(among), 2):
+                    self.pairs[frozenset(pair)] = link["gbps"], link["type"]
+        paths = ("PIX", "PXB", "PHB", "NODE", "SYS")
+        self.paths = {
+            gpu: paths.index(nic["path"])
+            for nic in table.get("nics", [])
+            for gpu in ids(nic["gpus"])
+        }
+        self.memory = {
+            gpu: device["memory"] << 30
+            for device in table.get("devices", [])
+            for gpu in ids(device["gpus"])
+        }
+
+    def gbps(self, a: int, b: int) -> float:
+        return self.pairs.get(frozenset((a, b)), (0, ""))[0]
+
+    def path(self, gpu: int) -> int:
+        return self.paths.get(gpu, 5)
+
+    def joined(self, gpus: Iterable[int], demand: Demand) -> bool:
+        """Whether any two of *gpus* are linked as *demand* says."""
+        links = [self.pairs.get(frozenset(pair), (0, "")) for pair in combinations(gpus, 2)]
+        return all(gbps >= demand.gbps and demand.kind in ("", kind) for gbps, kind in links)
+
+    def tells(self, gpus: frozenset[int], demand: Demand) -> bool:
+        """Whether some two of *gpus* cannot be exchanged for each other."""
+
+        def seen_from(a: int, b: int) -> list[Any]:
+            others = sorted(gpus - {a, b})
+            return [(self.gbps(a, c), self.joined((a, c), demand)) for c in others] + [self.path(a)]
+
+        return any(seen_from(a, b) != seen_from(b, a) for a, b in combinations(gpus, 2))
+
+    def best(self, gpus: frozenset[int], number: int, demand: Demand) -> frozenset[int]:
+        """The best *number* of *gpus* that are joined, by the rules of linkset.py."""
+
+        def rank(chosen: tuple[int, ...]) -> Any:
+            inside = [self.gbps(a, b) for a, b in combinations(chosen, 2)]
+            left = [self.gbps(a, b) for a, b in combinations(sorted(gpus - {*chosen}), 2)]
+            paths = [self.path(gpu) for gpu in chosen]
+            return (
+                -min(inside, default=0),
+                max(paths, default=0),
+                sum(paths),
+                sorted(left, reverse=True) and [-n for n in self.counts(left)],
+                [-n for n in self.counts(inside)],
+                chosen,
+            )
+
+        sets = combinations(sorted(gpus), number)
+        return frozenset(min((c for c in sets if self.joined(c, demand)), key=rank))
+
+    def counts(self, found: list[float]) -> list[int]:
+        """How many pairs have the largest bandwidth there is, the next, and so on."""
+        values = {gbps for gbps, _ in self.pairs.values()}
+        return [found.count(value) for value in sorted(values, reverse=True)]
+
+
+#: What is known where there is no table.
+NO_TABLE = Table({})
+
+
+def seen_by(scope: Domain, demand: Demand, free: Ids) -> Ids:
+    """What of *free* an amount that is asked of *scope* may have."""
+    known = (scope.links or NO_TABLE).memory
+    gpus = free.gpus & scope.realm.gpus
+    return Ids(free.cores, frozenset(g for g in gpus if known.get(g, 0) >= demand.memory))
 
 
 # ---- RFC 31 constraints ----
@@ -165,6 +282,7 @@ class Simple(NamedTuple):
     memory: int = 0
     within: Optional[str] = None
     share: bool = False
+    demand: Demand = Demand()
 
 
 def simple(need: Need) -> Optional[Simple]:
@@ -196,9 +314,21 @@ def units_in(domain: Domain, need: Simple, free: Ids) -> list[Domain]:
         and d.whole
         and d.ids.issubset(free)
         and len(d.ids.cores) >= need.cores
-        and len(d.ids.gpus) >= need.gpus
-        and d.memory >= need.memory
+        and len(d.gpus) >= need.gpus
+        and (
+            d.tier >= need.memory
+            if d.tier is not None
+            else d.has_memory(need.memory, need.demand.cxl)
+        )
+        and fits_whole(d, need.demand)
     ]
+
+
+def fits_whole(domain: Domain, demand: Demand) -> bool:
+    """Whether all GPUs in *domain* are as demanded."""
+    table = domain.links or NO_TABLE
+    large = all(table.memory.get(gpu, 0) >= demand.memory for gpu in domain.ids.gpus)
+    return large and (not demand.links or table.joined(domain.ids.gpus, demand))
 
 
 def supply(domain: Domain, need: Simple, free: Ids) -> tuple[int, int]:
@@ -218,15 +348,26 @@ def covers(have: tuple[int, int], want: tuple[int, int]) -> bool:
 
 
 def can_host(domain: Domain, need: Simple, free: Ids) -> bool:
-    if need.unit is None and domain.memory < need.memory:
-        return False
+    if need.unit is None:
+        if not domain.has_memory(need.memory, need.demand.cxl):
+            return False
+        if need.demand.links and need.gpus > 1:
+            table = domain.links or NO_TABLE
+            sets = combinations(sorted(domain.ids.gpus & free.gpus), need.gpus)
+            if not any(table.joined(gpus, need.demand) for gpus in sets):
+                return False
     return covers(supply(domain, need, free), amount(need))
 
 
 def level(domain: Domain, need: Simple, idle: Ids) -> int:
     """How far *domain*, which can host *need* idle, is from the smallest kind that can: 0 if no
     nested domain can, else one more than the highest level of those that can."""
-    nested = [level(c, need, idle) for c in domain.children if can_host(c, need, idle)]
+    nested = [
+        level(c, need, idle)
+        for c in domain.children
+        if c.realm is domain.realm or need.unit
+        if can_host(c, need, idle)
+    ]
     return max(nested) + 1 if nested else 0
 
 
@@ -234,8 +375,7 @@ def fullest_first(domains: Iterable[Domain], free: Ids) -> list[Domain]:
     """By fewest free GPUs, then fewest free cores, then lowest id."""
 
     def key(domain: Domain) -> tuple[Any, ...]:
-        here = domain.ids & free
-        return len(here.gpus), len(here.cores), domain.place()
+        return len(domain.gpus & free.gpus), len(domain.ids.cores & free.cores), domain.place()
 
     return sorted(domains, key=key)
 
@@ -257,21 +397,37 @@ def place(root: Domain, need: Simple, free: Ids, plain: bool, local: bool) -> Op
     if need.within is not None:
         found = root.walk() if plain else way_down(root, free)
         scopes = [d for d in found if d.name == need.within]
+    for scope in scopes:
+        found = place_in(scope, need, free, plain, local)
+        if found is not None:
+            return found
+    return None
+
+
+def place_in(scope: Domain, need: Simple, free: Ids, plain: bool, local: bool) -> Optional[Placed]:
+    """One slot in *scope*."""
+    top, idle = scope, scope.top.ids
+    if need.unit is None:
+        demand = need.demand if need.gpus else Demand()
+        free, idle = seen_by(scope, demand, free), seen_by(scope, demand, idle)
+        if scope.tier is not None:
+            if scope.tier < need.memory:
+                return None
+            need = need._replace(memory=0)
+        top = scope.realm
     hosts = {}
-    for d in root.walk():
-        if can_host(d, need, free):
-            how_far = 0 if plain else level(d, need, root.ids)
+    for d in scope.walk():
+        if (need.unit or d.realm is top) and can_host(d, need, free):
+            how_far = 0 if plain else level(d, need, idle)
             if not (local and how_far):
                 hosts[d] = how_far
-    for scope in scopes:
-        if plain and scope in hosts:
-            return Placed(lowest(scope, need, free), scope)
-        here = {d: hosts[d] for d in scope.walk() if d in hosts}
-        if here and not plain:
-            best = {d for d, how_far in here.items() if how_far == min(here.values())}
-            host = walk_down(scope, best, free)
-            return Placed(take(host, need, amount(need), free), host)
-    return None
+    if plain:
+        return Placed(lowest(scope, need, free), scope) if scope in hosts else None
+    if not hosts:
+        return None
+    best = {d for d, how_far in hosts.items() if how_far == min(hosts.values())}
+    host = walk_down(scope, best, free)
+    return Placed(take(host, need, amount(need), free), host)
 
 
 class Placed(NamedTuple):
@@ -284,7 +440,13 @@ class Placed(NamedTuple):
 def lowest(scope: Domain, need: Simple, free: Ids) -> Ids:
     """The lowest ids, or the first domains, of *scope*."""
     if need.unit is None:
-        return (scope.ids & free).lowest(need.cores, need.gpus)
+        taken = (scope.ids & free).lowest(need.cores, need.gpus)
+        if need.demand.links and need.gpus > 1:
+            table = scope.links or NO_TABLE
+            sets = combinations(sorted(scope.ids.gpus & free.gpus), need.gpus)
+            first = next(gpus for gpus in sets if table.joined(gpus, need.demand))
+            taken = Ids(taken.cores, frozenset(first))
+        return taken
     taken = NOTHING
     for unit in units_in(scope, need, free)[: need.units]:
         taken |= unit.ids
@@ -301,7 +463,12 @@ def take(domain: Domain, need: Simple, want: tuple[int, int], free: Ids) -> Ids:
     """*want* out of *domain*, from as few of its children as possible after its own ids."""
     if need.unit is not None:
         return take_units(domain, need, want[1], free)
-    gpus = take_gpus(domain, need, want, free)
+    here = domain.ids.gpus & free.gpus
+    demand = need.demand if want[0] > 1 else Demand()
+    if want[0] and domain.links and domain.links.tells(here, demand):
+        gpus = domain.links.best(here, want[0], demand)
+    else:
+        gpus = take_gpus(domain, need, want, free)
     return Ids(take_cores(domain, gpus, want[1], free), gpus)
 
 
@@ -413,11 +580,13 @@ def together(
         if need.share:
             host = slot.host
             free |= slot.ids
-            share = max(1, len(host.ids.cores) * need.gpus // len(host.ids.gpus))
+            of_slices = (d.ids.cores for d in host.walk() if d.realm is not host.realm)
+            cores = host.ids.cores.difference(*of_slices)
+            share = max(1, len(cores) * need.gpus // len(host.gpus))
             share = min(share, len(host.ids.cores & free.cores))
             shared = need._replace(cores=share)
             ids = lowest if plain else _take_amount
-            free -= ids(host, shared, free)
+            free -= ids(host, shared, seen_by(slot.host, need.demand, free))
     return before - free
 
 
@@ -462,11 +631,20 @@ def offer(root: Domain, want: Wanted, free: Ids) -> Offer:
     none = Offer(0, 0, lambda n: (NOTHING, 0))
     if want.whole and (free != root.ids or not free):
         return none
-    if want.group.need == Need():
-        return Offer(1, 1, lambda n: (root.ids, 1))
     if want.group.name == "slot" and want.group.need.storage > root.storage:
         return none
     need = simple(want.group.need._replace(storage=0)) if want.group.name == "slot" else None
+    if need:
+        need = need._replace(demand=want.demand)
+    if (
+        want.whole
+        and want.group.name == "slot"
+        and want.spans
+        and not fits_whole(root, want.demand)
+    ):
+        return none
+    if want.group.need == Need():
+        return Offer(1, 1, lambda n: (root.ids, 1))
     found = settled(root, want, need, free) if need else open_ended(root, want, free)
     if not want.whole:
         return found
@@ -475,6 +653,8 @@ def offer(root: Domain, want: Wanted, free: Ids) -> Offer:
 
 def settled(root: Domain, want: Wanted, need: Simple, free: Ids) -> Offer:
     most = want.group.count.maximum
+    if need.demand.links and ((need.gpus > 1 and most != 1) or need.units > 1):
+        raise TooBig  # the first that come are not the most there are, see test_gpu_link
     plain = want.locality == "none"
     local = rows(root, need, free, plain, not plain, most)
     total = local
@@ -486,9 +666,13 @@ def settled(root: Domain, want: Wanted, need: Simple, free: Ids) -> Offer:
 
 
 def open_ended(root: Domain, want: Wanted, free: Ids) -> Offer:
-    """Raises TooBig if there is too much to try."""
+    """Raises TooBig if there is too much to try; as which demands of GPUs count."""
+    if want.demand.links or want.demand.memory:
+        raise TooBig
     group, most = want.group, want.group.count.maximum
-    anywhere, near = Exhaustive(root, free), Exhaustive(root, free, local=True)
+    cxl = want.demand.cxl
+    anywhere = Exhaustive(root, free, cxl=cxl)
+    near = Exhaustive(root, free, local=True, cxl=cxl)
     local = (anywhere if want.locality == "none" else near).most(group, most)
     total = anywhere.most(group, most) if want.locality == "preferred" else local
 
@@ -505,12 +689,20 @@ def open_ended(root: Domain, want: Wanted, free: Ids) -> Offer:
 class Node:
     """A node of the pool."""
 
-    def __init__(self, rank: int, host: str, properties: set[str], topo: Any, owned: Ids) -> None:
+    def __init__(
+        self,
+        rank: int,
+        host: str,
+        properties: set[str],
+        topo: Any,
+        owned: Ids,
+        links: Optional[Table],
+    ) -> None:
         self.rank = rank
         self.host = host
         self.properties = properties
         self.topo = topo
-        self.root = Domain("node", topo or {}, owned)
+        self.root = Domain("node", topo or {}, owned, links)
 
 
 #: What each rank gives.
@@ -636,7 +828,14 @@ class ReferencePool:
         topos = topo_by_rank(R.get("scheduling"), sorted(owned))
         self.topos = topos
         self.nodes = {
-            rank: Node(rank, host, properties_of(R, rank), topos.get(rank), owned[rank])
+            rank: Node(
+                rank,
+                host,
+                properties_of(R, rank),
+                topos.get(rank),
+                owned[rank],
+                table_of(R, topos.get(rank)),
+            )
             for rank, host in zip(sorted(owned), hosts)
         }
         self.free_ids = {rank: node.root.ids for rank, node in self.nodes.items()}
@@ -679,9 +878,10 @@ class ReferencePool:
             return False
         group = want.group.times(units)
         locality = want.locality == "required"
-        group = Exhaustive(root, self.free_ids[rank], locality).grown(group)
+        cxl = want.demand.cxl
+        group = Exhaustive(root, self.free_ids[rank], locality, cxl=cxl).grown(group)
         shares = some_share(group.need) or want.whole
-        return Exhaustive(root, given, locality, not shares).possible(group)
+        return Exhaustive(root, given, locality, not shares, cxl).possible(group)
 
     def register(self, jobid: int, taken: Taken) -> None:
         for rank, given in taken.items():
@@ -752,6 +952,16 @@ def r_lite(taken: Taken) -> list[dict[str, Any]]:
 def properties_of(R: dict[str, Any], rank: int) -> set[str]:
     properties = R["execution"].get("properties", {})
     return {name for name, having in properties.items() if rank in ids(having)}
+
+
+def table_of(R: dict[str, Any], topo: Optional[dict[str, Any]]) -> Optional[Table]:
+    """The link table that the key of *R* has for nodes with *topo*."""
+    scheduling = R.get("scheduling", {})
+    if topo is None or scheduling.get("writer") != "TreePool":
+        return None
+    text = json.dumps(topo, sort_keys=True, separators=(",", ":"))
+    table = scheduling.get("links", {}).get(hashlib.sha256(text.encode()).hexdigest())
+    return None if table is None else Table(table)
 
 
 def topo_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) -> dict[int, Any]:

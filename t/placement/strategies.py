@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import copy
 import os
+from itertools import combinations
 from typing import Any, Optional
 
 import attrs
 from hypothesis import strategies as st
 
 from treepool.rfc import hostlist, idset
+from treepool.rfc.links import digest
 
 #: Tests run this many examples; set TREEPOOL_EXAMPLES to look harder.
 EXAMPLES = int(os.environ.get("TREEPOOL_EXAMPLES", "100"))
@@ -177,7 +179,96 @@ def dealt(draw: Draw, sketch: Sketch, flat: bool = True) -> Kind:
             ]
         if draw(some(False, False, True)):
             kind.topo["memory"] = draw(some(8, 2, 256))
+        if draw(some(False, False, True)):
+            _add_slices(draw, kind.topo)
+        if draw(some(False, False, True)):
+            _add_tiers(draw, kind.topo)
     return kind
+
+
+#: What is no locality in a topo.
+PLAIN = ("cores", "gpus", "memory", "storage")
+
+
+def _domains(topo: JSON) -> list[JSON]:
+    """The domains in *topo*, and it."""
+    inside = [item for name in topo if name not in PLAIN for item in topo[name]]
+    return [topo, *(found for item in inside for found in _domains(item))]
+
+
+def _listed(topo: JSON, what: str) -> list[int]:
+    """The ids of *what* that are listed anywhere in *topo*."""
+    masks = [idset.decode(domain.get(what, "")) for domain in _domains(topo)]
+    return sorted({i for mask in masks for i in idset.iterate(mask)})
+
+
+def _add_slices(draw: Draw, topo: JSON) -> None:
+    """Make some of the GPUs of a domain slices of one, near some of its cores."""
+    innermost = [d for d in _domains(topo) if set(d) <= set(PLAIN) and d.get("gpus")]
+    if not innermost:
+        return
+    domain = draw(st.sampled_from(innermost))
+    for name in ("mig-1g.10gb", "mig-2g.20gb")[: draw(some(1, 1, 2))]:
+        taken = {id_ for item in _domains(domain)[1:] for id_ in _listed(item, "gpus")}
+        gpus = [gpu for gpu in _listed(domain, "gpus") if gpu not in taken]
+        taken = {id_ for item in _domains(domain)[1:] for id_ in _listed(item, "cores")}
+        cores = [core for core in _listed(domain, "cores") if core not in taken]
+        slices = draw(subsets(gpus)) or gpus[:1]
+        if slices:
+            item = {"gpus": idset_text(slices)}
+            near = draw(subsets(cores)) or cores[:1]
+            domain[name] = [{**item, "cores": idset_text(near)} if near else item]
+
+
+def _add_tiers(draw: Draw, topo: JSON) -> None:
+    """Put memory of other kinds near a domain: around all else in it."""
+    domain = draw(st.sampled_from(_domains(topo)))
+    for name in draw(subsets(("hbm", "cxl", "nvm"))):
+        if name in {key for item in _domains(topo) for key in item}:
+            continue
+        tier = {key: domain.pop(key) for key in [*domain] if key not in PLAIN}
+        tier["memory"] = draw(some(3, 1, 8))
+        for what in ("cores", "gpus"):
+            listed = sorted({*_listed(domain, what), *_listed(tier, what)})
+            if listed:
+                tier[what] = idset_text(listed)
+        domain[name] = [tier]
+
+
+@st.composite
+def link_tables(draw: Draw, gpus: list[int]) -> JSON:
+    """What connects *gpus*, and what they are, as a key says it."""
+    wires: dict[tuple[str, int], list[str]] = {}
+    kinds = draw(st.lists(some(("nvlink", 50), ("nvlink", 25), ("pcie", 8), None), min_size=1))
+    for pair in combinations(gpus, 2):
+        wire = draw(st.sampled_from(kinds))
+        if wire is not None:
+            wires.setdefault(wire, []).append(idset_text(pair))
+    table: JSON = {
+        "links": [{"type": t, "gbps": gbps, "among": among} for (t, gbps), among in wires.items()]
+    }
+    near = draw(subsets(gpus))
+    if near and draw(some(False, False, True)):
+        table["nics"] = [{"name": "n0", "gpus": idset_text(near), "path": draw(some("PIX", "SYS"))}]
+    large = draw(subsets(gpus))
+    small = [gpu for gpu in gpus if gpu not in large]
+    sizes = [(large, 80), (small, draw(some(40, 0)))]
+    if draw(some(False, True)):
+        table["devices"] = [
+            {"model": "gpu", "memory": size, "gpus": idset_text(having)}
+            for having, size in sizes
+            if having
+        ]
+    return table
+
+
+def add_links(draw: Draw, key: JSON) -> None:
+    """Give *key* a link table for some of its topos."""
+    for entry in key["children"]:
+        gpus = _listed(entry["topo"], "gpus")
+        if 1 < len(gpus) < 9 and draw(some(False, True)):
+            tables = key.setdefault("links", {})
+            tables[digest(entry["topo"])] = draw(link_tables(gpus))
 
 
 def _totals(sketch: Sketch) -> tuple[int, int]:
@@ -251,6 +342,7 @@ def clusters(draw: Draw, most: int = 8) -> JSON:
         R["execution"]["properties"] = properties
     if draw(some(True, True, True, True, True, True, True, False)):
         R["scheduling"] = draw(keys(found, kind_of))
+        add_links(draw, R["scheduling"])
     return R
 
 
@@ -262,6 +354,7 @@ def broad_nodes(draw: Draw) -> JSON:
     R: JSON = {"version": 1, "execution": {"R_lite": _r_lite(owned), "nodelist": [host(0)]}}
     if kind.topo is not None:
         R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": "0", "topo": kind.topo}]}
+        add_links(draw, R["scheduling"])
     return R
 
 
@@ -273,11 +366,15 @@ def rich_nodes(draw: Draw) -> JSON:
     owned = dict.fromkeys(nodes, (kind.cores, kind.gpus))
     if draw(some(False, False, False, True)):
         owned[0] = draw(subsets(kind.cores)) or kind.cores[:1], draw(subsets(kind.gpus))
-    children = [{"ranks": idset_text(nodes), "topo": kind.topo}]
+    key: JSON = {
+        "writer": "TreePool",
+        "children": [{"ranks": idset_text(nodes), "topo": kind.topo}],
+    }
+    add_links(draw, key)
     return {
         "version": 1,
         "execution": {"R_lite": _r_lite(owned), "nodelist": [host(rank) for rank in nodes]},
-        "scheduling": {"writer": "TreePool", "children": children},
+        "scheduling": key,
     }
 
 
@@ -344,7 +441,7 @@ def localities(R: JSON) -> Names:
 
     def add(topo: JSON, outer: tuple[str, ...]) -> None:
         for name, items in topo.items():
-            if name in LOCALITIES:
+            if name not in PLAIN:
                 found.setdefault(name, set())
                 for above in outer:
                     found[above].add(name)
@@ -635,13 +732,16 @@ def constraints(draw: Draw, ranks: list[int], depth: int = 2) -> JSON:
     return {operator: draw(st.lists(constraints(ranks, depth - 1), max_size=2))}
 
 
-def jobspec(resources: list[JSON], constraints: Any = None, locality: Any = None) -> JSON:
+def jobspec(
+    resources: list[JSON], constraints: Any = None, locality: Any = None, options: Any = None
+) -> JSON:
     """A jobspec that asks for *resources*."""
     system: JSON = {"duration": 0.0}
     if constraints is not None:
         system["constraints"] = constraints
-    if locality is not None:
-        system["treepool"] = {"locality": locality}
+    if locality is not None or options:
+        system["treepool"] = {**({} if locality is None else {"locality": locality})}
+        system["treepool"].update(options or {})
     return {
         "version": 1,
         "resources": resources,
@@ -658,7 +758,20 @@ def jobspecs(draw: Draw, R: JSON) -> JSON:
         constraint = draw(constraints(ranks_of(R)))
     locality = draw(some(None, None, None, "preferred", "required", "none"))
     made = draw(resources(localities(R), len(ranks_of(R))))
-    return jobspec(made, constraint, locality)
+    return jobspec(made, constraint, locality, draw(wishes()))
+
+
+@st.composite
+def wishes(draw: Draw) -> JSON:
+    """Options of a job about its GPUs and memory; often none."""
+    found: JSON = {}
+    if draw(some(False, False, True)):
+        found["gpu_link"] = draw(some(25, 50, 8, "nvlink", "xgmi"))
+    if draw(some(False, False, False, True)):
+        found["gpu_memory"] = draw(some(40, 41, 80, 81))
+    if draw(some(False, False, True)):
+        found["allow_cxl"] = draw(some(True, False))
+    return found
 
 
 # ---- Histories ----

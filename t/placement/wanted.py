@@ -23,6 +23,9 @@ UNITS = {
     **{f"{letter}iB": 2 ** (10 * i) for i, letter in enumerate("KMGTPE", 1)},
 }
 
+#: Localities that are kinds of memory.
+TIERS = ("hbm", "cxl", "nvm", "gpumem")
+
 Vertex = dict[str, Any]
 
 
@@ -55,6 +58,20 @@ class Part(NamedTuple):
         return self._replace(count=Count(number, number))
 
 
+class Demand(NamedTuple):
+    """What a job demands of its GPUs: GB/s and type of the links between any two of a slot's, and
+    bytes of memory of each; and whether CXL memory counts for it."""
+
+    gbps: float = 0
+    kind: str = ""
+    memory: int = 0
+    cxl: bool = False
+
+    @property
+    def links(self) -> bool:
+        return bool(self.gbps or self.kind)
+
+
 class Wanted(NamedTuple):
     """What a jobspec asks for.
 
@@ -70,6 +87,7 @@ class Wanted(NamedTuple):
     whole: bool
     locality: str
     constraints: dict[str, Any]
+    demand: Demand = Demand()
 
 
 # ---- RFC 14 counts ----
@@ -113,13 +131,21 @@ def wanted(jobspec: dict[str, Any], localities: Iterable[str], locality: str) ->
     """What *jobspec* asks of a pool with *localities* whose mode is *locality*."""
     system = jobspec["attributes"]["system"]
     options = system.get("treepool", {})
-    if set(options) - {"locality"}:
+    if set(options) - {"locality", "gpu_link", "gpu_memory", "allow_cxl"}:
         raise InvalidJobspec("treepool: unknown option")
     locality = options.get("locality", locality)
     if locality not in ("preferred", "required", "none"):
         raise InvalidJobspec("treepool: unknown locality")
     check(jobspec["resources"], set(localities))
-    return read(jobspec["resources"], locality, system.get("constraints", {}))
+    link = options.get("gpu_link", 0)
+    demand = Demand(
+        0 if isinstance(link, str) else link,
+        link if isinstance(link, str) else "",
+        options.get("gpu_memory", 0) * UNITS["GiB"],
+        options.get("allow_cxl", False),
+    )
+    found = read(jobspec["resources"], locality, system.get("constraints", {}))
+    return found._replace(demand=demand)
 
 
 class Place(NamedTuple):
@@ -254,12 +280,25 @@ def capacity(vertex: Optional[Vertex]) -> int:
     return smallest_of(vertex) * UNITS[vertex.get("unit", "GiB")] if vertex else 0
 
 
-def topo_memory(topo: dict[str, Any], reserved: Iterable[str]) -> int:
-    """The bytes of memory in *topo*: what it lists or what is nested in it, if that is more."""
-    nested = (item for name, items in topo.items() if name not in reserved for item in items)
-    return max(
-        int(topo.get("memory", 0)) * UNITS["GiB"], sum(topo_memory(t, reserved) for t in nested)
-    )
+def topo_memory(topo: dict[str, Any], reserved: Iterable[str], name: str = "node") -> int:
+    """The bytes of local memory in *topo*, the domain *name*: what it lists or what is nested in
+    it, if that is more; and HBM. What tiers list is no ordinary memory."""
+    return ordinary_memory(topo, reserved, name) + tier_memory(topo, reserved, name, "hbm")
+
+
+def ordinary_memory(topo: dict[str, Any], reserved: Iterable[str], name: str) -> int:
+    inside = sum(ordinary_memory(item, reserved, n) for n, item in inner(topo, reserved))
+    return inside if name in TIERS else max(inside, int(topo.get("memory", 0)) * UNITS["GiB"])
+
+
+def tier_memory(topo: dict[str, Any], reserved: Iterable[str], name: str, tier: str) -> int:
+    """What domains called *tier* list, in *topo* or being it."""
+    own = int(topo.get("memory", 0)) * UNITS["GiB"] if name == tier else 0
+    return own + sum(tier_memory(item, reserved, n, tier) for n, item in inner(topo, reserved))
+
+
+def inner(topo: dict[str, Any], reserved: Iterable[str]) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, item) for name in topo if name not in reserved for item in topo[name]]
 
 
 def topo_storage(topo: dict[str, Any], reserved: Iterable[str]) -> int:

@@ -13,17 +13,18 @@ from typing import Callable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.match import BUDGET, Matcher, Take, TooHard
+from treepool.placement.ids import ids_of
+from treepool.placement.match import BUDGET, Matcher, TooHard, meets_demand
 from treepool.placement.need import SLOT, Ask, Need, Part
 from treepool.placement.spread import (
     amount_levels,
-    free_in,
     lowest_ids,
     smallest_host,
     spread,
+    usable_gpus,
 )
 from treepool.placement.state import MAX_FITS, NodeState
-from treepool.placement.tree import Domain, NodeType
+from treepool.placement.tree import NodeType
 from treepool.rfc.count import Count
 
 
@@ -87,8 +88,11 @@ def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
         return Fit((Step(state.cores, state.gpus, ask.group.nslots),), 1)
     placer = _Placer(state, ask)
     group = ask.group
-    if group.name == SLOT and not group.need.parts and not group.need.fair_share:
-        total, nlocal = placer.amounts(group.need, group.count.maximum)
+    need = group.need
+    if group.name == SLOT and group.whole and not meets_demand(state.type, state.gpus, need):
+        return None
+    if group.name == SLOT and not need.parts and not need.fair_share and need.demand is None:
+        total, nlocal = placer.amounts(need, group.count.maximum)
         local = total[:nlocal]
     else:
         local = placer.most(group, group.count.maximum, True)
@@ -148,7 +152,8 @@ class _Placer:
         """
         root = self.node_type.root
         levels = amount_levels(self.node_type, need)
-        cores, gpus = self.state.cores, self.state.gpus
+        usable = self.state.gpus & usable_gpus(self.node_type, root, need)
+        cores, gpus = self.state.cores, usable
         want = need.gpus, need.cores
         steps: list[Step] = []
         nlocal = 0
@@ -168,7 +173,7 @@ class _Placer:
                 nlocal += levels[host] == 0
             cores &= ~taken_cores
             gpus &= ~taken_gpus
-            steps.append(Step(self.state.cores & ~cores, self.state.gpus & ~gpus, len(steps) + 1))
+            steps.append(Step(self.state.cores & ~cores, usable & ~gpus, len(steps) + 1))
         return steps, nlocal
 
     def exactly(self, group: Part, count: int, local: bool) -> Optional[Step]:
@@ -189,7 +194,7 @@ class _Placer:
             matcher = self._matcher(cores, gpus, local)
             if not self._found(matcher, one):
                 break
-            taken_cores, taken_gpus = _ids(matcher.takes, self.node_type, cores, gpus, self.plain)
+            taken_cores, taken_gpus = ids_of(matcher.takes, self.node_type, cores, gpus, self.plain)
             cores &= ~taken_cores
             gpus &= ~taken_gpus
             steps.append(Step(self.state.cores & ~cores, self.state.gpus & ~gpus, len(steps) + 1))
@@ -247,65 +252,8 @@ class _Placer:
 
     def _step(self, matcher: Matcher, nslots: int) -> Step:
         state = self.state
-        ids = _ids(matcher.takes, self.node_type, state.cores, state.gpus, self.plain)
+        ids = ids_of(matcher.takes, self.node_type, state.cores, state.gpus, self.plain)
         return Step(*ids, nslots)
-
-
-def _ids(
-    takes: Sequence[Take], node_type: NodeType, cores: int, gpus: int, plain: bool
-) -> tuple[int, int]:
-    """The cores and GPUs of *takes* out of the free *cores* and *gpus*.
-
-    Whole domains first, then amounts from the inside out: what a scope gives may come from
-    anywhere in it, so the smaller scopes must choose first.
-    """
-    free_cores, free_gpus = cores, gpus
-    for take in takes:
-        if take.whole:
-            free_cores &= ~take.scope.cores
-            free_gpus &= ~take.scope.gpus
-    amounts = [take for take in takes if not take.whole]
-    amounts.sort(key=lambda take: -_depth(take.scope, node_type))
-    shares: list[tuple[Domain, Need, int, int]] = []
-    for take in amounts:
-        need, want = take.need, (take.need.gpus, take.need.cores)
-        if plain:
-            host = take.scope
-            taken = lowest_ids(host, want, free_cores, free_gpus)
-        else:
-            levels = amount_levels(node_type, need)
-            found = smallest_host(take.scope, need, levels, free_cores, free_gpus)
-            assert found is not None, "the matcher promised what is not there"
-            host = found
-            taken = spread(host, want, free_cores, free_gpus, node_type.links)
-        free_cores &= ~taken[0]
-        free_gpus &= ~taken[1]
-        if need.fair_share:
-            shares.append((host, need, *taken))
-    for host, need, taken_cores, taken_gpus in shares:
-        free_cores |= taken_cores
-        free_gpus |= taken_gpus
-        have = free_in(host, free_cores, free_gpus)[1]
-        want = need.gpus, min(have, fair_share(host, need.gpus))
-        if plain:
-            taken = lowest_ids(host, want, free_cores, free_gpus)
-        else:
-            taken = spread(host, want, free_cores, free_gpus, node_type.links)
-        free_cores &= ~taken[0]
-        free_gpus &= ~taken[1]
-    return cores & ~free_cores, gpus & ~free_gpus
-
-
-def fair_share(domain: Domain, ngpus: int) -> int:
-    """The cores that go with *ngpus* of *domain*'s GPUs when its cores are shared out evenly."""
-    return max(1, domain.ncores * ngpus // domain.ngpus)
-
-
-def _depth(domain: Domain, node_type: NodeType) -> int:
-    depth = 0
-    while (parent := node_type.parent[domain]) is not None:
-        domain, depth = parent, depth + 1
-    return depth
 
 
 def _most_inside(node_type: NodeType) -> int:
@@ -317,6 +265,8 @@ def _most_inside(node_type: NodeType) -> int:
 
 
 def _counted(part: Part, count: int) -> Part:
+    if part.count.minimum == part.count.maximum == count:
+        return part
     return attrs.evolve(part, count=Count(count, count))
 
 

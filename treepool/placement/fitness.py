@@ -180,5 +180,5 @@ def _fewest_nodes(shares: list[Share]) -> int:
     cores = sum(s.nodes * idset.size(s.cores) for s in shares)
     gpus = sum(s.nodes * idset.size(s.gpus) for s in shares)
     most_cores = max(s.node_type.root.ncores for s in shares)
-    most_gpus = max(s.node_type.root.ngpus for s in shares)
+    most_gpus = max(idset.size(s.node_type.root.gpus) for s in shares)
     return max(-(-cores // most_cores), -(-gpus // most_gpus) if gpus else 1)

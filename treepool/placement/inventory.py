@@ -21,6 +21,7 @@ from treepool.rfc import constraint as rfc31
 from treepool.rfc import hostlist, idset
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown_ids
+from treepool.rfc.links import Links
 from treepool.rfc.rset import ResourceSet, RLiteEntry
 from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
 
@@ -309,11 +310,22 @@ def _types(
                     topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
                     table = compile_links(connected, entry.gpus) if connected else None
                     physical = _physical(entry.cores, ids)
-                    found = compile_topo(topo, entry.cores, entry.gpus, physical, table)
+                    memory = _gpu_memory(connected)
+                    found = compile_topo(topo, entry.cores, entry.gpus, physical, table, memory)
                     known[name] = found
                 here[i, ids] = found
             types[rank] = found
     return types
+
+
+def _gpu_memory(links: Optional[Links]) -> dict[int, int]:
+    """The bytes of memory of each GPU of which the link table says it, by id."""
+    return {
+        gpu: device.memory << 30
+        for device in (links.devices if links is not None else ())
+        for gpu in idset.iterate(device.gpus)
+        if device.memory
+    }
 
 
 def _names(properties: Mapping[str, int], width: int) -> list[tuple[str, ...]]:

@@ -20,7 +20,7 @@ on an NVSwitch, are exchanged for no gain, which makes large regular nodes as si
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import attrs
 
@@ -38,6 +38,10 @@ class Demand:
 
     gbps: float = 0.0
     type: str = ""
+
+    def met_by(self, gbps: float, type: str) -> bool:
+        """Whether a link of *gbps* and *type* will do."""
+        return gbps >= self.gbps and self.type in ("", type)
 
 
 ANY = Demand()
@@ -61,7 +65,9 @@ class LinkTable:
     #: Answers of choose().
     memo: dict[tuple[int, int, Demand], Optional[int]] = attrs.field(factory=dict)
     #: Answers of indifferent().
-    uniform: dict[int, bool] = attrs.field(factory=dict)
+    uniform: dict[tuple[int, Demand], bool] = attrs.field(factory=dict)
+    #: Answers of joined.graph_of().
+    graphs: dict[Demand, Any] = attrs.field(factory=dict)
     #: GPU id to its place in ``ids``.
     place: dict[int, int] = attrs.field(init=False)
 
@@ -125,16 +131,18 @@ def choose(table: LinkTable, free: int, number: int, demand: Demand = ANY) -> Op
         return found
 
 
-def indifferent(table: LinkTable, free: int) -> bool:
+def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
     """Whether any two of the GPUs *free* can be exchanged without a link or NIC to tell.
 
-    Then there is no reason to leave the order that the tree gives.
+    Then there is no reason to leave the order that the tree gives. If there are two of them that
+    meet *demand*, all do.
     """
-    found = table.uniform.get(free)
+    key = (free, demand)
+    found = table.uniform.get(key)
     if found is None:
         if len(table.uniform) >= MAX_MEMO:
             table.uniform.clear()
-        found = table.uniform[free] = len(set(_Choice(table, free, ANY).alike)) < 2
+        found = table.uniform[key] = len(set(_Choice(table, free, demand).alike)) < 2
     return found
 
 
@@ -150,8 +158,7 @@ class _Choice:
         self.paths = [table.paths[i] for i in places]
 
         def meets(v: int, w: int) -> bool:
-            type_ = table.types[places[v]][places[w]]
-            return self.gbps[v][w] >= demand.gbps and demand.type in ("", type_)
+            return demand.met_by(self.gbps[v][w], table.types[places[v]][places[w]])
 
         self.allowed = self._graph(meets)
         self.alike = self._alike()

@@ -4,7 +4,8 @@ Which ids an amount takes inside its domain does not matter for the others, only
 match is a choice of domains such that in every domain what is promised to all scopes inside it is
 not more than what is free there. Scopes nest, so this condition is enough (Hall's theorem for a
 laminar family). The matcher searches these choices depth first, the preferred one first, and
-gives up a branch as soon as some domain is overdrawn.
+gives up a branch as soon as some domain is overdrawn. Where links or memory are demanded of GPUs,
+numbers are not enough: then a match has an assignment of GPUs to slots as well, see assign.py.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from typing import Iterator, Optional, Union
 
 import attrs
 
+from treepool.placement.assign import assign
+from treepool.placement.joined import all_joined, graph_of
+from treepool.placement.ledger import Ledger, Take
 from treepool.placement.need import SLOT, Need, Part, least
-from treepool.placement.spread import amount_levels, fewest, levels_of, remembered
+from treepool.placement.options import Options
+from treepool.placement.plan import claims_of, demanded
+from treepool.placement.spread import amount_levels, asked_of, has_memory, remembered
 from treepool.placement.tree import Domain, NodeType
-from treepool.rfc import idset
 
 #: Choices tried before a search is given up, about 0.2 s. The known forms need a few dozen; only a
 #: contrived mix of localities, on a node most of which is taken, comes near.
@@ -32,21 +37,13 @@ class TooHard(Exception):
 
 
 @attrs.frozen(eq=False)
-class Take:
-    """What a match takes: all of ``scope``, or ``need``'s amount from somewhere inside it."""
-
-    scope: Domain
-    need: Need
-    whole: bool
-
-
-@attrs.frozen(eq=False)
 class _Amount:
     """To do: find ``need``'s amount in ``scope``, several times."""
 
     scope: Domain
     need: Need
     times: int
+    slot: int
 
 
 @attrs.frozen(eq=False)
@@ -61,6 +58,7 @@ class _Choice:
     part: Part
     left: int
     near: bool
+    slot: int
     options: Optional[list[Domain]] = None
     start: int = 0
 
@@ -69,52 +67,6 @@ _Task = Union[_Amount, _Choice]
 
 #: What is still to do, as a linked list that branches of the search share.
 _Tasks = Optional[tuple[_Task, "_Tasks"]]
-
-
-class Ledger:
-    """How many cores and GPUs of each domain are free and not promised to a scope inside it."""
-
-    __slots__ = ("cores", "gpus", "parent")
-
-    def __init__(self, node_type: NodeType, cores: int, gpus: int) -> None:
-        self.parent = node_type.parent
-        self.cores = {d: idset.size(d.cores & cores) for d in self.parent}
-        self.gpus = {d: idset.size(d.gpus & gpus) for d in self.parent}
-
-    def promise(self, scope: Domain, ncores: int, ngpus: int) -> bool:
-        """Set aside an amount of *scope*; False, and nothing changes, if it is not there."""
-        domain: Optional[Domain] = scope
-        while domain is not None:
-            if self.cores[domain] < ncores or self.gpus[domain] < ngpus:
-                return False
-            domain = self.parent[domain]
-        self.release(scope, -ncores, -ngpus)
-        return True
-
-    def release(self, scope: Domain, ncores: int, ngpus: int) -> None:
-        """Undo a promise."""
-        domain: Optional[Domain] = scope
-        while domain is not None:
-            self.cores[domain] += ncores
-            self.gpus[domain] += ngpus
-            domain = self.parent[domain]
-
-    def free_in(self, domain: Domain) -> tuple[int, int]:
-        """How much is left in *domain*, GPUs first: the order in which domains are used up."""
-        return self.gpus[domain], self.cores[domain]
-
-    def shape(self, domain: Domain) -> tuple[object, ...]:
-        """A value that is equal for domains between which the matcher need not tell."""
-        inside = sorted(repr(self.shape(child)) for child in domain.children)
-        return (
-            domain.name,
-            domain.whole,
-            domain.memory,
-            domain.ncores,
-            domain.ngpus,
-            *self.free_in(domain),
-            tuple(inside),
-        )
 
 
 class Matcher:
@@ -136,19 +88,27 @@ class Matcher:
     ) -> None:
         self.node_type = node_type
         self.ledger = Ledger(node_type, cores, gpus)
+        self.options = Options(node_type, self.ledger, local, able_domains)
+        self.gpus = gpus
         self.local = local
         self.plain = plain
         self.takes: list[Take] = []
+        #: Whether links or memory are demanded of some GPUs.
+        self.choosy = False
+        #: How many slots have been begun, which is what they are told apart by.
+        self.slots = 0
         self.tried = 0
         self.budget = budget
 
     def one(self, scope: Domain, part: Part) -> bool:
         """Meet *part*, its count at the minimum, in *scope*; ``takes`` then says how."""
+        self.choosy = part.need.choosy
         return self._first(self._begin(scope, part, None))
 
     def meets(self, scope: Domain, need: Need) -> bool:
         """Meet *need* once in *scope*; ``takes`` then says how."""
-        return self._first(self._inside(scope, need, None))
+        self.choosy = need.choosy
+        return self._first(self._inside(scope, need, None, 0))
 
     def _first(self, tasks: _Tasks) -> bool:
         return self._next(self._ways(tasks))
@@ -162,6 +122,7 @@ class Matcher:
 
     def several(self, scope: Domain, part: Part, count: int) -> bool:
         """Meet *count* slots of *part* in *scope*, going back over slots met before if need be."""
+        self.choosy = part.need.choosy
         failed: set[tuple[int, object]] = set()
         single = attrs.evolve(part, count=attrs.evolve(part.count, minimum=1, maximum=1, ids=()))
         stack = [self._ways(self._begin(scope, single, None))]
@@ -169,13 +130,22 @@ class Matcher:
             if self._next(stack[-1]):
                 if len(stack) == count:
                     return True
-                key = (len(stack), self.ledger.shape(self.node_type.root))
+                key = (len(stack), self._standing())
                 if key not in failed and self.room_for(scope, part) >= count - len(stack):
                     failed.add(key)
                     stack.append(self._ways(self._begin(scope, single, None)))
             else:
                 stack.pop()
         return False
+
+    def _standing(self) -> object:
+        """A value that is equal where the same can still be met."""
+        if not self.choosy:
+            return self.ledger.shape(self.node_type.root)
+        slots: dict[int, list[int]] = {}
+        for take in self.takes:
+            slots.setdefault(take.slot, []).append(id(take.scope))
+        return tuple(sorted(map(tuple, slots.values())))
 
     def room_for(self, scope: Domain, part: Part) -> int:
         """An upper bound of how many more slots of *part* fit in *scope*."""
@@ -185,15 +155,15 @@ class Matcher:
         if ncores:
             bounds.append(self.ledger.cores[scope] // ncores)
         if ngpus:
-            bounds.append(self.ledger.gpus[scope] // ngpus)
+            bounds.append(self.ledger.gpus_in(scope) // ngpus)
         if self.local and need.takes_amount:
-            levels = amount_levels(self.node_type, need)
-            hosts = [d for d in levels if not levels[d] and self._within(d, scope)]
+            levels = amount_levels(self.node_type, asked_of(scope, need), scope)
+            hosts = [d for d in levels if not levels[d] and self.options.within(d, scope)]
             bounds.append(sum(self._copies(d, need.cores, need.gpus) for d in hosts))
         for inner in need.parts:
             if inner.name == SLOT:
                 continue
-            domains = self._options_in(scope, inner)
+            domains = self.options.listed(scope, inner)
             if inner.whole:
                 copies = len(domains)
             else:
@@ -204,50 +174,52 @@ class Matcher:
     def _copies(self, domain: Domain, ncores: int, ngpus: int) -> int:
         """How often an amount is left in *domain*; of nothing, more than any count."""
         bounds = [self.ledger.cores[domain] // ncores] if ncores else []
-        bounds += [self.ledger.gpus[domain] // ngpus] if ngpus else []
+        bounds += [self.ledger.gpus_in(domain) // ngpus] if ngpus else []
         return min(bounds) if bounds else _UNBOUNDED
 
     # -- the search
 
-    def _begin(self, scope: Domain, part: Part, rest: _Tasks) -> _Tasks:
-        """The tasks that meet *part* in *scope*, before *rest*."""
+    def _begin(self, scope: Domain, part: Part, rest: _Tasks, slot: int = 0) -> _Tasks:
+        """The tasks that meet *part* in *scope* for *slot*, before *rest*."""
         if part.name != SLOT:
             # Domains that slots sit inside of need not be close to each other; a slot's must.
             near = all(inner.name != SLOT for inner in _all_parts(part.need))
-            return _Choice(scope, part, part.count.minimum, near), rest
+            return _Choice(scope, part, part.count.minimum, near, slot), rest
         root = self.node_type.root
         if part.count.minimum > root.ncores + root.ngpus:  # more slots than could ever be
             return self._never(scope), rest
         if not self._has_capacity(scope, part.need):
             return self._never(scope), rest
-        if not part.need.parts and not self.local:  # one promise for all slots
-            return _Amount(scope, part.need, part.count.minimum), rest
+        if not (part.need.parts or self.local or self.choosy):  # one promise for all slots
+            return _Amount(scope, asked_of(scope, part.need), part.count.minimum, 0), rest
         for _ in range(part.count.minimum):
-            rest = self._inside(scope, part.need, rest)
+            self.slots += 1
+            rest = self._inside(scope, part.need, rest, self.slots)
         return rest
 
-    def _inside(self, scope: Domain, need: Need, rest: _Tasks) -> _Tasks:
-        """The tasks that meet *need* in *scope*, before *rest*: whole domains first."""
+    def _inside(self, scope: Domain, need: Need, rest: _Tasks, slot: int) -> _Tasks:
+        """The tasks that meet *need* in *scope* for *slot*, before *rest*: whole domains first."""
         if not self._has_capacity(scope, need):
             return self._never(scope), rest
         if need.takes_amount:
-            rest = _Amount(scope, need, 1), rest
+            rest = _Amount(scope, asked_of(scope, need), 1, slot), rest
         for part in sorted(need.parts, key=lambda p: p.whole):
-            rest = self._begin(scope, part, rest)
+            rest = self._begin(scope, part, rest, slot)
         return rest
 
     def _has_capacity(self, scope: Domain, need: Need) -> bool:
         """Whether *scope* has the memory, and the node the storage; no domain in it has more."""
-        return need.memory <= scope.memory and need.storage <= self.node_type.storage
+        return has_memory(scope, need) and need.storage <= self.node_type.storage
 
     def _never(self, scope: Domain) -> _Task:
         """A task that no node can do."""
-        return _Amount(scope, Need(cores=self.node_type.root.ncores + 1), 1)
+        return _Amount(scope, Need(cores=self.node_type.root.ncores + 1), 1, 0)
 
     def _ways(self, tasks: _Tasks) -> Iterator[bool]:
         """True for each way to do *tasks*; ledger and takes are as it says while it is current."""
         if tasks is None:
-            yield True
+            if not self.choosy or self._assigned():
+                yield True
             return
         task, rest = tasks
         if isinstance(task, _Amount):
@@ -255,24 +227,26 @@ class Matcher:
         elif task.options is not None:
             yield from self._choice_ways(task, task.options, rest)
         else:
-            for options in self._options(task):
-                listed = attrs.evolve(task, options=options)
+            for options in self._listed(task):
+                # Not evolve(), which takes a tenth of a fit.
+                listed = _Choice(task.scope, task.part, task.left, task.near, task.slot, options)
                 yield from self._choice_ways(listed, options, rest)
 
     def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[bool]:
         need, scope = task.need, task.scope
         hosts = [scope]
         if self.local:
-            levels = amount_levels(self.node_type, need)
-            hosts = [d for d in levels if levels[d] == 0 and self._within(d, scope)]
-            hosts.sort(key=lambda d: self._path(d, scope))
+            levels = amount_levels(self.node_type, need, scope)
+            within, path = self.options.within, self.options.path
+            hosts = [d for d in levels if levels[d] == 0 and within(d, scope)]
+            hosts.sort(key=lambda d: path(d, scope))
         for i, host in enumerate(hosts):
             if self._like_an_earlier(hosts, i, 0):
                 continue
             amount = task.times * need.cores, task.times * need.gpus
             self._count()
             if self.ledger.promise(host, *amount):
-                self.takes += [Take(host, need, False)] * task.times
+                self.takes += [Take(host, need, False, task.slot)] * task.times
                 yield from self._ways(rest)
                 del self.takes[-task.times :]
                 self.ledger.release(host, *amount)
@@ -288,12 +262,28 @@ class Matcher:
                 after = attrs.evolve(task, left=task.left - 1, start=i + 1), rest
             self._count()
             if not part.whole:
-                yield from self._ways(self._inside(domain, part.need, after))
-            elif self.ledger.promise(domain, domain.ncores, domain.ngpus):
-                self.takes.append(Take(domain, part.need, True))
+                yield from self._ways(self._inside(domain, part.need, after, task.slot))
+            elif self.ledger.promise_whole(domain):
+                self.takes.append(Take(domain, part.need, True, task.slot))
                 yield from self._ways(after)
                 self.takes.pop()
-                self.ledger.release(domain, domain.ncores, domain.ngpus)
+                self.ledger.release_whole(domain)
+
+    def _listed(self, task: _Choice) -> Iterator[list[Domain]]:
+        """Lists of domains of which ``left`` are to be chosen; each one's first are preferred."""
+        part, count = task.part, task.left
+        if self.plain:
+            yield self.options.listed(task.scope, part)
+        elif count == 1 or not task.near:
+            yield self.options.singly(task.scope, part)
+        else:
+            yield from self.options.groups(task.scope, part, count)
+
+    def _assigned(self) -> bool:
+        """Whether there are GPUs for all that is taken."""
+        _, claims, free = claims_of(self.node_type, self.takes, self.gpus)
+        graph = graph_of(self.node_type, demanded(self.takes))
+        return assign(claims, graph, free, self._count) is not None
 
     def _count(self) -> None:
         self.tried += 1
@@ -302,7 +292,7 @@ class Matcher:
 
     def _like_an_earlier(self, options: list[Domain], i: int, start: int) -> bool:
         """True if options[i] differs in nothing from a sibling that was passed over before it."""
-        if i == start:
+        if i == start or self.choosy:  # which GPUs they have tells between any two
             return False
         parent, shape = self.node_type.parent[options[i]], None
         for other in options[start:i]:
@@ -311,93 +301,6 @@ class Matcher:
                 if self.ledger.shape(other) == shape:
                     return True
         return False
-
-    # -- which domains, in which order
-
-    def _options(self, task: _Choice) -> Iterator[list[Domain]]:
-        """Lists of domains of which ``left`` are to be chosen; each one's first are preferred."""
-        part, count = task.part, task.left
-        options = self._options_in(task.scope, part)
-        if len(options) < count:
-            return
-        if self.plain:
-            yield options
-        elif count == 1 or not task.near:
-            yield sorted(options, key=lambda d: self._path(d, task.scope))
-        else:
-            yield from self._groups(task.scope, part, count, options)
-
-    def _groups(
-        self, scope: Domain, part: Part, count: int, options: list[Domain]
-    ) -> Iterator[list[Domain]]:
-        """The options of each domain that can host the whole group, the preferred group first."""
-        levels = group_levels(self.node_type, part)
-        held: dict[Domain, list[Domain]] = {}
-        for option in options:
-            domain: Optional[Domain] = option
-            while domain is not None:
-                held.setdefault(domain, []).append(option)
-                domain = None if domain is scope else self.node_type.parent[domain]
-        hosts = [d for d in held if d in levels and len(held[d]) >= count]
-        hosts.sort(key=lambda d: (levels[d], self._path(d, scope)))
-        if not hosts:
-            return
-        if not self.local:
-            first = self._fewest(hosts[0], count, held)
-            yield first + [d for d in options if d not in first]
-            return
-        for host in hosts:
-            if levels[host] == 0:
-                first = self._fewest(host, count, held)
-                yield first + [d for d in held[host] if d not in first]
-
-    def _fewest(self, host: Domain, count: int, held: dict[Domain, list[Domain]]) -> list[Domain]:
-        """*count* of the options held in *host*, from as few of its children as possible."""
-        if held[host] == [host]:
-            return [host]
-        children = [c for c in host.children if c in held]
-        children.sort(key=self.ledger.free_in)
-        amounts = [(0, len(held[c])) for c in children]
-        chosen: list[Domain] = []
-        for i in fewest(amounts, (0, count)):
-            share = min(amounts[i][1], count - len(chosen))
-            chosen += self._fewest(children[i], share, held)
-        return chosen
-
-    def _options_in(self, scope: Domain, part: Part) -> list[Domain]:
-        """The domains in *scope* that can give *part*'s need once, as things stand."""
-        able = able_domains(self.node_type, part)
-        cores, gpus = self.ledger.cores, self.ledger.gpus
-        ncores, ngpus = least(part.need)
-        found = []
-        for d in self.node_type.named.get(part.name, ()):
-            if d not in able or d is scope or not self._within(d, scope):
-                continue
-            if part.whole:
-                free = cores[d] == d.ncores and gpus[d] == d.ngpus
-            else:
-                free = cores[d] >= ncores and gpus[d] >= ngpus
-            if free:
-                found.append(d)
-        return found
-
-    def _within(self, domain: Domain, scope: Domain) -> bool:
-        at: Optional[Domain] = domain
-        while at is not None:
-            if at is scope:
-                return True
-            at = self.node_type.parent[at]
-        return False
-
-    def _path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
-        """A sort key that puts domains in the order in which the walk down reaches them."""
-        steps = []
-        while domain is not scope:
-            parent = self.node_type.parent[domain]
-            assert parent is not None
-            steps.append((*self.ledger.free_in(domain), parent.children.index(domain)))
-            domain = parent
-        return steps[::-1]
 
 
 def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
@@ -408,6 +311,8 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
 
     def able(domain: Domain) -> bool:
         if (part.whole and not domain.whole) or (part.with_core and not domain.ncores):
+            return False
+        if part.whole and not meets_demand(node_type, domain.gpus, part.need):
             return False
         matcher = Matcher(node_type, node_type.root.cores, node_type.root.gpus)
         try:
@@ -420,17 +325,12 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
     return found
 
 
-def group_levels(node_type: NodeType, part: Part) -> dict[Domain, int]:
-    """The levels of the domains that could host *part*'s group, see spread.levels_of()."""
-
-    def compute() -> dict[Domain, int]:
-        able = able_domains(node_type, part)
-        inside = {d: sum(b in able for b in d.walk()) for d in node_type.parent}
-        return levels_of(node_type.root, lambda d: inside[d] >= part.count.minimum)
-
-    found = remembered(node_type, (part, "group"), compute)
-    assert isinstance(found, dict)
-    return found
+def meets_demand(node_type: NodeType, gpus: int, need: Need) -> bool:
+    """Whether the *gpus* of a whole domain are all as *need* demands."""
+    if gpus & ~node_type.gpus_with(need.gpu_memory):
+        return False
+    joined = graph_of(node_type, need.demand)
+    return joined is None or all_joined(joined, gpus)
 
 
 def _all_parts(need: Need) -> Iterator[Part]:

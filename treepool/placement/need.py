@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Iterator, Optional
+
 import attrs
 
+from treepool.placement.linkset import Demand
 from treepool.rfc.count import Count
 
 #: The name of the part that stands for task slots; every other name is a locality.
@@ -17,6 +21,11 @@ class Need:
     ``cores`` and ``gpus`` are numbers. With ``fair_share`` the GPUs bring as many cores as their
     share of the domain they sit in, of which ``cores`` (1) is the least. ``memory`` and
     ``storage`` (bytes) are what the domain, or the node, must have; nothing of them is used up.
+    With ``allow_cxl`` CXL memory counts for ``memory``.
+
+    ``demand`` and ``gpu_memory`` (bytes) are about the GPUs of this need: each has that much memory
+    at least, and any two of one slot, wherever in its parts, are linked as the demand says. For a
+    whole domain they are about all of its GPUs.
     """
 
     cores: int = 0
@@ -25,6 +34,16 @@ class Need:
     memory: int = 0
     storage: int = 0
     parts: tuple[Part, ...] = ()
+    allow_cxl: bool = False
+    demand: Optional[Demand] = None
+    gpu_memory: int = 0
+    #: Whether something is demanded of GPUs, here or in some part.
+    choosy: bool = attrs.field(init=False, eq=False)
+
+    @choosy.default
+    def _choosy(self) -> bool:
+        inside = any(part.need.choosy for part in self.parts)
+        return self.demand is not None or self.gpu_memory > 0 or inside
 
     @property
     def takes_amount(self) -> bool:
@@ -78,6 +97,55 @@ class Ask:
         ncores, ngpus = (0, 0) if self.group.whole else least(self.group.need)
         object.__setattr__(self, "min_cores", max(1, units * ncores))
         object.__setattr__(self, "min_gpus", units * ngpus)
+
+
+def demanding(
+    need: Need, demand: Optional[Demand], gpu_memory: int, allow_cxl: bool, whole: bool = False
+) -> Need:
+    """A slot's *need* with *demand* and *gpu_memory* for its GPUs, and CXL memory perhaps.
+
+    With *whole* it is the least that an entire node must have. Nothing is noted where it has no
+    effect: with one GPU there is no link between two, and equal needs are remembered together.
+    """
+    if demand is not None and not whole and _most_gpus(need) < 2:
+        demand = None
+
+    def noted(need: Need, whole: bool) -> Need:
+        takes_gpus = whole or need.gpus > 0
+        return attrs.evolve(
+            need,
+            parts=tuple(
+                attrs.evolve(part, need=noted(part.need, part.whole)) for part in need.parts
+            ),
+            allow_cxl=allow_cxl and need.memory > 0,
+            demand=demand if takes_gpus else None,
+            gpu_memory=gpu_memory if takes_gpus else 0,
+        )
+
+    return noted(need, whole) if demand or gpu_memory or allow_cxl else need
+
+
+def undemanding(need: Need) -> Need:
+    """*need* without what it demands of the links of GPUs."""
+    parts = tuple(attrs.evolve(part, need=undemanding(part.need)) for part in need.parts)
+    return attrs.evolve(need, parts=parts, demand=None)
+
+
+def needs_in(need: Need) -> Iterator[Need]:
+    """*need* and those of all parts in it."""
+    yield need
+    for part in need.parts:
+        yield from needs_in(part.need)
+
+
+def _most_gpus(need: Need) -> float:
+    """The most GPUs that meet *need*; whole domains may have any number."""
+    most: float = need.gpus
+    for part in need.parts:
+        number = math.inf if part.count.maximum is None else part.count.maximum
+        each = math.inf if part.whole else _most_gpus(part.need)
+        most += number * each if each else 0
+    return most
 
 
 def least(need: Need) -> tuple[int, int]:

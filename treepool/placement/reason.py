@@ -13,8 +13,9 @@ import attrs
 from treepool.placement.alike import members, narrowed
 from treepool.placement.fit import compute
 from treepool.placement.inventory import Inventory
+from treepool.placement.lacking import amount, links, size, why_no_amount, why_no_whole
 from treepool.placement.match import able_domains
-from treepool.placement.need import SLOT, Ask, Need, Part
+from treepool.placement.need import SLOT, Ask, Need, Part, needs_in, undemanding
 from treepool.placement.request import Request
 from treepool.placement.state import NodeState
 from treepool.placement.tree import Domain, NodeType
@@ -22,19 +23,18 @@ from treepool.rfc.count import Count
 
 _ANY = Count(1, None)
 
+#: Why a domain is not whole on an idle node.
+KEPT = "the enclosing instance kept a part of each"
+
 
 def why_infeasible(request: Request, inventory: Inventory) -> str:
     """One line on why an idle pool of *inventory* could not serve *request*."""
-    if request.same is not None:
+    if request.same is not None and request.same.required:
         return _why_not_alike(request, inventory)
     within = inventory.matching(request.constraint)
     if within is not None and not within:
         return "no node satisfies the constraints"
-    types: dict[NodeType, int] = {}
-    for node_type, ranks in inventory.node_types.items():
-        count = len(ranks) if within is None else sum(1 for _ in ranks.ascending(within))
-        if count:
-            types[node_type] = count
+    types = _types_for(request, inventory)
     units = {t: _units_on(t, request.ask) for t in types}
     among = " that satisfy the constraints" if within is not None else ""
     if not any(units.values()):
@@ -58,15 +58,26 @@ def why_infeasible(request: Request, inventory: Inventory) -> str:
 
 
 def _why_not_alike(request: Request, inventory: Inventory) -> str:
-    """The reason that holds for the largest set of nodes that are alike."""
+    """The reason that holds for those alike nodes that have the most room for the request."""
     assert request.same is not None
     family = request.same.family
     found = [narrowed(request, name) for name in members(family, inventory)]
     if not found:
         return f"no node has a property {family}:..., and all are to have the same"
-    sizes = [len(inventory.matching(r.constraint) or ()) for r in found]
-    largest = found[max(range(len(found)), key=lambda i: sizes[i])]
-    return f"on nodes of the same {family}: {why_infeasible(largest, inventory)}"
+
+    def room(one: Request) -> tuple[int, int]:
+        types = _types_for(one, inventory)
+        able = sum(_units_on(t, one.ask) * count for t, count in types.items())
+        return able, sum(types.values())
+
+    return f"on nodes of the same {family}: {why_infeasible(max(found, key=room), inventory)}"
+
+
+def _types_for(request: Request, inventory: Inventory) -> dict[NodeType, int]:
+    """How many nodes of each type satisfy the constraints of *request*."""
+    within = inventory.matching(request.constraint)
+    types = {t: ranks.count(within) for t, ranks in inventory.node_types.items()}
+    return {node_type: count for node_type, count in types.items() if count}
 
 
 def _units_on(node_type: NodeType, ask: Ask) -> int:
@@ -98,11 +109,22 @@ class _Node:
             reason = self.why_not(group.need, "node", lambda t: [t.root])
         else:
             reason = self.why_no_part(one, "node", lambda t: [t.root])
+        if reason is None and group.whole and group.name == SLOT:
+            reason = why_no_whole(group.need, "node", [(t, t.root) for t in self.types])
+        if reason is None and group.need.choosy:
+            reason = self.why_not_chosen(one)
         if reason is not None:
             return reason
         if self.ask.locality == "required":
             return "no node has a smallest domain for each slot, as locality=required asks"
         return "no way was found to have all parts of a slot on one node"
+
+    def why_not_chosen(self, group: Part) -> Optional[str]:
+        """Why GPUs as they are demanded cannot be had, though there are enough of others."""
+        demand = next((need.demand for need in needs_in(group.need) if need.demand), None)
+        if demand is None or not self.able(attrs.evolve(group, need=undemanding(group.need))):
+            return None
+        return f"no way was found to have all GPUs of a slot joined by {links(demand)}"
 
     def able(self, group: Part) -> bool:
         """Whether some node can give *group*, its count at the minimum, whatever the locality."""
@@ -119,13 +141,13 @@ class _Node:
         if need.storage:
             largest = max(t.storage for t in self.types)
             if largest < need.storage:
-                have = f"the largest has {_bytes(largest)}" if largest else "none says it has any"
-                return f"no node has storage of {_bytes(need.storage)}: {have}"
+                have = f"the largest has {size(largest)}" if largest else "none says it has any"
+                return f"no node has storage of {size(need.storage)}: {have}"
         for part in need.parts:
             reason = self.why_no_part(part, where, scopes)
             if reason is not None:
                 return reason
-        return self.why_no_amount(need, where, [d for t in self.types for d in scopes(t)])
+        return why_no_amount(need, where, [(t, d) for t in self.types for d in scopes(t)])
 
     def why_no_part(
         self, part: Part, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
@@ -144,11 +166,15 @@ class _Node:
                 return f"no {where} has a {name} domain with cores or GPUs of this pool"
             return f"no {where} has a {name} domain"
         if part.whole and not any(d.whole for d in found):
-            return f"no {name} domain is whole: the enclosing instance kept a part of each"
+            return f"no {name} domain is whole: {KEPT}"
         able = [d for t in self.types for d in able_domains(t, part)]
         if not able:
             only = [d for d in found if d.whole or not part.whole]
             reason = self.why_not(part.need, name, lambda t: [d for d in inside(t) if d in only])
+            if part.whole and not reason:
+                reason = why_no_whole(
+                    part.need, f"{name} domain", [(t, d) for t in self.types for d in inside(t)]
+                )
             return reason or f"no {name} domain has room for what each is to give"
         most = max(
             sum(1 for d in scope.walk() if d in able) for t in self.types for scope in scopes(t)
@@ -162,42 +188,6 @@ class _Node:
             return f"no {name} domain has cores, and a job needs one on each of its nodes"
         return None
 
-    def why_no_amount(self, need: Need, where: str, scopes: Sequence[Domain]) -> Optional[str]:
-        """Why none of *scopes* has *need*'s amount."""
-        place = where if where == "node" else f"{where} domain"
-        sizes = (
-            ("core", need.cores, max(d.ncores for d in scopes)),
-            ("GPU", need.gpus, max(d.ngpus for d in scopes)),
-        )
-        for what, wanted, largest in sizes:
-            if wanted > largest:
-                return f"no {place} has {_amount(wanted, what)}: the largest has {largest}"
-        memory = max(d.memory for d in scopes)
-        if need.memory > memory:
-            have = f"the largest has {_bytes(memory)}" if memory else "none says how much it has"
-            return f"no {place} has {_bytes(need.memory)} of memory: {have}"
-        enough = (
-            d.ncores >= need.cores and d.ngpus >= need.gpus and d.memory >= need.memory
-            for d in scopes
-        )
-        if any(enough):
-            return None
-        asked = [_amount(n, what) for what, n, _ in sizes if n]
-        asked += [f"{_bytes(need.memory)} of memory"] if need.memory else []
-        return f"no {place} has {' and '.join(asked)} together"
-
 
 def _number(count: Count, what: str) -> str:
-    return _amount(count.minimum, what) if count.fixed else f"{count.text()} {what}s"
-
-
-def _amount(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _bytes(amount: int) -> str:
-    """An amount in the largest binary unit that leaves a number of 1 or more."""
-    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-    exponent = max(0, min(len(units) - 1, (amount.bit_length() - 1) // 10))
-    text = f"{amount / (1 << 10 * exponent):.1f}"
-    return f"{text[:-2] if text.endswith('.0') else text} {units[exponent]}"
+    return amount(count.minimum, what) if count.fixed else f"{count.text()} {what}s"

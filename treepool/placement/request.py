@@ -12,7 +12,8 @@ import attrs
 
 from treepool.errors import InvalidJobspec
 from treepool.placement import wishes
-from treepool.placement.need import SLOT, Ask, Need, Part, ask_of
+from treepool.placement.linkset import Demand
+from treepool.placement.need import SLOT, Ask, Need, Part, ask_of, demanding
 from treepool.placement.tree import NODE
 from treepool.placement.wishes import Same, Wishes
 from treepool.rfc import units
@@ -70,7 +71,8 @@ class _Reader:
         node, above, slot = self.above(jobspec.resources)
         spanned = self.spanned(slot)
         if spanned is None:
-            group = Part(SLOT, slot.count, False, self.need(slot, shared=True))
+            need = _wished(self.need(slot, shared=True), wished)
+            group = Part(SLOT, slot.count, False, need)
             if wished.level is not None:
                 group = self.levelled(group, wished, slot, node, above)
             for vertex in reversed(above):
@@ -82,8 +84,11 @@ class _Reader:
             for upper in (*([node] if node else []), *above):
                 raise _refused(spanned, f"a slot below {upper.type} cannot span nodes:")
             whole = spanned.exclusive is True or not spanned.children
-            group = Part(SLOT, _ONE, False, self.need(spanned, shared=not whole))
-            if wished.level is not None and not whole:
+            need = _wished(self.need(spanned, shared=not whole), wished, whole)
+            group = Part(SLOT, _ONE, whole and need.choosy, need)
+            if wished.level is not None:
+                if whole:
+                    raise _refused(spanned, "a level is wished for, but all is asked of each")
                 group = self.levelled(group, wished, spanned, spanned, above)
             nodes = spanned.count
         ask = ask_of(group, nodes is None, whole, wished.locality)
@@ -223,6 +228,14 @@ class _Reader:
             raise _refused(vertex, "resources cannot be asked for by id:")
         if vertex.unit is not None and vertex.type not in ("memory", "storage"):
             raise _refused(vertex, "a unit has no meaning on")
+
+
+def _wished(need: Need, wished: Wishes, whole: bool = False) -> Need:
+    """*need* of a slot with what is wished for its memory and GPUs."""
+    demand = None
+    if wished.gpu_gbps or wished.gpu_link_type:
+        demand = Demand(wished.gpu_gbps, wished.gpu_link_type)
+    return demanding(need, demand, wished.gpu_memory, wished.allow_cxl, whole)
 
 
 def _with_property(constraint: Optional[Constraint], wished: Wishes) -> Optional[Constraint]:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import Callable, Container, Iterable, Optional, Sequence
 
-from treepool.placement.linkset import LinkTable, choose, indifferent
+import attrs
+
+from treepool.placement.joined import Graph, graph_of, joins
+from treepool.placement.linkset import ANY, Demand, LinkTable, choose, indifferent
 from treepool.placement.need import Need
 from treepool.placement.tree import Domain, NodeType, lowest_id, union
 from treepool.rfc import idset
@@ -52,27 +55,73 @@ def levels_of(root: Domain, hosts: Callable[[Domain], bool]) -> dict[Domain, int
     return levels
 
 
-def amount_levels(node_type: NodeType, need: Need) -> dict[Domain, int]:
-    """The levels of the domains that could host *need*'s amount."""
+def amount_levels(
+    node_type: NodeType, need: Need, scope: Optional[Domain] = None
+) -> dict[Domain, int]:
+    """The levels of the domains that could host *need*'s amount, if it is asked of *scope*.
+
+    Without a scope it is asked of the node. The domains are all of the scope's realm: nothing
+    asked outside of a MIG domain goes into it.
+    """
+    realm = node_type.root if scope is None else node_type.realm[scope]
 
     def compute() -> dict[Domain, int]:
-        return levels_of(
-            node_type.root,
-            lambda d: d.ncores >= need.cores and d.ngpus >= need.gpus and d.memory >= need.memory,
-        )
+        usable, graph = usable_gpus(node_type, realm, need), graph_of(node_type, need.demand)
 
-    found = remembered(node_type, (need.cores, need.gpus, need.memory), compute)
+        def hosts(domain: Domain) -> bool:
+            gpus = domain.gpus & usable
+            return (
+                node_type.realm[domain] is realm
+                and domain.ncores >= need.cores
+                and idset.size(gpus) >= need.gpus
+                and memory_for(domain, need) >= need.memory
+                and (graph is None or joins(graph, gpus, need.gpus))
+            )
+
+        return levels_of(realm, hosts)
+
+    memory = need.memory, need.allow_cxl, need.gpu_memory
+    found = remembered(node_type, (realm, need.cores, need.gpus, memory, need.demand), compute)
     assert isinstance(found, dict)
     return found
 
 
+def memory_for(domain: Domain, need: Need) -> int:
+    """The bytes of *domain* that count for the memory that *need* asks."""
+    return domain.memory + domain.cxl if need.allow_cxl else domain.memory
+
+
+def has_memory(scope: Domain, need: Need) -> bool:
+    """Whether *scope*, of which *need* is asked, has the memory; a tier, of its own."""
+    have = memory_for(scope, need) if scope.capacity is None else scope.capacity
+    return have >= need.memory
+
+
+def asked_of(scope: Domain, need: Need) -> Need:
+    """*need* as it is for the domains in *scope*: a tier's memory is near to all of them."""
+    return need if scope.capacity is None else attrs.evolve(need, memory=0)
+
+
+def usable_gpus(node_type: NodeType, scope: Domain, need: Need) -> int:
+    """The GPUs that *need*'s amount may have if it is asked of *scope*: those of its realm that
+    have the memory demanded."""
+    gpus = node_type.realm[scope].open_gpus
+    return gpus & node_type.gpus_with(need.gpu_memory) if need.gpu_memory else gpus
+
+
 def smallest_host(
-    scope: Domain, need: Need, levels: dict[Domain, int], cores: int, gpus: int
+    scope: Domain,
+    need: Need,
+    levels: dict[Domain, int],
+    cores: int,
+    gpus: int,
+    graph: Optional[Graph] = None,
 ) -> Optional[Domain]:
     """The domain in *scope* that is to give *need*'s amount out of the free *cores* and *gpus*.
 
     Of the domains that can, one of the lowest level; reached by going, at each step down, into
-    the child with the fewest free GPUs, then the fewest free cores, then the lowest id.
+    the child with the fewest free GPUs, then the fewest free cores, then the lowest id. With a
+    *graph* the GPUs are to be joined.
     """
     best: dict[Domain, int] = {}
 
@@ -81,6 +130,7 @@ def smallest_host(
             domain not in levels
             or idset.size(domain.cores & cores) < need.cores
             or idset.size(domain.gpus & gpus) < need.gpus
+            or (graph is not None and not joins(graph, domain.gpus & gpus, need.gpus))
         ):
             return
         lowest = levels[domain]
@@ -114,24 +164,30 @@ def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int
 
 
 def spread(
-    domain: Domain, want: Amount, cores: int, gpus: int, links: Optional[LinkTable] = None
+    domain: Domain,
+    want: Amount,
+    cores: int,
+    gpus: int,
+    links: Optional[LinkTable] = None,
+    demand: Optional[Demand] = None,
 ) -> tuple[int, int]:
     """The cores and GPUs of *domain*, which has *want* free, that make up *want*.
 
-    First the GPUs: those that *links* finds best; or if there is no link to tell between them,
-    from as few child domains as GPUs and cores together need. Then the cores: from the smallest
-    domains that give GPUs, then from the next larger ones around them, and so on outwards; on each
-    way out from as few more domains as possible.
+    First the GPUs: those that *links* finds best, of those that meet *demand*, which some do; or if
+    there is no link to tell between them, from as few child domains as GPUs and cores together
+    need. Then the cores: from the smallest domains that give GPUs, then from the next larger ones
+    around them, and so on outwards; on each way out from as few more domains as possible.
     """
     linked = links is not None and want[0] > 0
     if not linked and not domain.children:
         return lowest_ids(domain, want, cores, gpus)
     free = domain.gpus & gpus
-    if linked and links is not None and not indifferent(links, free):
-        taken = choose(links, free, want[0]) or 0
+    demand = ANY if demand is None else demand
+    if linked and links is not None and not indifferent(links, free, demand):
+        taken = choose(links, free, want[0], demand) or 0
     else:
         taken = _spread_gpus(domain, want, cores, gpus)
-    return _cores_near(domain, taken, want[1], cores, gpus), taken
+    return cores_near(domain, taken, want[1], cores, gpus), taken
 
 
 def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
@@ -156,7 +212,7 @@ def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
     return taken
 
 
-def _cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> int:
+def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> int:
     """*wanted* free cores of *host*, near the GPUs *taken*."""
     if not taken:
         return _cores_of([host], wanted, {}, cores, gpus)

@@ -7,16 +7,22 @@ ranks that have the same topo and the same R_lite children.
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
 from treepool.placement.linkset import LinkTable
+from treepool.placement.memory import TIERS, amounts_in, nested
 from treepool.rfc import idset, units
-from treepool.rfc.scheduling import RESERVED
 
 #: Name of the root domain of every tree.
 NODE = "node"
+
+#: How the names of localities begin whose GPUs are slices of one: instances of NVIDIA's MIG.
+MIG = "mig-"
+
+_UNKNOWN: Mapping[int, int] = MappingProxyType({})
 
 
 @attrs.frozen(eq=False)
@@ -24,10 +30,15 @@ class Domain:
     """One instance of a locality, or the node itself (the root, named "node").
 
     ``cores`` and ``gpus`` are bitmasks of the ids here that R has, nested domains included;
-    ``own_cores`` and ``own_gpus`` those that no nested domain holds; ``ncores`` and ``ngpus`` the
-    numbers of the former. ``whole`` is False when the topo lists ids here that R does not have:
-    the enclosing instance kept them. ``memory`` is in bytes, 0 where the topo has no such data.
-    ``children`` are in order of their lowest id.
+    ``own_cores`` and ``own_gpus`` those that no nested domain holds. ``open_gpus`` are those that
+    an amount asked of this domain may have: slices of GPUs are only for who asks them of their
+    MIG locality, or takes whole domains. ``ncores`` and ``ngpus`` are the numbers of ``cores`` and
+    ``open_gpus``. ``whole`` is False when the topo lists ids here that R does not have: the
+    enclosing instance kept them. ``children`` are in order of their lowest id.
+
+    ``memory`` (bytes, 0 where the topo has no such data) is the local memory, HBM included;
+    ``cxl`` the CXL memory in it or around it. ``capacity`` is what a memory tier has of its own,
+    None for other domains.
     """
 
     name: str
@@ -36,10 +47,26 @@ class Domain:
     whole: bool
     memory: int = 0
     children: tuple[Domain, ...] = ()
+    cxl: int = 0
+    capacity: Optional[int] = None
+    #: The MIG domains inside this one, at any depth.
+    mig: tuple[Domain, ...] = attrs.field(init=False)
+    open_gpus: int = attrs.field(init=False)
     own_cores: int = attrs.field(init=False)
     own_gpus: int = attrs.field(init=False)
     ncores: int = attrs.field(init=False)
     ngpus: int = attrs.field(init=False)
+
+    @mig.default
+    def _mig(self) -> tuple[Domain, ...]:
+        found: list[Domain] = []
+        for child in self.children:
+            found += (child, *child.mig) if child.name.startswith(MIG) else child.mig
+        return tuple(found)
+
+    @open_gpus.default
+    def _open_gpus(self) -> int:
+        return self.gpus & ~union(domain.gpus for domain in self.mig)
 
     @own_cores.default
     def _own_cores(self) -> int:
@@ -55,7 +82,7 @@ class Domain:
 
     @ngpus.default
     def _ngpus(self) -> int:
-        return idset.size(self.gpus)
+        return idset.size(self.open_gpus)
 
     def walk(self) -> Iterator[Domain]:
         """This domain and all below it, parents first."""
@@ -80,10 +107,22 @@ class NodeType:
     physical: Optional[tuple[int, ...]] = None
     #: What connects the GPUs, if the key says so.
     links: Optional[LinkTable] = None
+    #: The bytes of memory of each GPU of which the key says it, by id.
+    gpu_memory: Mapping[int, int] = _UNKNOWN
     #: What fit.py works out per need and remembers here.
     memo: dict[Any, Any] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
+    #: For each domain the innermost MIG domain that it is or is in, else the root: amounts asked
+    #: in a realm take GPUs of that realm alone.
+    realm: dict[Domain, Domain] = attrs.field(init=False)
     named: dict[str, tuple[Domain, ...]] = attrs.field(init=False)
+
+    def gpus_with(self, memory: int) -> int:
+        """The GPUs that are known to have *memory* (bytes) or more; all of them if it is 0."""
+        if not memory:
+            return self.root.gpus
+        known = sum(1 << gpu for gpu, size in self.gpu_memory.items() if size >= memory)
+        return self.root.gpus & known
 
     @parent.default
     def _parents(self) -> dict[Domain, Optional[Domain]]:
@@ -92,6 +131,13 @@ class NodeType:
             for child in domain.children:
                 parents[child] = domain
         return parents
+
+    @realm.default
+    def _realms(self) -> dict[Domain, Domain]:
+        realms = dict.fromkeys(self.root.walk(), self.root)
+        for domain in self.root.mig:  # outer ones first
+            realms.update(dict.fromkeys(domain.walk(), domain))
+        return realms
 
     @named.default
     def _by_name(self) -> dict[str, tuple[Domain, ...]]:
@@ -108,20 +154,24 @@ def compile_topo(
     gpus: int,
     physical: Optional[tuple[int, ...]] = None,
     links: Optional[LinkTable] = None,
+    gpu_memory: Mapping[int, int] = _UNKNOWN,
 ) -> NodeType:
     """The NodeType of a valid RFC 49 *topo* on a node of which R has *cores* and *gpus*.
 
     Without a topo the node is flat: a root and nothing below. Ids that R has and the topo does
     not mention belong to the root; ids of the topo that R does not have are left out. Where R
     counts the cores from zero, *physical* has the topo's id of each, ascending. *links* is the
-    table of such nodes, if there is one.
+    table of such nodes, if there is one, and *gpu_memory* the bytes of each GPU, where known.
     """
     if topo is None:
-        return NodeType(Domain(NODE, cores, gpus, True), flat_topo(cores, gpus), links=links)
+        root = Domain(NODE, cores, gpus, True)
+        return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
     ids = _Ids(cores if physical is None else idset.from_ids(physical), gpus, physical)
-    children = _children(topo, ids)
-    root = Domain(NODE, cores, gpus, True, _memory(topo), children)
-    return NodeType(root, topo, _storage(topo), frozenset(_names(topo)), physical, links)
+    inside = amounts_in(NODE, topo)
+    children = _children(topo, ids, 0)
+    root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl)
+    names = frozenset(_names(topo))
+    return NodeType(root, topo, _storage(topo), names, physical, links, gpu_memory)
 
 
 class _Ids:
@@ -152,38 +202,36 @@ def canonical(topo: Mapping[str, Any]) -> str:
     return json.dumps(topo, sort_keys=True, separators=(",", ":"))
 
 
-def _children(topo: Mapping[str, Any], ids: _Ids) -> tuple[Domain, ...]:
-    found = [_domain(name, item, ids) for name, item in _nested(topo)]
+def _children(topo: Mapping[str, Any], ids: _Ids, cxl: int) -> tuple[Domain, ...]:
+    """The domains in *topo*, around which is so much CXL memory."""
+    found = [_domain(name, item, ids, cxl) for name, item in nested(topo)]
     # A domain of which R has nothing is not ours to place on.
     found = [d for d in found if d.cores or d.gpus]
     return tuple(sorted(found, key=lowest_id))
 
 
-def _domain(name: str, topo: Mapping[str, Any], ids: _Ids) -> Domain:
+def _domain(name: str, topo: Mapping[str, Any], ids: _Ids, cxl: int) -> Domain:
     listed_cores, listed_gpus = _listed(topo)
     cores, gpus = ids.cores & listed_cores, ids.gpus & listed_gpus
     whole = cores == listed_cores and gpus == listed_gpus
-    return Domain(name, ids.in_r(cores), gpus, whole, _memory(topo), _children(topo, ids))
-
-
-def _nested(topo: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The name and topo of each domain directly inside *topo*."""
-    for name, items in topo.items():
-        if name not in RESERVED:
-            for item in items:
-                yield name, item
+    inside = amounts_in(name, topo)
+    around = cxl + (inside.own if name == "cxl" else 0)
+    return Domain(
+        name,
+        ids.in_r(cores),
+        gpus,
+        whole,
+        inside.local,
+        _children(topo, ids, around),
+        cxl + inside.cxl,
+        inside.own if name in TIERS else None,
+    )
 
 
 def _names(topo: Mapping[str, Any]) -> Iterator[str]:
-    for name, item in _nested(topo):
+    for name, item in nested(topo):
         yield name
         yield from _names(item)
-
-
-def _memory(topo: Mapping[str, Any]) -> int:
-    """The memory of a domain in bytes: what it lists, or what the domains in it have together."""
-    inside = sum(_memory(item) for _, item in _nested(topo))
-    return max(int(topo.get("memory", 0)) << 30, inside)
 
 
 def _storage(topo: Mapping[str, Any]) -> int:
@@ -192,14 +240,14 @@ def _storage(topo: Mapping[str, Any]) -> int:
         units.to_bytes(item["capacity"], item.get("unit", "GiB"))
         for item in topo.get("storage", [])
     ]
-    return max([*sizes, *(_storage(item) for _, item in _nested(topo))], default=0)
+    return max([*sizes, *(_storage(item) for _, item in nested(topo))], default=0)
 
 
 def _listed(topo: Mapping[str, Any]) -> tuple[int, int]:
     """All cores and GPUs that *topo* mentions, nested domains included."""
     cores = idset.decode(topo.get("cores", ""))
     gpus = idset.decode(topo.get("gpus", ""))
-    for _, item in _nested(topo):
+    for _, item in nested(topo):
         inner_cores, inner_gpus = _listed(item)
         cores |= inner_cores
         gpus |= inner_gpus

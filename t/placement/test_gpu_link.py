@@ -1,0 +1,196 @@
+"""Links and memory that jobs demand of their GPUs, against all sets of ids tried."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+
+from placement.strategies import jobspec
+from treepool import Pool
+from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.placement import fit
+from treepool.placement.joined import graph_of, joins, largest_joined, lowest_joined
+from treepool.placement.linkset import Demand, compile_links
+from treepool.placement.need import SLOT, Need, Part, ask_of
+from treepool.placement.state import NodeState
+from treepool.placement.tree import compile_topo
+from treepool.rfc import idset
+from treepool.rfc.count import Count
+from treepool.rfc.links import Device, Links, Wire, digest
+from treepool.rfc.shape import parse_shape
+
+#: Links of 50 GB/s in a ring 0-1-2-3-4-5-0, and of 8 across it.
+RING = {
+    **{(a, b): Wire("pcie", 8) for a, b in combinations(range(6), 2)},
+    **{(min(i, (i + 1) % 6), max(i, (i + 1) % 6)): Wire("nvlink", 50) for i in range(6)},
+}
+TOPO = {"socket": [{"cores": "0-5", "gpus": "0-2"}, {"cores": "6-11", "gpus": "3-5"}]}
+
+
+def node_R(links, topo=TOPO, cores="0-11", gpus="0-5"):
+    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]}
+    if links is not None:
+        key["links"] = {digest(topo): links.to_dict()}
+    entry = {"rank": "0", "children": {"core": cores, "gpu": gpus}}
+    return {
+        "version": 1,
+        "execution": {"R_lite": [entry], "nodelist": ["n0"]},
+        "scheduling": key,
+    }
+
+
+def given(pool, shape, jobid=1, **options):
+    request = pool.parse_resource_request(jobspec(parse_shape(shape), options=options))
+    return pool.alloc(jobid, request).to_dict()["execution"]["R_lite"][0]["children"]
+
+
+def test_slots_in_a_row_are_found_though_one_after_another_would_not_do():
+    """Free are 0-1-2-3 of the ring; after 1-2 no second pair would be left."""
+    pool = Pool(node_R(Links.from_matrix(RING)))
+    taken = node_R(None)
+    taken["execution"]["R_lite"][0]["children"] = {"core": "11", "gpu": "4-5"}
+    pool.register_alloc(9, taken)
+    assert given(pool, "slot=2/[core;gpu=2]", gpu_link=50)["gpu"] == "0-3"
+
+
+def test_what_waits_and_what_never_can_be():
+    pool = Pool(node_R(Links.from_matrix(RING)))
+    given(pool, "slot/[core;gpu=5]")
+    with pytest.raises(InsufficientResources):
+        given(pool, "slot/[core;gpu=2]", 2, gpu_link=50)
+    with pytest.raises(InfeasibleRequest, match=r"no 3 GPUs are joined by links of 50 GB/s: .* 2$"):
+        given(pool, "slot/[core;gpu=3]", 2, gpu_link=50)
+    with pytest.raises(InfeasibleRequest, match=r"the most that fits is 3|room for 3"):
+        given(pool, "slot=4/[core;gpu=2]", 2, gpu_link=50)
+
+
+@pytest.mark.parametrize("locality", ["preferred", "none"])
+def test_a_node_that_tells_no_links_serves_no_demand_for_two_gpus(locality):
+    pool = Pool(node_R(None), locality=locality)
+    with pytest.raises(InfeasibleRequest, match="no node says how its GPUs are linked"):
+        given(pool, "slot/[core;gpu=2]", gpu_link=8)
+    with pytest.raises(InfeasibleRequest, match="no GPU is known to have 1 GiB"):
+        given(pool, "slot/[core;gpu=1]", gpu_memory=1)
+    assert given(pool, "slot/[core;gpu=1]", gpu_link="nvlink") == {"core": "0", "gpu": "0"}
+
+
+def test_only_gpus_known_to_be_large_enough_count():
+    links = Links(devices=(Device("large", 80, 0b110000), Device("small", 40, 0b000111)))
+    pool = Pool(node_R(links))
+    assert given(pool, "slot/[core;gpu=2]", gpu_memory=80)["gpu"] == "4-5"
+    with pytest.raises(InsufficientResources):
+        given(pool, "slot/[core;gpu=1]", 2, gpu_memory=80)
+    assert given(pool, "slot/[core;gpu=3]", 3, gpu_memory=40)["gpu"] == "0-2"
+    with pytest.raises(InfeasibleRequest, match=r"6 GPUs of 40 GiB or more: .* is 5$"):
+        given(pool, "slot/[core;gpu=6]", 4, gpu_memory=40)
+
+
+# -- against all sets of GPUs tried
+
+
+def ways(scopes, free, linked):
+    """Whether slots, each a list of (GPUs to choose from, number), can have joined GPUs."""
+    if not scopes:
+        return True
+    for chosen, left in slot_ways(scopes[0], free):
+        joined = all(b in linked[a] for a, b in combinations(chosen, 2))
+        if joined and ways(scopes[1:], left, linked):
+            return True
+    return False
+
+
+def slot_ways(slot, free):
+    if not slot:
+        yield (), free
+        return
+    among, number = slot[0]
+    for chosen in combinations(sorted(among & free), number):
+        for more, left in slot_ways(slot[1:], free - set(chosen)):
+            yield (*chosen, *more), left
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_slots_get_joined_gpus_if_there_is_any_way(seed):
+    rng = random.Random(f"joined {seed}")
+    for _ in range(60):
+        count = rng.choice([4, 5, 6, 7])
+        density = rng.choice([0.3, 0.5, 0.8])
+        wires = {
+            pair: Wire("nvlink", 50 if rng.random() < density else 8)
+            for pair in combinations(range(count), 2)
+        }
+        half = count // 2
+        topo = {
+            "numa": [
+                {"cores": "0-7", "gpus": idset.encode_ids(range(half))},
+                {"cores": "8-15", "gpus": idset.encode_ids(range(half, count))},
+            ]
+        }
+        table = compile_links(Links.from_matrix(wires), (1 << count) - 1)
+        node_type = compile_topo(topo, (1 << 16) - 1, (1 << count) - 1, None, table)
+        free = {gpu for gpu in range(count) if rng.random() < 0.85}
+        state = NodeState(node_type, (1 << 16) - 1, idset.from_ids(free))
+        linked = {a: {b for b in range(count) if b != a} for a in range(count)}
+        for (a, b), wire in wires.items():
+            if wire.gbps < 50:
+                linked[a].discard(b)
+                linked[b].discard(a)
+        demand, number, slots = Demand(50), rng.choice([1, 2, 2, 3]), rng.choice([1, 2, 3])
+        amount = Need(cores=1, gpus=number, demand=demand)
+        everywhere = [(set(range(count)), number)]
+        need = amount
+        if rng.random() < 0.4:  # as many from each NUMA domain
+            need = Need(parts=(Part("numa", Count(2, 2), False, amount),))
+            everywhere = [(set(range(half)), number), (set(range(half, count)), number)]
+        group = Part(SLOT, Count(slots, slots), False, need)
+        locality = rng.choice(["preferred", "none"])
+        found = fit.compute(state, ask_of(group, False, False, locality))
+        expected = ways([everywhere] * slots, free, linked)
+        assert (found is not None) == expected, (topo, wires, free, group)
+        if found is not None:
+            got = set(idset.iterate(found.steps[0].gpus))
+            assert got <= free
+            assert len(got) == slots * sum(n for _, n in everywhere)
+            assert ways([everywhere] * slots, got, linked)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whole_domains_of_a_slot_are_joined_across(seed):
+    rng = random.Random(f"whole {seed}")
+    for _ in range(60):
+        halves = [{0, 1}, {2, 3}, {4, 5}]
+        joined = {pair for pair in combinations(range(6), 2) if rng.random() < 0.7}
+        wires = {pair: Wire("nvlink", 50) for pair in joined}
+        table = compile_links(Links.from_matrix(wires), 63)
+        topo = {"numa": [{"cores": str(i), "gpus": f"{2 * i}-{2 * i + 1}"} for i in range(3)]}
+        node_type = compile_topo(topo, 7, 63, None, table)
+        free = {gpu for gpu in range(6) if rng.random() < 0.9}
+        number = rng.choice([1, 2, 3])
+        part = Part("numa", Count(number, number), True, Need(demand=Demand(50)))
+        group = Part(SLOT, Count(1, 1), False, Need(parts=(part,)))
+        state = NodeState(node_type, 7, idset.from_ids(free))
+        found = fit.compute(state, ask_of(group, False, False, "preferred"))
+        sets = [set().union(*chosen) for chosen in combinations(halves, number)]
+        good = [
+            gpus
+            for gpus in sets
+            if gpus <= free and joined.issuperset(combinations(sorted(gpus), 2))
+        ]
+        assert (found is not None) == bool(good), (wires, free, number)
+        assert found is None or set(idset.iterate(found.steps[0].gpus)) in good
+
+
+def test_questions_about_joined_sets():
+    node_type = compile_topo(
+        TOPO, (1 << 12) - 1, 63, None, compile_links(Links.from_matrix(RING), 63)
+    )
+    graph = graph_of(node_type, Demand(50))
+    assert graph is not None
+    assert joins(graph, 0b000011, 2)
+    assert not joins(graph, 0b010101, 2)
+    assert lowest_joined(graph, 0b111010, 2) == 0b011000
+    assert lowest_joined(graph, 0b111111, 3) is None
+    assert largest_joined(graph, 0b111111) == 2
+    assert largest_joined(graph, 0b000100) == 1
