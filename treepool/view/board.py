@@ -151,7 +151,7 @@ def _layout(
         cores=root.ncores,
         cores_free=idset.size(cores),
         cores_used=idset.size(used_cores),
-        gpus=root.ngpus,
+        gpus=idset.size(root.gpus),
         gpus_free=idset.size(gpus),
         gpus_used=idset.size(used_gpus),
         gpus_fragmented=idset.size(lost),

@@ -70,7 +70,7 @@ def block(node_type: NodeType) -> Block:
             "/".join(names),
             domain.own_cores,
             domain.own_gpus,
-            domain.memory,
+            domain.capacity or domain.memory,
             tuple(children),
             left_out,
         )

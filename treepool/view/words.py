@@ -65,8 +65,8 @@ def title(node_type: NodeType, domain: Domain) -> str:
 def amounts(domain: Domain) -> str:
     """What *domain* has in all: "120 cores, 8 GPUs, 1 TiB"."""
     found = [count(domain.ncores, "core")]
-    if domain.ngpus:
-        found.append(count(domain.ngpus, "GPU"))
+    if domain.gpus:
+        found.append(count(idset.size(domain.gpus), "GPU"))
     if domain.memory:
         found.append(size(domain.memory))
     return ", ".join(found)

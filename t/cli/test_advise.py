@@ -1,0 +1,72 @@
+"""``treepool advise``: which shapes fill the nodes of a cluster."""
+
+import json
+
+import pytest
+
+from commandline import run_process
+
+
+def test_the_advice_on_an_example_cluster(treepool):
+    result = treepool("advise")
+    assert (result.status, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert lines[0] == "16 nodes xeon[0-15] (ranks 0-15)"
+    assert "  numa    8 of  15 cores, 1 GPU, 15 cores per GPU" in lines
+    assert "  slot              per numa  per socket  per node" in lines
+    assert "  [core=15;gpu=1]          1           4         8" in lines
+    assert "  [core=8;gpu=1]       8      8   56 (47 %)          0" in lines
+
+
+def test_shapes_asked_about(treepool):
+    result = treepool("advise", "--shape", "slot=1/[core=20;gpu=1]", "slot=1/core=200", "--json")
+    (line,) = result.json
+    found = {one["shape"]: one for one in line["common"]}
+    twenty = found["slot=1/[core=20;gpu=1]"]
+    assert (twenty["slots"], twenty["cores_left"], twenty["gpus_left"]) == (6, 0, 2)
+    assert twenty["inside"] == {"node": [6, 6], "socket": [3, 3], "numa": [0, 0]}
+    assert "200 cores" in found["slot=1/core=200"]["reason"]
+    table = treepool("advise", "--shape", "slot=1/core=200").out
+    assert "  slot=1/core=200: no node has 200 cores: the largest has 120" in table.splitlines()
+
+
+def test_as_json(treepool):
+    (line,) = treepool("advise", "--cluster", "b", "--json").json
+    assert line["ranks"] == "0-1151"
+    assert [level["name"] for level in line["levels"]] == ["node", "socket"]
+    assert line["tiling"][0]["shape"] == "slot=1/[core=24;gpu=1]"
+    assert line["nearly"] == []
+
+
+def test_your_own_cluster_from_stdin(R):
+    result = run_process("advise", "-R", "-", stdin=json.dumps(R).encode())
+    assert result.out.splitlines()[0] == "2 nodes n[3,5] (ranks 3,5)"
+
+
+def test_a_cluster_without_a_key(treepool, write, R):
+    del R["scheduling"]
+    result = treepool("advise", "-R", write(R))
+    assert "  [core=4;gpu=1]         2" in result.out.splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_it_follows_the_width_of_the_terminal(treepool, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = treepool("advise", "--cluster", "b", "--shape", "slot=1/node=40/core=97")
+    assert max(map(len, result.out.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--shape", "slot=["), 1, "column 7"),
+        (("--shape", "slot=1/core", "slot=1/rack/core"), 1, "rack"),
+        (("--shape", *["slot=1/core"] * 65), 2, "--shape"),
+        (("--shape",), 2, "--shape"),
+        (("-R", "no.json"), 2, "no.json"),
+        (("extra",), 2, "extra"),
+    ],
+)
+def test_errors_are_one_line(treepool, words, status, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert treepool("advise", *words).is_one_line_error(said, status=status)

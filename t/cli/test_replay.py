@@ -1,0 +1,212 @@
+"""``treepool replay``: a trace in, numbers out; side by side, as JSON, as a picture."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from commandline import run_process, well_behaved
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def trace(*rows):
+    """JSON lines of (submit, duration, shape)."""
+    names = ("submit", "duration", "shape")
+    return "".join(json.dumps(dict(zip(names, row))) + "\n" for row in rows)
+
+
+TRACE = trace((0, 10, "slot=2/node{x}"), (1, 10, "slot=1/node{x}"), (2, 5, "slot=1/core=1"))
+
+
+def numbers(result):
+    """The outcome of each set of options: (waits' mean, span)."""
+    return [(line["wait"]["mean"], line["span"]) for line in result.json]
+
+
+def test_a_trace_by_fifo_unless_told_otherwise(treepool, write, R):
+    result = treepool("replay", write(TRACE), "-R", write(R, "R.json"), "--json")
+    (line,) = result.json
+    assert (line["rules"], line["jobs"], line["refused"]) == ("policy=fifo", 3, 0)
+    assert line["wait"] == {"mean": 17 / 3, "median": 8, "p95": 9, "max": 9}
+    assert line["span"] == 20
+    assert line["cores_used"] == (16 * 10 + 8 * 10 + 5) / (16 * 20)
+    assert result.status == 0
+    assert result.err == ""
+
+
+def test_policies_side_by_side(treepool, write, R):
+    result = treepool(
+        "replay", write(TRACE), "-R", write(R, "R.json"), "--json",
+        "--compare", "policy=easy", "--compare", "policy=fifo,node-policy=worst-fit",
+        "--compare", "policy=conservative,reservation-depth=unlimited,locality=none",
+    )  # fmt: skip
+    assert [line["rules"] for line in result.json] == [
+        "policy=easy",
+        "policy=fifo,node-policy=worst-fit",
+        "policy=conservative,reservation-depth=unlimited,locality=none",
+    ]
+    assert all(line["jobs"] == 3 for line in result.json)
+
+
+def test_node_policies_tell(treepool, write, R):
+    jobs = trace((0, 10, "slot=1/core=1"), (0, 10, "slot=1/core=1"), (1, 1, "slot=1/node{x}"))
+    result = treepool(
+        "replay", write(jobs), "-R", write(R, "R.json"), "--json",
+        "--compare", "node-policy=best-fit", "--compare", "node-policy=worst-fit",
+    )  # fmt: skip
+    assert [line["wait"]["max"] for line in result.json] == [0, 9]
+
+
+def test_the_curve_adds_up_to_the_mean(treepool, write, R):
+    (line,) = treepool("replay", write(TRACE), "-R", write(R, "R.json"), "--json").json
+    area = sum(p["cores_used"] * (p["end"] - p["start"]) for p in line["curve"])
+    assert area == pytest.approx(line["cores_used"] * line["cores"] * line["span"])
+
+
+def test_a_trace_from_stdin():
+    result = run_process("replay", "-", "--json", stdin=TRACE.encode())
+    assert result.json[0]["jobs"] == 3
+
+
+def test_synthetic_jobs_and_their_trace_do_the_same(treepool, write):
+    printed = treepool("replay", "--synthetic", 40, "--seed", 7, "--print")
+    assert len(printed.out.splitlines()) == 40
+    made = treepool("replay", "--synthetic", 40, "--seed", 7, "--json")
+    read = treepool("replay", write(printed.out), "--json")
+    assert numbers(read) == numbers(made)
+    other = treepool("replay", "--synthetic", 40, "--seed", 8, "--json")
+    assert numbers(other) != numbers(made)
+
+
+def test_jobs_that_can_never_run_are_named_and_do_not_stop_the_rest(treepool, write, R):
+    jobs = trace((0, 1, "slot=1/core=9"), (0, 1, "slot=1/core=8"))
+    result = treepool("replay", write(jobs), "-R", write(R, "R.json"), "--json")
+    assert result.status == 1
+    assert (result.json[0]["jobs"], result.json[0]["refused"]) == (1, 1)
+    assert "line 1: slot=1/core=9: infeasible: " in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_many_such_jobs_are_counted(treepool, write, R):
+    jobs = trace(*[(0, 1, "slot=1/core=9")] * 30)
+    result = treepool("replay", write(jobs), "-R", write(R, "R.json"))
+    assert len(result.err.splitlines()) == 11
+    assert "20 more jobs could never run" in result.err
+    assert well_behaved(result)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_table_keeps_within_the_terminal_and_has_all_columns(treepool, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    rules = ["policy=fifo", "policy=easy", "policy=easy,node-policy=min-span",
+             "policy=conservative,reservation-depth=8,node-policy=gpu-sparing"]  # fmt: skip
+    words = [word for rule in rules for word in ("--compare", rule)]
+    result = treepool("replay", "--synthetic", 30, *words)
+    assert max(map(len, result.out.splitlines())) <= width
+    assert result.out.count("fifo") == 1
+    assert result.out.count("easy") == 2
+    assert "gpu-sparing" in result.out
+    assert "depth 8" in result.out
+    tables = result.out.split("\n\n")
+    assert all("wait, median" in table and "GPUs fragmented" in table for table in tables)
+
+
+def test_a_cluster_without_gpus_has_no_rows_of_them(treepool, write, R):
+    del R["scheduling"], R["execution"]["R_lite"][0]["children"]["gpu"]
+    jobs = trace((0, 1, "slot=1/core=8"))
+    result = treepool("replay", write(jobs), "-R", write(R, "R.json"))
+    assert "GPU" not in result.out
+    assert "cores in use" in result.out
+
+
+def test_the_picture_has_a_line_in_each_panel_for_each_set_of_options(treepool, tmp_path):
+    path = tmp_path / "out.svg"
+    rules = ["policy=fifo", "policy=easy"]
+    words = [word for rule in rules for word in ("--compare", rule)]
+    assert treepool("replay", "--synthetic", 60, "--svg", path, *words).status == 0
+    root = ElementTree.fromstring(path.read_text())
+    lines = [p for p in root.iter(f"{SVG}path") if p.get("class").startswith("line")]
+    assert len(lines) == 2 + 2 * 4, "two in the key, two in each of four panels"
+    words = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"cores in use", "GPUs in use", "jobs waiting", *rules} <= set(words)
+
+
+def test_the_picture_shows_the_numbers_of_the_curve(treepool, tmp_path, write, R):
+    path = tmp_path / "out.svg"
+    jobs = trace((0, 10, "slot=2/node{x}"), (10, 10, "slot=1/node{x}"))
+    treepool("replay", write(jobs), "-R", write(R, "R.json"), "--svg", path)
+    root = ElementTree.fromstring(path.read_text())
+    first = next(
+        p for p in root.iter(f"{SVG}path") if p.get("class") == "line c0" and "L" in p.get("d")
+    )
+    heights = [float(step.split()[1].split("H")[0]) for step in first.get("d")[1:].split("L")]
+    half = len(heights) // 2
+    assert len(set(heights[: half - 1])) == 1
+    assert len(set(heights[half + 1 :])) == 1
+    grid = sorted({float(p.get("d").split()[1].split("H")[0]) for p in root.iter(f"{SVG}path")
+                   if p.get("class") == "grid" and "H" in p.get("d")})  # fmt: skip
+    top, middle = grid[:2]
+    assert heights[0] == pytest.approx(top, abs=0.1)  # all cores
+    assert heights[-1] == pytest.approx(middle, abs=0.1)  # half of them
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "TRACE"),
+        (("x.jsonl", "--synthetic", "3"), "TRACE"),
+        (("x.jsonl",), "cannot be read"),
+        (("-", "-R", "-"), "stdin"),
+        (("x.jsonl", "--print"), "--print"),
+        (("--synthetic", "0"), "'0'"),
+        (("--synthetic", "1e3"), "1e3"),
+        (("--synthetic", "9" * 30), "whole number"),
+        (("--synthetic", "3", "--seed", "-1"), "--seed"),
+        (("--synthetic", "3", "--load", "nan"), "nan"),
+        (("--synthetic", "3", "--load", "0"), "--load"),
+        (("--synthetic", "3", "--compare", "policy=best"), "policy=best"),
+        (("--synthetic", "3", "--compare", "node-policy=best"), "node-policy=best"),
+        (("--synthetic", "3", "--compare", "reservation-depth=0"), "reservation-depth=0"),
+        (("--synthetic", "3", "--compare", "queue-depth=4"), "unknown option"),
+        (("--synthetic", "3", "--compare", ""), "unknown option"),
+        (("--synthetic", "3", *["--compare", "policy=easy"] * 13), "more than 12"),
+        (("--synthetic", "3", "--svg", ""), "name of a file"),
+        (("--synthetic", "3", "--svg", "no/such/folder/x.svg"), "cannot be written"),
+        (("--synthetic", "3", "extra", "words"), ""),
+    ],
+)
+def test_usage_errors_are_one_line(treepool, words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert treepool("replay", *words).is_one_line_error(said, status=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("{]", "line 1"),
+        ("[1]\n", "line 1"),
+        (trace((0, 1, "slot=1/core")) + trace((0, 1, "slot=[")), "line 2: shape: column 7"),
+        (trace((0, 1, "slot=1/rack/core")), "rack"),
+        (trace((0, 0, "slot=1/core")), "line 1: duration"),
+        (trace((0, 1, "slot=1/\x1b[31m")), "line 1: shape"),
+        ("\x00\x01", "line 1"),
+        ("9" * 100_000, "line 1"),
+        ("[" * 100_000, "line 1"),
+    ],
+)
+def test_bad_traces_are_refused_by_line(treepool, write, text, said):
+    path = write(text, "trace.jsonl")
+    assert treepool("replay", path).is_one_line_error(str(path), said)
+
+
+def test_a_bad_cluster_is_refused_by_name(treepool, write, R):
+    R["scheduling"]["children"][0]["ranks"] = "7-9"
+    path = write(R)
+    assert treepool("replay", "--synthetic", 3, "-R", path).is_one_line_error(str(path), "7-9")
+
+
+def test_a_bar_is_shown_on_terminals_only():
+    result = run_process("replay", "--synthetic", "20", "--json")
+    assert result.err == ""

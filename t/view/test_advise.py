@@ -1,0 +1,223 @@
+"""Advice: what it says of a node is what a pool of one such node does when it is filled."""
+
+import random
+from itertools import count
+
+import pytest
+
+from treepool import Pool, ResourceSet, parse_shape
+from treepool.cli.workload import cluster as cray
+from treepool.errors import InsufficientResources, InvalidJobspec, InvalidShape
+from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
+from treepool.view.advise import MAX_JOBS, advise, shares, slot_sizes
+from treepool.view.advisetext import text
+from view.counting import some_R
+
+
+def one_node(cores=8, gpus=0, topo=None):
+    children = {"core": f"0-{cores - 1}"}
+    if gpus:
+        children["gpu"] = idset.encode((1 << gpus) - 1)
+    R = {
+        "version": 1,
+        "execution": {"R_lite": [{"rank": "0", "children": children}], "nodelist": ["n0"]},
+    }
+    if topo:
+        R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]}
+    return R
+
+
+def xeon():
+    """A node of RFC 49's cluster A: two sockets of four NUMA domains of 15 cores and a GPU."""
+    numa = [{"cores": f"{15 * i}-{15 * i + 14}", "gpus": str(i)} for i in range(8)]
+    return one_node(120, 8, {"socket": [{"numa": numa[:4]}, {"numa": numa[4:]}]})
+
+
+def by_shape(filled):
+    return {one.shape: one for one in filled}
+
+
+def test_the_slots_that_tile_a_node():
+    ((advice,), left_out) = advise(Pool(xeon()))
+    assert left_out == 0
+    assert [(one.shape, one.slots, one.inside) for one in advice.tiling] == [
+        # in the node, in a socket, in a NUMA domain: (least, most)
+        ("slot=1/[core=15;gpu=1]", 8, ((8, 8), (4, 4), (1, 1))),
+        ("slot=1/[core=30;gpu=2]", 4, ((4, 4), (2, 2), (0, 0))),
+        ("slot=1/[core=60;gpu=4]", 2, ((2, 2), (1, 1), (0, 0))),
+        ("slot=1/[core=120;gpu=8]", 1, ((1, 1), (0, 0), (0, 0))),
+    ]
+    assert advice.nearly == ()
+
+
+def test_the_geometry():
+    ((advice,), _) = advise(Pool(xeon()))
+    assert [(x.name, x.number, x.cores, x.gpus) for x in advice.levels] == [
+        ("node", 1, (120, 120), (8, 8)),
+        ("socket", 2, (60, 60), (4, 4)),
+        ("numa", 8, (15, 15), (1, 1)),
+    ]
+
+
+def test_what_common_shapes_strand():
+    ((advice,), _) = advise(Pool(xeon()), ["slot=1/[core=16;gpu=1]", "slot=1/core=121"])
+    found = by_shape(advice.common)
+    eight = found["slot=1/[core=8;gpu=1]"]
+    assert (eight.slots, eight.local, eight.cores_left, eight.gpus_left) == (8, 8, 56, 0)
+    # Three in each socket, and one of what is left of both.
+    sixteen = found["slot=1/[core=16;gpu=1]"]
+    assert (sixteen.slots, sixteen.local, sixteen.cores_left, sixteen.gpus_left) == (7, 6, 8, 1)
+    assert "121 cores" in found["slot=1/core=121"].reason
+
+
+def test_memory_is_shared_out_among_the_slots():
+    ((advice,), _) = advise(Pool(cray(16)))
+    assert [(one.slots, one.memory) for one in advice.tiling] == [
+        (4, 503 * 2**30 // 4), (2, 503 * 2**30 // 2), (1, 503 * 2**30)]  # fmt: skip
+
+
+def test_a_share_with_a_rest_is_said_to_leave_one():
+    numa = [{"cores": "0-6", "gpus": "0-1"}, {"cores": "7-13", "gpus": "2-3"}]
+    ((advice,), _) = advise(Pool(one_node(14, 4, {"numa": numa})))
+    assert [one.shape for one in advice.tiling] == [
+        "slot=1/[core=7;gpu=2]", "slot=1/[core=14;gpu=4]"]  # fmt: skip
+    (nearly,) = advice.nearly
+    assert (nearly.shape, nearly.slots, nearly.cores_left) == ("slot=1/[core=3;gpu=1]", 4, 2)
+
+
+def test_nodes_without_gpus_are_tiled_by_cores():
+    ((advice,), _) = advise(
+        Pool(one_node(12, 0, {"socket": [{"cores": "0-5"}, {"cores": "6-11"}]}))
+    )
+    assert [(one.shape, one.slots) for one in advice.tiling] == [
+        ("slot=1/core=1", 12), ("slot=1/core=2", 6), ("slot=1/core=3", 4), ("slot=1/core=6", 2),
+        ("slot=1/core=12", 1)]  # fmt: skip
+    assert "slot=1/core=4" not in by_shape(advice.tiling), "it would span both sockets"
+    assert by_shape(advice.common)["slot=1/core=4"].local == 2
+
+
+def test_each_kind_of_node_has_its_own_advice_the_most_frequent_first():
+    R = some_R(9)
+    R["execution"]["R_lite"][1]["rank"] = "3-4"
+    R["execution"]["R_lite"][2]["rank"] = "5-8"
+    R["scheduling"]["children"][1]["ranks"] = "3-4"
+    found, _ = advise(Pool(R))
+    assert [advice.ranks for advice in found] == [(5, 6, 7, 8), (0, 1, 2), (3, 4)]
+    assert found[0].hosts == ("n5", "n6", "n7", "n8")
+    assert [len(advice.levels) for advice in found] == [1, 3, 3]
+
+
+def test_what_runs_or_is_down_does_not_matter():
+    pool = Pool(some_R())
+    idle = advise(pool)
+    request = pool.parse_resource_request(from_resources(parse_shape("slot=3/node{x}")))
+    pool.alloc(1, request)
+    pool.mark_down("0-3")
+    assert advise(pool) == idle
+    assert pool.copy_allocated().ranks
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_number_is_what_a_pool_of_one_node_does(seed):
+    R = random_node(random.Random(seed))
+    ((advice,), _) = advise(Pool(R), ["slot=2/core=1", "slot=1/node{x}", "slot=1/core=3"])
+    assert advice.common
+    for one in (*advice.tiling, *advice.nearly, *advice.common):
+        if one.reason:
+            continue
+        slots, cores, gpus = fill(R, one.shape)
+        assert (one.slots, one.cores_left, one.gpus_left) == (slots, cores, gpus)
+        assert 0 <= one.local <= one.slots
+    for one in advice.tiling:
+        assert (one.cores_left, one.gpus_left, one.local) == (0, 0, one.slots)
+        assert fill(R, one.shape, locality="required")[0] == one.slots, "each of them is local"
+
+
+def fill(R, shape, locality="preferred"):
+    """The slots that fit on a node, and the cores and GPUs that are left, from the jobs' R."""
+    pool, slots = Pool(R, locality=locality), 0
+    held = {"core": set(), "gpu": set()}
+    for jobid in count(1):
+        request = pool.parse_resource_request(from_resources(parse_shape(shape)))
+        try:
+            job = pool.alloc(jobid, request).to_dict()["execution"]
+        except InsufficientResources:
+            break
+        slots += job["nslots"]
+        for kind, listed in job["R_lite"][0]["children"].items():
+            ids = set(idset.iterate(idset.decode(listed)))
+            assert not ids & held[kind]
+            held[kind] |= ids
+    (all_of_it,) = R["execution"]["R_lite"]
+    left = [
+        len(list(idset.iterate(idset.decode(all_of_it["children"].get(kind, ""))))) - len(ids)
+        for kind, ids in held.items()
+    ]
+    return slots, *left
+
+
+def random_node(chance):
+    """A node of two or three sockets of one to three NUMA domains each, alike or not."""
+    cores = gpus = 0
+    sockets = []
+    alike = chance.random() < 0.5
+    ncores, ngpus = chance.randint(1, 8), chance.randint(0, 2)
+    for _ in range(chance.randint(2, 3)):
+        numas = []
+        for _ in range(2 if alike else chance.randint(1, 3)):
+            if not alike:
+                ncores, ngpus = chance.randint(1, 8), chance.randint(0, 2)
+            numa = {"cores": idset.encode(((1 << ncores) - 1) << cores)}
+            if ngpus:
+                numa["gpus"] = idset.encode(((1 << ngpus) - 1) << gpus)
+            cores, gpus = cores + ncores, gpus + ngpus
+            numas.append(numa)
+        sockets.append({"numa": numas})
+    return one_node(cores, gpus, {"socket": sockets})
+
+
+def test_sizes_are_those_into_which_a_domain_falls():
+    (node_type,) = Pool(xeon())._inventory.node_types
+    assert slot_sizes(node_type.root) == [(15, 1), (30, 2), (60, 4), (120, 8)]
+    assert shares(node_type.root) == [15]
+
+
+def test_a_shape_that_the_pool_does_not_understand_is_an_error():
+    with pytest.raises(InvalidShape):
+        advise(Pool(xeon()), ["slot=["])
+    with pytest.raises(InvalidJobspec, match="rack"):
+        advise(Pool(xeon()), ["slot=1/rack/core"])
+
+
+def test_nodes_of_very_many_cores_are_filled_in_bounded_time():
+    ((advice,), _) = advise(Pool(one_node(100_000)))
+    assert "slot=1/core=1" not in by_shape(advice.common)
+    assert all(0 < one.slots < MAX_JOBS for one in advice.tiling)
+    assert advice.tiling
+
+
+@pytest.mark.parametrize("width", [30, 40, 80, 120])
+def test_text_keeps_within_its_width_and_has_every_shape(width):
+    found, left_out = advise(Pool(some_R()), ["slot=1/core=999", "slot=1/core=3"])
+    lines = text(found, left_out, width).plain.split("\n")
+    assert max(map(len, lines)) <= max(width, 40)
+    if width >= 80:
+        for advice in found:
+            for one in (*advice.tiling, *advice.nearly, *advice.common):
+                assert any(one.shape[len("slot=1/") :] in line for line in lines)
+
+
+def test_text_says_how_many_kinds_are_left_out():
+    R = one_node(2)
+    R["execution"]["R_lite"] = [
+        {"rank": str(i), "children": {"core": f"0-{i + 1}"}} for i in range(15)
+    ]
+    R["execution"]["nodelist"] = ["n[0-14]"]
+    found, left_out = advise(Pool(R))
+    assert (len(found), left_out) == (12, 3)
+    assert "and 3 more kinds of node" in text(found, left_out, 80).plain
+
+
+def test_R_may_be_a_resource_set():
+    assert advise(Pool(ResourceSet.read(xeon()))) == advise(Pool(xeon()))

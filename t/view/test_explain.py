@@ -1,0 +1,460 @@
+"""Explanations: what they say is what the pool does, and every number in them is true."""
+
+import random
+import re
+
+import pytest
+
+from treepool import Pool, parse_shape
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.placement import decision
+from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.links import Link, Links, digest
+from treepool.view.explain import ALLOCATED, INFEASIBLE, WAITS, explain
+from treepool.view.explaintext import text
+from treepool.view.nearest import nearest, oracle
+from view.counting import SHAPES, some_R
+
+
+def two_sockets(nodes=3):
+    """Nodes of two sockets of two NUMA domains of four cores and a GPU each."""
+    ranks = f"0-{nodes - 1}" if nodes > 1 else "0"
+    numa = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
+    topo = {"socket": [{"numa": numa[:2]}, {"numa": numa[2:]}]}
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": ranks, "children": {"core": "0-15", "gpu": "0-3"}}],
+            "nodelist": [f"n[{ranks}]"],
+        },
+        "scheduling": {"writer": "TreePool", "children": [{"ranks": ranks, "topo": topo}]},
+    }
+
+
+def with_jobs(R, shapes, **options):
+    """A pool on which jobs of *shapes* run, and what they got."""
+    pool = Pool(R, **options)
+    jobs = {}
+    for jobid, shape in enumerate(shapes, 1):
+        jobs[jobid] = pool.alloc(jobid, request(pool, shape))
+    return pool, jobs
+
+
+def request(pool, shape):
+    return pool.parse_resource_request(from_resources(parse_shape(shape)))
+
+
+def told(R, shape, shapes=(), constraints=None, **options):
+    pool, jobs = with_jobs(R, shapes, **options)
+    return explain(pool, shape, parse_shape(shape), constraints, jobs)
+
+
+def words(explanation, width=200):
+    return text(explanation, width).plain
+
+
+# -- what was passed over, and why
+
+
+def test_a_node_without_enough_cores_is_passed_over_with_both_numbers():
+    found = told(two_sockets(), "slot=1/core=5", ["slot=1/core=12"])
+    (passed,) = found.passed
+    assert passed.ranks == (0,)
+    assert passed.why == "needs 5 cores: the node has 4 free"
+    assert [one.nodes.ranks for one in found.taken] == [(1,)]
+    assert found.unneeded == 1
+
+
+def test_a_node_with_no_domain_large_enough_is_passed_over_in_the_first_pass():
+    crowded = told(two_sockets(), "slot=1/core=4", ["numa=4/slot=1/core=1"])
+    (passed,) = crowded.passed
+    assert passed.why == "needs 4 cores in one numa: the largest has 3 free"
+    assert crowded.taken[0].nodes.ranks == (1,)
+    assert not crowded.second_pass
+
+
+def test_when_all_are_crowded_the_second_pass_takes_the_first_of_them():
+    found = told(two_sockets(2), "slot=1/core=4", ["node=2/numa=4/slot=1/core=1"])
+    (taken,) = found.taken
+    assert found.second_pass
+    assert (taken.nodes.ranks, taken.local) == ((0,), 0)
+    assert taken.places[0].domain == "socket 0"
+    assert not taken.places[0].local
+    assert "second pass: no slot is in the smallest kind of domain" in words(found)
+
+
+def test_with_required_the_same_waits():
+    found = told(
+        two_sockets(2), "slot=1/core=4", ["node=2/numa=4/slot=1/core=1"], locality="required"
+    )
+    assert found.verdict == WAITS
+    (passed,) = found.passed
+    assert passed.why == "needs 4 cores in one numa: the largest has 3 free"
+    assert passed.ranks == (0, 1)
+
+
+def test_a_jobs_own_options_are_heeded():
+    pool, jobs = with_jobs(two_sockets(2), ["node=2/numa=4/slot=1/core=1"])
+    resources = parse_shape("slot=1/core=4")
+    assert explain(pool, "", resources, None, jobs).verdict == ALLOCATED
+    hard = explain(pool, "", resources, None, jobs, {"locality": "required"})
+    assert (hard.verdict, hard.locality) == (WAITS, "required")
+
+
+def test_gpus_and_both_at_once():
+    gpus = told(two_sockets(), "slot=1/[core=1;gpu=2]", ["slot=3/[core=1;gpu=1]"])
+    assert gpus.passed[0].why == "needs 2 GPUs: the node has 1 free"
+    # One socket has three cores and a GPU left, the other seven cores and no GPU.
+    jobs = ["slot=1/[core=5;gpu=1]", "slot=1/socket/[core=1;gpu=2]"]
+    both = told(two_sockets(), "slot=1/[core=5;gpu=1]", jobs)
+    assert both.passed[0].why == "needs 5 cores and 1 GPU in one socket: none has both free"
+
+
+def test_too_few_local_slots_on_a_node_are_counted():
+    found = told(two_sockets(2), "node=1/slot=4/core=3", ["slot=1/core=2"])
+    (passed,) = found.passed
+    assert passed.why == "needs 4 slots, each in one numa: there is room for 3"
+
+
+def test_a_used_node_cannot_be_had_whole():
+    found = told(two_sockets(), "slot=1/node{x}", ["slot=1/[core=3;gpu=1]"])
+    (passed,) = found.passed
+    assert passed.why == "a whole node is asked, and jobs have 3 cores and 1 GPU of it"
+    assert found.taken[0].whole
+
+
+def test_a_used_socket_is_not_whole():
+    found = told(two_sockets(), "slot=1/socket{x}", ["socket=2/slot=1/core=1"])
+    assert found.passed[0].why == (
+        "of what is free there, no socket domain is whole: a part of each is taken"
+    )
+
+
+def test_nodes_that_look_alike_are_told_once():
+    R = two_sockets(9)
+    found = told(R, "slot=1/node{x}", ["slot=6/node/core=1"])
+    (passed,) = found.passed
+    assert passed.ranks == (0, 1, 2, 3, 4, 5)
+    assert found.unneeded == 2
+    assert "n[0-5] (6 nodes, ranks 0-5): 15 of 16 cores, 4 of 4 GPUs free" in words(found)
+
+
+def test_nodes_that_lack_the_same_one_after_another_are_told_once():
+    jobs = ["slot=1/core=15", "slot=1/core=14", "slot=1/core=13", "slot=1/numa/core=1"]
+    found = told(two_sockets(5), "slot=1/core=6", jobs)
+    (passed,) = found.passed
+    assert (passed.ranks, len(passed.nodes)) == ((0, 1, 2), 3)
+    assert passed.why == "needs 6 cores: the nodes have 0 to 3 free"
+    assert "n[0-2] (3 nodes, ranks 0-2): 0 to 3 of 16 cores, 4 of 4 GPUs free" in words(found)
+
+
+def test_constraints_and_nodes_that_are_down_are_heeded():
+    pool, jobs = with_jobs(two_sockets(), [])
+    pool.mark_down("1")
+    found = explain(pool, "slot=1/core", parse_shape("slot=1/core"), {"ranks": ["1-2"]}, jobs)
+    assert (found.nodes, found.down) == (2, 1)
+    assert found.taken[0].nodes.ranks == (2,)
+    assert found.idle[0].nodes.ranks == (1,)
+
+
+# -- what was taken
+
+
+def test_each_slot_is_told_with_its_domain_and_ids():
+    found = told(two_sockets(), "slot=2/[core=2;gpu=1]")
+    (taken,) = found.taken
+    assert [(p.domain, p.cores, p.gpus, p.local) for p in taken.places] == [
+        ("numa 0", 0b11, 0b1, True),
+        ("numa 1", 0b110000, 0b10, True),
+    ]
+    assert (taken.nslots, taken.local) == (2, 2)
+    assert "slot 2: numa 1: cores 4-5, GPU 1" in words(found)
+    assert found.smallest == ("numa",)
+
+
+def test_a_slot_that_needs_a_socket_sits_in_one():
+    found = told(two_sockets(), "slot=1/[core=5;gpu=1]")
+    assert found.smallest == ("socket",)
+    assert found.taken[0].places[0].domain == "socket 0"
+    assert found.taken[0].places[0].local
+
+
+def test_what_an_idle_cluster_would_have_given():
+    same = told(two_sockets(), "slot=1/core=2")
+    assert same.idle is None
+    assert "an idle cluster would have given the same" in words(same)
+    other = told(two_sockets(), "slot=1/core=2", ["slot=1/core=2"])
+    assert [(one.nodes.ranks, one.places[0].cores) for one in other.idle] == [((0,), 0b11)]
+
+
+def test_links_are_told_beside_the_best_there_are():
+    R = two_sockets(1)
+    topo = R["scheduling"]["children"][0]["topo"]
+    across = (0b0101, 0b1001, 0b0110, 0b1010)
+    links = Links(links=(Link("nvlink", 300.0, (0b0011, 0b1100)), Link("pcie", 20.0, across)))
+    R["scheduling"]["links"] = {digest(topo): links.to_dict()}
+    (best,) = told(R, "slot=1/[core=1;gpu=2]").taken[0].places
+    assert (best.gbps, best.best) == (300, 300)
+    jobs = ["socket=2/slot=1/[core=1;gpu=1]"]
+    found = told(R, "slot=1/[core=1;gpu=2]", jobs)
+    (place,) = found.taken[0].places
+    assert (place.gbps, place.best) == (20, 300)
+    assert "20 GB/s between its GPUs, of 300 at best" in words(found)
+    assert found.fitness.links == pytest.approx(20 / 300)
+    assert found.idle_fitness.links == 1
+    assert "links 0.07" in words(found)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_told_is_what_alloc_does(seed):
+    chance = random.Random(seed)
+    options = {
+        "locality": chance.choice(["preferred", "preferred", "required", "none"]),
+        "policy": chance.choice(["best-fit", "first-fit", "worst-fit", "gpu-sparing", "min-span"]),
+    }
+    pool = Pool(some_R(), **options)
+    jobs = {}
+    for jobid in range(1, 25):
+        shape = chance.choice(SHAPES)
+        if "numa" in shape and chance.random() < 0.5:
+            continue
+        before = pool.copy_allocated()
+        found = explain(pool, shape, parse_shape(shape), None, jobs)
+        assert pool.copy_allocated() == before, "nothing is changed"
+        check_passes(pool, shape, found)
+        try:
+            allocation = pool.alloc(jobid, request(pool, shape))
+        except InsufficientResources:
+            assert found.verdict == WAITS
+            check_holders(pool, shape, found, jobs)
+            continue
+        jobs[jobid] = allocation
+        assert found.verdict == ALLOCATED
+        given = {
+            rank: (union(p.cores for p in one.places), union(p.gpus for p in one.places))
+            for one in found.taken
+            for rank in one.nodes.ranks
+            if not one.whole
+        }
+        real = {rank: (c, g) for ranks, c, g in allocation.parts for rank in ranks}
+        assert {rank: real[rank] for rank in given} == given
+        assert found.fitness == allocation.fitness(pool.weights)
+        told_ranks = sorted(r for one in found.taken for r in one.nodes.ranks)
+        assert told_ranks == list(allocation.ranks)
+        slots = sum(one.nslots * len(one.nodes.ranks) for one in found.taken)
+        assert slots == allocation.nslots
+        if chance.random() < 0.2 and jobs:
+            gone = chance.choice(list(jobs))
+            pool.free(gone)
+            del jobs[gone]
+
+
+def check_passes(pool, shape, found):
+    """Every node is told in one place, and those passed over have what is said to be free."""
+    passed = [rank for one in found.passed for rank in one.ranks]
+    taken = [rank for one in found.taken for rank in one.nodes.ranks]
+    assert len(passed + taken) == len(set(passed + taken))
+    if found.verdict == ALLOCATED:
+        total = len(passed) + len(taken) + found.passed_more + found.unneeded
+        assert total == found.nodes - found.down
+    free = {}
+    for state, ranks in pool._index.buckets.items():
+        free.update(dict.fromkeys(ranks, (state.ncores, state.ngpus)))
+    all_nodes = [n for one in found.passed for n in one.nodes] + [t.nodes for t in found.taken]
+    for nodes in all_nodes:
+        for rank in nodes.ranks:
+            assert free[rank] == (nodes.cores_free, nodes.gpus_free)
+    for one in found.passed:
+        need = re.fullmatch(
+            r"needs (\d+) (core|GPU)s?: the nodes? ha(?:s|ve) (\d+)(?: to (\d+))? free", one.why
+        )
+        if need:
+            have = [n.cores_free if need[2] == "core" else n.gpus_free for n in one.nodes]
+            assert [min(have), max(have)] == [int(need[3]), int(need[4] or need[3])]
+            assert max(have) < int(need[1])
+        assert one.why
+        assert "\n" not in one.why
+
+
+def check_holders(pool, shape, found, jobs):
+    """The jobs named are those whose end lets it start, and not one too many."""
+    ids = [holder.jobid for holder in found.waits.holders]
+    assert ids, "all nodes are up, so jobs it is"
+    if found.waits.one_will_do:
+        good = [jobid for jobid in jobs if fits_without(pool, shape, [jobid])]
+        assert ids == good
+        return
+    assert not any(fits_without(pool, shape, [jobid]) for jobid in jobs)
+    assert fits_without(pool, shape, ids)
+    for jobid in ids:
+        assert not fits_without(pool, shape, [other for other in ids if other != jobid])
+
+
+def fits_without(pool, shape, ended):
+    copy = pool.copy()
+    for jobid in ended:
+        copy.free(jobid)
+    try:
+        copy.alloc(999, request(copy, shape))
+    except InsufficientResources:
+        return False
+    return True
+
+
+def union(masks):
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+# -- waiting
+
+
+def test_what_it_waits_for_and_who_has_it():
+    jobs = ["slot=2/node{x}", "slot=1/core=9"]
+    found = told(two_sockets(), "slot=1/core=8", jobs)
+    assert found.verdict == WAITS
+    assert found.reason == "of what is free, no node has 8 cores: the largest has 7"
+    assert [holder.jobid for holder in found.waits.holders] == [1, 2]
+    assert found.waits.one_will_do
+    assert "it can start when one of these ends" in words(found)
+    assert "job 2: 9 cores" in words(found)
+
+
+def test_several_jobs_that_must_all_end():
+    found = told(two_sockets(), "slot=2/node{x}", ["slot=1/node{x}"] * 3)
+    assert [holder.jobid for holder in found.waits.holders] == [1, 2]
+    assert not found.waits.one_will_do
+    assert "it can start when these end" in words(found)
+
+
+def test_a_job_that_waits_for_a_node_that_is_down():
+    pool, jobs = with_jobs(two_sockets(2), [])
+    pool.mark_down("0")
+    found = explain(pool, "slot=2/node{x}", parse_shape("slot=2/node{x}"), None, jobs)
+    assert (found.verdict, found.waits.holders) == (WAITS, ())
+    assert "it waits for nodes that are down" in words(found)
+
+
+# -- infeasible
+
+
+@pytest.mark.parametrize(
+    ("shape", "shapes"),
+    [
+        ("slot=1/core=20", ["slot/core=16"]),
+        ("slot=1/numa/core=5", ["slot/numa/core=4", "slot/core=5"]),
+        ("slot=9/[core=2;gpu=2]", ["slot=6/[core=2;gpu=2]", "slot=9/[core=2;gpu]"]),
+        ("slot=4/node{x}", ["slot=3/node{x}"]),
+        ("slot=1/socket=3{x}", ["slot/socket=2{x}"]),
+        ("slot=50/core", ["slot=48/core"]),
+        ("slot=5/node/[core=99;gpu=9]", ["slot=3/node/[core=16;gpu=4]"]),
+    ],
+)
+def test_the_nearest_shapes_that_fit(shape, shapes):
+    found = told(two_sockets(), shape)
+    assert found.verdict == INFEASIBLE
+    assert [near.shape for near in found.nearest][: len(shapes)] == shapes
+    for near in found.nearest:
+        assert near.shape in words(found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nearest_shapes_fit_and_one_more_would_not(seed):
+    chance = random.Random(seed)
+    pool = Pool(some_R())
+    cores, gpus, slots = chance.randint(1, 40), chance.randint(0, 6), chance.randint(1, 60)
+    inside = chance.choice(["", "node/", "socket/", "numa/"])
+    amount = f"[core={cores};gpu={gpus}]" if gpus else f"core={cores}"
+    resources = parse_shape(f"slot={slots}/{inside}{amount}")
+
+    def ask(some):
+        pool.check_feasibility(pool.parse_resource_request(from_resources(some)))
+
+    try:
+        ask(resources)
+        return
+    except InfeasibleRequest:
+        pass
+    for near in nearest(resources, oracle(ask)):
+        ask(parse_shape(near.shape))
+        changed = re.fullmatch(
+            r"(slot|core|gpu|socket|numa|node)=(\d+) instead of (\d+)", near.change
+        )
+        if changed:
+            assert int(changed[2]) < int(changed[3])
+            larger = parse_shape(near.shape)
+            bump(larger, changed[1])
+            with pytest.raises(InfeasibleRequest):
+                ask(larger)
+
+
+def bump(resources, name):
+    """Add one to the count of the vertex *name*, of which there is one."""
+    for vertex in resources:
+        if vertex["type"] == name:
+            vertex["count"] += 1
+        bump(vertex.get("with", []), name)
+
+
+def test_a_shape_that_no_count_can_help_has_none_near_it():
+    found = told(two_sockets(), "slot=1/core", None or (), {"hostlist": ["nobody"]})
+    assert found.verdict == INFEASIBLE
+    assert found.nearest == ()
+    assert "no shape near it" in words(found)
+
+
+def test_what_nobody_understands_is_an_error():
+    pool = Pool(two_sockets())
+    with pytest.raises(InvalidJobspec, match="rack"):
+        explain(pool, "slot=1/rack/core", parse_shape("slot=1/rack/core"))
+
+
+# -- in words
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+@pytest.mark.parametrize(
+    "shape", ["slot=3/[core=2;gpu=1]", "slot=5/node{x}", "slot=1/core=99", "slot=12/numa{x}"]
+)
+def test_text_keeps_within_its_width(shape, width):
+    jobs = ["slot=2/[core=3;gpu=1]", "slot=1/node{x}", "slot=1/core=3"]
+    lines = words(told(two_sockets(4), shape, jobs), width).split("\n")
+    assert max(map(len, lines)) <= max(width, 40)
+
+
+def test_names_of_hosts_are_made_safe():
+    R = two_sockets(1)
+    R["execution"]["nodelist"] = ["n\x1b"]
+    try:
+        found = told(R, "slot=1/core")
+    except ValueError:
+        return  # RFC 29 has no such hosts
+    assert words(found).replace("\n", "").isprintable()
+
+
+def test_large_clusters_are_told_in_few_lines():
+    R = two_sockets(2000)
+    found = told(R, "slot=1500/node{x}", ["slot=300/node/core=1", "slot=100/socket/core=3"])
+    assert len(words(found).split("\n")) < 40
+
+
+def test_a_decision_lists_all_nodes_once_in_the_policys_order():
+    pool, _ = with_jobs(two_sockets(5), ["slot=1/core=3", "slot=1/node{x}", "slot=2/node/core=5"])
+    decided = decision.decide(pool, request(pool, "slot=1/core=1"))
+    ranks = [rank for one in decided.looked for rank in one.ranks]
+    assert sorted(ranks) == [0, 1, 2, 3, 4]
+    free = [one.state.ncores for one in decided.looked]
+    assert free == sorted(free)
+
+
+def test_what_is_free_of_a_node_is_a_kind_of_node():
+    pool, _ = with_jobs(two_sockets(1), ["slot=1/[core=3;gpu=1]", "slot=1/numa{x}"])
+    (state,) = pool._index.buckets
+    root = decision.free_part(state).root
+    assert idset.encode(root.cores) == "3,8-15"
+    assert [(d.name, d.whole) for d in root.walk()] == [
+        ("node", False), ("socket", False), ("numa", False), ("socket", True), ("numa", True),
+        ("numa", True)]  # fmt: skip

@@ -1,0 +1,457 @@
+"""Replays: by hand, against a slow simulation that keeps nothing in mind, and what always holds."""
+
+import json
+import math
+import random
+
+import pytest
+
+from treepool import Pool, parse_shape
+from treepool.errors import InsufficientResources
+from treepool.placement.backfill import Plan
+from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.rset import ResourceSet
+from treepool.view import trace
+from treepool.view.replay import Rules, replay
+from treepool.view.synthetic import synthetic
+from treepool.view.tally import POINTS, Curve, quantile
+from treepool.view.trace import InvalidTrace
+from view.counting import some_R
+
+FIFO, EASY = Rules("fifo", "fifo", 8), Rules("easy", "easy", 1)
+CONSERVATIVE = Rules("conservative", "conservative", 64)
+
+
+def cluster(nodes=1, cores=8):
+    return ResourceSet.read({
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": idset.encode((1 << nodes) - 1),
+                        "children": {"core": f"0-{cores - 1}"}}],
+            "nodelist": [f"n[0-{nodes - 1}]"],
+        },
+    })  # fmt: skip
+
+
+def two_sockets():
+    """A node of two sockets of four cores and a GPU each."""
+    socket = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
+    return ResourceSet.read({
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": {"core": "0-7", "gpu": "0-1"}}],
+            "nodelist": ["n0"],
+        },
+        "scheduling": {"writer": "TreePool", "children": [
+            {"ranks": "0", "topo": {"socket": socket}}]},
+    })  # fmt: skip
+
+
+def jobs(*rows):
+    """A trace of (submit, duration, shape) or (submit, duration, shape, limit)."""
+    lines = [dict(zip(("submit", "duration", "shape", "limit"), row)) for row in rows]
+    return trace.read("\n".join(json.dumps(line) for line in lines))
+
+
+def starts(resource_set, traced, rules):
+    """When each job of a trace starts, in the order of its lines."""
+    found = {}
+    outcome = replay(
+        resource_set, traced, rules, watch=lambda job, start, _: found.update({job.place: start})
+    )
+    assert outcome.jobs == len(found)
+    return [found.get(job.place) for job in sorted(traced, key=lambda j: int(j.place[5:]))]
+
+
+# -- by hand
+
+
+def test_jobs_wait_for_those_before_them():
+    traced = jobs((0, 10, "slot=1/core=8"), (1, 5, "slot=1/core=4"), (2, 5, "slot=1/core=4"))
+    outcome = replay(cluster(), traced, FIFO)
+    assert starts(cluster(), traced, FIFO) == [0, 10, 10]
+    assert outcome.span == 15
+    assert outcome.cores_used == (8 * 10 + 4 * 5 + 4 * 5) / (8 * 15)
+    assert (outcome.wait_mean, outcome.wait_median) == (17 / 3, 8)
+    assert (outcome.wait_p95, outcome.wait_max) == (9, 9)
+
+
+def test_times_are_from_the_first_submission():
+    traced = jobs((1e9 + 5, 3, "slot=1/core=8"), (1e9, 10, "slot=1/core=8"))
+    assert starts(cluster(), traced, FIFO) == [1e9 + 10, 1e9]
+    assert replay(cluster(), traced, FIFO).span == 13
+
+
+def test_with_fifo_nothing_passes_a_job_that_waits():
+    traced = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 3, "slot=1/core=4"))
+    assert starts(cluster(), traced, FIFO) == [0, 10, 20]
+
+
+def test_with_easy_a_short_job_passes_and_a_long_one_does_not():
+    short = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 8, "slot=1/core=4"))
+    long = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 9, "slot=1/core=4"))
+    assert starts(cluster(), short, EASY) == [0, 10, 2]
+    assert starts(cluster(), long, EASY) == [0, 10, 20]
+
+
+def test_policies_know_limits_only():
+    traced = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 3, "slot=1/core=4", 9))
+    assert starts(cluster(), traced, EASY) == [0, 10, 20]
+
+
+def test_a_job_ends_sooner_than_its_limit_and_the_next_starts_then():
+    traced = jobs((0, 4, "slot=1/core=8", 100), (1, 1, "slot=1/core=8"))
+    assert starts(cluster(), traced, CONSERVATIVE) == [0, 4]
+
+
+def test_a_job_is_ended_at_its_limit():
+    traced = jobs((0, 50, "slot=1/core=8", 20), (0, 1, "slot=1/core=8"))
+    assert starts(cluster(), traced, FIFO) == [0, 20]
+
+
+def test_conservative_keeps_the_second_in_the_queue_where_easy_does_not():
+    traced = jobs(
+        (0, 10, "slot=1/core=4"),
+        (1, 10, "slot=1/core=6"),  # at 10, until 20
+        (2, 10, "slot=1/core=7"),  # at 20
+        (3, 25, "slot=1/core=2"),  # beside the second now, but the third needs what it has
+    )
+    assert starts(cluster(), traced, EASY) == [0, 10, 28, 3]
+    assert starts(cluster(), traced, CONSERVATIVE) == [0, 10, 20, 30]
+
+
+def test_of_jobs_submitted_at_one_time_the_first_line_is_first():
+    traced = jobs((5, 1, "slot=1/core=8"), (5, 1, "slot=1/core=8"), (0, 9, "slot=1/core=8"))
+    assert starts(cluster(), traced, FIFO) == [9, 10, 0]
+
+
+def test_slots_that_leave_their_socket_are_not_local():
+    traced = jobs(
+        (0, 10, "slot=1/core=3"),
+        (0, 10, "slot=1/core=3"),
+        (1, 5, "slot=1/core=2"),  # one core is left in each socket
+    )
+    outcome = replay(two_sockets(), traced, FIFO)
+    assert (outcome.local, outcome.slots) == (2, 3)
+    assert replay(two_sockets(), traced, Rules("", "fifo", 1, {"locality": "required"})).local == 3
+
+
+def test_placement_that_ignores_the_tree_is_local_by_chance_only():
+    traced = jobs((0, 10, "slot=1/core=3"), (0, 10, "slot=1/[core=2;gpu=1]"))
+    outcome = replay(two_sockets(), traced, Rules("", "fifo", 1, {"locality": "none"}))
+    assert (outcome.local, outcome.slots) == (1, 2)  # cores 3-4 with GPU 0
+
+
+def test_what_is_free_beside_a_job_in_its_socket_is_fragmented():
+    traced = jobs((0, 10, "slot=1/core=1"), (10, 10, "slot=1/socket{x}"))
+    outcome = replay(two_sockets(), traced, FIFO)
+    assert outcome.cores_fragmented == 3 * 10 / (8 * 20)
+    assert outcome.gpus_fragmented == 1 * 10 / (2 * 20)
+    assert outcome.gpus_used == 1 * 10 / (2 * 20)
+
+
+def test_a_job_that_can_never_run_is_refused_and_holds_nobody_up():
+    traced = jobs((0, 10, "slot=1/core=9"), (1, 10, "slot=1/core=8"))
+    outcome = replay(cluster(), traced, FIFO)
+    ((job, reason),) = outcome.refused
+    assert (outcome.jobs, outcome.nrefused, job.place) == (1, 1, "line 1")
+    assert "9 cores" in reason
+    assert starts(cluster(), traced, FIFO) == [None, 1]
+
+
+def test_a_job_for_which_no_place_is_found_is_given_up_at_last(monkeypatch):
+    class Blind(Plan):
+        def start(self, jobid, request, kind, now):
+            if jobid == 2:
+                raise InsufficientResources("not found")
+            return super().start(jobid, request, kind, now)
+
+    monkeypatch.setattr("treepool.view.replay.Plan", Blind)
+    traced = jobs((0, 5, "slot=1/core"), (1, 5, "slot=1/core=2"), (2, 5, "slot=1/core=8"))
+    outcome = replay(cluster(), traced, FIFO)
+    assert (outcome.jobs, outcome.nrefused) == (2, 1)
+    assert outcome.refused[0][0].place == "line 2"
+    assert starts(cluster(), traced, FIFO) == [0, None, 5]
+
+
+def test_a_trace_of_refused_jobs_has_no_waiting_times():
+    outcome = replay(cluster(), jobs((0, 10, "slot=1/core=9")), FIFO)
+    assert (outcome.wait_mean, outcome.wait_p95, outcome.span) == (None, None, 0)
+    assert (outcome.cores_used, outcome.curve) == (0, ())
+
+
+# -- against a slow simulation
+
+
+def slow(resource_set, traced, rules):
+    """When jobs start, by a scheduler that plans everything afresh at every event.
+
+    Pools are made anew for every question; nothing is kept from one to the next.
+    """
+    waiting, running, begun = [], [], {}
+    coming = list(enumerate(traced, 1))
+    depth = 0 if rules.policy == "fifo" else rules.depth
+    now = 0.0
+    while coming or running:
+        now = min([job.submit for _, job in coming] + [r["over"] for r in running])
+        running = [r for r in running if r["over"] > now]
+        waiting += [(n, job) for n, job in coming if job.submit <= now]
+        coming = [(n, job) for n, job in coming if job.submit > now]
+        held, left = [], []
+        for place, (number, job) in enumerate(waiting):
+            end = now + job.limit
+            avoid = [h for h in held if h["start"] < end]
+            got = attempt(resource_set, rules, running, avoid, number, job)
+            if got is not None:
+                begun[job.place] = now
+                running.append({"number": number, "got": got, "end": end, "over": now + job.runs})
+                continue
+            left.append((number, job))
+            if rules.policy == "fifo":
+                left += waiting[place + 1 :]
+                break
+            if len(held) < depth:
+                held.append(reservation(resource_set, rules, running, held, number, job, now))
+        waiting = left
+    return [begun.get(job.place) for job in traced]
+
+
+def attempt(resource_set, rules, running, avoid, number, job):
+    pool = Pool(resource_set, **rules.pool)
+    for r in running:
+        pool.register_alloc(r["number"], r["got"])
+    for h in avoid:
+        pool.occupy(h["number"], h["got"].parts)
+    request = pool.parse_resource_request(from_resources(parse_shape(job.shape)))
+    try:
+        return pool.alloc(number, request)
+    except InsufficientResources:
+        return None
+
+
+def reservation(resource_set, rules, running, held, number, job, now):
+    times = sorted({now} | {r["end"] for r in running} | {h["end"] for h in held})
+    for time in (t for t in times if t >= now):
+        still = [r for r in running if r["end"] > time]
+        end = time + job.limit
+        beside = [h for h in held if h["start"] < end and h["end"] > time]
+        if attempt(resource_set, rules, still, [], number, job) is None:
+            continue
+        got = attempt(resource_set, rules, still, beside, number, job)
+        if got is not None:
+            return {"number": number, "got": got, "start": time, "end": end}
+    raise AssertionError("the last end leaves the cluster idle")
+
+
+SHAPES = (
+    "slot=1/core=1", "slot=3/core=2", "slot=1/[core=2;gpu=1]", "slot=2/[core=1;gpu=1]",
+    "slot=1/node{x}", "slot=1/socket{x}", "slot=5/core=3", "slot=3/node/core=2",
+)  # fmt: skip
+
+
+def random_trace(chance, number):
+    rows = []
+    for _ in range(number):
+        duration = chance.choice((1, 2, 5, 10, 30))
+        limit = duration * chance.choice((1, 1, 2, 5))
+        rows.append((chance.randint(0, 40), duration, chance.choice(SHAPES), limit))
+    return jobs(*rows)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("rules", [FIFO, EASY, Rules("two", "easy", 2), CONSERVATIVE],
+                         ids=lambda r: r.name)  # fmt: skip
+def test_jobs_start_when_a_slow_scheduler_starts_them(seed, rules):
+    chance = random.Random(seed)
+    resource_set = ResourceSet.read(some_R(3))
+    traced = random_trace(chance, 25)
+    expected = dict(zip((job.place for job in traced), slow(resource_set, traced, rules)))
+    found = {}
+    first = traced[0].submit
+    replay(resource_set, traced, rules, watch=lambda job, t, _: found.update({job.place: t}))
+    assert found == {place: pytest.approx(t) for place, t in expected.items() if t is not None}
+    assert min(found.values()) >= first
+
+
+# -- what always holds
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("rules", [FIFO, EASY, CONSERVATIVE], ids=lambda r: r.name)
+def test_nothing_is_used_twice_and_everything_ends(seed, rules):
+    resource_set = ResourceSet.read(some_R(6))
+    traced = random_trace(random.Random(100 + seed), 80)
+    used, begun = [], []
+
+    def watch(job, start, allocation):
+        begun.append(job)
+        assert start >= job.submit
+        for ranks, cores, gpus in allocation.parts:
+            used.extend((start, start + job.runs, rank, cores, gpus) for rank in ranks)
+
+    outcome = replay(resource_set, traced, rules, watch=watch)
+    assert sorted(j.place for j in begun) == sorted(j.place for j in traced)
+    assert outcome.jobs + outcome.nrefused == len(traced)
+    for i, (start, end, rank, cores, gpus) in enumerate(used):
+        for other_start, other_end, other_rank, other_cores, other_gpus in used[:i]:
+            if rank == other_rank and start < other_end and other_start < end:
+                assert not cores & other_cores
+                assert not gpus & other_gpus
+    worked = sum((end - start) * idset.size(cores) for start, end, _, cores, _ in used)
+    assert outcome.cores_used == pytest.approx(worked / (outcome.cores * outcome.span))
+    last = max(end for _, end, _, _, _ in used)
+    assert outcome.span == pytest.approx(last - traced[0].submit)
+    assert 0 < outcome.local <= outcome.slots
+    area = sum(p.cores * (p.end - p.start) for p in outcome.curve)
+    assert area == pytest.approx(worked)
+
+
+def test_many_jobs_of_a_kind_behind_a_reservation_are_tried_as_one_by_one():
+    chance = random.Random(7)
+    rows = [(0, 100, "slot=1/core=6"), (1, 50, "slot=1/core=8")]
+    rows += [(2, chance.randint(1, 200), "slot=1/core=1") for _ in range(40)]
+    traced = jobs(*rows)
+    expected = dict(zip((job.place for job in traced), slow(cluster(), traced, EASY)))
+    assert starts(cluster(), traced, EASY) == [expected[f"line {i}"] for i in range(1, 43)]
+
+
+def test_progress_goes_from_0_to_1():
+    told = []
+    replay(cluster(2), jobs(*[(i, 3, "slot=1/core=8") for i in range(500)]), FIFO, told.append)
+    assert told == sorted(told)
+    assert 0 <= told[0] < 0.2
+    assert 0.8 < told[-1] <= 1
+
+
+# -- curves and numbers
+
+
+def test_a_curve_has_the_integral_of_what_it_was_given():
+    chance = random.Random(3)
+    curve, now, sums = Curve(), 0.0, [0.0] * 5
+    for _ in range(5000):
+        step = chance.choice((1e-6, 0.1, 3.0, 700.0))
+        level = tuple(chance.randint(0, 9) for _ in range(5))
+        curve.extend(now + step, level)
+        now += step
+        sums = [s + v * step for s, v in zip(sums, level)]
+    points = curve.points()
+    assert POINTS / 4 < len(points) <= POINTS
+    assert curve.total == pytest.approx(sums)
+    assert [a.end for a in points[:-1]] == [b.start for b in points[1:]]
+    assert points[-1].end == pytest.approx(now)
+    assert sum(p.cores * (p.end - p.start) for p in points) == pytest.approx(sums[0])
+    assert sum(p.waiting * (p.end - p.start) for p in points) == pytest.approx(sums[4])
+
+
+def test_quantiles_are_values_that_were_there():
+    assert quantile([1, 2, 3, 4], 0.5) == 2
+    assert quantile([1, 2, 3], 0.5) == 2
+    assert quantile(list(range(1, 101)), 0.95) == 95
+    assert quantile([7], 0.95) == 7
+    assert quantile([], 0.5) is None
+
+
+# -- traces
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[]", "a job is a JSON object"),
+        ("{", "line 2: line 1 column 2"),
+        ('{"submit": 0, "duration": 1}', "the key shape is missing"),
+        ('{"submit": 0, "duration": 1, "shape": "slot=1/core", "x": 1}', "unknown key 'x'"),
+        ('{"submit": -1, "duration": 1, "shape": "slot=1/core"}', "submit: -1"),
+        ('{"submit": true, "duration": 1, "shape": "slot=1/core"}', "submit: true"),
+        ('{"submit": 1e12, "duration": 1, "shape": "slot=1/core"}', "submit: 1"),
+        ('{"submit": 0, "duration": 0, "shape": "slot=1/core"}', "duration: 0"),
+        ('{"submit": 0, "duration": 1e11, "shape": "slot=1/core"}', "duration: 1"),
+        ('{"submit": 0, "duration": "1", "shape": "slot=1/core"}', "duration: "),
+        ('{"submit": 0, "duration": NaN, "shape": "slot=1/core"}', "NaN"),
+        ('{"submit": 0, "duration": 1, "limit": 0, "shape": "slot=1/core"}', "limit: 0"),
+        ('{"submit": 0, "duration": 1, "shape": 3}', "shape: 3"),
+        ('{"submit": 0, "duration": 1, "shape": "slot=1/core", "id": []}', "id: "),
+        ('{"submit": 0, "duration": 1, "shape": "s", "constraint": []}', "constraint: "),
+        ('{"submit": 0, "duration": 1, "shape": "s", "constraint": {"x": [1]}}', "constraint"),
+        ('{"submit": 0, "duration": 1, "shape": "s", "locality": "some"}', "locality: "),
+        ('{"submit": 0, "submit": 0}', "duplicate key"),
+        ("9" * 5000, "line 2"),
+        ("[" * 5000, "line 2"),
+    ],
+)
+def test_a_bad_line_is_named(line, words):
+    good = '{"submit": 0, "duration": 1, "shape": "slot=1/core"}\n'
+    with pytest.raises(InvalidTrace) as e:
+        trace.read(good + line + "\n" + good)
+    assert str(e.value).startswith("line 2: ")
+    assert words in str(e.value)
+    assert len(str(e.value)) < 400
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("shape", ["slot=[", "", "slot=1/rack", "core=1", "slot=1/gpu{x:1}"])
+def test_a_shape_that_means_nothing_is_named(shape):
+    traced = jobs((0, 1, "slot=1/core"), (1, 1, shape))
+    with pytest.raises(InvalidTrace, match=r"^line 2: "):
+        replay(cluster(), traced, FIFO)
+
+
+def test_an_empty_trace_is_an_error():
+    with pytest.raises(InvalidTrace, match="no job"):
+        trace.read("\n \n")
+
+
+def test_blank_lines_count_but_are_no_jobs():
+    (job,) = trace.read('\n\n{"submit": 0, "duration": 1, "shape": "slot=1/core"}')
+    assert (job.place, job.name) == ("line 3", "3")
+
+
+def test_constraints_and_localities_are_heeded():
+    lines = [
+        {"submit": 0, "duration": 9, "shape": "slot=1/core=5", "constraint": {"ranks": ["1"]}},
+        {"submit": 0, "duration": 9, "shape": "slot=1/core=5", "constraint": {"ranks": ["1"]}},
+        {"submit": 0, "duration": 1, "shape": "slot=1/core=5"},
+    ]
+    traced = trace.read("\n".join(map(json.dumps, lines)))
+    where = {}
+    replay(
+        cluster(2), traced, EASY, watch=lambda job, t, a: where.update({job.place: (t, a.ranks)})
+    )
+    assert where == {"line 1": (0, (1,)), "line 2": (9, (1,)), "line 3": (0, (0,))}
+    scattered = jobs((0, 9, "slot=1/core=3"), (0, 9, "slot=1/core=3"), (1, 1, "slot=1/core=2"))
+    hard = [
+        *scattered[:2],
+        trace.read(
+            '{"submit": 1, "duration": 1, "shape": "slot=1/core=2", "locality": "required"}'
+        )[0],
+    ]
+    assert replay(two_sockets(), scattered, FIFO).wait_max == 0
+    assert replay(two_sockets(), hard, FIFO).wait_max == 8
+
+
+def test_what_a_trace_says_is_what_was_read():
+    traced = synthetic(ResourceSet.read(some_R()), 50, seed=3)
+    again = trace.read("\n".join(trace.write(traced)))
+    assert [job.to_dict() for job in again] == [job.to_dict() for job in traced]
+
+
+# -- synthetic traces
+
+
+def test_synthetic_jobs_are_the_same_for_the_same_seed_only():
+    resource_set = ResourceSet.read(some_R())
+    assert synthetic(resource_set, 20, 1) == synthetic(resource_set, 20, 1)
+    assert synthetic(resource_set, 20, 1) != synthetic(resource_set, 20, 2)
+
+
+def test_synthetic_jobs_all_run_and_make_the_load_asked_for():
+    for resource_set in (ResourceSet.read(some_R()), cluster(3), two_sockets()):
+        traced = synthetic(resource_set, 300, load=0.5)
+        outcome = replay(resource_set, traced, EASY)
+        assert outcome.nrefused == 0
+        assert outcome.jobs == 300
+        came = traced[-1].submit - traced[0].submit
+        work = max(outcome.cores_used, outcome.gpus_used) * outcome.span
+        assert math.isclose(work / came, 0.5, rel_tol=0.25)

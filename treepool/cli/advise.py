@@ -1,0 +1,105 @@
+"""``treepool advise``: which shapes fill the nodes of this cluster, and which leave a rest?"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import Any
+
+import attrs
+
+from treepool.cli import cluster
+from treepool.cli.screen import DONE, USAGE, Stop, draw, out
+from treepool.errors import InvalidInput
+from treepool.placement.pool import Pool
+from treepool.rfc import idset
+from treepool.view.advise import Advice, Filled, advise, request_of
+
+_DESCRIPTION = """\
+For each kind of node: how it is divided, the slots that fill it and leave
+nothing (so many cores with a GPU, so many slots in a NUMA domain, a socket,
+the node), and what becomes of a node that is filled with shapes that people
+ask for by habit: cores and GPUs that are left, slots that are not local.
+"""
+
+_EXAMPLES = """\
+examples:
+  treepool advise                             an example cluster
+  treepool advise -R R.json                   your own
+  treepool advise -R R.json --shape 'slot=1/[core=20;gpu=1]' 'slot=2/socket/core=6'
+      what would these leave?
+
+exit status:
+  0 done; 1 R or a shape is not valid; 2 usage, or no such file
+"""
+
+#: Most shapes asked about.
+MAX_SHAPES = 64
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "advise",
+        help="which shapes fill the nodes without a rest?",
+        usage="treepool advise [-R FILE | --cluster a|b] [--shape SHAPE...] [--json]",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    cluster.add_where(parser)
+    parser.add_argument(
+        "--shape", metavar="SHAPE", nargs="+", action="extend", default=[], help="more shapes"
+    )
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each kind of node")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    if len(arguments.shape) > MAX_SHAPES:
+        raise Stop(f"argument --shape: more than {MAX_SHAPES} shapes", USAGE)
+    pool = Pool(cluster.resource_set(arguments))
+    _check(pool, arguments.shape)
+    found, left_out = advise(pool, arguments.shape)
+    if arguments.json:
+        for one in found:
+            out(json.dumps(_line(one)))
+        return DONE
+    from treepool.view.advisetext import text
+
+    draw(lambda width: text(found, left_out, width))
+    return DONE
+
+
+def _check(pool: Pool, shapes: list[str]) -> None:
+    """Raise Stop naming the shape that the pool does not understand."""
+    for shape in shapes:
+        try:
+            request_of(pool, shape)
+        except InvalidInput as e:
+            shown = shape if len(shape) <= 60 else shape[:57] + "..."
+            raise Stop(f"argument --shape: {shown}: {e}") from None
+
+
+def _line(advice: Advice) -> dict[str, Any]:
+    """The JSON object of *advice*; memory in bytes, least and most as pairs."""
+    return {
+        "ranks": idset.encode_ids(advice.ranks),
+        "levels": [attrs.asdict(level) for level in advice.levels],
+        **{
+            name: [_filled(advice, one) for one in filled]
+            for name, filled in (
+                ("tiling", advice.tiling),
+                ("nearly", advice.nearly),
+                ("common", advice.common),
+            )
+        },
+    }
+
+
+def _filled(advice: Advice, one: Filled) -> dict[str, Any]:
+    found = attrs.asdict(one)
+    found["inside"] = dict(zip([level.name for level in advice.levels], one.inside))
+    if not one.reason:
+        del found["reason"]
+    return found

@@ -1,0 +1,169 @@
+"""``treepool explain``: why does a job get what it gets, or nothing?"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from treepool.cli import cluster, instance
+from treepool.cli.answers import Refusal, allocate_shape
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw
+from treepool.errors import InvalidIdset, InvalidInput, InvalidShape
+from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
+from treepool.rfc import constraint, document, idset
+from treepool.rfc.shape import format_shape, parse_shape
+from treepool.view.explain import ALLOCATED, Explanation, explain
+
+_DESCRIPTION = """\
+Say why a job gets what it gets: which nodes were looked at, in which order,
+what those passed over lack, which domains the slots sit in, and what an idle
+cluster would have given. Of a job that has to wait: for which jobs. Of one
+that can never run: why, and which shapes near it could.
+"""
+
+_EXAMPLES = """\
+examples:
+  treepool explain 'slot=2/[core=8;gpu=1]'
+      on an idle example cluster
+  treepool explain -R R.json 'slot=1/socket{x}' --jobs 'slot=30/[core=8;gpu=1]' 'slot=1/node{x}'
+      on your own, where two jobs run
+  treepool explain 'slot=1/numa/core=20'
+      what would fit instead?
+  flux treepool explain --job f2k4x
+      what does this job of the running instance wait for?
+
+exit status:
+  0 it gets something; 1 it does not, or a file is not valid; 2 usage, or no such file
+"""
+
+#: Most jobs that run before.
+MAX_JOBS = 1 << 17
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "explain",
+        help="why does a job get what it gets?",
+        usage="treepool explain [-R FILE | --cluster a|b] SHAPE [--jobs SHAPE...] [options]\n"
+        "       treepool explain --job ID",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("shape", metavar="SHAPE", nargs="?", help="a job, as an RFC 46 shape")
+    where = cluster.add_where(parser)
+    where.add_argument(
+        "--job", metavar="ID", help="instead: a job of the running Flux instance, as things are now"
+    )
+    where.add_argument("--down", metavar="IDS", help="ranks that are down, as an idset (RFC 22)")
+    where.add_argument(
+        "--jobs",
+        metavar="SHAPE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="jobs that run already, in order; @FILE has a shape on each line",
+    )
+    how = cluster.add_placement(parser)
+    how.add_argument("--constraint", metavar="JSON", help="which nodes it may use (RFC 31)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    if arguments.job is not None:
+        return _explain_job(arguments)
+    if arguments.shape is None:
+        raise Stop("a SHAPE or --job ID is needed (see treepool explain --help)", USAGE)
+    read = [arguments.R_file, *(word[1:] for word in arguments.jobs if word.startswith("@"))]
+    if read.count("-") > 1:
+        raise Stop("only one of the files can be stdin", USAGE)
+    constraints = _constraints(arguments.constraint)
+    try:
+        resources = parse_shape(arguments.shape)
+    except InvalidShape as e:
+        raise Stop(f"argument SHAPE: {e}") from None
+    pool = cluster.pool(arguments)
+    jobs = _allocated(pool, arguments.jobs)
+    _mark_down(pool, arguments.down)
+    try:
+        told = explain(pool, arguments.shape, resources, constraints, jobs)
+    except InvalidInput as e:
+        raise Stop(f"argument SHAPE: {e}") from None
+    return _print(told)
+
+
+def _print(told: Explanation) -> int:
+    from treepool.view.explaintext import text
+
+    draw(lambda width: text(told, width))
+    return DONE if told.verdict == ALLOCATED else NO
+
+
+def _explain_job(arguments: Namespace) -> int:
+    """What a job of the running instance would get, or waits for, without what it has."""
+    if arguments.shape is not None or arguments.jobs or arguments.R_file or arguments.down:
+        raise Stop("--job: the instance tells the shape, R and the other jobs", USAGE)
+    jobid = instance.job_named(arguments.job)
+    live = instance.look()
+    spec = instance.jobspec_of(jobid, arguments.job)
+    system = (spec.get("attributes") or {}).get("system") or {}
+    held = {}
+    for job in live.jobs:
+        if live.pool.has_job(job.id) and job.held is not None and job.id != jobid:
+            parts = tuple(
+                (tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in job.held.entries
+            )
+            held[job.id] = Allocation(live.pool.inventory, parts, job.held.nslots or 1)
+    if live.pool.has_job(jobid):
+        live.pool.free(jobid)
+    resources = spec.get("resources") or []
+    try:
+        told = explain(
+            live.pool,
+            f"{arguments.job}: {format_shape(resources)}",
+            resources,
+            system.get("constraints"),
+            held,
+            system.get("treepool"),
+            {job.id: job.name for job in live.jobs},
+        )
+    except InvalidInput as e:
+        raise Stop(f"job {arguments.job:.40}: {e}") from None
+    return _print(told)
+
+
+def _constraints(text: Any) -> Any:
+    if text is None:
+        return None
+    try:
+        value = document.load(text, InvalidInput, "argument --constraint")
+        constraint.parse(value, "argument --constraint")
+    except InvalidInput as e:
+        raise Stop(str(e), USAGE) from None
+    return value
+
+
+def _allocated(pool: Pool, words: list[str]) -> dict[int, Allocation]:
+    """What the jobs of *words* got; all of them must get something."""
+    jobs = {}
+    for number, shape in enumerate(cluster.shapes(words), 1):
+        if number > MAX_JOBS:
+            raise Stop(f"argument --jobs: more than {MAX_JOBS} jobs", USAGE)
+        outcome = allocate_shape(pool, number, shape).outcome
+        if isinstance(outcome, Refusal):
+            shown = shape if len(shape) <= 60 else shape[:57] + "..."
+            raise Stop(f"job {number}: {shown}: {outcome.kind}: {outcome.message}")
+        jobs[number] = outcome
+    return jobs
+
+
+def _mark_down(pool: Pool, text: Any) -> None:
+    if text is None:
+        return
+    try:
+        ids = idset.decode(text)
+    except InvalidIdset as e:
+        raise Stop(f"argument --down: {e}", USAGE) from None
+    pool.mark_down(idset.encode(ids))

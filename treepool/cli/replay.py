@@ -1,0 +1,284 @@
+"""``treepool replay``: what would a day's jobs have seen under other rules?"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import Any, Callable
+
+from treepool.cli import cluster, files
+from treepool.cli.progressbar import progress_bar
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
+from treepool.errors import InvalidInput
+from treepool.flux import options
+from treepool.rfc.rset import ResourceSet
+from treepool.view import trace
+from treepool.view.replay import Outcome, Rules, replay
+from treepool.view.synthetic import synthetic
+from treepool.view.trace import TraceJob
+
+_DESCRIPTION = """\
+Run a trace of jobs through the pool and the policies of sched-treepool, as
+fast as it can and without Flux, and print what came of it: how much was in
+use, how long jobs waited, how many slots had their cores and GPUs in one
+place, how fragmented the rest was. With --compare, several policies side by
+side, to choose one by.
+
+A trace is JSON lines, a job on each: "submit" and "duration" in seconds,
+"shape", and if wanted "limit" (its time limit; the duration if not given),
+"id", "constraint" (RFC 31) and "locality". Jobs start in the order of their
+submission, or out of turn as the policy allows; policies know limits only.
+"""
+
+_EXAMPLES = """\
+examples:
+  treepool replay trace.jsonl -R R.json
+      as the scheduler would do without options: fifo, best-fit
+  treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=min-span
+      two node policies side by side
+  treepool replay --synthetic 1000 --compare policy=fifo --compare policy=easy --svg out.svg
+      jobs made up for the cluster; a picture of use, fragments and queue over time
+  treepool replay --synthetic 1000 --seed 2 --print > trace.jsonl
+      such jobs as a trace
+
+  {"id": "a1", "submit": 0, "duration": 600, "limit": 900, "shape": "slot=2/[core=8;gpu=1]"}
+      a line of a trace
+
+exit status:
+  0 done; 1 some jobs could never run, or a file is not valid; 2 usage, or no such file
+"""
+
+#: What a set of rules may say: those options of the module that mean something here.
+_OPTIONS = ("policy", "reservation-depth", "node-policy", "locality")
+
+#: Most jobs refused that are named.
+MAX_REFUSALS = 10
+
+#: Most sets of rules side by side.
+MAX_RULES = 12
+
+
+def add(subcommands: Any) -> None:
+    """Add the subcommand's parser to *subcommands*."""
+    parser = subcommands.add_parser(
+        "replay",
+        help="what would other policies do with these jobs?",
+        usage="treepool replay [-R FILE | --cluster a|b] TRACE|--synthetic N [options]",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("trace", metavar="TRACE", nargs="?", help='a trace, "-" for stdin')
+    cluster.add_where(parser)
+    made = parser.add_argument_group("synthetic traces")
+    made.add_argument(
+        "--synthetic", metavar="N", type=_number(1, trace.MAX_JOBS), help="N jobs made up instead"
+    )
+    made.add_argument(
+        "--seed",
+        metavar="N",
+        type=_number(0, 1 << 62),
+        default=1,
+        help="the same jobs for the same number (default: 1)",
+    )
+    made.add_argument(
+        "--load",
+        metavar="X",
+        type=_load,
+        default=0.9,
+        help="the share of the cores or GPUs they ask for over the time in which they come "
+        "(default: 0.9)",
+    )
+    made.add_argument("--print", action="store_true", help="print these jobs and do nothing else")
+    parser.add_argument_group("policies").add_argument(
+        "--compare",
+        metavar="NAME=VALUE[,...]",
+        type=_rules,
+        action="append",
+        default=[],
+        help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
+        "node-policy=NAME, locality=MODE; repeatable (default: policy=fifo)",
+    )
+    form = parser.add_argument_group("output")
+    form.add_argument("--json", action="store_true", help="a line of JSON for each set of options")
+    form.add_argument("--svg", metavar="FILE", type=_file, help="write a picture, too")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: Namespace) -> int:
+    """Carry out the subcommand; returns the exit status."""
+    if (arguments.trace is None) == (arguments.synthetic is None):
+        raise Stop("one of TRACE and --synthetic N is needed (see treepool replay --help)", USAGE)
+    if arguments.trace == "-" and arguments.R_file == "-":
+        raise Stop("only one of the files can be stdin", USAGE)
+    if arguments.print and arguments.synthetic is None:
+        raise Stop("argument --print: prints synthetic jobs only", USAGE)
+    if len(arguments.compare) > MAX_RULES:
+        raise Stop(f"argument --compare: more than {MAX_RULES} times", USAGE)
+    resource_set = cluster.resource_set(arguments)
+    jobs = _jobs(arguments, resource_set)
+    if arguments.print:
+        for line in trace.write(jobs):
+            out(line)
+        return DONE
+    if arguments.svg is not None:
+        _check_writable(arguments.svg)
+    name = "synthetic" if arguments.trace is None else files.shown(arguments.trace)
+    rules = arguments.compare or [_rules("policy=fifo")]
+    found = _outcomes(resource_set, jobs, rules, name)
+    _write(arguments, found)
+    return _refusals([outcome for outcome, _ in found])
+
+
+def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
+    if arguments.trace is None:
+        return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
+    try:
+        return trace.read(files.read_text(arguments.trace))
+    except InvalidInput as e:
+        raise Stop(f"{files.shown(arguments.trace)}: {e}") from None
+
+
+def _outcomes(
+    resource_set: ResourceSet, jobs: list[TraceJob], rules: list[Rules], name: str
+) -> list[tuple[Outcome, float]]:
+    """What comes of each of the *rules*, and how many seconds it took to find out."""
+    found = []
+    with progress_bar() as bar:
+        for i, each in enumerate(rules):
+
+            def progress(done: float, i: int = i, doing: str = each.name) -> None:
+                bar((i + done) / len(rules), doing)
+
+            began = time.perf_counter()
+            try:
+                outcome = replay(resource_set, jobs, each, progress)
+            except InvalidInput as e:
+                raise Stop(f"{name}: {e}") from None
+            found.append((outcome, time.perf_counter() - began))
+    return found
+
+
+def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
+    outcomes = [outcome for outcome, _ in found]
+    if arguments.svg is not None:
+        from treepool.cli.replayplot import svg
+
+        try:
+            arguments.svg.write_text(svg(outcomes), encoding="utf-8")
+        except OSError as e:
+            raise Stop(f"{arguments.svg}: cannot be written: {e.strerror or e}") from None
+    if arguments.json:
+        for outcome, seconds in found:
+            out(json.dumps(_line(outcome, seconds)))
+    else:
+        from treepool.cli.replaytable import table
+
+        draw(lambda width: table(found, width))
+
+
+def _line(outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """The JSON object of *outcome*: times in seconds, shares from 0 to 1."""
+    return {
+        "rules": outcome.rules.name,
+        "jobs": outcome.jobs,
+        "refused": outcome.nrefused,
+        "span": outcome.span,
+        "cores": outcome.cores,
+        "gpus": outcome.gpus,
+        "cores_used": outcome.cores_used,
+        "gpus_used": outcome.gpus_used,
+        "cores_fragmented": outcome.cores_fragmented,
+        "gpus_fragmented": outcome.gpus_fragmented,
+        "wait": {
+            "mean": outcome.wait_mean,
+            "median": outcome.wait_median,
+            "p95": outcome.wait_p95,
+            "max": outcome.wait_max,
+        },
+        "slots": outcome.slots,
+        "slots_local": outcome.local,
+        "replayed_in": seconds,
+        "curve": [
+            {
+                "start": p.start,
+                "end": p.end,
+                "cores_used": p.cores,
+                "gpus_used": p.gpus,
+                "cores_fragmented": p.fragmented_cores,
+                "gpus_fragmented": p.fragmented_gpus,
+                "waiting": p.waiting,
+            }
+            for p in outcome.curve
+        ],
+    }
+
+
+def _refusals(outcomes: list[Outcome]) -> int:
+    """Name the jobs that could never run, once each; the exit status."""
+    seen: dict[tuple[str, str], TraceJob] = {}
+    for outcome in outcomes:
+        for job, reason in outcome.refused:
+            seen.setdefault((job.place, reason), job)
+    for (place, reason), job in list(seen.items())[:MAX_REFUSALS]:
+        shape = job.shape if len(job.shape) <= 60 else job.shape[:57] + "..."
+        complain("treepool replay", f"{place}: {shape}: infeasible: {reason}")
+    left = max((outcome.nrefused for outcome in outcomes), default=0) - MAX_REFUSALS
+    if left > 0:
+        complain("treepool replay", f"{left} more jobs could never run")
+    return NO if seen else DONE
+
+
+def _check_writable(path: Path) -> None:
+    """Raise Stop now, and not after minutes, if *path* cannot be written."""
+    try:
+        path.open("ab").close()
+    except (OSError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or e
+        raise Stop(f"argument --svg: {path}: cannot be written: {reason}", USAGE) from None
+
+
+# -- types of arguments
+
+
+def _rules(text: str) -> Rules:
+    words = text.split(",")
+    for word in words:
+        if word.partition("=")[0] not in _OPTIONS:
+            known = ", ".join(_OPTIONS)
+            raise ArgumentTypeError(f"unknown option {word!r:.60}, known: {known}")
+    try:
+        read = options.read(words)
+    except InvalidInput as e:
+        raise ArgumentTypeError(str(e)) from None
+    return Rules(text, read.policy, read.depth, read.pool)
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    """A type: whole numbers from *least* to *most*."""
+
+    def whole(text: str) -> int:
+        digits = text.isascii() and text.isdigit() and len(text) < 20
+        if not digits or not least <= int(text) <= most:
+            raise ArgumentTypeError(f"{text!r:.60} is no whole number from {least} to {most}")
+        return int(text)
+
+    return whole
+
+
+def _load(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.01 <= value <= 100:
+        raise ArgumentTypeError(f"{text!r:.60} is no number from 0.01 to 100")
+    return value
+
+
+def _file(text: str) -> Path:
+    if text in ("", "-"):
+        raise ArgumentTypeError("needs the name of a file")
+    return Path(text)

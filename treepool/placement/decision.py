@@ -1,0 +1,157 @@
+"""Decisions, to be looked at: what a pool would choose for a request, and among which nodes.
+
+Everything is found by the functions that Pool.alloc itself goes by; nothing is allocated.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from treepool.placement.alike import alternatives
+from treepool.placement.fit import Fit, fit
+from treepool.placement.index import Candidates
+from treepool.placement.inventory import Inventory
+from treepool.placement.policy import Policy
+from treepool.placement.pool import Pool
+from treepool.placement.reason import KEPT, why_infeasible
+from treepool.placement.request import Request
+from treepool.placement.select import Selection, select
+from treepool.placement.state import NodeState, StateTable
+from treepool.placement.tree import Domain, NodeType
+from treepool.rfc import idset
+from treepool.rfc.constraint import Constraint
+
+
+@attrs.frozen(eq=False)
+class Looked:
+    """Nodes in one state: ``ranks``, ascending, of those that are up and may serve the request.
+
+    ``found`` is what each could give, None for nothing. ``key`` is the policy's: nodes with a
+    lower one are tried first, ties to the lowest rank.
+    """
+
+    state: NodeState
+    ranks: tuple[int, ...]
+    found: Optional[Fit]
+    key: int
+
+
+@attrs.frozen(eq=False)
+class Decision:
+    """What a pool would choose for ``request`` now.
+
+    ``looked`` are all nodes that may serve it, in the policy's order. Those with local slots are
+    tried in this order first, then those with others. ``selection`` is None if they are not
+    enough. ``constraint`` is the request's, and what its wish for nodes alike came to.
+    """
+
+    request: Request
+    constraint: Optional[Constraint]
+    looked: tuple[Looked, ...]
+    selection: Optional[Selection]
+
+
+def decide(pool: Pool, request: Request) -> Decision:
+    """The decision of *pool* on *request*, as things are now."""
+    inventory, index = pool._inventory, pool._index
+    constraint: Optional[Constraint] = request.constraint
+    selection = None
+    for constraint in alternatives(request, inventory, index):
+        candidates = Candidates(index, request.ask, pool._policy, inventory.matching(constraint))
+        selection = select(request, candidates)
+        if selection is not None:
+            break
+    looked = []
+    for state, held in index.buckets.items():
+        ranks = tuple(held.ascending(inventory.matching(constraint)))
+        if ranks:
+            found = fit(state, request.ask)
+            looked.append(Looked(state, ranks, found, pool._policy.key(state, request.ask, found)))
+    looked.sort(key=lambda one: (one.key, one.ranks[0]))
+    return Decision(request, constraint, tuple(looked), selection)
+
+
+def serves(pool: Pool, request: Request) -> bool:
+    """Whether *pool* could serve *request* now."""
+    return pool._select(request, idle=False) is not None
+
+
+def policy_of(pool: Pool) -> Policy:
+    """The node policy of *pool*."""
+    return pool._policy
+
+
+def inventory_of(pool: Pool) -> Inventory:
+    """What the nodes of *pool* are."""
+    return pool._inventory
+
+
+def ranks_down(pool: Pool) -> tuple[int, ...]:
+    """The ranks of *pool* that are down, ascending."""
+    up = pool._index.up
+    return tuple(rank for rank in idset.iterate(pool._inventory.ranks) if not up[rank])
+
+
+def why_insufficient(pool: Pool, request: Request) -> Optional[str]:
+    """One line on what the nodes that are up lack now, of what is free on them.
+
+    None if no single number tells, as when slots would fit but not where the request wants them.
+    """
+    states = pool._index.state_of
+    up = pool._index.up
+    free: dict[NodeState, Optional[NodeType]] = {}
+    types: list[Optional[NodeType]] = []
+    for rank, state in enumerate(states):
+        if state is None or not up[rank]:
+            types.append(None)
+            continue
+        if state not in free:
+            free[state] = free_part(state) if state.idle or not request.ask.whole else None
+        types.append(free[state])
+    return _why(pool, request, types)
+
+
+def why_passed_over(pool: Pool, request: Request, state: NodeState) -> Optional[str]:
+    """One line on what a node in *state* lacks, of what is free on it, to give anything.
+
+    None if no single number tells.
+    """
+    rank = next(iter(pool._index.buckets.get(state, ())), None)
+    if rank is None or (request.ask.whole and not state.idle):
+        return None
+    types: list[Optional[NodeType]] = [None] * len(pool._inventory.types)
+    types[rank] = free_part(state)
+    return _why(pool, attrs.evolve(request, constraint=None, same=None), types)
+
+
+def _why(pool: Pool, request: Request, types: list[Optional[NodeType]]) -> Optional[str]:
+    """Why a pool of idle nodes of *types*, by rank, would not do."""
+    inventory = attrs.evolve(pool._inventory, types=types, states=StateTable())
+    within = inventory.matching(request.constraint)
+    if not any(t is not None and (within is None or r in within) for r, t in enumerate(types)):
+        return None
+    candidates = Candidates(inventory.idle_index, request.ask, pool._policy, within)
+    if request.same is None and select(request, candidates) is not None:
+        return None
+    return why_infeasible(request, inventory).replace(KEPT, "a part of each is taken")
+
+
+def free_part(state: NodeState) -> NodeType:
+    """A kind of node that has nothing but what is free in *state*."""
+    node_type = state.type
+    root = _free_domain(node_type.root, state.cores, state.gpus)
+    return attrs.evolve(node_type, root=root, memo={})
+
+
+def _free_domain(domain: Domain, cores: int, gpus: int) -> Domain:
+    children = (_free_domain(child, cores, gpus) for child in domain.children)
+    has_cores, has_gpus = domain.cores & cores, domain.gpus & gpus
+    return attrs.evolve(
+        domain,
+        cores=has_cores,
+        gpus=has_gpus,
+        whole=domain.whole and has_cores == domain.cores and has_gpus == domain.gpus,
+        children=tuple(child for child in children if child.cores or child.gpus),
+    )

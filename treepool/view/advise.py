@@ -1,0 +1,235 @@
+"""Advice: how large slots should be on each kind of node, so that nothing is left over.
+
+What a platform team tells its users: the geometry of each kind of node, the slots that fill it
+without a rest, and what shapes in common use leave stranded. Every number is found by filling a
+pool of one such node, job after job, until no more fits.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Optional, Sequence
+
+import attrs
+
+from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.placement import decision
+from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
+from treepool.placement.request import Request
+from treepool.placement.tree import Domain, NodeType
+from treepool.rfc import idset, jobspec
+from treepool.rfc.shape import parse_shape
+from treepool.view.places import local_slots
+
+#: Most kinds of node and slots per kind that advice is given on, and jobs that fill a node.
+MAX_TYPES, MAX_SLOTS, MAX_JOBS = 12, 16, 1024
+
+#: Shapes that people ask for by habit, on nodes with GPUs and without.
+COMMON_GPU = tuple(
+    f"slot=1/[core={cores};gpu={gpus}]"
+    for cores, gpus in ((1, 1), (4, 1), (8, 1), (12, 1), (16, 1), (24, 1), (32, 2), (64, 4))
+)
+COMMON_CPU = tuple(f"slot=1/core={cores}" for cores in (1, 4, 8, 16, 24, 32, 64))
+
+
+@attrs.frozen
+class Level:
+    """The domains of one locality on a node: how many, and the least and most that one has.
+
+    ``cores``, ``gpus`` and ``memory`` (bytes) are (least, most).
+    """
+
+    name: str
+    number: int
+    cores: tuple[int, int]
+    gpus: tuple[int, int]
+    memory: tuple[int, int]
+
+
+@attrs.frozen
+class Filled:
+    """A node filled with jobs of one shape: how many slots that are, and what is left over.
+
+    ``local`` of the slots sit in the smallest kind of domain that can host one. ``inside`` tells,
+    per level, how many slots each of its domains holds whole (least, most). ``memory`` is a slot's
+    part of the node's, in bytes, 0 if not known. ``reason`` says why not one fits, if none does.
+    """
+
+    shape: str
+    slots: int
+    local: int
+    cores_left: int
+    gpus_left: int
+    inside: tuple[tuple[int, int], ...] = ()
+    memory: int = 0
+    reason: str = ""
+
+    @property
+    def tiles(self) -> bool:
+        """Whether nothing is left over and every slot is local."""
+        return bool(self.slots) and not (
+            self.cores_left or self.gpus_left or self.slots > self.local
+        )
+
+
+@attrs.frozen
+class Advice:
+    """What to ask of one kind of node: ``ranks`` are its ranks, ``hosts`` their names.
+
+    ``levels`` are its localities from the node inwards; ``tiling`` the slots that fill it without a
+    rest, ``nearly`` those with one GPU and the most cores if these leave a rest; ``common`` what
+    becomes of other shapes: those of habit that fit at all, and those asked about.
+    """
+
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    levels: tuple[Level, ...]
+    tiling: tuple[Filled, ...]
+    nearly: tuple[Filled, ...]
+    common: tuple[Filled, ...]
+
+
+def advise(pool: Pool, shapes: Sequence[str] = ()) -> tuple[tuple[Advice, ...], int]:
+    """Advice on each kind of node of *pool*, the most frequent first, and how many are left out.
+
+    *shapes* are put to the common ones. Raises InvalidShape or InvalidJobspec for one that the
+    pool does not understand.
+    """
+    asked = [(shape, request_of(pool, shape)) for shape in shapes]
+    inventory = decision.inventory_of(pool)
+    types = sorted(inventory.node_types.items(), key=lambda item: -len(item[1]))
+    found = []
+    for node_type, held in types[:MAX_TYPES]:
+        ranks = tuple(held)
+        one = pool.copy_idle()
+        one.mark_up("all")
+        one.remove_ranks(inventory.ranks & ~(1 << ranks[0]))
+        hosts = tuple(inventory.hosts[rank] for rank in ranks)
+        found.append(_Adviser(one, node_type).advice(ranks, hosts, asked))
+    return tuple(found), len(types) - len(found)
+
+
+class _Adviser:
+    """Fills pools of one node, *pool*, which is of *node_type*."""
+
+    def __init__(self, pool: Pool, node_type: NodeType) -> None:
+        self.pool = pool
+        self.node_type = node_type
+        self.names = list(dict.fromkeys(domain.name for domain in node_type.root.walk()))
+
+    def advice(
+        self,
+        ranks: tuple[int, ...],
+        hosts: tuple[str, ...],
+        asked: Sequence[tuple[str, Request]],
+    ) -> Advice:
+        root = self.node_type.root
+        sizes = slot_sizes(root)
+        filled = [self.fill(_shape(*size)) for size in sizes]
+        tiling = [one for one in filled if one.tiles][:MAX_SLOTS]
+        nearly = []
+        if root.ngpus and not any(one.tiles and size[1] == 1 for one, size in zip(filled, sizes)):
+            nearly = [self.fill(_shape(cores, 1)) for cores in shares(root)]
+        habit = (self.fill(shape) for shape in (COMMON_GPU if root.ngpus else COMMON_CPU))
+        common = [one for one in habit if not one.reason]
+        common += [self.fill(shape, request) for shape, request in asked]
+        return Advice(
+            ranks, hosts, tuple(map(self.level, self.names)), tuple(tiling), tuple(nearly),
+            tuple(common),
+        )  # fmt: skip
+
+    def level(self, name: str) -> Level:
+        """The domains called *name*."""
+        domains = self.domains(name)
+
+        def between(values: list[int]) -> tuple[int, int]:
+            return min(values), max(values)
+
+        return Level(
+            name,
+            len(domains),
+            between([d.ncores for d in domains]),
+            between([d.ngpus for d in domains]),
+            between([d.memory for d in domains]),
+        )
+
+    def domains(self, name: str) -> list[Domain]:
+        return [domain for domain in self.node_type.root.walk() if domain.name == name]
+
+    def fill(self, shape: str, request: Optional[Request] = None) -> Filled:
+        """What becomes of the node when jobs of *shape* have taken all they can."""
+        root = self.node_type.root
+        asked = request or request_of(self.pool, shape)
+        pool = self.pool.copy()
+        jobs: list[Allocation] = []
+        try:
+            while len(jobs) < MAX_JOBS:
+                jobs.append(pool.alloc(len(jobs) + 1, asked))
+            return Filled(shape, 0, 0, root.ncores, root.ngpus, reason=f"{MAX_JOBS} jobs and more")
+        except InsufficientResources:
+            pass
+        except InfeasibleRequest as e:
+            return Filled(shape, 0, 0, root.ncores, root.ngpus, reason=str(e))
+        slots = local = cores = gpus = 0
+        for job in jobs:
+            ((_, job_cores, job_gpus),) = job.parts
+            slots += job.nslots
+            local += local_slots(self.node_type, job_cores, job_gpus, asked.ask)[1]
+            cores += idset.size(job_cores)
+            gpus += idset.size(job_gpus)
+        return Filled(
+            shape,
+            slots,
+            local,
+            root.ncores - cores,
+            root.ngpus - gpus,
+            tuple(self.inside(name, jobs) for name in self.names),
+            root.memory // slots,
+        )
+
+    def inside(self, name: str, jobs: Sequence[Allocation]) -> tuple[int, int]:
+        """The least and most slots that a domain called *name* holds whole."""
+        counts = []
+        for domain in self.domains(name):
+            held = 0
+            for job in jobs:
+                ((_, cores, gpus),) = job.parts
+                if not cores & ~domain.cores and not gpus & ~domain.gpus:
+                    held += job.nslots
+            counts.append(held)
+        return min(counts), max(counts)
+
+
+def slot_sizes(root: Domain) -> list[tuple[int, int]]:
+    """The (cores, GPUs) of slots into which some domain falls without a rest, smallest first.
+
+    On a node with GPUs each slot has one at least.
+    """
+    sizes: set[tuple[int, int]] = set()
+    for domain in root.walk():
+        cores, gpus = domain.ncores, domain.ngpus
+        if cores and (gpus or not root.ngpus):
+            common = gcd(cores, gpus)
+            parts = (n for n in range(1, min(common, MAX_JOBS) + 1) if common % n == 0)
+            sizes |= {(cores // n, gpus // n) for n in parts}
+    sizes = {size for size in sizes if size[0] * MAX_JOBS > root.ncores}
+    return sorted(sizes, key=lambda size: (size[1], size[0]))
+
+
+def shares(root: Domain) -> list[int]:
+    """The cores that go with one GPU, at least one, where some domain's are shared out evenly.
+
+    The smallest domains that have GPUs count, each kind of share once.
+    """
+    domains = [d for d in root.walk() if d.ngpus and not any(c.ngpus for c in d.children)]
+    return sorted({d.ncores // d.ngpus for d in domains if d.ncores >= d.ngpus})
+
+
+def _shape(cores: int, gpus: int) -> str:
+    return f"slot=1/[core={cores};gpu={gpus}]" if gpus else f"slot=1/core={cores}"
+
+
+def request_of(pool: Pool, shape: str) -> Request:
+    """What *shape* asks of *pool*; raises InvalidShape or InvalidJobspec."""
+    return pool.parse_resource_request(jobspec.from_resources(parse_shape(shape)))

@@ -1,0 +1,313 @@
+"""Explanations: why a request gets what it gets, or nothing, node by node.
+
+What the pool decides comes from placement.decision, by the functions that allocate; here it is put
+in an order in which a person would tell it, with nodes that are alike told once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Optional, Sequence
+
+import attrs
+
+from treepool.errors import InfeasibleRequest
+from treepool.placement import decision
+from treepool.placement.allocation import Allocation, parts_of
+from treepool.placement.decision import Decision, Looked
+from treepool.placement.fitness import Fitness
+from treepool.placement.pool import Pool
+from treepool.placement.request import Request
+from treepool.placement.select import Grant, Selection
+from treepool.placement.state import NodeState
+from treepool.rfc import idset, jobspec
+from treepool.view.nearest import Nearest, nearest, oracle
+from treepool.view.places import Place, local_slots, shortage, slot_places, smallest, too_little
+from treepool.view.waiting import Waiting, waiting
+from treepool.view.words import count
+
+#: What came of it.
+ALLOCATED, WAITS, INFEASIBLE = "allocated", "waits", "infeasible"
+
+#: Most states whose reasons are told one by one.
+MAX_PASSED = 8
+
+
+@attrs.frozen
+class Nodes:
+    """Nodes in one state, told together: their ranks and what is free of what they have."""
+
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    cores: int
+    gpus: int
+    cores_free: int
+    gpus_free: int
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is allocated on them."""
+        return self.cores_free == self.cores and self.gpus_free == self.gpus
+
+
+@attrs.frozen
+class Passed:
+    """Nodes passed over, in one state or several that follow each other, and why, in one line."""
+
+    nodes: tuple[Nodes, ...]
+    why: str
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks passed over, ascending."""
+        return tuple(sorted(rank for one in self.nodes for rank in one.ranks))
+
+
+@attrs.frozen
+class Taken:
+    """Nodes that give something, each the same: its slots, and where each sits.
+
+    ``places`` has one place, of all of them together, where slots cannot be told apart. ``local``
+    of the slots were found in the first pass. ``whole`` says that the entire node is taken.
+    """
+
+    nodes: Nodes
+    nslots: int
+    local: int
+    places: tuple[Place, ...]
+    whole: bool
+
+
+@attrs.frozen
+class Explanation:
+    """Why a request gets what it gets.
+
+    ``verdict`` is ALLOCATED, WAITS or INFEASIBLE, ``reason`` one line on why not, if not.
+    ``passed`` are the first nodes passed over, in the order in which they were looked at,
+    ``passed_more`` how many nodes more, ``unneeded`` the number of those that were not looked at.
+    ``second_pass`` says whether domains larger than the smallest kind were tried. ``smallest`` are
+    the kinds of domain that an idle node could offer to a slot, if it asks for an amount alone.
+    ``fitness`` is how good the placement is. ``idle`` is what an idle cluster would have given,
+    None if the same, and ``idle_fitness`` how good that is.
+    """
+
+    shape: str
+    verdict: str
+    reason: str
+    policy: str
+    locality: str
+    smallest: tuple[str, ...]
+    nodes: int
+    down: int
+    passed: tuple[Passed, ...] = ()
+    passed_more: int = 0
+    taken: tuple[Taken, ...] = ()
+    second_pass: bool = False
+    unneeded: int = 0
+    fitness: Optional[Fitness] = None
+    idle: Optional[tuple[Taken, ...]] = None
+    idle_fitness: Optional[Fitness] = None
+    waits: Optional[Waiting] = None
+    nearest: tuple[Nearest, ...] = ()
+
+
+def explain(
+    pool: Pool,
+    shape: str,
+    resources: list[Any],
+    constraints: Optional[Mapping[str, Any]] = None,
+    jobs: Mapping[int, Allocation] = {},
+    options: Optional[Mapping[str, Any]] = None,
+    names: Mapping[int, str] = {},
+) -> Explanation:
+    """Why *resources*, which *shape* says too, get what they get on *pool* now.
+
+    *constraints* are RFC 31's, *options* treepool's own; *jobs* are those that run on the pool, by
+    id, and *names* what people call them. Raises InvalidJobspec if the pool does not understand
+    the request.
+    """
+
+    def request_of(some: list[Any]) -> Request:
+        spec = jobspec.from_resources(some, constraints=constraints, options=options)
+        return pool.parse_resource_request(spec)
+
+    request = request_of(resources)
+    told = _Teller(pool, request)
+    base = told.base(shape)
+    try:
+        pool.check_feasibility(request)
+    except InfeasibleRequest as e:
+        near = nearest(resources, oracle(lambda some: pool.check_feasibility(request_of(some))))
+        return attrs.evolve(base, verdict=INFEASIBLE, reason=str(e), nearest=tuple(near))
+    decided = decision.decide(pool, request)
+    if decided.selection is None:
+        base = told.refused(base, decided)
+        return attrs.evolve(base, waits=waiting(pool, request, jobs, names))
+    return told.allocated(base, decided)
+
+
+class _Teller:
+    """Tells the decisions on one request."""
+
+    def __init__(self, pool: Pool, request: Request) -> None:
+        self.pool = pool
+        self.request = request
+        self.ask = request.ask
+        self.inventory = decision.inventory_of(pool)
+
+    def base(self, shape: str) -> Explanation:
+        """What there is to say before anything was looked at."""
+        within = self.inventory.matching(self.request.constraint)
+        nodes = idset.size(self.inventory.ranks) if within is None else len(within)
+        down = sum(1 for r in decision.ranks_down(self.pool) if within is None or r in within)
+        policy = decision.policy_of(self.pool)
+        first = (type(policy).__doc__ or "").split("\n")[0].rstrip(".")
+        order = f"{policy.name}: {first[:1].lower()}{first[1:]}"
+        kinds = dict.fromkeys(k for t in self.inventory.node_types for k in smallest(t, self.ask))
+        return Explanation(
+            shape, ALLOCATED, "", order, self.ask.locality, tuple(kinds), nodes, down
+        )
+
+    def refused(self, base: Explanation, decided: Decision) -> Explanation:
+        """Why *decided* is no: all nodes were looked at."""
+        reason = decision.why_insufficient(self.pool, self.request)
+        if reason is None:
+            reason = "what is free lies in no such domains as are asked"
+        else:
+            reason = f"{'of what is free' if reason[:3] == 'no ' else 'as things are'}, {reason}"
+        other = [one for one in decided.looked if one.found is None]
+        passed, more = self.passed(other, first_pass=False)
+        return attrs.evolve(
+            base,
+            verdict=WAITS,
+            reason=reason,
+            passed=passed,
+            passed_more=more,
+            second_pass=self.ask.locality == "preferred",
+        )
+
+    def allocated(self, base: Explanation, decided: Decision) -> Explanation:
+        """Why *decided* is what it is."""
+        assert decided.selection is not None
+        selection = decided.selection
+        grants = selection.grants
+        second = any(not grant.fit.local or grant.units > grant.fit.local for grant in grants)
+        taken = {rank for grant in grants for rank in grant.ranks}
+        last = max((one.key, rank) for one in decided.looked for rank in one.ranks if rank in taken)
+        seen: list[Looked] = []
+        unneeded = 0
+        for one in decided.looked:
+            ranks = [r for r in one.ranks if r not in taken]
+            before = [r for r in ranks if second or (one.key, r) < last]
+            unneeded += len(ranks) - len(before)
+            if before:
+                seen.append(attrs.evolve(one, ranks=tuple(before)))
+        passed, more = self.passed(seen, first_pass=not second)
+        now = self.taken(grants)
+        idle = self.of_idle_cluster()
+        same = idle is None or _given(self.taken(idle.grants)) == _given(now)
+        return attrs.evolve(
+            base,
+            passed=passed,
+            passed_more=more,
+            taken=now,
+            second_pass=second,
+            unneeded=unneeded,
+            fitness=self.fitness(selection),
+            idle=None if same or idle is None else self.taken(idle.grants),
+            idle_fitness=None if idle is None else self.fitness(idle),
+        )
+
+    def fitness(self, selection: Selection) -> Fitness:
+        """How good what *selection* says is."""
+        allocation = Allocation(self.inventory, parts_of(selection), selection.nslots)
+        return allocation.fitness(self.pool.weights)
+
+    def of_idle_cluster(self) -> Optional[Selection]:
+        """What an idle cluster would have given."""
+        idle = self.pool.copy_idle()
+        idle.mark_up("all")
+        return decision.decide(idle, self.request).selection
+
+    # -- nodes passed over
+
+    def passed(self, seen: Sequence[Looked], first_pass: bool) -> tuple[tuple[Passed, ...], int]:
+        """The first of *seen* with the reasons, and the number of nodes in the rest.
+
+        Those one after another that lack the same, though not as much of it, are told as one.
+        """
+        told: list[Passed] = []
+        place = 0
+        while place < len(seen) and len(told) < MAX_PASSED:
+            group = [seen[place]]
+            lacks = self.lacks(group[0])
+            if lacks is not None:
+                for one in seen[place + 1 :]:
+                    others = self.lacks(one)
+                    if others is None or others[0] != lacks[0]:
+                        break
+                    group.append(one)
+            place += len(group)
+            nodes = tuple(self.nodes(one.state, one.ranks) for one in group)
+            told.append(Passed(nodes, self.why(group, first_pass)))
+        return tuple(told), sum(len(one.ranks) for one in seen[place:])
+
+    def lacks(self, one: Looked) -> Optional[tuple[str, int]]:
+        """What a whole node lacks for one slot, and how much of it is free; None if not that."""
+        return None if one.found is not None else too_little(one.state, self.ask)
+
+    def why(self, group: Sequence[Looked], first_pass: bool) -> str:
+        """Why *group*, which lacks the same, gives nothing, in the first pass or in both."""
+        one = group[0]
+        state, root = one.state, one.state.type.root
+        if self.ask.whole and not state.idle:
+            taken = count(root.ncores - state.ncores, "core")
+            if idset.size(root.gpus) > state.ngpus:
+                taken += f" and {count(idset.size(root.gpus) - state.ngpus, 'GPU')}"
+            return f"a whole node is asked, and jobs have {taken} of it"
+        if one.found is None:
+            free = [lacks for each in group if (lacks := self.lacks(each)) is not None]
+            if free:
+                return f"{free[0][0]}: {_have([number for _, number in free])} free"
+            reason = decision.why_passed_over(self.pool, self.request, state)
+            if reason is not None:
+                return f"of what is free there, {reason}"
+            return shortage(state, self.ask) or "no way was found to place it there"
+        if first_pass and not one.found.local:
+            return shortage(state, self.ask) or "its slots would be spread over larger domains"
+        return "it could serve, but the request wants no more nodes"
+
+    # -- nodes taken
+
+    def taken(self, grants: Iterable[Grant]) -> tuple[Taken, ...]:
+        """What *grants* say, by lowest rank."""
+        found = []
+        for grant in grants:
+            state, step = grant.state, grant.step
+            whole = self.ask.whole
+            _, local = local_slots(state.type, step.cores, step.gpus, self.ask)
+            places = [] if whole else slot_places(state.type, step.cores, step.gpus, self.ask)
+            told = Taken(
+                self.nodes(state, grant.ranks),
+                step.nslots,
+                min(local, step.nslots),
+                tuple(places),
+                whole,
+            )
+            found.append(told)
+        return tuple(sorted(found, key=lambda one: one.nodes.ranks[0]))
+
+    def nodes(self, state: NodeState, ranks: tuple[int, ...]) -> Nodes:
+        root = state.type.root
+        hosts = tuple(self.inventory.hosts[rank] for rank in ranks)
+        return Nodes(ranks, hosts, root.ncores, idset.size(root.gpus), state.ncores, state.ngpus)
+
+
+def _have(numbers: Sequence[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    if least < most:
+        return f"the nodes have {least} to {most}"
+    return f"the node{'s have' if len(numbers) > 1 else ' has'} {least}"
+
+
+def _given(taken: Sequence[Taken]) -> list[tuple[tuple[int, ...], tuple[Place, ...]]]:
+    return [(one.nodes.ranks, one.places) for one in taken]

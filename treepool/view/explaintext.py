@@ -1,0 +1,226 @@
+"""An explanation as a person would tell it, in lines that follow the width of the terminal."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from rich.text import Text
+
+from treepool.placement.fitness import Fitness
+from treepool.placement.tree import NODE
+from treepool.rfc import hostlist, idset
+from treepool.view.explain import ALLOCATED, INFEASIBLE, Explanation, Nodes, Taken
+from treepool.view.places import Place
+from treepool.view.textboxes import Lines, wrapped
+from treepool.view.words import count, listed, plain
+
+#: Least width drawn for.
+NARROWEST = 40
+
+#: Most slots of a node, nodes of an allocation and jobs waited for that are told one by one.
+MAX_SLOTS, MAX_TAKEN, MAX_JOBS = 8, 12, 12
+
+#: Columns of a label with the blanks behind it.
+_LABEL = 10
+
+_STYLES = {ALLOCATED: "green", INFEASIBLE: "red"}
+
+
+def text(told: Explanation, width: int) -> Text:
+    """*told* in at most *width* columns (NARROWEST at least)."""
+    width = max(width, NARROWEST)
+    lines: Lines = []
+    shape = plain(told.shape, 400)
+    head = Text.assemble((shape, "bold"), ": ", (told.verdict, _STYLES.get(told.verdict, "yellow")))
+    if told.reason:
+        head.append(f": {plain(told.reason, 1000)}")
+    lines += wrapped(head, width, 2)
+    for part in (_asked, _passed, _taken, _idle, _waits, _near):
+        found = part(told)
+        lines += [Text()] if found else []
+        for line in found:
+            indent = len(line.plain) - len(line.plain.lstrip()) + 2
+            lines += wrapped(line, width, _LABEL if part is _asked else indent)
+    return Text("\n").join(lines)
+
+
+def _asked(told: Explanation) -> Lines:
+    """What the pool goes by: domains, nodes, order."""
+    if told.verdict == INFEASIBLE:
+        return []
+    lines = []
+    if told.smallest:
+        kinds = " or ".join(plain(kind) for kind in told.smallest)
+        offer = f"one {kinds}, the smallest kind of domain that an idle node could offer"
+        if told.smallest == (NODE,):
+            offer = "one node; no smaller domain could host it"
+        rule = {
+            "preferred": f"each slot in {offer}; if not to be had, in a larger one",
+            "required": f"each slot in {offer}; nothing else will do",
+            "none": "cores and GPUs from anywhere on a node",
+        }[told.locality]
+        lines.append(_labelled("locality", f"{told.locality}: {rule}"))
+    nodes = count(told.nodes, "node")
+    if told.down:
+        nodes += f", of which {told.down:,} {'is' if told.down == 1 else 'are'} down"
+    lines.append(_labelled("nodes", nodes))
+    lines.append(_labelled("order", told.policy))
+    return lines
+
+
+def _passed(told: Explanation) -> Lines:
+    """Nodes passed over, in the order in which they were looked at."""
+    if not told.passed:
+        return []
+    second = ", in both passes: for the smallest domains, then for larger ones"
+    lines = [Text(f"passed over, in order{second if told.second_pass else ''}", style="bold")]
+    for i, one in enumerate(told.passed, 1):
+        lines.append(_nodes(one.nodes, f"{i:3}  "))
+        lines.append(Text(f"       {plain(one.why, 1000)}"))
+    if told.passed_more:
+        lines.append(Text(f"     and {count(told.passed_more, 'more node')}", "dim"))
+    return lines
+
+
+def _taken(told: Explanation) -> Lines:
+    """Nodes that give something."""
+    if not told.taken:
+        return []
+    lines = [Text("taken", style="bold"), *_given(told.taken)]
+    slots = sum(one.nslots * len(one.nodes.ranks) for one in told.taken)
+    local = sum(one.local * len(one.nodes.ranks) for one in told.taken)
+    if any(one.places for one in told.taken):
+        where = "in the smallest kind of domain that its node, idle, could offer"
+        which = "every slot" if local == slots else f"{local:,} of {count(slots, 'slot')}"
+        which = "no slot" if not local else which
+        tried = "second pass" if told.second_pass else "first pass"
+        lines.append(Text(f"     {tried}: {which} is {where}"))
+    if told.fitness is not None:
+        lines.append(Text(f"     fitness {_fitness(told.fitness)}"))
+    if told.unneeded:
+        lines.append(
+            Text(f"     {count(told.unneeded, 'node')} further on in the order: not needed")
+        )
+    return lines
+
+
+def _given(taken: Sequence[Taken]) -> Lines:
+    lines = []
+    for one in taken[:MAX_TAKEN]:
+        lines.append(_nodes([one.nodes], "     "))
+        each = " on each" if len(one.nodes.ranks) > 1 else ""
+        if one.whole:
+            lines.append(Text(f"       the whole node, {count(one.nslots, 'slot')}{each}"))
+            continue
+        for i, place in enumerate(one.places[:MAX_SLOTS], 1):
+            name = f"slot {i}" if len(one.places) > 1 else count(one.nslots, "slot")
+            lines.append(Text(f"       {name}{each}: {_place(place)}"))
+        if len(one.places) > MAX_SLOTS:
+            lines.append(Text(f"       and {len(one.places) - MAX_SLOTS} more slots{each}", "dim"))
+    if len(taken) > MAX_TAKEN:
+        nodes = sum(len(one.nodes.ranks) for one in taken[MAX_TAKEN:])
+        lines.append(Text(f"     and {count(nodes, 'more node')}", "dim"))
+    return lines
+
+
+def _place(place: Place) -> str:
+    """Where a slot sits: "numa 0: cores 0-7, GPU 0; 300 GB/s between its GPUs"."""
+    found = [_ids("core", place.cores)] + ([_ids("GPU", place.gpus)] if place.gpus else [])
+    words = f"{place.domain}: {', '.join(found)}"
+    if not place.local:
+        words += "; an idle node has a smaller domain for it"
+    if place.gbps is not None and place.best is not None:
+        words += f"; {place.gbps:g} GB/s between its GPUs"
+        if place.best > place.gbps:
+            words += f", of {place.best:g} at best"
+    return words
+
+
+def _idle(told: Explanation) -> Lines:
+    """What an idle cluster would have given."""
+    if told.verdict != ALLOCATED:
+        return []
+    if told.idle is None:
+        return [Text("an idle cluster would have given the same")]
+    lines = [Text("an idle cluster would have given", style="bold"), *_given(told.idle)]
+    if told.idle_fitness is not None:
+        lines.append(Text(f"     fitness {_fitness(told.idle_fitness)}"))
+    return lines
+
+
+def _fitness(fitness: Fitness) -> str:
+    """How good a placement is, and what that is made of."""
+    parts = [f"memory {fitness.memory:.2f}"]
+    parts += [f"links {fitness.links:.2f}"] if fitness.links is not None else []
+    parts += [f"nodes {fitness.inter:.2f}"] if fitness.inter is not None else []
+    return f"{fitness.total:.2f} of 1 ({', '.join(parts)})"
+
+
+def _waits(told: Explanation) -> Lines:
+    """Which jobs would have to end."""
+    if told.waits is None:
+        return []
+    holders = told.waits.holders
+    if not holders:
+        if told.down:
+            return [Text("it waits for nodes that are down: the end of jobs alone will not do")]
+        return [Text("no job shown here holds what it waits for")]
+    one = told.waits.one_will_do
+    head = "it can start when one of these ends" if one else "it can start when these end"
+    if len(holders) == 1:
+        head = "it can start when this job ends"
+    lines = [Text(head, style="bold")]
+    for holder in holders[:MAX_JOBS]:
+        size = count(holder.cores, "core")
+        size += f", {count(holder.gpus, 'GPU')}" if holder.gpus else ""
+        lines.append(Text(f"     job {plain(holder.name)}: {size}: {listed(holder.has)}"))
+    if len(holders) > MAX_JOBS:
+        lines.append(Text(f"     and {count(len(holders) - MAX_JOBS, 'more job')}", "dim"))
+    return lines
+
+
+def _near(told: Explanation) -> Lines:
+    """What would fit."""
+    if told.verdict != INFEASIBLE:
+        return []
+    if not told.nearest:
+        return [Text("no shape near it was found that this cluster could serve")]
+    lines = [Text("what would fit an idle cluster", style="bold")]
+    for near in told.nearest:
+        line = Text.assemble("     ", (plain(near.shape, 400), "bold"))
+        lines.append(line.append(f"   {near.change}"))
+    return lines
+
+
+def _nodes(nodes: Sequence[Nodes], indent: str) -> Text:
+    """Which nodes, and what is free on them: "xeon[0-3] (ranks 0-3): 7 of 120 cores free"."""
+    ranks = sorted(rank for one in nodes for rank in one.ranks)
+    hosts = listed(hostlist.encode([host for one in nodes for host in one.hosts]))
+    word = "rank" if len(ranks) == 1 else f"{len(ranks):,} nodes, ranks"
+    text = Text.assemble(indent, (hosts, "bold"), f" ({word} {listed(idset.encode_ids(ranks))}): ")
+    return text.append(_free(nodes))
+
+
+def _free(nodes: Sequence[Nodes]) -> str:
+    if all(one.idle for one in nodes):
+        return "idle"
+    free = _of([one.cores_free for one in nodes], [one.cores for one in nodes], "core")
+    if any(one.gpus for one in nodes):
+        free += ", " + _of([one.gpus_free for one in nodes], [one.gpus for one in nodes], "GPU")
+    return f"{free} free"
+
+
+def _of(free: Sequence[int], have: Sequence[int], what: str) -> str:
+    """How many of how many: "4 of 8 GPUs", "0 to 4 of 8 GPUs"."""
+    least = f"{min(free):,} to " if min(free) < max(free) else ""
+    whole = f"{min(have):,} to " if min(have) < max(have) else ""
+    return f"{least}{max(free):,} of {whole}{count(max(have), what)}"
+
+
+def _ids(name: str, mask: int) -> str:
+    plural = "s" if mask & (mask - 1) else ""
+    return f"{name}{plural} {listed(idset.encode(mask))}" if mask else f"no {name}s"
+
+
+def _labelled(label: str, words: str) -> Text:
+    return Text.assemble((f"{label:<{_LABEL}}", "bold"), words)

@@ -1,0 +1,160 @@
+"""Places: where the slots of a job sit on a node, and whether any place could be smaller."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from treepool.placement.fit import compute
+from treepool.placement.linkset import choose, smallest_link
+from treepool.placement.need import SLOT, Ask, Need
+from treepool.placement.spread import amount_levels, usable_gpus
+from treepool.placement.state import NodeState
+from treepool.placement.tree import Domain, NodeType
+from treepool.rfc import idset
+from treepool.rfc.count import Count
+from treepool.view.words import count, title
+
+
+@attrs.frozen
+class Place:
+    """Where a slot sits: the smallest domain around all it has, and what it has (bitmasks).
+
+    ``local`` tells whether no smaller kind of domain of the node, idle, could have hosted it.
+    ``gbps`` is the slowest link between its GPUs, ``best`` that of the best such GPUs on an idle
+    node; both None if there is nothing to tell.
+    """
+
+    domain: str
+    cores: int
+    gpus: int
+    local: bool
+    gbps: Optional[float] = None
+    best: Optional[float] = None
+
+
+def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[int, int]:
+    """How many slots of *ask* the *cores* and *gpus* of a node are, and how many of them local.
+
+    Found by placing the slots once more, on a node where nothing but these ids is free: first as
+    many as there are, then as many as have the smallest kind of domain that the node, idle, could
+    offer. So it does not matter by which rules they were chosen.
+    """
+    if ask.whole:
+        return ask.group.nslots, ask.group.nslots
+    state = NodeState(node_type, cores, gpus)
+    group = attrs.evolve(ask.group, count=Count(1, None))
+    counts = []
+    for locality in ("preferred", "required"):
+        found = compute(state, attrs.evolve(ask, group=group, fill=True, locality=locality))
+        counts.append(found.steps[-1].nslots if found else 0)
+    return counts[0], counts[1]
+
+
+def smallest(node_type: NodeType, ask: Ask) -> list[str]:
+    """The smallest kinds of domain that a node, idle, could offer to a slot of *ask*.
+
+    Empty if the slot asks for localities of its own, or for the whole node.
+    """
+    need = _amount(ask)
+    if need is None:
+        return []
+    levels = amount_levels(node_type, need)
+    return list(dict.fromkeys(domain.name for domain, level in levels.items() if not level))
+
+
+def too_little(state: NodeState, ask: Ask) -> Optional[tuple[str, int]]:
+    """What the node as a whole lacks for one slot of *ask*, and how much of it is free.
+
+    None if it is not for a mere number.
+    """
+    need = _amount(ask)
+    if need is None:
+        return None
+    if state.ncores < need.cores:
+        return f"needs {count(need.cores, 'core')}", state.ncores
+    free = idset.size(state.gpus & usable_gpus(state.type, state.type.root, need))
+    return (f"needs {count(need.gpus, 'GPU')}", free) if free < need.gpus else None
+
+
+def shortage(state: NodeState, ask: Ask) -> Optional[str]:
+    """What the smallest kinds of domain lack for slots of *ask* now; None if no number tells."""
+    need = _amount(ask)
+    if need is None:
+        return None
+    levels = amount_levels(state.type, need)
+    domains = [domain for domain, level in levels.items() if not level]
+    if not domains:
+        return None
+    kinds = " or ".join(dict.fromkeys(domain.name for domain in domains))
+    usable = state.gpus & usable_gpus(state.type, state.type.root, need)
+    free = [(idset.size(d.cores & state.cores), idset.size(d.gpus & usable)) for d in domains]
+    cores, gpus = max(c for c, _ in free), max(g for _, g in free)
+    if cores < need.cores:
+        return f"needs {count(need.cores, 'core')} in one {kinds}: the largest has {cores} free"
+    if gpus < need.gpus:
+        return (
+            f"needs {count(need.gpus, 'GPU')} in one {kinds}: the most that one has free is {gpus}"
+        )
+    if not any(c >= need.cores and g >= need.gpus for c, g in free):
+        both = f"{count(need.cores, 'core')} and {count(need.gpus, 'GPU')}"
+        return f"needs {both} in one {kinds}: none has both free"
+    group = attrs.evolve(ask.group, count=Count(1, None))
+    found = compute(state, attrs.evolve(ask, group=group, fill=True, locality="required"))
+    room = found.steps[-1].nslots if found else 0
+    wanted = ask.group.count.minimum
+    if room < wanted:
+        return f"needs {wanted} slots, each in one {kinds}: there is room for {room}"
+    return None
+
+
+def _amount(ask: Ask) -> Optional[Need]:
+    """The amount that each slot of *ask* asks for, if that is all it asks for."""
+    need = ask.group.need
+    if ask.group.name != SLOT or need.parts or not need.takes_amount or ask.whole:
+        return None
+    return need
+
+
+def slot_places(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> list[Place]:
+    """Where the slots of *ask* sit that have *cores* and *gpus* of a node together.
+
+    Found by placing them once more, one after another, where nothing else is free; if they do not
+    come out as they were, as one place for all of them.
+    """
+    state = NodeState(node_type, cores, gpus)
+    group = attrs.evolve(ask.group, count=Count(1, None))
+    found = None
+    if ask.group.name == SLOT:
+        found = compute(state, attrs.evolve(ask, group=group, fill=True, locality="preferred"))
+    places: list[Place] = []
+    had_cores = had_gpus = 0
+    for step in found.steps if found else ():
+        if had_cores & ~step.cores or had_gpus & ~step.gpus:
+            return [_place(node_type, cores, gpus, ask)]
+        places.append(_place(node_type, step.cores & ~had_cores, step.gpus & ~had_gpus, ask))
+        had_cores, had_gpus = step.cores, step.gpus
+    if (had_cores, had_gpus) != (cores, gpus):
+        return [_place(node_type, cores, gpus, ask)]
+    return places
+
+
+def _place(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> Place:
+    domain = around(node_type.root, cores, gpus)
+    slots, local = local_slots(node_type, cores, gpus, ask)
+    gbps = best = None
+    ngpus = idset.size(gpus)
+    if node_type.links is not None and slots == 1 and ngpus > 1:
+        gbps = smallest_link(node_type.links, gpus)
+        ideal = choose(node_type.links, node_type.root.gpus, ngpus)
+        best = None if ideal is None else smallest_link(node_type.links, ideal)
+    return Place(title(node_type, domain), cores, gpus, local >= slots, gbps, best)
+
+
+def around(domain: Domain, cores: int, gpus: int) -> Domain:
+    """The smallest domain in *domain* that has all of *cores* and *gpus*."""
+    for child in domain.children:
+        if not cores & ~child.cores and not gpus & ~child.gpus:
+            return around(child, cores, gpus)
+    return domain

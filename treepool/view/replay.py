@@ -1,0 +1,316 @@
+"""Replay: a trace of jobs run through a pool and the scheduler's policies, without Flux.
+
+Time is that of the trace and jumps from event to event: jobs end, jobs are submitted, and jobs
+start as ``sched-treepool`` would start them, by the same Plan. All jobs have the same priority, so
+the queue is in the order of submission. A job ends when its duration is over, or its limit; the
+plan knows the limit only, as a scheduler does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from typing import Callable, Iterable, Iterator, Optional, Sequence
+
+import attrs
+
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidInput, InvalidShape
+from treepool.placement.allocation import Allocation
+from treepool.placement.backfill import Plan
+from treepool.placement.pool import Pool
+from treepool.placement.request import Request
+from treepool.rfc import jobspec
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.shape import parse_shape
+from treepool.view.tally import Point, Tally, quantile
+from treepool.view.trace import InvalidTrace, TraceJob
+
+#: How many refused jobs are remembered by name.
+MAX_REFUSED = 100
+
+#: Events between two reports of progress.
+_STRIDE = 64
+
+#: Told of each job that starts: when, and with what.
+Watcher = Callable[[TraceJob, float, Allocation], None]
+
+
+@attrs.frozen
+class Rules:
+    """How jobs are started: the options of the scheduler module.
+
+    ``policy`` is fifo, easy or conservative; ``depth`` jobs get reservations. ``pool`` are the
+    options of Pool.
+    """
+
+    name: str = ""
+    policy: str = "fifo"
+    depth: float = 1
+    pool: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Outcome:
+    """What came of a trace under some rules; times in seconds, shares from 0 to 1.
+
+    ``span`` is from the first submission to the last end, over which the shares of cores and GPUs
+    in use, and fragmented ones (free but in no whole domain), are means of all there are. Waiting
+    times are None if no job ran. ``local`` of the ``slots`` sit in the smallest kind of domain
+    that an idle node could offer. ``refused`` names jobs that the cluster could never serve, and
+    why, ``nrefused`` says how many they are.
+    """
+
+    rules: Rules
+    jobs: int
+    nrefused: int
+    refused: tuple[tuple[TraceJob, str], ...]
+    span: float
+    cores: int
+    gpus: int
+    cores_used: float
+    gpus_used: float
+    cores_fragmented: float
+    gpus_fragmented: float
+    wait_mean: Optional[float]
+    wait_median: Optional[float]
+    wait_p95: Optional[float]
+    wait_max: Optional[float]
+    slots: int
+    local: int
+    curve: tuple[Point, ...]
+
+
+@attrs.frozen(eq=False)
+class _Job:
+    """A job in the queue: its number in the order, and its request with and without its limit."""
+
+    number: int
+    traced: TraceJob
+    kind: Request
+    request: Request
+
+
+def replay(
+    resource_set: ResourceSet,
+    jobs: Sequence[TraceJob],
+    rules: Rules,
+    progress: Callable[[float], None] = lambda done: None,
+    watch: Optional[Watcher] = None,
+) -> Outcome:
+    """Run *jobs*, in order of submission, on an idle cluster under *rules*.
+
+    *progress* is told the share of jobs that have ended, 0 to 1. Raises InvalidTrace if a job
+    asks for what nobody understands, and InvalidInput for rules or a cluster that make no sense.
+    """
+    run = _Run(resource_set, jobs, rules, watch)
+    for done in run.events():
+        progress(done)
+    return run.outcome()
+
+
+class _Run:
+    """A replay in progress."""
+
+    def __init__(
+        self,
+        resource_set: ResourceSet,
+        jobs: Sequence[TraceJob],
+        rules: Rules,
+        watch: Optional[Watcher],
+    ) -> None:
+        self.pool = Pool(resource_set, **rules.pool)
+        self.pool.set_expiration(0.0)
+        self.rules = rules
+        self.jobs = jobs
+        self.watch = watch
+        self.tally = Tally(resource_set)
+        self.began = jobs[0].submit if jobs else 0.0
+        self.now = 0.0
+        self.plan: Optional[Plan] = None
+        #: Waiting jobs by kind of request, each in the order of the queue.
+        self.lanes: dict[Request, list[_Job]] = {}
+        #: With fifo, whether a job holds the queue under this plan.
+        self.blocked = False
+        self.running: list[tuple[float, int]] = []
+        self.allocations: dict[int, Allocation] = {}
+        self.refused: list[tuple[TraceJob, str]] = []
+        self.nrefused = 0
+        self.ran = 0
+        self._kinds: dict[tuple[str, str, Optional[str]], Request] = {}
+
+    def events(self) -> Iterator[float]:
+        """Let everything happen; yields the share of jobs that is over, now and then."""
+        submitted, total = 0, len(self.jobs)
+        count = 0
+        while submitted < total or self.running or self.lanes:
+            if submitted == total and not self.running:
+                self._give_up()
+                continue
+            time = self.running[0][0] if self.running else math.inf
+            if submitted < total:
+                time = min(time, self.jobs[submitted].submit - self.began)
+            self.now = time
+            self.tally.advance(time)
+            while self.running and self.running[0][0] <= time:
+                self._end(heapq.heappop(self.running)[1])
+            new = []
+            while submitted < total and self.jobs[submitted].submit - self.began <= time:
+                job = self._submit(submitted + 1, self.jobs[submitted])
+                submitted += 1
+                if job is not None:
+                    new.append(job)
+            self._schedule(new)
+            if count % _STRIDE == 0:
+                yield (self.ran - len(self.running) + self.nrefused) / total
+            count += 1
+
+    def outcome(self) -> Outcome:
+        """The numbers, once everything has happened."""
+        tally, waits = self.tally, sorted(self.tally.waits)
+        whole_cores, whole_gpus = tally.ncores * self.now, tally.ngpus * self.now
+        total = tally.curve.total
+        return Outcome(
+            rules=self.rules,
+            jobs=self.ran,
+            nrefused=self.nrefused,
+            refused=tuple(self.refused),
+            span=self.now,
+            cores=tally.ncores,
+            gpus=tally.ngpus,
+            cores_used=_share(total[0], whole_cores),
+            gpus_used=_share(total[1], whole_gpus),
+            cores_fragmented=_share(total[2], whole_cores),
+            gpus_fragmented=_share(total[3], whole_gpus),
+            wait_mean=math.fsum(waits) / len(waits) if waits else None,
+            wait_median=quantile(waits, 0.5),
+            wait_p95=quantile(waits, 0.95),
+            wait_max=waits[-1] if waits else None,
+            slots=tally.slots,
+            local=tally.local,
+            curve=tuple(tally.curve.points()),
+        )
+
+    # -- jobs come and go
+
+    def _submit(self, number: int, traced: TraceJob) -> Optional[_Job]:
+        kind = self._kind(traced)
+        try:
+            self.pool.check_feasibility(kind)
+        except InfeasibleRequest as e:
+            self._refuse(traced, str(e))
+            return None
+        job = _Job(number, traced, kind, attrs.evolve(kind, duration=traced.limit))
+        self.lanes.setdefault(kind, []).append(job)
+        self.tally.submit()
+        return job
+
+    def _kind(self, traced: TraceJob) -> Request:
+        """What *traced* asks for but for its duration, the same object for equal wishes."""
+        limits = "" if traced.constraint is None else json.dumps(traced.constraint, sort_keys=True)
+        key = traced.shape, limits, traced.locality
+        kind = self._kinds.get(key)
+        if kind is None:
+            options = None if traced.locality is None else {"locality": traced.locality}
+            try:
+                spec = jobspec.from_resources(
+                    parse_shape(traced.shape), constraints=traced.constraint, options=options
+                )
+                kind = self.pool.parse_resource_request(spec)
+            except InvalidShape as e:
+                raise InvalidTrace(f"{traced.place}: shape: {e}") from None
+            except InvalidInput as e:
+                raise InvalidTrace(f"{traced.place}: {e}") from None
+            self._kinds[key] = kind
+        return kind
+
+    def _start(self, job: _Job, allocation: Allocation) -> None:
+        self.ran += 1
+        self.allocations[job.number] = allocation
+        heapq.heappush(self.running, (self.now + job.traced.runs, job.number))
+        wait = max(0.0, self.now - (job.traced.submit - self.began))
+        self.tally.start(wait, job.kind.ask, allocation)
+        if self.watch is not None:
+            self.watch(job.traced, self.began + self.now, allocation)
+
+    def _end(self, number: int) -> None:
+        self.pool.free(number)
+        self.tally.end(self.allocations.pop(number))
+
+    def _give_up(self) -> None:
+        """Refuse the first job, which nobody is in the way of: a search for places is bounded."""
+        lane = min(self.lanes.values(), key=lambda lane: lane[0].number)
+        job = lane[0]
+        self._refuse(job.traced, "there is room for it, but no way was found to place it")
+        self.tally.withdraw()
+        self._leave(lane, job)
+        self.plan = None
+        self._schedule(())
+
+    def _refuse(self, traced: TraceJob, reason: str) -> None:
+        self.nrefused += 1
+        if len(self.refused) < MAX_REFUSED:
+            self.refused.append((traced, reason))
+
+    # -- the queue
+
+    def _schedule(self, new: Sequence[_Job]) -> None:
+        """Put the waiting jobs to the plan: all of them, or just *new* ones if it still holds."""
+        if self.plan is None or not self.plan.current:
+            self.plan = Plan(self.pool)
+            self.blocked = False
+            self._pass(self.plan, list(self.lanes.values()))
+            return
+        for job in new:
+            if self.blocked:
+                break
+            if self._put(self.plan, job):
+                self._leave(self.lanes[job.kind], job)
+
+    def _pass(self, plan: Plan, lanes: Iterable[list[_Job]]) -> None:
+        """Put all jobs of *lanes* to *plan*, in the order of the queue.
+
+        A plan only ever takes resources away. So once a job that gets no reservation was refused,
+        those behind it in its lane are too unless they end sooner, and are not tried.
+        """
+        heads = [(lane[0].number, lane, 0) for lane in lanes]
+        heapq.heapify(heads)
+        while heads and not self.blocked:
+            _, lane, place = heapq.heappop(heads)
+            job = lane[place]
+            reserving = self._reserving(plan)
+            if self._put(plan, job):
+                self._leave(lane, job)
+            else:
+                place += 1
+                if not reserving:
+                    limit = job.traced.limit
+                    while place < len(lane) and lane[place].traced.limit >= limit:
+                        place += 1
+            if place < len(lane):
+                heapq.heappush(heads, (lane[place].number, lane, place))
+
+    def _put(self, plan: Plan, job: _Job) -> bool:
+        """Start *job* if it can; otherwise it holds the queue, has a reservation, or just waits."""
+        try:
+            allocation = plan.start(job.number, job.request, job.kind, self.now)
+        except InsufficientResources:
+            if self.rules.policy == "fifo":
+                self.blocked = True
+            elif self._reserving(plan):
+                plan.reserve(job.number, job.request, self.now)
+            return False
+        self._start(job, allocation)
+        return True
+
+    def _reserving(self, plan: Plan) -> bool:
+        return self.rules.policy != "fifo" and len(plan.reservations) < self.rules.depth
+
+    def _leave(self, lane: list[_Job], job: _Job) -> None:
+        lane.remove(job)
+        if not lane:
+            del self.lanes[job.kind]
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,220 @@
+"""The numbers of a replay: how much is in use, how scattered what is free is, how long jobs wait.
+
+The tally keeps its own account of what is free on each rank, from what jobs say they got. So it
+notices when something is given out twice, and needs no look into the pool.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Optional, Sequence
+
+import attrs
+
+from treepool.placement.allocation import Allocation
+from treepool.placement.inventory import Inventory
+from treepool.placement.need import Ask
+from treepool.placement.tree import Domain, NodeType
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
+from treepool.view.board import fragmented
+from treepool.view.places import local_slots
+
+#: How many answers about one kind of node are remembered.
+MAX_KNOWN = 1 << 16
+
+#: Points of a curve: never more than this, at least half of it once there was time for as many.
+POINTS = 512
+
+
+@attrs.frozen
+class Point:
+    """Means over the time from ``start`` to ``end`` (seconds since the first submission).
+
+    Cores and GPUs are numbers in use, or free but in no whole domain (fragmented); ``waiting`` is
+    the number of waiting jobs.
+    """
+
+    start: float
+    end: float
+    cores: float
+    gpus: float
+    fragmented_cores: float
+    fragmented_gpus: float
+    waiting: float
+
+
+#: The numbers that a curve is made of, in the order of Point.
+_Level = tuple[int, int, int, int, int]
+
+
+class Curve:
+    """Levels that change in time, as at most POINTS means over intervals of equal length."""
+
+    def __init__(self) -> None:
+        self.width = 0.0
+        self._sums: list[list[float]] = []
+        self._at = 0.0
+        #: The integral of each level over all time.
+        self.total = [0.0] * 5
+
+    def extend(self, until: float, level: _Level) -> None:
+        """The levels are *level* from where the curve ends up to the time *until*."""
+        at = self._at
+        if until <= at:
+            return
+        if not self.width:
+            self.width = (until - at) / (POINTS // 4)
+        for i, value in enumerate(level):
+            self.total[i] += value * (until - at)
+        while until > self.width * POINTS:
+            self._halve()
+        while at < until:
+            place = min(int(at / self.width), POINTS - 1)
+            end = (place + 1) * self.width
+            if end <= at and place < POINTS - 1:  # rounding put *at* just below its own interval
+                place, end = place + 1, end + self.width
+            upto = min(until, end) if place < POINTS - 1 else until
+            while len(self._sums) <= place:
+                self._sums.append([0.0] * 5)
+            for i, value in enumerate(level):
+                self._sums[place][i] += value * (upto - at)
+            at = upto
+        self._at = until
+
+    def points(self) -> list[Point]:
+        """The means, in order of time."""
+        found = []
+        for i, sums in enumerate(self._sums):
+            start, end = i * self.width, min((i + 1) * self.width, self._at)
+            if end > start:
+                found.append(Point(start, end, *(value / (end - start) for value in sums)))
+        return found
+
+    def _halve(self) -> None:
+        """Make the intervals twice as long."""
+        self.width *= 2
+        pairs = zip(self._sums[::2], [*self._sums[1::2], [0.0] * 5])
+        self._sums = [[a + b for a, b in zip(left, right)] for left, right in pairs]
+
+
+class Tally:
+    """Counts along as jobs are submitted, start and end; times are from the first submission."""
+
+    def __init__(self, resource_set: ResourceSet) -> None:
+        inventory = Inventory.of(resource_set)
+        self.types = inventory.types
+        roots = [t.root if t is not None else None for t in inventory.types]
+        self.free_cores = [root.cores if root else 0 for root in roots]
+        self.free_gpus = [root.gpus if root else 0 for root in roots]
+        self.ncores = sum(root.ncores for root in roots if root)
+        self.ngpus = sum(idset.size(root.gpus) for root in roots if root)
+        self.curve = Curve()
+        self.waits: list[float] = []
+        #: Slots started, and those that sit in the smallest kind of domain that an idle node of
+        #: theirs could offer; a slot that spans nodes counts on each.
+        self.slots = self.local = 0
+        self._used = [0, 0]
+        self._scattered = [0, 0]
+        self._waiting = 0
+        self._fragments: dict[tuple[NodeType, int, int], tuple[int, int]] = {}
+        self._locals: dict[tuple[NodeType, int, int, Ask], tuple[int, int]] = {}
+
+    def advance(self, now: float) -> None:
+        """Let time pass up to *now*."""
+        self.curve.extend(now, (*self._used, *self._scattered, self._waiting))  # type: ignore[arg-type]
+
+    def submit(self) -> None:
+        """A job waits."""
+        self._waiting += 1
+
+    def withdraw(self) -> None:
+        """A job waits no longer."""
+        self._waiting -= 1
+
+    def start(self, wait: float, ask: Ask, allocation: Allocation) -> None:
+        """A job that waited for *wait* seconds starts with *allocation*."""
+        self._waiting -= 1
+        self.waits.append(wait)
+        for ranks, cores, gpus in allocation.parts:
+            self._change(ranks, cores, gpus, True)
+            for node_type, count in self._by_type(ranks).items():
+                slots, local = self._local(node_type, cores, gpus, ask)
+                self.slots += slots * count
+                self.local += local * count
+
+    def end(self, allocation: Allocation) -> None:
+        """A job ends."""
+        for ranks, cores, gpus in allocation.parts:
+            self._change(ranks, cores, gpus, False)
+
+    def _change(self, ranks: Sequence[int], cores: int, gpus: int, taken: bool) -> None:
+        free_cores, free_gpus, types = self.free_cores, self.free_gpus, self.types
+        for rank in ranks:
+            had_cores, had_gpus = free_cores[rank], free_gpus[rank]
+            if taken:
+                twice = cores & ~had_cores or gpus & ~had_gpus
+                free_cores[rank], free_gpus[rank] = had_cores & ~cores, had_gpus & ~gpus
+            else:
+                twice = cores & had_cores or gpus & had_gpus
+                free_cores[rank], free_gpus[rank] = had_cores | cores, had_gpus | gpus
+            if twice:
+                raise AssertionError(f"rank {rank}: given out, or given back, twice")
+            node_type = types[rank]
+            assert node_type is not None
+            before = self._fragmented(node_type, had_cores, had_gpus)
+            after = self._fragmented(node_type, free_cores[rank], free_gpus[rank])
+            self._scattered[0] += after[0] - before[0]
+            self._scattered[1] += after[1] - before[1]
+        sign = len(ranks) if taken else -len(ranks)
+        self._used[0] += sign * idset.size(cores)
+        self._used[1] += sign * idset.size(gpus)
+
+    def _by_type(self, ranks: Sequence[int]) -> dict[NodeType, int]:
+        found: dict[NodeType, int] = {}
+        for rank in ranks:
+            node_type = self.types[rank]
+            assert node_type is not None
+            found[node_type] = found.get(node_type, 0) + 1
+        return found
+
+    def _fragmented(self, node_type: NodeType, cores: int, gpus: int) -> tuple[int, int]:
+        key = node_type, cores, gpus
+        found = self._fragments.get(key)
+        if found is None:
+            if len(self._fragments) >= MAX_KNOWN:
+                self._fragments.clear()
+            scattered = fragmented_cores(node_type.root, cores, gpus)
+            found = idset.size(scattered), idset.size(fragmented(node_type.root, cores, gpus))
+            self._fragments[key] = found
+        return found
+
+    def _local(self, node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[int, int]:
+        key = node_type, cores, gpus, ask
+        found = self._locals.get(key)
+        if found is None:
+            if len(self._locals) >= MAX_KNOWN:
+                self._locals.clear()
+            found = self._locals[key] = local_slots(node_type, cores, gpus, ask)
+        return found
+
+
+def fragmented_cores(root: Domain, cores: int, gpus: int) -> int:
+    """Those of the free *cores* that are in no whole domain, where *gpus* are free.
+
+    As board.fragmented() has it for GPUs: something is allocated in the smallest domain that
+    holds the core.
+    """
+    found = 0
+    for domain in root.walk():
+        own = domain.own_cores & cores
+        if own and not (domain.whole and not domain.cores & ~cores and not domain.gpus & ~gpus):
+            found |= own
+    return found
+
+
+def quantile(values: Sequence[float], share: float) -> Optional[float]:
+    """The smallest of *values* (ascending) that at least *share* of them do not exceed."""
+    if not values:
+        return None
+    return values[max(0, math.ceil(share * len(values)) - 1)]

@@ -1,0 +1,109 @@
+"""What a request waits for: which jobs would have to end."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Iterable, Mapping, Sequence
+
+import attrs
+
+from treepool.placement import decision
+from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
+from treepool.placement.request import Request
+from treepool.rfc import idset
+
+#: How many jobs are tried one by one.
+MAX_TRIED = 512
+
+
+@attrs.frozen
+class Holder:
+    """A job that holds what is waited for: its id, what it has (Flux's short form), its size.
+
+    ``name`` is what people call it, its id if nothing else.
+    """
+
+    jobid: int
+    has: str
+    cores: int
+    gpus: int
+    name: str
+
+
+@attrs.frozen
+class Waiting:
+    """The jobs that a request waits for.
+
+    If ``one_will_do`` the end of any of ``holders`` is enough; otherwise all of them must end, and
+    none of them could go on. There are none if it waits for nodes that are down, too.
+    """
+
+    one_will_do: bool
+    holders: tuple[Holder, ...]
+
+
+def waiting(
+    pool: Pool,
+    request: Request,
+    jobs: Mapping[int, Allocation],
+    names: Mapping[int, str] = MappingProxyType({}),
+) -> Waiting:
+    """What *request*, which *pool* cannot serve now, waits for among *jobs*, by id.
+
+    *names* has what people call them, if that is not their ids.
+
+    If one job's end will do: all such, of the first MAX_TRIED. Otherwise of the jobs that came
+    first, as few as it takes.
+    """
+    ids = list(jobs)
+    left = pool.copy()
+    one = [jobid for jobid in ids[:MAX_TRIED] if _serves_without(left, request, jobid, jobs)]
+    if one:
+        return Waiting(True, _holders(one, jobs, names))
+    first, last = 0, len(ids) + 1
+    while last - first > 1:  # without the first *last* of them it can start, if at all
+        middle = (first + last) // 2
+        if decision.serves(_without(pool, ids[:middle]), request):
+            last = middle
+        else:
+            first = middle
+    if last > len(ids):
+        return Waiting(False, ())
+    ended = ids[:last]
+    left = _without(pool, ended)
+    needed = []
+    for jobid in reversed(ended):  # the later ones may well go on
+        left.register_alloc(jobid, jobs[jobid])
+        if not decision.serves(left, request):
+            left.free(jobid)
+            needed.append(jobid)
+    return Waiting(False, _holders(reversed(needed), jobs, names))
+
+
+def _serves_without(
+    pool: Pool, request: Request, jobid: int, jobs: Mapping[int, Allocation]
+) -> bool:
+    pool.free(jobid)
+    served = decision.serves(pool, request)
+    pool.register_alloc(jobid, jobs[jobid])
+    return served
+
+
+def _without(pool: Pool, ended: Sequence[int]) -> Pool:
+    copy = pool.copy()
+    for jobid in ended:
+        copy.free(jobid)
+    return copy
+
+
+def _holders(
+    ids: Iterable[int], jobs: Mapping[int, Allocation], names: Mapping[int, str]
+) -> tuple[Holder, ...]:
+    return tuple(_holder(jobid, jobs[jobid], names.get(jobid, str(jobid))) for jobid in ids)
+
+
+def _holder(jobid: int, allocation: Allocation, name: str) -> Holder:
+    cores = sum(len(ranks) * idset.size(cores) for ranks, cores, _ in allocation.parts)
+    gpus = sum(len(ranks) * idset.size(gpus) for ranks, _, gpus in allocation.parts)
+    return Holder(jobid, allocation.dumps(), cores, gpus, name)
