@@ -5,7 +5,7 @@ import re
 import pytest
 
 from commandline import REPOSITORY
-from documents import commands
+from documents import blocks, commands
 from treepool import parse_shape
 from treepool.placement import wishes
 
@@ -18,6 +18,15 @@ SHOWN = [(name, command) for name, text in GUIDES.items() for command in command
 )
 def test_a_command_prints_what_stands_below_it(command):
     assert command.prints() == command.expected
+
+
+@pytest.mark.parametrize(
+    "name, code", [(name, code) for name, text in GUIDES.items() for code in blocks(text, "python")]
+)
+def test_an_example_prints_what_its_comments_say(capsys, monkeypatch, name, code):
+    monkeypatch.chdir(REPOSITORY)
+    exec(compile(code, name, "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^ *print\(.*?#\s(.*)$", code, re.M)
 
 
 def test_every_line_that_begins_with_treepool_is_run():

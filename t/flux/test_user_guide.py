@@ -1,0 +1,72 @@
+"""doc/user.md: every command of its sh blocks, run in a real instance."""
+
+import os
+import subprocess
+
+import pytest
+
+from broker import REPOSITORY, Instance, key_of
+from documents import blocks
+
+GUIDE = (REPOSITORY / "doc" / "user.md").read_text()
+
+#: The commands, without their comments.
+COMMANDS = [
+    line.partition("  #")[0].strip()
+    for block in blocks(GUIDE, "sh")
+    for line in block.splitlines()
+    if line.strip()
+]
+
+#: What stands in the guide for something of the reader's own.
+YOURS = {
+    "./train": "true",
+    "treepool explain 'slot=1/numa/core=20'": "flux treepool explain 'slot=1/numa/core=20'",
+}
+
+#: Commands that run inside a job: on this machine's real cores, of which there may be one.
+INSIDE = "flux run -n4 -c8 -g1"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Fake nodes on which a job runs and one waits."""
+    with Instance(16, 120, 8, key_of("rfc49-cluster-a")) as instance:
+        instance.load("sched-treepool")
+        instance.wait(instance.submit("-n4", "-c8", "-g1"), "alloc")
+        instance.job = instance.submit("-N16", "-n16", "--exclusive")
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def node():
+    """This machine, as it is."""
+    with Instance(0) as instance:
+        yield instance
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) > 6
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_does_what_it_says(cluster, node, command, tmp_path):
+    instance = cluster
+    for theirs, ours in YOURS.items():
+        command = command.replace(theirs, ours)
+    command = command.replace("ƒ2k4xQ7", cluster.job)
+    if command.startswith(INSIDE):
+        instance, command = node, command.replace(INSIDE, "flux run -n1")
+    done = subprocess.run(
+        ["sh", "-c", command],
+        env={**os.environ, **instance.env},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    # 1 is an answer: the job waits, the shape does not fit, or is not aligned.
+    allowed = (0, 1) if "explain" in command or "verify" in command else (0,)
+    assert done.returncode in allowed, done.stderr
+    assert done.stdout or "bind -- " in command
