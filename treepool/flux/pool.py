@@ -23,12 +23,13 @@ from flux.resource.ResourcePoolImplementation import (
 from flux.resource.Rv1Set import Rv1Set
 
 from treepool import errors
+from treepool.flux.hello import held_of
 from treepool.flux.view import SetView
 from treepool.placement.allocation import Allocation, short_form
 from treepool.placement.pool import OPTIONS, Pool
 from treepool.placement.request import Request
 from treepool.rfc import idset
-from treepool.rfc.rset import ResourceSet, RLiteEntry
+from treepool.rfc.rset import ResourceSet
 
 #: A logger as Flux hands it to pools: syslog priority and message.
 Log = Callable[[int, str], None]
@@ -150,21 +151,28 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
 
     def register_alloc(self, jobid: int, R: Any) -> None:
         """Take note of what a job holds already; raises ValueError if that cannot be."""
-        held = _held(R)
-        self.pool.register_alloc(jobid, held)
-        parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in held.entries)
+        has = held(R)
+        self.pool.register_alloc(jobid, has)
+        parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in has.entries)
         self.log(syslog.LOG_INFO, f"hello: {JobID(jobid).f58}: {short_form(parts)}")
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """Give back what a job holds, or what it holds on the ranks of *R*.
 
         A job that holds nothing is ignored, because Flux frees also the jobs that ``hello`` could
-        not register. Raises ValueError if *R* is not what the job holds.
+        not register. With *final* all is freed, even if *R* has less: what housekeeping releases
+        while a scheduler starts, between hello and ready, the job manager tells nobody. Raises
+        ValueError if *R* is not what the job holds.
         """
         if not self.pool.has_job(jobid):
             self.log(syslog.LOG_WARNING, f"free: {JobID(jobid).f58} holds nothing here")
             return
-        self.pool.free(jobid, None if R is None else _held(R), final)
+        if R is not None:
+            self.pool.free(jobid, held(R))
+            if not final or not self.pool.has_job(jobid):
+                return
+            self.log(syslog.LOG_WARNING, f"free: {JobID(jobid).f58} held more, which is free too")
+        self.pool.free(jobid)
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
         """Set when a job ends; one that holds nothing is ignored."""
@@ -253,15 +261,9 @@ class TreepoolPool(ResourcePool):  # type: ignore[misc]  # flux has no types
 pool_class = TreepoolPool
 
 
-def _held(R: Any) -> ResourceSet:
+def held(R: Any) -> ResourceSet:
     """What a job's R of any pool says it holds, read without its key.
 
     The key is not looked at: a job that another pool placed may carry one for other ranks.
     """
-    execution = R.to_dict()["execution"]
-    entries = []
-    for entry in execution["R_lite"]:
-        children = {name: idset.decode(ids) for name, ids in entry["children"].items() if ids}
-        cores, gpus = children.get("core", 0), children.get("gpu", 0)
-        entries.append(RLiteEntry(idset.decode(entry["rank"]), cores, gpus))
-    return ResourceSet(tuple(entries), (), expiration=execution.get("expiration") or 0.0)
+    return held_of(R.to_dict()["execution"])

@@ -24,7 +24,8 @@ from treepool.discovery.key import Nodes, encode_into
 from treepool.errors import InvalidOption
 from treepool.flux import options
 from treepool.flux.discover import Discovery
-from treepool.flux.pool import PoolV1, TreepoolPool
+from treepool.flux.hello import Hello
+from treepool.flux.pool import PoolV1, TreepoolPool, held
 from treepool.placement.allocation import Allocation
 from treepool.placement.backfill import Plan
 from treepool.placement.pool import Pool
@@ -40,6 +41,9 @@ _PATIENCE = 64
 
 #: Of how many kinds of request it is remembered whether the nodes that are up can serve them.
 _MAX_SERVABLE = 4096
+
+#: Seconds that a module to be unloaded may take for allocations that are on their way.
+_LAST_WORDS = 10.0
 
 #: Estimates are idle for this many times as long as they took: they must not slow down starts.
 _SHARE = 10
@@ -80,12 +84,31 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         #: While topology is still to come: who brings it, and submissions that it may concern.
         self._discovery: Optional[Discovery] = None
         self._undecided: list[Submission] = []
+        self._hello = Hello(self._on_missed)
+        #: How many jobs have an R that is being written; and whether this module is to end.
+        self._committing = 0
+        self._ending = False
 
     @property
     def pool(self) -> Pool:
         """The treepool.Pool of the instance."""
         impl: PoolV1 = self.resources.impl
         return impl.pool
+
+    # -- jobs that are there already
+
+    def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
+        """Take over a job that holds R."""
+        super().hello(jobid, priority, userid, t_submit, R)
+        self._hello.add(jobid, held(R))
+
+    def _sched_ready(self) -> None:
+        super()._sched_ready()
+        self._hello.ask(self.handle, self.pool)
+
+    def _on_missed(self, what: str) -> None:
+        self.log.warning(what)
+        self._request_schedule()
 
     # -- what changes the queue and the pool
 
@@ -208,7 +231,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             self._todo = sorted(map(_place, self._queue))
             self._place = self._blocked = None
         in_vain = 0
-        while self._todo and self._blocked is None:
+        while self._todo and self._blocked is None and not self._ending:
             self._place = self._todo.pop()
             in_vain = 0 if self._put(self._place[2], self._plan) else in_vain + 1
             if in_vain % _PATIENCE == 0:
@@ -277,6 +300,37 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         if plan.reservations:
             annotations["backfill"] = JobID(plan.reservations[0].jobid).f58
         return annotations
+
+    # -- the end
+
+    def run(self) -> None:
+        """Run the module until it is unloaded and all that it allocated is known.
+
+        Else a job could have an R in the KVS that the job manager was never told of: it would
+        find it when it starts again, and from then on refuse the job's allocation.
+        """
+        super().run()
+        self._ending = True
+        if self._committing:
+            stop = self.handle.timer_watcher_create(_LAST_WORDS, lambda *_: self.stop())
+            stop.start()
+            self.handle.reactor_run()
+            stop.stop()
+
+    def alloc_success(self, msg: Any, R: Any, annotations: Any = None) -> None:
+        """Write a job's R to the KVS, then tell the job manager."""
+        super().alloc_success(msg, R, annotations)
+        self._committing += 1
+
+    def _alloc_commit_continuation(self, future: Any, args: Any) -> None:
+        super()._alloc_commit_continuation(future, args)
+        self._committing -= 1
+        if self._ending and not self._committing:
+            self.stop()
+
+    def _request_schedule(self) -> None:
+        if not self._ending:
+            super()._request_schedule()
 
     # -- estimates
 

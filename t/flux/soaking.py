@@ -1,0 +1,235 @@
+"""A soak: legs of random work in one Flux instance that is stopped or killed and started again.
+
+Everything is kept in one directory: Flux's own state, and what ``soakhand.py`` and the
+housekeeping scripts note. At the end ``record`` makes of it what ``checker.py`` judges.
+
+Flux's testexec runs the jobs: they take their time and do nothing. It takes up jobs again that
+ran when the instance was stopped; there are always some that run for longer than a restart takes.
+When the brokers are killed Flux itself ends running jobs with an exception, and has the rest of its
+state from the checkpoint that is written just before.
+"""
+
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from broker import HERE, PATIENCE, Failed, Instance, environment, key_of
+from treepool.errors import InvalidInput
+from treepool.flux import site
+from treepool.placement.inventory import Inventory
+from treepool.rfc.rset import ResourceSet
+
+HAND = HERE / "flux" / "soakhand.py"
+
+#: Brokers, on the first of the nodes: housekeeping runs on these, and ends at once on the others.
+BROKERS = 4
+
+#: What the nodes have: cores, GPUs.
+CLUSTERS = {"a": (120, 8), "b": (96, 4)}
+
+#: Options of sched-treepool when the instance starts.
+STARTS = ([], ["policy=easy"], ["policy=conservative"], ["policy=easy", "locality=required"])
+
+#: The housekeeping script: notes when it begins and ends on a rank, up to 1.6 s apart.
+_HOUSEKEEPING = """
+rank=$(flux getattr rank)
+note() { echo "$FLUX_JOB_ID $rank $1 $(date +%s.%N)" >>DIRECTORY/housekeeping; }
+note start
+sleep $(( (FLUX_JOB_ID / 16777216 + rank) % 3 )).$(( FLUX_JOB_ID / 33554432 % 7 ))
+note end
+"""
+
+
+class Site(Instance):
+    """An instance of *nodes* fake nodes with saved state and sched-treepool from the start.
+
+    Nodes beyond the brokers can be drained too, because the broker is told all their names. Jobs
+    run on when it is closed.
+    """
+
+    def __init__(self, directory, nodes, cluster, options, housekeeping):
+        modprobe = directory / "modprobe.d"
+        modprobe.mkdir(exist_ok=True)
+        (modprobe / "treepool.toml").write_text(site.modprobe(options))
+        self.env = environment(
+            FLUX_MODPROBE_PATH_APPEND=str(directory),
+            FLUX_DISABLE_JOB_CLEANUP="t",
+            TREEPOOL_TEST_KEY=json.dumps(key_of(f"rfc49-cluster-{cluster}")),
+        )
+        cores, gpus = CLUSTERS[cluster]
+        fake = {"nnodes": nodes, "cores-per-node": cores, "gpus-per-node": gpus}
+        conf = {f"fake-resources.{name}": value for name, value in fake.items()}
+        conf["fake-resources.amend-r"] = HERE / "flux" / "amend.py"
+        conf["resource.noverify"] = "true"
+        if housekeeping:
+            script = _HOUSEKEEPING.replace("DIRECTORY", str(directory))
+            conf["job-manager.housekeeping.release-after"] = '"0s"'
+            conf["job-manager.housekeeping.command"] = json.dumps(["sh", "-c", script])
+        command = [
+            *(shutil.which("flux"), "start", f"--test-size={BROKERS}", "--test-exit-mode=leader"),
+            *(f"--test-hosts=fake[0-{BROKERS - 1}]", f"-Shostlist=fake[0-{nodes - 1}]"),
+            *(f"-Sstatedir={directory / 'state'}", "-Slog-stderr-level=6"),
+            *(f"--conf={name}={value}" for name, value in conf.items()),
+            *("sh", "-c", "echo $FLUX_URI; exec cat"),
+        ]
+        (directory / "state").mkdir(exist_ok=True)
+        with (directory / "errors").open("a") as errors:
+            self.process = subprocess.Popen(
+                command,
+                env=self.env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        uri = self.process.stdout.readline().strip() if ready else ""
+        if not uri:
+            self.close()
+            raise Failed(f"flux start: see {directory / 'errors'}")
+        self.env["FLUX_URI"] = uri
+        self.scheduler = "sched-treepool"
+
+    def kill(self):
+        """End all brokers at once, with the state as it is now in the checkpoint.
+
+        A moment after the scheduler, because a job that has an R there but no alloc event stops
+        all scheduling after the restart (flux-core 0.88, see test_unload.py).
+        """
+        pids = self.flux("exec", "-r", "all", "flux", "getattr", "broker.pid").split()
+        for line in self.flux("module", "list").splitlines():
+            if line.startswith("sched-"):
+                self.flux("module", "remove", line.split()[0])
+        # The job manager writes events in batches.
+        time.sleep(1.0)
+        self.flux("kvs", "put", "--sync", "soak.killed=1")
+        for pid in [self.process.pid, *map(int, pids)]:
+            os.kill(pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+class Soak:
+    """A soak in *directory*; ``run`` it, then look at ``record``.
+
+    *housekeeping* is the chance that an instance has it, *longest* how many seconds a job runs.
+    """
+
+    def __init__(
+        self, directory, seed, nodes, cluster, leg_seconds=30.0, housekeeping=0.6, longest=20.0
+    ):
+        self.directory = Path(directory)
+        self.seed, self.nodes, self.cluster = seed, nodes, cluster
+        self.leg_seconds = leg_seconds
+        self.housekeeping = housekeeping
+        self.longest = longest
+        self.chance = random.Random(seed)
+        self.stops = []
+        self.counts = {}
+
+    def ends(self, seconds):
+        """Random ends of legs for so many *seconds*, then the last one."""
+        end = time.monotonic() + seconds - self.leg_seconds
+        while time.monotonic() < end:
+            yield self.chance.choice(["settle", "stop", "stop", "crash"])
+        yield "last"
+
+    def run(self, ends, say=print):
+        """A leg for each of *ends* (settle, stop, crash; in the end last); then read the KVS."""
+        instance = self.start()
+        try:
+            for leg, how in enumerate(ends):
+                say(f"leg {leg}, then {how}")
+                self.act(instance, leg, how in ("settle", "last"))
+                if how != "last":
+                    instance = self.again(instance, how)
+            self.hand(instance, "collect", {})
+        finally:
+            instance.close()
+
+    def start(self):
+        """The instance, with other options and with or without housekeeping."""
+        housekeeping = self.chance.random() < self.housekeeping
+        options = self.chance.choice(STARTS)
+        return Site(self.directory, self.nodes, self.cluster, options, housekeeping)
+
+    def again(self, instance, how):
+        """Another instance from the state of this one."""
+        down = time.time()
+        if how == "crash":
+            instance.kill()
+            # What the brokers started may live a moment longer than they.
+            time.sleep(2.5)
+        else:
+            instance.close()
+        instance = self.start()
+        self.stops.append([down, time.time(), "crash" if how == "crash" else "stop"])
+        return instance
+
+    def act(self, instance, leg, settle):
+        """One leg; its time is what a leg is set to, and what it takes to settle."""
+        told = {"seed": f"{self.seed}/{leg}", "seconds": self.leg_seconds, "settle": settle}
+        told.update(nodes=self.nodes, cluster=self.cluster, longest=self.longest)
+        done = self.hand(instance, "act", told)
+        for name, number in done.items():
+            self.counts[name] = self.counts.get(name, 0) + number
+
+    def hand(self, instance, what, told):
+        """Run soakhand.py inside; returns what it says."""
+        told = json.dumps({"directory": str(self.directory), **told})
+        said = instance.flux("python", HAND, what, told, timeout=self.leg_seconds + 900)
+        return json.loads(said.splitlines()[-1])
+
+    def lines(self, name):
+        """The lines of a file of the directory, none if there is no such file."""
+        path = self.directory / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def record(self):
+        """What happened, for ``checker.check``."""
+        cores, gpus = CLUSTERS[self.cluster]
+        topos = [child["topo"] for child in key_of(f"rfc49-cluster-{self.cluster}")["children"]]
+        return {
+            "cluster": {
+                "nodes": self.nodes,
+                "cores": cores,
+                "gpus": gpus,
+                "topos": [json.dumps(topo, sort_keys=True) for topo in topos],
+            },
+            "jobs": [json.loads(line) for line in self.lines("jobs")],
+            "submitted": [int(line) for line in self.lines("submitted")],
+            "resource": [json.loads(line) for line in self.lines("resource")],
+            "housekeeping": scripts(self.lines("housekeeping")),
+            "stops": self.stops,
+            "quiet": [json.loads(line) for line in self.lines("quiet")],
+            "problems": self.lines("problems"),
+        }
+
+
+def problems(R):
+    """What ``treepool validate`` finds in *R*, as texts."""
+    found = list(map(str, ResourceSet.problems(R)))
+    if not found:
+        try:
+            Inventory.of(ResourceSet.read(R))
+        except InvalidInput as e:
+            found.append(str(e))
+    return found
+
+
+def scripts(lines):
+    """[job, rank, start, end] of what the housekeeping scripts noted."""
+    found, running = [], {}
+    for jobid, rank, what, at in (line.split() for line in lines):
+        key = int(jobid), int(rank)
+        if what == "start":
+            running[key] = float(at)
+        elif key in running:
+            found.append([*key, running.pop(key), float(at)])
+    return found + [[*key, start, None] for key, start in running.items()]

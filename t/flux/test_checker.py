@@ -1,0 +1,303 @@
+"""The soak's checker finds what is planted: one violation of each kind in a good record."""
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from checker import DRAIN_GRACE, KINDS, PATIENCE, check
+
+TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
+
+
+def job(jobid, rank, cores, gpus, start, end):
+    """A job that had *cores* and *gpus* of *rank* from *start* to *end*, as it asked."""
+    events = [
+        {"name": name, "timestamp": at, **({"context": context} if context else {})}
+        for name, at, context in [
+            ("submit", start - 1, {"userid": 1}),
+            ("priority", start - 0.5, {"priority": 16}),
+            ("alloc", start, None),
+            ("start", start + 0.1, None),
+            ("finish", end - 0.1, {"status": 0}),
+            ("release", end - 0.05, {"ranks": "all", "final": True}),
+            ("free", end, None),
+            ("clean", end + 0.1, None),
+        ]
+    ]
+    children = {"core": cores, "gpu": gpus} if gpus else {"core": cores}
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": str(rank), "children": children}],
+            "nodelist": [f"fake{rank}"],
+            "starttime": start,
+            "expiration": 0.0,
+        },
+        "scheduling": {"writer": "TreePool", "children": [{"ranks": str(rank), "topo": TOPO}]},
+    }
+    ends = (text.partition("-") for text in (cores, gpus))
+    number = [int(b or a) - int(a) + 1 if a else 0 for a, _, b in ends]
+    wanted = {"cores": [number[0]] * 2, "gpus": [number[1]] * 2, "form": "slot"}
+    return {"id": jobid, "events": events, "R": R, "wanted": wanted}
+
+
+def good():
+    """A record without violations: two jobs share a rank, a third has it after the first."""
+    jobs = [
+        job(1, 0, "0-3", "0", 100.0, 110.0),
+        job(2, 0, "4-7", "1", 101.0, 120.0),
+        job(3, 0, "0-3", "0", 110.0, 115.0),
+        job(4, 1, "0-1", "", 112.0, 140.0),
+    ]
+    return {
+        "cluster": {
+            "nodes": 2,
+            "cores": 8,
+            "gpus": 2,
+            "topos": [json.dumps(TOPO, sort_keys=True)],
+        },
+        "jobs": jobs,
+        "submitted": [1, 2, 3, 4],
+        "resource": [
+            {"name": "resource-define", "timestamp": 1.0, "context": {"method": "kvs"}},
+            {"name": "drain", "timestamp": 90.0, "context": {"idset": "1"}},
+            {"name": "undrain", "timestamp": 111.0, "context": {"idset": "1"}},
+        ],
+        "housekeeping": [],
+        "stops": [],
+        "quiet": [{"time": 150.0, "allocated": [0, 0, 0], "free": [2, 16, 4]}],
+    }
+
+
+@pytest.fixture
+def record():
+    return copy.deepcopy(good())
+
+
+def found(record, validate=None):
+    """The kinds of violation in *record*, each once."""
+    return sorted({violation.kind for violation in check(record, validate)[1]})
+
+
+def event(job, name):
+    """The job's event of that name."""
+    return next(e for e in job["events"] if e["name"] == name)
+
+
+def without(job, *names):
+    """Take the events of these names from the job."""
+    job["events"] = [e for e in job["events"] if e["name"] not in names]
+
+
+def refuse(job, at, kind="alloc"):
+    """Make of *job* one that got an exception and nothing else."""
+    without(job, "alloc", "start", "finish", "release", "free")
+    context = {"type": kind, "severity": 0, "note": "no"}
+    job["events"].insert(2, {"name": "exception", "timestamp": at, "context": context})
+    job["R"] = None
+
+
+def test_a_good_record_has_none(record):
+    counts, violations = check(record, lambda R: [])
+    assert violations == []
+    assert (counts["jobs"], counts["holds checked"], counts["Rs checked"]) == (4, 4, 4)
+    assert counts["events"] == 4 * 8 + 3
+
+
+@pytest.mark.parametrize("kind, ids", [("core", "3-6"), ("gpu", "0-1")])
+def test_a_core_or_gpu_in_two_jobs_at_once_is_overlap(record, kind, ids):
+    record["jobs"][1]["R"]["execution"]["R_lite"][0]["children"][kind] = ids
+    assert "overlap" in found(record)
+
+
+def test_an_allocation_a_moment_before_the_other_is_freed_is_overlap(record):
+    event(record["jobs"][2], "alloc")["timestamp"] = 109.999
+    assert found(record) == ["overlap"]
+
+
+def test_an_allocation_during_anothers_housekeeping_is_overlap(record):
+    record["housekeeping"] = [[1, 0, 110.0, 110.5]]
+    assert found(record) == ["overlap"]
+
+
+def test_housekeeping_on_another_rank_or_of_a_job_without_it_is_none(record):
+    record["housekeeping"] = [[1, 1, 110.0, 110.5], [1, 0, 110.0, None]]
+    assert found(record) == []
+
+
+def test_housekeeping_that_a_stop_of_the_instance_ended_is_none(record):
+    record["housekeeping"] = [[4, 1, 140.0, 145.0]]
+    later = job(5, 1, "0-1", "", 144.0, 146.0)
+    record["jobs"].append(later)
+    record["submitted"].append(5)
+    assert found(record) == ["overlap"]
+    record["stops"] = [[141.0, 143.0, "stop"]]
+    assert found(record) == []
+
+
+def test_a_clean_job_that_was_never_freed_is_a_leak(record):
+    without(record["jobs"][3], "free")
+    assert found(record) == ["leak"]
+
+
+@pytest.mark.parametrize("name, counts", [("allocated", [1, 1, 0]), ("free", [2, 15, 4])])
+def test_what_is_not_free_when_all_jobs_are_over_is_a_leak(record, name, counts):
+    record["quiet"][0][name] = counts
+    assert found(record) == ["leak"]
+
+
+def test_a_submitted_job_that_is_not_there_is_lost(record):
+    record["submitted"].append(5)
+    assert found(record) == ["lost"]
+
+
+def test_a_job_that_did_not_end_is_lost(record):
+    without(record["jobs"][3], "clean", "free", "release", "finish")
+    assert found(record) == ["lost"]
+
+
+def test_a_job_that_could_run_and_was_refused_is_lost(record):
+    refuse(record["jobs"][3], 111.7)
+    assert found(record) == ["lost"]
+
+
+def test_a_job_that_was_cancelled_is_not(record):
+    refuse(record["jobs"][3], 111.7, "cancel")
+    assert found(record) == []
+
+
+def test_a_job_that_ended_because_the_broker_was_killed_is_not_lost(record):
+    context = {"type": "exec", "severity": 0, "note": "guest"}
+    exception = {"name": "exception", "timestamp": 131.0, "context": context}
+    record["jobs"][3]["events"].insert(4, exception)
+    assert found(record) == ["lost"]
+    record["stops"] = [[129.0, 130.0, "crash"]]
+    assert found(record) == []
+
+
+def test_a_job_that_can_never_run_and_was_not_refused_is_lost(record):
+    record["jobs"][3]["wanted"] = {"infeasible": True}
+    assert found(record) == ["lost"]
+    refuse(record["jobs"][3], 111.7)
+    assert found(record) == []
+
+
+def test_a_job_without_R_is_lost(record):
+    record["jobs"][3]["R"] = None
+    assert found(record) == ["lost"]
+
+
+def stuck_after(record, seconds):
+    """The record with a job that waits for so many *seconds* after all others are over."""
+    record["jobs"].append(job(5, 0, "0", "", 140.0 + seconds, 200.0 + seconds))
+    event(record["jobs"][-1], "priority")["timestamp"] = 135.0
+    event(record["jobs"][-1], "submit")["timestamp"] = 134.0
+    record["submitted"].append(5)
+    return record
+
+
+def test_a_job_that_waits_while_nothing_runs_is_stuck(record):
+    assert found(stuck_after(record, PATIENCE + 0.1)) == ["stuck"]
+
+
+def test_a_job_that_waits_as_long_as_a_reload_takes_is_not(record):
+    assert found(stuck_after(record, PATIENCE - 0.1)) == []
+
+
+@pytest.mark.parametrize("what", ["down", "drained", "busy"])
+def test_a_job_that_waits_for_a_reason_is_not_stuck(record, what):
+    if what == "down":
+        record["stops"] = [[140.0, 155.0, "stop"]]
+    elif what == "drained":
+        for name, at in (("drain", 138.0), ("undrain", 155.0)):
+            record["resource"].append({"name": name, "timestamp": at, "context": {"idset": "0"}})
+    else:
+        record["jobs"].append(job(6, 1, "7", "", 139.0, 156.0))
+        record["submitted"].append(6)
+    assert found(stuck_after(record, PATIENCE + 5)) == []
+
+
+def test_a_job_that_still_waits_at_the_end_is_stuck_and_lost(record):
+    late = stuck_after(record, 1)["jobs"][-1]
+    without(late, "alloc", "start", "finish", "release", "free", "clean")
+    late["R"] = None
+    record["quiet"][0]["time"] = 140.0 + PATIENCE + 1
+    assert found(record) == ["lost", "stuck"]
+
+
+def test_an_allocation_on_a_drained_node_is_found(record):
+    record["resource"][2]["timestamp"] = 112.5
+    assert found(record) == ["drained"]
+
+
+def test_an_allocation_that_was_under_way_at_the_drain_is_not(record):
+    record["resource"][1]["timestamp"] = 112.0 - DRAIN_GRACE + 0.1
+    record["resource"][2]["timestamp"] = 130.0
+    assert found(record) == []
+
+
+def test_a_node_that_is_never_undrained_is_drained_to_the_end(record):
+    del record["resource"][2]
+    assert found(record) == ["drained"]
+
+
+@pytest.mark.parametrize(
+    "name, range_",
+    [("cores", [3, 3]), ("gpus", [1, 1]), ("nodes", [2, 4]), ("ranks", [0, 0])],
+)
+def test_more_or_less_or_elsewhere_than_asked_is_found(record, name, range_):
+    record["jobs"][3]["wanted"][name] = range_
+    assert found(record) == ["amount"]
+
+
+@pytest.mark.parametrize("ranks", ["0-1", "0", ""])
+def test_a_key_for_other_ranks_is_found(record, ranks):
+    record["jobs"][3]["R"]["scheduling"]["children"][0]["ranks"] = ranks
+    assert found(record) == ["key"]
+
+
+def test_no_key_at_all_is_found(record):
+    del record["jobs"][3]["R"]["scheduling"]
+    assert found(record) == ["key"]
+
+
+def test_a_topology_that_is_not_the_clusters_is_found(record):
+    record["jobs"][3]["R"]["scheduling"]["children"][0]["topo"] = {"cores": "0-7"}
+    assert found(record) == ["key"]
+
+
+def test_hosts_that_are_not_those_of_the_ranks_are_found(record):
+    record["jobs"][3]["R"]["execution"]["nodelist"] = ["fake[0-1]"]
+    assert found(record) == ["key"]
+
+
+def test_an_event_that_comes_twice_or_late_is_found(record):
+    record["jobs"][0]["events"].insert(5, {"name": "alloc", "timestamp": 109.91})
+    assert found(record) == ["order"]
+
+
+def test_times_that_go_back_are_found(record):
+    event(record["jobs"][3], "clean")["timestamp"] = 140.0 - 0.5
+    assert found(record) == ["order"]
+
+
+def test_an_r_that_does_not_validate_is_found(record):
+    def validate(R):
+        return ["wrong"] if R["execution"]["R_lite"][0]["rank"] == "1" else []
+
+    assert found(record, validate) == ["invalid"]
+
+
+def test_what_went_wrong_otherwise_is_told(record):
+    record["problems"] = ["flux module load: no"]
+    assert found(record) == ["problem"]
+
+
+def test_no_kind_is_without_a_test():
+    text = Path(__file__).read_text()
+    assert all(f'"{kind}"' in text for kind in KINDS)

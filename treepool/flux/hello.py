@@ -1,0 +1,82 @@
+"""What jobs held when a scheduler started, and what of it they gave back before it was ready.
+
+The job manager tells a scheduler at ``hello`` what each job holds, and from ``ready`` on what is
+freed. What is freed between the two it tells nobody (flux-core 0.88, alloc_send_free_request), and
+with many running jobs that time is long, for their Rs are read one by one. So once ready, it is
+asked what is allocated, and what the jobs of ``hello`` hold beyond that is free.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Callable
+
+import attrs
+
+from treepool.placement.pool import Pool
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet, RLiteEntry
+
+#: The RPC that tells what jobs and housekeeping have.
+ALLOCATED = "job-manager.resource-status"
+
+
+class Hello:
+    """The jobs that *pool* took over at hello; *freed* is told in a line of what was missed."""
+
+    def __init__(self, freed: Callable[[str], None]) -> None:
+        self._freed = freed
+        self._held: dict[int, ResourceSet] = {}
+
+    def add(self, jobid: int, held: ResourceSet) -> None:
+        """Take note that job *jobid* holds *held* at hello."""
+        self._held[jobid] = held
+
+    def ask(self, handle: Any, pool: Pool) -> None:
+        """Find out what was freed before ready, now that this has been said.
+
+        The answer comes after all that was freed before it was made, and before all that is freed
+        later, so it fits what the jobs hold in the pool when it comes.
+        """
+        if self._held:
+            handle.rpc(ALLOCATED).then(self._on_answer, pool)
+
+    def _on_answer(self, future: Any, pool: Pool) -> None:
+        held, self._held = self._held, {}
+        try:
+            answer = future.get()["allocated"] or {}
+            allocated = held_of(answer.get("execution", {}))
+        except (OSError, ValueError, KeyError) as e:
+            self._freed(f"what was freed while this scheduler started is not known: {e}")
+            return
+        count = sum(_release(pool, jobid, R, allocated) for jobid, R in held.items())
+        if count:
+            self._freed(f"freed {count} nodes of jobs that ended while this scheduler started")
+
+
+def held_of(execution: Any) -> ResourceSet:
+    """What the ``execution`` of an R says is held, its times and key left aside."""
+    entries = []
+    for entry in execution.get("R_lite") or ():
+        children = {name: idset.decode(ids) for name, ids in entry["children"].items() if ids}
+        cores, gpus = children.get("core", 0), children.get("gpu", 0)
+        entries.append(RLiteEntry(idset.decode(entry["rank"]), cores, gpus))
+    return ResourceSet(tuple(entries), (), expiration=execution.get("expiration") or 0.0)
+
+
+def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ResourceSet) -> int:
+    """Free what *jobid* has of *held* and is not in *allocated*; returns on how many nodes."""
+    count = 0
+    for entry in held.entries:
+        gone = entry.ranks
+        for other in allocated.entries:
+            if other.cores & entry.cores or other.gpus & entry.gpus:
+                gone &= ~other.ranks
+        for rank in idset.iterate(gone):
+            if not pool.has_job(jobid):
+                break
+            # What was freed in the ordinary way since then it does not hold any more.
+            with suppress(ValueError):
+                pool.free(jobid, ResourceSet((attrs.evolve(entry, ranks=1 << rank),), ()))
+                count += 1
+    return count
