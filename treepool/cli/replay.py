@@ -16,6 +16,7 @@ from treepool.errors import InvalidInput
 from treepool.flux import options
 from treepool.rfc.rset import ResourceSet
 from treepool.view import trace
+from treepool.view.history import Start, picture_of
 from treepool.view.replay import Outcome, Rules, replay
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import TraceJob
@@ -103,7 +104,13 @@ def add(subcommands: Any) -> None:
     )
     form = parser.add_argument_group("output")
     form.add_argument("--json", action="store_true", help="a line of JSON for each set of options")
-    form.add_argument("--svg", metavar="FILE", type=_file, help="write a picture, too")
+    form.add_argument("--svg", metavar="FILE", type=_file, help="write a plot, too")
+    form.add_argument(
+        "--html",
+        metavar="FILE",
+        type=_file,
+        help="write a page, too, with a slider over the jobs under the first set of options",
+    )
     parser.set_defaults(run=run)
 
 
@@ -123,11 +130,15 @@ def run(arguments: Namespace) -> int:
         for line in trace.write(jobs):
             out(line)
         return DONE
-    if arguments.svg is not None:
-        _check_writable(arguments.svg)
+    for path in (arguments.svg, arguments.html):
+        if path is not None:
+            _check_writable(path)
     name = "synthetic" if arguments.trace is None else files.shown(arguments.trace)
     rules = arguments.compare or [_rules("policy=fifo")]
-    found = _outcomes(resource_set, jobs, rules, name)
+    starts: list[Start] = []
+    found = _outcomes(resource_set, jobs, rules, name, starts)
+    if arguments.html is not None:
+        _write_page(arguments.html, resource_set, starts)
     _write(arguments, found)
     return _refusals([outcome for outcome, _ in found])
 
@@ -142,9 +153,16 @@ def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
 
 
 def _outcomes(
-    resource_set: ResourceSet, jobs: list[TraceJob], rules: list[Rules], name: str
+    resource_set: ResourceSet,
+    jobs: list[TraceJob],
+    rules: list[Rules],
+    name: str,
+    starts: list[Start],
 ) -> list[tuple[Outcome, float]]:
-    """What comes of each of the *rules*, and how many seconds it took to find out."""
+    """What comes of each of the *rules*, and how many seconds it took to find out.
+
+    *starts* gets the jobs that start under the first of them.
+    """
     found = []
     with progress_bar() as bar:
         for i, each in enumerate(rules):
@@ -154,11 +172,23 @@ def _outcomes(
 
             began = time.perf_counter()
             try:
-                outcome = replay(resource_set, jobs, each, progress)
+                watch = None if i else (lambda *start: starts.append(start))
+                outcome = replay(resource_set, jobs, each, progress, watch)
             except InvalidInput as e:
                 raise Stop(f"{name}: {e}") from None
             found.append((outcome, time.perf_counter() - began))
     return found
+
+
+def _write_page(path: Path, resource_set: ResourceSet, starts: list[Start]) -> None:
+    from treepool.view.html import html
+    from treepool.view.rows import rows
+
+    picture = picture_of(resource_set, starts)
+    try:
+        path.write_text(html(picture, rows(picture, [])), encoding="utf-8")
+    except OSError as e:
+        raise Stop(f"{path}: cannot be written: {e.strerror or e}") from None
 
 
 def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:

@@ -1,0 +1,57 @@
+"""A replay's history can be looked at step by step."""
+
+import json
+
+from commandline import run_process
+from treepool.rfc.rset import ResourceSet
+from treepool.view.history import picture_of
+from treepool.view.replay import Rules, replay
+from treepool.view.trace import read
+
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-1", "children": {"core": "0-3"}}],
+        "nodelist": ["n[0-1]"],
+    },
+}
+TRACE = "\n".join(
+    json.dumps({"id": name, "submit": submit, "duration": 60, "shape": "slot=1/node{x}"})
+    for name, submit in (("a", 0), ("b", 10), ("c", 20))
+)
+
+
+def history():
+    starts = []
+    resource_set = ResourceSet.read(R)
+    replay(resource_set, read(TRACE), Rules("", "fifo", 8), watch=lambda *s: starts.append(s))
+    return picture_of(resource_set, starts)
+
+
+def test_every_start_and_end_is_a_step():
+    labels = [step.label for step in history().steps]
+    assert labels == [
+        "before the first job",
+        "00:00:00: job a: slot=1/node{x}",
+        "00:00:10: job b: slot=1/node{x}",
+        "00:01:00: job a ends",
+        "00:01:00: job c: slot=1/node{x}",
+        "00:01:10: job b ends",
+        "00:02:00: job c ends",
+    ]
+
+
+def test_the_numbers_of_each_step_are_those_of_the_jobs_that_run():
+    used = [step.totals.cores_used for step in history().steps]
+    assert used == [0, 4, 8, 4, 8, 4, 0]
+
+
+def test_replay_writes_a_page(tmp_path):
+    (tmp_path / "R.json").write_text(json.dumps(R))
+    (tmp_path / "trace").write_text(TRACE)
+    words = ("-R", tmp_path / "R.json", tmp_path / "trace", "--html", tmp_path / "page.html")
+    done = run_process("replay", *words)
+    assert done.status == 0, done.err
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!doctype html>") or page.lower().startswith("<!doctype html>")
+    assert "00:01:00: job c" in page
