@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo check check-flux check-browser lint types test versions conformance bench clean
+.PHONY: demo check check-flux check-browser lint types test versions conformance bench soak fuzz clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
 demo: $(INSTALLED)
@@ -47,6 +47,19 @@ conformance: $(INSTALLED)
 # Clusters of 16 to 1,000,000 nodes, in about two minutes; BENCH='--nodes 1152 --peer' for others.
 bench: $(INSTALLED)
 	$(BIN)/treepool bench $(BENCH)
+
+# Random work in a real Flux for ten minutes, and a checker that trusts nothing of treepool;
+# SOAK='--minutes 60 --nodes 200 --seed 1' for others.
+soak: $(INSTALLED)
+	$(BIN)/python t/flux/soak $(SOAK)
+
+# Every parser under a coverage-guided fuzzer (atheris, in an environment of its own), SECONDS each.
+SECONDS ?= 60
+FUZZER ?= python3.12
+fuzz:
+	test -d .venv-fuzz || $(FUZZER) -m venv .venv-fuzz
+	.venv-fuzz/bin/python -m pip install -q atheris -e .
+	.venv-fuzz/bin/python t/fuzz/long.py $(SECONDS) $(TARGETS)
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

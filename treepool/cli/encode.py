@@ -261,6 +261,10 @@ def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tupl
             else f"{count} ranks need names: --hosts HOSTS",
             USAGE,
         )
+    try:
+        hostlist.encode(hosts)
+    except InvalidHostlist as e:  # what calls itself so may be no host to Flux
+        raise Stop(f"{e}: --hosts gives others") from None
     return ranks, tuple(hosts)
 
 

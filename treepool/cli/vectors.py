@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Union
 import attrs
 
 from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
-from treepool.errors import InvalidOption, PoolConflict, Problem
+from treepool.errors import InvalidIdset, InvalidOption, PoolConflict, Problem
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, schema
@@ -55,12 +55,39 @@ def problems(document: Any) -> list[Problem]:
         if freed is not None and freed not in seen:
             found.append(Problem(f"/vectors/{i}/free", f"no earlier step has id {freed}"))
         seen.add(step["id"])
+    found += [
+        Problem(at, message)
+        for at, text in _idsets(document["vectors"])
+        if (message := _wrong(text))
+    ]
     if not found:
         try:
             _pool(document)
         except InvalidOption as e:
             found.append(Problem("/options", str(e)))
     return found
+
+
+def _idsets(steps: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The idsets of *steps*, each with its place; the schema knows but their characters."""
+    for i, step in enumerate(steps):
+        for name in ("up", "down"):
+            if step.get(name, "all") != "all":
+                yield f"/vectors/{i}/{name}", step[name]
+        for j, entry in enumerate(step.get("expect", {}).get("R_lite", ())):
+            at = f"/vectors/{i}/expect/R_lite/{j}"
+            yield f"{at}/rank", entry["rank"]
+            for kind, ids in entry["children"].items():
+                yield f"{at}/children/{kind}", ids
+
+
+def _wrong(text: str) -> str:
+    """What is wrong with idset *text*, "" if nothing is."""
+    try:
+        idset.decode(text)
+    except InvalidIdset as e:
+        return str(e)
+    return ""
 
 
 def play(document: Mapping[str, Any]) -> Iterator[Result]:

@@ -38,9 +38,7 @@ class NodeIndex:
         self.version = 0
         #: Buckets whose set is shared with a copy of this index, to be copied before a change.
         self._shared: set[NodeState] = set()
-        for rank, state in enumerate(state_of):
-            if state is not None and up[rank]:
-                self._enter(rank, state)
+        self.rebuild()
 
     def copy(self) -> NodeIndex:
         """An independent copy, in O(states) and one copy of the list of ranks."""
@@ -52,6 +50,15 @@ class NodeIndex:
         new._shared = set(self.buckets)
         self._shared = set(self.buckets)
         return new
+
+    def rebuild(self) -> None:
+        """Make the buckets anew from ``state_of`` and ``up``, as after a change that failed."""
+        self.buckets, self._shared = {}, set()
+        self.log_start += len(self.log) + 1  # nobody has seen up to there: all is to be looked at
+        self.log = []
+        for rank, state in enumerate(self.state_of):
+            if state is not None and self.up[rank]:
+                self._enter(rank, state)
 
     def move(self, rank: int, state: NodeState) -> None:
         """Put *rank* into *state*."""

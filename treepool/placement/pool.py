@@ -1,7 +1,7 @@
 """The pool: what a scheduler calls. Methods carry Flux's names.
 
 A call either does all it says or raises and changes nothing: selections are complete before the
-first rank moves.
+first rank moves, and a failure while ranks move (no memory, Ctrl-C) moves them back.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from treepool.placement.policy import policy_named
 from treepool.placement.reason import why_infeasible
 from treepool.placement.request import Request, request_of
 from treepool.placement.select import Selection, select
+from treepool.placement.state import NodeState
 from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import idset, jobspec
 from treepool.rfc.constraint import Constraint
@@ -120,15 +121,24 @@ class Pool:
             self.check_feasibility(request)
             raise InsufficientResources("not enough resources are free now")
         parts = parts_of(selection)
+        job = Job(parts, self._end_time(request.duration))
         inventory, index = self._inventory, self._index
-        for grant in selection.grants:
-            old, step = grant.state, grant.step
-            new = inventory.states.get(old.type, old.cores & ~step.cores, old.gpus & ~step.gpus)
-            for rank in grant.ranks:
-                index.move(rank, new)
-        self._jobs[jobid] = Job(parts, self._end_time(request.duration))
-        self._changed()
-        return Allocation(inventory, parts, selection.nslots)
+        allocation = Allocation(inventory, parts, selection.nslots)
+        try:
+            for grant in selection.grants:
+                old, step = grant.state, grant.step
+                new = inventory.states.get(old.type, old.cores & ~step.cores, old.gpus & ~step.gpus)
+                for rank in grant.ranks:
+                    index.move(rank, new)
+            self._changed()
+            self._jobs[jobid] = job
+            return allocation
+        except BaseException:
+            self._jobs.pop(jobid, None)
+            self._move_back(
+                (rank, grant.state) for grant in selection.grants for rank in grant.ranks
+            )
+            raise
 
     def register_alloc(self, jobid: int, R: AnyR) -> None:
         """Take note of what job *jobid* already holds, as a scheduler does when it restarts.
@@ -140,9 +150,7 @@ class Pool:
             raise PoolConflict(f"job {jobid} has an allocation already")
         parts, expiration = _read_parts(R)
         self._check_free(jobid, parts)
-        self._move(parts, taken=True)
-        self._jobs[jobid] = Job(parts, expiration)
-        self._changed()
+        self._move(parts, True, jobid, Job(parts, expiration))
 
     def free(self, jobid: int, R: Optional[AnyR] = None, final: bool = False) -> None:
         """Give back what job *jobid* holds: all of it, or the ranks of *R*.
@@ -162,19 +170,15 @@ class Pool:
             left = _without(jobid, job.parts, freed)
             if final and left:
                 raise PoolConflict(f"job {jobid}: final, but R leaves out {short_form(left)[:200]}")
-        self._move(freed, taken=False)
-        if left:
-            self._jobs[jobid] = attrs.evolve(job, parts=left)
-        else:
-            del self._jobs[jobid]
-        self._changed()
+        self._move(freed, False, jobid, attrs.evolve(job, parts=left) if left else None)
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
         """Set when job *jobid* ends, in seconds since the epoch, 0 for never."""
         if jobid not in self._jobs:
             raise PoolConflict(f"job {jobid} has no allocation")
-        self._jobs[jobid] = attrs.evolve(self._jobs[jobid], end_time=expiration)
+        job = attrs.evolve(self._jobs[jobid], end_time=expiration)
         self._changed()
+        self._jobs[jobid] = job
 
     def job_end_times(self) -> list[tuple[int, float]]:
         """(job id, end time in seconds since the epoch or 0 for never) of every live job."""
@@ -198,9 +202,7 @@ class Pool:
                 state = self._index.state_of[rank]
                 if state is not None:
                     free.append(((rank,), cores & state.cores, gpus & state.gpus))
-        self._move(free, taken=True)
-        self._jobs[jobid] = Job(tuple(free), end_time)
-        self._changed()
+        self._move(free, True, jobid, Job(tuple(free), end_time))
 
     # -- nodes
 
@@ -221,13 +223,12 @@ class Pool:
         gone = mask & self._inventory.ranks
         if not gone:
             return
-        self._inventory = self._inventory.without(gone)
+        inventory, index = self._inventory.without(gone), self._index.copy()
         for rank in idset.iterate(gone):
-            self._index.remove(rank)
-        self._candidates.clear()
-        self._idle = {}
-        self._reasons = {}
+            index.remove(rank)
         self._changed()
+        self._forget()
+        self._inventory, self._index = inventory, index
 
     # -- the pool as a whole
 
@@ -242,11 +243,9 @@ class Pool:
             idle = index.state_of[rank] if old is not None else None
             if old is not None and idle is not None and not old.idle:
                 index.move(rank, inventory.states.get(idle.type, old.cores, old.gpus))
-        self._inventory, self._index = inventory, index
-        self._candidates = {}
-        self._idle = {}
-        self._reasons = {}
         self._changed()
+        self._forget()
+        self._inventory, self._index = inventory, index
 
     @property
     def inventory(self) -> Inventory:
@@ -285,13 +284,13 @@ class Pool:
 
     def set_starttime(self, starttime: float) -> None:
         """Set ``starttime``."""
-        self._starttime = starttime
         self._changed()
+        self._starttime = starttime
 
     def set_expiration(self, expiration: float) -> None:
         """Set ``expiration``."""
-        self._expiration = expiration
         self._changed()
+        self._expiration = expiration
 
     def copy(self) -> Pool:
         """An independent copy, allocations included, for trying things out."""
@@ -370,13 +369,17 @@ class Pool:
         """What *request* would take, of an *idle* pool or as it is now."""
         index = self._inventory.idle_index if idle else self._index
         best: Optional[Selection] = None
-        for constraint in alternatives(request, self._inventory, index):
-            if best is not None and constraint == request.constraint:
-                break  # the nodes need not be alike, but can be
-            found = select(request, self._candidates_of(request.ask, constraint, idle))
-            if found is not None and (best is None or found.preference < best.preference):
-                best = found
-        return best
+        try:
+            for constraint in alternatives(request, self._inventory, index):
+                if best is not None and constraint == request.constraint:
+                    break  # the nodes need not be alike, but can be
+                found = select(request, self._candidates_of(request.ask, constraint, idle))
+                if found is not None and (best is None or found.preference < best.preference):
+                    best = found
+            return best
+        except BaseException:  # candidates may have lost a state that they had just dropped
+            (self._idle if idle else self._candidates).clear()
+            raise
 
     def _candidates_of(self, ask: Ask, constraint: Optional[Constraint], idle: bool) -> Candidates:
         kept = self._idle if idle else self._candidates
@@ -394,6 +397,10 @@ class Pool:
     def _end_time(self, duration: float) -> float:
         return time.time() + duration if duration > 0 else self._expiration
 
+    def _forget(self) -> None:
+        """Forget what was worked out for requests, as the nodes are about to change."""
+        self._candidates, self._idle, self._reasons = {}, {}, {}
+
     def _changed(self) -> None:
         self._generation += 1
         self._inventory.states.forget(self._index.buckets)
@@ -401,9 +408,15 @@ class Pool:
     def _set_up(self, ids: str, up: bool) -> None:
         ranks = self._inventory.ranks
         mask = ranks if ids == "all" else idset.decode(ids) & ranks
-        for rank in idset.iterate(mask):
-            self._index.set_up(rank, up)
-        self._changed()
+        index, before = self._index, self._index.up.copy()
+        try:
+            for rank in idset.iterate(mask):
+                index.set_up(rank, up)
+            self._changed()
+        except BaseException:
+            index.up = before
+            self._move_back(())
+            raise
 
     def _check_free(self, jobid: int, parts: tuple[Part, ...]) -> None:
         state_of, types = self._index.state_of, self._inventory.types
@@ -421,19 +434,40 @@ class Pool:
                     taken = short_form([((rank,), cores & ~state.cores, gpus & ~state.gpus)])
                     raise PoolConflict(f"job {jobid}: {taken} is allocated already")
 
-    def _move(self, parts: Iterable[Part], taken: bool) -> None:
-        """Take *parts* out of what is free, or put them back."""
+    def _move(self, parts: Iterable[Part], taken: bool, jobid: int, job: Optional[Job]) -> None:
+        """Take *parts* out of what is free, or put them back; *job* is then what *jobid* holds.
+
+        None stands for nothing.
+        """
         index, states = self._index, self._inventory.states
-        for ranks, cores, gpus in parts:
-            for rank in ranks:
-                old = index.state_of[rank]
-                if old is None:  # removed since it was allocated
-                    continue
-                if taken:
-                    new = states.get(old.type, old.cores & ~cores, old.gpus & ~gpus)
-                else:
-                    new = states.get(old.type, old.cores | cores, old.gpus | gpus)
-                index.move(rank, new)
+        before: list[tuple[int, NodeState]] = []
+        try:
+            for ranks, cores, gpus in parts:
+                for rank in ranks:
+                    old = index.state_of[rank]
+                    if old is None:  # removed since it was allocated
+                        continue
+                    if taken:
+                        new = states.get(old.type, old.cores & ~cores, old.gpus & ~gpus)
+                    else:
+                        new = states.get(old.type, old.cores | cores, old.gpus | gpus)
+                    before.append((rank, old))
+                    index.move(rank, new)
+            self._changed()
+            if job is None:
+                del self._jobs[jobid]
+            else:
+                self._jobs[jobid] = job
+        except BaseException:
+            self._move_back(reversed(before))  # a rank may have moved twice
+            raise
+
+    def _move_back(self, before: Iterable[tuple[int, NodeState]]) -> None:
+        """Put ranks back into the states they were in *before* a change that failed half-way."""
+        for rank, state in before:
+            self._index.state_of[rank] = state
+        self._index.rebuild()
+        self._candidates.clear()
 
 
 def _checked_options(options: Mapping[str, object]) -> dict[str, Any]:

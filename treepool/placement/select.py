@@ -6,7 +6,8 @@ Nothing is changed here; the pool commits a complete selection or none.
 from __future__ import annotations
 
 import heapq
-from typing import Callable, Iterator, Optional
+from contextlib import closing
+from typing import Callable, Generator, Iterator, Optional
 
 import attrs
 
@@ -102,12 +103,13 @@ def _distinct(most: Optional[int], candidates: Candidates) -> list[Grant]:
         return _first(candidates)
     grants = []
     found = 0
-    for run in _runs(candidates, False):
-        ranks = run.take(None if most is None else most - found)
-        grants.append(Grant(run.state, ranks, run.fit, 1))
-        found += len(ranks)
-        if most is not None and found >= most:
-            break
+    with closing(_runs(candidates, False)) as runs:
+        for run in runs:
+            ranks = run.take(None if most is None else most - found)
+            grants.append(Grant(run.state, ranks, run.fit, 1))
+            found += len(ranks)
+            if most is not None and found >= most:
+                break
     return grants
 
 
@@ -119,18 +121,19 @@ def _fill(units: Count, candidates: Candidates) -> Optional[Selection]:
     if most == 1:
         grants = _first(candidates)
         return Selection(tuple(grants), _slots_of(grants)) if grants else None
-    for run in _runs(candidates, True):
-        first, last = run.share
-        each = last - first
-        if most is None:
-            ranks = run.take(None)
-        else:
-            ranks = run.take(max(1, (most - found) // each))
-            each = min(each, most - found)
-        grants.append(Grant(run.state, ranks, run.fit, each))
-        found += each * len(ranks)
-        if most is not None and found >= most:
-            break
+    with closing(_runs(candidates, True)) as runs:
+        for run in runs:
+            first, last = run.share
+            each = last - first
+            if most is None:
+                ranks = run.take(None)
+            else:
+                ranks = run.take(max(1, (most - found) // each))
+                each = min(each, most - found)
+            grants.append(Grant(run.state, ranks, run.fit, each))
+            found += each * len(ranks)
+            if most is not None and found >= most:
+                break
     wanted = units.largest(found)
     if wanted is None:
         return None
@@ -212,11 +215,12 @@ class _Run:
         return tuple(taken)
 
 
-def _runs(candidates: Candidates, split: bool) -> Iterator[_Run]:
+def _runs(candidates: Candidates, split: bool) -> Generator[_Run, None, None]:
     """The candidates' nodes in order, as runs of ranks in one state.
 
     With *split*, a node's local slots and its others are two places in the order. Whoever reads
-    the runs takes some ranks of each.
+    the runs takes some ranks of each, and closes them: the states that were dropped come back
+    then, and if that fails it must be heard of, which it is not where Python cleans up.
     """
     dropped: list[NodeState] = []
     cursors: list[Entry] = []  # states already begun, at the rank where they go on

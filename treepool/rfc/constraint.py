@@ -33,6 +33,9 @@ MAX_VALUES = 4096
 #: Most hosts in one constraint, over all its hostlists: one for each node of the largest machine.
 MAX_HOSTS = 1 << 20
 
+#: Most bits of its rank sets, each as wide as its largest rank: 256 sets of a million ranks.
+MAX_BITS = 1 << 28
+
 #: Most characters in the texts of one constraint.
 MAX_TEXT = 1 << 22
 
@@ -69,6 +72,7 @@ class _Reader:
         self.values = 0
         self.characters = 0
         self.hosts = 0
+        self.bits = 0
 
     def constraint(self, value: object, pointer: str, depth: int) -> Constraint:
         """constraint: '{' (operator ':' values (',' operator ':' values)*)? '}'"""
@@ -112,11 +116,13 @@ class _Reader:
             if operator == "properties":
                 _check_property(value, pointer)
             elif operator == "ranks":
-                idset.decode(value)
+                self.bits += idset.decode(value).bit_length()
             else:
-                self.hosts += len(hostlist.decode(value))
+                self.hosts += hostlist.size(value)
         except (InvalidIdset, InvalidHostlist) as e:
             raise InvalidJobspec(f"{pointer}: {e}") from None
+        if self.bits > MAX_BITS:
+            raise InvalidJobspec(f"{pointer}: a constraint whose ranks need over {MAX_BITS} bits")
         if self.hosts > MAX_HOSTS:
             raise InvalidJobspec(f"{pointer}: a constraint of more than {MAX_HOSTS} hosts")
         return value

@@ -18,9 +18,13 @@ MAX_PROBLEMS = 100
 MAX_SHOWN = 60
 
 #: Bits in all the sets of one document together. A set costs as much as its largest id even if it
-#: has only that one, so 10 MB of text could ask for a terabyte. Even an R whose 90,000 nodes have
-#: an entry each needs no more than this.
+#: has only that one, so 10 MB of text could ask for a terabyte. An R whose 90,000 nodes have an
+#: entry each needs as much as this.
 MAX_BITS = 1 << 32
+
+#: What a document with few sets may use of that, which grows with the square of their number: where
+#: the n-th of many entries needs n bits there is enough, and 1 MiB of text takes less than 64 MiB.
+FIRST_BITS = 1 << 27
 
 _MAX_NOTED = 1_000
 
@@ -37,6 +41,7 @@ class Findings:
         self.meaning: list[Problem] = []
         self._masks: dict[str, int] = {}
         self._bits = 0
+        self._sets = 0
 
     def __len__(self) -> int:
         return len(self.form) + len(self.meaning)
@@ -62,19 +67,20 @@ class Findings:
         if not isinstance(value, str):
             self.misformed(at, f"must be a string, not {shown(value)}")
             return 0
+        self._sets += 1
+        most = min(MAX_BITS, FIRST_BITS + self._sets * self._sets // 8)
         mask = self._masks.get(value)
         if mask is None:
             try:
-                mask = idset.decode(value) if self._bits <= MAX_BITS else 0
+                mask = idset.decode(value) if self._bits <= most else 0
             except InvalidIdset as e:
                 self.note(at, str(e))
                 return 0
             self._masks[value] = mask
         self._bits += mask.bit_length()
-        if self._bits > MAX_BITS:
-            self.note(
-                at, f"with this set, the sets of this document need more than {MAX_BITS} bits"
-            )
+        if self._bits > most:
+            self._bits = 2 * MAX_BITS  # no later set makes up for it
+            self.note(at, f"with this set, the sets of this document need more than {most} bits")
             return 0
         if not mask and not empty:
             self.note(at, "must have at least one id")

@@ -20,13 +20,13 @@ import attrs
 from treepool.errors import InvalidHostlist
 
 #: Most hosts a list may have, so that "h[0-99999999999]" fails at once instead of filling memory.
-MAX_HOSTS = 1 << 22
+MAX_HOSTS = 1 << 20
 
 #: Longest host name. The operating systems' own limits (64 to 255) are below it.
 MAX_NAME = 1024
 
 #: Most characters, of the text and of all names in it together: MAX_HOSTS names of 64 characters.
-MAX_TEXT = 1 << 28
+MAX_TEXT = 1 << 26
 
 #: Most ids or ranges written in one pair of brackets. libhostlist reads 10,240 and no more.
 MAX_RANGES = 10_000
@@ -63,6 +63,15 @@ def decode(text: str) -> list[str]:
     return _Parser(text).hostlist()
 
 
+def size(text: str) -> int:
+    """How many hosts *text* has, without making their names; raises as ``decode`` does."""
+    if not isinstance(text, str) or "[" not in text or len(text) > MAX_TEXT:
+        return len(decode(text))
+    parser = _Parser(text, named=False)
+    parser.hostlist()
+    return parser.found
+
+
 @attrs.frozen
 class _Idlist:
     """A parsed idlist: (first, last, width) of each range, their ids in all, the widest id."""
@@ -83,11 +92,13 @@ class _Idlist:
 class _Parser:
     """Recursive descent over one text, with the bounds on what it stands for."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, named: bool = True) -> None:
         self.text = text
         self.at = 0
         self.hosts: list[str] = []
         self.characters = 0
+        self.named = named
+        self.found = 0
 
     def fail(self, column: int, message: str) -> NoReturn:
         raise InvalidHostlist(f"hostlist column {column + 1}: {message}")
@@ -156,13 +167,16 @@ class _Parser:
         for part in parts:
             size *= 1 if isinstance(part, str) else part.size
             length += len(part) if isinstance(part, str) else part.width
-            if len(self.hosts) + size > MAX_HOSTS:
+            if self.found + size > MAX_HOSTS:
                 self.fail(start, f"more than {MAX_HOSTS} hosts")
         self.characters += size * length
         if length > MAX_NAME:
             self.fail(start, f"a host name longer than {MAX_NAME} characters")
         if self.characters > MAX_TEXT:
             self.fail(start, f"host names of more than {MAX_TEXT} characters in all")
+        self.found += size
+        if not self.named:
+            return
         names = [""]
         for part in parts:
             if isinstance(part, str):

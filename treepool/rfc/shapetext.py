@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Tuple, Union
 
 from treepool.errors import InvalidCount, InvalidJobspec
 from treepool.rfc import count
-from treepool.rfc.document import pointer
+from treepool.rfc.findings import place
 from treepool.rfc.shapetoken import (
     DEFAULT_LABEL,
     LITERALS,
@@ -41,7 +41,7 @@ def format_shape(resources: list[dict[str, Any]]) -> str:
 
 
 def _fail(path: _Path, message: str) -> NoReturn:
-    raise InvalidJobspec(f"{pointer(*path) or '/'}: {message}")
+    raise InvalidJobspec(f"{place('', *path) or '/'}: {message}")
 
 
 def _check_list(resources: object, path: _Path, labels: set[str]) -> int:

@@ -137,7 +137,7 @@ class _Walk:
         if below & ~own and len(self.findings) == known:
             lacking = shown_ids(below & ~own)
             self.findings.note(f"{at}/{what}", f"lacks {lacking}, which domains inside have")
-        return own | below
+        return own | below if below & ~own else own  # a wide set is not to be there twice
 
     def hints(self, domain: Mapping[str, Any], at: str) -> None:
         """Check ``memory`` and ``storage``."""
@@ -151,6 +151,8 @@ class _Walk:
             self.findings.misformed(f"{at}/storage", f"must be an array, not {shown(storage)}")
             return
         for i, item in enumerate(storage):
+            if self.findings.enough:
+                return
             if not _is_storage(item):
                 self.findings.misformed(f"{at}/storage/{i}", "must have path, capacity and unit")
 

@@ -1,0 +1,538 @@
+"""Inputs of up to 1 MiB that ask for too much: time, memory, depth, digits.
+
+``LARGE[target][name]`` makes the bytes. All are at most 1 MiB, the bound below which no input may
+take more than a second of CPU time, nor more than 200 MiB of memory.
+"""
+
+import json
+from functools import partial
+
+from fuzz.seeds import LIST_TEXT, VECTORS, XML, jobspec_text, small_R
+
+MIB = 1 << 20
+
+
+def _filled(head, piece, tail="", separator="", most=MIB):
+    """*head*, as many *pieces* as there is room for (called with their number if callable)."""
+    parts, size, i = [], len(head) + len(tail), 0
+    while True:
+        text = piece(i) if callable(piece) else piece
+        size += len(text) + len(separator)
+        if size > most:
+            return head + separator.join(parts) + tail
+        parts.append(text)
+        i += 1
+
+
+def _with(document, value, *path):
+    """A copy of JSON *document* with *value* at *path*."""
+    copy = json.loads(json.dumps(document))
+    here = copy
+    for token in path[:-1]:
+        here = here[token]
+    here[path[-1]] = value
+    return copy
+
+
+def _holding(document, path, piece, separator=",", most=MIB):
+    """JSON text of *document* with an array, object or string of *pieces* at *path*."""
+    outer = json.dumps(_with(document, "@HERE@", *path))
+    head, tail = outer.split('"@HERE@"')
+    opening, closing = {",": "[]", ":": "{}", "": '""'}[separator]
+    joint = "" if separator == "" else ","
+    return _filled(head + opening, piece, closing + tail, joint, most)
+
+
+IDSETS = {
+    "every other id": lambda: _filled("", lambda i: str(2 * i), "", ","),
+    "up to 2^32": lambda: "0-4294967295",
+    "the largest id": lambda: "4194304",
+    "ranges": lambda: _filled("", lambda i: f"{3 * i}-{3 * i + 1}", "", ","),
+    "far apart": lambda: ",".join(str(i * 60_000) for i in range(69)),
+    "digits": lambda: "9" * MIB,
+    "zeros": lambda: "0" * MIB,
+    "commas": lambda: "," * MIB,
+    "hyphens": lambda: "-" * MIB,
+    "brackets": lambda: "[" * MIB,
+}
+
+HOSTLISTS = {
+    "billions": lambda: "h[0-4294967295]",
+    "a product of billions": lambda: "h[0-9999][0-9999][0-9999]",
+    "the most hosts": lambda: "h[1-4194304]",
+    "the most hosts, often": lambda: _filled("", "h[1-60000]", "", ","),
+    "the longest names": lambda: _filled("", "h" * 1000 + "[1-2000]", "", ","),
+    "wide ids": lambda: "h[" + "0" * 1000 + "-4000000]",
+    "wide ids, often": lambda: _filled("", "h[" + "0" * 900 + "1-90000]", "", ","),
+    "many pairs of brackets": lambda: "h" + "[0]" * (MIB // 3),
+    "doubling": lambda: "h" + "[0-1]" * 40,
+    "doubling to the limit": lambda: "h" + "[0-1]" * 22,
+    "names": lambda: _filled("", lambda i: f"h{i}", "", ","),
+    "names in brackets": lambda: _filled("h[", lambda i: str(2 * i), "]", ","),
+    "small brackets": lambda: _filled("", lambda i: f"h[{i}]", "", ","),
+    "open brackets": lambda: "[" * MIB,
+    "open brackets, parted": lambda: "h[1]," + "[1," * (MIB // 3),
+    "commas": lambda: "," * MIB,
+    "digits": lambda: "h[" + "9" * (MIB - 3) + "]",
+    "one name": lambda: "h" * MIB,
+}
+
+COUNTS = {
+    "to the limit": lambda: "1-4611686018427387904",
+    "idset of everything": lambda: "1-4611686018427387904,4611686018427387904",
+    "ids": lambda: _filled("", lambda i: str(2 * i + 1), "", ",", 400_000),
+    "too many ids": lambda: _filled("", lambda i: str(2 * i + 1), "", ","),
+    "a wide idset": lambda: "1-4000000000,5000000000-6000000000",
+    "huge power": lambda: "2-4611686018427387904:4611686018427387904:^",
+    "huge factor": lambda: "1-4611686018427387904:4611686018427387904:*",
+    "steps of 2": lambda: "1-4611686018427387904:2:*",
+    "digits": lambda: "9" * MIB,
+    "no end": lambda: "4611686018427387904+:4611686018427387904:^",
+}
+
+_COUNT_DICT = {"min": 2, "max": 1 << 62, "operator": "^", "operand": 1 << 62}
+
+SHAPES = {
+    "1 MiB": lambda: "s" * MIB,
+    "vertices": lambda: _filled("slot=1/[", "core", "]", ";", 65_536),
+    "open brackets": lambda: "[" * 65_536,
+    "depth": lambda: "a/" * 32_000 + "b",
+    "braces": lambda: "slot=1/a{b:" + "{c:" * 20_000,
+    "arrays": lambda: "slot=1/a{b:" + "[" * 60_000,
+    "keys": lambda: _filled("slot=1/a{", lambda i: f"k{i}", "}", ",", 65_536),
+    "labels": lambda: _filled("slot=1/[", lambda i: f"a{{label:l{i}}}", "]", ";", 65_536),
+    "slots": lambda: _filled("[", "slot/a", "]", ";", 65_536),
+    "a number": lambda: "slot=1/a{b:" + "9" * 65_000 + "}",
+    "an exponent": lambda: "slot=1/a{b:1e" + "9" * 900 + "}",
+    "ids": lambda: _filled("slot=", lambda i: str(2 * i + 1), "/core", ",", 65_536),
+    "quotes": lambda: "slot=1/'" + "\\" * 65_000 + "'",
+    "backslashes": lambda: 'slot=1/"' + "\\\\" * 32_000,
+    "surrogates": lambda: 'slot=1/"' + "\\ud800" * 10_000 + '"',
+    "blanks": lambda: " " * 65_000 + "x",
+}
+
+DOCUMENTS = {
+    "deep arrays": lambda: "[" * MIB,
+    "deep objects": lambda: '{"a":' * (MIB // 5),
+    "deep and closed": lambda: "[" * 990 + "]" * 990,
+    "deep and wide": lambda: _filled("[", "[" * 60 + "]" * 60, "]", ","),
+    "an integer of 10^5 digits": lambda: '{"version": ' + "9" * 100_000 + "}",
+    "an integer of 4300 digits": lambda: '{"version": ' + "9" * 4_300 + "}",
+    "integers of 4300 digits": lambda: _filled("[", "9" * 4_300, "]", ","),
+    "a fraction of 1 MiB": lambda: "0." + "9" * (MIB - 2),
+    "exponents": lambda: _filled("[", "1e308", "]", ","),
+    "empty arrays": lambda: _filled("[", "[]", "]", ","),
+    "empty objects": lambda: _filled("[", "{}", "]", ","),
+    "numbers": lambda: _filled("[", "1", "]", ","),
+    "keys": lambda: _filled("{", lambda i: f'"{i}":1', "}", ","),
+    "one key, often": lambda: _filled("{", '"a":1', "}", ","),
+    "escapes": lambda: '"' + "\\u0000" * 170_000 + '"',
+    "surrogates": lambda: '{"' + "\\ud800" * 170_000 + '": 1}',
+    "colliding": lambda: _filled("{", lambda i: f'"{i * ((1 << 61) - 1)}":1', "}", ","),
+}
+
+_R = small_R()
+_JOB = json.loads(jobspec_text("slot=1/core"))
+_SYSTEM = ("attributes", "system")
+_ALL_DOMAINS = lambda i: f'{{"cores":"{i}"}}'  # noqa: E731
+_WIDE = lambda i: f'{{"rank":"{4_194_303 - i}","children":{{"core":"{i + 4_000_000}"}}}}'  # noqa: E731
+_TOPO = ("scheduling", "children", 0, "topo")
+_DIGEST = next(iter(_R["scheduling"]["links"]))
+_TABLE = ("scheduling", "links", _DIGEST)
+
+RS = {
+    "entries": lambda: _holding(
+        _R,
+        ("execution", "R_lite"),
+        lambda i: f'{{"rank":"{i}","children":{{"core":"0-{i % 9}"}}}}',
+    ),
+    "entries of wide sets": lambda: _holding(_R, ("execution", "R_lite"), _WIDE),
+    "one entry, often": lambda: _holding(
+        _R, ("execution", "R_lite"), '{"rank":"0","children":{"core":"0"}}'
+    ),
+    "entries of wrong types": lambda: _holding(_R, ("execution", "R_lite"), "1"),
+    "entries that are empty": lambda: _holding(_R, ("execution", "R_lite"), "{}"),
+    "entries with unknown keys": lambda: _holding(
+        _R, ("execution", "R_lite"), lambda i: f'{{"x{i}":0}}'
+    ),
+    "properties": lambda: _holding(_R, ("execution", "properties"), lambda i: f'"p{i}":"0-2"', ":"),
+    "properties of wide sets": lambda: _holding(
+        _R, ("execution", "properties"), lambda i: f'"p{i}":"{4_194_303 - i}"', ":"
+    ),
+    "properties of wrong names": lambda: _holding(
+        _R, ("execution", "properties"), lambda i: f'"!{i}":1', ":"
+    ),
+    "hosts": lambda: _holding(_R, ("execution", "nodelist"), lambda i: f'"h{i}"'),
+    "host ranges": lambda: _holding(_R, ("execution", "nodelist"), '"h[0-4000000]"'),
+    "hosts of wrong types": lambda: _holding(_R, ("execution", "nodelist"), "{}"),
+    "keys": lambda: _holding(_R, ("execution",), lambda i: f'"k{i}":1', ":"),
+    "all ranks": lambda: json.dumps(
+        {
+            "version": 1,
+            "execution": {
+                "R_lite": [{"rank": "0-99999", "children": {"core": "0-4194303"}}],
+                "nodelist": ["h[0-99999]"],
+            },
+        }
+    ),
+    "one far rank": lambda: json.dumps(
+        {
+            "version": 1,
+            "execution": {
+                "R_lite": [{"rank": "4194304", "children": {"core": "4194304"}}],
+                "nodelist": ["h"],
+            },
+        }
+    ),
+    "domains": lambda: _holding(_R, (*_TOPO, "socket"), _ALL_DOMAINS),
+}
+
+
+_KEY = _R["scheduling"]
+KEYS = {
+    "65,536 domains": lambda: json.dumps(
+        {
+            "writer": "TreePool",
+            "children": [{"ranks": "0", "topo": {"n": [{"cores": str(i)} for i in range(60_000)]}}],
+        },
+        separators=(",", ":"),
+    ),
+    "domains that share": lambda: _holding(_KEY, ("children", 0, "topo", "n"), '{"cores":"0-9"}'),
+    "domains of wide sets": lambda: _holding(
+        _KEY, ("children", 0, "topo", "n"), lambda i: f'{{"cores":"{4_000_000 + i}"}}'
+    ),
+    "empty domains": lambda: _holding(_KEY, ("children", 0, "topo", "n"), "{}"),
+    "domains of wrong types": lambda: _holding(_KEY, ("children", 0, "topo", "n"), "1"),
+    "localities": lambda: _holding(
+        _KEY, ("children", 0, "topo"), lambda i: f'"l{i}":[{{"cores":"{i}"}}]', ":"
+    ),
+    "localities of wrong types": lambda: _holding(
+        _KEY, ("children", 0, "topo"), lambda i: f'"l{i}":0', ":"
+    ),
+    "reserved localities": lambda: _holding(_KEY, ("children", 0, "topo", "n"), '{"slot":[{}]}'),
+    "entries": lambda: _holding(_KEY, ("children",), lambda i: f'{{"ranks":"{i}","topo":{{}}}}'),
+    "entries of wide sets": lambda: _holding(
+        _KEY, ("children",), lambda i: f'{{"ranks":"{4_194_303 - i}","topo":{{}}}}'
+    ),
+    "entries of wrong types": lambda: _holding(_KEY, ("children",), "[]"),
+    "storage": lambda: _holding(
+        _KEY, ("children", 0, "topo", "storage"), '{"path":"/","capacity":1}'
+    ),
+    "storage of wrong types": lambda: _holding(_KEY, ("children", 0, "topo", "storage"), "0"),
+    "allocated": lambda: _holding(
+        _KEY, ("allocated",), lambda i: f'{{"ranks":"{i % 3}","cores":"{i}"}}'
+    ),
+    "allocated of wrong types": lambda: _holding(_KEY, ("allocated",), "0"),
+    "tables": lambda: _holding(_KEY, ("links",), lambda i: f'"{i:064x}":{{}}', ":"),
+    "tables of wrong names": lambda: _holding(_KEY, ("links",), lambda i: f'"{i}":{{}}', ":"),
+    "links": lambda: _holding(
+        _KEY, ("links", _DIGEST, "links"), '{"type":"nvlink","gbps":1,"among":["0-127"]}'
+    ),
+    "links of wrong types": lambda: _holding(_KEY, ("links", _DIGEST, "links"), "0"),
+    "among of numbers": lambda: _holding(_KEY, ("links", _DIGEST, "links", 0, "among"), "0"),
+    "among of sets": lambda: _holding(_KEY, ("links", _DIGEST, "links", 0, "among"), '"0-127"'),
+    "among of no idsets": lambda: _holding(_KEY, ("links", _DIGEST, "links", 0, "among"), '"x"'),
+    "nics": lambda: _holding(
+        _KEY,
+        ("links", _DIGEST, "nics"),
+        lambda i: f'{{"name":"n","gpus":"{i % 128}","path":"PIX"}}',
+    ),
+    "devices": lambda: _holding(
+        _KEY,
+        ("links", _DIGEST, "devices"),
+        lambda i: f'{{"model":"m","memory":1,"gpus":"{i % 128}"}}',
+    ),
+    "site keys": lambda: _holding(_KEY, ("site",), "[[]]"),
+}
+
+JOBS = {
+    "vertices": lambda: _holding(_JOB, ("resources",), '{"type":"core","count":1}'),
+    "vertices of wrong types": lambda: _holding(_JOB, ("resources",), "0"),
+    "a deep list": lambda: json.dumps(_with(_JOB, "@", "resources")).replace(
+        '"@"', '[{"type":"n","count":1,"with":' * 300 + "0" + "}]" * 300
+    ),
+    "a huge count": lambda: json.dumps(_with(_JOB, _COUNT_DICT, "resources", 0, "count")),
+    "a count of ids": lambda: json.dumps(_with(_JOB, COUNTS["ids"](), "resources", 0, "count")),
+    "huge memory": lambda: json.dumps(
+        _with(
+            _JOB,
+            [
+                {"type": "core", "count": 1},
+                {"type": "memory", "count": 1 << 62, "unit": "EiB"},
+            ],
+            "resources",
+            0,
+            "with",
+        )
+    ),
+    "a huge duration": lambda: json.dumps(_with(_JOB, 10**400, *_SYSTEM, "duration")),
+    "nodes to the limit": lambda: jobspec_text("node=1-4611686018427387904/slot=1+/core"),
+    "slots to the limit": lambda: jobspec_text("slot=1-4611686018427387904/node=1+/core"),
+    "slots by factors": lambda: jobspec_text("slot=1+:2:*/[core=1;gpu=1]"),
+    "slots by powers": lambda: jobspec_text("slot=2+:4611686018427387904:^/core"),
+    "no such cores": lambda: jobspec_text("slot=1/core=4611686018427387904"),
+    "products": lambda: jobspec_text(
+        "node=4611686018427387904/slot=4611686018427387904/numa=4611686018427387904/"
+        "core=4611686018427387904"
+    ),
+    "numas": lambda: jobspec_text("slot=1/[" + ";".join(["numa/core"] * 2000) + "]"),
+    "numas of GPUs": lambda: jobspec_text("slot=1/[" + ";".join(["numa/gpu"] * 2000) + "]"),
+    "numas and ranges": lambda: jobspec_text("slot=1-99/[" + ";".join(["numa=1-2/core"] * 9) + "]"),
+    "levels": lambda: jobspec_text("slot=1/" + "socket/numa/" * 14 + "core"),
+    "one slot per core": lambda: jobspec_text("slot=1-9999:7/core"),
+    "ids for slots": lambda: jobspec_text("slot=1,3,7,99,1000,65000/core"),
+    "property names": lambda: _holding(
+        _with(_JOB, {"properties": 0}, *_SYSTEM, "constraints"),
+        (*_SYSTEM, "constraints", "properties"),
+        lambda i: f'"p{i}"',
+    ),
+    "long property names": lambda: json.dumps(
+        _with(_JOB, {"properties": ["p" * 900_000]}, *_SYSTEM, "constraints")
+    ),
+    "hosts": lambda: json.dumps(
+        _with(_JOB, {"hostlist": ["h[1-1048576]"]}, *_SYSTEM, "constraints")
+    ),
+    "hosts, often": lambda: json.dumps(
+        _with(_JOB, {"hostlist": ["h[1-4000000]"] * 4000}, *_SYSTEM, "constraints")
+    ),
+    "wide hosts": lambda: json.dumps(
+        _with(_JOB, {"hostlist": ["h" * 1000 + "[1-250000]"] * 4}, *_SYSTEM, "constraints")
+    ),
+    "ranks": lambda: json.dumps(
+        _with(_JOB, {"ranks": ["0-4194304"] * 4000}, *_SYSTEM, "constraints")
+    ),
+    "far ranks": lambda: json.dumps(
+        _with(_JOB, {"ranks": ["4194304"] * 4000}, *_SYSTEM, "constraints")
+    ),
+    "or of far ranks": lambda: json.dumps(
+        _with(_JOB, {"or": [{"ranks": ["4194304"]}] * 2000}, *_SYSTEM, "constraints")
+    ),
+    "deep constraints": lambda: json.dumps(_with(_JOB, "@", *_SYSTEM, "constraints")).replace(
+        '"@"', '{"not":[' * 300 + "{}" + "]}" * 300
+    ),
+    "options": lambda: _holding(_JOB, (*_SYSTEM, "treepool"), lambda i: f'"o{i}":1', ":"),
+    "a huge option": lambda: json.dumps(
+        _with(_JOB, {"gpu_memory": 10**4000}, *_SYSTEM, "treepool")
+    ),
+    "a huge bandwidth": lambda: json.dumps(
+        _with(_JOB, {"gpu_link": 10**4000}, *_SYSTEM, "treepool")
+    ),
+}
+
+TEXTS = {
+    "attributes": lambda: (
+        XML[: XML.index("<object")]
+        + _filled(
+            '<object type="Machine" ', lambda i: f'a{i}="{i}" ', "/></topology>", "", MIB - 200
+        )
+    ),
+    "objects": lambda: _filled(
+        '<topology><object type="Machine" cpuset="0xf">', "<object/>", "</object></topology>"
+    ),
+    "deep objects": lambda: "<topology>" + "<object>" * 130_000,
+    "cores": lambda: _filled(
+        '<topology><object type="Machine" cpuset="0xf">',
+        lambda i: f'<object type="Core"><object type="PU" os_index="{i}" cpuset="0x1"/></object>',
+        "</object></topology>",
+    ),
+    "cores of wide sets": lambda: _filled(
+        '<topology><object type="Machine" cpuset="' + "0xffffffff," * 2047 + '0xffffffff">',
+        lambda i: (
+            f'<object type="Core"><object type="PU" os_index="{i}" '
+            f'cpuset="0x1{"," * (i % 2047)}"/></object>'
+        ),
+        "</object></topology>",
+    ),
+    "GPUs": lambda: _filled(
+        '<topology><object type="Machine" cpuset="0xf"><object type="Core"><object type="PU" '
+        'os_index="0" cpuset="0x1"/></object>',
+        lambda i: (
+            f'<object type="PCIDev" pci_busid="0000:{i % 256:02x}:{i // 256 % 32:02x}.0" '
+            f'pci_type="0302 [10de:20b0]"><object type="OSDev" name="cuda{i}" subtype="CUDA"/>'
+            "</object>"
+        ),
+        "</object></topology>",
+    ),
+    "NUMA nodes": lambda: _filled(
+        '<topology><object type="Machine" cpuset="0xf"><object type="Core"><object type="PU" '
+        'os_index="0" cpuset="0x1"/></object>',
+        lambda i: f'<object type="NUMANode" os_index="{i}" cpuset="0x{i % 16:x}"/>',
+        "</object></topology>",
+    ),
+    "a long cpuset": lambda: '<topology><object type="Machine" cpuset="0x' + "f" * MIB,
+    "a long cpuset, closed": lambda: (
+        '<topology><object type="Machine" cpuset="0x' + "f" * (MIB - 100) + '"/></topology>'
+    ),
+    "distances": lambda: _filled(
+        '<topology><object type="Machine" cpuset="0xf"/><distances2><u64values>', "1 ", "</x>"
+    ),
+    "words of distances": lambda: _filled(
+        '<topology><object type="Machine" cpuset="0xf"/>',
+        "<distances2><indexes>1</indexes></distances2>",
+        "</topology>",
+    ),
+    "memory attributes": lambda: _filled(
+        '<topology><object type="Machine" cpuset="0xf"/><memattr>',
+        '<memattr_value target_obj_type="NUMANode"/>',
+        "</memattr></topology>",
+    ),
+    "infos": lambda: _filled(
+        '<topology><object type="Machine" cpuset="0xf">',
+        lambda i: f'<info name="{i}"/>',
+        "</object></topology>",
+    ),
+    "entities": lambda: (
+        '<!DOCTYPE a [<!ENTITY a "'
+        + "x" * 1000
+        + '">'
+        + "".join(f'<!ENTITY a{i} "{"&a;" * 100}">' for i in range(9))
+        + "]><topology>&a8;</topology>"
+    ),
+    "text": lambda: "<topology>" + "x" * MIB,
+    "comments": lambda: "<topology>" + "<!---->" * 140_000,
+}
+
+TABLES = {
+    "a wide header": lambda: _filled("", lambda i: f"\tGPU{i}"),
+    "a row for everything": lambda: _filled("\tGPU0\n", "GPU0\tX\n"),
+    "a matrix": lambda: (
+        "\t"
+        + "\t".join(f"GPU{i}" for i in range(128))
+        + "\n"
+        + "\n".join(
+            f"GPU{i}\t" + "\t".join("X" if i == j else f"NV{1 + (i * j) % 18}" for j in range(128))
+            for i in range(128)
+        )
+    ),
+    "NICs": lambda: (
+        "\tGPU0\t" + "\t".join(f"NIC{i}" for i in range(1000)) + "\nGPU0\tX" + "\tPIX" * 1000
+    ),
+    "lines": lambda: "\n" * MIB,
+    "lines of a legend": lambda: _filled("\tGPU0\nGPU0\tX\n", lambda i: f"  NIC{i % 9999}: m\n"),
+    "escapes": lambda: "\x1b[" * (MIB // 2),
+    "escapes that are long": lambda: ("\x1b[" + "0" * 40) * (MIB // 42),
+    "blanks": lambda: " " * MIB,
+    "blanks and a header": lambda: "GPU0" + " " * (MIB - 9) + "GPU1",
+    "numbers": lambda: _filled("\tGPU0\tCPU Affinity\nGPU0\tX\t", "0-65535", "", ",", 32_000),
+    "other numbers": lambda: _filled(
+        "\tGPU0\tCPU Affinity\nGPU0\tX\t", lambda i: str(i), "", ",", 32_000
+    ),
+    "No": lambda: "No devices" * 100_000,
+}
+
+LISTS = {
+    "GPUs": lambda: _filled("", lambda i: f"GPU {i}: x\n"),
+    "instances": lambda: _filled("GPU 0: x\n", "  MIG 1g.10gb     Device  0: (UUID: MIG-c6d)\n"),
+    "blanks": lambda: " " * MIB,
+    "blanks before MIG": lambda: LIST_TEXT + "\n" + " " * 900_000 + "MIG",
+    "a long profile": lambda: "GPU 0: x\n  MIG " + "1" * 900_000 + " Device 0:",
+    "digits": lambda: "GPU " + "1" * MIB,
+}
+
+TRACES = {
+    "jobs": lambda: _filled("", '{"submit":0,"duration":1,"shape":"slot=1/core"}\n'),
+    "lines": lambda: "\n" * MIB,
+    "blank lines": lambda: " \n" * (MIB // 2),
+    "a long shape": lambda: '{"submit":0,"duration":1,"shape":"' + "s" * (MIB - 60) + '"}',
+    "a long id": lambda: '{"submit":0,"duration":1,"shape":"s","id":"' + "s" * 900_000 + '"}',
+    "a long number": lambda: '{"submit":0,"duration":1,"shape":"s","id":' + "9" * 4300 + "}",
+    "a huge time": lambda: '{"submit":' + "9" * 4300 + ',"duration":1,"shape":"s"}',
+    "keys": lambda: _filled("{", lambda i: f'"k{i}":0', "}", ","),
+    "hosts": lambda: _filled(
+        "",
+        '{"submit":0,"duration":1,"shape":"slot=1/core",'
+        '"constraint":{"hostlist":["h[1-1000000]"]}}\n',
+    ),
+}
+
+VISIBLE = {
+    "numbers": lambda: _filled("", lambda i: str(i), "", ","),
+    "commas": lambda: "," * MIB,
+    "digits": lambda: "9" * MIB,
+    "blanks": lambda: " " * MIB,
+}
+
+GPUOPTS = {"pairs": lambda: "num=1:" * 170_000, "digits": lambda: "num=" + "9" * MIB}
+
+
+def _json_strings(texts):
+    return {name: (lambda make=make: json.dumps(make())) for name, make in texts.items()}
+
+
+_IN_KEY = {
+    name: (lambda make=make: json.dumps(_R).replace(json.dumps(_KEY), make(), 1))
+    for name, make in KEYS.items()
+}
+_VECTORS = json.loads(VECTORS)
+
+
+def _constraints_of(make):
+    return json.dumps(json.loads(make())["attributes"]["system"]["constraints"])
+
+
+LARGE = {
+    "idset": IDSETS,
+    "hostlist": HOSTLISTS,
+    "count": COUNTS,
+    "count_json": {
+        **_json_strings(COUNTS),
+        "dict": lambda: json.dumps(_COUNT_DICT),
+        "huge": lambda: "9" * 4300,
+        "huge and negative": lambda: "-" + "9" * 4300,
+    },
+    "shape": SHAPES,
+    "resources": {
+        "vertices": lambda: _filled("[", '{"type":"core","count":1}', "]", ","),
+        "depth": lambda: '[{"type":"n","count":1,"with":' * 300 + "0" + "}]" * 300,
+        "labels": lambda: _filled(
+            "[", lambda i: f'{{"type":"core","count":1,"label":"{i}"}}', "]", ","
+        ),
+        "values": lambda: '[{"type":"n","count":1,"x":' + "[" * 300 + "]" * 300 + "}]",
+        "a text": lambda: '[{"type":"n","count":1,"x":"' + "'\\\"" * 200_000 + '"}]',
+    },
+    "gpuopt": GPUOPTS,
+    "document": DOCUMENTS,
+    "constraint": {
+        name: partial(_constraints_of, JOBS[name])
+        for name in JOBS
+        if "rank" in name or "host" in name or "property" in name
+    },
+    "jobspec": {**DOCUMENTS, **JOBS},
+    "alloc": JOBS,
+    "R": {**DOCUMENTS, **RS},
+    "key": KEYS,
+    "R_problems": {**RS, **_IN_KEY},
+    "key_problems": KEYS,
+    "linktable": {
+        name: (lambda make=KEYS[name]: json.dumps(json.loads(make())["links"][_DIGEST]))
+        for name in ("links", "links of wrong types", "among of sets", "among of numbers", "nics")
+    },
+    "subinstance": RS,
+    "pool": RS,
+    "vectors": {
+        **DOCUMENTS,
+        "steps": lambda: _holding(
+            _VECTORS, ("vectors",), lambda i: f'{{"id":"s{i}","down":"0-1"}}', most=100_000
+        ),
+        "steps of wrong types": lambda: _holding(_VECTORS, ("vectors",), "0"),
+        "empty steps": lambda: _holding(_VECTORS, ("vectors",), "{}"),
+        "idsets": lambda: json.dumps(
+            _with(_VECTORS, [{"id": "d", "down": "0-4194304"}], "vectors")
+        ),
+    },
+    "trace": TRACES,
+    "hwloc": TEXTS,
+    "nvidia_topo": TABLES,
+    "nvidia_list": LISTS,
+    "visible": VISIBLE,
+}
+
+
+def cases():
+    """(target, name) of every large input."""
+    return [(name, case) for name, inputs in LARGE.items() for case in inputs]
+
+
+def make(name, case):
+    """The bytes of a large input."""
+    return LARGE[name][case]().encode("utf-8", "surrogatepass")[:MIB]

@@ -1,0 +1,149 @@
+"""Good documents of every kind: what the fuzzers start from, and mutate."""
+
+import json
+
+from treepool import parse_shape
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.links import digest
+from treepool.rfc.schema import data_folder
+
+SHAPES = (
+    "slot=4/node{x}",
+    "slot=1/numa/[core=4;gpu=1]",
+    'node=2/slot=8{"a b",k:[1,{z:null}]}/[core=15;gpu=2-4:2;memory=1+{unit:GiB}]',
+    "[slot=1{a}/core;slot=2{b}/gpu]",
+)
+
+
+CONSTRAINTS = (
+    '{"and": [{"properties": ["gpu", "^old"]}, {"not": [{"hostlist": ["a[0-3]"]}]}]}',
+    '{"or": [{"ranks": ["0-2", "7"]}, {}]}',
+)
+
+
+WISHES = (
+    '{"locality": "required", "level": "numa", "gpu_link": "nvlink", "gpu_memory": 40}',
+    '{"topology_policy": "single-numa-node", "topology_scope": "node", "same": "driver:prefer"}',
+    '{"same_numa": "prefer", "gpu_link": 25.5, "unified_memory": true, "allow_cxl": false}',
+)
+
+
+def jobspec_text(shape, **system):
+    """The jobspec of a shape, with more in ``attributes.system``."""
+    found = from_resources(parse_shape(shape))
+    found["attributes"]["system"].update(system)
+    return json.dumps(found)
+
+
+JOBSPECS = (
+    *(jobspec_text(shape) for shape in SHAPES[:2]),
+    *(jobspec_text(SHAPES[1], constraints=json.loads(c)) for c in CONSTRAINTS),
+    *(jobspec_text("slot=2/gpu=2", treepool=json.loads(w)) for w in WISHES),
+    jobspec_text("node=1-4/slot=1-8:2:*/numa/core", duration=60.5),
+)
+
+
+def cluster(name):
+    """The R of a test vector file."""
+    path = data_folder("testvectors") / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["cluster"]["R"]
+
+
+def small_R():
+    """An R of two kinds of node, with everything in it that an R and a key can have."""
+    numa = [{"cores": "0-3", "gpus": "0-1", "memory": 64}, {"cores": "4-7", "gpus": "2-3"}]
+    topo = {"socket": [{"numa": numa, "cores": "0-7"}], "storage": [{"path": "/s", "capacity": 9}]}
+    table = {
+        "links": [{"type": "nvlink", "gbps": 50, "among": ["0-1", "2-3"]}],
+        "nics": [{"name": "hsi0", "gpus": "0-1", "path": "PIX"}],
+        "devices": [{"model": "A100", "memory": 80, "gpus": "0-3"}],
+    }
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [
+                {"rank": "0-2", "children": {"core": "0-7", "gpu": "0-3"}},
+                {"rank": "3,5", "children": {"core": "0-3"}},
+            ],
+            "nodelist": ["a[1-3],b,c"],
+            "properties": {"driver:550": "0-1", "driver:560": "2", "+q": "3"},
+            "starttime": 1.0,
+            "expiration": 0,
+            "nslots": 3,
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": "0-2", "topo": topo}],
+            "allocated": [{"ranks": "1", "cores": "0-7"}],
+            "links": {digest(topo): table},
+            "site": {"x": 1},
+        },
+    }
+
+
+RS = (json.dumps(small_R()), json.dumps(cluster("rfc49-cluster-a")))
+KEYS = tuple(json.dumps(json.loads(R)["scheduling"]) for R in RS)
+TABLES = tuple(json.dumps(t) for t in small_R()["scheduling"]["links"].values())
+
+
+VECTORS = json.dumps(
+    {
+        "title": "all kinds of steps",
+        "source": "treepool",
+        "cluster": {"R": small_R()},
+        "options": {"locality": "preferred"},
+        "vectors": [
+            {
+                "id": "a",
+                "shape": "slot=1/numa{x}",
+                "expect": {"error": "infeasible"},
+                "rationale": "-",
+            },
+            {"id": "f", "free": "a"},
+            {"id": "d", "down": "0-1"},
+            {"id": "u", "up": "0"},
+        ],
+    }
+)
+
+
+XML = """<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0">
+<object type="Machine" os_index="0" cpuset="0x0000000f" gp_index="1">
+<info name="HostName" value="n"/>
+<object type="Package" os_index="0" cpuset="0x0000000f" gp_index="2">
+<object type="NUMANode" os_index="0" cpuset="0x0000000f" nodeset="0x1" gp_index="3"
+ local_memory="9"/>
+<object type="Core" os_index="0" cpuset="0x00000003" gp_index="4">
+<object type="PU" os_index="0" cpuset="0x00000001" gp_index="5"/>
+<object type="PU" os_index="1" cpuset="0x00000002" gp_index="6"/></object>
+<object type="Core" os_index="1" cpuset="0x0000000c" gp_index="7">
+<object type="PU" os_index="2" cpuset="0x00000004" gp_index="8"/>
+<object type="PU" os_index="3" cpuset="0x00000008" gp_index="9"/></object>
+<object type="Bridge" bridge_type="0-1" gp_index="20" bridge_pci="0000:[00-ff]" depth="0">
+<object type="PCIDev" gp_index="21" pci_busid="0000:01:00.0" pci_type="0302 [10de:20b0]">
+<object type="OSDev" gp_index="22" name="cuda0" subtype="CUDA" osdev_type="5">
+<info name="GPUModel" value="A100"/></object></object>
+<object type="PCIDev" gp_index="23" pci_busid="0000:02:00.0" pci_type="0302 [10de:20b0]">
+<object type="OSDev" gp_index="24" name="cuda1" subtype="CUDA" osdev_type="5"/></object></object>
+</object></object>
+<distances2 type="OSDev" nbobjs="2" kind="1" name="NVLinkBandwidth" indexing="gp">
+<indexes length="5">22 24</indexes><u64values length="9">0 25 25 0</u64values></distances2>
+<memattr name="Bandwidth" flags="5"><memattr_value target_obj_gp_index="3"
+ target_obj_type="NUMANode" value="100"/></memattr>
+</topology>
+"""
+
+
+TOPO_TEXT = (
+    "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+    "GPU0\t X \tNV12\tPIX\t0-3,8\t0\tN/A\n"
+    "GPU1\tNV12\t X \tSYS\t4-7\t1\tN/A\n"
+    "NIC0\tPIX\tSYS\t X \n\nLegend:\n\n  X    = Self\n\nNIC Legend:\n\n  NIC0: mlx5_0\n"
+)
+
+
+LIST_TEXT = (
+    "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5a3)\n"
+    "  MIG 1g.10gb     Device  0: (UUID: MIG-c6d)\n  MIG 2g.20gb     Device  1: (UUID: MIG-0)\n"
+    "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-7b9)\n"
+)

@@ -1,0 +1,373 @@
+"""Every entry point that other people's input reaches, as a function of bytes.
+
+A target gets any bytes at all. What it may do is return or raise an error that its documentation
+names, with a message of one printable line; all else is a bug.
+"""
+
+import json
+from functools import lru_cache
+
+import attrs
+
+from fuzz.seeds import (
+    CONSTRAINTS,
+    JOBSPECS,
+    KEYS,
+    LIST_TEXT,
+    RS,
+    SHAPES,
+    TABLES,
+    TOPO_TEXT,
+    VECTORS,
+    WISHES,
+    XML,
+    cluster,
+    jobspec_text,
+    small_R,
+)
+from treepool import Pool, parse_shape, subinstance
+from treepool.cli import vectors
+from treepool.discovery import hwloc, mig, nvidia, visible
+from treepool.discovery.levels import topo_of
+from treepool.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    InvalidCount,
+    InvalidHardware,
+    InvalidHostlist,
+    InvalidIdset,
+    InvalidInput,
+    InvalidJobspec,
+    InvalidKey,
+    InvalidOption,
+    InvalidR,
+    InvalidShape,
+    TreepoolError,
+)
+from treepool.placement import wishes
+from treepool.rfc import constraint, count, document, gpuopt, hostlist, idset, jobspec, linktable
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.scheduling import SchedulingKey
+from treepool.rfc.shape import format_shape
+from treepool.view import trace
+
+#: Longest message, in characters: a JSON pointer, a quoted piece of the input, and a sentence.
+MAX_MESSAGE = 4000
+
+
+@attrs.frozen
+class Target:
+    """An entry point: ``run`` calls it on bytes and may raise ``errors``; ``seeds`` are good."""
+
+    name: str
+    run: object
+    errors: tuple
+    seeds: tuple = ()
+
+
+TARGETS = {}
+
+
+def target(*errors, seeds=()):
+    """Make a function a target that may raise *errors*, with good inputs *seeds*."""
+
+    def add(function):
+        name = function.__name__.strip("_")
+        data = tuple(s if isinstance(s, bytes) else s.encode() for s in seeds)
+        TARGETS[name] = Target(name, function, errors, data)
+        return function
+
+    return add
+
+
+class Misbehaved(AssertionError):
+    """A target raised what it must not, or with a message that is not one printable line."""
+
+
+def attempt(name, data):
+    """Run target *name* on bytes *data*: "read", or the name of the documented error."""
+    chosen = TARGETS[name]
+    try:
+        chosen.run(data)
+    except chosen.errors as e:
+        message = str(e)
+        if not message or not message.isprintable() or len(message) > MAX_MESSAGE:
+            raise Misbehaved(f"{name}: {type(e).__name__}: {message[:2000]!r}") from e
+        if isinstance(e, InvalidShape):
+            e.caret()
+        return type(e).__name__
+    except TreepoolError as e:
+        raise Misbehaved(f"{name}: {type(e).__name__} is not documented: {e}") from e
+    return "read"
+
+
+def _text(data):
+    """Bytes as text of any characters, lone surrogates among them."""
+    return (
+        data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
+        if _sound(data)
+        else data.decode("latin-1")
+    )
+
+
+def _sound(data):
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _json(data):
+    """The JSON value of bytes, by Python's own reader, which also makes NaN and huge integers.
+
+    What is no JSON is the text itself: a value of a type that nobody expects.
+    """
+    text = _text(data)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+# -- formats of text
+
+
+@target(InvalidIdset, seeds=["0-3,5", "[1,4-6]", "", "0-4194304"])
+def _idset(data):
+    mask = idset.decode(_text(data))
+    assert idset.decode(idset.encode(mask)) == mask
+
+
+@target(InvalidHostlist, seeds=["a[01-03,7],b", "r[1-2]n[1-2]", "x", "a,,b"])
+def _hostlist(data):
+    names = hostlist.decode(_text(data))
+    if len(names) < 10_000:
+        assert hostlist.decode(hostlist.encode(names)) == names
+
+
+@target(InvalidCount, seeds=["4", "2-8", "3+", "2-16:2:*", "[1,4,9]", "2-99:3:^"])
+def _count(data):
+    _use(count.parse_text(_text(data)))
+
+
+@target(InvalidCount, seeds=['{"min": 2, "max": 9, "operator": "*", "operand": 2}', "7", '"1-3"'])
+def _count_json(data):
+    _use(count.parse(_json(data)))
+
+
+def _use(found):
+    for upto in (0, 1, found.minimum, 1 << 20, 1 << 62):
+        largest = found.largest(upto)
+        assert largest is None or found.minimum <= largest <= upto
+        next(found.valid(upto), None)
+    assert count.parse(found.spec()) == found
+    assert count.parse_text(found.text()) == found
+
+
+@target(InvalidShape, seeds=SHAPES)
+def _shape(data):
+    resources = parse_shape(_text(data))
+    try:
+        written = format_shape(resources)
+    except InvalidJobspec as e:
+        assert "longer than" in str(e) or "nested" in str(e), e
+        return
+    assert parse_shape(written) == resources
+
+
+@target(InvalidJobspec, seeds=[json.dumps(parse_shape(s)) for s in SHAPES])
+def _resources(data):
+    format_shape(_json(data))
+
+
+@target(InvalidOption, seeds=["num=4:mode=exclusive:nvlink=yes:gmodel=A100:gmem=40GB", "num=1"])
+def _gpuopt(data):
+    gpuopt.parse(_text(data))
+
+
+# -- formats of JSON
+
+
+@target(InvalidInput, seeds=['{"a": [1, 2.5e3, "x", null]}'])
+def _document(data):
+    document.load(_text(data), InvalidInput, "it")
+
+
+@target(InvalidJobspec, seeds=CONSTRAINTS)
+def _constraint(data):
+    found = constraint.parse(_json(data))
+    constraint.evaluate(found, 0xFF, {"gpu": 3}, lambda host: 1)
+
+
+@target(InvalidJobspec, seeds=WISHES)
+def _wishes(data):
+    options = _json(data)
+    if isinstance(options, dict):
+        wishes.read(options, ("numa", "socket"), "preferred")
+
+
+@target(InvalidJobspec, seeds=JOBSPECS)
+def _jobspec(data):
+    jobspec.read(_json(data))
+
+
+@target(InvalidR, InvalidKey, seeds=RS)
+def _R(data):
+    _read_all(ResourceSet, data)
+
+
+@target(InvalidKey, seeds=KEYS)
+def _key(data):
+    _read_all(SchedulingKey, data)
+
+
+#: A target may call several functions on an input; on longer ones it calls the first.
+SHORT = 1 << 16
+
+
+@target(seeds=RS)
+def _R_problems(data):
+    _problems(ResourceSet, _text(data))
+
+
+@target(seeds=KEYS)
+def _key_problems(data):
+    _problems(SchedulingKey, _text(data))
+
+
+def _problems(kind, text):
+    problems = kind.problems(text)
+    for problem in problems:
+        line = str(problem)
+        if not line.isprintable() or len(line) > MAX_MESSAGE:
+            raise Misbehaved(f"{kind.__name__}.problems: {line[:2000]!r}")
+    return problems
+
+
+def _read_all(kind, data):
+    """Problems and reading agree; what is read can be written and read again."""
+    text = _text(data)
+    if len(text) > SHORT:
+        kind.read(text)
+        return
+    problems = _problems(kind, text)
+    try:
+        found = kind.read(text)
+    except InvalidInput:
+        assert problems, "read refuses what problems accepts"
+        raise
+    assert not problems, problems
+    assert kind.read(found.to_dict()).to_dict() == found.to_dict()
+
+
+@target(InvalidKey, seeds=TABLES)
+def _linktable(data):
+    table = linktable.read(_text(data))
+    table.pairs()
+    assert linktable.read(table.to_dict()).pairs() == table.pairs()
+
+
+@target(InvalidR, InvalidKey, seeds=RS)
+def _subinstance(data):
+    once = subinstance(_text(data))
+    assert len(data) > SHORT or subinstance(once) == once
+
+
+@target(InvalidInput, seeds=['{"submit": 0, "duration": 60, "shape": "slot=1/core", "id": 3}\n'])
+def _trace(data):
+    for line in trace.write(trace.read(_text(data))):
+        trace.read(line)
+
+
+@target(seeds=[VECTORS])
+def _vectors(data):
+    value = _json(data)
+    problems = vectors.problems(value)
+    for problem in problems:
+        if not str(problem).isprintable():
+            raise Misbehaved(f"vectors.problems: {str(problem)!r}")
+    if not problems:
+        list(vectors.play(value))
+
+
+# -- pools
+
+
+@target(InvalidR, InvalidKey, InvalidOption, seeds=RS)
+def _pool(data):
+    pool = Pool(_text(data))
+    if len(data) > SHORT:
+        return
+    for jobid, shape in enumerate(("slot=1/core", "slot=1/gpu=2", "node/slot=1/core=2"), 1):
+        _allocate(pool, jobid, json.loads(jobspec_text(shape)))
+    pool.copy_allocated()
+    pool.copy_down()
+    Pool(pool.to_dict())
+    pool.remove_ranks("0-1")
+    pool.to_dict()
+
+
+_ANSWERS = (InvalidJobspec, InfeasibleRequest, InsufficientResources)
+
+
+@lru_cache(maxsize=None)
+def _idle_pool(name):
+    return Pool(small_R() if name == "small" else cluster(name))
+
+
+@target(*_ANSWERS, seeds=JOBSPECS)
+def _alloc(data):
+    """Any jobspec, to a pool of two kinds of node with links."""
+    _ask("small", data)
+
+
+@target(*_ANSWERS, seeds=JOBSPECS)
+def _alloc_cluster(data):
+    """Any jobspec, to RFC 49's cluster A."""
+    _ask("rfc49-cluster-a", data)
+
+
+def _ask(name, data):
+    pool = _idle_pool(name).copy()
+    request = pool.parse_resource_request(_json(data))
+    pool.check_feasibility(request)
+    allocation = pool.alloc(1, request)
+    ResourceSet.read(allocation.to_dict())
+    pool.free(1, allocation, final=True)
+    assert not pool.copy_allocated().entries
+
+
+def _allocate(pool, jobid, spec):
+    try:
+        pool.alloc(jobid, pool.parse_resource_request(spec))
+    except _ANSWERS:
+        return
+
+
+# -- hardware
+
+
+@target(InvalidHardware, seeds=[XML])
+def _hwloc(data):
+    machine = hwloc.read_hwloc(data)
+    topo_of(machine)
+
+
+@target(InvalidHardware, seeds=[TOPO_TEXT, "No devices were found\n"])
+def _nvidia_topo(data):
+    told = nvidia.read_topo(data)
+    told.links.to_dict()
+    assert nvidia.read_topo(_text(data)) == told or not data.isascii()
+
+
+@target(InvalidHardware, seeds=[LIST_TEXT])
+def _nvidia_list(data):
+    mig.read_list(_text(data))
+
+
+@target(InvalidHardware, seeds=["0,1,2", "GPU-5a3", "-1", ""])
+def _visible(data):
+    for amd in (False, True):
+        for name in (visible.CUDA, visible.HIP, visible.ROCR):
+            visible.seen({name: _text(data)}, amd, 0xFF)

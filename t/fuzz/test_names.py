@@ -1,0 +1,173 @@
+"""Names that try to be markup, terminal control or shell text are inert in every output."""
+
+import json
+import re
+import shlex
+import unicodedata
+from xml.etree import ElementTree
+
+import pytest
+
+from commandline import run
+from fuzz.seeds import XML
+from view.hostile import HOSTS, NAMES, cluster
+
+#: More of the kind, for terminals and shells.
+MORE = (
+    "\x1b]8;;http://x\x07link\x1b]8;;\x07",
+    "\x9b31m",
+    "\u2066a\u2069\u200f\u061c",
+    "$(touch hacked)",
+    "`touch hacked`",
+    "; touch hacked #",
+    "\r\nR_lite: all",
+    "%s%n{0}",
+    "--help",
+    "../../etc/passwd",
+)
+
+ALL = (*NAMES, *MORE)
+
+
+def _short(name):
+    return ascii(name[:20])
+
+
+@pytest.fixture
+def treepool(capsys, monkeypatch, tmp_path):
+    """``treepool(*argv)`` runs a command in an empty folder."""
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return lambda *argv: run(capsys, *argv)
+
+
+def inert(text):
+    """Whether *text* has nothing that moves a cursor, colours, or turns the reading direction."""
+    kinds = {unicodedata.category(c) for c in text if c != "\n"}
+    return not kinds & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def saved(value, name="R.json"):
+    with open(name, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    return name
+
+
+@pytest.mark.parametrize("name", ALL, ids=_short)
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("show", "-R"),
+        ("alloc", "slot=1/core", "-R"),
+        ("alloc", "--json", "slot=1/core", "-R"),
+        ("alloc", "--R", "slot=1/core", "-R"),
+        ("validate",),
+        ("subinstance",),
+    ],
+    ids=" ".join,
+)
+def test_the_names_of_a_cluster_are_inert(treepool, argv, name):
+    result = treepool(*argv, saved(cluster(name)))
+    assert result.status in (0, 1)
+    assert inert(result.out)
+    assert inert(result.err)
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("name", ALL, ids=_short)
+def test_a_shape_or_jobspec_with_the_name_is_answered_inertly(treepool, name):
+    spec = {
+        "version": 1,
+        "resources": [{"type": name, "count": 1, "label": name}],
+        "attributes": {"system": {"duration": 0, name: name, "treepool": {name: name}}},
+    }
+    for argv in (
+        ("alloc", "--cluster", "a", "--", f"slot=1/{name}"),
+        ("alloc", "--cluster", "a", "--", "slot=1/" + json.dumps(name)),
+        ("alloc", "--cluster", "a", "--json", "--", "slot=1/" + json.dumps(name)),
+        ("alloc", "--cluster", "a", "--jobspec", saved(spec, "job.json")),
+        ("alloc", "--cluster", "a", "--locality", name, "slot=1/core"),
+        ("alloc", "--cluster", "a", f"--constraint={name}", "slot=1/core"),
+    ):
+        result = treepool(*argv)
+        assert result.status in (0, 1, 2)
+        assert inert(result.out), argv
+        assert inert(result.err), argv
+
+
+@pytest.mark.parametrize("name", ALL, ids=_short)
+def test_a_test_vector_with_the_name_is_played_inertly(treepool, name):
+    expected = {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}
+    steps = [
+        {"id": name, "shape": name, "expect": {"error": name}, "rationale": name},
+        {"id": "x", "shape": "slot=1/core", "expect": expected, "rationale": name},
+    ]
+    vectors = {
+        "title": name,
+        "source": name,
+        "cluster": {"R": cluster("numa")},
+        "vectors": steps,
+    }
+    for argv in (("conformance",), ("validate",)):
+        result = treepool(*argv, saved(vectors, "v.json"))
+        assert inert(result.out + result.err), argv
+    steps[0]["expect"] = {"error": "invalid"}
+    result = treepool("conformance", saved(vectors, "v.json"))
+    assert inert(result.out + result.err)
+
+
+@pytest.mark.parametrize("name", ALL, ids=_short)
+def test_hardware_with_the_name_is_encoded_inertly(treepool, name):
+    from xml.sax.saxutils import quoteattr
+
+    allowed = "".join(c if c >= " " or c in "\t\r\n" else "?" for c in name)
+    xml = XML.replace('value="n"', f"value={quoteattr(allowed)}")
+    xml = xml.replace('value="A100"', f"value={quoteattr(allowed)}")
+    with open("node.xml", "w", encoding="utf-8") as file:
+        file.write(xml)
+    good = treepool("encode", "--dry-run", "--properties", "--hosts", "n", "--xml", "node.xml")
+    assert good.status == 0, good.err
+    assert inert(good.out + good.err)
+    for argv in (
+        ("encode", "--dry-run", "--xml", "node.xml"),
+        ("encode", "--dry-run", "--properties", "--xml", "node.xml"),
+        ("encode", "--dry-run", "--hosts", name, "--xml", "node.xml"),
+    ):
+        result = treepool(*argv)
+        assert result.status in (0, 1, 2), result.err
+        assert inert(result.out + result.err), argv
+
+
+@pytest.mark.parametrize("name", ALL, ids=_short)
+def test_pictures_hold_the_name_as_text(treepool, name):
+    path = saved(cluster(name))
+    drawn = treepool("show", "--svg", "R.svg", "--html", "R.html", "-R", path)
+    assert drawn.status == 0, drawn.err
+    for element in ElementTree.parse("R.svg").iter():
+        assert element.tag.rpartition("}")[2] not in ("script", "img", "foreignObject", "a")
+        assert not [key for key in element.attrib if key.startswith("on")]
+    with open("R.html", encoding="utf-8") as file:
+        page = file.read()
+    assert "window.hacked" not in re.sub(r'"(?:[^"\\]|\\.)*"', "", scripts(page))
+    assert "<img" not in page
+    assert "<script>window" not in page
+
+
+def scripts(page):
+    """All that a page would run."""
+    return "\n".join(re.findall(r"<script[^>]*>(.*?)</script>", page, re.S))
+
+
+def test_host_names_are_one_word_to_a_shell(treepool):
+    """What a script may paste: quoted, a host name of R is the name again."""
+    result = treepool("subinstance", saved(cluster("numa")))
+    nodelist = json.loads(result.out)["execution"]["nodelist"][0]
+    assert nodelist.split(",") == list(HOSTS)
+    assert shlex.split(shlex.quote(nodelist)) == [nodelist]
+
+
+def test_inert_knows_control_characters():
+    assert inert("plain, ünïcode: 数値\n")
+    for bad in ("\x1b[0m", "\r", "\x07", "\u202e", "\u2028", "\ud800", "\x9b"):
+        assert not inert(bad)
