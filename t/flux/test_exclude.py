@@ -111,7 +111,10 @@ def test_a_job_on_a_rank_that_was_excluded_meanwhile_ends_and_the_others_go_on(f
         four.wait(ends, "exception")
         four.wait(ends, "clean")
         assert four.state(stays) == "R"
-        assert four.resources("allocated") == (1, 4, 0)
+        # Flux's job manager remembers what is allocated until the next alloc or free (flux-core
+        # 0.88, resource_status_cache), and posts no free for a job that lost its rank.
+        four.wait(four.submit("-n1", "-c1", "--requires=rank:2"), "alloc")
+        assert four.resources("allocated") == (2, 5, 0)
     finally:
         four.cancel_all()
         exclude(four, "0")
