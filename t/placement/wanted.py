@@ -189,6 +189,7 @@ def check(resources: list[Vertex], localities: set[str]) -> None:
         if "unit" in p.vertex:
             rule(p.kind in ("memory", "storage"), "units on capacities only")
             rule(p.vertex["unit"] in UNITS, "only known units")
+        rule(p.kind != "slot" or p.children, "a slot has something in it")  # RFC 14
         if p.kind in ("slot", "core", "gpu"):
             rule(p.exclusive is not False, "never shared")
         if p.kind in ("memory", "storage"):
