@@ -18,6 +18,7 @@ from treepool.discovery.levels import topo_of
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.scheduling import union
 
 DATA = Path(__file__).parent / "data"
 REAL = Path(__file__).parents[3] / "shared" / "hwloc"
@@ -376,8 +377,8 @@ def check(node):
         mine = idset.decode(domain.get("cores", "")), idset.decode(domain.get("gpus", ""))
         below = [sum(masks) for masks in zip(*inner)] if inner else [0, 0]
         # Domains inside do not overlap, and what is listed around them includes them.
-        assert below[0] == key._union(c for c, _ in inner)
-        assert below[1] == key._union(g for _, g in inner)
+        assert below[0] == union(c for c, _ in inner)
+        assert below[1] == union(g for _, g in inner)
         cores.append((mine[0] or below[0]) & ~below[0])
         gpus.append((mine[1] or below[1]) & ~below[1])
         return mine[0] | below[0], mine[1] | below[1]

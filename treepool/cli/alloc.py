@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from typing import Any, Iterator, Optional
 
-from treepool.cli import files
+from treepool.cli import cluster, files
 from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
 from treepool.errors import InvalidInput
@@ -14,9 +14,8 @@ from treepool.placement.allocation import Allocation
 from treepool.placement.policy import POLICIES
 from treepool.placement.pool import Pool
 from treepool.placement.wishes import LOCALITIES
-from treepool.rfc import constraint, document
+from treepool.rfc import document
 from treepool.rfc.findings import shown
-from treepool.rfc.schema import data_folder
 
 _DESCRIPTION = """\
 Allocate jobs on an idle cluster, in order, each on what the ones before left
@@ -115,27 +114,15 @@ def run(arguments: Namespace) -> int:
         raise Stop("a SHAPE or --jobspec FILE is needed (see treepool alloc --help)", USAGE)
     if [arguments.R_file, *arguments.jobspec].count("-") > 1:
         raise Stop("only one of the files can be stdin", USAGE)
-    constraints = _constraints(arguments.constraint)
+    constraints = cluster.constraints(arguments.constraint)
     options = _options(arguments.wish)
     jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]
-    answers = _answers(_pool(arguments), arguments.words, constraints, options, jobspecs)
+    answers = _answers(cluster.pool(arguments), arguments.words, constraints, options, jobspecs)
     if arguments.json:
         return _print_json(answers)
     if arguments.full_R:
         return _print_R(answers)
     return _print_table(answers)
-
-
-def _pool(arguments: Namespace) -> Pool:
-    options = {"locality": arguments.locality, "policy": arguments.policy}
-    if arguments.R_file is None:
-        path = data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json"
-        return Pool(files.read_json(str(path))["cluster"]["R"], **options)
-    R = files.read_R(arguments.R_file)
-    try:
-        return Pool(R, **options)
-    except InvalidInput as e:
-        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
 
 
 def _jobspec(path: str) -> Any:
@@ -146,17 +133,6 @@ def _jobspec(path: str) -> Any:
         if e.status == USAGE:
             raise
         return Refusal("invalid", str(e))
-
-
-def _constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
-    if text is None:
-        return None
-    try:
-        value: dict[str, Any] = document.load(text, InvalidInput, "argument --constraint")
-        constraint.parse(value, "argument --constraint")
-    except InvalidInput as e:
-        raise Stop(str(e), USAGE) from None
-    return value
 
 
 def _options(wishes: list[str]) -> dict[str, Any]:

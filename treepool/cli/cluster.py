@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
 from treepool.cli import files
-from treepool.cli.screen import Stop
+from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput
-from treepool.placement.inventory import Inventory
 from treepool.placement.policy import POLICIES
 from treepool.placement.pool import Pool
 from treepool.placement.wishes import LOCALITIES
+from treepool.rfc import constraint, document
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.schema import data_folder
 
@@ -40,20 +40,35 @@ def add_placement(parser: Any) -> Any:
 
 def resource_set(arguments: Any) -> ResourceSet:
     """The R that the options name, with a key that fits it; raises Stop naming the file."""
-    if arguments.R_file is None:
-        path = str(data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
-        return ResourceSet.read(files.read_json(path)["cluster"]["R"])
-    try:
-        found = ResourceSet.read(files.read_R(arguments.R_file))
-        Inventory.of(found)
-    except InvalidInput as e:
-        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
-    return found
+    return _pool(arguments).inventory.resource_set
 
 
 def pool(arguments: Any) -> Pool:
-    """An idle pool of the cluster and placement that the options name."""
-    return Pool(resource_set(arguments), locality=arguments.locality, policy=arguments.policy)
+    """An idle pool of the cluster and placement that the options name; raises Stop."""
+    return _pool(arguments, locality=arguments.locality, policy=arguments.policy)
+
+
+def _pool(arguments: Any, **options: str) -> Pool:
+    if arguments.R_file is None:
+        path = str(data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
+        return Pool(files.read_json(path)["cluster"]["R"], **options)
+    R = files.read_R(arguments.R_file)
+    try:
+        return Pool(R, **options)
+    except InvalidInput as e:
+        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
+
+
+def constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
+    """The RFC 31 constraint of ``--constraint`` *text*; raises Stop if it is none."""
+    if text is None:
+        return None
+    try:
+        value: dict[str, Any] = document.load(text, InvalidInput, "argument --constraint")
+        constraint.parse(value, "argument --constraint")
+    except InvalidInput as e:
+        raise Stop(str(e), USAGE) from None
+    return value
 
 
 def shapes(words: list[str]) -> Iterator[str]:

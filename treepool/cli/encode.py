@@ -22,6 +22,7 @@ from treepool.discovery.sysfs import read_sysfs
 from treepool.errors import InvalidHostlist, InvalidIdset, InvalidInput
 from treepool.rfc import hostlist, idset
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.scheduling import union
 
 _DESCRIPTION = """\
 Write the RFC 49 scheduling key of real machines: which cores, GPUs and memory
@@ -240,7 +241,7 @@ def _read(description: Description, describer: Describer) -> _Found:
 
 def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tuple[str, ...]]:
     """The ranks and hosts of a new R: as asked, else as the descriptions say."""
-    told = _union(f.ranks for f in found)
+    told = union(f.ranks for f in found)
     named = [host for f in found for host in f.hosts]
     try:
         ranks = told if arguments.ranks is None else idset.decode(arguments.ranks)
@@ -304,13 +305,6 @@ def _assigned(found: Sequence[_Found], ranks: int, hosts: Sequence[str]) -> list
     if not nodes:
         raise Stop("nothing describes any node of R")
     return nodes
-
-
-def _union(masks: Iterator[int]) -> int:
-    everything = 0
-    for mask in masks:
-        everything |= mask
-    return everything
 
 
 def _encode_instance(

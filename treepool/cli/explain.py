@@ -11,7 +11,7 @@ from treepool.cli.screen import DONE, NO, USAGE, Stop, draw
 from treepool.errors import InvalidIdset, InvalidInput, InvalidShape
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
-from treepool.rfc import constraint, document, idset
+from treepool.rfc import idset
 from treepool.rfc.shape import format_shape, parse_shape
 from treepool.view.explain import ALLOCATED, Explanation, explain
 
@@ -79,7 +79,7 @@ def run(arguments: Namespace) -> int:
     read = [arguments.R_file, *(word[1:] for word in arguments.jobs if word.startswith("@"))]
     if read.count("-") > 1:
         raise Stop("only one of the files can be stdin", USAGE)
-    constraints = _constraints(arguments.constraint)
+    constraints = cluster.constraints(arguments.constraint)
     try:
         resources = parse_shape(arguments.shape)
     except InvalidShape as e:
@@ -132,17 +132,6 @@ def _explain_job(arguments: Namespace) -> int:
     except InvalidInput as e:
         raise Stop(f"job {arguments.job:.40}: {e}") from None
     return _print(told)
-
-
-def _constraints(text: Any) -> Any:
-    if text is None:
-        return None
-    try:
-        value = document.load(text, InvalidInput, "argument --constraint")
-        constraint.parse(value, "argument --constraint")
-    except InvalidInput as e:
-        raise Stop(str(e), USAGE) from None
-    return value
 
 
 def _allocated(pool: Pool, words: list[str]) -> dict[int, Allocation]:

@@ -7,16 +7,14 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Iterator, Optional
 
-from treepool.cli import files, instance
+from treepool.cli import cluster, instance
 from treepool.cli.answers import Answer, Refusal, allocate_shape
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
-from treepool.errors import InvalidIdset, InvalidInput
+from treepool.errors import InvalidIdset
 from treepool.placement.policy import POLICIES
 from treepool.placement.pool import Pool
 from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import idset
-from treepool.rfc.rset import ResourceSet
-from treepool.rfc.schema import data_folder
 from treepool.view.model import Job
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, rows
@@ -99,12 +97,12 @@ def run(arguments: Namespace) -> int:
     _check_streams(arguments)
     if arguments.instance:
         return _show_instance(arguments)
-    pool = _pool(arguments)
+    pool = cluster.pool(arguments)
     down = _ids(pool, "--down", arguments.down)
     drained = _ids(pool, "--drained", arguments.drained)
     pool.mark_down(idset.encode(down | drained))
     unfold = _ids(pool, "--ranks", arguments.ranks)
-    jobs, refusals = _allocated(pool, _shapes(arguments.jobs))
+    jobs, refusals = _allocated(pool, cluster.shapes(arguments.jobs))
     picture = Picture.of(pool, jobs, drained=drained)
     _write(arguments, picture, rows(picture, list(idset.iterate(unfold))))
     for number, answer in refusals[:MAX_REFUSALS]:
@@ -133,18 +131,6 @@ def _check_streams(arguments: Namespace) -> None:
         raise Stop("only one of the pictures can go to stdout", USAGE)
 
 
-def _pool(arguments: Namespace) -> Pool:
-    options = {"locality": arguments.locality, "policy": arguments.policy}
-    if arguments.R_file is None:
-        path = data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json"
-        return Pool(files.read_json(str(path))["cluster"]["R"], **options)
-    R = files.read_R(arguments.R_file)
-    try:
-        return Pool(R, **options)
-    except InvalidInput as e:
-        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
-
-
 def _ids(pool: Pool, option: str, text: Optional[str]) -> int:
     """The ranks of an option, which must be in the pool."""
     if text is None:
@@ -153,26 +139,11 @@ def _ids(pool: Pool, option: str, text: Optional[str]) -> int:
         ids = idset.decode(text)
     except InvalidIdset as e:
         raise Stop(f"argument {option}: {e}", USAGE) from None
-    known = _ranks(pool)
+    known = pool.ranks
     if not ids & known or ids & ~known:
         missing = idset.encode(ids & ~known) or "none"
         raise Stop(f"argument {option}: ranks not in the cluster: {missing:.60}", USAGE)
     return ids
-
-
-def _ranks(pool: Pool) -> int:
-    return ResourceSet.read(pool.to_dict()).ranks
-
-
-def _shapes(words: list[str]) -> Iterator[str]:
-    """The shapes of ``--jobs``, those in files included; blank lines and comments are not."""
-    for word in words:
-        if word.startswith("@"):
-            for line in files.read_text(word[1:]).splitlines():
-                if line.strip() and not line.lstrip().startswith("#"):
-                    yield line.strip()
-        else:
-            yield word
 
 
 def _allocated(pool: Pool, shapes: Iterator[str]) -> tuple[list[Job], list[tuple[int, Answer]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Iterator, Mapping, Optional, Union
 
 from treepool.discovery import gpus as gpu_reader
-from treepool.discovery.hwloclinks import read_links
+from treepool.discovery.hwloclinks import near_cores, read_links
 from treepool.discovery.hwlocxml import Object, Topology, bitmap, parse
 from treepool.discovery.machine import FarMemory, Gpu, Machine, Region
 from treepool.errors import InvalidHardware
@@ -124,10 +124,7 @@ class _Cores:
 
 def _placed(found: gpu_reader.Found, cores: _Cores) -> Gpu:
     """The GPU with the cores near it: those of the object its bus hangs on, if that is a part."""
-    place = found.device.parent
-    while place is not None and not place.cpuset:
-        place = place.parent
-    near = 0 if place is None or place.type == "Machine" else cores.mask(place)
+    near = near_cores(found.device, cores.mask)
     return Gpu(
         found.id, found.vendor, found.model, found.memory, near, found.pci, profile=found.profile
     )

@@ -30,7 +30,7 @@ def read_links(topology: Topology, found: Sequence[Found], cores_of: CoresOf) ->
     numbers = {id(item): str(i) for i, item in enumerate(topology.root.walk())}
 
     def place(key: str, device: Object) -> DeviceAt:
-        return DeviceAt(key, tuple(_bridges(device, numbers)), _near(device, cores_of))
+        return DeviceAt(key, tuple(_bridges(device, numbers)), near_cores(device, cores_of))
 
     ids = _ids(gpus)
     switches = _switch_keys(topology.root, gpus)
@@ -53,7 +53,7 @@ def _bridges(device: Object, numbers: dict[int, str]) -> Iterator[str]:
     yield from reversed(above)
 
 
-def _near(device: Object, cores_of: CoresOf) -> int:
+def near_cores(device: Object, cores_of: CoresOf) -> int:
     """The cores near a device: those of the object its bus hangs on, if that is not the machine."""
     here = device.parent
     while here is not None and not here.cpuset:

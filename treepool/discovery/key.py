@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 import attrs
 
@@ -13,7 +13,7 @@ from treepool.errors import InvalidHardware
 from treepool.rfc import idset, scheduling
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import WRITER
+from treepool.rfc.scheduling import WRITER, union
 
 _NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)
 
@@ -63,7 +63,7 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
         )
     here = [attrs.evolve(n, ranks=n.ranks & R.ranks) for n in nodes if n.ranks & R.ranks]
     kinds = _merged(here)
-    described = _union(kind.ranks for kind in kinds)
+    described = union(kind.ranks for kind in kinds)
     key: dict[str, Any] = {"writer": WRITER, **(old or {})}
     known = R.key()
     kept = known.trim(R.ranks & ~described) if known is not None else None
@@ -213,10 +213,3 @@ def outline(topo: Mapping[str, Any]) -> str:
     if gpus:
         words.append(f"{idset.size(gpus)} GPUs")
     return ", ".join(words)
-
-
-def _union(masks: Iterable[int]) -> int:
-    everything = 0
-    for mask in masks:
-        everything |= mask
-    return everything

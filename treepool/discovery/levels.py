@@ -7,7 +7,7 @@ NUMA nodes inside packages, as the machine has it.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence
 
 import attrs
 
@@ -15,6 +15,7 @@ from treepool.discovery.links import cliques
 from treepool.discovery.machine import KINDS, MIG, TIERS, Gpu, Machine
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
+from treepool.rfc.scheduling import union
 
 #: The level made of links between GPUs.
 GPULINK = "gpulink"
@@ -181,7 +182,7 @@ def _add_gpulinks(domain: _Domain, machine: Machine, notes: list[str]) -> None:
     The cores of a domain are as near to one of its GPUs as to another, so they are dealt out
     evenly, in order.
     """
-    own = domain.gpus & ~_union(child.gpus for child in domain.children)
+    own = domain.gpus & ~union(child.gpus for child in domain.children)
     groups = cliques(machine.links, own) if machine.links is not None else ()
     if not groups or domain.children:
         return
@@ -199,11 +200,11 @@ def _add_instances(domain: _Domain, machine: Machine, notes: list[str]) -> None:
 
     Each GPU, cut up or not, has an even share of the cores; each instance one of its GPU's.
     """
-    own = domain.gpus & ~_union(child.gpus for child in domain.children)
+    own = domain.gpus & ~union(child.gpus for child in domain.children)
     gpus = [gpu for gpu in machine.gpus if own >> gpu.id & 1]
     if not any(gpu.profile.startswith(MIG) for gpu in gpus):
         return
-    cores = list(idset.iterate(domain.cores & ~_union(child.cores for child in domain.children)))
+    cores = list(idset.iterate(domain.cores & ~union(child.cores for child in domain.children)))
     devices: dict[str, list[Gpu]] = {}
     for gpu in gpus:
         devices.setdefault(gpu.pci or str(gpu.id), []).append(gpu)
@@ -236,13 +237,6 @@ def _walk(domain: _Domain) -> Iterator[_Domain]:
         yield from _walk(child)
 
 
-def _union(masks: Iterable[int]) -> int:
-    everything = 0
-    for mask in masks:
-        everything |= mask
-    return everything
-
-
 def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
     """Warn of domains of one name that differ in cores or GPUs: often a wrong BIOS setting."""
     sizes: dict[str, set[tuple[int, int]]] = {}
@@ -268,9 +262,9 @@ def _json(domain: _Domain) -> dict[str, Any]:
     out: dict[str, Any] = {}
     inner = domain
     nested = domain.children
-    if domain.cores & ~_union(c.cores for c in nested) or not nested:
+    if domain.cores & ~union(c.cores for c in nested) or not nested:
         out["cores"] = idset.encode(domain.cores)
-    if domain.gpus & ~_union(c.gpus for c in nested):
+    if domain.gpus & ~union(c.gpus for c in nested):
         out["gpus"] = idset.encode(domain.gpus)
     memory = _gib(domain.memory)
     if memory and nested:

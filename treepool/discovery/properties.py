@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Mapping
 
 from treepool.discovery.machine import Machine
 
@@ -52,15 +51,6 @@ def model_name(model: str) -> str:
         if _MODEL.fullmatch(word):
             return word
     return "-".join(word for word in words if word not in _NOISE)[:40]
-
-
-def by_name(nodes: Mapping[int, Machine]) -> dict[str, int]:
-    """Property names of *nodes* (machines by bitmask of ranks), each with its ranks."""
-    found: dict[str, int] = {}
-    for ranks, machine in nodes.items():
-        for name in of_machine(machine):
-            found[name] = found.get(name, 0) | ranks
-    return dict(sorted(found.items()))
 
 
 def _plain(text: str) -> str:

@@ -202,8 +202,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         assert discovery is not None
         if found:
             try:
-                R = ResourceSet.read(self.resources.to_dict())
-                encoded = encode_into(R, found)
+                encoded = encode_into(self.pool.inventory.resource_set, found)
                 self.pool.replace_key(encoded.R.scheduling or {})
             except ValueError as e:
                 self.log.error(f"topology: {e}: nodes stay flat")
@@ -397,14 +396,14 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         try:
             super()._acquire_resources()
             localities = self.pool.localities
-            R = self.resources.to_dict()
+            R = self.pool.inventory.resource_set
         except ValueError as e:  # the pool has logged it
             raise OSError(EINVAL, str(e)) from None
         if localities:
             self.log.info(f"topology: {', '.join(localities)}")
-        elif self.options.discover and "scheduling" not in R:
+        elif self.options.discover and R.scheduling is None:
             self.log.info("topology: none in R, asking the brokers")
-            self._start_discovery(ResourceSet.read(R))
+            self._start_discovery(R)
         else:
             self.log.info("topology: none in R, nodes are flat")
 

@@ -12,7 +12,6 @@ import attrs
 from treepool.placement.alike import alternatives
 from treepool.placement.fit import Fit, fit
 from treepool.placement.index import Candidates
-from treepool.placement.inventory import Inventory
 from treepool.placement.policy import Policy
 from treepool.placement.pool import Pool
 from treepool.placement.reason import KEPT, why_infeasible
@@ -81,11 +80,6 @@ def serves(pool: Pool, request: Request) -> bool:
 def policy_of(pool: Pool) -> Policy:
     """The node policy of *pool*."""
     return pool._policy
-
-
-def inventory_of(pool: Pool) -> Inventory:
-    """What the nodes of *pool* are."""
-    return pool._inventory
 
 
 def ranks_down(pool: Pool) -> tuple[int, ...]:

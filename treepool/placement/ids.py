@@ -22,8 +22,9 @@ from treepool.placement.spread import (
     spread,
     usable_gpus,
 )
-from treepool.placement.tree import Domain, NodeType, union
+from treepool.placement.tree import Domain, NodeType
 from treepool.rfc import idset
+from treepool.rfc.scheduling import union
 
 
 @attrs.frozen(eq=False)

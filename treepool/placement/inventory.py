@@ -16,12 +16,12 @@ from treepool.placement.index import NodeIndex
 from treepool.placement.linkset import compile_links
 from treepool.placement.rankset import RankSet
 from treepool.placement.state import NodeState, StateTable
-from treepool.placement.tree import NodeType, canonical, compile_topo, flat_topo
+from treepool.placement.tree import NodeType, compile_topo, flat_topo
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import hostlist, idset
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown_ids
-from treepool.rfc.links import Links
+from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import ResourceSet, RLiteEntry
 from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
 

@@ -13,8 +13,9 @@ from treepool.placement.joined import graph_of
 from treepool.placement.ledger import Take
 from treepool.placement.linkset import Demand
 from treepool.placement.spread import usable_gpus
-from treepool.placement.tree import NodeType, union
+from treepool.placement.tree import NodeType
 from treepool.rfc import idset
+from treepool.rfc.scheduling import union
 
 #: Choices tried to leave something for the other takes, before the take gets what is planned.
 LOOKAHEAD = 1_000

@@ -15,8 +15,9 @@ import attrs
 from treepool.placement.joined import Graph, graph_of, joins
 from treepool.placement.linkset import ANY, Demand, LinkTable, choose, indifferent
 from treepool.placement.need import Need
-from treepool.placement.tree import Domain, NodeType, lowest_id, union
+from treepool.placement.tree import Domain, NodeType, lowest_id
 from treepool.rfc import idset
+from treepool.rfc.scheduling import union
 
 #: Two amounts, compared one by one: (GPUs, cores), or (0, domains).
 Amount = tuple[int, int]

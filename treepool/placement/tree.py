@@ -6,15 +6,15 @@ ranks that have the same topo and the same R_lite children.
 
 from __future__ import annotations
 
-import json
 from types import MappingProxyType
-from typing import Any, Iterable, Iterator, Mapping, Optional
+from typing import Any, Iterator, Mapping, Optional
 
 import attrs
 
 from treepool.placement.linkset import LinkTable
 from treepool.placement.memory import TIERS, amounts_in, nested
 from treepool.rfc import idset, units
+from treepool.rfc.scheduling import union
 
 #: Name of the root domain of every tree.
 NODE = "node"
@@ -197,11 +197,6 @@ def flat_topo(cores: int, gpus: int) -> dict[str, Any]:
     return topo
 
 
-def canonical(topo: Mapping[str, Any]) -> str:
-    """Text that is equal for equal topos."""
-    return json.dumps(topo, sort_keys=True, separators=(",", ":"))
-
-
 def _children(topo: Mapping[str, Any], ids: _Ids, cxl: int) -> tuple[Domain, ...]:
     """The domains in *topo*, around which is so much CXL memory."""
     found = [_domain(name, item, ids, cxl) for name, item in nested(topo)]
@@ -252,14 +247,6 @@ def _listed(topo: Mapping[str, Any]) -> tuple[int, int]:
         cores |= inner_cores
         gpus |= inner_gpus
     return cores, gpus
-
-
-def union(masks: Iterable[int]) -> int:
-    """All ids of *masks*."""
-    ids = 0
-    for mask in masks:
-        ids |= mask
-    return ids
 
 
 def lowest_id(domain: Domain) -> tuple[int, int, int, int]:

@@ -13,7 +13,6 @@ from typing import Optional, Sequence
 import attrs
 
 from treepool.errors import InfeasibleRequest, InsufficientResources
-from treepool.placement import decision
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.placement.request import Request
@@ -97,7 +96,7 @@ def advise(pool: Pool, shapes: Sequence[str] = ()) -> tuple[tuple[Advice, ...], 
     pool does not understand.
     """
     asked = [(shape, request_of(pool, shape)) for shape in shapes]
-    inventory = decision.inventory_of(pool)
+    inventory = pool.inventory
     types = sorted(inventory.node_types.items(), key=lambda item: -len(item[1]))
     found = []
     for node_type, held in types[:MAX_TYPES]:

@@ -152,7 +152,7 @@ class _Teller:
         self.pool = pool
         self.request = request
         self.ask = request.ask
-        self.inventory = decision.inventory_of(pool)
+        self.inventory = pool.inventory
 
     def base(self, shape: str) -> Explanation:
         """What there is to say before anything was looked at."""
