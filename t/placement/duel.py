@@ -87,6 +87,11 @@ def told(R: dict[str, Any]) -> dict[str, Any]:
             for entry in R["scheduling"]["children"]
             for rank in ids(entry["ranks"])
         }
+        found["allocated"] = {
+            rank: ids(entry["cores"])
+            for entry in R["scheduling"].get("allocated", [])
+            for rank in ids(entry["ranks"])
+        }
     return found
 
 
@@ -94,6 +99,7 @@ class Duel:
     """A pool and a reference that go through a history together; any difference is an error."""
 
     def __init__(self, history: History) -> None:
+        self.history = history
         options = {"locality": history.locality, "policy": history.policy}
         self.pool = Pool(history.R, **options)
         self.reference = ReferencePool(history.R, **options)

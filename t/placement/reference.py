@@ -155,6 +155,23 @@ def listed_in(topo: dict[str, Any]) -> Ids:
     return found
 
 
+#: Added to the ids of cores that R has not, where R counts from zero those it has.
+NOT_OURS = 4096
+
+
+def in_ids_of_R(topo: dict[str, Any], move: dict[int, int]) -> dict[str, Any]:
+    """*topo* with its cores as R calls them: by *move*."""
+    found: dict[str, Any] = {}
+    for name, value in topo.items():
+        if name == "cores":
+            found[name] = text(move.get(core, NOT_OURS + core) for core in ids(value))
+        elif name in RESERVED:
+            found[name] = value
+        else:
+            found[name] = [in_ids_of_R(item, move) for item in value]
+    return found
+
+
 def names_in(topo: dict[str, Any]) -> set[str]:
     """The localities of *topo*, also those that R has nothing of."""
     names = set(topo) - set(RESERVED)
@@ -687,7 +704,7 @@ def open_ended(root: Domain, want: Wanted, free: Ids) -> Offer:
 
 
 class Node:
-    """A node of the pool."""
+    """A node of the pool. *told* are the topo's ids of its cores, if the key says them."""
 
     def __init__(
         self,
@@ -697,12 +714,20 @@ class Node:
         topo: Any,
         owned: Ids,
         links: Optional[Table],
+        told: Optional[set[int]] = None,
     ) -> None:
         self.rank = rank
         self.host = host
         self.properties = properties
         self.topo = topo
-        self.root = Domain("node", topo or {}, owned, links)
+        #: The topo's id of each core of R, where R counts others.
+        self.physical: dict[int, int] = {}
+        if told is not None and len(told) == len(owned.cores):
+            self.physical = dict(zip(sorted(owned.cores), sorted(told)))
+        move = {core: ours for ours, core in self.physical.items()}
+        self.root = Domain(
+            "node", in_ids_of_R(topo or {}, move) if move else topo or {}, owned, links
+        )
 
 
 #: What each rank gives.
@@ -827,6 +852,7 @@ class ReferencePool:
         hosts = [h for item in R["execution"]["nodelist"] for h in hostlist.decode(item)]
         topos = topo_by_rank(R.get("scheduling"), sorted(owned))
         self.topos = topos
+        told = allocated_by_rank(R.get("scheduling"), sorted(owned))
         self.nodes = {
             rank: Node(
                 rank,
@@ -835,6 +861,7 @@ class ReferencePool:
                 topos.get(rank),
                 owned[rank],
                 table_of(R, topos.get(rank)),
+                told.get(rank),
             )
             for rank, host in zip(sorted(owned), hosts)
         }
@@ -924,7 +951,17 @@ class ReferencePool:
         }
         if self.R.get("scheduling", {}).get("writer") == "TreePool":
             R["topos"] = {rank: self.key_topo(rank) for rank in taken}
+            R["allocated"] = {
+                rank: physical
+                for rank, given in taken.items()
+                if (physical := self.physical(rank, given.cores)) != set(range(len(given.cores)))
+            }
         return R
+
+    def physical(self, rank: int, cores: Iterable[int]) -> set[int]:
+        """The topo's ids of *cores*."""
+        known = self.nodes[rank].physical
+        return {known.get(core, core) for core in cores}
 
     def key_topo(self, rank: int) -> dict[str, Any]:
         """The topo an allocation's key has for *rank*: a flat one if the pool's key has none."""
@@ -970,7 +1007,29 @@ def topo_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) -> dict
         return {}
     entries = scheduling.get("children", [])
     topos = {rank: entry["topo"] for entry in entries for rank in ids(entry["ranks"])}
-    if set(topos) <= set(ranks):
-        return topos
-    assert len(topos) == len(ranks)
-    return {rank: topos[old] for rank, old in zip(ranks, sorted(topos))}
+    move = rank_in_R(topos, ranks)
+    return {move[old]: topo for old, topo in topos.items()}
+
+
+def allocated_by_rank(
+    scheduling: Optional[dict[str, Any]], ranks: list[int]
+) -> dict[int, set[int]]:
+    """The topo's ids of each rank's cores where the key tells them."""
+    if scheduling is None or scheduling.get("writer") != "TreePool":
+        return {}
+    entries = scheduling.get("children", [])
+    move = rank_in_R([rank for entry in entries for rank in ids(entry["ranks"])], ranks)
+    return {
+        move[rank]: ids(entry["cores"])
+        for entry in scheduling.get("allocated", [])
+        for rank in ids(entry["ranks"])
+    }
+
+
+def rank_in_R(known: Iterable[int], ranks: list[int]) -> dict[int, int]:
+    """What R calls the ranks that a key knows: the same, or as many others by position."""
+    known = sorted(known)
+    if set(known) <= set(ranks):
+        return {rank: rank for rank in known}
+    assert len(known) == len(ranks)
+    return dict(zip(known, ranks))

@@ -632,11 +632,35 @@ def test_remove_ranks_takes_nodes_out_for_good(ranks):
     assert alloc(pool, 1, "slot=2/node") == "rank[0,3]/core[0-15],gpu[0-3]"
 
 
+def test_what_is_left_is_still_in_the_order_of_ranks():
+    R = cluster("0-2")
+    R["execution"]["R_lite"] = [
+        {"rank": "0,2", "children": {"core": "0-15", "gpu": "0-3"}},
+        {"rank": "1", "children": {"core": "0-7", "gpu": "0-3"}},
+    ]
+    pool = Pool(R)
+    pool.remove_ranks("0")
+    assert [entry["rank"] for entry in pool.to_dict()["execution"]["R_lite"]] == ["1", "2"]
+    assert Pool(pool.to_dict()).to_dict() == pool.to_dict()
+
+
 def test_a_job_on_a_removed_rank_can_still_be_freed(pool):
     alloc(pool, 1, "slot=2/node")
     pool.remove_ranks("1")
     pool.free(1)
     assert alloc(pool, 2, "slot=3/node") == "rank[0,2-3]/core[0-15],gpu[0-3]"
+
+
+def test_a_job_on_a_removed_rank_can_still_be_freed_when_the_key_is_another(pool):
+    """The last rank goes, and the topology is told again, as when a discovery ends."""
+    alloc(pool, 1, "slot=4/node")
+    pool.remove_ranks("3")
+    pool.replace_key(pool.to_dict()["scheduling"])
+    trial = pool.copy_idle()
+    trial.occupy(2, [((3,), 0b1, 0)])
+    trial.free(2)
+    pool.free(1)
+    assert alloc(pool, 2, "slot=3/node") == "rank[0-2]/core[0-15],gpu[0-3]"
 
 
 # ---- The pool as a whole ----

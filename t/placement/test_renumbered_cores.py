@@ -5,12 +5,12 @@ job, and leaves GPUs and the key alone. What ``allocated`` in the key says makes
 """
 
 import copy
-import json
 import random
 
 import pytest
 
-from treepool import Pool, ResourceSet, parse_shape
+from placement.inherited import ids, inherited
+from treepool import Pool, ResourceSet, parse_shape, subinstance
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidKey
 from treepool.rfc import idset
 
@@ -32,22 +32,6 @@ def alloc(pool, jobid, shape):
     attributes = {"system": {"duration": 0}}
     spec = {"version": 1, "resources": parse_shape(shape), "tasks": [], "attributes": attributes}
     return pool.alloc(jobid, pool.parse_resource_request(spec))
-
-
-def ids(text):
-    return list(idset.iterate(idset.decode(text)))
-
-
-def inherited(R):
-    """What the resource module of flux-core makes of a job's *R* when an instance starts on it."""
-    R = json.loads(json.dumps(R))
-    position = {rank: i for i, rank in enumerate(sorted(held(R)))}
-    for entry in R["execution"]["R_lite"]:
-        entry["rank"] = idset.encode_ids(sorted(position[rank] for rank in ids(entry["rank"])))
-        count = len(ids(entry["children"]["core"]))
-        entry["children"]["core"] = idset.encode((1 << count) - 1)
-    del R["execution"]["nslots"]
-    return R
 
 
 def held(R):
@@ -145,10 +129,27 @@ def test_three_levels_down_every_slot_that_can_be_near_is_near_in_the_outermost_
         assert all(near(*taken) for taken in held(last).values())
 
 
-def test_cores_that_are_neither_the_topos_nor_counted_from_zero_are_refused():
+@pytest.mark.parametrize("inside", [subinstance, lambda R: R, inherited])
+def test_what_is_allocated_where_cores_were_renumbered_can_be_an_instance_again(inside):
+    pool = Pool(cluster())
+    alloc(pool, 1, "slot/[core=3;gpu=1]")
+    inner = Pool(inherited(alloc(pool, 2, "slot=2/[core=3;gpu=1]").to_dict()))
+    alloc(inner, 1, "slot/[core=2;gpu=1]")
+    outer = alloc(inner, 2, "slot/[core=3;gpu=1]").to_dict()
+    assert held(outer) == {0: ([3, 4, 5], [2])}
+    assert outer["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-10"}]
+    assert ResourceSet.problems(outer) == []
+    innermost = Pool(inside(outer))
+    alloc(innermost, 1, "slot/core=1")
+    last = alloc(innermost, 2, "slot/[core=1;gpu=1]").to_dict()
+    assert last["scheduling"]["allocated"] == [{"ranks": "0", "cores": "9"}]
+    assert held(last) == {0: ([1 if inside is inherited else 4], [2])}
+
+
+def test_cores_that_are_neither_the_topos_nor_as_many_are_refused():
     pool = Pool(cluster())
     alloc(pool, 1, "slot/[core=3;gpu=1]")
     R = alloc(pool, 2, "slot/[core=3;gpu=1]").to_dict()
-    R["execution"]["R_lite"][0]["children"]["core"] = "1-3"
-    with pytest.raises(InvalidKey, match=r"allocated: cores 4-6 .* 1-3"):
+    R["execution"]["R_lite"][0]["children"]["core"] = "1-2"
+    with pytest.raises(InvalidKey, match=r"allocated: cores 4-6 .* 1-2"):
         Pool(R)

@@ -22,7 +22,7 @@ from treepool.rfc import hostlist, idset
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.links import Links, canonical
-from treepool.rfc.rset import ResourceSet, RLiteEntry
+from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
 
 #: How many constraints' rank sets are remembered.
@@ -49,10 +49,13 @@ class Inventory:
     states: StateTable = attrs.field(factory=StateTable)
 
     @classmethod
-    def of(cls, resource_set: ResourceSet) -> Inventory:
-        """The inventory of *resource_set*; raises InvalidKey if its key fits other ranks."""
+    def of(cls, resource_set: ResourceSet, width: int = 0) -> Inventory:
+        """The inventory of *resource_set*; raises InvalidKey if its key fits other ranks.
+
+        Its lists have room for *width* ranks or more, for jobs on ranks that are gone.
+        """
         ranks = resource_set.ranks
-        width = ranks.bit_length()
+        width = max(ranks.bit_length(), width)
         key = None
         if is_treepool(resource_set.scheduling):
             assert resource_set.scheduling is not None
@@ -133,7 +136,7 @@ class Inventory:
         """The inventory of the nodes that are not in bitmask *ranks*."""
         kept = self.ranks & ~ranks
         old = self.resource_set
-        entries = tuple(
+        entries = merge_entries(
             attrs.evolve(e, ranks=e.ranks & kept) for e in old.entries if e.ranks & kept
         )
         properties = {name: mask & kept for name, mask in old.properties.items() if mask & kept}
@@ -272,17 +275,19 @@ def _allocated(key: Optional[SchedulingKey], width: int) -> list[int]:
 
 
 def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
-    """The topo's ids of an R_lite entry's *cores*, None if they are the same ids.
+    """The topo's ids of an R_lite entry's *cores*, in their order; None if they are the same ids.
 
-    Flux counts the cores of a sub-instance's nodes from zero; other tools may leave or cut them.
+    Flux counts the cores of a sub-instance's nodes from zero, and what is allocated there keeps
+    those ids; other tools may leave or cut them.
     """
     if not allocated or cores & ~allocated == 0:
         return None
-    if cores & (cores + 1) == 0 and idset.size(cores) == idset.size(allocated):
-        return tuple(idset.iterate(allocated))
+    if idset.size(cores) == idset.size(allocated):
+        physical = dict(zip(idset.iterate(cores), idset.iterate(allocated)))
+        return tuple(physical.get(core, -1) for core in range(cores.bit_length()))
     raise InvalidKey(
         f"/scheduling/allocated: cores {shown_ids(allocated)} are not those of R_lite,"
-        f" {shown_ids(cores)}, counted from zero or not"
+        f" {shown_ids(cores)}, which are not as many either"
     )
 
 

@@ -237,7 +237,8 @@ class Pool:
 
         Raises InvalidKey, and changes nothing, if it does not fit the pool's ranks.
         """
-        inventory = Inventory.of(attrs.evolve(self._inventory.resource_set, scheduling=key))
+        resource_set = attrs.evolve(self._inventory.resource_set, scheduling=key)
+        inventory = Inventory.of(resource_set, len(self._inventory.types))
         index = NodeIndex(inventory.idle_states(), self._index.up.copy())
         for rank, old in enumerate(self._index.state_of):
             idle = index.state_of[rank] if old is not None else None

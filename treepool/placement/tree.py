@@ -103,7 +103,7 @@ class NodeType:
     topo: Mapping[str, Any]
     storage: int = 0
     localities: frozenset[str] = frozenset()
-    #: The topo's ids of cores 0, 1, 2, ... where R counts them from zero; None where ids agree.
+    #: The topo's ids of cores 0, 1, 2, ... (-1: not in R) where R calls them otherwise, else None.
     physical: Optional[tuple[int, ...]] = None
     #: What connects the GPUs, if the key says so.
     links: Optional[LinkTable] = None
@@ -160,13 +160,13 @@ def compile_topo(
 
     Without a topo the node is flat: a root and nothing below. Ids that R has and the topo does
     not mention belong to the root; ids of the topo that R does not have are left out. Where R
-    counts the cores from zero, *physical* has the topo's id of each, ascending. *links* is the
+    counts cores anew, *physical* has the topo's id of each, -1 where R has none. *links* is the
     table of such nodes, if there is one, and *gpu_memory* the bytes of each GPU, where known.
     """
     if topo is None:
         root = Domain(NODE, cores, gpus, True)
         return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
-    ids = _Ids(cores if physical is None else idset.from_ids(physical), gpus, physical)
+    ids = _Ids(cores, gpus, physical)
     inside = amounts_in(NODE, topo)
     children = _children(topo, ids, 0)
     root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl)
@@ -178,9 +178,12 @@ class _Ids:
     """What R has of a node, in the ids of the topo; cores may have other ids in R."""
 
     def __init__(self, cores: int, gpus: int, physical: Optional[tuple[int, ...]]) -> None:
-        self.cores = cores
         self.gpus = gpus
-        self._in_r = None if physical is None else {p: i for i, p in enumerate(physical)}
+        if physical is None:
+            self.cores, self._in_r = cores, None
+        else:
+            self._in_r = {p: core for core, p in enumerate(physical) if p >= 0}
+            self.cores = idset.from_ids(self._in_r)
 
     def in_r(self, cores: int) -> int:
         """The ids in R of *cores* of the topo."""

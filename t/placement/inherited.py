@@ -1,0 +1,30 @@
+"""What flux-core makes of the R of a job when an instance starts on it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from treepool.rfc import idset
+
+
+def inherited(R: dict[str, Any]) -> dict[str, Any]:
+    """Ranks and cores of R_lite counted from zero; GPUs and the key are left alone."""
+    R = json.loads(json.dumps(R))
+    entries = R["execution"]["R_lite"]
+    ranks = sorted(rank for entry in entries for rank in ids(entry["rank"]))
+    position = {rank: i for i, rank in enumerate(ranks)}
+    for entry in entries:
+        entry["rank"] = idset.encode_ids(sorted(position[rank] for rank in ids(entry["rank"])))
+        count = len(ids(entry["children"]["core"]))
+        entry["children"]["core"] = idset.encode((1 << count) - 1)
+    for name, having in R["execution"].get("properties", {}).items():
+        renumbered = sorted(position[rank] for rank in ids(having))
+        R["execution"]["properties"][name] = idset.encode_ids(renumbered)
+    del R["execution"]["nslots"]
+    return R
+
+
+def ids(text: str) -> list[int]:
+    """The ids of an RFC 22 idset, ascending."""
+    return list(idset.iterate(idset.decode(text)))
