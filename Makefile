@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo check check-flux check-browser lint types test versions conformance bench soak fuzz clean
+.PHONY: demo check check-flux check-browser lint types test machine mutants versions conformance bench soak fuzz clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
 demo: $(INSTALLED)
@@ -15,7 +15,7 @@ demo: $(INSTALLED)
 	  'slot=1/node=1/[core=15;gpu=1]' 'node/slot=6/[core=15;gpu=1]' \
 	  'slot=1/node=1/[core=60;gpu=4]' 'slot=1/numa{x}' 'slot=1/socket{x}' 'slot=1/node{x}'
 
-check: lint types test check-flux versions conformance
+check: lint types test machine check-flux versions conformance
 
 # In real Flux instances (flux-core 0.88) on fake nodes; says that it skipped them where there is no
 # flux on the PATH. Brokers can miss their time on a busy machine: what fails is run again, alone.
@@ -36,6 +36,15 @@ types: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2 --ignore=t/flux
+
+# Every operation on a pool in any order, beside the reference; STEPS=1000000 to look harder.
+STEPS ?= 100000
+machine: $(INSTALLED)
+	TREEPOOL_STEPS=$(STEPS) $(BIN)/python -m pytest -q -n 2 t/placement/test_machine.py
+
+# Two dozen bugs, planted one at a time in a copy: does the machine notice each? A few minutes.
+mutants: $(INSTALLED)
+	$(BIN)/python t/mutants
 
 # The same tests on the oldest and the newest supported Python, where they are installed.
 versions: $(INSTALLED)

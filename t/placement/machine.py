@@ -32,6 +32,7 @@ from placement.duel import (
 )
 from placement.inherited import inherited
 from placement.reference import Ids, Taken
+from placement.wanted import ids
 from treepool import Pool, ResourceSet, subinstance
 from treepool.errors import InfeasibleRequest, InsufficientResources, PoolConflict
 from treepool.rfc import idset
@@ -102,7 +103,8 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def start(self, data: Any) -> None:
-        R = data.draw(st.one_of(random.clusters(most=5), random.rich_nodes()))
+        kinds = random.clusters(most=5), random.uneven_clusters(), random.broad_nodes()
+        R = data.draw(st.one_of(*kinds, random.rich_nodes()))
         self.add(R, data)
 
     def add(self, R: Any, data: Any, parent: Optional[Instance] = None, jobid: int = 0) -> None:
@@ -222,19 +224,28 @@ class Machine(RuleBasedStateMachine):
         """Infeasible is what an idle pool could not serve, and nothing else."""
         instance = self.pick(data)
         spec = data.draw(st.sampled_from([*instance.specs, ONE_CORE]))
-        request = outcome(partial(instance.pool.parse_resource_request, spec))
-        if isinstance(request, type):
-            return
         before = observed(instance.pool)
-        answer = outcome(partial(instance.pool.check_feasibility, request))
+        answer = self.feasible(instance, spec)
         assert observed(instance.pool) == before
-        idle = instance.pool.copy_idle()
-        idle.mark_up("all")
-        served = outcome(partial(idle.alloc, 1, request))
-        assert answer is (served if isinstance(served, type) else None)
-        now = outcome(partial(instance.pool.copy().alloc, 9999, request))
-        assert not isinstance(now, type) or now is (answer or InsufficientResources)
+        if answer in (None, InfeasibleRequest):
+            request = instance.pool.parse_resource_request(spec)
+            now = outcome(partial(instance.pool.copy().alloc, 9999, request))
+            assert not isinstance(now, type) or now is (answer or InsufficientResources)
         self.did("asked")
+
+    def feasible(self, instance: Instance, spec: Any) -> Any:
+        """What the pool says to *spec*: None, or the type of error; a new pool says the same."""
+        pool, reference = instance.pool, instance.duel.reference
+        idle = Pool(pool.to_dict(), locality=reference.locality, policy=reference.policy)
+
+        def asked(pool: Pool) -> Any:
+            return pool.check_feasibility(pool.parse_resource_request(spec))
+
+        answer = outcome(partial(asked, pool))
+        assert answer is outcome(partial(asked, idle))
+        served = outcome(lambda: idle.alloc(1, idle.parse_resource_request(spec)))
+        assert answer is (served if isinstance(served, type) else None)
+        return answer
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), how=random.some("all", "R", "final"))
@@ -293,12 +304,12 @@ class Machine(RuleBasedStateMachine):
         instance.duel.next_job += 1
         free = free_ids(instance.pool)
         if data.draw(st.booleans()):
-            taken = {rank: ids & free.get(rank, Ids()) for rank, ids in taken.items()}
-            taken = {rank: ids for rank, ids in taken.items() if ids.cores}
+            taken = {rank: one & free.get(rank, Ids()) for rank, one in taken.items()}
+            taken = {rank: one for rank, one in taken.items() if one.cores}
             if not taken:
                 return
             R = R_of(taken)
-        if all(rank in free and ids.issubset(free[rank]) for rank, ids in taken.items()):
+        if all(rank in free and one.issubset(free[rank]) for rank, one in taken.items()):
             instance.pool.register_alloc(jobid, data.draw(random.some(R, json.dumps(R))))
             instance.duel.reference.register(jobid, taken)
             instance.ledger[jobid] = taken
@@ -373,7 +384,12 @@ class Machine(RuleBasedStateMachine):
         instance = self.pick(data)
         if seldom:
             rank = data.draw(st.sampled_from(sorted(instance.owned)))
+            for spec in instance.specs[-3:]:
+                self.feasible(instance, spec)
             instance.duel.remove(random.Step("remove", ranks=(rank,)))
+            for spec in instance.specs[-3:]:
+                self.feasible(instance, spec)  # it may be another answer now
+            self.show(instance)
             self.did("removed")
 
     # ---- Copies, reloads, and instances inside ----
@@ -403,7 +419,7 @@ class Machine(RuleBasedStateMachine):
             return
         before = observed(instance.pool)
         copy, taken = instance.pool.copy(), rank_ids(R["execution"]["R_lite"])
-        here = {rank: ids for rank, ids in taken.items() if rank < len(copy._index.state_of)}
+        here = {rank: one for rank, one in taken.items() if rank < len(copy._index.state_of)}
         copy.occupy(
             9999,
             [((r,), idset.from_ids(i.cores), idset.from_ids(i.gpus)) for r, i in here.items()],
@@ -417,10 +433,16 @@ class Machine(RuleBasedStateMachine):
 
     def parts(self, data: Any) -> None:
         """What Flux asks of a pool to show it: all of it, what is allocated, what is down."""
-        instance = self.pick(data)
+        self.show(self.pick(data))
+        self.did("shown")
+
+    def show(self, instance: Instance) -> None:
         pool, nodes = instance.pool, instance.duel.reference.nodes
         there = {rank: instance.owned[rank] for rank in nodes}
-        assert rank_ids(pool.to_dict()["execution"]["R_lite"]) == there
+        R = pool.to_dict()["execution"]["R_lite"]
+        assert rank_ids(R) == there
+        lowest = [min(ids(entry["rank"])) for entry in R]
+        assert lowest == sorted(lowest)
         free = free_ids(pool)
         taken = {rank: there[rank] - free[rank] for rank in nodes if there[rank] - free[rank]}
         entries = [((r,), e.cores, e.gpus) for e in pool.copy_allocated().entries for r in each(e)]
@@ -428,7 +450,6 @@ class Machine(RuleBasedStateMachine):
         down = {rank: there[rank] for rank in nodes if rank not in up_ranks(pool)}
         entries = [((r,), e.cores, e.gpus) for e in pool.copy_down().entries for r in each(e)]
         assert rank_ids(parts_to_r_lite(entries)) == down
-        self.did("shown")
 
     def reload(self, data: Any) -> None:
         """A scheduler that comes up again: a new pool, told what the jobs hold and what is down."""
@@ -492,10 +513,10 @@ class Machine(RuleBasedStateMachine):
         ranks = sorted(held)
         given = rank_ids(inner["execution"]["R_lite"])
         assert sorted(given) == list(range(len(ranks)))
-        for rank, ids in given.items():
+        for rank, got in given.items():
             above = held[ranks[rank]]
-            assert (len(ids.cores), ids.gpus) == (len(above.cores), above.gpus)
-            assert how == "as Flux does" or ids == above
+            assert (len(got.cores), got.gpus) == (len(above.cores), above.gpus)
+            assert how == "as Flux does" or got == above
         note(f"inside job {jobid} of instance {self.instances.index(outer)}, {how}")
         self.did(how)
         self.did(f"depth {outer.depth + 1}")

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import ClassVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from placement.machine import REACHED, Machine
@@ -15,13 +15,16 @@ from placement.machine import REACHED, Machine
 STEPS = int(os.environ.get("TREEPOOL_STEPS", "4000"))
 
 #: In how many tests, so that they run side by side.
-PARTS = 8
+PARTS = int(os.environ.get("TREEPOOL_PARTS", "8"))
+
+SHRINK = os.environ.get("TREEPOOL_SHRINK", "yes") == "yes"
 
 SETTINGS = settings(
     max_examples=40,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=list(HealthCheck),
+    **({} if SHRINK else {"phases": [Phase.generate]}),
 )
 
 
@@ -31,8 +34,10 @@ def test_no_operation_in_any_order_breaks_a_promise(part):
         steps = 0
         reached: ClassVar[Counter[str]] = Counter()
 
-    while Part.steps < STEPS / PARTS:
-        run_state_machine_as_test(Part, settings=SETTINGS)
-    print(f"{Part.steps} steps:", dict(sorted(Part.reached.items())))
+    try:
+        while Part.steps < STEPS / PARTS:
+            run_state_machine_as_test(Part, settings=SETTINGS)
+    finally:
+        print(f"{Part.steps} steps:", dict(sorted(Part.reached.items())))
     if Part.steps >= 10_000:
         assert set(Part.reached) >= set(REACHED), "the machine goes nowhere near some operation"

@@ -1,0 +1,166 @@
+"""The planted bugs: what each changes in treepool/placement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """In ``path``, below treepool/placement, ``old``, which is there once, becomes ``new``."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+
+    def plant(self, placement: Path) -> None:
+        """Change the source in folder *placement*; raise ValueError if it is not as expected."""
+        source = placement / self.path
+        text = source.read_text()
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.path} has this {text.count(self.old)} times: {self.old}")
+        source.write_text(text.replace(self.old, self.new))
+
+
+MUTANTS = [
+    Mutant(
+        "best-fit by GPUs first",
+        "policy.py",
+        "return state.ncores * _MANY + state.ngpus",
+        "return state.ngpus * _MANY + state.ncores",
+    ),
+    Mutant(
+        "off by one in the cores a domain must have free",
+        "spread.py",
+        "idset.size(domain.cores & cores) < need.cores",
+        "idset.size(domain.cores & cores) <= need.cores",
+    ),
+    Mutant(
+        "lost tie-break: the last of equal domains",
+        "spread.py",
+        "domain = min(options, key=lambda c: free_in(c, cores, gpus))",
+        "domain = min(options[::-1], key=lambda c: free_in(c, cores, gpus))",
+    ),
+    Mutant(
+        "lost tie-break: fewest free cores only",
+        "spread.py",
+        "return idset.size(domain.gpus & gpus), idset.size(domain.cores & cores)",
+        "return 0, idset.size(domain.cores & cores)",
+    ),
+    Mutant(
+        "lost tie-break: the highest rank of a state",
+        "rankset.py",
+        "return (chunk << _SHIFT) + (bits & -bits).bit_length() - 1",
+        "return (chunk << _SHIFT) + bits.bit_length() - 1",
+    ),
+    Mutant(
+        "a GPU mask not cleared on a free of some ranks",
+        "pool.py",
+        "left.append((kept, cores, gpus))",
+        "left.append((kept, cores, 0))",
+    ),
+    Mutant(
+        "cores freed, GPUs not",
+        "pool.py",
+        "new = states.get(old.type, old.cores | cores, old.gpus | gpus)",
+        "new = states.get(old.type, old.cores | cores, old.gpus)",
+    ),
+    Mutant(
+        "a free of some ranks gives all back",
+        "pool.py",
+        "left = _without(jobid, job.parts, freed)",
+        "left, freed = _without(jobid, job.parts, freed), job.parts",
+    ),
+    Mutant(
+        "what a rank holds is not compared on free",
+        "pool.py",
+        "if gone.pop(rank, (cores, gpus)) != (cores, gpus):",
+        "if gone.pop(rank, (cores, gpus))[1] != gpus:",
+    ),
+    Mutant("final is not looked at", "pool.py", "if final and left:", "if final and not left:"),
+    Mutant(
+        "what is taken may be registered again",
+        "pool.py",
+        "if cores & ~state.cores or gpus & ~state.gpus:",
+        "if gpus & ~state.gpus:",
+    ),
+    Mutant(
+        "an allocation without its end",
+        "pool.py",
+        "job = attrs.evolve(self._jobs[jobid], end_time=expiration)",
+        "job = attrs.evolve(self._jobs[jobid], end_time=abs(expiration - 5.0))",
+    ),
+    Mutant(
+        "a copy that shares the jobs",
+        "pool.py",
+        "new._jobs = self._jobs.copy()",
+        "new._jobs = self._jobs",
+    ),
+    Mutant(
+        "a copy that shares buckets and does not know",
+        "index.py",
+        "self._shared = set(self.buckets)\n        return new",
+        "return new",
+    ),
+    Mutant(
+        "candidates are not told of a change",
+        "index.py",
+        "self.log.append(state)",
+        "self.log.append(self.state_of[rank] or state)",
+    ),
+    Mutant(
+        "what comes up is not found",
+        "index.py",
+        "        if up:\n            self._enter(rank, state)",
+        "        if not up:\n            pass",
+    ),
+    Mutant(
+        "idle answers outlive the nodes",
+        "pool.py",
+        "self._candidates, self._idle, self._reasons = {}, {}, {}",
+        "self._candidates = {}",
+    ),
+    Mutant(
+        "removed ranks stay in the key",
+        "inventory.py",
+        "            self.key.trim(kept) if self.key else None,",
+        "            self.key,",
+    ),
+    Mutant(
+        "the order of R_lite is lost on removal",
+        "inventory.py",
+        "entries = merge_entries(\n            attrs.evolve(e, ranks=e.ranks & kept)",
+        "entries = tuple(\n            attrs.evolve(e, ranks=e.ranks & kept)",
+    ),
+    Mutant(
+        "cores that Flux renumbered are looked up as they are",
+        "inventory.py",
+        "if not allocated or cores & ~allocated == 0:",
+        "if allocated or not allocated:",
+    ),
+    Mutant(
+        "a domain of which R has a part counts as whole",
+        "tree.py",
+        "whole = cores == listed_cores and gpus == listed_gpus",
+        "whole = True",
+    ),
+    Mutant(
+        "required falls back",
+        "fit.py",
+        '    if ask.locality == "required":\n        total = local\n',
+        "",
+    ),
+    Mutant(
+        "a share of cores rounded up",
+        "ids.py",
+        "return max(1, idset.size(cores) * ngpus // domain.ngpus)",
+        "return max(1, -(-idset.size(cores) * ngpus // domain.ngpus))",
+    ),
+    Mutant(
+        "a step too many",
+        "select.py",
+        "nslots = slots.largest(available // nodes.minimum)",
+        "nslots = slots.largest(-(-available // nodes.minimum))",
+    ),
+]
