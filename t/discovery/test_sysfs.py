@@ -5,17 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from discovery.fakesys import Cpu, FakeSys, check, read, regions, smt
+from discovery.fakesys import Cpu, check, read, regions, smt
 from treepool.discovery.sysfs import read_sysfs
 from treepool.rfc import idset
 
 GIB = 1 << 30
-
-
-@pytest.fixture
-def fake(tmp_path):
-    """An empty tree."""
-    return FakeSys(tmp_path)
 
 
 def test_a_node_of_two_smt_sockets(fake):

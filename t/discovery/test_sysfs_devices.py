@@ -10,27 +10,13 @@ from discovery.fakesys import (
     MAX1550,
     MI50,
     MI300A,
-    FakeSys,
     read,
     regions,
     smt,
-    two_sockets,
 )
 from treepool.rfc import idset
 
 GIB = 1 << 30
-
-
-@pytest.fixture
-def fake(tmp_path):
-    """An empty tree."""
-    return FakeSys(tmp_path)
-
-
-@pytest.fixture
-def two_nodes(tmp_path):
-    """Two sockets of two cores, and a node 2 without CPUs, nearer to the second."""
-    return two_sockets(tmp_path)
 
 
 # ---- Memory without CPUs ----

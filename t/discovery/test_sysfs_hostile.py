@@ -9,24 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discovery.fakesys import H100, Cpu, FakeSys, check, read, regions, smt, two_sockets
+from discovery.fakesys import H100, Cpu, FakeSys, check, read, regions, smt
 from treepool.discovery.sysfs_cpu import MAX_CPUS
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
 EXAMPLES = int(os.environ.get("TREEPOOL_EXAMPLES", "100"))
-
-
-@pytest.fixture
-def fake(tmp_path):
-    """An empty tree."""
-    return FakeSys(tmp_path)
-
-
-@pytest.fixture
-def two_nodes(tmp_path):
-    """Two sockets of two cores, and a node 2 without CPUs, nearer to the second."""
-    return two_sockets(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def fake(tmp_path):
-    """An empty tree."""
-    return FakeSys(tmp_path)
-
-
 @st.composite
 def sane_trees(draw):
     """Machines whose sets nest, but whose PUs may be numbered in any order, and their PUs."""

@@ -9,7 +9,7 @@ from placement.exhaustive import TooBig
 from placement.reference import Ids, ReferencePool, Served, ids_of, r_lite
 from placement.strategies import History, Step
 from placement.wanted import Wanted, ids
-from treepool import Pool
+from treepool import Allocation, Pool
 from treepool.errors import TreepoolError
 from treepool.rfc import hostlist, idset
 
@@ -142,11 +142,22 @@ class Duel:
         if isinstance(got, type):
             assert expected is None, got
             return got
+        if expected is not None:
+            self.check(want, expected, rank_ids(got.to_dict()["execution"]["R_lite"]))
+            assert got.nslots == expected.nslots
+        return self.take_note(jobid, got)
+
+    def alloc_unforeseen(self, spec: Any) -> Any:
+        """Allocate what the reference does not know how to serve; the R, or the type of error."""
+        jobid = self.next_job
+        self.next_job += 1
+        got = outcome(lambda: self.pool.alloc(jobid, self.pool.parse_resource_request(spec)))
+        return got if isinstance(got, type) else self.take_note(jobid, got)
+
+    def take_note(self, jobid: int, got: Allocation) -> dict[str, Any]:
+        """What job *jobid* got is taken in the reference as well; its R, which says no more."""
         self.allocated[jobid] = R = got.to_dict()
         taken = rank_ids(R["execution"]["R_lite"])
-        if expected is not None:
-            self.check(want, expected, taken)
-            assert got.nslots == expected.nslots
         assert got.ranks == tuple(sorted(taken))
         assert told(R) == self.reference.job_R(taken, got.nslots)
         self.reference.register(jobid, taken)

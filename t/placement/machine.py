@@ -46,7 +46,15 @@ MOST_COPIES = 3
 
 #: What a long run comes to: calls that did what they are for, and the ways in which one is denied.
 REACHED = (
-    *("granted", "InfeasibleRequest", "InsufficientResources", "undone", "asked"),
+    *(
+        "granted with options",
+        "denied with options",
+        "granted",
+        "InfeasibleRequest",
+        "InsufficientResources",
+        "undone",
+        "asked",
+    ),
     *("freed: all", "freed: R", "freed: final", "freed in part", "registered", "refused"),
     *("expiration", "up", "down", "removed", "copied", "planned", "shown", "reloaded", "same key"),
     *("depth 1", "depth 2", "depth 3", "as Flux does", "subinstance", "key left", "ended with it"),
@@ -54,6 +62,18 @@ REACHED = (
 
 #: Methods of the machine after which nothing is allocated or free that was not before.
 LOOKS = ("ask", "alloc_and_undo", "plan", "expiration", "parts", "same_key")
+
+#: Options of jobs that other tests hold to rules of their own (test_wishes, test_alike).
+OPTIONS = (
+    {"same": "driver:prefer"},
+    {"same": "driver"},
+    {"topology_policy": "single-numa-node"},
+    {"topology_policy": "restricted", "topology_scope": "slot"},
+    {"same_numa": "prefer"},
+    {"same_numa": "require", "gpu_memory": 40},
+    {"unified_memory": True},
+    {"level": "socket", "topology_scope": "node"},
+)
 
 ONE_CORE = random.jobspec([random.vertex("slot", 1, [random.vertex("core", 1)])])
 
@@ -187,14 +207,24 @@ class Machine(RuleBasedStateMachine):
         instance = self.pick(data)
         self.give(instance, data.draw(st.sampled_from([*instance.specs, ONE_CORE])))
 
-    def give(self, instance: Instance, spec: Any) -> None:
+    @rule(data=st.data(), options=random.some(*OPTIONS))
+    def alloc_with_options(self, data: Any, options: Any) -> None:
+        """Options of which the reference knows nothing; what must never be, must not be here."""
+        instance = self.pick(data)
+        slot = random.vertex("slot", data.draw(random.counts(4)), data.draw(random.flat()))
+        self.give(instance, random.jobspec([slot], options=options), foreseen=False)
+
+    def give(self, instance: Instance, spec: Any, foreseen: bool = True) -> None:
         pool, duel = instance.pool, instance.duel
         before, up, generation = free_ids(pool), up_ranks(pool), pool.generation
         jobid = duel.next_job
-        R = duel.alloc(random.Step("alloc", spec))
+        if foreseen:
+            R = duel.alloc(random.Step("alloc", spec))
+        else:
+            R = duel.alloc_unforeseen(spec)
         note(f"job {jobid} at depth {instance.depth}: {spec['resources']} {R}")
         if isinstance(R, type):
-            self.did(R.__name__)
+            self.did(R.__name__ if foreseen else "denied with options")
             assert not pool.has_job(jobid)
             assert pool.generation == generation
             return
@@ -204,7 +234,7 @@ class Machine(RuleBasedStateMachine):
             assert given.issubset(before[rank])
         assert pool.generation > generation
         instance.ledger[jobid] = taken
-        self.did("granted")
+        self.did("granted" if foreseen else "granted with options")
 
     def alloc_and_undo(self, data: Any) -> None:
         """Alloc followed by free restores the pool exactly."""

@@ -25,7 +25,7 @@ LOCALITIES = ("blade", "socket", "numa", "l3", "l2")
 
 POLICIES = ("best-fit", "first-fit", "worst-fit", "gpu-sparing", "min-span")
 
-PROPERTIES = ("fast", "big", "+local", "old")
+PROPERTIES = ("fast", "big", "+local", "old", "driver:550", "driver:560")
 
 #: Low ranks, and those at the edges of what the pool keeps together.
 RANKS = (*range(15), 1023, 1024, 2047, 2048, 3071)

@@ -8,11 +8,12 @@ colours follow the reader's light or dark theme.
 from __future__ import annotations
 
 import math
-from typing import Optional, Sequence
+from typing import Sequence
 from xml.sax.saxutils import escape
 
 import attrs
 
+from treepool.cli import chart
 from treepool.cli.results import SizeResult
 
 _WIDTH, _HEIGHT = 900, 600
@@ -21,35 +22,13 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 150, 84, 60
 #: Pixels between the baselines of two labels.
 _LABEL_GAP = 18
 
-#: (light, dark) of each line, in the order of the forms.
-_COLOURS = (
-    ("#0060a8", "#5cb3ff"),
-    ("#c04a00", "#ff9a57"),
-    ("#00785a", "#3ddcae"),
-    ("#8a3fa0", "#d79af0"),
-    ("#7a6200", "#e3c84a"),
-    ("#b0205f", "#ff86b4"),
-    ("#333333", "#eeeeee"),
-    ("#b01717", "#ff8080"),
-    ("#0b7285", "#5fd4e8"),
+#: Style beside that of all charts.
+_LIGHT = (
+    ".peer { stroke-dasharray: 2 5; stroke-linecap: round }",
+    ".tie { fill: none; stroke-width: 1; opacity: .5 }",
+    ".hollow { fill: #fff; stroke-width: 2 }",
 )
-
-_STYLE = """\
-text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: #222 }
-.title { font-size: 18px; font-weight: 600 }
-.page { fill: #fff }
-.grid { stroke: #ddd; stroke-width: 1 }
-.note, .tick { fill: #555 }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round }
-.peer { stroke-dasharray: 2 5; stroke-linecap: round }
-.tie { fill: none; stroke-width: 1; opacity: .5 }
-.hollow { fill: #fff; stroke-width: 2 }"""
-
-_DARK = """\
-text { fill: #eee }
-.page, .hollow { fill: #16181c }
-.grid { stroke: #33373d }
-.note, .tick { fill: #aab }"""
+_DARK = (".hollow { fill: #16181c }",)
 
 
 @attrs.frozen
@@ -111,30 +90,23 @@ class _Axes:
 
 
 def _head(lines: Sequence[_Line], note: str) -> list[str]:
-    light, dark = (
-        "\n".join(
-            f".c{i} {{ stroke: {colours[theme]} }} text.c{i}, .dot.c{i} {{ fill: {colours[theme]}; "
-            "stroke: none }"
-            for i, colours in enumerate(_COLOURS)
-        )
-        for theme in (0, 1)
-    )
     key = ["hollow points: refused"] + (
         ["dotted: flux-core's TreePool"] if any(line.peer for line in lines) else []
     )
     what = f"Median of alloc + to_dict + free on an aged cluster; {'; '.join(key)}."
+    names = ", ".join(line.name for line in lines)
+
+    def rule(i: int, colour: str) -> str:
+        filled = f"text.c{i}, .dot.c{i} {{ fill: {colour}; stroke: none }}"
+        return f".c{i} {{ stroke: {colour} }} {filled}"
+
+    title = "Time per job against cluster size"
+    told = f"{what} A line for each of: {names}."
     return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'width="{_WIDTH}" height="{_HEIGHT}" role="img">',
-        "<title>Time per job against cluster size</title>",
-        f"<desc>{escape(what)} A line for each of: "
-        f"{escape(', '.join(line.name for line in lines))}.</desc>",
-        f"<style>\n{_STYLE}\n{light}\n"
-        f"@media (prefers-color-scheme: dark) {{\n{_DARK}\n{dark}\n}}\n</style>",
-        f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}"/>',
-        _text(_LEFT, 30, "Time per job against cluster size", "title"),
-        _text(_LEFT, 51, what, "note"),
-        _text(_LEFT, 69, note, "note"),
+        *chart.head((_WIDTH, _HEIGHT), title, told, rule, _LIGHT, _DARK),
+        chart.text(_LEFT, 30, title, "title"),
+        chart.text(_LEFT, 51, what, "note"),
+        chart.text(_LEFT, 69, note, "note"),
     ]
 
 
@@ -144,13 +116,13 @@ def _axes_shown(axes: _Axes, sizes: Sequence[int]) -> list[str]:
     for decade in range(axes.decades[0], axes.decades[1] + 1):
         y = axes.y(10.0**decade)
         shown.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{right}"/>')
-        shown.append(_text(_LEFT - 8, y + 4, _time(decade), "tick", "end"))
+        shown.append(chart.text(_LEFT - 8, y + 4, _time(decade), "tick", "end"))
     for nodes in sizes:
         x = axes.x(nodes)
         shown.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{bottom}"/>')
-        shown.append(_text(x, bottom + 20, f"{nodes:,}", "tick", "middle"))
+        shown.append(chart.text(x, bottom + 20, f"{nodes:,}", "tick", "middle"))
     middle = (_LEFT + right) / 2
-    return [*shown, _text(middle, bottom + 42, "nodes in the cluster", "tick", "middle")]
+    return [*shown, chart.text(middle, bottom + 42, "nodes in the cluster", "tick", "middle")]
 
 
 def _line_shown(axes: _Axes, line: _Line, colour: int) -> list[str]:
@@ -177,7 +149,7 @@ def _labels(axes: _Axes, lines: Sequence[_Line]) -> list[str]:
         colour = f"c{_colour(i)}"
         tie = f"M{x + 7:.1f} {end:.1f}L{x + 20:.1f} {place:.1f}"
         shown.append(f'<path class="tie {colour}" d="{tie}"/>')
-        shown.append(_text(x + 24, place + 4, line.name, colour))
+        shown.append(chart.text(x + 24, place + 4, line.name, colour))
     return shown
 
 
@@ -205,11 +177,6 @@ def _bottom(places: Sequence[float], group: Sequence[int]) -> float:
     return _top(places, group) + len(group) * _LABEL_GAP
 
 
-def _text(x: float, y: float, text: str, kind: str, anchor: Optional[str] = None) -> str:
-    where = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{where}>{escape(text)}</text>'
-
-
 def _time(decade: int) -> str:
     """10 to the power of *decade* microseconds, in the unit people would use."""
     for unit, power in (("s", 6), ("ms", 3), ("µs", 0)):
@@ -219,4 +186,4 @@ def _time(decade: int) -> str:
 
 
 def _colour(i: int) -> int:
-    return i % len(_COLOURS)
+    return i % len(chart.COLOURS)

@@ -8,11 +8,11 @@ there are colours are dashed.
 from __future__ import annotations
 
 import math
-from typing import Callable, Optional, Sequence
-from xml.sax.saxutils import escape
+from typing import Callable, Sequence
 
 import attrs
 
+from treepool.cli import chart
 from treepool.cli.screen import printable
 from treepool.view.replay import Outcome
 from treepool.view.tally import Point
@@ -24,31 +24,12 @@ _PANEL, _BETWEEN, _KEY = 116, 40, 20
 
 _TOP, _BOTTOM = 48, 52
 
-#: (light, dark) of each line.
-_COLOURS = (
-    ("#0060a8", "#5cb3ff"),
-    ("#c04a00", "#ff9a57"),
-    ("#00785a", "#3ddcae"),
-    ("#8a3fa0", "#d79af0"),
-    ("#7a6200", "#e3c84a"),
-    ("#b0205f", "#ff86b4"),
+#: Style beside that of all charts.
+_LIGHT = (
+    ".head { font-weight: 600 }",
+    ".line { stroke-width: 1.5 }",
+    ".dashed { stroke-dasharray: 6 4 }",
 )
-
-_STYLE = """\
-text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: #222 }
-.title { font-size: 18px; font-weight: 600 }
-.head { font-weight: 600 }
-.page { fill: #fff }
-.grid { stroke: #ddd; stroke-width: 1 }
-.tick { fill: #555 }
-.line { fill: none; stroke-width: 1.5; stroke-linejoin: round }
-.dashed { stroke-dasharray: 6 4 }"""
-
-_DARK = """\
-text { fill: #eee }
-.page { fill: #16181c }
-.grid { stroke: #33373d }
-.tick { fill: #aab }"""
 
 #: Steps of the time axis, in seconds, and the unit of its numbers.
 _STEPS = (
@@ -116,21 +97,12 @@ def _rounded_up(most: float) -> float:
 
 
 def _head(outcomes: Sequence[Outcome], height: int) -> list[str]:
-    light, dark = (
-        "\n".join(f".c{i} {{ stroke: {pair[theme]} }}" for i, pair in enumerate(_COLOURS))
-        for theme in (0, 1)
-    )
     title = f"{outcomes[0].jobs + outcomes[0].nrefused:,} jobs replayed"
-    names = escape("; ".join(printable(outcome.rules.name) for outcome in outcomes))
+    names = "; ".join(printable(outcome.rules.name) for outcome in outcomes)
+    what = f"Use, fragmentation and queue over time, a line for each of: {names}"
     return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
-        f'width="{_WIDTH}" height="{height}" role="img">',
-        f"<title>{title}</title>",
-        f"<desc>Use, fragmentation and queue over time, a line for each of: {names}</desc>",
-        f"<style>\n{_STYLE}\n{light}\n"
-        f"@media (prefers-color-scheme: dark) {{\n{_DARK}\n{dark}\n}}\n</style>",
-        f'<rect class="page" width="{_WIDTH}" height="{height}"/>',
-        _text(_LEFT, 28, title, "title"),
+        *chart.head((_WIDTH, height), title, what, lambda i, c: f".c{i} {{ stroke: {c} }}", _LIGHT),
+        chart.text(_LEFT, 28, title, "title"),
     ]
 
 
@@ -139,17 +111,17 @@ def _key(outcomes: Sequence[Outcome]) -> list[str]:
     for i, outcome in enumerate(outcomes):
         y = _TOP + _KEY * i
         shown.append(f'<path class="line {_classes(i)}" d="M{_LEFT} {y}h28"/>')
-        shown.append(_text(_LEFT + 36, y + 4, printable(outcome.rules.name), "key"))
+        shown.append(chart.text(_LEFT + 36, y + 4, printable(outcome.rules.name), "key"))
     return shown
 
 
 def _frame(panel: _Panel, upper: int, span: float) -> list[str]:
-    shown = [_text(_LEFT, upper - 7, panel.title, "head")]
+    shown = [chart.text(_LEFT, upper - 7, panel.title, "head")]
     for share in (0.0, 0.5, 1.0):
         y = upper + _PANEL * (1 - share)
         shown.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>')
         label = f"{panel.top * share:,g}{panel.unit}"
-        shown.append(_text(_LEFT - 8, y + 4, label, "tick", "end"))
+        shown.append(chart.text(_LEFT - 8, y + 4, label, "tick", "end"))
     for at, _ in _ticks(span):
         shown.append(f'<path class="grid" d="M{_x(at, span):.1f} {upper}v{_PANEL}"/>')
     return shown
@@ -164,9 +136,14 @@ def _curve(panel: _Panel, outcome: Outcome, n: int, upper: int, span: float) -> 
 
 
 def _times(span: float, lower: int) -> list[str]:
-    shown = [_text(_x(at, span), lower + 18, label, "tick", "middle") for at, label in _ticks(span)]
+    shown = [
+        chart.text(_x(at, span), lower + 18, label, "tick", "middle") for at, label in _ticks(span)
+    ]
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    return [*shown, _text(middle, lower + 38, "time since the first submission", "tick", "middle")]
+    return [
+        *shown,
+        chart.text(middle, lower + 38, "time since the first submission", "tick", "middle"),
+    ]
 
 
 def _ticks(span: float) -> list[tuple[float, str]]:
@@ -182,10 +159,5 @@ def _x(at: float, span: float) -> float:
 
 
 def _classes(i: int) -> str:
-    dashed = " dashed" if i >= len(_COLOURS) else ""
-    return f"c{i % len(_COLOURS)}{dashed}"
-
-
-def _text(x: float, y: float, text: str, kind: str, anchor: Optional[str] = None) -> str:
-    where = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{where}>{escape(text)}</text>'
+    dashed = " dashed" if i >= len(chart.COLOURS) else ""
+    return f"c{i % len(chart.COLOURS)}{dashed}"
