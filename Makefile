@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo check check-flux check-browser lint types test machine mutants versions conformance bench soak fuzz clean
+.PHONY: demo check check-flux check-flux-versions check-browser lint types test machine mutants
+.PHONY: versions conformance bench soak fuzz clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
 demo: $(INSTALLED)
@@ -17,10 +18,15 @@ demo: $(INSTALLED)
 
 check: lint types test machine check-flux versions conformance
 
-# In real Flux instances (flux-core 0.88) on fake nodes; says that it skipped them where there is no
-# flux on the PATH. Brokers can miss their time on a busy machine: what fails is run again, alone.
+# In real Flux instances (flux-core 0.86 to 0.88) on fake nodes; says that it skipped them where
+# there is no flux on the PATH. Brokers can miss their time on a busy machine: what fails is run
+# again, alone.
 check-flux: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2 t/flux || $(BIN)/python -m pytest -q --last-failed t/flux
+
+# The same in each Flux of FLUX_PREFIXES, e.g. FLUX_PREFIXES='/usr /opt/flux'.
+check-flux-versions: $(INSTALLED)
+	PYTHON=$(BIN)/python sh t/flux/versions $(FLUX_PREFIXES)
 
 # The page of `treepool show --html` in a headless Chromium (Debian: chromium, chromium-driver); says
 # that it skipped these tests where there is none.

@@ -136,6 +136,15 @@ class Instance:
         """The log so far."""
         return self.flux("dmesg")
 
+    def ready(self):
+        """The log of the last scheduler that got ready, from the one before it on; "" if none did.
+
+        flux-core 0.87 and later tell in their line ``ready:`` which pool it has, and on 0.86
+        treepool itself does, before that line.
+        """
+        before, ready, after = self.log().rpartition("ready: ")
+        return before.rpartition("ready: ")[2].partition("\n")[2] + ready + after
+
     # -- jobs
 
     def submit(self, *words, seconds=3600, command=("true",)):

@@ -8,8 +8,7 @@ import traceback
 from flux.idset import IDset
 from flux.job import JobspecV1
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool, ResourceSet
-from flux.resource.ResourcePool import _pool_class_from_uri
-from flux.scheduler import PendingJob
+from flux.scheduler import PendingJob, Scheduler
 
 import treepool
 from treepool.flux.pool import PoolV1, TreepoolPool
@@ -35,8 +34,11 @@ def placed(pool, jobid, **more):
 
 
 def check_names_that_flux_resolves():
+    scheduler = object.__new__(Scheduler)
+    scheduler.log, scheduler.pool_kwargs = None, {}
     for name in ("treepool", "TreePool", "treepool.flux.pool", "treepool:pool_class"):
-        assert _pool_class_from_uri(name) is TreepoolPool, name
+        pool = scheduler._make_pool({**R, "scheduling": {**R["scheduling"], "writer": name}})
+        assert type(pool) is TreepoolPool, name
 
 
 def check_nothing_of_the_interface_is_missing():
@@ -94,6 +96,7 @@ def check_requests_that_ask_the_same_share_their_kind():
 
 def check_an_allocation_is_an_R():
     alloc = placed(TreepoolPool(R), 1, cores=2, gpus=1, tasks=4)
+    assert isinstance(alloc, TreepoolPool)
     alloc.set_starttime(10.0)
     alloc.set_expiration(20.0)
     assert alloc.expiration == 20.0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker import Instance, key_of
+from features import VERSION
 
 HERE = Path(__file__).parent
 
@@ -17,12 +18,12 @@ WITHOUT = "flux is not on the PATH: treepool inside Flux was NOT tested (see doc
 
 def pytest_report_header():
     """Says at the top of the run which Flux is tested with."""
-    return f"flux: {shutil.which('flux') or WITHOUT}"
+    return f"flux: {shutil.which('flux')} {VERSION}" if VERSION else f"flux: {WITHOUT}"
 
 
 def pytest_collection_modifyitems(items):
     """Skips this folder's tests where there is no Flux."""
-    if shutil.which("flux") is None:
+    if not VERSION:
         for item in items:
             if HERE in item.path.parents and item.path.name not in EVERYWHERE:
                 item.add_marker(pytest.mark.skip(reason=WITHOUT))

@@ -131,6 +131,8 @@ class Soak:
         self.longest = longest
         self.chance = random.Random(seed)
         self.stops = []
+        #: When the instance of each of these was gone.
+        self.gone = []
         self.counts = {}
 
     def ends(self, seconds):
@@ -168,6 +170,7 @@ class Soak:
             time.sleep(2.5)
         else:
             instance.close()
+        self.gone.append(time.time())
         instance = self.start()
         self.stops.append([down, time.time(), "crash" if how == "crash" else "stop"])
         return instance

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from broker import Instance
+from features import needs_tree_pool
 
 NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
 KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
@@ -54,6 +55,7 @@ def test_jobs_that_wait_at_a_reload_start_later(four):
     four.wait(waiting, "alloc")
 
 
+@needs_tree_pool
 def test_a_job_that_flux_cores_own_pool_placed_is_kept_too(four):
     four.load("sched-simple", "pool-class=flux.resource.TreePool")
     job = four.submit("-n2", "-c3")

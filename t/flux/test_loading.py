@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from broker import VECTORS, Failed, Instance, key_of
+from broker import PATIENCE, VECTORS, Failed, Instance, key_of
 
 WAYS = {
     "sched-treepool": ("sched-treepool",),
@@ -27,7 +27,8 @@ def check_vectors(instance, cluster):
 def test_cluster_a_on_16_nodes(cluster, idle, words):
     cluster.load(*words)
     check_vectors(cluster, "rfc49-cluster-a")
-    assert "pool-class=treepool" in cluster.log().rpartition("ready: ")[2]
+    cluster.settle()  # a load is over before all is said
+    assert "pool-class=treepool" in cluster.ready()
 
 
 @pytest.mark.parametrize("way", ["sched-treepool", "sched-simple pool-class=treepool"])
@@ -108,7 +109,10 @@ def test_a_key_that_cannot_be_used_is_told_in_one_line(fault, why):
     numa = [fault, {"cores": "4-7"}]
     key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": numa}}]}
     with pytest.raises(Failed) as raised:
-        Instance(2, 8, 2, key)  # whose sched-simple finds this pool by the key's writer
+        # Its sched-simple finds this pool by the key's writer.
+        with Instance(2, 8, 2, key) as instance:
+            instance.process.wait(PATIENCE)  # the first program may begin before the broker ends
+        raise Failed(instance.errors)
     said = str(raised.value)
     assert f"sched-simple.err[0]: cannot use this instance's R: {why}" in said
     assert "Traceback" not in said

@@ -37,7 +37,8 @@ def test_a_job_that_ran_when_the_instance_was_stopped_ends_after_it(soak):
     (down, up, kind), _ = record["stops"]
     assert kind == "stop"
     at = [{e["name"]: e["timestamp"] for e in job["events"]} for job in record["jobs"]]
-    assert any(t.get("alloc", up) < down and t.get("finish", down) > up for t in at)
+    gone = soak.gone[0]
+    assert any(t.get("alloc", up) < down and t.get("finish", down) > gone for t in at)
 
 
 def test_housekeeping_released_ranks_after_the_job(soak):

@@ -1,7 +1,7 @@
 """flux-core's own TreePool, for comparison: the pool that Flux uses where there is no treepool.
 
-Its Python module is made for one Python version, and lies where that Python does not look by
-itself; ``flux python`` knows where.
+flux-core 0.87 is the first to have it. Its Python module is made for one Python version, and lies
+where that Python does not look by itself; ``flux python`` knows where.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def load() -> Any:
     try:
         return _pool_class()
     except ImportError as e:
-        raise ImportError(f"flux-core's TreePool cannot be imported: {e}") from None
+        raise ImportError(f"flux-core's TreePool (0.87 or later) cannot be imported: {e}") from None
 
 
 class PeerPool:

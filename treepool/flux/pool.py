@@ -14,7 +14,6 @@ from typing import Any, Callable, Mapping, Optional, Union
 
 import attrs
 from flux.job import JobID
-from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import (
     InfeasibleRequest,
     InsufficientResources,
@@ -24,6 +23,7 @@ from flux.resource.Rv1Set import Rv1Set
 
 from treepool import errors
 from treepool.flux.hello import held_of
+from treepool.flux.versions import AnyPool, tell_whose
 from treepool.flux.view import SetView
 from treepool.placement.allocation import Allocation, short_form
 from treepool.placement.pool import OPTIONS, Pool
@@ -115,6 +115,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
             except ValueError as e:  # of which Flux's schedulers log nothing
                 self.log(syslog.LOG_ERR, f"cannot use this instance's R: {e}")
                 raise
+            tell_whose(self)
         return self._pool
 
     @property
@@ -244,7 +245,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         self.pool.set_expiration(expiration)
 
 
-class TreepoolPool(ResourcePool):  # type: ignore[misc]  # flux has no types
+class TreepoolPool(AnyPool):
     """A Flux resource pool with the topology of its nodes.
 
     Flux makes it for ``pool-class=treepool``, and for an R whose ``scheduling.writer`` is

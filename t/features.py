@@ -1,0 +1,27 @@
+"""What the Flux on the PATH is, and what it has; for tests that not every flux-core can pass."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from broker import PATIENCE
+
+
+def _said(*words):
+    return subprocess.run(["flux", *words], capture_output=True, text=True, timeout=PATIENCE)
+
+
+#: The version of the Flux on the PATH, "" if there is none.
+VERSION = ""
+if shutil.which("flux"):
+    VERSION = re.search(r"libflux-core:\s*([\d.]+)", _said("version").stdout)[1]
+
+#: Whether it has a TreePool of its own.
+HAS_TREE_POOL = VERSION and _said("python", "-c", "import flux.resource.TreePool").returncode == 0
+
+NO_TREE_POOL = f"flux-core {VERSION} has no TreePool of its own, 0.87 is the first"
+
+#: Marks a test of treepool beside flux-core's own TreePool.
+needs_tree_pool = pytest.mark.skipif(VERSION and not HAS_TREE_POOL, reason=NO_TREE_POOL)
