@@ -68,6 +68,10 @@ class Instance:
             fake.update({"gpus-per-node": gpus} if gpus else {})
             options += [f"--conf=fake-resources.{name}={value}" for name, value in fake.items()]
         options += [f"--conf={line}" for line in conf]
+        self.begin(options)
+
+    def begin(self, options, errors=subprocess.PIPE):
+        """Start the instance with these options of ``flux start``; *errors* gets its stderr."""
         # The first program of the instance tells where it is and waits until the test is over.
         waiting = ["sh", "-c", "echo $FLUX_URI; exec cat"]
         self.process = subprocess.Popen(
@@ -75,7 +79,7 @@ class Instance:
             env=self.env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             text=True,
             start_new_session=True,
         )
@@ -83,7 +87,7 @@ class Instance:
         uri = self.process.stdout.readline().strip() if ready else ""
         if not uri:
             self.close()
-            raise Failed(f"flux start: {self.errors}")
+            raise Failed(f"flux start: {self.errors or getattr(errors, 'name', '')}")
         self.env["FLUX_URI"] = uri
 
     def __enter__(self):

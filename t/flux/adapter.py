@@ -2,9 +2,8 @@
 
 import json
 import os
-import sys
-import traceback
 
+import checks
 from flux.idset import IDset
 from flux.job import JobspecV1
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool, ResourceSet
@@ -246,12 +245,4 @@ def check_treepool_itself_does_not_import_flux():
 
 
 if __name__ == "__main__":
-    found = {n: f for n, f in globals().items() if n.startswith("check_")}
-    if len(sys.argv) == 1:
-        print("\n".join(found))
-    else:
-        try:
-            found[sys.argv[1]]()
-        except Exception:
-            traceback.print_exc()
-            sys.exit(1)
+    checks.run(globals())

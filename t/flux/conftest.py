@@ -1,6 +1,7 @@
 """Most tests here need Flux: where there is none, each says that it was skipped, and why."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from broker import Instance, key_of
 from features import VERSION
 
 HERE = Path(__file__).parent
+
+sys.path.insert(0, str(HERE))
 
 #: These test what imports nothing of Flux.
 EVERYWHERE = {"test_plan.py", "test_options.py"}

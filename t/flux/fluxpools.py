@@ -6,10 +6,9 @@ needs flux-core's TreePool and this flux-core, 0.86 that is, has none.
 
 import json
 import os
-import sys
-import traceback
 from pathlib import Path
 
+import checks
 from flux.resource import ResourcePool, ResourceSet
 from flux.resource.Rv1Pool import Rv1Pool
 
@@ -21,16 +20,12 @@ VECTORS = Path(os.environ["TREEPOOL_TEST_ROOT"]) / "testvectors"
 CLUSTERS = ("rfc49-cluster-a", "rfc49-cluster-b")
 
 
-class Lacking(Exception):
-    """This flux-core has no TreePool."""
-
-
 def FluxCorePool(R):
     """flux-core's own TreePool on *R*."""
     try:
         from flux.resource.TreePool import TreePool
     except ImportError as e:
-        raise Lacking(e) from None
+        raise checks.Lacking(e) from None
     return TreePool(R)
 
 
@@ -243,15 +238,4 @@ def check_a_final_free_of_more_than_the_job_holds_is_refused_and_changes_nothing
 
 
 if __name__ == "__main__":
-    found = {n: f for n, f in globals().items() if n.startswith("check_")}
-    if len(sys.argv) == 1:
-        print("\n".join(found))
-    else:
-        try:
-            found[sys.argv[1]]()
-        except Lacking as e:
-            print(e, file=sys.stderr)
-            sys.exit(77)
-        except Exception:
-            traceback.print_exc()
-            sys.exit(1)
+    checks.run(globals())

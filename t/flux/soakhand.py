@@ -68,6 +68,8 @@ class Hand:
         self.counts = dict.fromkeys(
             ("submitted", "cancels", "reloads", "drains", "undrains", "priorities", "updates"), 0
         )
+        #: Jobs that flux-core would let run for ever, see over().
+        self.forgotten = set()
 
     def act(self):
         """Act for the time that was told; returns what was done how often."""
@@ -227,8 +229,10 @@ class Hand:
         since = time.time() - self.told.get("longest", LONGEST) - OVERTIME
         for job in listed:
             if 0 < job.get("t_run", 0) < since:
+                self.forgotten.add(job["id"])
                 with suppress(OSError):
                     cancel_async(self.handle, job["id"]).get()
+        self.counts["forgotten by flux-core, cancelled"] = len(self.forgotten)
         return self.stats() == (0, 0)
 
     def until(self, question):

@@ -12,14 +12,11 @@ state from the checkpoint that is written just before.
 import json
 import os
 import random
-import select
-import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
-from broker import HERE, PATIENCE, Failed, Instance, environment, key_of
+from broker import HERE, Instance, environment, key_of
 from treepool.errors import InvalidInput
 from treepool.flux import site
 from treepool.placement.inventory import Inventory
@@ -71,30 +68,15 @@ class Site(Instance):
             script = _HOUSEKEEPING.replace("DIRECTORY", str(directory))
             conf["job-manager.housekeeping.release-after"] = '"0s"'
             conf["job-manager.housekeeping.command"] = json.dumps(["sh", "-c", script])
-        command = [
-            *(shutil.which("flux"), "start", f"--test-size={BROKERS}", "--test-exit-mode=leader"),
+        options = [
+            *(f"--test-size={BROKERS}", "--test-exit-mode=leader"),
             *(f"--test-hosts=fake[0-{BROKERS - 1}]", f"-Shostlist=fake[0-{nodes - 1}]"),
             *(f"-Sstatedir={directory / 'state'}", "-Slog-stderr-level=6"),
             *(f"--conf={name}={value}" for name, value in conf.items()),
-            *("sh", "-c", "echo $FLUX_URI; exec cat"),
         ]
         (directory / "state").mkdir(exist_ok=True)
         with (directory / "errors").open("a") as errors:
-            self.process = subprocess.Popen(
-                command,
-                env=self.env,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
-        uri = self.process.stdout.readline().strip() if ready else ""
-        if not uri:
-            self.close()
-            raise Failed(f"flux start: see {directory / 'errors'}")
-        self.env["FLUX_URI"] = uri
+            self.begin(options, errors)
         self.scheduler = "sched-treepool"
 
     def kill(self):

@@ -1,19 +1,15 @@
 """The pool class by itself: what flux.scheduler calls, and what it gets."""
 
-import ast
 import subprocess
 from pathlib import Path
 
 import pytest
+from checks import names_in
 
 from broker import PATIENCE, environment
 
 SCRIPT = Path(__file__).with_name("adapter.py")
-CHECKS = [
-    node.name
-    for node in ast.parse(SCRIPT.read_text()).body
-    if isinstance(node, ast.FunctionDef) and node.name.startswith("check_")
-]
+CHECKS = names_in(SCRIPT)
 
 
 @pytest.mark.parametrize("check", CHECKS)

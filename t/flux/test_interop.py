@@ -4,7 +4,6 @@
 inside one another with either's pool, Flux's own reader of R, and the keys of other writers.
 """
 
-import ast
 import copy
 import functools
 import json
@@ -13,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from checks import LACKING, names_in
 
 from broker import PATIENCE, VECTORS, Instance, environment, key_of
 from commandline import run_process
@@ -25,18 +25,11 @@ from treepool.placement.allocation import Allocation
 from treepool.rfc import idset
 
 SCRIPT = Path(__file__).with_name("fluxpools.py")
-CHECKS = [
-    node.name
-    for node in ast.parse(SCRIPT.read_text()).body
-    if isinstance(node, ast.FunctionDef) and node.name.startswith("check_")
-]
+CHECKS = names_in(SCRIPT)
 
 FILES = sorted(VECTORS.glob("*.json"))
 
 OURS, THEIRS = "treepool", "flux.resource.TreePool"
-
-#: Of ``fluxpools.py``, when flux-core has no TreePool to compare with.
-LACKING = 77
 
 
 @pytest.mark.parametrize("check", CHECKS)

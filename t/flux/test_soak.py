@@ -3,13 +3,7 @@
 ``make soak`` runs a long one.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from checker import check
 from soaking import Soak, problems, scripts
 
