@@ -69,12 +69,17 @@ soak: $(INSTALLED)
 	$(BIN)/python t/flux/soak $(SOAK)
 
 # Every parser under a coverage-guided fuzzer (atheris, in an environment of its own), SECONDS each.
+# FUZZER is a Python that atheris knows: by default the first of these that runs.
 SECONDS ?= 60
-FUZZER ?= python3.12
-fuzz:
-	test -d .venv-fuzz || $(FUZZER) -m venv .venv-fuzz
-	.venv-fuzz/bin/python -m pip install -q atheris -e .
+FUZZER ?= $(firstword $(foreach python,python3.13 python3.12 python3.11 $(PYTHON), \
+	$(shell $(python) -c 'print("$(python)")' 2>/dev/null)))
+fuzz: .venv-fuzz/.installed
 	.venv-fuzz/bin/python t/fuzz/long.py $(SECONDS) $(TARGETS)
+
+.venv-fuzz/.installed: pyproject.toml
+	$(FUZZER) -m venv .venv-fuzz
+	.venv-fuzz/bin/python -m pip install -q atheris -e .
+	touch $@
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

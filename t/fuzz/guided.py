@@ -27,6 +27,9 @@ MAX_LENGTH = 4096
 #: Most CPU time that one input may take, in seconds; instrumented code is three times as slow.
 MAX_SECONDS = 3.0
 
+#: How often the figures are written, in seconds.
+REPORT = 0.5
+
 #: Words that mean something to some parser, for libFuzzer to put in.
 WORDS = (
     *("slot", "node", "core", "gpu", "memory", "storage", "numa", "socket", "unit", "exclusive"),
@@ -60,6 +63,7 @@ class Run:
         self.outcomes = {}
         self.found = set()
         self.started = time.monotonic()
+        self.reported = self.started
 
     def one(self, data):
         """Try one input, and remember it if it is the first to misbehave where it does."""
@@ -75,7 +79,7 @@ class Run:
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
         if took > MAX_SECONDS:
             self.keep(data, TimeoutError(f"{took:.1f} s"))
-        if not self.inputs & 0x3FF:
+        if time.monotonic() - self.reported > REPORT:
             self.report()
 
     def keep(self, data, error):
@@ -96,10 +100,11 @@ class Run:
 
     def report(self):
         """Write the figures; libFuzzer leaves no time at the end."""
+        self.reported = time.monotonic()
         figures = {
             "target": self.name,
             "inputs": self.inputs,
-            "seconds": round(time.monotonic() - self.started),
+            "seconds": round(self.reported - self.started),
             "slowest": round(self.slowest, 3),
             "outcomes": self.outcomes,
             "misbehaved": len(self.found),
@@ -121,8 +126,8 @@ def main():
             "".join(f"\\x{byte:02x}" for byte in w.encode("utf-8", "surrogatepass")) for w in WORDS
         )
         words.write_text("".join(f'"{word}"\n' for word in escaped))
-        corpus = HERE / "corpus" / name
-        corpus.mkdir(parents=True, exist_ok=True)
+        for case in (HERE / "corpus" / name).glob("*"):
+            (seeds / f"corpus-{case.name}").write_bytes(case.read_bytes())
         arguments = [
             sys.argv[0],
             f"-max_total_time={seconds}",
@@ -131,7 +136,7 @@ def main():
             "-rss_limit_mb=1024",
             "-timeout=60",
             f"-artifact_prefix={HERE}/found/{name}-",
-            *map(str, (new, seeds, corpus)),
+            *map(str, (new, seeds)),
         ]
         atheris.Setup(arguments, run.one)
         atheris.Fuzz()

@@ -8,6 +8,7 @@ import json
 from functools import partial
 
 from fuzz.seeds import LIST_TEXT, VECTORS, XML, jobspec_text, small_R
+from treepool.rfc import idset
 
 MIB = 1 << 20
 
@@ -71,7 +72,7 @@ HOSTLISTS = {
     "names in brackets": lambda: _filled("h[", lambda i: str(2 * i), "]", ","),
     "small brackets": lambda: _filled("", lambda i: f"h[{i}]", "", ","),
     "open brackets": lambda: "[" * MIB,
-    "open brackets, parted": lambda: "h[1]," + "[1," * (MIB // 3),
+    "open brackets, parted": lambda: "h[1]," + "[1," * (MIB // 3 - 2),
     "commas": lambda: "," * MIB,
     "digits": lambda: "h[" + "9" * (MIB - 3) + "]",
     "one name": lambda: "h" * MIB,
@@ -134,17 +135,29 @@ DOCUMENTS = {
 _R = small_R()
 _JOB = json.loads(jobspec_text("slot=1/core"))
 _SYSTEM = ("attributes", "system")
-_ALL_DOMAINS = lambda i: f'{{"cores":"{i}"}}'  # noqa: E731
+_DOMAIN = lambda i: f'{{"cores":"{i}"}}'  # noqa: E731
+_ENTRY = lambda i: f'{{"rank":"{i}","children":{{"core":"0-{i % 999 + 1}"}}}}'  # noqa: E731
 _WIDE = lambda i: f'{{"rank":"{4_194_303 - i}","children":{{"core":"{i + 4_000_000}"}}}}'  # noqa: E731
 _TOPO = ("scheduling", "children", 0, "topo")
 _DIGEST = next(iter(_R["scheduling"]["links"]))
 _TABLE = ("scheduling", "links", _DIGEST)
 
+
+def _nodes(ranks, core="0-3", **execution):
+    """The text of an R of flat nodes; *execution* is more JSON text, or other, by key."""
+    number = idset.size(idset.decode(ranks))
+    parts = {
+        "R_lite": f'[{{"rank":"{ranks}","children":{{"core":"{core}"}}}}]',
+        "nodelist": f'["h[0-{number - 1}]"]' if number > 1 else '["h"]',
+        **execution,
+    }
+    text = ",".join(f'"{key}":{value}' for key, value in parts.items())
+    return f'{{"version":1,"execution":{{{text}}}}}'
+
+
 RS = {
-    "entries": lambda: _holding(
-        _R,
-        ("execution", "R_lite"),
-        lambda i: f'{{"rank":"{i}","children":{{"core":"0-{i % 9}"}}}}',
+    "entries": lambda: _nodes(
+        "0-17999", R_lite="[" + ",".join(_ENTRY(i) for i in range(18_000)) + "]"
     ),
     "entries of wide sets": lambda: _holding(_R, ("execution", "R_lite"), _WIDE),
     "one entry, often": lambda: _holding(
@@ -166,84 +179,105 @@ RS = {
     "host ranges": lambda: _holding(_R, ("execution", "nodelist"), '"h[0-4000000]"'),
     "hosts of wrong types": lambda: _holding(_R, ("execution", "nodelist"), "{}"),
     "keys": lambda: _holding(_R, ("execution",), lambda i: f'"k{i}":1', ":"),
-    "all ranks": lambda: json.dumps(
-        {
-            "version": 1,
-            "execution": {
-                "R_lite": [{"rank": "0-99999", "children": {"core": "0-4194303"}}],
-                "nodelist": ["h[0-99999]"],
-            },
-        }
+    "properties of all ranks": lambda: _nodes(
+        "0-7999", properties=_filled("{", lambda i: f'"p{i}":"0-7999"', "}", ",", MIB - 200)
     ),
-    "one far rank": lambda: json.dumps(
-        {
-            "version": 1,
-            "execution": {
-                "R_lite": [{"rank": "4194304", "children": {"core": "4194304"}}],
-                "nodelist": ["h"],
-            },
-        }
+    "properties of one rank each": lambda: _nodes(
+        "0-8999", properties=_filled("{", lambda i: f'"p{i}":"{i % 9000}"', "}", ",", MIB - 200)
     ),
-    "domains": lambda: _holding(_R, (*_TOPO, "socket"), _ALL_DOMAINS),
+    "properties of any ranks": lambda: _nodes(
+        "0-7999",
+        properties=_filled(
+            "{", lambda i: f'"p{i}":"{i % 4001}-{4001 + i % 3989}"', "}", ",", MIB - 200
+        ),
+    ),
+    "properties of ranks with gaps": lambda: _nodes(
+        ",".join(f"{i}-{i + 9}" for i in range(0, 8800, 11)),
+        properties=_filled(
+            "{", lambda i: f'"p{i}":"{i % 799 * 11}-{i % 799 * 11 + 9}"', "}", ",", MIB - 40_000
+        ),
+    ),
+    "cores without number": lambda: _nodes("0-99999", core="0-4194303"),
+    "one far rank": lambda: _nodes("4194304", core="4194304"),
+    "far ranks": lambda: _nodes(",".join(str(i) for i in range(9, 4_194_304, 33))),
+    "a million ranks": lambda: _nodes("0-1048575"),
+    "a million ranks, far apart": lambda: _nodes(
+        ",".join(f"{i}-{i + 255}" for i in range(0, 4_194_304, 1024))
+    ),
+    "domains": lambda: _holding(_R, (*_TOPO, "socket"), _DOMAIN, ",", 300_000),
+    "more domains": lambda: _holding(_R, (*_TOPO, "socket"), _DOMAIN),
 }
 
 
 _KEY = _R["scheduling"]
-KEYS = {
-    "65,536 domains": lambda: json.dumps(
-        {
-            "writer": "TreePool",
-            "children": [{"ranks": "0", "topo": {"n": [{"cores": str(i)} for i in range(60_000)]}}],
-        },
-        separators=(",", ":"),
-    ),
-    "domains that share": lambda: _holding(_KEY, ("children", 0, "topo", "n"), '{"cores":"0-9"}'),
-    "domains of wide sets": lambda: _holding(
-        _KEY, ("children", 0, "topo", "n"), lambda i: f'{{"cores":"{4_000_000 + i}"}}'
-    ),
-    "empty domains": lambda: _holding(_KEY, ("children", 0, "topo", "n"), "{}"),
-    "domains of wrong types": lambda: _holding(_KEY, ("children", 0, "topo", "n"), "1"),
-    "localities": lambda: _holding(
-        _KEY, ("children", 0, "topo"), lambda i: f'"l{i}":[{{"cores":"{i}"}}]', ":"
-    ),
-    "localities of wrong types": lambda: _holding(
-        _KEY, ("children", 0, "topo"), lambda i: f'"l{i}":0', ":"
-    ),
-    "reserved localities": lambda: _holding(_KEY, ("children", 0, "topo", "n"), '{"slot":[{}]}'),
-    "entries": lambda: _holding(_KEY, ("children",), lambda i: f'{{"ranks":"{i}","topo":{{}}}}'),
-    "entries of wide sets": lambda: _holding(
-        _KEY, ("children",), lambda i: f'{{"ranks":"{4_194_303 - i}","topo":{{}}}}'
-    ),
-    "entries of wrong types": lambda: _holding(_KEY, ("children",), "[]"),
-    "storage": lambda: _holding(
-        _KEY, ("children", 0, "topo", "storage"), '{"path":"/","capacity":1}'
-    ),
-    "storage of wrong types": lambda: _holding(_KEY, ("children", 0, "topo", "storage"), "0"),
-    "allocated": lambda: _holding(
-        _KEY, ("allocated",), lambda i: f'{{"ranks":"{i % 3}","cores":"{i}"}}'
-    ),
-    "allocated of wrong types": lambda: _holding(_KEY, ("allocated",), "0"),
-    "tables": lambda: _holding(_KEY, ("links",), lambda i: f'"{i:064x}":{{}}', ":"),
-    "tables of wrong names": lambda: _holding(_KEY, ("links",), lambda i: f'"{i}":{{}}', ":"),
-    "links": lambda: _holding(
-        _KEY, ("links", _DIGEST, "links"), '{"type":"nvlink","gbps":1,"among":["0-127"]}'
-    ),
-    "links of wrong types": lambda: _holding(_KEY, ("links", _DIGEST, "links"), "0"),
-    "among of numbers": lambda: _holding(_KEY, ("links", _DIGEST, "links", 0, "among"), "0"),
-    "among of sets": lambda: _holding(_KEY, ("links", _DIGEST, "links", 0, "among"), '"0-127"'),
-    "among of no idsets": lambda: _holding(_KEY, ("links", _DIGEST, "links", 0, "among"), '"x"'),
-    "nics": lambda: _holding(
-        _KEY,
-        ("links", _DIGEST, "nics"),
-        lambda i: f'{{"name":"n","gpus":"{i % 128}","path":"PIX"}}',
-    ),
-    "devices": lambda: _holding(
-        _KEY,
-        ("links", _DIGEST, "devices"),
-        lambda i: f'{{"model":"m","memory":1,"gpus":"{i % 128}"}}',
-    ),
-    "site keys": lambda: _holding(_KEY, ("site",), "[[]]"),
-}
+
+
+def _tables(document, at=()):
+    """Large link tables, at path *at* of *document*."""
+
+    def put(path, *more):
+        return _holding(document, (*at, *path), *more)
+
+    return {
+        "links": lambda: put(("links",), '{"type":"nvlink","gbps":1,"among":["0-127"]}'),
+        "links of wrong types": lambda: put(("links",), "0"),
+        "among of numbers": lambda: put(("links", 0, "among"), "0"),
+        "among of sets": lambda: put(("links", 0, "among"), '"0-127"'),
+        "among of no idsets": lambda: put(("links", 0, "among"), '"x"'),
+        "nics": lambda: put(
+            ("nics",),
+            lambda i: f'{{"name":"n","gpus":"{i % 128}","path":"PIX"}}',
+        ),
+        "devices": lambda: put(
+            ("devices",),
+            lambda i: f'{{"model":"m","memory":1,"gpus":"{i % 128}"}}',
+        ),
+    }
+
+
+def _keys(document, at=()):
+    """Large keys, at path *at* of *document*."""
+
+    def put(path, *more):
+        return _holding(document, (*at, *path), *more)
+
+    return {
+        "domains": lambda: put(("children", 0, "topo", "socket"), _DOMAIN, ",", 300_000),
+        "domains that share with the last": lambda: put(
+            ("children", 0, "topo", "n"),
+            lambda i: f'{{"cores":"{i + 8 if i < 12_000 else 12_007}"}}',
+        ),
+        "more domains": lambda: put(("children", 0, "topo", "socket"), _DOMAIN),
+        "domains that share": lambda: put(("children", 0, "topo", "n"), '{"cores":"0-9"}'),
+        "domains of wide sets": lambda: put(
+            ("children", 0, "topo", "n"), lambda i: f'{{"cores":"{4_000_000 + i}"}}'
+        ),
+        "empty domains": lambda: put(("children", 0, "topo", "n"), "{}"),
+        "domains of wrong types": lambda: put(("children", 0, "topo", "n"), "1"),
+        "localities": lambda: put(
+            ("children", 0, "topo"), lambda i: f'"l{i}":[{{"cores":"{i}"}}]', ":"
+        ),
+        "localities of wrong types": lambda: put(
+            ("children", 0, "topo"), lambda i: f'"l{i}":0', ":"
+        ),
+        "reserved localities": lambda: put(("children", 0, "topo", "n"), '{"slot":[{}]}'),
+        "entries": lambda: put(("children",), lambda i: f'{{"ranks":"{i}","topo":{{}}}}'),
+        "entries of wide sets": lambda: put(
+            ("children",), lambda i: f'{{"ranks":"{4_194_303 - i}","topo":{{}}}}'
+        ),
+        "entries of wrong types": lambda: put(("children",), "[]"),
+        "storage": lambda: put(("children", 0, "topo", "storage"), '{"path":"/","capacity":1}'),
+        "storage of wrong types": lambda: put(("children", 0, "topo", "storage"), "0"),
+        "allocated": lambda: put(("allocated",), lambda i: f'{{"ranks":"{i % 3}","cores":"{i}"}}'),
+        "allocated of wrong types": lambda: put(("allocated",), "0"),
+        "tables": lambda: put(("links",), lambda i: f'"{i:064x}":{{}}', ":"),
+        "tables of wrong names": lambda: put(("links",), lambda i: f'"{i}":{{}}', ":"),
+        **_tables(document, (*at, "links", _DIGEST)),
+        "site keys": lambda: put(("site",), "[[]]"),
+    }
+
+
+KEYS = _keys(_KEY)
 
 JOBS = {
     "vertices": lambda: _holding(_JOB, ("resources",), '{"type":"core","count":1}'),
@@ -359,7 +393,7 @@ TEXTS = {
         lambda i: f'<object type="NUMANode" os_index="{i}" cpuset="0x{i % 16:x}"/>',
         "</object></topology>",
     ),
-    "a long cpuset": lambda: '<topology><object type="Machine" cpuset="0x' + "f" * MIB,
+    "a long cpuset": lambda: '<topology><object type="Machine" cpuset="0x' + "f" * (MIB - 44),
     "a long cpuset, closed": lambda: (
         '<topology><object type="Machine" cpuset="0x' + "f" * (MIB - 100) + '"/></topology>'
     ),
@@ -388,7 +422,7 @@ TEXTS = {
         + "".join(f'<!ENTITY a{i} "{"&a;" * 100}">' for i in range(9))
         + "]><topology>&a8;</topology>"
     ),
-    "text": lambda: "<topology>" + "x" * MIB,
+    "text": lambda: "<topology>" + "x" * (MIB - 10),
     "comments": lambda: "<topology>" + "<!---->" * 140_000,
 }
 
@@ -426,7 +460,7 @@ LISTS = {
     "blanks": lambda: " " * MIB,
     "blanks before MIG": lambda: LIST_TEXT + "\n" + " " * 900_000 + "MIG",
     "a long profile": lambda: "GPU 0: x\n  MIG " + "1" * 900_000 + " Device 0:",
-    "digits": lambda: "GPU " + "1" * MIB,
+    "digits": lambda: "GPU " + "1" * (MIB - 4),
 }
 
 TRACES = {
@@ -452,22 +486,21 @@ VISIBLE = {
     "blanks": lambda: " " * MIB,
 }
 
-GPUOPTS = {"pairs": lambda: "num=1:" * 170_000, "digits": lambda: "num=" + "9" * MIB}
+GPUOPTS = {"pairs": lambda: "num=1:" * 170_000, "digits": lambda: "num=" + "9" * (MIB - 4)}
 
 
 def _json_strings(texts):
-    return {name: (lambda make=make: json.dumps(make())) for name, make in texts.items()}
+    return {name: (lambda make=make: json.dumps(make()[: MIB - 2])) for name, make in texts.items()}
 
 
-_IN_KEY = {
-    name: (lambda make=make: json.dumps(_R).replace(json.dumps(_KEY), make(), 1))
-    for name, make in KEYS.items()
-}
+_KEYS_IN_R = {f"key: {name}": make for name, make in _keys(_R, ("scheduling",)).items()}
 _VECTORS = json.loads(VECTORS)
 
 
-def _constraints_of(make):
-    return json.dumps(json.loads(make())["attributes"]["system"]["constraints"])
+def _in_system(make, key):
+    """The text of what a jobspec has in ``attributes.system``."""
+    found = json.loads(make())["attributes"]["system"][key]
+    return json.dumps(found, separators=(",", ":"))
 
 
 LARGE = {
@@ -493,20 +526,22 @@ LARGE = {
     "gpuopt": GPUOPTS,
     "document": DOCUMENTS,
     "constraint": {
-        name: partial(_constraints_of, JOBS[name])
+        name: partial(_in_system, JOBS[name], "constraints")
         for name in JOBS
         if "rank" in name or "host" in name or "property" in name
     },
+    "wishes": {
+        name: partial(_in_system, JOBS[name], "treepool")
+        for name in ("options", "a huge option", "a huge bandwidth")
+    },
     "jobspec": {**DOCUMENTS, **JOBS},
     "alloc": JOBS,
+    "alloc_cluster": JOBS,
     "R": {**DOCUMENTS, **RS},
     "key": KEYS,
-    "R_problems": {**RS, **_IN_KEY},
+    "R_problems": {**RS, **_KEYS_IN_R},
     "key_problems": KEYS,
-    "linktable": {
-        name: (lambda make=KEYS[name]: json.dumps(json.loads(make())["links"][_DIGEST]))
-        for name in ("links", "links of wrong types", "among of sets", "among of numbers", "nics")
-    },
+    "linktable": _tables(_KEY["links"][_DIGEST]),
     "subinstance": RS,
     "pool": RS,
     "vectors": {
@@ -535,4 +570,4 @@ def cases():
 
 def make(name, case):
     """The bytes of a large input."""
-    return LARGE[name][case]().encode("utf-8", "surrogatepass")[:MIB]
+    return LARGE[name][case]().encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
 """All targets under the coverage-guided fuzzer: ``python long.py SECONDS [TARGET...]``.
 
-SECONDS is for each target. At the end a line for each: inputs, outcomes, the slowest. Exit status 1
-if any misbehaved; the inputs are then in ``found``.
+SECONDS is for each target. After each a line: inputs, outcomes, the slowest; at the end the sum.
+Exit status 1 if any misbehaved; the inputs are then in ``found``.
 """
 
 import json
@@ -19,8 +19,11 @@ from fuzz.targets import TARGETS  # noqa: E402
 
 def main():
     seconds, names = sys.argv[1], sys.argv[2:] or list(TARGETS)
-    bad = 0
+    bad = inputs = 0
     for name in names:
+        report = HERE / "found" / f"{name}.json"
+        if report.exists():
+            report.unlink()
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
                 [sys.executable, str(HERE / "guided.py"), name, seconds],
@@ -30,12 +33,12 @@ def main():
                 text=True,
                 errors="replace",
             )
-        if done.returncode:
+        if done.returncode or not report.exists():
             print(f"{name}: the fuzzer ended with status {done.returncode}", flush=True)
             print(done.stderr[-2000:])
             bad += 1
             continue
-        figures = json.loads((HERE / "found" / f"{name}.json").read_text())
+        figures = json.loads(report.read_text())
         outcomes = ", ".join(f"{n:,} {what}" for what, n in sorted(figures["outcomes"].items()))
         print(
             f"{name}: {figures['inputs']:,} inputs in {figures['seconds']} s "
@@ -43,6 +46,8 @@ def main():
             flush=True,
         )
         bad += figures["misbehaved"]
+        inputs += figures["inputs"]
+    print(f"{inputs:,} inputs to {len(names)} targets, {bad} misbehaved")
     return 1 if bad else 0
 
 

@@ -197,7 +197,7 @@ def _document(data):
 @target(InvalidJobspec, seeds=CONSTRAINTS)
 def _constraint(data):
     found = constraint.parse(_json(data))
-    constraint.evaluate(found, 0xFF, {"gpu": 3}, lambda host: 1)
+    constraint.evaluate(found, 0xFF, {"gpu": 3}, lambda host: (0,))
 
 
 @target(InvalidJobspec, seeds=WISHES)
@@ -222,7 +222,7 @@ def _key(data):
     _read_all(SchedulingKey, data)
 
 
-#: A target may call several functions on an input; on longer ones it calls the first.
+#: A target may call several functions on an input; on longer ones, and of more nodes, the first.
 SHORT = 1 << 16
 
 
@@ -251,12 +251,14 @@ def _read_all(kind, data):
     if len(text) > SHORT:
         kind.read(text)
         return
-    problems = _problems(kind, text)
     try:
         found = kind.read(text)
     except InvalidInput:
-        assert problems, "read refuses what problems accepts"
+        assert _problems(kind, text), "read refuses what problems accepts"
         raise
+    if isinstance(found, ResourceSet) and len(found.hosts) > SHORT:
+        return
+    problems = _problems(kind, text)
     assert not problems, problems
     assert kind.read(found.to_dict()).to_dict() == found.to_dict()
 
@@ -271,7 +273,8 @@ def _linktable(data):
 @target(InvalidR, InvalidKey, seeds=RS)
 def _subinstance(data):
     once = subinstance(_text(data))
-    assert len(data) > SHORT or subinstance(once) == once
+    nodes = max(idset.decode(entry["rank"]).bit_length() for entry in once["execution"]["R_lite"])
+    assert len(data) > SHORT or nodes > SHORT or subinstance(once) == once
 
 
 @target(InvalidInput, seeds=['{"submit": 0, "duration": 60, "shape": "slot=1/core", "id": 3}\n'])
@@ -297,7 +300,8 @@ def _vectors(data):
 @target(InvalidR, InvalidKey, InvalidOption, seeds=RS)
 def _pool(data):
     pool = Pool(_text(data))
-    if len(data) > SHORT:
+    if len(data) > SHORT or idset.size(pool.ranks) > SHORT:
+        _allocate(pool, 1, json.loads(jobspec_text("slot=1/core")))
         return
     for jobid, shape in enumerate(("slot=1/core", "slot=1/gpu=2", "node/slot=1/core=2"), 1):
         _allocate(pool, jobid, json.loads(jobspec_text(shape)))
@@ -340,7 +344,7 @@ def _ask(name, data):
 
 def _allocate(pool, jobid, spec):
     try:
-        pool.alloc(jobid, pool.parse_resource_request(spec))
+        pool.alloc(jobid, pool.parse_resource_request(spec)).to_dict()
     except _ANSWERS:
         return
 

@@ -2,19 +2,12 @@
 
 import pytest
 
-from fuzz.large import MIB, cases, make
+from fuzz.costs import Row, table
+from fuzz.large import LARGE, MIB, cases, make
 from fuzz.measure import MAX_MIB, MAX_SECONDS, Cost, cost
 from fuzz.targets import TARGETS, attempt
 
-#: Known to be slow, all in making a pool of machines that nobody has: 60,000 properties, and nodes
-#: of four million cores or with that rank. Only who writes the R of an instance can ask for them.
-SLOW = {("pool", "properties"), ("pool", "all ranks"), ("pool", "one far rank")}
-
-#: Still above a second on an idle machine (2.1 s, 1.3 s): to be fixed in rfc/topo.py.
-SLOW |= {(name, "domains") for name in ("R", "R_problems", "subinstance", "pool")}
-SLOW |= {(name, "domains of wide sets") for name in ("key", "key_problems", "R_problems")}
-
-CASES = [case for case in cases() if case not in SLOW]
+CASES = list(cases())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,6 +28,10 @@ def test_a_large_input_is_answered_in_bounded_time_and_memory(name, case):
     assert found.good, found
 
 
+def test_every_target_has_large_inputs():
+    assert LARGE.keys() == TARGETS.keys()
+
+
 def test_a_cost_above_the_limits_is_noticed():
     assert Cost("read", MAX_SECONDS, MAX_MIB).good
     assert not Cost("read", MAX_SECONDS + 0.1, 0).good
@@ -48,3 +45,13 @@ def test_memory_is_measured(monkeypatch):
 
     monkeypatch.setitem(TARGETS, "filling", type(TARGETS["idset"])("filling", filling, ()))
     assert 60 < cost("filling", b"").mib < 80
+
+
+def test_the_table_of_costs_has_the_worst_of_each_target():
+    one = Row.of("one", {"a": Cost("read", 0.5, 1), "b": Cost("InvalidR", 0.25, 20)})
+    two = Row.of("two", {"c": Cost("read", 0.75, 2)})
+    assert list(table([one, two]))[2:] == [
+        "| `two` | 1 | 0.75 | c | 2 | c |",
+        "| `one` | 2 | 0.50 | a | 20 | b |",
+        "| all | 3 | 0.75 | two: c | 20 | one: b |",
+    ]

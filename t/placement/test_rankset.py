@@ -32,6 +32,16 @@ def made(calls):
     return ranks, expected
 
 
+@settings(max_examples=EXAMPLES)
+@given(CALLS, RANKS, st.integers(0, 3000))
+def test_a_run_is_its_ranks(calls, first, size):
+    ranks, expected = made(calls)
+    ranks.add_run(first, first + size)
+    expected.update(range(first, first + size))
+    assert list(ranks) == sorted(expected)
+    assert ranks.mask() == idset.from_ids(expected)
+
+
 def of(members):
     ranks = RankSet()
     ranks.update(members)

@@ -169,6 +169,26 @@ def test_few_ids_far_apart_survive_text_and_back(ids: set[int]) -> None:
     assert list(idset.iterate(mask)) == sorted(ids)
 
 
+@settings(max_examples=100)
+@given(IDS | st.sets(st.integers(0, 100_000)), st.lists(st.tuples(*[st.integers(1, 5000)] * 2)))
+def test_runs_and_flags_are_the_same_set(ids: set[int], more: list[tuple[int, int]]) -> None:
+    place = 0
+    for gap, run in more:
+        ids = ids | set(range(place + gap, place + gap + run))
+        place += gap + run
+    mask = idset.from_ids(ids)
+    runs = list(idset.runs(mask))
+    assert sorted(ids) == [i for first, end in runs for i in range(first, end)]
+    assert all(a[1] < b[0] for a, b in zip(runs, runs[1:]))
+    assert idset.from_runs(runs) == mask
+    assert list(idset.iterate(mask)) == sorted(ids)
+    assert idset.encode(mask) == text_of(ids)
+    flags = idset.flags(mask, mask.bit_length() + 5)
+    assert len(flags) == mask.bit_length() + 5
+    assert {i for i, flag in enumerate(flags) if flag} == ids
+    assert idset.from_flags(flags) == mask
+
+
 @given(IDS, st.integers(0, 10_000))
 def test_take_lowest_takes_the_lowest_or_all(ids: set[int], wanted: int) -> None:
     taken = idset.take_lowest(mask_of(ids), wanted)

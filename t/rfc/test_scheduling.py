@@ -184,6 +184,16 @@ def test_siblings_share_no_core_and_no_gpu():
     ]
 
 
+def test_the_first_sibling_that_shares_is_named_however_many_there_are():
+    numa = [{"cores": str(i)} for i in range(2000)]
+    numa += [{"cores": f"{i},{i + 2000}"} for i in (0, 255, 256, 1535, 1999)]
+    assert told(key(entry("0", {"numa": numa}))) == [
+        f"/children/0/topo/numa/{2000 + n}: cores {i} also in the sibling at "
+        f"/children/0/topo/numa/{i}"
+        for n, i in enumerate((0, 255, 256, 1535, 1999))
+    ]
+
+
 def test_siblings_of_other_localities_share_nothing_either():
     assert told_of_topo({"socket": [{"cores": "0-3"}], "apu": [{"numa": [{"cores": "3"}]}]}) == [
         "/apu/0: cores 3 also in the sibling at /children/0/topo/socket/0"

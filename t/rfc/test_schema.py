@@ -316,3 +316,18 @@ def test_places_are_sorted_as_numbers():
         "/a/10",
         "/b",
     ]
+
+
+def test_a_key_in_an_R_counts_like_a_key_alone():
+    """jsonschema checks what a reference leads to with a class of its own choice."""
+    topo = {"n": [{"cores": str(i)} for i in range(60_000)]}
+    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]}
+    children = {"core": "0"}
+    R = {
+        "version": 1,
+        "execution": {"R_lite": [{"rank": "0", "children": children}], "nodelist": ["h"]},
+        "scheduling": key,
+    }
+    too_many = [Problem("", "has too many values")]
+    assert schema.problems(key, "rfc49-scheduling") == too_many
+    assert schema.problems(R, "rfc20-rset") == too_many

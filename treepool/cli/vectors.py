@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Union
 import attrs
 
 from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
-from treepool.errors import InvalidIdset, InvalidOption, PoolConflict, Problem
+from treepool.errors import InvalidIdset, InvalidKey, InvalidOption, PoolConflict, Problem
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, schema
@@ -65,6 +65,8 @@ def problems(document: Any) -> list[Problem]:
             _pool(document)
         except InvalidOption as e:
             found.append(Problem("/options", str(e)))
+        except InvalidKey as e:  # the key is one, but of no such nodes
+            found.append(Problem(f"{_R}/scheduling", str(e)))
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Optional
 import attrs
 
 from treepool.placement.alike import alternatives
+from treepool.placement.byrank import ByRank, filled, items
 from treepool.placement.fit import Fit, fit
 from treepool.placement.index import Candidates
 from treepool.placement.policy import Policy
@@ -96,14 +97,13 @@ def why_insufficient(pool: Pool, request: Request) -> Optional[str]:
     states = pool._index.state_of
     up = pool._index.up
     free: dict[NodeState, Optional[NodeType]] = {}
-    types: list[Optional[NodeType]] = []
-    for rank, state in enumerate(states):
+    types = _no_types(pool)
+    for rank, state in items(states):
         if state is None or not up[rank]:
-            types.append(None)
             continue
         if state not in free:
             free[state] = free_part(state) if state.idle or not request.ask.whole else None
-        types.append(free[state])
+        types[rank] = free[state]
     return _why(pool, request, types)
 
 
@@ -115,16 +115,21 @@ def why_passed_over(pool: Pool, request: Request, state: NodeState) -> Optional[
     rank = next(iter(pool._index.buckets.get(state, ())), None)
     if rank is None or (request.ask.whole and not state.idle):
         return None
-    types: list[Optional[NodeType]] = [None] * len(pool._inventory.types)
+    types = _no_types(pool)
     types[rank] = free_part(state)
     return _why(pool, attrs.evolve(request, constraint=None, same=None), types)
 
 
-def _why(pool: Pool, request: Request, types: list[Optional[NodeType]]) -> Optional[str]:
+def _no_types(pool: Pool) -> ByRank[Optional[NodeType]]:
+    """A place for the type of each rank, with none in it."""
+    return filled(len(pool._inventory.types), idset.size(pool._inventory.ranks), None)
+
+
+def _why(pool: Pool, request: Request, types: ByRank[Optional[NodeType]]) -> Optional[str]:
     """Why a pool of idle nodes of *types*, by rank, would not do."""
     inventory = attrs.evolve(pool._inventory, types=types, states=StateTable())
     within = inventory.matching(request.constraint)
-    if not any(t is not None and (within is None or r in within) for r, t in enumerate(types)):
+    if not any(t is not None and (within is None or r in within) for r, t in items(types)):
         return None
     candidates = Candidates(inventory.idle_index, request.ask, pool._policy, within)
     if request.same is None and select(request, candidates) is not None:

@@ -19,6 +19,7 @@ from typing import Iterable, Iterator, Optional, Sequence
 
 import attrs
 
+from treepool.placement.byrank import ByRank
 from treepool.placement.linkset import LinkTable, smallest_link
 from treepool.placement.tree import Domain, NodeType
 from treepool.rfc import idset
@@ -85,7 +86,7 @@ class Share:
 def shares_of(
     parts: Iterable[tuple[Sequence[int], int, int]],
     nslots: int,
-    types: Sequence[Optional[NodeType]],
+    types: ByRank[Optional[NodeType]],
 ) -> Iterator[Share]:
     """What a job has on each kind of node: *parts* are (ranks, cores, GPUs), *types* by rank.
 

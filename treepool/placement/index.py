@@ -12,11 +12,13 @@ from __future__ import annotations
 import heapq
 from typing import Iterable, NamedTuple, Optional
 
+from treepool.placement.byrank import ByRank, ranks_of
 from treepool.placement.fit import Fit, fit, possible
 from treepool.placement.need import Ask
 from treepool.placement.policy import Policy
 from treepool.placement.rankset import RankSet
 from treepool.placement.state import NodeState
+from treepool.rfc import idset
 
 
 class NodeIndex:
@@ -27,7 +29,7 @@ class NodeIndex:
 
     __slots__ = ("state_of", "up", "buckets", "log", "log_start", "version", "_shared")
 
-    def __init__(self, state_of: list[Optional[NodeState]], up: bytearray) -> None:
+    def __init__(self, state_of: ByRank[Optional[NodeState]], up: bytearray) -> None:
         self.state_of = state_of
         self.up = up
         self.buckets: dict[NodeState, RankSet] = {}
@@ -53,12 +55,11 @@ class NodeIndex:
 
     def rebuild(self) -> None:
         """Make the buckets anew from ``state_of`` and ``up``, as after a change that failed."""
-        self.buckets, self._shared = {}, set()
+        self._shared = set()
         self.log_start += len(self.log) + 1  # nobody has seen up to there: all is to be looked at
         self.log = []
-        for rank, state in enumerate(self.state_of):
-            if state is not None and self.up[rank]:
-                self._enter(rank, state)
+        self.version += 1
+        self.buckets = ranks_of(self.state_of, idset.from_flags(self.up))
 
     def move(self, rank: int, state: NodeState) -> None:
         """Put *rank* into *state*."""
@@ -176,7 +177,7 @@ class Candidates:
         index, within = self.index, self.within
         if within is None or len(within) > len(index.buckets):
             return list(index.buckets)
-        states = (index.state_of[r] for r in within if r < len(index.state_of) and index.up[r])
+        states = (index.state_of[r] for r in within if r < len(index.up) and index.up[r])
         return {state: None for state in states if state is not None}
 
     def _offer(self, state: NodeState) -> None:

@@ -12,8 +12,10 @@ from typing import Any, Iterable, Mapping, Optional, Sequence
 import attrs
 
 from treepool.errors import InvalidKey
+from treepool.placement.byrank import ByRank, filled, mapped, ranks_of
 from treepool.placement.index import NodeIndex
 from treepool.placement.linkset import compile_links
+from treepool.placement.properties import Properties
 from treepool.placement.rankset import RankSet
 from treepool.placement.state import NodeState, StateTable
 from treepool.placement.tree import NodeType, compile_topo, flat_topo
@@ -23,7 +25,7 @@ from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
+from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool, union
 
 #: How many constraints' rank sets are remembered.
 MAX_CONSTRAINTS = 256
@@ -34,7 +36,7 @@ Part = tuple[tuple[int, ...], int, int]
 
 @attrs.define(eq=False, slots=False)
 class Inventory:
-    """The nodes of a resource set, by rank; lists are indexed by rank, None where there is none.
+    """The nodes of a resource set, by rank; None where there is none.
 
     ``key`` covers every rank: those without an entry of their own got a flat one. It is None if
     R has no key of ours; R's ``scheduling`` is then carried along as it is.
@@ -42,35 +44,37 @@ class Inventory:
 
     resource_set: ResourceSet
     key: Optional[SchedulingKey]
-    types: list[Optional[NodeType]]
-    hosts: list[str]
-    entries: list[int]
-    names: list[tuple[str, ...]]
+    types: ByRank[Optional[NodeType]]
+    hosts: ByRank[str]
+    entries: ByRank[int]
+    properties: Properties
     states: StateTable = attrs.field(factory=StateTable)
 
     @classmethod
     def of(cls, resource_set: ResourceSet, width: int = 0) -> Inventory:
         """The inventory of *resource_set*; raises InvalidKey if its key fits other ranks.
 
-        Its lists have room for *width* ranks or more, for jobs on ranks that are gone.
+        There is room for *width* ranks or more, for jobs on ranks that are gone.
         """
         ranks = resource_set.ranks
         width = max(ranks.bit_length(), width)
+        size = idset.size(ranks)
         key = None
         if is_treepool(resource_set.scheduling):
             assert resource_set.scheduling is not None
             key = SchedulingKey.read(resource_set.scheduling).map_to(ranks)
             key = _covering(key, resource_set.entries)
-        entries = [-1] * width
+        entries = filled(width, size if key else 0, -1)
         for i, entry in enumerate(key.children if key else ()):
             for rank in idset.iterate(entry.ranks):
                 entries[rank] = i
-        hosts = [""] * width
+        hosts = filled(width, size, "")
         for rank, host in zip(idset.iterate(ranks), resource_set.hosts):
             hosts[rank] = host
-        types = _types(resource_set.entries, key, entries, _allocated(key, width))
-        names = _names(resource_set.properties, width)
-        return cls(resource_set, key, types, hosts, entries, names)
+        allocated = _allocated(key, width, size)
+        types = _types(resource_set.entries, key, entries, allocated, filled(width, size, None))
+        properties = Properties(resource_set.properties, width, ranks)
+        return cls(resource_set, key, types, hosts, entries, properties)
 
     @property
     def ranks(self) -> int:
@@ -80,11 +84,7 @@ class Inventory:
     @cached_property
     def node_types(self) -> dict[NodeType, RankSet]:
         """Each kind of node and the ranks that are of it."""
-        found: dict[NodeType, RankSet] = {}
-        for rank, node_type in enumerate(self.types):
-            if node_type is not None:
-                found.setdefault(node_type, RankSet()).add(rank)
-        return found
+        return ranks_of(self.types, self.ranks)
 
     @cached_property
     def localities(self) -> tuple[str, ...]:
@@ -92,13 +92,23 @@ class Inventory:
         return tuple(sorted({name for t in self.node_types for name in t.localities}))
 
     @cached_property
-    def host_ranks(self) -> dict[str, int]:
-        """For each host name the bitmask of its ranks (one, unless brokers share a host)."""
-        found: dict[str, int] = {}
-        for rank in idset.iterate(self.ranks):
-            host = self.hosts[rank]
-            found[host] = found.get(host, 0) | 1 << rank
-        return found
+    def _rank_of_host(self) -> dict[str, int]:
+        """For each host name its highest rank."""
+        return {self.hosts[rank]: rank for rank in idset.iterate(self.ranks)}
+
+    @cached_property
+    def _ranks_of_host(self) -> dict[str, list[int]]:
+        """The ranks of the hosts that brokers share."""
+        found: dict[str, list[int]] = {}
+        if len(self._rank_of_host) < idset.size(self.ranks):
+            for rank in idset.iterate(self.ranks):
+                found.setdefault(self.hosts[rank], []).append(rank)
+        return {host: ranks for host, ranks in found.items() if len(ranks) > 1}
+
+    def ranks_on(self, host: str) -> Sequence[int]:
+        """The ranks on *host*, of which there may be none."""
+        rank = self._rank_of_host.get(host)
+        return () if rank is None else self._ranks_of_host.get(host) or (rank,)
 
     @cached_property
     def _matching(self) -> dict[Constraint, RankSet]:
@@ -116,7 +126,7 @@ class Inventory:
                 constraint,
                 self.ranks,
                 self.resource_set.properties,
-                lambda host: self.host_ranks.get(host, 0),
+                self.ranks_on,
             )
             found = self._matching[constraint] = RankSet.from_mask(mask)
         return found
@@ -124,13 +134,16 @@ class Inventory:
     @cached_property
     def idle_index(self) -> NodeIndex:
         """An index in which every rank is idle and up, for questions of feasibility."""
-        up = bytearray(t is not None for t in self.types)
+        up = idset.flags(union(ranks.mask() for ranks in self.node_types.values()), len(self.types))
         return NodeIndex(self.idle_states(), up)
 
-    def idle_states(self) -> list[Optional[NodeState]]:
+    def idle_states(self) -> ByRank[Optional[NodeState]]:
         """The state of every rank when nothing is allocated."""
-        idle = {t: self.states.get(t, t.root.cores, t.root.gpus) for t in self.node_types}
-        return [None if t is None else idle[t] for t in self.types]
+        idle: dict[Optional[NodeType], Optional[NodeState]] = {None: None}
+        for node_type in self.node_types:
+            root = node_type.root
+            idle[node_type] = self.states.get(node_type, root.cores, root.gpus)
+        return mapped(idle.__getitem__, self.types)
 
     def without(self, ranks: int) -> Inventory:
         """The inventory of the nodes that are not in bitmask *ranks*."""
@@ -140,7 +153,9 @@ class Inventory:
             attrs.evolve(e, ranks=e.ranks & kept) for e in old.entries if e.ranks & kept
         )
         properties = {name: mask & kept for name, mask in old.properties.items() if mask & kept}
-        gone = set(idset.iterate(ranks))
+        types = self.types.copy()
+        for rank in idset.iterate(ranks):
+            types[rank] = None
         return Inventory(
             attrs.evolve(
                 old,
@@ -150,10 +165,10 @@ class Inventory:
                 scheduling=self.key.trim(kept).to_dict() if self.key else old.scheduling,
             ),
             self.key.trim(kept) if self.key else None,
-            [None if rank in gone else t for rank, t in enumerate(self.types)],
+            types,
             self.hosts,
             _entries_after(self.key, kept, self.entries),
-            self.names,
+            self.properties,
             self.states,
         )
 
@@ -174,16 +189,9 @@ class Inventory:
             "nodelist": [hostlist.encode([self.hosts[rank] for rank in ranks])],
             "nslots": nslots,
         }
-        properties = _by_value(ranks, self.names)
+        properties = self.properties.of(ranks)
         if properties:
-            found: dict[str, list[int]] = {}
-            for names, having in properties.items():
-                for name in names:
-                    found.setdefault(name, []).extend(having)
-            if found:
-                execution["properties"] = {
-                    name: idset.encode_ids(sorted(found[name])) for name in sorted(found)
-                }
+            execution["properties"] = properties
         execution["starttime"] = starttime
         execution["expiration"] = expiration
         r: dict[str, Any] = {"version": 1, "execution": execution}
@@ -236,8 +244,8 @@ class Inventory:
         return any(node_type.physical is not None for node_type in self.node_types)
 
 
-def _by_value(ranks: Iterable[int], values: Sequence[Any]) -> dict[Any, list[int]]:
-    """The *ranks* grouped by their value in the list *values*."""
+def _by_value(ranks: Iterable[int], values: ByRank[Any]) -> dict[Any, list[int]]:
+    """The *ranks* grouped by their value in *values*."""
     groups: dict[Any, list[int]] = {}
     for rank in ranks:
         groups.setdefault(values[rank], []).append(rank)
@@ -265,10 +273,15 @@ def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKe
     return attrs.evolve(key, children=(*key.children, *flat)) if flat else key
 
 
-def _allocated(key: Optional[SchedulingKey], width: int) -> list[int]:
-    """For every rank the topo's ids of its cores as the key tells them, 0 where it does not."""
-    cores = [0] * width
-    for entry in key.allocated if key else ():
+def _allocated(key: Optional[SchedulingKey], width: int, size: int) -> Optional[ByRank[int]]:
+    """For every rank the topo's ids of its cores as the key tells them, 0 where it does not.
+
+    None if it tells nothing. It tells them of *size* ranks or fewer.
+    """
+    if key is None or not key.allocated:
+        return None
+    cores = filled(width, size, 0)
+    for entry in key.allocated:
         for rank in idset.iterate(entry.ranks):
             cores[rank] = entry.cores
     return cores
@@ -294,20 +307,27 @@ def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
 def _types(
     r_lite: Iterable[RLiteEntry],
     key: Optional[SchedulingKey],
-    entries: list[int],
-    allocated: list[int],
-) -> list[Optional[NodeType]]:
-    """The type of every rank: one object for equal topo and equal R_lite children."""
-    types: list[Optional[NodeType]] = [None] * len(entries)
+    entries: ByRank[int],
+    allocated: Optional[ByRank[int]],
+    types: ByRank[Optional[NodeType]],
+) -> ByRank[Optional[NodeType]]:
+    """The type of every rank, in *types*: one object for equal topo and equal R_lite children."""
     topos = [entry.topo for entry in key.children] if key else []
     texts = [canonical(topo) for topo in topos]
     links = [key.links_of(topo) for topo in topos] if key else []
     known: dict[tuple[Optional[str], int, int, int], NodeType] = {}
     for entry in r_lite:
         here: dict[tuple[int, int], NodeType] = {}
+        found: Optional[NodeType] = None
+        last = -2, 0
         for rank in idset.iterate(entry.ranks):
-            i, ids = entries[rank], allocated[rank]
-            found = here.get((i, ids))
+            i = entries[rank] if key is not None else -1
+            ids = allocated[rank] if allocated is not None else 0
+            if (i, ids) == last:  # as most are
+                types[rank] = found
+                continue
+            last = i, ids
+            found = here.get(last)
             if found is None:
                 name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus, ids)
                 found = known.get(name)
@@ -333,20 +353,7 @@ def _gpu_memory(links: Optional[Links]) -> dict[int, int]:
     }
 
 
-def _names(properties: Mapping[str, int], width: int) -> list[tuple[str, ...]]:
-    """For every rank the names of the properties that a job's R passes on (RFC 20: no ``+``)."""
-    names: list[tuple[str, ...]] = [()] * width
-    for name, ranks in properties.items():
-        if name.startswith("+"):
-            continue
-        longer: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for rank in idset.iterate(ranks):
-            old = names[rank]
-            names[rank] = longer.setdefault(old, (*old, name))
-    return names
-
-
-def _entries_after(key: Optional[SchedulingKey], kept: int, entries: list[int]) -> list[int]:
+def _entries_after(key: Optional[SchedulingKey], kept: int, entries: ByRank[int]) -> ByRank[int]:
     """The places of the key's entries once those without a rank in *kept* are gone."""
     if key is None:
         return entries
@@ -354,4 +361,4 @@ def _entries_after(key: Optional[SchedulingKey], kept: int, entries: list[int]) 
     for i, entry in enumerate(key.children):
         if entry.ranks & kept:
             place[i] = len(place) - 1
-    return [place.get(i, -1) for i in entries]
+    return mapped(lambda i: place.get(i, -1), entries)

@@ -20,6 +20,7 @@ from treepool.errors import (
 )
 from treepool.placement.alike import alternatives
 from treepool.placement.allocation import Allocation, parts_of, short_form
+from treepool.placement.byrank import items, ranks_of
 from treepool.placement.fitness import ALPHA, BETA, Weights
 from treepool.placement.index import Candidates, NodeIndex
 from treepool.placement.inventory import Inventory, Part
@@ -72,7 +73,9 @@ class Pool:
         self._policy = policy_named(chosen["policy"], self.weights)
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         self._inventory = Inventory.of(resource_set)
-        self._index = NodeIndex(self._inventory.idle_states(), _up(self._inventory.ranks))
+        ranks = self._inventory.ranks
+        up = idset.flags(ranks, ranks.bit_length())
+        self._index = NodeIndex(self._inventory.idle_states(), up)
         self._jobs: dict[int, Job] = {}
         self._candidates: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
         self._idle: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
@@ -240,7 +243,7 @@ class Pool:
         resource_set = attrs.evolve(self._inventory.resource_set, scheduling=key)
         inventory = Inventory.of(resource_set, len(self._inventory.types))
         index = NodeIndex(inventory.idle_states(), self._index.up.copy())
-        for rank, old in enumerate(self._index.state_of):
+        for rank, old in items(self._index.state_of):
             idle = index.state_of[rank] if old is not None else None
             if old is not None and idle is not None and not old.idle:
                 index.move(rank, inventory.states.get(idle.type, old.cores, old.gpus))
@@ -261,7 +264,7 @@ class Pool:
     @property
     def up(self) -> int:
         """The ranks that are up, as bitmask."""
-        return idset.from_ids(rank for rank, up in enumerate(self._index.up) if up)
+        return idset.from_flags(self._index.up)
 
     @property
     def localities(self) -> tuple[str, ...]:
@@ -311,14 +314,13 @@ class Pool:
 
     def copy_allocated(self) -> ResourceSet:
         """What is allocated now; it may be nothing, which no R says (RFC 20)."""
-        held: dict[tuple[int, int], list[int]] = {}
-        for rank, state in enumerate(self._index.state_of):
-            if state is not None:
-                root = state.type.root
-                taken = root.cores & ~state.cores, root.gpus & ~state.gpus
-                if any(taken):
-                    held.setdefault(taken, []).append(rank)
-        return self._part_of(RLiteEntry(idset.from_ids(held[t]), *t) for t in held)
+        entries = []
+        for state, ranks in ranks_of(self._index.state_of, self._inventory.ranks).items():
+            root = state.type.root
+            cores, gpus = root.cores & ~state.cores, root.gpus & ~state.gpus
+            if cores or gpus:
+                entries.append(RLiteEntry(ranks.mask(), cores, gpus))
+        return self._part_of(entries)
 
     def copy_down(self) -> ResourceSet:
         """The ranks that are down, with all they have; they may be none, which no R says."""
@@ -491,13 +493,6 @@ def _fraction(name: str, options: Mapping[str, Any]) -> float:
     if not 0 <= value <= 1:
         raise InvalidOption(f"{name}={options[name]!r:.60}: not a number from 0 to 1")
     return value
-
-
-def _up(ranks: int) -> bytearray:
-    up = bytearray(ranks.bit_length())
-    for rank in idset.iterate(ranks):
-        up[rank] = 1
-    return up
 
 
 def _read_parts(R: AnyR) -> tuple[tuple[Part, ...], float]:

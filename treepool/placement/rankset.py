@@ -39,6 +39,14 @@ class RankSet:
                 new.summary |= 1 << chunk
         return new
 
+    def mask(self) -> int:
+        """The set as a bitmask."""
+        step = _WIDTH >> 3
+        data = bytearray(step * self.summary.bit_length())
+        for chunk, bits in self.chunks.items():
+            data[chunk * step : (chunk + 1) * step] = bits.to_bytes(step, "little")
+        return int.from_bytes(data, "little")
+
     def copy(self) -> RankSet:
         """An independent copy."""
         new = RankSet()
@@ -55,6 +63,16 @@ class RankSet:
             self.summary |= 1 << chunk
         else:
             self.chunks[chunk] = bits | 1 << (rank & _MASK)
+
+    def add_run(self, first: int, end: int) -> None:
+        """Put the ranks from *first* up in, those below *end*."""
+        while first < end:
+            chunk = first >> _SHIFT
+            stop = min(end, (chunk + 1) << _SHIFT)
+            bits = ((1 << (stop - first)) - 1) << (first & _MASK)
+            self.chunks[chunk] = self.chunks.get(chunk, 0) | bits
+            self.summary |= 1 << chunk
+            first = stop
 
     def update(self, ranks: Iterable[int]) -> None:
         """Put all of *ranks* in."""

@@ -141,11 +141,11 @@ class NodeType:
 
     @named.default
     def _by_name(self) -> dict[str, tuple[Domain, ...]]:
-        names: dict[str, tuple[Domain, ...]] = {}
+        names: dict[str, list[Domain]] = {}
         for domain in self.root.walk():
             if domain is not self.root:
-                names[domain.name] = (*names.get(domain.name, ()), domain)
-        return names
+                names.setdefault(domain.name, []).append(domain)
+        return {name: tuple(domains) for name, domains in names.items()}
 
 
 def compile_topo(

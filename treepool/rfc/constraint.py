@@ -142,26 +142,26 @@ def evaluate(
     constraint: Constraint,
     ranks: int,
     properties: Mapping[str, int],
-    host_ranks: Callable[[str], int],
+    ranks_on: Callable[[str], Iterable[int]],
 ) -> int:
     """The mask of those of *ranks* that satisfy *constraint*.
 
     *ranks* is the mask of the ranks to choose from, *properties* the mask of the ranks that have
-    each property, and *host_ranks* gives the mask of the ranks on a host, 0 for a host the
-    instance does not have. Properties, hosts and ranks that do not exist match nothing.
+    each property, and *ranks_on* gives the ranks on a host, none for a host the instance
+    does not have. Properties, hosts and ranks that do not exist match nothing.
     """
     if constraint.operator == "properties":
         return _with_properties(constraint.texts, ranks, properties)
     if constraint.operator == "hostlist":
         hosts = (host for text in constraint.texts for host in hostlist.decode(text))
-        return ranks & _union(host_ranks(host) for host in hosts)
+        return ranks & idset.from_ids(rank for host in hosts for rank in ranks_on(host))
     if constraint.operator == "ranks":
         return ranks & _union(idset.decode(text) for text in constraint.texts)
     if constraint.operator == "or" and constraint.parts:
-        return _union(evaluate(p, ranks, properties, host_ranks) for p in constraint.parts)
+        return _union(evaluate(p, ranks, properties, ranks_on) for p in constraint.parts)
     matching = ranks
     for part in constraint.parts:
-        matching = evaluate(part, matching, properties, host_ranks)
+        matching = evaluate(part, matching, properties, ranks_on)
     return ranks & ~matching if constraint.operator == "not" else matching
 
 

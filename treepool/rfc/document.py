@@ -15,6 +15,10 @@ from treepool.errors import InvalidInput
 #: Longest JSON text read, in characters. The R of a million-node cluster is far smaller.
 MAX_TEXT = 1 << 28
 
+#: Most digits of an integer: as many as a float can have, and no more than Python's limit of 4,300,
+#: which its older versions lack.
+MAX_DIGITS = 308
+
 #: Deepest nesting of objects and arrays accepted.
 MAX_DEPTH = 64
 
@@ -29,13 +33,17 @@ def load(text: str, error: Type[InvalidInput], what: str) -> Any:
         raise error(f"{what}: a text of {len(text)} characters is too long")
     try:
         value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=_float,
+            parse_int=_int,
         )
     except json.JSONDecodeError as e:
         raise error(f"{what}: line {e.lineno} column {e.colno}: {e.msg}") from None
     except RecursionError:
         raise error(f"{what}: nested deeper than {MAX_DEPTH} levels") from None
-    except ValueError as e:  # duplicate key, NaN, an integer of thousands of digits
+    except ValueError as e:  # duplicate key, NaN, a number out of range
         raise error(f"{what}: {e}") from None
     check_depth(value, error, what)
     return value
@@ -43,17 +51,16 @@ def load(text: str, error: Type[InvalidInput], what: str) -> Any:
 
 def check_depth(value: Any, error: Type[InvalidInput], what: str) -> None:
     """Raise *error* if *value* nests objects and arrays deeper than MAX_DEPTH."""
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(v for v in item.values() if isinstance(v, (dict, list)))
-            elif isinstance(item, list):
-                below.extend(v for v in item if isinstance(v, (dict, list)))
-        if not below:
+        level = [
+            inner
+            for item in level
+            for inner in (item.values() if isinstance(item, dict) else item)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
             return
-        level = below
     raise error(f"{what}: nested deeper than {MAX_DEPTH} levels")
 
 
@@ -71,6 +78,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise ValueError(f"duplicate key {key[:40]!r}")
             seen.add(key)
     return value
+
+
+def _int(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(text)} digits is too large")
+    return int(text)
 
 
 def _float(text: str) -> float:

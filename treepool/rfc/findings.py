@@ -165,8 +165,13 @@ def plain_json(given: Union[Mapping[str, Any], str], error: Type[InvalidInput], 
 
 
 def integer(value: Any) -> bool:
-    """Whether JSON *value* is an integer: JSON knows no difference between 1 and 1.0."""
-    return type(value) is int or (type(value) is float and value.is_integer())
+    """Whether JSON *value* is an integer: JSON knows no difference between 1 and 1.0.
+
+    What no float can hold is none; neither schema.py nor Flux reads it.
+    """
+    if type(value) is int:
+        return value.bit_length() <= 1024
+    return type(value) is float and value.is_integer()
 
 
 def number(value: Any) -> bool:

@@ -128,6 +128,8 @@ class _Parser:
                 self.fail(self.at, "']' without '['")
             else:
                 self.fail(self.at, f"{self.text[self.at]!r} is not allowed in a host name")
+            if len(parts) > MAX_NAME:
+                break  # each has a character: the name is too long
         self.expand(parts, start)
 
     def idlist(self) -> _Idlist:

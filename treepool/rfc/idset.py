@@ -103,7 +103,9 @@ def encode(mask: int) -> str:
             mask >>= run
             base += run
         return ",".join(parts)
-    return encode_ids(iterate(mask))
+    return ",".join(
+        str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in runs(mask)
+    )
 
 
 def encode_ids(ids: Iterable[int]) -> str:
@@ -126,13 +128,49 @@ def iterate(mask: int) -> Iterator[int]:
     """The ids in *mask*, ascending, in time linear in its width and size."""
     data = mask.to_bytes((mask.bit_length() + 7) >> 3, "little")
     for match in _NOT_ZERO.finditer(data):  # skips the zeros of a sparse, wide mask fast
-        base = match.start() << 3
-        for bit in _BITS[data[match.start()]]:
+        start, end = match.span()
+        base = start << 3
+        for bit in _BITS[data[start]]:
             yield base + bit
+        if end > start + 1:
+            yield from range(base + 8, end << 3)
 
 
-_NOT_ZERO = re.compile(rb"[^\0]")
+def runs(mask: int) -> Iterator[tuple[int, int]]:
+    """The runs of consecutive ids in *mask*, ascending: the first id, and the first not in."""
+    if size(mask & ~(mask << 1)) <= _FEW:
+        base = 0
+        while mask:
+            skip = lowest(mask)
+            run = lowest(~mask >> skip)
+            yield base + skip, base + skip + run
+            base += skip + run
+            mask >>= skip + run
+        return
+    data = mask.to_bytes((mask.bit_length() + 7) >> 3, "little")
+    first = last = -1
+    for match in _NOT_ZERO.finditer(data):
+        start, end = match.span()
+        base, pieces = start << 3, _RUNS[data[start]]
+        if end > start + 1:
+            pieces = [*pieces, (8, (end - start) << 3)]
+        for low, high in pieces:
+            if base + low != last:
+                if last >= 0:
+                    yield first, last
+                first = base + low
+            last = base + high
+    if last >= 0:
+        yield first, last
+
+
+#: Up to so many runs, shifting a wide int is faster than looking at its bytes.
+_FEW = 16
+
+#: A byte that is not zero, and full ones after it.
+_NOT_ZERO = re.compile(rb"[^\0]\xff*")
 _BITS = [tuple(i for i in range(8) if byte >> i & 1) for byte in range(256)]
+_RUNS = [[m.span() for m in re.finditer("1+", f"{byte:08b}"[::-1])] for byte in range(256)]
 
 
 def from_ids(ids: Iterable[int]) -> int:
@@ -143,6 +181,30 @@ def from_ids(ids: Iterable[int]) -> int:
             bits.extend(bytes((i >> 3) + 1 - len(bits)))
         bits[i >> 3] |= 1 << (i & 7)
     return int.from_bytes(bits, "little")
+
+
+def from_runs(found: Iterable[tuple[int, int]]) -> int:
+    """The bitmask of runs of ids, each its first id and the first not in."""
+    bits = bytearray()
+    for first, end in found:
+        _set_bits(bits, first, end - 1)
+    return int.from_bytes(bits, "little")
+
+
+def flags(mask: int, width: int) -> bytearray:
+    """*mask* as a byte for each id below *width*, which is above all in it: 1 if it is in."""
+    found = bytearray(bin(mask)[:1:-1].encode().translate(_FLAGS))
+    return found + bytes(width - len(found)) if mask else bytearray(width)
+
+
+def from_flags(data: bytearray) -> int:
+    """The bitmask that *data* is the ``flags`` of."""
+    return int(data[::-1].translate(_DIGITS) or b"0", 2)
+
+
+#: From the digits 0 and 1 to bytes of that value, and back.
+_FLAGS = bytes.maketrans(b"01", b"\0\1")
+_DIGITS = bytes.maketrans(b"\0\1", b"01")
 
 
 def lowest(mask: int) -> int:

@@ -22,8 +22,48 @@ def by_position(source: int, target: int) -> Move:
         if distance > 0:
             return lambda ranks: ranks << distance
         return lambda ranks: ranks >> -distance
-    new = dict(zip(idset.iterate(source), idset.iterate(target)))
-    return lambda ranks: idset.from_ids(new[rank] for rank in idset.iterate(ranks))
+    if _scattered(source) or _scattered(target):
+        new = dict(zip(idset.iterate(source), idset.iterate(target)))
+        return lambda ranks: idset.from_ids(new[rank] for rank in idset.iterate(ranks))
+    down = _steps(source)
+    up = [(bits >> far, far) for bits, far in reversed(_steps(target))]
+
+    def move(ranks: int) -> int:
+        for bits, far in down:
+            moved = ranks & bits
+            ranks = (ranks ^ moved) | moved >> far
+        for bits, far in up:
+            moved = ranks & bits
+            ranks = (ranks ^ moved) | moved << far
+        return ranks
+
+    return move
+
+
+def _scattered(ranks: int) -> bool:
+    """Whether runs of consecutive *ranks* are so short that one by one is faster."""
+    return idset.size(ranks) < 8 * idset.size(ranks & ~(ranks << 1))
+
+
+def _steps(ranks: int) -> list[tuple[int, int]]:
+    """How *ranks* move together until they count from zero: (bitmask, distance down), in order.
+
+    Each rank has to go as far as there are gaps below it, and goes so in distances that are powers
+    of two, the small ones first; none ever meets another. Sets of ranks move whole, in 20 steps and
+    not rank by rank: 60,000 properties of 8,000 ranks took a minute.
+    """
+    steps: list[list[tuple[int, int]]] = []
+    place = 0
+    for first, end in idset.runs(ranks):
+        far, size = first - place, end - first
+        place += size
+        for power in range(far.bit_length()):
+            if far >> power & 1:
+                while len(steps) <= power:
+                    steps.append([])
+                steps[power].append((first, first + size))
+                first -= 1 << power
+    return [(idset.from_runs(step), 1 << power) for power, step in enumerate(steps) if step]
 
 
 def from_zero(source: int) -> Move:

@@ -1,0 +1,183 @@
+"""What JSON allows and nobody means, at every entry point that takes JSON text or a file of it."""
+
+import json
+
+import pytest
+
+from commandline import run, well_behaved
+from fuzz.seeds import JOBSPECS, KEYS, RS, TABLES, VECTORS
+from fuzz.targets import MAX_MESSAGE, TARGETS, attempt
+from fuzz.test_targets import places
+from treepool import Pool, subinstance
+from treepool.errors import InvalidInput
+from treepool.rfc import jobspec, linktable
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.scheduling import SchedulingKey
+from treepool.view import trace
+
+TRACE = '{"submit": 0, "duration": 60, "shape": "slot=1/core", "id": 3}'
+CONSTRAINT = '{"properties": ["p"]}'
+
+#: What reads JSON text, with a good one.
+TEXTS = {
+    "R": (ResourceSet.read, RS[0]),
+    "key": (SchedulingKey.read, KEYS[0]),
+    "link table": (linktable.read, TABLES[0]),
+    "jobspec": (jobspec.read, JOBSPECS[0]),
+    "jobspec for a pool": (Pool(RS[0]).parse_resource_request, JOBSPECS[0]),
+    "pool": (Pool, RS[0]),
+    "subinstance": (subinstance, RS[0]),
+    "trace": (trace.read, TRACE),
+}
+
+#: What reads a file of JSON, or JSON as an argument, with a good one.
+COMMANDS = {
+    ("alloc", "slot=1/core", "-R"): RS[0],
+    ("alloc", "--json", "--cluster", "a", "--jobspec"): JOBSPECS[0],
+    ("validate",): RS[0],
+    ("subinstance",): RS[0],
+    ("conformance",): VECTORS,
+    ("show", "-R"): RS[0],
+    ("advise", "-R"): RS[0],
+    ("explain", "slot=1/core", "-R"): RS[0],
+    ("replay", "--synthetic", "3", "-R"): RS[0],
+    ("replay", "--cluster", "a"): TRACE,
+    ("verify", "--R"): RS[0],
+    ("alloc", "--cluster", "a", "slot=1/core", "--constraint"): CONSTRAINT,
+    ("explain", "--cluster", "a", "slot=1/core", "--constraint"): CONSTRAINT,
+}
+
+#: What is put first into a good object; none of it is JSON, or may be in a document of ours.
+FIRST = {
+    "a key twice": '"x": 1, "x": 1, ',
+    "a key twice, deep inside": '"x": [{"y": [{"z": 1, "z": 2}]}], ',
+    "NaN": '"x": NaN, ',
+    "Infinity": '"x": Infinity, ',
+    "-Infinity": '"x": [-Infinity], ',
+    "a number that is infinite": '"x": 1e999, ',
+    "5,000 digits": '"x": ' + "9" * 5_000 + ", ",
+    "-5,000 digits": '"x": -' + "9" * 5_000 + ", ",
+    "100,000 digits": '"x": ' + "9" * 100_000 + ", ",
+    "65 levels": '"x": ' + "[" * 65 + "]" * 65 + ", ",
+    "900 levels": '"x": ' + '{"y":' * 900 + "1" + "}" * 900 + ", ",
+    "100,000 levels": '"x": ' + "[" * 100_000 + "]" * 100_000 + ", ",
+    "100,000 brackets": '"x": ' + "[" * 100_000,
+    "a control character": '"x": "\x01", ',
+    "a lone quote": '"x, ',
+    "no JSON": '"x": undefined, ',
+}
+
+#: What is JSON and may be put first; what a document makes of it is its own affair.
+STRANGE = {
+    "a lone surrogate": '"x": "\\ud800", ',
+    "a lone surrogate as key": '"\\udfff": 1, ',
+    "a lone surrogate in a list": '"x": [["a\\udc00b"]], ',
+    "4,300 digits": '"x": ' + "9" * 4_300 + ", ",
+    "an empty key": '"": "", ',
+    "a key of zeros": '"\\u0000": "\\u0000", ',
+    "a key that is long": '"' + "k" * 100_000 + '": 1, ',
+    "terminal control": '"\\u001b[2J": "\\u009b31m", ',
+    "prototype": '"__proto__": {"__class__": 1}, ',
+}
+
+#: What may stand where something else is expected.
+WRONG = (None, True, 0, -1, 1.5, 1 << 62, 10**400, "", "x", "\ud800", [], [[]], {}, {"x": None})
+
+
+def with_first(text, first):
+    """The good object *text* with *first* put first in it."""
+    assert text.startswith("{")
+    return "{" + first + text[1:]
+
+
+def is_one_line(error):
+    message = str(error)
+    return bool(message) and message.isprintable() and len(message) <= MAX_MESSAGE
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("entry", TEXTS)
+def test_text_that_is_no_json_is_refused_in_one_line(entry, first):
+    read, good = TEXTS[entry]
+    with pytest.raises(InvalidInput) as caught:
+        read(with_first(good, FIRST[first]))
+    assert is_one_line(caught.value)
+
+
+@pytest.mark.parametrize("first", STRANGE)
+@pytest.mark.parametrize("entry", TEXTS)
+def test_strange_json_is_read_or_refused_in_one_line(entry, first):
+    read, good = TEXTS[entry]
+    try:
+        read(with_first(good, STRANGE[first]))
+    except InvalidInput as e:
+        assert is_one_line(e)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [value for value in WRONG if not isinstance(value, dict)],
+    ids=lambda value: ascii(value)[:12],
+)
+@pytest.mark.parametrize("entry", TEXTS)
+def test_a_document_of_another_type_is_refused_in_one_line(entry, value):
+    read, _ = TEXTS[entry]
+    with pytest.raises(InvalidInput) as caught:
+        read(json.dumps(value))
+    assert is_one_line(caught.value)
+
+
+@pytest.fixture
+def treepool(capsys, monkeypatch, tmp_path):
+    """``treepool(command, text)`` runs a command on JSON *text*, in a file if it takes one."""
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(command, text):
+        if command[-1] == "--constraint":
+            return run(capsys, *command[:-1], f"--constraint={text}")
+        with open("it.json", "w", encoding="utf-8") as file:
+            file.write(text)
+        return run(capsys, *command, "it.json")
+
+    return call
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_command_refuses_what_is_no_json_in_one_line(treepool, command, first):
+    result = treepool(command, with_first(COMMANDS[command], FIRST[first]))
+    assert well_behaved(result)
+    assert result.status in (1, 2)
+    assert len((result.out + result.err).splitlines()) == 1
+
+
+@pytest.mark.parametrize("first", STRANGE)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_command_answers_strange_json_without_a_traceback(treepool, command, first):
+    result = treepool(command, with_first(COMMANDS[command], STRANGE[first]))
+    assert well_behaved(result)
+    assert result.status in (0, 1, 2)
+
+
+#: Targets that take a JSON document of several values.
+DOCUMENTS = ("jobspec", "alloc", "R", "key", "linktable", "subinstance", "pool", "trace", "vectors")
+
+
+@pytest.mark.parametrize("name", (*DOCUMENTS, "constraint", "wishes", "resources", "count_json"))
+def test_any_value_of_a_good_document_may_be_of_any_wrong_type(name):
+    for seed in TARGETS[name].seeds[:2]:
+        document = json.loads(seed)
+        for path in places(document):
+            for value in WRONG:
+                attempt(name, json.dumps(replaced(document, path, value)).encode())
+
+
+def replaced(value, path, new):
+    """JSON *value* with *new* at *path*."""
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
+    return copy

@@ -1,0 +1,44 @@
+"""Rank sets move by position: the n-th rank of one set becomes the n-th of another."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treepool.rfc import idset, renumber
+
+#: Lengths of runs of ranks and of the gaps between: short ones are moved one by one, others whole.
+RUNS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=30)
+
+
+def set_of(runs: list[tuple[int, int]]) -> list[int]:
+    """The ranks of runs and gaps, from a first gap on."""
+    ranks: list[int] = []
+    place = 0
+    for gap, size in runs:
+        place += gap
+        ranks += range(place, place + size)
+        place += size
+    return ranks
+
+
+@settings(max_examples=200)
+@given(RUNS, RUNS, st.integers(0, 1 << 9000))
+def test_the_nth_rank_becomes_the_nth(
+    source: list[tuple[int, int]], target: list[tuple[int, int]], some: int
+) -> None:
+    old, new = set_of(source), set_of(target)
+    number = min(len(old), len(new))
+    old, new = old[:number], new[:number]
+    moved = [n for o, n in zip(old, new) if some >> o & 1]
+    subset = idset.from_ids(old) & some
+    move = renumber.by_position(idset.from_ids(old), idset.from_ids(new))
+    assert list(idset.iterate(move(subset))) == moved
+    move = renumber.from_zero(idset.from_ids(old))
+    assert list(idset.iterate(move(subset))) == [i for i, o in enumerate(old) if some >> o & 1]
+
+
+def test_wide_sets_move_in_steps_and_not_rank_by_rank():
+    source = idset.from_ids(i for i in range(100_000) if i % 1000)
+    assert len(renumber._steps(source)) <= 17
+    assert renumber.from_zero(source)(source) == (1 << idset.size(source)) - 1
