@@ -1,7 +1,8 @@
 """What large inputs cost: ``python costs.py [TARGET...]`` prints a Markdown table.
 
 A row for each target: how many inputs of large.py it took, the worst CPU time and memory of any,
-and which input that was. Times are of the machine it runs on, so let it be idle.
+and which input that was; targets that take little share a row. Times are of the machine it runs on,
+so let it be idle.
 """
 
 import sys
@@ -15,6 +16,9 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 from fuzz.large import LARGE, make  # noqa: E402
 from fuzz.measure import cost  # noqa: E402
 from fuzz.targets import TARGETS, attempt  # noqa: E402
+
+#: What takes less than this many seconds and MiB needs no row of its own.
+LITTLE_SECONDS, LITTLE_MIB = 0.3, 50
 
 
 @attrs.frozen
@@ -36,25 +40,29 @@ class Row:
         seconds, mib = costs[slowest].seconds, costs[largest].mib
         return cls(target, len(costs), seconds, slowest, mib, largest)
 
-    def cells(self):
-        """The row as text."""
-        worst = (f"{self.seconds:.2f}", self.slowest, f"{self.mib:.0f}", self.largest)
-        return (f"`{self.target}`", str(self.inputs), *worst)
+    @classmethod
+    def of_all(cls, name, rows):
+        """The worst of *rows*, called *name*."""
+        slowest, largest = max(rows, key=lambda r: r.seconds), max(rows, key=lambda r: r.mib)
+        worst = slowest.seconds, f"{slowest.target}: {slowest.slowest}"
+        most = largest.mib, f"{largest.target}: {largest.largest}"
+        return cls(name, sum(row.inputs for row in rows), *worst, *most)
+
+    def __str__(self):
+        cells = (self.target, self.inputs, f"{self.seconds:.2f}", self.slowest)
+        return f"| {' | '.join(map(str, (*cells, f'{self.mib:.0f}', self.largest)))} |"
 
 
 def table(rows):
     """The Markdown lines of *rows*, slowest first, and of the worst of all."""
     rows = sorted(rows, key=lambda row: -row.seconds)
-    slowest, largest = max(rows, key=lambda r: r.seconds), max(rows, key=lambda r: r.mib)
-    total = (
-        *("all", f"{sum(row.inputs for row in rows):,}"),
-        *(f"{slowest.seconds:.2f}", f"{slowest.target}: {slowest.slowest}"),
-        *(f"{largest.mib:.0f}", f"{largest.target}: {largest.largest}"),
-    )
+    little = [r for r in rows if r.seconds < LITTLE_SECONDS and r.mib < LITTLE_MIB]
     yield "| target | inputs | s | slowest input | MiB | largest input |"
     yield "|---|--:|--:|---|--:|---|"
-    for cells in (*(row.cells() for row in rows), total):
-        yield f"| {' | '.join(cells)} |"
+    yield from (str(row) for row in rows if row not in little)
+    if little:
+        yield str(Row.of_all(", ".join(row.target for row in little), little))
+    yield str(Row.of_all("all", rows))
 
 
 def main():
