@@ -120,3 +120,30 @@ def test_pointers_and_messages_are_escaped(treepool, write, R):
     result = treepool("validate", write(R))
     assert len(result.out.splitlines()) == 2
     assert "\x1b" not in result.out
+
+
+def test_what_is_probably_not_meant_is_a_warning_and_no_problem(treepool, write, R):
+    R["scheduling"]["children"][0]["ranks"] = "3"
+    path = write(R)
+    result = treepool("validate", path)
+    assert result.status == 0
+    warning, summary = result.out.splitlines()
+    assert warning == (
+        "warning: /scheduling/children: rank 5 has no entry, so its node has no topology"
+    )
+    assert summary.startswith(f"{path}: valid R: 2 nodes: ")
+    assert result.err == ""
+
+
+def test_a_key_alone_has_warnings_too(treepool, write, R):
+    key = {"writer": "TreePool", "childern": R["scheduling"]["children"]}
+    result = treepool("validate", write(key))
+    assert result.status == 0
+    assert result.out.startswith("warning: /childern: unknown key, ignored; ")
+
+
+def test_the_writer_is_spelled_as_in_the_rfc(treepool, write, R):
+    R["scheduling"]["writer"] = "treepool"
+    result = treepool("validate", write(R))
+    assert result.status == 0
+    assert result.out.startswith("warning: /scheduling/writer: the scheduler is called 'TreePool'")

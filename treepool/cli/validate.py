@@ -12,14 +12,15 @@ from treepool.cli.screen import DONE, NO, Stop, out, printable
 from treepool.cli.summary import of_key, of_R, of_resources
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.inventory import Inventory
-from treepool.rfc import jobspec, schema
+from treepool.rfc import jobspec, keycheck, schema
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 
 _DESCRIPTION = """\
 Check a file against its RFC: the form, by the JSON Schema, and the meaning,
 such as ids that two sockets share. Prints every problem as "JSON POINTER: what
-is wrong", or one line on what a good file has. The file is an R (RFC 20), with
+is wrong", or one line on what a good file has. Lines that start with "warning:"
+say what is legal but probably not meant. The file is an R (RFC 20), with
 or without a scheduling key (RFC 49); a scheduling key alone; a jobspec (RFC 14)
 or the resource list of one; or test vectors. Its keys tell which.
 """
@@ -31,17 +32,21 @@ examples:
   jq .scheduling R.json | treepool validate --as key -
 
 exit status:
-  0 nothing is wrong; 1 something is; 2 usage, or no such file
+  0 nothing is wrong, though there may be warnings; 1 something is; 2 usage, or no such file
 """
 
 
 @attrs.frozen
 class _Kind:
-    """A kind of file: its name for people, its problems, and what one without problems has."""
+    """A kind of file: its name for people, its problems, and what one without problems has.
+
+    ``warnings`` is about a file without problems, too.
+    """
 
     name: str
     problems: Callable[[Any], list[Problem]]
     summary: Callable[[Any], str]
+    warnings: Callable[[Any], list[str]] = lambda document: []
 
 
 def add(subcommands: Any) -> None:
@@ -70,6 +75,8 @@ def run(arguments: Namespace) -> int:
         out(printable(str(problem)))
     if found:
         return NO
+    for warning in kind.warnings(document):
+        out(printable(f"warning: {warning}"))
     out(printable(f"{name}: valid {kind.name}: {kind.summary(document)}"))
     return DONE
 
@@ -93,6 +100,10 @@ def _R_problems(document: Any) -> list[Problem]:
         except InvalidInput as e:
             found.append(Problem("/scheduling", str(e)))
     return found
+
+
+def _R_warnings(document: Any) -> list[str]:
+    return keycheck.warnings(ResourceSet.read(document))
 
 
 def _jobspec_problems(document: Any) -> list[Problem]:
@@ -123,8 +134,8 @@ def _vectors_summary(document: Any) -> str:
 
 
 _KINDS = {
-    "R": _Kind("R", _R_problems, of_R),
-    "key": _Kind("scheduling key", SchedulingKey.problems, of_key),
+    "R": _Kind("R", _R_problems, of_R, _R_warnings),
+    "key": _Kind("scheduling key", SchedulingKey.problems, of_key, keycheck.key_warnings),
     "vectors": _Kind("test vectors", vectors.problems, _vectors_summary),
     "jobspec": _Kind("jobspec", _jobspec_problems, lambda d: of_resources(d["resources"])),
     "resources": _Kind("resource list", _resources_problems, of_resources),

@@ -115,11 +115,7 @@ class SchedulingKey:
 
     def trim(self, ranks: int) -> SchedulingKey:
         """The key of an allocation on bitmask *ranks* (RFC 49, "Allocated R")."""
-        cut = ((entry, entry.ranks & ranks) for entry in self.children)
-        kept = tuple(attrs.evolve(entry, ranks=rest) for entry, rest in cut if rest)
-        held = ((a, a.ranks & ranks) for a in self.allocated)
-        allocated = tuple(attrs.evolve(a, ranks=rest) for a, rest in held if rest)
-        return attrs.evolve(self, children=kept, allocated=allocated)
+        return self._moved(lambda old: old & ranks)
 
     def renumber(self, within: Optional[int] = None) -> SchedulingKey:
         """The key with ranks counted from zero (RFC 49, "Sub-instance Initialization").
@@ -139,21 +135,38 @@ class SchedulingKey:
         position: Flux renumbers R_lite of a sub-instance, not the key. Raises InvalidKey, naming
         both sets, if it is none of these.
         """
+        return self if self.ranks & ~ranks == 0 else self._moved(self._move_to(ranks))
+
+    def ranks_in(self, ranks: int) -> tuple[int, ...]:
+        """For each of ``children`` its ranks in an R that has just *ranks*, 0 if there are none.
+
+        Raises InvalidKey as ``map_to`` does.
+        """
+        move = self._move_to(ranks)
+        return tuple(move(entry.ranks) for entry in self.children)
+
+    def _move_to(self, ranks: int) -> Move:
+        """What becomes of a set of this key's ranks in an R that has just *ranks*."""
         if self.ranks & ~ranks == 0:
-            return self
+            return lambda old: old
         if ranks & ~self.ranks == 0:
-            return self.trim(ranks)
+            return lambda old: old & ranks
         if idset.size(self.ranks) == idset.size(ranks):
-            return self._moved(by_position(self.ranks, ranks))
+            return by_position(self.ranks, ranks)
         raise InvalidKey(
             f"the key has ranks {shown_ids(self.ranks)}, which are neither among the ranks "
             f"{shown_ids(ranks)} of R_lite nor as many"
         )
 
     def _moved(self, move: Move) -> SchedulingKey:
-        children = tuple(attrs.evolve(e, ranks=move(e.ranks)) for e in self.children)
-        allocated = tuple(attrs.evolve(a, ranks=move(a.ranks)) for a in self.allocated)
-        return attrs.evolve(self, children=children, allocated=allocated)
+        """The key with other ranks, without entries that have none left."""
+        children = ((entry, move(entry.ranks)) for entry in self.children)
+        allocated = ((entry, move(entry.ranks)) for entry in self.allocated)
+        return attrs.evolve(
+            self,
+            children=tuple(attrs.evolve(e, ranks=ranks) for e, ranks in children if ranks),
+            allocated=tuple(attrs.evolve(a, ranks=ranks) for a, ranks in allocated if ranks),
+        )
 
 
 def is_treepool(scheduling: object) -> bool:

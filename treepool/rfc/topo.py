@@ -46,6 +46,19 @@ def check(topo: object, at: str, findings: Findings) -> None:
         findings.note(at, f"has more than {MAX_DOMAINS} domains")
 
 
+def ids(topo: Mapping[str, Any]) -> tuple[int, int]:
+    """All cores and all GPUs that valid *topo* mentions, as bitmasks."""
+    found = _Walk(Findings()).domain(topo, "", ())
+    return found.cores, found.gpus
+
+
+def is_locality(name: str, value: object) -> bool:
+    """Whether key *name* of a domain in a valid topo is a locality: *value* has its domains."""
+    return (
+        name not in RESERVED and isinstance(value, list) and any(isinstance(v, dict) for v in value)
+    )
+
+
 @attrs.frozen
 class _Ids:
     """Bitmasks of cores and GPUs."""
