@@ -89,6 +89,24 @@ def test_a_jobspec_whose_attributes_are_bad(treepool, write):
     assert treepool("validate", write(spec)).out.startswith("/attributes/system/duration: ")
 
 
+def test_a_jobspec_without_tasks_is_no_jobspec(treepool, write):
+    spec = from_resources(parse_shape("slot=1/core"))
+    del spec["tasks"]
+    result = treepool("validate", write(spec))
+    assert result.status == 1
+    assert result.out == "/: key 'tasks' is missing\n"
+
+
+def test_resources_that_rfc_25_does_not_have_are_a_warning(treepool, write):
+    result = treepool("validate", write(from_resources(parse_shape("slot=2/numa{x}"))))
+    assert result.status == 0
+    warning, summary = result.out.splitlines()
+    assert warning == (
+        "warning: /resources/0/with/0: 'numa' in slot; RFC 25 has no such resources in version 1"
+    )
+    assert summary.endswith("valid jobspec: slot=2/numa{x}")
+
+
 def test_a_resource_list(treepool, write):
     result = treepool("validate", write(parse_shape("slot=2/node{x}")))
     assert result.out.endswith("valid resource list: slot=2/node{x}\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, Callable, Mapping
+from typing import Any, Callable
 
 import attrs
 
@@ -12,7 +12,7 @@ from treepool.cli.screen import DONE, NO, Stop, out, printable
 from treepool.cli.summary import of_key, of_R, of_resources
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.inventory import Inventory
-from treepool.rfc import jobspec, keycheck, schema
+from treepool.rfc import jobcheck, jobspec, keycheck, schema
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 
@@ -106,27 +106,10 @@ def _R_warnings(document: Any) -> list[str]:
     return keycheck.warnings(ResourceSet.read(document))
 
 
-def _jobspec_problems(document: Any) -> list[Problem]:
-    """What the schema finds in the resources, or the first thing that the reader stumbles over."""
-    resources = document.get("resources") if isinstance(document, Mapping) else None
-    found = schema.problems(resources, "rfc14-resources") if resources is not None else []
-    if found:
-        return [Problem(f"/resources{p.pointer}", p.message) for p in found]
-    return _first_problem(jobspec.read, document)
-
-
 def _resources_problems(document: Any) -> list[Problem]:
     found = schema.problems(document, "rfc14-resources")
-    return found or _first_problem(jobspec.read_resources, document)
-
-
-def _first_problem(read: Callable[[Any], object], document: Any) -> list[Problem]:
-    try:
-        read(document)
-    except InvalidInput as e:
-        pointer, _, message = str(e).partition(": ")
-        return [Problem("" if pointer == "/" else pointer, message)]
-    return []
+    first = jobcheck.first_problem(document, jobspec.read_resources)
+    return found or ([] if first is None else [first])
 
 
 def _vectors_summary(document: Any) -> str:
@@ -137,7 +120,9 @@ _KINDS = {
     "R": _Kind("R", _R_problems, of_R, _R_warnings),
     "key": _Kind("scheduling key", SchedulingKey.problems, of_key, keycheck.key_warnings),
     "vectors": _Kind("test vectors", vectors.problems, _vectors_summary),
-    "jobspec": _Kind("jobspec", _jobspec_problems, lambda d: of_resources(d["resources"])),
+    "jobspec": _Kind(
+        "jobspec", jobcheck.problems, lambda d: of_resources(d["resources"]), jobcheck.warnings
+    ),
     "resources": _Kind("resource list", _resources_problems, of_resources),
 }
 

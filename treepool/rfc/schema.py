@@ -288,6 +288,8 @@ def _message(error: ValidationError) -> str:
         return f"must be at least {expected}, not {value}"
     if keyword == "maximum":
         return f"must be at most {expected}, not {value}"
+    if keyword in ("maxItems", "minProperties", "maxProperties") and _title(error):
+        return f"must have {_title(error)}"
     if keyword in ("minItems", "minLength", "minProperties") and expected == 1:
         return "must not be empty"
     return shown(error.message)[1:-1]
