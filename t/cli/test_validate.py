@@ -133,7 +133,7 @@ def test_any_kind_may_get_any_value(treepool, write, kind, value):
 
 
 def test_pointers_and_messages_are_escaped(treepool, write, R):
-    R["scheduling"]["children"][0]["topo"]["\x1b[31m"] = 5
+    R["scheduling"]["children"][0]["topo"]["\x1b[31m"] = [{"cores": 5}]
     R["execution"]["nodelist"] = ["\x1b]0;x\x07"]
     result = treepool("validate", write(R))
     assert len(result.out.splitlines()) == 2

@@ -121,6 +121,48 @@ def test_an_unknown_key_like_a_known_one_is_named():
     ]
 
 
+@pytest.mark.parametrize(
+    ("topo", "place", "right"),
+    [
+        ({"core": "0-3"}, "core", "cores"),
+        ({"gpu": "0"}, "gpu", "gpus"),
+        ({"mem": 64}, "mem", "memory"),
+        ({"Memory": 64}, "Memory", "memory"),
+        ({"memry": 64}, "memry", "memory"),
+        ({"socket": [{"cpus": "0"}]}, "socket/0/cpus", "cores"),
+        (
+            {"storage": [{"path": "/s", "capacity": 1, "units": "TiB"}]},
+            "storage/0/units",
+            "unit",
+        ),
+    ],
+)
+def test_an_unknown_key_of_a_topo_like_a_known_one_is_named(topo, place, right):
+    assert told(a_key(("3,5", topo))) == [
+        f"/scheduling/children/0/topo/{place}: unknown key, ignored; "
+        f"the key that matters is {right!r}"
+    ]
+
+
+def test_an_unknown_key_of_a_link_table_like_a_known_one_is_named():
+    table = {"links": [{"type": "nvlink", "gbps": 50, "among": ["0-1"], "speed": 3}], "nic": []}
+    (line,) = told(a_key(("3,5", TOPO), links={digest(TOPO): table}))
+    assert line.endswith("/nic: unknown key, ignored; the key that matters is 'nics'")
+
+
+def test_a_value_that_is_almost_a_locality_is_named():
+    for value in ({"cores": "0-3"}, ["0-3", "4-7"]):
+        assert told(a_key(("3,5", {"l3": value}))) == [
+            "/scheduling/children/0/topo/l3: unknown key, ignored; "
+            "a locality is an array of objects"
+        ]
+
+
+def test_other_unknown_keys_have_no_warning():
+    node = {**TOPO, "vendor": {"name": "x"}, "rack": 7, "tags": ["a"], "l3": [], "": None}
+    assert told(a_key(("3,5", node), site=1)) == []
+
+
 def test_a_locality_almost_of_rfc_49_is_named():
     assert told(a_key(("3,5", {"sockets": SOCKETS}))) == [
         "/scheduling/children/0/topo/sockets: a locality of this name; RFC 49 calls it 'socket'"

@@ -193,6 +193,8 @@ def _misspelt(key: Mapping[str, Any], at: str) -> Iterator[str]:
             yield f"{where}: a locality of this name; RFC 49 calls it {right!r}"
         elif right:
             yield f"{where}: unknown key, ignored; the key that matters is {right!r}"
+        elif known is _DOMAIN and _like_domains(values[name]):
+            yield f"{where}: unknown key, ignored; a locality is an array of objects"
 
 
 #: An unknown key: its pointer, its name, the names it may stand for, and the object it is in.
@@ -235,9 +237,21 @@ def _unknown_in_topo(node: Mapping[str, Any], at: str) -> Iterator[_Unknown]:
                 if name not in _LOCALITY:
                     yield where, name, _LOCALITY, domain
                 inner += [(f"{where}/{i}", item) for i, item in enumerate(value)]
-            else:
+            elif name not in _LOCALITY:
                 yield where, name, _DOMAIN, domain
         level += reversed(inner)
+
+
+def _like_domains(value: object) -> bool:
+    """Whether *value*, which is no locality, may have been meant as one."""
+    if isinstance(value, dict):
+        return any(key in value for key in (*_DOMAIN, *_LOCALITY))
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and isinstance(value[0], str)
+        and value[0][:1].isdecimal()
+    )
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str:

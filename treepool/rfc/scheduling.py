@@ -25,10 +25,19 @@ WRITER = "TreePool"
 
 @attrs.frozen
 class KeyEntry:
-    """The nodes of one kind: their ranks as bitmask, and their topo, to be left as it is."""
+    """The nodes of one kind: their ranks as bitmask, and their topo, to be left as it is.
+
+    ``extra`` has the keys of the entry that RFC 49 does not define, untouched.
+    """
 
     ranks: int
     topo: Mapping[str, Any]
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def to_dict(self, ranks: Optional[str] = None) -> dict[str, Any]:
+        """The entry as RFC 49 JSON, for *ranks* (an RFC 22 idset) if given, else for its own."""
+        text = idset.encode(self.ranks) if ranks is None else ranks
+        return {"ranks": text, "topo": self.topo, **self.extra}
 
 
 @attrs.frozen
@@ -100,7 +109,7 @@ class SchedulingKey:
 
     def to_dict(self) -> dict[str, Any]:
         """The key as RFC 49 JSON. The topos are this key's own, not copies."""
-        children = [{"ranks": idset.encode(e.ranks), "topo": e.topo} for e in self.children]
+        children = [entry.to_dict() for entry in self.children]
         key = {"writer": self.writer, "children": children, **self.extra}
         if self.allocated:
             key["allocated"] = [
@@ -208,9 +217,8 @@ def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKe
             twice = shown_ids(ranks & seen)
             findings.note(f"{at}/children/{i}/ranks", f"ranks {twice} are in an earlier entry too")
         if ranks:
-            children.append(
-                KeyEntry(ranks, entry["topo"]) if "topo" in entry else KeyEntry(ranks, {})
-            )
+            others = {k: v for k, v in entry.items() if k not in ("ranks", "topo")}
+            children.append(KeyEntry(ranks, entry.get("topo", {}), others))
         seen |= ranks
     allocated = _allocated(findings, key.get("allocated", []), f"{at}/allocated", seen)
     tables = linktable.read_tables(findings, key.get("links", {}), f"{at}/links")
@@ -250,8 +258,8 @@ def _entry(findings: Findings, entry: object, at: str) -> int:
     if not isinstance(entry, dict):
         findings.misformed(at, f"must be an object, not {shown(entry)}")
         return 0
-    if entry.keys() != {"ranks", "topo"}:
-        findings.misformed(at, "must have just the keys ranks and topo")
+    if not entry.keys() >= {"ranks", "topo"}:
+        findings.misformed(at, "must have the keys ranks and topo")
     if "topo" in entry:
         topo.check(entry["topo"], f"{at}/topo", findings)
     return findings.idset(entry["ranks"], f"{at}/ranks") if "ranks" in entry else 0
