@@ -67,7 +67,7 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
         ("/tasks/0", "app", "/tasks/0: must be an object, not 'app'"),
         ("/tasks/0/slot", DELETED, "/tasks/0: key 'slot' is missing"),
         ("/tasks/0/slot", 0, "/tasks/0/slot: must be a string, not 0"),
-        ("/tasks/0/slot", "b", "/tasks/0/slot: no slot has the label 'b'; they are 'a'"),
+        ("/tasks/0/slot", "b", "/tasks/0/slot: no slot has the label 'b'; the labels are 'a'"),
         ("/tasks/0/command", DELETED, "/tasks/0: key 'command' is missing"),
         ("/tasks/0/command", "app", "/tasks/0/command: must be an array, not 'app'"),
         ("/tasks/0/command", [], "/tasks/0/command: must not be empty"),

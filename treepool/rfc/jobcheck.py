@@ -81,7 +81,9 @@ def _tasks(document: Any) -> Iterator[Problem]:
         name = task["slot"]
         if name not in slots:
             known = (
-                f"they are {', '.join(map(shown, list(slots)[:8]))}" if slots else "there is none"
+                f"the labels are {', '.join(map(shown, list(slots)[:8]))}"
+                if slots
+                else "there is none"
             )
             yield Problem(f"/tasks/{i}/slot", f"no slot has the label {shown(name)}; {known}")
             continue
