@@ -267,6 +267,18 @@ def _keys(document, at=()):
         ),
         "entries of wrong types": lambda: put(("children",), "[]"),
         "storage": lambda: put(("children", 0, "topo", "storage"), '{"path":"/","capacity":1}'),
+        "unknown keys of storage": lambda: put(
+            ("children", 0, "topo", "storage", 0),
+            lambda i: f'"c{i}":0' if i else '"path":"/","capacity":1',
+            ":",
+        ),
+        "unknown keys of an entry": lambda: put(
+            ("children", 0), lambda i: f'"rank{i}":0' if i else '"ranks":"0-2","topo":{}', ":"
+        ),
+        "unknown keys of a domain": lambda: put(
+            ("children", 0, "topo"), lambda i: f'"memor{i}":0', ":"
+        ),
+        "unknown values": lambda: put(("children", 0, "topo", "x"), "[[]]"),
         "storage of wrong types": lambda: put(("children", 0, "topo", "storage"), "0"),
         "allocated": lambda: put(("allocated",), lambda i: f'{{"ranks":"{i % 3}","cores":"{i}"}}'),
         "allocated of wrong types": lambda: put(("allocated",), "0"),
@@ -278,6 +290,19 @@ def _keys(document, at=()):
 
 
 KEYS = _keys(_KEY)
+
+TASKS = {
+    "tasks": lambda: _holding(_JOB, ("tasks",), '{"command":["x"],"slot":"y","count":{"total":1}}'),
+    "tasks of wrong types": lambda: _holding(_JOB, ("tasks",), "0"),
+    "words of a command": lambda: _holding(_JOB, ("tasks", 0, "command"), '"x"'),
+    "environment": lambda: _holding(
+        _with(_JOB, {"A": "b"}, *_SYSTEM, "environment"),
+        (*_SYSTEM, "environment"),
+        lambda i: f'"A{i}":"b"',
+        ":",
+    ),
+    "keys": lambda: _holding(_JOB, ("attributes", "user"), lambda i: f'"k{i}":1', ":"),
+}
 
 JOBS = {
     "vertices": lambda: _holding(_JOB, ("resources",), '{"type":"core","count":1}'),
@@ -541,6 +566,9 @@ LARGE = {
     "key": KEYS,
     "R_problems": {**RS, **_KEYS_IN_R},
     "key_problems": KEYS,
+    "R_warnings": {**RS, **_KEYS_IN_R},
+    "key_warnings": KEYS,
+    "jobspec_problems": {**DOCUMENTS, **JOBS, **TASKS},
     "linktable": _tables(_KEY["links"][_DIGEST]),
     "subinstance": RS,
     "pool": RS,

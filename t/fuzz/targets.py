@@ -45,7 +45,18 @@ from treepool.errors import (
     TreepoolError,
 )
 from treepool.placement import wishes
-from treepool.rfc import constraint, count, document, gpuopt, hostlist, idset, jobspec, linktable
+from treepool.rfc import (
+    constraint,
+    count,
+    document,
+    gpuopt,
+    hostlist,
+    idset,
+    jobcheck,
+    jobspec,
+    keycheck,
+    linktable,
+)
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
@@ -234,6 +245,32 @@ def _R_problems(data):
 @target(seeds=KEYS)
 def _key_problems(data):
     _problems(SchedulingKey, _text(data))
+
+
+@target(InvalidR, InvalidKey, seeds=RS)
+def _R_warnings(data):
+    _lines(keycheck.warnings(ResourceSet.read(_text(data))))
+
+
+@target(seeds=KEYS)
+def _key_warnings(data):
+    _lines(keycheck.key_warnings(_json(data)))
+
+
+@target(seeds=JOBSPECS)
+def _jobspec_problems(data):
+    value = _json(data)
+    problems = jobcheck.problems(value)
+    _lines(str(problem) for problem in problems)
+    if not problems:
+        jobspec.read(value)
+        _lines(jobcheck.warnings(value))
+
+
+def _lines(lines):
+    for line in lines:
+        if not line.isprintable() or len(line) > MAX_MESSAGE:
+            raise Misbehaved(f"no printable line: {line[:2000]!r}")
 
 
 def _problems(kind, text):
