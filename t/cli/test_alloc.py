@@ -1,6 +1,7 @@
 """``treepool alloc``: shapes in, answers out, in order and cumulatively."""
 
 import json
+import time
 
 from commandline import run_process
 from treepool import parse_shape
@@ -87,6 +88,22 @@ def test_full_R_is_that_of_the_last_job_allocated(treepool):
 def test_full_R_of_no_job_is_nothing(treepool):
     result = treepool("alloc", "--R", "slot=1/core=999")
     assert (result.status, result.out) == (1, "")
+
+
+def test_full_R_of_a_job_with_a_duration_begins_now_and_expires_when_the_duration_is_over(
+    treepool, write
+):
+    path = write(from_resources(parse_shape("slot/core"), duration=3600.5))
+    before = time.time()
+    (R,) = treepool("alloc", "--R", "--jobspec", path).json
+    execution = R["execution"]
+    assert before <= execution["starttime"] <= time.time()
+    assert execution["expiration"] == execution["starttime"] + 3600.5
+
+
+def test_full_R_of_a_job_without_a_duration_has_no_times(treepool):
+    (R,) = treepool("alloc", "--R", "slot/core").json
+    assert (R["execution"]["starttime"], R["execution"]["expiration"]) == (0, 0)
 
 
 def test_jobspec_instead_of_a_shape(treepool, write):
