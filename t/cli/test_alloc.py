@@ -85,6 +85,11 @@ def test_full_R_is_that_of_the_last_job_allocated(treepool):
     assert result.is_one_line_error("slot=1/core=999: infeasible: ")
 
 
+def test_full_R_of_a_bad_shape_is_a_complaint_of_one_line(treepool):
+    result = treepool("alloc", "--R", "slot=[")
+    assert result.is_one_line_error("slot=[: invalid: column 7: ")
+
+
 def test_full_R_of_no_job_is_nothing(treepool):
     result = treepool("alloc", "--R", "slot=1/core=999")
     assert (result.status, result.out) == (1, "")

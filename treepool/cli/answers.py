@@ -79,7 +79,7 @@ def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocatio
         request = pool.parse_resource_request(spec())
         allocation = pool.alloc(jobid, request)
     except InvalidShape as e:
-        return Refusal("invalid", str(e), e.caret())
+        return Refusal("invalid", e.line, e.caret())
     except InvalidInput as e:
         return Refusal("invalid", str(e))
     except InfeasibleRequest as e:
