@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Sequence
 
+from treepool.placement.rankset import RankSet
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import MAX_SHOWN, shown
 
-#: Whatever is true if some node satisfies the constraint, such as the set of the nodes that do.
-Matching = Callable[[Constraint], object]
+#: The ranks that satisfy a constraint, such as Inventory.matching.
+Matching = Callable[[Constraint], Optional[RankSet]]
 
-#: Most parts that are tried alone. A constraint can have 4096, and each costs as much as a pass
-#: over all ranks.
-_MAX_TRIED = 256
+#: Most parts that are tried alone. A constraint can have 4096, and the ranks of each take up to
+#: a bit for every rank.
+_MAX_TRIED = 64
 
 #: Most parts that are named together.
 _MAX_NAMED = 4
@@ -32,7 +33,7 @@ def unsatisfied(constraint: Optional[Constraint], matching: Matching) -> str:
     """Why no node satisfies *constraint*, to be put behind a sentence that says so.
 
     ": no node has property amd-mi300", for example; "" if no small part tells, or if there are no
-    nodes at all. *matching* says of a constraint whether some node satisfies it.
+    nodes at all. *matching* gives the ranks that satisfy a constraint.
     """
     if constraint is None or not matching(Constraint()):
         return ""
@@ -91,38 +92,45 @@ def _alternatives(constraint: Constraint) -> list[Constraint]:
 
 def _why_not_all(operands: Sequence[Constraint], matching: Matching) -> str:
     """Why no node satisfies all of *operands*."""
-    for operand in operands[:_MAX_TRIED]:
-        if not matching(operand):
-            if operand.operator != "properties":
-                return _why(operand, matching)
-            (text,) = operand.texts
-            return _every_node_has(text[1:]) if text[:1] == "^" else _no_node_has(text)
-    few = _contradiction(operands, matching)
-    if len(few) < 2:
+    operands = operands[:_MAX_TRIED]
+    masks: list[int] = []
+    for operand in operands:
+        found = matching(operand)
+        masks.append(found.mask() if found else 0)
+        if masks[-1]:
+            continue
+        if operand.operator != "properties":
+            return _why(operand, matching)
+        (text,) = operand.texts
+        return _every_node_has(text[1:]) if text[:1] == "^" else _no_node_has(text)
+    few = [operands[i] for i in _contradiction(masks)]
+    if not few:
         return ""
     all_ = "both" if len(few) == 2 else "all of them"
     return f"some node satisfies each of {_all_of(few)}, but none satisfies {all_}"
 
 
-def _contradiction(operands: Sequence[Constraint], matching: Matching) -> list[Constraint]:
-    """The fewest of *operands* in sight that no node satisfies together; none if they are many.
+def _contradiction(masks: Sequence[int]) -> list[int]:
+    """The places of the fewest *masks* in sight that have no rank in common; none if they are many.
 
-    Of the shortest beginning that no node satisfies, the last operand is needed; those before it
-    are cut in the same way, as long as a node satisfies what is needed.
+    Of the shortest beginning without a common rank, the last mask is needed; those before it are
+    cut in the same way, until the needed ones have no rank in common.
     """
-    needed: list[Constraint] = []
-    while not needed or matching(Constraint("and", parts=tuple(needed))):
-        if len(needed) == _MAX_NAMED:
+    needed: list[int] = []
+    common = -1
+    while common:
+        left, last = common, -1
+        for i, mask in enumerate(masks):
+            left &= mask
+            if not left:
+                last = i
+                break
+        # There is no last if the contradiction is in parts that were not tried.
+        if last < 0 or len(needed) == _MAX_NAMED:
             return []
-        low, high = 1, len(operands)
-        while low < high:
-            middle = (low + high) // 2
-            if matching(Constraint("and", parts=(*operands[:middle], *needed))):
-                low = middle + 1
-            else:
-                high = middle
-        needed.insert(0, operands[low - 1])
-        operands = operands[: low - 1]
+        needed.insert(0, last)
+        common &= masks[last]
+        masks = masks[:last]
     return needed
 
 
@@ -165,7 +173,7 @@ def _every_node_has(name: str) -> str:
 
 def _one_of(texts: Sequence[str]) -> str:
     """A host or rank set as it was written."""
-    return _plain(",".join(texts[:_MAX_TRIED]))
+    return _plain(",".join(texts[:MAX_SHOWN]))  # one more is cut off anyway
 
 
 def _plain(text: str) -> str:
