@@ -29,7 +29,12 @@ class TreepoolError(Exception):
 
 
 class InvalidInput(TreepoolError, ValueError):
-    """Input that breaks the rules of its format; the message is one line naming the place."""
+    """Input that breaks the rules of its format; the message names the place."""
+
+    @property
+    def line(self) -> str:
+        """The message on one line, for logs, tables and stderr."""
+        return str(self)
 
 
 class InvalidIdset(InvalidInput):
@@ -45,7 +50,10 @@ class InvalidCount(InvalidInput):
 
 
 class InvalidShape(InvalidInput):
-    """Text that is no RFC 46 shape; ``column`` is the zero-based place of the error in ``text``."""
+    """Text that is no RFC 46 shape; ``column`` is the zero-based place of the error in ``text``.
+
+    ``str()`` has three lines: the message with the column from 1, and the text with a caret.
+    """
 
     def __init__(self, message: str, text: str = "", column: int = 0) -> None:
         super().__init__(message)
@@ -54,6 +62,11 @@ class InvalidShape(InvalidInput):
         self.column = column
 
     def __str__(self) -> str:
+        return f"{self.line}\n{self.caret()}" if self.text else self.line
+
+    @property
+    def line(self) -> str:
+        """The message with the column, without the text."""
         return f"column {self.column + 1}: {self.message}"
 
     def caret(self) -> str:

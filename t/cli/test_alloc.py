@@ -1,6 +1,7 @@
 """``treepool alloc``: shapes in, answers out, in order and cumulatively."""
 
 import json
+import time
 
 from commandline import run_process
 from treepool import parse_shape
@@ -84,9 +85,30 @@ def test_full_R_is_that_of_the_last_job_allocated(treepool):
     assert result.is_one_line_error("slot=1/core=999: infeasible: ")
 
 
+def test_full_R_of_a_bad_shape_is_a_complaint_of_one_line(treepool):
+    result = treepool("alloc", "--R", "slot=[")
+    assert result.is_one_line_error("slot=[: invalid: column 7: ")
+
+
 def test_full_R_of_no_job_is_nothing(treepool):
     result = treepool("alloc", "--R", "slot=1/core=999")
     assert (result.status, result.out) == (1, "")
+
+
+def test_full_R_of_a_job_with_a_duration_begins_now_and_expires_when_the_duration_is_over(
+    treepool, write
+):
+    path = write(from_resources(parse_shape("slot/core"), duration=3600.5))
+    before = time.time()
+    (R,) = treepool("alloc", "--R", "--jobspec", path).json
+    execution = R["execution"]
+    assert before <= execution["starttime"] <= time.time()
+    assert execution["expiration"] == execution["starttime"] + 3600.5
+
+
+def test_full_R_of_a_job_without_a_duration_has_no_times(treepool):
+    (R,) = treepool("alloc", "--R", "slot/core").json
+    assert (R["execution"]["starttime"], R["execution"]["expiration"]) == (0, 0)
 
 
 def test_jobspec_instead_of_a_shape(treepool, write):
@@ -168,7 +190,7 @@ def test_a_wishs_value_is_json_if_it_can_be_and_text_if_not(treepool):
     assert why("gpu_link=[1]").startswith(f"{place}/gpu_link: an array is not")
     assert why("gpu_link=" + "[" * 9999).startswith(f"{place}/gpu_link: '[[[")
     assert why("same=a=b:c").startswith(f"{place}/same: 'a=b:c' is not")
-    assert why("unified_memory=true") == "no node satisfies the constraints"
+    assert why("unified_memory=true").startswith("no node satisfies the constraints: no node has")
 
 
 def test_an_unknown_wish_is_an_invalid_job(treepool):

@@ -184,6 +184,7 @@ def test_a_program_does_not_count_gpus_twice(flux):
     ("words", "gpus"),
     [
         ("--gpu num=4", 4),
+        ("-n4 --gpu num=2/task:gmem=40G", 2),
         ("--gpu mode=exclusive", 1),
         ("--gpu nvlink=yes -g3", 3),
         ("-N2 --gpu num=4", 4),

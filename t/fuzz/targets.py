@@ -101,11 +101,11 @@ def attempt(name, data):
     try:
         chosen.run(data)
     except chosen.errors as e:
-        message = str(e)
+        message = e.line if isinstance(e, InvalidShape) else str(e)
         if not message or not message.isprintable() or len(message) > MAX_MESSAGE:
             raise Misbehaved(f"{name}: {type(e).__name__}: {message[:2000]!r}") from e
-        if isinstance(e, InvalidShape):
-            e.caret()
+        if not all(line.isprintable() for line in str(e).split("\n")):
+            raise Misbehaved(f"{name}: {type(e).__name__}: {str(e)[:2000]!r}") from e
         return type(e).__name__
     except TreepoolError as e:
         raise Misbehaved(f"{name}: {type(e).__name__} is not documented: {e}") from e

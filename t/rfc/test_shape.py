@@ -168,7 +168,7 @@ def test_a_list_without_brackets_ends_at_the_next_semicolon() -> None:
         ("core;gpu", 5, "needs brackets"),
         ("node/core;gpu", 10, "needs brackets"),
         ("[core;gpu", 10, "';' or ']'"),
-        ("[core,gpu]", 6, "';' or ']'"),
+        ("[core,gpu]", 6, "';' between"),
         ("[core;]", 7, "a resource type"),
         ("[]", 2, "a resource type"),
         ("[[core]]", 2, "a resource type"),
@@ -228,8 +228,73 @@ def test_errors_name_the_column(text: str, column: int, message: str) -> None:
         parse_shape(text)
     assert str(caught.value).startswith(f"column {column}: ")
     assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in caught.value.line
     assert caught.value.caret().splitlines()[1] == " " * (column - 1) + "^"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "right"),
+    [
+        ("slot/[core;memory=4GB]", 20, "write memory=4{unit:GB}"),
+        ("slot/[core;storage=100MiB]", 23, "write storage=100{unit:MiB}"),
+        ("slot/[core;memory=2-8GB]", 22, "write memory=2-8{unit:GB}"),
+        ("slot/[core;memory=[2+GB]]", 22, "write memory=2+{unit:GB}"),
+        ("slot/[core;memory=4G]", 20, "as in memory=4{unit:GB}; units: B, kB, KB, MB, GB"),
+    ],
+)
+def test_a_count_with_a_unit_is_told_where_units_stand(text: str, column: int, right: str) -> None:
+    with pytest.raises(InvalidShape) as caught:
+        parse_shape(text)
+    assert caught.value.line.startswith(f"column {column}: a unit stands in braces")
+    assert right in caught.value.line
+
+
+def test_the_form_that_is_told_is_right() -> None:
+    (vertex,) = parse_shape("memory=2-8{unit:GB}")
+    assert (vertex["type"], vertex["unit"]) == ("memory", "GB")
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("slot/[core=8,gpu=1]", 13),
+        ("slot/[core=8, gpu=1]", 13),
+        ("slot/[core=8 ,gpu=1]", 14),
+        ("slot/[core=[8],gpu=1]", 15),
+        ("slot/[core,gpu]", 11),
+        ("slot/[memory=4{unit:GB},core]", 24),
+        ("slot/core=8,gpu=1", 12),
+        ("slot/core,gpu", 10),
+    ],
+)
+def test_a_comma_between_resources_is_told_to_be_a_semicolon(text: str, column: int) -> None:
+    with pytest.raises(InvalidShape) as caught:
+        parse_shape(text)
+    assert caught.value.line == (
+        f"column {column}: expected ';' between the resources of a list, as in [core=8;gpu=1], "
+        "found ','"
+    )
+
+
+def test_commas_of_counts_stay_commas() -> None:
+    assert parse_shape("[a=1,3;b=2]") == parse_shape("[a=[1,3];b=2]")
+
+
+def test_an_error_as_text_shows_the_shape_with_a_caret_under_the_place() -> None:
+    with pytest.raises(InvalidShape) as caught:
+        parse_shape("slot/[core=8 gpu=1]")
+    assert str(caught.value).splitlines() == [
+        "column 14: expected ';' or ']', found 'g'",
+        "slot/[core=8 gpu=1]",
+        "             ^",
+    ]
+    assert caught.value.line == "column 14: expected ';' or ']', found 'g'"
+
+
+def test_an_error_without_a_text_is_one_line() -> None:
+    with pytest.raises(InvalidShape) as caught:
+        parse_shape(4)  # type: ignore[arg-type]
+    assert str(caught.value) == "column 1: a shape is a string, not int"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +331,7 @@ def test_deep_and_oversized_shapes_fail_fast(text: str) -> None:
     with pytest.raises(InvalidShape) as caught:
         parse_shape(text)
     assert time.perf_counter() - start < 1
-    assert len(str(caught.value)) < 200
+    assert len(caught.value.line) < 200
     assert len(caught.value.caret().splitlines()[0]) <= 72
 
 

@@ -78,7 +78,7 @@ def _check(pool: Pool, shapes: list[str]) -> None:
             request_of(pool, shape)
         except InvalidInput as e:
             shown = shape if len(shape) <= 60 else shape[:57] + "..."
-            raise Stop(f"argument --shape: {shown}: {e}") from None
+            raise Stop(f"argument --shape: {shown}: {e.line}") from None
 
 
 def _line(advice: Advice) -> dict[str, Any]:

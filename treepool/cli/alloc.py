@@ -103,7 +103,10 @@ def add(subcommands: Any) -> None:
         help="a line of JSON for each job: shape, R_lite and nslots, or shape, error and message",
     )
     form.add_argument(
-        "--R", dest="full_R", action="store_true", help="the whole R of the last job allocated"
+        "--R",
+        dest="full_R",
+        action="store_true",
+        help="the whole R of the last job allocated; if the job has a duration, R starts now",
     )
     parser.set_defaults(run=run)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Callable, Mapping, Optional, Union
 
 import attrs
@@ -75,15 +76,21 @@ def allocate_jobspec(
 
 def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocation, Refusal]:
     try:
-        return pool.alloc(jobid, pool.parse_resource_request(spec()))
+        request = pool.parse_resource_request(spec())
+        allocation = pool.alloc(jobid, request)
     except InvalidShape as e:
-        return Refusal("invalid", str(e), e.caret())
+        return Refusal("invalid", e.line, e.caret())
     except InvalidInput as e:
         return Refusal("invalid", str(e))
     except InfeasibleRequest as e:
         return Refusal("infeasible", str(e))
     except InsufficientResources as e:
         return Refusal("insufficient", str(e))
+    if request.duration > 0:  # as Flux does when it starts a job; here every job starts now
+        now = time.time()
+        allocation.set_starttime(now)
+        allocation.set_expiration(now + request.duration)
+    return allocation
 
 
 def _shape_of(spec: object) -> Optional[str]:

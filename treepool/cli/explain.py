@@ -83,7 +83,7 @@ def run(arguments: Namespace) -> int:
     try:
         resources = parse_shape(arguments.shape)
     except InvalidShape as e:
-        raise Stop(f"argument SHAPE: {e}") from None
+        raise Stop(f"argument SHAPE: {e.line}") from None
     pool = cluster.pool(arguments)
     jobs = _allocated(pool, arguments.jobs)
     _mark_down(pool, arguments.down)

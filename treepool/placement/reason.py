@@ -19,6 +19,7 @@ from treepool.placement.need import SLOT, Ask, Need, Part, needs_in, undemanding
 from treepool.placement.request import Request
 from treepool.placement.state import NodeState
 from treepool.placement.tree import Domain, NodeType
+from treepool.placement.unsatisfied import unsatisfied
 from treepool.rfc.count import Count
 
 _ANY = Count(1, None)
@@ -33,7 +34,9 @@ def why_infeasible(request: Request, inventory: Inventory) -> str:
         return _why_not_alike(request, inventory)
     within = inventory.matching(request.constraint)
     if within is not None and not within:
-        return "no node satisfies the constraints"
+        return "no node satisfies the constraints" + unsatisfied(
+            request.constraint, inventory.matching
+        )
     types = _types_for(request, inventory)
     units = {t: _units_on(t, request.ask) for t in types}
     among = " that satisfy the constraints" if within is not None else ""

@@ -19,7 +19,7 @@ from treepool.placement.wishes import Same, Wishes
 from treepool.rfc import units
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.count import Count
-from treepool.rfc.findings import shown
+from treepool.rfc.findings import did_you_mean, shown
 from treepool.rfc.jobspec import Jobspec, Vertex
 
 #: Resource types with a meaning of their own; every other type is the name of a locality.
@@ -219,7 +219,8 @@ class _Reader:
         known = [NODE, SLOT, *AMOUNTS, *sorted(self.localities)]
         if vertex.type not in known:
             names = ", ".join(known)
-            raise _refused(vertex, "unknown resource type", f"; this pool knows {names}")
+            hint = did_you_mean(vertex.type, known)
+            raise _refused(vertex, "unknown resource type", f"{hint}; this pool knows {names}")
         self.check_plain(vertex)
 
     def check_plain(self, vertex: Vertex) -> None:

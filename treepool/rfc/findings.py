@@ -6,7 +6,8 @@ Documents come from anywhere: texts from them are shortened and escaped before t
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Mapping, Type, Union
+from difflib import get_close_matches
+from typing import Any, Iterable, Iterator, Mapping, Sequence, Type, Union
 
 from treepool.errors import InvalidIdset, InvalidInput, Problem
 from treepool.rfc import document, idset
@@ -27,6 +28,23 @@ MAX_BITS = 1 << 32
 FIRST_BITS = 1 << 27
 
 _MAX_NOTED = 1_000
+
+#: Longest unknown name for which a nearest known one is looked for, in characters.
+_MAX_NAME = 32
+
+#: How alike two names must be, where 1 is the same (difflib): one letter in four may be wrong.
+_ALIKE = 0.75
+
+#: What other schedulers and tools call resources, and names here.
+_SYNONYMS = {
+    "cpu": "core",
+    "host": "node",
+    "package": "socket",
+    "numanode": "numa",
+    "ram": "memory",
+    "disk": "storage",
+    "task": "slot",
+}
 
 
 class Findings:
@@ -144,6 +162,31 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     return "an array" if isinstance(value, list) else f"a {type(value).__name__}"
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The one of *known* names that the writer of unknown *name* probably means; "" if none.
+
+    ``cores`` means core, ``mem`` memory, ``cpu`` core (and not gpu, though it is spelled so).
+    """
+    if len(name) > _MAX_NAME:  # comparing costs the product of the lengths
+        return ""
+    plain = name.casefold()
+    single = plain[:-1] if plain.endswith("s") else plain
+    for one in (plain, single, _SYNONYMS.get(plain, ""), _SYNONYMS.get(single, "")):
+        if one in known:
+            return one
+    if len(plain) >= 3:
+        longer = [one for one in known if one.startswith(plain)]
+        if len(longer) == 1:
+            return longer[0]
+    return next(iter(get_close_matches(plain, known, 1, _ALIKE)), "")
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """The nearest of *known* names as a question, to be put behind unknown *name*; "" if none."""
+    near = nearest(name, known)
+    return f" (did you mean {shown(near)}?)" if near else ""
 
 
 def shown_ids(mask: int) -> str:

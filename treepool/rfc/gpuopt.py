@@ -1,8 +1,9 @@
 """The text of ``flux submit --gpu``: GPUs as users of LSF and LavaLite ask for them.
 
 ``num=4:mode=exclusive:nvlink=yes:gmodel=A100:gmem=40GB``: pairs in any order, each at most once.
-Sizes have the units of RFC 14. LSF has more keys; those that would mean something else here are
-refused, never ignored.
+Sizes have the units of RFC 14, or LSF's letters (``40G``), which count by 1024. LSF has more keys;
+those that would mean something else here are refused, never ignored, and the refusal says what
+treepool has instead.
 """
 
 from __future__ import annotations
@@ -28,9 +29,30 @@ MAX_GPUS = 999_999_999
 # None of these can match more digits than Python's conversions take in their stride.
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _VALUE = re.compile(r"[^:]*")
-_INTEGER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+_COUNT = re.compile(r"([1-9][0-9]{0,8})(/task|/host)?", re.ASCII)
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)([A-Za-z]*)", re.ASCII)
+
+#: Bytes per unit of gmem: those of RFC 14, and a letter as in LSF.
+_BYTES = {
+    **units.BYTES,
+    **{
+        c: 1024 ** (i + 1)
+        for i, pair in enumerate(("kK", "mM", "gG", "tT", "pP", "eE"))
+        for c in pair
+    },
+}
+
+#: What treepool has instead of keys that only LSF has.
+_INSTEAD = {
+    "j_exclusive": "write mode=exclusive",
+    "mps": "write nothing: treepool does not share GPUs",
+    "glink": "write nvlink=yes or xgmi=yes",
+    "gvendor": "write gmodel, or --requires with a property of the nodes",
+    "gtile": "for a GPU of each of two sockets write --resources-shape=slot/socket=2/gpu=1",
+    "mig": "write --resources-shape with the MIG profile, such as slot/mig-1g.10gb/gpu",
+    "aff": "write nothing: cores and GPUs of a slot are near each other (see --locality)",
+}
 
 _Value = Union[int, str, bool]
 
@@ -91,7 +113,8 @@ class _Reader:
             _fail(start, f"expected one of {_KNOWN}, found {found}")
         key = match[0]
         if key not in _READERS:
-            _fail(start, f"unknown key {shown(key)}, known: {_KNOWN}")
+            instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else ""
+            _fail(start, f"unknown key {shown(key)}, known: {_KNOWN}{instead}")
         if key in given:
             _fail(start, f"{key} is given twice")
         if self.text[match.end() : match.end() + 1] != "=":
@@ -106,10 +129,17 @@ class _Reader:
 
 
 def _count(key: str, value: str, column: int) -> int:
-    """VALUE of num: an integer from 1 to MAX_GPUS"""
-    if _INTEGER.fullmatch(value) is None:
+    """VALUE of num: INTEGER '/task'?, from 1 to MAX_GPUS; a slot of treepool's is LSF's task"""
+    match = _COUNT.fullmatch(value)
+    if match is None:
         _fail(column, f"{key}={_quoted(value)}: a number of GPUs from 1 to {MAX_GPUS} is expected")
-    return int(value)
+    if match[2] == "/host":
+        _fail(
+            column,
+            f"{key}={value}: num counts GPUs per task: for GPUs per host take -N with "
+            f"--gpus-per-node={match[1]}",
+        )
+    return int(match[1])
 
 
 def _mode(key: str, value: str, column: int) -> str:
@@ -139,13 +169,17 @@ def _model(key: str, value: str, column: int) -> str:
 def _size(key: str, value: str, column: int) -> int:
     """VALUE of gmem: NUMBER UNIT, without blanks between them
 
-    The unit must be there: without one LSF means MB, and Flux GiB.
+    The unit must be there: without one LSF means MB, and Flux GiB. LSF reserves so much memory of
+    each GPU; here, where a GPU is never shared, it is what each one has at least.
     """
     match = _SIZE.fullmatch(value)
-    if match is None or match[2] not in units.BYTES:
-        known = ", ".join(units.BYTES)
-        _fail(column, f"{key}={_quoted(value)}: a size such as 40GB is expected; units: {known}")
-    size: int = math.ceil(Fraction(match[1]) * units.BYTES[match[2]] / units.BYTES["GiB"])
+    if match is None or match[2] not in _BYTES:
+        known = ", ".join((*units.BYTES, "K to E"))
+        _fail(
+            column,
+            f"{key}={_quoted(value)}: a size such as 40G or 40GB is expected; units: {known}",
+        )
+    size: int = math.ceil(Fraction(match[1]) * _BYTES[match[2]] / _BYTES["GiB"])
     if not 0 < size <= MAX_MEMORY:
         _fail(column, f"{key}={_quoted(value)}: more than nothing and at most {MAX_MEMORY} GiB")
     return size

@@ -13,10 +13,11 @@ A recursive descent parser, one function per rule of RFC 46's grammar. Where the
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from treepool.errors import InvalidCount, InvalidShape
-from treepool.rfc import count
+from treepool.rfc import count, units
 from treepool.rfc.shapetext import format_shape
 from treepool.rfc.shapetoken import (
     DEFAULT_LABEL,
@@ -31,6 +32,13 @@ from treepool.rfc.shapetoken import (
 __all__ = ["format_shape", "parse_shape"]
 
 _NO_KEYS = ("type", "count", "with")
+
+#: What is said where a comma stands between resources, as it may in a count.
+_COMMA = "expected ';' between the resources of a list, as in [core=8;gpu=1], found ','"
+
+#: In the text of a count: the comma before the next resource, and an amount with its unit.
+_BEFORE_RESOURCE = re.compile(r",(?=[A-Za-z_]|$)")
+_WITH_UNIT = re.compile(r"([0-9][^A-Za-z]{0,30})([A-Za-z]{1,3})")
 
 
 def parse_shape(text: str) -> list[dict[str, Any]]:
@@ -59,6 +67,8 @@ class _Parser:
     def resources(self) -> list[dict[str, Any]]:
         """resources: list END"""
         vertices = self.vertex_list(depth=1)
+        if self.tokens.check(","):
+            self.tokens.fail(_COMMA)
         if self.tokens.check(";"):
             self.tokens.fail("a list of several vertices needs brackets around it")
         if not self.tokens.at_end():
@@ -78,6 +88,8 @@ class _Parser:
         vertices = [self.vertex(depth)]
         while self.tokens.accept(";"):
             vertices.append(self.vertex(depth))
+        if self.tokens.check(","):
+            self.tokens.fail(_COMMA)
         self.tokens.expect("]", "';' or ']'")
         return vertices
 
@@ -89,7 +101,7 @@ class _Parser:
         kind = self.tokens.string("a resource type")
         vertex: dict[str, Any] = {"type": kind, "count": 1}
         if self.tokens.accept("="):
-            vertex["count"] = self.vertex_count()
+            vertex["count"] = self.vertex_count(kind)
         if kind == "slot":
             self.slot_braces(vertex, column)
             if not self.tokens.check("/"):
@@ -100,7 +112,7 @@ class _Parser:
             vertex["with"] = self.vertex_list(depth + 1)
         return vertex
 
-    def vertex_count(self) -> count.Spec:
+    def vertex_count(self, kind: str) -> count.Spec:
         """count: '[' COUNT ']' | COUNT"""
         bracket = self.tokens.accept("[")
         column = self.tokens.column
@@ -108,10 +120,28 @@ class _Parser:
         try:
             spec = count.parse_text(text).spec()
         except InvalidCount as e:
+            self.fail_count(kind, text, column)
             self.tokens.fail(str(e), column)
         if bracket:
             self.tokens.expect("]")
         return spec
+
+    def fail_count(self, kind: str, text: str, column: int) -> None:
+        """Raise InvalidShape if *text*, no count, is one with a unit or with the next resource."""
+        comma = _BEFORE_RESOURCE.search(text)
+        after = self.tokens.text[self.tokens.column : self.tokens.column + 1]
+        if comma is not None and (comma.end() < len(text) or after.isalpha()):
+            self.tokens.fail(_COMMA, column + comma.start())
+        amount = _WITH_UNIT.fullmatch(text)
+        if amount is not None and amount[2] in units.BYTES and len(kind) <= 40:
+            right = f"{kind}={amount[1]}{{unit:{amount[2]}}}"
+            self.tokens.fail(f"a unit stands in braces: write {right}", column + amount.start(2))
+        if amount is not None and kind in ("memory", "storage"):
+            known = ", ".join(units.BYTES)
+            self.tokens.fail(
+                f"a unit stands in braces, as in {kind}={amount[1]}{{unit:GB}}; units: {known}",
+                column + amount.start(2),
+            )
 
     def slot_braces(self, vertex: dict[str, Any], slot_column: int) -> None:
         """slot_braces: '{' label (',' item)* '}', label: STRING"""

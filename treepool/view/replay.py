@@ -218,7 +218,7 @@ class _Run:
                 )
                 kind = self.pool.parse_resource_request(spec)
             except InvalidShape as e:
-                raise InvalidTrace(f"{traced.place}: shape: {e}") from None
+                raise InvalidTrace(f"{traced.place}: shape: {e.line}") from None
             except InvalidInput as e:
                 raise InvalidTrace(f"{traced.place}: {e}") from None
             self._kinds[key] = kind

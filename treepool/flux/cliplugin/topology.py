@@ -77,12 +77,12 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
     --allow-cxl           CXL memory counts where the job asks for memory
     --unified-memory      only nodes whose CPUs and GPUs share one memory
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
-      num=N               GPUs per slot, as -g (1 if neither is given)
+      num=N[/task]        GPUs per slot, as -g (1 if neither is given)
       mode=exclusive      the only mode: GPUs are not shared
       nvlink=yes          as --gpu-link=nvlink
       xgmi=yes            as --gpu-link=xgmi
       gmodel=NAME         only nodes with the property gpu-NAME, such as gpu-a100
-      gmem=SIZE           least memory of each GPU, such as 40GB
+      gmem=SIZE           least memory of each GPU, such as 40GB, or 40G (GiB)
     """
 
     def __init__(self, prog: str) -> None:

@@ -1,0 +1,85 @@
+"""Counts with a choice against Flux's own validator: how to submit them, what a site allows."""
+
+import json
+
+import pytest
+
+from broker import REPOSITORY, Failed, Instance
+from documents import blocks
+
+GUIDE = (REPOSITORY / "doc" / "requests.md").read_text()
+
+SHAPE = "slot=1-8/core=2"
+
+
+def the_block(language, word):
+    """The only fenced block of the guide in *language* that has *word*."""
+    (block,) = (block for block in blocks(GUIDE, language) if word in block)
+    return block
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """One node of 8 cores, with Flux's validator as it comes."""
+    with Instance(1, 8, 0) as instance:
+        instance.load("sched-treepool")
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def allowing():
+    """The same where the site has what the guide says."""
+    table, setting = the_block("toml", "require-version").splitlines()
+    conf = f"{table.strip('[]')}.{setting.replace(' ', '')}"
+    with Instance(1, 8, 0, conf=[conf]) as instance:
+        instance.load("sched-treepool")
+        yield instance
+
+
+def version_of_the_guide(instance, shape):
+    """The jobspec of *shape*, with the version that the guide gives it."""
+    spec = json.loads(instance.shape(shape, "--dry-run"))
+    assert ".version = 2" in the_block("sh", "jq")
+    return json.dumps({**spec, "version": 2})
+
+
+def test_flux_refuses_a_count_with_a_choice_as_it_comes(plain):
+    with pytest.raises(Failed, match="resource count must be an integer for type 'slot'"):
+        plain.shape(SHAPE)
+    with pytest.raises(Failed, match="resource count must be an integer for type 'slot'"):
+        plain.flux("job", "submit", stdin=plain.shape(SHAPE, "--dry-run"))
+    with pytest.raises(Failed, match="version must be 1"):
+        plain.flux("job", "submit", stdin=version_of_the_guide(plain, SHAPE))
+
+
+def test_the_owner_of_an_instance_may_do_without_the_validator(plain, idle):
+    job = plain.shape(SHAPE, "--flags=novalidate")
+    assert plain.placed(job) == [("0", "0-7", "")]
+    plain.flux("cancel", job)
+    plain.wait(job, "clean")
+    spec = plain.shape(SHAPE, "--dry-run")
+    job = plain.flux("job", "submit", "--flags=novalidate", stdin=spec)
+    assert plain.placed(job) == [("0", "0-7", "")]
+    plain.cancel_all()
+
+
+def test_a_site_allows_it_with_another_version_of_jobspec(allowing):
+    with pytest.raises(Failed, match="resource count must be an integer for type 'slot'"):
+        allowing.shape(SHAPE)
+    job = allowing.flux("job", "submit", stdin=version_of_the_guide(allowing, SHAPE))
+    assert allowing.placed(job) == [("0", "0-7", "")]
+    allowing.cancel_all()
+
+
+def test_without_the_plugin_jobspec_flux_submit_is_accepted():
+    setting = 'plugins = ["feasibility"]'
+    assert f"`{setting}`" in GUIDE
+    with Instance(1, 8, 0, conf=[f"ingest.validator.{setting.replace(' ', '')}"]) as instance:
+        instance.load("sched-treepool")
+        assert instance.placed(instance.shape(SHAPE)) == [("0", "0-7", "")]
+        instance.cancel_all()
+
+
+def test_the_refusal_of_the_guide_is_what_flux_says(plain):
+    _, said = the_block("", "[Errno 1]").splitlines()
+    assert said in plain.run("submit", f"--resources-shape={SHAPE}", "true").stderr
