@@ -36,6 +36,7 @@ check-browser: $(INSTALLED)
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(INSTALLED)
 	$(BIN)/mypy
