@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from hwlocfile import Device, Made
 from treepool import Pool
 from treepool.discovery import hwlocxml, key
@@ -351,7 +352,7 @@ def test_elements_without_end_are_refused(monkeypatch):
 
 
 @given(st.integers(0, 4000), st.integers(1, 40), st.text('<>/"=ax0 ', max_size=10))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_damaged_xml_never_raises_anything_else(start, length, instead):
     text = Made(devices=[Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")])]).xml()
     start = start % len(text)
@@ -456,7 +457,7 @@ levels = st.none() | st.lists(st.sampled_from(["socket", "numa", "l3", "gpulink"
 
 
 @given(made_machines, st.sampled_from([1, 2, 3]), levels)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_each_core_and_gpu_is_in_one_smallest_domain(made, version, levels):
     made = attrs.evolve(
         made,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations, product
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hwlocfile
 from treepool.discovery.hwlocxml import parse
 from treepool.discovery.links import (
     PCIE_GBPS,
@@ -54,6 +57,36 @@ ABCD = {"a": 0, "b": 1, "c": 2, "d": 3}
 
 
 # -- matrices
+
+
+def made(name, backend, gpus, value):
+    """A matrix of XML in which all GPUs have *value* between them, and ids by name."""
+    devices = [
+        hwlocfile.Device(
+            f"0000:{i + 1:02x}:00.0", i % 4, backends=[(f"{backend.lower()}{i}", backend)]
+        )
+        for i in range(gpus)
+    ]
+    machine = hwlocfile.Made(devices=devices)
+    objects = [
+        int(number)
+        for i in range(gpus)
+        for number in re.findall(rf'name="{backend.lower()}{i}".*?gp_index="(\d+)"', machine.xml())
+    ]
+    values = [1_000_000 if a == b else value for a in objects for b in objects]
+    machine = attrs.evolve(machine, more=hwlocfile.distances(name, "OSDev", objects, values))
+    (found,) = parse(machine.xml().encode()).distances
+    assert found.name == name
+    return Matrix(name, tuple(found.objects), found.values), {
+        key: i for i, key in enumerate(found.objects)
+    }
+
+
+@pytest.mark.parametrize("gpus", [4, 12])
+def test_gpus_that_are_all_joined_by_xgmi(gpus):
+    matrix, ids = made("XGMIBandwidth", "RSMI", gpus, 100_000)
+    links = table([matrix], ids, {})
+    assert links.links == (Link("xgmi", 100.0, ((1 << gpus) - 1,)),)
 
 
 def test_the_gpus_of_a_real_dgx_2_are_all_joined_alike_through_its_switches():

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from discovery.fakesys import H100, Cpu, FakeSys, check, read, regions, smt
 from treepool.discovery.sysfs_cpu import MAX_CPUS
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from work import Lines
-
-EXAMPLES = int(os.environ.get("TREEPOOL_EXAMPLES", "100"))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,7 @@ def wild_trees(draw):
     return cpus, nodes, draw(st.none() | some)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(wild_trees())
 def test_regions_of_any_tree_nest_and_each_core_is_in_one_socket(tree):
     cpus, nodes, allowed = tree

@@ -19,6 +19,7 @@ def imported():
             attempt(name, seed)
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize(("name", "case"), CASES, ids=map(" ".join, CASES))
 def test_a_large_input_is_answered_with_bounded_work_and_memory(name, case):
     data = make(name, case)

@@ -1,33 +1,28 @@
-"""The machine runs: TREEPOOL_STEPS steps in all (`make machine`: 100,000), a part in each test."""
+"""The machine runs as many steps as --steps says, a part of them in each test."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import ClassVar
 
 import pytest
-from hypothesis import Phase
 
+from depth import deep
 from placement.exploring import explore
 from placement.machine import REACHED, Machine
 
-STEPS = int(os.environ.get("TREEPOOL_STEPS", "4000"))
-
 #: In how many tests, so that they run side by side.
-PARTS = int(os.environ.get("TREEPOOL_PARTS", "8"))
-
-LIMITS = {} if os.environ.get("TREEPOOL_SHRINK", "yes") == "yes" else {"phases": [Phase.generate]}
+PARTS = 8
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_operation_in_any_order_breaks_a_promise(part):
+def test_no_operation_in_any_order_breaks_a_promise(pytestconfig, part):
     class Part(Machine):
         reached: ClassVar[Counter[str]] = Counter()
 
-    steps = STEPS // PARTS
+    steps = (pytestconfig.getoption("steps") or (100_000 if deep() else 2_000)) // PARTS
     try:
-        explore(Part, steps, **LIMITS)
+        explore(Part, steps)
     finally:
         print(f"{Part.steps} steps:", dict(sorted(Part.reached.items())))
     assert Part.steps == steps

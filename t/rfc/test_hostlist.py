@@ -295,6 +295,7 @@ def test_the_work_is_that_of_each_host_once() -> None:
     assert reading.count < 3 * len(hosts)
 
 
+@pytest.mark.depth
 def test_a_million_hosts_are_written_and_read() -> None:
     hosts = [f"node{i}" for i in range(1_000_000)]
     assert hostlist.encode(hosts) == "node[0-999999]"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.errors import InvalidIdset
 from treepool.rfc import idset
 from work import Lines
@@ -143,6 +144,7 @@ def test_single_ids_are_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert work.count < 30 * count
 
 
+@pytest.mark.depth
 def test_half_a_million_single_ids_are_read() -> None:
     assert idset.size(idset.decode(",".join(map(str, range(0, 1_000_000, 2))))) == 500_000
 
@@ -174,7 +176,7 @@ def test_ids_and_mask_agree_with_plain_sets(ids: set[int]) -> None:
         assert idset.lowest(mask) == min(ids)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.sets(st.integers(0, idset.MAX_ID), max_size=20))
 def test_few_ids_far_apart_survive_text_and_back(ids: set[int]) -> None:
     mask = idset.from_ids(ids)
@@ -183,7 +185,7 @@ def test_few_ids_far_apart_survive_text_and_back(ids: set[int]) -> None:
     assert list(idset.iterate(mask)) == sorted(ids)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(IDS | st.sets(st.integers(0, 100_000)), st.lists(st.tuples(*[st.integers(1, 5000)] * 2)))
 def test_runs_and_flags_are_the_same_set(ids: set[int], more: list[tuple[int, int]]) -> None:
     place = 0

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.errors import InvalidKey
 from treepool.rfc import idset, linktable
 from treepool.rfc.findings import place
@@ -148,7 +149,7 @@ def test_as_many_gpus_as_there_may_be_are_covered_fast_at_the_worst():
 
 
 @given(tables())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_table_comes_back_from_its_json(links):
     assert linktable.read(json.dumps(links.to_dict())) == links
 
@@ -332,7 +333,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_table_whatever_makes_reading_fail_in_another_way(table):
     key = {"writer": "TreePool", "links": {digest(TOPO): table}}
     problems = SchedulingKey.problems(key)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.errors import InvalidKey, InvalidR
 from treepool.rfc import findings, idset
 from treepool.rfc.rset import ILLEGAL_IN_PROPERTY, ResourceSet, RLiteEntry, merge_entries
@@ -431,13 +432,13 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_whatever_is_no_r_raises_invalid_r_or_invalid_key(document):
     told(json.dumps(document) if isinstance(document, str) else document)
 
 
 @given(path=st.lists(st.integers(0, 9), min_size=1, max_size=8), value=JSON)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_an_r_with_anything_wrong_anywhere_raises_invalid_r_or_invalid_key(path, value):
     here: Any = copy.deepcopy(CLUSTER)
     document, parent, last = here, None, None
