@@ -1,12 +1,12 @@
-# Two commands set everything up: `make demo` and `make check`.
+# `make demo` and `make check` set up all they need; `make ci` runs what takes longer.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo check check-flux check-flux-versions check-browser lint types test machine mutants
-.PHONY: versions conformance bench soak fuzz clean
+.PHONY: demo check ci check-flux check-flux-versions check-browser lint types test depth machine
+.PHONY: mutants versions conformance bench soak fuzz clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
 demo: $(INSTALLED)
@@ -16,7 +16,15 @@ demo: $(INSTALLED)
 	  'slot=1/node=1/[core=15;gpu=1]' 'node/slot=6/[core=15;gpu=1]' \
 	  'slot=1/node=1/[core=60;gpu=4]' 'slot=1/numa{x}' 'slot=1/socket{x}' 'slot=1/node{x}'
 
-check: lint types test machine check-flux versions conformance
+# What tells most per second, in less than three minutes on two cores.
+check: lint types test conformance
+
+# Everything else, in less than 40 minutes. The last step runs every test once more, at depth, so that
+# the log ends with a summary of them all.
+ci: versions
+	$(MAKE) fuzz SECONDS=10
+	if command -v flux; then $(MAKE) soak SOAK='--minutes 1 --nodes 200'; else echo 'no flux: no soak'; fi
+	$(MAKE) depth
 
 # In real Flux instances (flux-core 0.86 to 0.88) on fake nodes; says that it skipped them where
 # there is no flux on the PATH. Brokers can miss their time on a busy machine: what fails is run
@@ -36,23 +44,31 @@ check-browser: $(INSTALLED)
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(INSTALLED)
 	$(BIN)/mypy
 
+# Without those marked `depth`, those in real Flux instances, and those in a browser.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n 2 --ignore=t/flux
+	$(BIN)/python -m pytest -q -n 2 -m 'not depth' --ignore=t/flux --ignore=t/browser
+
+# All tests, and as many examples of each as `make ci` asks for (t/depth.py). Brokers can miss their
+# time on a busy machine: what fails is run again, alone.
+depth: $(INSTALLED)
+	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=ci || \
+	  $(BIN)/python -m pytest -q --hypothesis-profile=ci --last-failed
 
 # Every operation on a pool in any order, beside the reference; STEPS=1000000 to look harder.
 STEPS ?= 100000
 machine: $(INSTALLED)
-	TREEPOOL_STEPS=$(STEPS) $(BIN)/python -m pytest -q -n 2 t/placement/test_machine.py
+	$(BIN)/python -m pytest -q -n 2 --steps=$(STEPS) t/placement/test_machine.py
 
 # Two dozen bugs, planted one at a time in a copy: does the machine notice each? A few minutes.
 mutants: $(INSTALLED)
 	$(BIN)/python t/mutants
 
-# The same tests on every supported Python that is installed.
+# The tests of `make check` on every other supported Python that is installed.
 versions: $(INSTALLED)
 	sh t/versions 3.9 3.10 3.11 3.12 3.13
 

@@ -191,6 +191,16 @@ class _Writer:
         return sum(1 << core + i * self.ncores for core in cores for i in range(self.made.smt))
 
 
+def distances(name: str, kind: str, objects: Sequence[int], values: Sequence[int]) -> str:
+    """A matrix among the objects of these gp_index, for ``Made.more``; *values* row by row."""
+    indexes, numbers = ("".join(f"{n} " for n in found) for found in (objects, values))
+    return (
+        f'<distances2 type="{kind}" nbobjs="{len(objects)}" kind="9" name={quoteattr(name)} '
+        f'indexing="gp">\n<indexes length="{len(indexes)}">{indexes}</indexes>\n'
+        f'<u64values length="{len(numbers)}">{numbers}</u64values>\n</distances2>\n'
+    )
+
+
 def info(name: str, value: str) -> str:
     """An info element."""
     return f"<info name={quoteattr(name)} value={quoteattr(value)}/>\n"

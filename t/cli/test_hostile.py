@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from commandline import Result, well_behaved
+from depth import examples
 from treepool.cli.main import main
 from treepool.rfc.schema import data_folder
 
@@ -86,7 +87,7 @@ words = st.one_of(
 
 
 @given(st.sampled_from(["alloc", "validate", "subinstance", "conformance", "x"]), st.lists(words))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_any_words(command, argv):
     if "-" in argv or any(word.startswith("-R-") for word in argv):
         return  # stdin is pytest's
@@ -97,7 +98,7 @@ def test_any_words(command, argv):
 
 
 @given(st.lists(st.text('slotcoregpunodenuma=/[]{}x;,+-:*^0123456789"', max_size=40), min_size=1))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_any_shape_gets_an_answer(shapes):
     result = quietly("alloc", "--json", "--", *shapes)
     assert [line["shape"] for line in result.json] == shapes
@@ -156,7 +157,7 @@ VECTORS["vectors"][3:] = [
 @given(st.data(), json_values)
 @settings(
     deadline=None,
-    max_examples=300,
+    max_examples=examples(300),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_good_file_with_one_value_replaced_is_played_or_refused(tmp_path, data, new):

@@ -1,6 +1,5 @@
 """Core ids from sysfs against hwloc's own, read by ``lstopo`` from the same tree."""
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from discovery.fakesys import Cpu, FakeSys, check, hwloc_cores, read, smt
 from treepool.discovery.sysfs import read_sysfs
 from treepool.rfc import idset
-
-EXAMPLES = int(os.environ.get("TREEPOOL_EXAMPLES", "100"))
 
 pytestmark = pytest.mark.skipif(
     shutil.which("lstopo-no-graphics") is None, reason="hwloc's lstopo is not installed"
@@ -50,7 +48,7 @@ def sane_trees(draw):
     return cpus, numa, online, allowed
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(sane_trees())
 def test_core_ids_are_hwlocs_logical_indexes(tree):
     cpus, nodes, online, allowed = tree

@@ -1,7 +1,7 @@
 """Inputs of up to 1 MiB that ask for too much: time, memory, depth, digits.
 
 ``LARGE[target][name]`` makes the bytes. All are at most 1 MiB, the bound below which no input may
-take more than a second of CPU time, nor more than 200 MiB of memory.
+make more work than ``measure.py`` says, nor take more than 200 MiB of memory.
 """
 
 import json

@@ -165,6 +165,7 @@ def test_a_command_answers_strange_json_without_a_traceback(treepool, command, f
 DOCUMENTS = ("jobspec", "alloc", "R", "key", "linktable", "subinstance", "pool", "trace", "vectors")
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("name", (*DOCUMENTS, "constraint", "wishes", "resources", "count_json"))
 def test_any_value_of_a_good_document_may_be_of_any_wrong_type(name):
     for seed in TARGETS[name].seeds[:2]:

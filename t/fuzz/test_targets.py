@@ -1,20 +1,17 @@
-"""Every parser under hypothesis: random bytes, mutated good documents, values of wrong types.
-
-TREEPOOL_EXAMPLES=N tries N examples of each.
-"""
+"""Every parser under hypothesis: random bytes, mutated good documents, values of wrong types."""
 
 import json
-import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from fuzz.targets import TARGETS, Misbehaved, attempt
 
 tries = settings(
     deadline=None,
-    max_examples=int(os.environ.get("TREEPOOL_EXAMPLES", "60")),
+    max_examples=examples(60),
     suppress_health_check=list(HealthCheck),
 )
 

@@ -23,8 +23,18 @@ from planted import MUTANTS, Mutant
 ROOT = Path(__file__).resolve().parents[2]
 
 #: What the machine needs of the tree.
-NEEDED = ("treepool", "schemas", "testvectors", "t/placement", "pyproject.toml")
+NEEDED = (
+    "treepool",
+    "schemas",
+    "testvectors",
+    "t/placement",
+    "t/conftest.py",
+    "t/depth.py",
+    "pyproject.toml",
+)
 
+#: The first of its parts, each of which does its part of all steps.
+PARTS = 8
 TEST = "t/placement/test_machine.py::test_no_operation_in_any_order_breaks_a_promise[0]"
 
 
@@ -71,11 +81,10 @@ def tested(mutant: Optional[Mutant], steps: int) -> Result:
                 shutil.copy(source, target)
         if mutant is not None:
             mutant.plant(copy / "treepool" / "placement")
-        settings = {"TREEPOOL_STEPS": str(steps), "TREEPOOL_PARTS": "1", "TREEPOOL_SHRINK": "no"}
+        depth = ("--hypothesis-profile=mutants", f"--steps={PARTS * steps}")
         run = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", TEST],
+            [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *depth, TEST],
             cwd=copy,
-            env={**os.environ, **settings},
             capture_output=True,
             text=True,
         )

@@ -16,7 +16,7 @@ from typing import Any, Callable, ClassVar, Optional
 import attrs
 from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from placement import strategies as random
 from placement.duel import (
@@ -30,6 +30,7 @@ from placement.duel import (
     sayable,
     up_ranks,
 )
+from placement.exploring import Counted
 from placement.inherited import inherited
 from placement.reference import Ids, Taken
 from placement.wanted import ids
@@ -107,11 +108,10 @@ class Instance:
         return self.duel.reference.jobs
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(Counted):
     """Everything that can be done to a pool; see the module."""
 
-    #: Steps of all machines of this class so far, and how often they came to what.
-    steps = 0
+    #: How often all machines of this class came to what.
     reached: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class Machine(RuleBasedStateMachine):
             instance.ledger[0] = rank_ids(occupied["execution"]["R_lite"])
         self.instances.append(instance)
 
-    def teardown(self) -> None:
+    def finish(self) -> None:
         for pool, before in self.copies:
             assert observed(pool) == before, "what was done to others changed a copy"
 
@@ -147,10 +147,8 @@ class Machine(RuleBasedStateMachine):
 
     # ---- What holds after every step ----
 
-    @invariant()
-    def never(self) -> None:
+    def check(self) -> None:
         """DESIGN, "Never", from the books; and all is as the reference says."""
-        type(self).steps += 1
         for instance in self.instances:
             instance.duel.compare()
             free, up = free_ids(instance.pool), up_ranks(instance.pool)

@@ -7,7 +7,6 @@ it is JSON, as treepool gets it: an R, jobspecs, and steps that name both.
 from __future__ import annotations
 
 import copy
-import os
 from itertools import combinations
 from typing import Any, Optional
 
@@ -16,9 +15,6 @@ from hypothesis import strategies as st
 
 from treepool.rfc import hostlist, idset
 from treepool.rfc.links import digest
-
-#: Tests run this many examples; set TREEPOOL_EXAMPLES to look harder.
-EXAMPLES = int(os.environ.get("TREEPOOL_EXAMPLES", "100"))
 
 #: Real localities and a site's own, outermost first.
 LOCALITIES = ("blade", "socket", "numa", "l3", "l2")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from placement import strategies as random
 from placement.duel import Duel, outcome
 from treepool.errors import InvalidJobspec
@@ -16,7 +17,7 @@ from treepool.placement import fit, inventory, pool
 from treepool.rfc.shape import parse_shape
 
 SETTINGS = settings(
-    max_examples=random.EXAMPLES,
+    max_examples=examples(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -33,7 +34,7 @@ def test_every_step_of_a_history_is_that_of_the_reference(history):
         duel.do(step)
 
 
-@settings(SETTINGS, max_examples=4 * random.EXAMPLES)
+@settings(SETTINGS, max_examples=examples(400))
 @given(st.data())
 def test_slots_on_a_node_with_many_domains_that_are_partly_taken(data):
     R = data.draw(random.broad_nodes())
@@ -44,7 +45,7 @@ def test_slots_on_a_node_with_many_domains_that_are_partly_taken(data):
         duel.do(random.Step("alloc", random.jobspec([slot], options=data.draw(random.wishes()))))
 
 
-@settings(SETTINGS, max_examples=4 * random.EXAMPLES)
+@settings(SETTINGS, max_examples=examples(400))
 @given(st.data())
 def test_localities_of_every_form_on_small_nodes(data):
     """Every way is tried to find out how much a node can give, and whether it gave that."""
@@ -149,7 +150,7 @@ def test_what_the_pool_forgets_makes_no_difference(history):
             duel.do(step)
 
 
-@settings(SETTINGS, max_examples=random.EXAMPLES // 5)
+@settings(SETTINGS, max_examples=examples(20))
 @given(st.data())
 def test_many_short_jobs_between_two_requests_make_no_difference(data):
     R = data.draw(random.clusters(most=4))
@@ -179,7 +180,7 @@ def test_one_job_after_another_until_the_pool_is_full(data):
     duel.compare()
 
 
-@settings(SETTINGS, max_examples=4 * random.EXAMPLES)
+@settings(SETTINGS, max_examples=examples(400))
 @given(st.data())
 def test_a_resource_list_is_refused_just_when_no_form_covers_it(data):
     R = data.draw(st.one_of(random.rich_nodes(), random.clusters(most=2)))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.strategies import EXAMPLES, some, subsets
+from depth import examples
+from placement.strategies import some, subsets
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.rfc import idset
@@ -148,7 +149,7 @@ def histories(draw):
     return R, draw(st.lists(step, min_size=1, max_size=10))
 
 
-@settings(max_examples=2 * EXAMPLES, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_a_job_gets_what_trying_every_member_on_a_copy_gives(history):
     R, steps = history

@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from depth import deep
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, TreepoolError
 from treepool.placement import policy
@@ -248,8 +249,8 @@ def test_a_call_that_fails_at_any_line_changes_neither_the_pool_nor_a_copy(name)
     assert answers(other) == EXPECTED
 
 
-#: Every how many lines to fail; TREEPOOL_EVERY_LINE=1 tries all, in a minute.
-STEP = 1 if os.environ.get("TREEPOOL_EVERY_LINE") else 3
+#: Every how many lines to fail.
+STEP = 1 if deep() else 7
 
 
 @pytest.mark.parametrize("name", ["alloc slot=1-9/core=3", "alloc slot=2/socket{x}", "free"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.strategies import EXAMPLES
+from depth import examples
 from treepool import Pool, parse_shape
 from treepool.errors import PoolConflict
 from treepool.placement.byrank import Sparse, filled, items, mapped, ranks_of
@@ -23,7 +23,7 @@ def sparse_of(values):
     return found
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(100))
 @given(VALUES, st.integers(0, 1 << 40))
 def test_a_sparse_one_reads_like_a_list(values, among):
     sparse, among = sparse_of(values), among & (1 << len(values)) - 1

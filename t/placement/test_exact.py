@@ -5,11 +5,11 @@ domain for every part and every set of ids for every amount.
 """
 
 import itertools
-import os
 import random
 
 import pytest
 
+from depth import examples
 from treepool.placement import fit, match
 from treepool.placement.need import SLOT, Need, Part, ask_of
 from treepool.placement.state import NodeState
@@ -18,7 +18,7 @@ from treepool.rfc import idset
 from treepool.rfc.count import Count
 
 #: Random cases in all, over CHUNKS tests.
-CASES = int(os.environ.get("TREEPOOL_EXACT_CASES", "12000"))
+CASES = examples(12_000)
 CHUNKS = 12
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from placement import linktables as tables
-from placement.strategies import EXAMPLES, jobspec
+from placement.strategies import jobspec
 from treepool import Pool
 from treepool.placement import cliques
 from treepool.placement.linkset import (
@@ -85,7 +86,7 @@ def link_tables(draw, most=9):
     return compile_links(Links.from_matrix(wires, nics), idset.from_ids(ids))
 
 
-@settings(max_examples=5 * EXAMPLES, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(link_tables(), st.integers(0, (1 << 31) - 1), st.integers(1, 8), st.data())
 def test_it_is_the_best_of_all_subsets(table, mask, number, data):
     if table is None:
@@ -97,7 +98,7 @@ def test_it_is_the_best_of_all_subsets(table, mask, number, data):
     assert choose(table, free, number, demand) == best_by_trying(table, free, number, demand)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(link_tables(), st.integers(0, (1 << 31) - 1))
 def test_where_links_do_not_tell_any_subset_is_as_good(table, mask):
     if table is None or not indifferent(table, table.gpus & mask):

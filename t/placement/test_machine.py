@@ -1,43 +1,30 @@
-"""The machine runs: TREEPOOL_STEPS steps in all (`make machine`: 100,000), a part in each test."""
+"""The machine runs as many steps as --steps says, a part of them in each test."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 
+from depth import deep
+from placement.exploring import explore
 from placement.machine import REACHED, Machine
 
-STEPS = int(os.environ.get("TREEPOOL_STEPS", "4000"))
-
 #: In how many tests, so that they run side by side.
-PARTS = int(os.environ.get("TREEPOOL_PARTS", "8"))
-
-SHRINK = os.environ.get("TREEPOOL_SHRINK", "yes") == "yes"
-
-SETTINGS = settings(
-    max_examples=40,
-    stateful_step_count=60,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    **({} if SHRINK else {"phases": [Phase.generate]}),
-)
+PARTS = 8
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_operation_in_any_order_breaks_a_promise(part):
+def test_no_operation_in_any_order_breaks_a_promise(pytestconfig, part):
     class Part(Machine):
-        steps = 0
         reached: ClassVar[Counter[str]] = Counter()
 
+    steps = (pytestconfig.getoption("steps") or (100_000 if deep() else 2_000)) // PARTS
     try:
-        while Part.steps < STEPS / PARTS:
-            run_state_machine_as_test(Part, settings=SETTINGS)
+        explore(Part, steps)
     finally:
         print(f"{Part.steps} steps:", dict(sorted(Part.reached.items())))
-    if Part.steps >= 10_000:
+    assert Part.steps == steps
+    if steps >= 10_000:
         assert set(Part.reached) >= set(REACHED), "the machine goes nowhere near some operation"

@@ -9,6 +9,7 @@ from typing import Any, Callable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from placement import strategies as random
 from placement.duel import (
     Duel,
@@ -35,7 +36,7 @@ from treepool.errors import (
 from treepool.rfc import hostlist
 
 SETTINGS = settings(
-    max_examples=random.EXAMPLES,
+    max_examples=examples(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

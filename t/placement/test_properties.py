@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.strategies import EXAMPLES
+from depth import examples
 from treepool.placement import properties
 from treepool.placement.properties import Properties
 from treepool.rfc import idset
@@ -14,7 +14,7 @@ from treepool.rfc import idset
 NAMES = st.sampled_from(("a", "b", "c", "d:1", "d:2", "+e", "+"))
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(100))
 @given(st.dictionaries(NAMES, st.sets(st.integers(0, 20))), st.sets(st.integers(0, 20)))
 def test_a_job_has_the_properties_of_its_ranks(sets, ranks):
     masks = {name: idset.from_ids(having) for name, having in sets.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.strategies import EXAMPLES
+from depth import examples
 from treepool.placement.rankset import RankSet
 from treepool.rfc import idset
 
@@ -32,7 +32,7 @@ def made(calls):
     return ranks, expected
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(100))
 @given(CALLS, RANKS, st.integers(0, 3000))
 def test_a_run_is_its_ranks(calls, first, size):
     ranks, expected = made(calls)
@@ -48,7 +48,7 @@ def of(members):
     return ranks
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(100))
 @given(CALLS, RANKS)
 def test_it_has_what_a_set_has(calls, rank):
     ranks, expected = made(calls)
@@ -60,7 +60,7 @@ def test_it_has_what_a_set_has(calls, rank):
     assert ranks.lowest() == min(expected, default=-1)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(100))
 @given(CALLS, st.sets(RANKS), RANKS)
 def test_it_goes_up_from_a_rank_within_another_set(calls, within, start):
     ranks, expected = made(calls)
@@ -70,7 +70,7 @@ def test_it_goes_up_from_a_rank_within_another_set(calls, within, start):
     assert ranks.lowest(of(within)) == min(both, default=-1)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(100))
 @given(CALLS, CALLS)
 def test_a_copy_is_independent(calls, more):
     ranks, expected = made(calls)
@@ -84,7 +84,7 @@ def test_a_copy_is_independent(calls, more):
     assert list(copy) == sorted(expected)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(100))
 @given(st.sets(RANKS))
 def test_it_is_made_from_a_bitmask(members):
     ranks = RankSet.from_mask(idset.from_ids(members))

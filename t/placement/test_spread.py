@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.strategies import EXAMPLES
+from depth import examples
 from treepool.placement.spread import fewest, spread
 from treepool.placement.tree import compile_topo
 from treepool.rfc import idset
@@ -26,7 +26,7 @@ def fewest_by_trying(amounts, want):
 AMOUNTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=7)
 
 
-@settings(max_examples=10 * EXAMPLES)
+@settings(max_examples=examples(1000))
 @given(AMOUNTS, st.integers(0, 12), st.integers(0, 20))
 def test_it_is_the_first_of_the_smallest_combinations(amounts, gpus, cores):
     expected = fewest_by_trying(amounts, (gpus, cores))

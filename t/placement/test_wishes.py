@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.strategies import EXAMPLES
+from depth import examples
 from treepool import Pool, parse_shape
 from treepool.errors import InvalidJobspec
 from treepool.placement import wishes
@@ -326,7 +326,7 @@ OPTIONS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8), VALUES, 
 SHAPES = ["slot/core", "slot=2/[core=2;gpu]", "node/slot=2/core", "slot/numa/core", "slot/node{x}"]
 
 
-@settings(max_examples=3 * EXAMPLES, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(OPTIONS, st.sets(st.sampled_from(["numa", "socket", "l3"])), st.sampled_from(SHAPES))
 def test_whatever_the_options_are_they_are_read_or_refused_in_one_line(options, localities, shape):
     for ask in (lambda: read(sorted(localities), **options), lambda: request(shape, **options)):

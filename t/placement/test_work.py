@@ -262,6 +262,7 @@ def test_a_hard_minimum_of_a_domain_is_refused_with_a_reason(whole):
         pool.alloc(1, request(pool, f"slot/board{whole}/[{hard}]"))
 
 
+@pytest.mark.depth
 def test_hundreds_of_choices_one_inside_the_other_are_answered():
     R = cluster(2)
     leaves = [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(400)]
@@ -288,6 +289,7 @@ def test_a_hard_request_costs_no_more_on_a_cluster_of_many_states():
     assert asked.ask.tried[0] <= fit.TOTAL_BUDGET + match.BUDGET + 1000 * 40 * fit.SCRAPS
 
 
+@pytest.mark.depth
 def test_a_million_allocs_and_frees_leave_nothing_behind():
     pool = Pool(cluster(64))
     rng = random.Random(4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import attrs
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from treepool.errors import InvalidJobspec
 from treepool.rfc import constraint, hostlist, idset
+from work import Lines
 
 
 @attrs.frozen
@@ -210,12 +210,12 @@ def test_the_number_of_values_is_bounded_over_all_operators() -> None:
 
 
 def test_the_number_of_hosts_is_bounded_over_all_hostlists() -> None:
-    start = time.perf_counter()
-    with pytest.raises(InvalidJobspec, match=r"/hostlist/1: .* more than 1048576 hosts"):
-        constraint.parse({"hostlist": ["a[0-9]", "b[0-1048566]", "c[0-1048566]"]})
-    with pytest.raises(InvalidJobspec, match="more than"):
-        constraint.parse({"hostlist": ["a[0-99999999999]"]})
-    assert time.perf_counter() - start < 10
+    with Lines() as work:
+        with pytest.raises(InvalidJobspec, match=r"/hostlist/1: .* more than 1048576 hosts"):
+            constraint.parse({"hostlist": ["a[0-9]", "b[0-1048566]", "c[0-1048566]"]})
+        with pytest.raises(InvalidJobspec, match="more than"):
+            constraint.parse({"hostlist": ["a[0-99999999999]"]})
+    assert work.count < 1000  # the hosts are counted and not listed
 
 
 def test_the_length_of_all_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Optional
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from treepool.errors import InvalidCount
 from treepool.rfc import count
 from treepool.rfc.count import MAX_COUNT, Count
+from work import Lines
 
 INTEGERS = st.one_of(st.integers(1, 60), st.integers(1, MAX_COUNT))
 
@@ -233,32 +233,31 @@ def test_only_integers_are_in_a_count() -> None:
 def test_huge_ranges_cost_no_more_than_small_ones(
     text: str, upto: int, largest: int, first: list[int]
 ) -> None:
-    start = time.perf_counter()
-    parsed = count.parse(text)
-    assert parsed.largest(upto) == largest
-    assert [n for n, _ in zip(parsed.valid(upto), range(2))] == first
-    assert upto + 1 not in parsed or parsed.maximum is None
-    assert time.perf_counter() - start < 0.05
+    with Lines() as work:
+        parsed = count.parse(text)
+        assert parsed.largest(upto) == largest
+        assert [n for n, _ in zip(parsed.valid(upto), range(2))] == first
+        assert upto + 1 not in parsed or parsed.maximum is None
+    assert work.count < 1000
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "most"),
     [
-        "9" * 5_000_000,
-        "9" * 100_000,
-        "1-" + "9" * 100_000,
-        "1," * 600_000 + "2",
-        "1-2," * 500_000,
-        ",".join(str(2 * i) for i in range(1, 200_000)),
-        "1-4611686018427387902,4611686018427387904",
+        ("9" * 5_000_000, 100),
+        ("9" * 100_000, 100),
+        ("1-" + "9" * 100_000, 100),
+        ("1," * 600_000 + "2", 100),
+        ("1-2," * 500_000, 100),
+        (",".join(str(2 * i) for i in range(1, 200_000)), 20 * 200_000),
+        ("1-4611686018427387902,4611686018427387904", 100),
     ],
-    ids=lambda text: f"{text[:8]}-{len(text)}",
+    ids=lambda value: f"{value[:8]}-{len(value)}" if isinstance(value, str) else "",
 )
-def test_oversized_texts_fail_fast(text: str) -> None:
-    start = time.perf_counter()
-    with pytest.raises(InvalidCount) as caught:
+def test_oversized_texts_fail_fast(text: str, most: int) -> None:
+    with Lines() as work, pytest.raises(InvalidCount) as caught:
         count.parse(text)
-    assert time.perf_counter() - start < 1
+    assert work.count < most
     assert len(str(caught.value)) < 200
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.errors import InvalidKey
 from treepool.rfc import idset, linktable
 from treepool.rfc.findings import place
 from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire, digest
 from treepool.rfc.linktable import MAX_TABLES
 from treepool.rfc.scheduling import SchedulingKey
+from work import Lines
 
 TOPO = {"cores": "0-7", "gpus": "0-3", "numa": [{"cores": "0-3"}, {"cores": "4-7"}]}
 TABLE = {
@@ -139,16 +140,16 @@ def test_a_gpu_without_any_link_keeps_the_rest_from_being_all():
 
 def test_as_many_gpus_as_there_may_be_are_covered_fast_at_the_worst():
     no_triangle = {(a, b): SYS for a in range(64) for b in range(64, MAX_GPUS)}
-    start = time.monotonic()
-    assert Links.from_matrix(no_triangle).pairs() == no_triangle
-    assert time.monotonic() - start < 2
+    with Lines() as work:
+        assert Links.from_matrix(no_triangle).pairs() == no_triangle
+    assert work.count < 250 * len(no_triangle)
 
 
 # -- JSON
 
 
 @given(tables())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_table_comes_back_from_its_json(links):
     assert linktable.read(json.dumps(links.to_dict())) == links
 
@@ -330,7 +331,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_table_whatever_makes_reading_fail_in_another_way(table):
     key = {"writer": "TreePool", "links": {digest(TOPO): table}}
     problems = SchedulingKey.problems(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.rfc import idset, renumber
 
 #: Lengths of runs of ranks and of the gaps between: short ones are moved one by one, others whole.
@@ -22,7 +23,7 @@ def set_of(runs: list[tuple[int, int]]) -> list[int]:
     return ranks
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(RUNS, RUNS, st.integers(0, 1 << 9000))
 def test_the_nth_rank_becomes_the_nth(
     source: list[tuple[int, int]], target: list[tuple[int, int]], some: int

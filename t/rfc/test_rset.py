@@ -6,7 +6,6 @@ import copy
 import json
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Any, Callable
 
@@ -14,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.errors import InvalidKey, InvalidR
 from treepool.rfc import findings, idset
 from treepool.rfc.rset import ILLEGAL_IN_PROPERTY, ResourceSet, RLiteEntry, merge_entries
+from work import Lines
 
 DATA = Path(__file__).parent / "data"
 EXAMPLE = json.loads((DATA / "rfc20-example1.json").read_text())
@@ -325,8 +326,8 @@ def test_a_few_bytes_of_text_do_not_ask_for_gigabytes(monkeypatch):
         ResourceSet.read(changed(lambda R, e: e.update(R_lite=ranks)))
 
 
-@pytest.mark.parametrize(("nodes", "limit"), [(11_136, 0.06), (1_000_000, 3.0)])
-def test_reading_takes_time_for_its_text_and_not_for_its_nodes_squared(nodes, limit):
+@pytest.mark.parametrize("nodes", [11_136, 1_000_000])
+def test_reading_takes_time_for_its_text_and_its_nodes(nodes):
     last = nodes - 1
     text = json.dumps(
         {
@@ -339,13 +340,10 @@ def test_reading_takes_time_for_its_text_and_not_for_its_nodes_squared(nodes, li
             "scheduling": renamed(f"0-{last}"),
         }
     )
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
+    with Lines() as work:
         read = ResourceSet.read(text)
-        seconds.append(time.perf_counter() - started)
     assert idset.size(read.ranks) == nodes == len(read.hosts)
-    assert min(seconds) < limit
+    assert work.count < 2 * nodes + 5000
 
 
 # ---- round trips ----
@@ -434,13 +432,13 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_whatever_is_no_r_raises_invalid_r_or_invalid_key(document):
     told(json.dumps(document) if isinstance(document, str) else document)
 
 
 @given(path=st.lists(st.integers(0, 9), min_size=1, max_size=8), value=JSON)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_an_r_with_anything_wrong_anywhere_raises_invalid_r_or_invalid_key(path, value):
     here: Any = copy.deepcopy(CLUSTER)
     document, parent, last = here, None, None

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.errors import InvalidKey
 from treepool.rfc import findings, idset, topo
 from treepool.rfc.scheduling import RESERVED, KeyEntry, SchedulingKey, is_treepool
@@ -447,14 +448,14 @@ def replaced(document: object, path: list[int], value: object) -> object:
 
 
 @given(JSON)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_whatever_is_no_key_raises_invalid_key(document):
     told(document)
 
 
 @pytest.mark.parametrize("cluster", [A, B], ids=["A", "B"])
 @given(path=st.lists(st.integers(0, 9), max_size=9), value=JSON)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_key_with_anything_wrong_anywhere_raises_invalid_key(cluster, path, value):
     told(replaced(cluster, path, value))
 

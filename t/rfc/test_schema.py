@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.errors import InvalidJobspec, InvalidR, Problem
 from treepool.rfc import findings, schema
 
@@ -296,7 +297,7 @@ def test_reading_a_good_r_does_not_import_jsonschema():
 
 @pytest.mark.parametrize("name", NAMES)
 @given(document=JSON)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_no_document_whatever_makes_a_check_fail_in_another_way(name, document):
     for problem in schema.problems(document, name):
         assert str(problem).isprintable()

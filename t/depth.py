@@ -1,0 +1,34 @@
+"""How hard the tests look: one hypothesis profile decides for all of them.
+
+``pytest --hypothesis-profile=ci`` is what ``make ci`` runs; ``check``, the default, does a part of
+it. A test names what it does in ``ci``, and is given its share by ``examples``. What has no share
+worth running is marked ``depth``: ``make check`` leaves it out.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, Phase, settings
+
+#: Examples of a property test that asks for no number of its own, by profile.
+CI, CHECK = 100, 20
+
+#: Timings never decide a test.
+_TIMELESS = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+
+settings.register_profile("check", max_examples=CHECK, **_TIMELESS)
+settings.register_profile("ci", max_examples=CI, **_TIMELESS)
+#: For planted bugs (t/mutants): as deep, and a failure is not made smaller.
+settings.register_profile("mutants", max_examples=CI, phases=[Phase.generate], **_TIMELESS)
+
+
+def deep() -> bool:
+    """Whether the loaded profile looks as hard as ``ci``."""
+    return settings.default.max_examples >= CI
+
+
+def examples(number: int) -> int:
+    """The share of *number* that the loaded profile does: all of it in ``ci``, at least one."""
+    return max(1, number * settings.default.max_examples // CI)

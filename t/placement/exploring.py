@@ -1,0 +1,70 @@
+"""Runs a state machine of hypothesis for a given number of steps."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis.errors import HypothesisException
+from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
+
+#: Steps of one example.
+LENGTH = 60
+
+
+class BudgetSpent(BaseException):
+    """The last step is done. Hypothesis takes an Exception for a failure, and shrinks it."""
+
+
+class Counted(RuleBasedStateMachine):
+    """A machine that counts its steps and stops after ``budget`` of them.
+
+    ``check`` is what holds after each step, ``finish`` what holds at the end of an example. A class
+    counts for all its machines, so each exploration needs a class of its own.
+    """
+
+    steps: ClassVar[int] = 0
+    budget: ClassVar[float] = math.inf
+
+    #: Whether a step failed: shrinking it may take any number of steps.
+    failed: ClassVar[bool] = False
+
+    def check(self) -> None:
+        """Raises AssertionError where something does not hold."""
+
+    def finish(self) -> None:
+        """Raises AssertionError where something does not hold."""
+
+    @invariant()
+    def count_and_check(self) -> None:
+        type(self).steps += 1
+        self.check()
+        if self.steps >= self.budget and not self.failed:
+            raise BudgetSpent
+
+    def teardown(self) -> None:
+        try:
+            self.finish()
+        finally:
+            error = sys.exc_info()[1]  # hypothesis calls this while an error of a step propagates
+            if isinstance(error, Exception) and not isinstance(error, HypothesisException):
+                type(self).failed = True
+
+
+def explore(machine: type[Counted], steps: int, **limits: Any) -> None:
+    """Run machines of this class until they have done *steps* steps in all, not one more."""
+    machine.budget = steps
+    while machine.steps < steps:
+        chosen = settings(
+            max_examples=math.ceil((steps - machine.steps) / LENGTH),
+            stateful_step_count=LENGTH,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            **limits,
+        )
+        try:
+            run_state_machine_as_test(machine, settings=chosen)
+        except BudgetSpent:
+            break
