@@ -237,23 +237,30 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                 yield
 
     def _put(self, job: PendingJob, plan: Plan) -> bool:
-        """Start *job*, deny it, or let it wait; returns whether there was much to do."""
+        """Start *job*, deny it, or let it wait; returns whether there was much to do.
+
+        Whatever fails, up to the moment when R is on its way to the KVS, the job is answered and
+        holds nothing: nobody would look at it again.
+        """
         wanted, now = job.resource_request, time.time()
+        holds = self.pool.has_job(job.jobid)
         try:
             try:
                 allocation = plan.start(job.jobid, wanted.request, wanted.kind, now)
             except errors.InsufficientResources:
                 return self._wait(job, plan, now)
+            allocation.set_starttime(now)
+            annotations = {"sched": self._annotations(allocation, plan)}
+            job.request.success(allocation, annotations)
         except errors.InfeasibleRequest as e:  # nodes were removed since it was submitted
             self._refuse(job, str(e))
-            return True
         except Exception as e:  # or this job would stop all others, again after every reload
             self.log.error(f"{JobID(job.jobid).f58}: {type(e).__name__}: {e}")
+            if not holds:
+                plan.withdraw(job.jobid)
             self._refuse(job, f"the scheduler failed on this job: {e}")
-            return True
-        self._remove(job)
-        allocation.set_starttime(now)
-        job.request.success(allocation, {"sched": self._annotations(allocation, plan)})
+        else:
+            self._remove(job)
         return True
 
     def _wait(self, job: PendingJob, plan: Plan, now: float) -> bool:
