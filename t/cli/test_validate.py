@@ -89,6 +89,24 @@ def test_a_jobspec_whose_attributes_are_bad(treepool, write):
     assert treepool("validate", write(spec)).out.startswith("/attributes/system/duration: ")
 
 
+def test_a_jobspec_without_tasks_is_no_jobspec(treepool, write):
+    spec = from_resources(parse_shape("slot=1/core"))
+    del spec["tasks"]
+    result = treepool("validate", write(spec))
+    assert result.status == 1
+    assert result.out == "/: key 'tasks' is missing\n"
+
+
+def test_resources_that_rfc_25_does_not_have_are_a_warning(treepool, write):
+    result = treepool("validate", write(from_resources(parse_shape("slot=2/numa{x}"))))
+    assert result.status == 0
+    warning, summary = result.out.splitlines()
+    assert warning == (
+        "warning: /resources/0/with/0: 'numa' in slot; RFC 25 has no such resources in version 1"
+    )
+    assert summary.endswith("valid jobspec: slot=2/numa{x}")
+
+
 def test_a_resource_list(treepool, write):
     result = treepool("validate", write(parse_shape("slot=2/node{x}")))
     assert result.out.endswith("valid resource list: slot=2/node{x}\n")
@@ -115,8 +133,35 @@ def test_any_kind_may_get_any_value(treepool, write, kind, value):
 
 
 def test_pointers_and_messages_are_escaped(treepool, write, R):
-    R["scheduling"]["children"][0]["topo"]["\x1b[31m"] = 5
+    R["scheduling"]["children"][0]["topo"]["\x1b[31m"] = [{"cores": 5}]
     R["execution"]["nodelist"] = ["\x1b]0;x\x07"]
     result = treepool("validate", write(R))
     assert len(result.out.splitlines()) == 2
     assert "\x1b" not in result.out
+
+
+def test_what_is_probably_not_meant_is_a_warning_and_no_problem(treepool, write, R):
+    R["scheduling"]["children"][0]["ranks"] = "3"
+    path = write(R)
+    result = treepool("validate", path)
+    assert result.status == 0
+    warning, summary = result.out.splitlines()
+    assert warning == (
+        "warning: /scheduling/children: rank 5 has no entry, so its node has no topology"
+    )
+    assert summary.startswith(f"{path}: valid R: 2 nodes: ")
+    assert result.err == ""
+
+
+def test_a_key_alone_has_warnings_too(treepool, write, R):
+    key = {"writer": "TreePool", "childern": R["scheduling"]["children"]}
+    result = treepool("validate", write(key))
+    assert result.status == 0
+    assert result.out.startswith("warning: /childern: unknown key, ignored; ")
+
+
+def test_the_writer_is_spelled_as_in_the_rfc(treepool, write, R):
+    R["scheduling"]["writer"] = "treepool"
+    result = treepool("validate", write(R))
+    assert result.status == 0
+    assert result.out.startswith("warning: /scheduling/writer: the scheduler is called 'TreePool'")

@@ -9,7 +9,7 @@ from treepool.discovery.key import Encoded, Nodes, outline
 from treepool.discovery.machine import Machine
 from treepool.rfc import hostlist, idset
 from treepool.rfc.links import Links
-from treepool.rfc.scheduling import RESERVED
+from treepool.rfc.topo import nested
 
 #: Most groups of GPUs shown for one kind of link.
 _MOST = 8
@@ -58,12 +58,12 @@ def _domain(
     if "memory" in topo:
         words.append(f"{topo['memory']} GiB")
     yield "  ".join(words)
-    nested = [(k, item) for k, items in topo.items() if k not in RESERVED for item in items]
+    inside = list(nested(topo))
     below = indent + ("" if last is None else "   " if last else "│  ")
-    for i, (kind, item) in enumerate(nested):
-        count = sum(1 for k, _ in nested[:i] if k == kind)
-        label = f"{kind} {count}" if sum(k == kind for k, _ in nested) > 1 else kind
-        yield from _domain(label, item, below, machine, i == len(nested) - 1)
+    for i, (kind, item) in enumerate(inside):
+        count = sum(1 for k, _ in inside[:i] if k == kind)
+        label = f"{kind} {count}" if sum(k == kind for k, _ in inside) > 1 else kind
+        yield from _domain(label, item, below, machine, i == len(inside) - 1)
 
 
 def _models(ids: str, machine: Machine) -> str:

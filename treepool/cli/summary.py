@@ -12,7 +12,7 @@ from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
-from treepool.rfc.topo import RESOURCE_KEYS
+from treepool.rfc.topo import nested
 
 #: How many kinds of nodes are described; of the others only the number is given.
 MAX_KINDS = 4
@@ -70,10 +70,9 @@ def _of_topo(topo: Mapping[str, Any]) -> str:
         for domain in level:
             cores |= idset.decode(domain.get("cores", ""))
             gpus |= idset.decode(domain.get("gpus", ""))
-            for name, items in domain.items():
-                if name not in RESOURCE_KEYS:
-                    localities[name] += len(items)
-                    below += items
+            for name, item in nested(domain):
+                localities[name] += 1
+                below.append(item)
         level = below
     return _described(cores, gpus, localities)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, Callable, Mapping
+from typing import Any, Callable
 
 import attrs
 
@@ -12,14 +12,15 @@ from treepool.cli.screen import DONE, NO, Stop, out, printable
 from treepool.cli.summary import of_key, of_R, of_resources
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.inventory import Inventory
-from treepool.rfc import jobspec, schema
+from treepool.rfc import jobcheck, jobspec, keycheck, schema
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 
 _DESCRIPTION = """\
 Check a file against its RFC: the form, by the JSON Schema, and the meaning,
 such as ids that two sockets share. Prints every problem as "JSON POINTER: what
-is wrong", or one line on what a good file has. The file is an R (RFC 20), with
+is wrong", or one line on what a good file has. Lines that start with "warning:"
+say what is legal but probably not meant. The file is an R (RFC 20), with
 or without a scheduling key (RFC 49); a scheduling key alone; a jobspec (RFC 14)
 or the resource list of one; or test vectors. Its keys tell which.
 """
@@ -31,17 +32,21 @@ examples:
   jq .scheduling R.json | treepool validate --as key -
 
 exit status:
-  0 nothing is wrong; 1 something is; 2 usage, or no such file
+  0 nothing is wrong, though there may be warnings; 1 something is; 2 usage, or no such file
 """
 
 
 @attrs.frozen
 class _Kind:
-    """A kind of file: its name for people, its problems, and what one without problems has."""
+    """A kind of file: its name for people, its problems, and what one without problems has.
+
+    ``warnings`` is about a file without problems, too.
+    """
 
     name: str
     problems: Callable[[Any], list[Problem]]
     summary: Callable[[Any], str]
+    warnings: Callable[[Any], list[str]] = lambda document: []
 
 
 def add(subcommands: Any) -> None:
@@ -70,6 +75,8 @@ def run(arguments: Namespace) -> int:
         out(printable(str(problem)))
     if found:
         return NO
+    for warning in kind.warnings(document):
+        out(printable(f"warning: {warning}"))
     out(printable(f"{name}: valid {kind.name}: {kind.summary(document)}"))
     return DONE
 
@@ -95,27 +102,14 @@ def _R_problems(document: Any) -> list[Problem]:
     return found
 
 
-def _jobspec_problems(document: Any) -> list[Problem]:
-    """What the schema finds in the resources, or the first thing that the reader stumbles over."""
-    resources = document.get("resources") if isinstance(document, Mapping) else None
-    found = schema.problems(resources, "rfc14-resources") if resources is not None else []
-    if found:
-        return [Problem(f"/resources{p.pointer}", p.message) for p in found]
-    return _first_problem(jobspec.read, document)
+def _R_warnings(document: Any) -> list[str]:
+    return keycheck.warnings(ResourceSet.read(document))
 
 
 def _resources_problems(document: Any) -> list[Problem]:
     found = schema.problems(document, "rfc14-resources")
-    return found or _first_problem(jobspec.read_resources, document)
-
-
-def _first_problem(read: Callable[[Any], object], document: Any) -> list[Problem]:
-    try:
-        read(document)
-    except InvalidInput as e:
-        pointer, _, message = str(e).partition(": ")
-        return [Problem("" if pointer == "/" else pointer, message)]
-    return []
+    first = jobcheck.first_problem(document, jobspec.read_resources)
+    return found or ([] if first is None else [first])
 
 
 def _vectors_summary(document: Any) -> str:
@@ -123,10 +117,12 @@ def _vectors_summary(document: Any) -> str:
 
 
 _KINDS = {
-    "R": _Kind("R", _R_problems, of_R),
-    "key": _Kind("scheduling key", SchedulingKey.problems, of_key),
+    "R": _Kind("R", _R_problems, of_R, _R_warnings),
+    "key": _Kind("scheduling key", SchedulingKey.problems, of_key, keycheck.key_warnings),
     "vectors": _Kind("test vectors", vectors.problems, _vectors_summary),
-    "jobspec": _Kind("jobspec", _jobspec_problems, lambda d: of_resources(d["resources"])),
+    "jobspec": _Kind(
+        "jobspec", jobcheck.problems, lambda d: of_resources(d["resources"]), jobcheck.warnings
+    ),
     "resources": _Kind("resource list", _resources_problems, of_resources),
 }
 

@@ -13,7 +13,8 @@ from treepool.errors import InvalidHardware
 from treepool.rfc import idset, scheduling
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import WRITER, union
+from treepool.rfc.scheduling import WRITER, KeyEntry, union
+from treepool.rfc.topo import nested
 
 _NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)
 
@@ -67,10 +68,10 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
     key: dict[str, Any] = {"writer": WRITER, **(old or {})}
     known = R.key()
     kept = known.trim(R.ranks & ~described) if known is not None else None
-    children = [(k.ranks, k.node.topo) for k in kinds]
-    children += [(e.ranks, dict(e.topo)) for e in kept.children] if kept is not None else []
-    children.sort(key=lambda item: idset.lowest(item[0]))
-    key["children"] = [{"ranks": idset.encode(r), "topo": topo} for r, topo in children]
+    children = [KeyEntry(k.ranks, k.node.topo) for k in kinds]
+    children += kept.children if kept is not None else ()
+    children.sort(key=lambda entry: idset.lowest(entry.ranks))
+    key["children"] = [entry.to_dict() for entry in children]
     warnings = [*_link_warnings(here), *_disagreements(R, kinds), *_odd_ones(R, kinds)]
     links = dict(key.get("links", {}))
     links.update(_links(here))
@@ -203,11 +204,9 @@ def outline(topo: Mapping[str, Any]) -> str:
             counts[name] = counts.get(name, 0) + 1
         cores |= idset.decode(domain.get("cores", ""))
         gpus |= idset.decode(domain.get("gpus", ""))
-        nested = [
-            (k, d) for k, items in domain.items() if k not in scheduling.RESERVED for d in items
-        ]
-        memory += domain.get("memory", 0) if not nested or name is None else 0
-        stack += nested
+        inside = list(nested(domain))
+        memory += domain.get("memory", 0) if not inside or name is None else 0
+        stack += inside
     words = [f"{count} {name}" for name, count in counts.items()]
     words.append(f"{idset.size(cores)} cores")
     if gpus:

@@ -17,6 +17,7 @@ from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
+from treepool.rfc.topo import nested
 
 #: Most tasks that a job may have on a node, and most GPUs in a node.
 MAX_TASKS = 1 << 12
@@ -119,12 +120,10 @@ def _near_by_key(
 
 def _domains(domain: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The domains of localities in a checked topo that have cores and GPUs, outer ones first."""
-    for name, value in domain.items():
-        if isinstance(value, list) and name != "storage":
-            for child in value:
-                if "cores" in child and "gpus" in child:
-                    yield child
-                yield from _domains(child)
+    for _, child in nested(domain):
+        if "cores" in child and "gpus" in child:
+            yield child
+        yield from _domains(child)
 
 
 def _completed(machine: Machine, gpus: int, near: Mapping[int, int]) -> Machine:

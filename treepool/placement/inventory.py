@@ -206,7 +206,7 @@ class Inventory:
 
     def _key_dict(self, key: SchedulingKey, ranks: tuple[int, ...]) -> dict[str, Any]:
         children = [
-            {"ranks": idset.encode_ids(having), "topo": key.children[i].topo}
+            key.children[i].to_dict(idset.encode_ids(having))
             for i, having in sorted(_by_value(ranks, self.entries).items())
         ]
         return {"writer": key.writer, "children": children, **key.extra}

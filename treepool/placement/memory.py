@@ -9,11 +9,11 @@ that names them.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping
+from typing import Any, Mapping
 
 import attrs
 
-from treepool.rfc.scheduling import RESERVED
+from treepool.rfc.topo import nested
 
 #: Localities that are memory tiers.
 TIERS = frozenset(("hbm", "cxl", "nvm", "gpumem"))
@@ -49,11 +49,3 @@ def amounts_in(name: str, topo: Mapping[str, Any]) -> Amounts:
         cxl=sum(amounts.cxl for amounts in inside) + (own if name == "cxl" else 0),
         own=own,
     )
-
-
-def nested(topo: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The name and topo of each domain directly inside *topo*."""
-    for name, items in topo.items():
-        if name not in RESERVED:
-            for item in items:
-                yield name, item

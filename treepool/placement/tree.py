@@ -12,9 +12,10 @@ from typing import Any, Iterator, Mapping, Optional
 import attrs
 
 from treepool.placement.linkset import LinkTable
-from treepool.placement.memory import TIERS, amounts_in, nested
+from treepool.placement.memory import TIERS, amounts_in
 from treepool.rfc import idset, units
 from treepool.rfc.scheduling import union
+from treepool.rfc.topo import nested
 
 #: Name of the root domain of every tree.
 NODE = "node"

@@ -4,8 +4,8 @@
      "nics": [{"name": "hsi0", "gpus": "0", "path": "PIX"}],
      "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}]}
 
-is a table; each of its three keys may be missing. No pair of GPUs is joined twice, and no GPU has
-two nearest NICs or two models.
+is a table; each of its three keys may be missing, and unknown keys mean nothing here. No pair of
+GPUs is joined twice, and no GPU has two nearest NICs or two models.
 """
 
 from __future__ import annotations
@@ -75,8 +75,6 @@ def _table(findings: Findings, table: object, at: str) -> Links:
     if not isinstance(table, dict):
         findings.misformed(at, f"must be an object, not {shown(table)}")
         return Links()
-    if not table.keys() <= {"links", "nics", "devices"}:
-        findings.misformed(at, "must have no keys but links, nics and devices")
     return Links(
         tuple(_links(findings, table, at)),
         tuple(_nics(findings, table, at)),
@@ -87,7 +85,7 @@ def _table(findings: Findings, table: object, at: str) -> Links:
 def _items(
     findings: Findings, table: Mapping[str, Any], what: str, at: str, *keys: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of array *what*, each with its pointer, that have just *keys*."""
+    """The objects of array *what*, each with its pointer, that have *keys*."""
     items = table.get(what, [])
     if not isinstance(items, list):
         findings.misformed(f"{at}/{what}", f"must be an array, not {shown(items)}")
@@ -95,11 +93,11 @@ def _items(
     for i, item in enumerate(items):
         if findings.enough:
             return
-        if isinstance(item, dict) and item.keys() == set(keys):
+        if isinstance(item, dict) and item.keys() >= set(keys):
             yield f"{at}/{what}/{i}", item
         else:
             wanted = ", ".join(keys)
-            findings.misformed(f"{at}/{what}/{i}", f"must be an object with just the keys {wanted}")
+            findings.misformed(f"{at}/{what}/{i}", f"must be an object with the keys {wanted}")
 
 
 def _links(findings: Findings, table: Mapping[str, Any], at: str) -> Iterator[Link]:

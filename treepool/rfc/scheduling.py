@@ -25,10 +25,19 @@ WRITER = "TreePool"
 
 @attrs.frozen
 class KeyEntry:
-    """The nodes of one kind: their ranks as bitmask, and their topo, to be left as it is."""
+    """The nodes of one kind: their ranks as bitmask, and their topo, to be left as it is.
+
+    ``extra`` has the keys of the entry that RFC 49 does not define, untouched.
+    """
 
     ranks: int
     topo: Mapping[str, Any]
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def to_dict(self, ranks: Optional[str] = None) -> dict[str, Any]:
+        """The entry as RFC 49 JSON, for *ranks* (an RFC 22 idset) if given, else for its own."""
+        text = idset.encode(self.ranks) if ranks is None else ranks
+        return {"ranks": text, "topo": self.topo, **self.extra}
 
 
 @attrs.frozen
@@ -100,7 +109,7 @@ class SchedulingKey:
 
     def to_dict(self) -> dict[str, Any]:
         """The key as RFC 49 JSON. The topos are this key's own, not copies."""
-        children = [{"ranks": idset.encode(e.ranks), "topo": e.topo} for e in self.children]
+        children = [entry.to_dict() for entry in self.children]
         key = {"writer": self.writer, "children": children, **self.extra}
         if self.allocated:
             key["allocated"] = [
@@ -115,11 +124,7 @@ class SchedulingKey:
 
     def trim(self, ranks: int) -> SchedulingKey:
         """The key of an allocation on bitmask *ranks* (RFC 49, "Allocated R")."""
-        cut = ((entry, entry.ranks & ranks) for entry in self.children)
-        kept = tuple(attrs.evolve(entry, ranks=rest) for entry, rest in cut if rest)
-        held = ((a, a.ranks & ranks) for a in self.allocated)
-        allocated = tuple(attrs.evolve(a, ranks=rest) for a, rest in held if rest)
-        return attrs.evolve(self, children=kept, allocated=allocated)
+        return self._moved(lambda old: old & ranks)
 
     def renumber(self, within: Optional[int] = None) -> SchedulingKey:
         """The key with ranks counted from zero (RFC 49, "Sub-instance Initialization").
@@ -139,21 +144,38 @@ class SchedulingKey:
         position: Flux renumbers R_lite of a sub-instance, not the key. Raises InvalidKey, naming
         both sets, if it is none of these.
         """
+        return self if self.ranks & ~ranks == 0 else self._moved(self._move_to(ranks))
+
+    def ranks_in(self, ranks: int) -> tuple[int, ...]:
+        """For each of ``children`` its ranks in an R that has just *ranks*, 0 if there are none.
+
+        Raises InvalidKey as ``map_to`` does.
+        """
+        move = self._move_to(ranks)
+        return tuple(move(entry.ranks) for entry in self.children)
+
+    def _move_to(self, ranks: int) -> Move:
+        """What becomes of a set of this key's ranks in an R that has just *ranks*."""
         if self.ranks & ~ranks == 0:
-            return self
+            return lambda old: old
         if ranks & ~self.ranks == 0:
-            return self.trim(ranks)
+            return lambda old: old & ranks
         if idset.size(self.ranks) == idset.size(ranks):
-            return self._moved(by_position(self.ranks, ranks))
+            return by_position(self.ranks, ranks)
         raise InvalidKey(
             f"the key has ranks {shown_ids(self.ranks)}, which are neither among the ranks "
             f"{shown_ids(ranks)} of R_lite nor as many"
         )
 
     def _moved(self, move: Move) -> SchedulingKey:
-        children = tuple(attrs.evolve(e, ranks=move(e.ranks)) for e in self.children)
-        allocated = tuple(attrs.evolve(a, ranks=move(a.ranks)) for a in self.allocated)
-        return attrs.evolve(self, children=children, allocated=allocated)
+        """The key with other ranks, without entries that have none left."""
+        children = ((entry, move(entry.ranks)) for entry in self.children)
+        allocated = ((entry, move(entry.ranks)) for entry in self.allocated)
+        return attrs.evolve(
+            self,
+            children=tuple(attrs.evolve(e, ranks=ranks) for e, ranks in children if ranks),
+            allocated=tuple(attrs.evolve(a, ranks=ranks) for a, ranks in allocated if ranks),
+        )
 
 
 def is_treepool(scheduling: object) -> bool:
@@ -195,9 +217,8 @@ def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKe
             twice = shown_ids(ranks & seen)
             findings.note(f"{at}/children/{i}/ranks", f"ranks {twice} are in an earlier entry too")
         if ranks:
-            children.append(
-                KeyEntry(ranks, entry["topo"]) if "topo" in entry else KeyEntry(ranks, {})
-            )
+            others = {k: v for k, v in entry.items() if k not in ("ranks", "topo")}
+            children.append(KeyEntry(ranks, entry.get("topo", {}), others))
         seen |= ranks
     allocated = _allocated(findings, key.get("allocated", []), f"{at}/allocated", seen)
     tables = linktable.read_tables(findings, key.get("links", {}), f"{at}/links")
@@ -237,8 +258,8 @@ def _entry(findings: Findings, entry: object, at: str) -> int:
     if not isinstance(entry, dict):
         findings.misformed(at, f"must be an object, not {shown(entry)}")
         return 0
-    if entry.keys() != {"ranks", "topo"}:
-        findings.misformed(at, "must have just the keys ranks and topo")
+    if not entry.keys() >= {"ranks", "topo"}:
+        findings.misformed(at, "must have the keys ranks and topo")
     if "topo" in entry:
         topo.check(entry["topo"], f"{at}/topo", findings)
     return findings.idset(entry["ranks"], f"{at}/ranks") if "ranks" in entry else 0

@@ -90,7 +90,7 @@ def _violations(document: Any, name: str, found: Optional[list[Problem]] = None)
     except InvalidInput as e:
         found.append(Problem("", str(e)))
         return found
-    if not _is_json(document):
+    if not is_json(document):
         found += islice(_no_json(document), _MAX_ERRORS)
         return found
     _checks[0] = 0
@@ -160,8 +160,11 @@ def _counting() -> Any:
     return extend(Draft202012Validator, type_checker=counting)
 
 
-def _is_json(document: Any) -> bool:
-    """Whether ``_no_json`` has nothing to say; without places, and so four times as fast."""
+def is_json(document: Any) -> bool:
+    """Whether all keys are strings and no integer is too large, as in a JSON text that was read.
+
+    Says what ``_no_json`` says, without places, and is so four times as fast.
+    """
     level = [document] if isinstance(document, (dict, list, int)) else []
     while level:
         value = level.pop()
@@ -288,6 +291,8 @@ def _message(error: ValidationError) -> str:
         return f"must be at least {expected}, not {value}"
     if keyword == "maximum":
         return f"must be at most {expected}, not {value}"
+    if keyword in ("maxItems", "minProperties", "maxProperties") and _title(error):
+        return f"must have {_title(error)}"
     if keyword in ("minItems", "minLength", "minProperties") and expected == 1:
         return "must not be empty"
     return shown(error.message)[1:-1]

@@ -1,16 +1,18 @@
 """The topo of RFC 49: what one kind of node has, as a tree of locality domains.
 
-A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` say what is local to it;
-every other key is the name of a locality, whose value is the array of smaller domains inside.
+A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` say what is local to it.
+Any other key whose value is an array of objects is the name of a locality, and the objects are the
+smaller domains inside. All other keys are unknown: they stay in the topo and mean nothing here.
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+import json
+from typing import Any, Iterable, Iterator, Mapping
 
 import attrs
 
-from treepool.rfc import units
+from treepool.rfc import schema, units
 from treepool.rfc.findings import Findings, integer, number, place, shown, shown_ids
 
 #: What describes a domain, and so names no locality.
@@ -18,6 +20,9 @@ RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
 
 #: What no locality may be called: the resource keys, and the vertex types a jobspec has anyway.
 RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "topo"))
+
+#: The localities that RFC 49 defines. Their value is an array of objects, or an error.
+DEFINED = ("socket", "numa")
 
 #: Units of a storage's capacity.
 UNITS = frozenset(units.BYTES)
@@ -42,8 +47,36 @@ def check(topo: object, at: str, findings: Findings) -> None:
     """Note in *findings* everything wrong in *topo*, which stands at JSON pointer *at*."""
     walk = _Walk(findings)
     walk.domain(topo, at, ())
+    if walk.unknown and not _is_json(topo):
+        findings.misformed(at, "has a value that is no JSON")
     if walk.domains > MAX_DOMAINS:
         findings.note(at, f"has more than {MAX_DOMAINS} domains")
+
+
+def ids(topo: Mapping[str, Any]) -> tuple[int, int]:
+    """All cores and all GPUs that valid *topo* mentions, as bitmasks."""
+    found = _Walk(Findings()).domain(topo, "", ())
+    return found.cores, found.gpus
+
+
+def is_locality(name: object, value: object) -> bool:
+    """Whether key *name* of a domain is a locality: *value* is the array of its domains.
+
+    An array without objects is none: it has no domain, whatever else is in it.
+    """
+    return (
+        name not in RESOURCE_KEYS
+        and isinstance(value, list)
+        and any(isinstance(item, dict) for item in value)
+    )
+
+
+def nested(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The locality and the topo of each domain directly inside valid *domain*."""
+    for name, items in domain.items():
+        if is_locality(name, items):
+            for item in items:
+                yield name, item
 
 
 @attrs.frozen
@@ -64,6 +97,7 @@ class _Walk:
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
         self.domains = 0
+        self.unknown = False  # whether there are keys whose values nobody looked at
 
     def domain(self, value: object, at: str, inside: tuple[str, ...]) -> _Ids:
         """Check the domain at *at*, in localities *inside*; the ids in it and in all below it."""
@@ -95,14 +129,16 @@ class _Walk:
 
     def locality(self, name: Any, items: object, key: str, inside: tuple[str, ...]) -> bool:
         """Whether *items* are domains of a locality that may be called *name*, here."""
-        if not isinstance(name, str) or not name or name in RESERVED:
+        defined = name in DEFINED
+        if defined and not isinstance(items, list):
+            self.findings.misformed(key, f"must be an array, not {shown(items)}")
+        elif not isinstance(name, str):
+            self.findings.note(key, f"a key must be a string, not {shown(name)}")
+        elif not defined and not is_locality(name, items):
+            self.unknown = True
+        elif not name or name in RESERVED:
             suggestion = _SUGGESTIONS.get(name, "")
             self.findings.note(key, f"{shown(name)} is no name for a locality{suggestion}")
-        elif not isinstance(items, list):
-            resources = ", ".join(sorted(RESOURCE_KEYS))
-            self.findings.note(key, f"must be one of {resources}, or have an array of domains")
-        elif not items:
-            self.findings.misformed(key, "must not be empty")
         elif name in inside:
             self.findings.note(key, f"locality {shown(name)} is inside one of the same name")
         elif len(inside) >= MAX_LEVELS:
@@ -166,7 +202,17 @@ class _Walk:
             if self.findings.enough:
                 return
             if not _is_storage(item):
-                self.findings.misformed(f"{at}/storage/{i}", "must have path, capacity and unit")
+                self.findings.misformed(f"{at}/storage/{i}", "must have path and capacity")
+            elif not item.keys() <= {"path", "capacity", "unit"}:
+                self.unknown = True
+
+
+def _is_json(topo: object) -> bool:
+    """Whether a JSON text says the same as *topo*; a caller's own dict may have other values."""
+    try:
+        return schema.is_json(topo) and bool(json.loads(json.dumps(topo)) == topo)
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 def _union(parts: Iterable[_Ids]) -> _Ids:
@@ -178,10 +224,10 @@ def _union(parts: Iterable[_Ids]) -> _Ids:
 
 
 def _is_storage(item: object) -> bool:
-    """Whether *item* is an object with a path, a capacity, and a unit if anything else."""
+    """Whether *item* is an object with a path, a capacity, and a known unit if it has one."""
     return (
         isinstance(item, dict)
-        and item.keys() - {"unit"} == {"path", "capacity"}
+        and item.keys() >= {"path", "capacity"}
         and isinstance(item["path"], str)
         and item["path"] != ""
         and number(item["capacity"])

@@ -1,0 +1,254 @@
+"""jobcheck.py: a whole jobspec against RFC 14 and 25."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from treepool import parse_shape
+from treepool.rfc import jobcheck, jobspec
+
+DATA = Path(__file__).parent / "data"
+
+#: Every example and use case of RFC 14 and RFC 25, from the YAML files beside their texts.
+EXAMPLES = json.loads((DATA / "rfc14-jobspecs.json").read_text())
+
+CORE = {"type": "core", "count": 1}
+GOOD = {
+    "version": 999,
+    "resources": [{"type": "slot", "count": 2, "label": "a", "with": [CORE]}],
+    "tasks": [{"command": ["app", "-v"], "slot": "a", "count": {"per_slot": 1}}],
+    "attributes": {"system": {"duration": 60}},
+}
+V1 = {**GOOD, "version": 1}
+
+
+def told(document):
+    return [str(problem) for problem in jobcheck.problems(document)]
+
+
+def changed(document, pointer, value):
+    """A copy of *document* with *value* at *pointer*, or without that key if it is DELETED."""
+    document = copy.deepcopy(document)
+    *path, last = [int(t) if t.isdecimal() else t for t in pointer.split("/")[1:]]
+    here = document
+    for token in path:
+        here = here[token]
+    if value is DELETED:
+        del here[last]
+    else:
+        here[last] = value
+    return document
+
+
+DELETED = object()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_rfc_14_and_25_are_valid(name):
+    assert told(EXAMPLES[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value", "expected"),
+    [
+        ("/version", DELETED, "/: key 'version' is missing"),
+        ("/version", "1", "/version: must be an integer, not '1'"),
+        ("/version", 0, "/version: must be at least 1, not 0"),
+        ("/resources", [], "/resources: must not be empty"),
+        ("/resources", {}, "/resources: must be an array, not an object"),
+        ("/resources/0/label", DELETED, "/resources/0: key 'label' is missing"),
+        ("/tasks", DELETED, "/: key 'tasks' is missing"),
+        ("/tasks", [], "/tasks: must not be empty"),
+        ("/tasks", {}, "/tasks: must be an array, not an object"),
+        ("/tasks/0", "app", "/tasks/0: must be an object, not 'app'"),
+        ("/tasks/0/slot", DELETED, "/tasks/0: key 'slot' is missing"),
+        ("/tasks/0/slot", 0, "/tasks/0/slot: must be a string, not 0"),
+        ("/tasks/0/slot", "b", "/tasks/0/slot: no slot has the label 'b'; they are 'a'"),
+        ("/tasks/0/command", DELETED, "/tasks/0: key 'command' is missing"),
+        ("/tasks/0/command", "app", "/tasks/0/command: must be an array, not 'app'"),
+        ("/tasks/0/command", [], "/tasks/0/command: must not be empty"),
+        ("/tasks/0/command", ["a", 1], "/tasks/0/command/1: must be a string, not 1"),
+        ("/tasks/0/count", DELETED, "/tasks/0: key 'count' is missing"),
+        ("/tasks/0/count", 1, "/tasks/0/count: must be an object, not 1"),
+        (
+            "/tasks/0/count",
+            {},
+            "/tasks/0/count: must have exactly one of per_slot, per_resource and total",
+        ),
+        (
+            "/tasks/0/count",
+            {"per_slot": 1, "total": 2},
+            "/tasks/0/count: must have exactly one of per_slot, per_resource and total",
+        ),
+        (
+            "/tasks/0/count",
+            {"per_node": 1},
+            "/tasks/0/count/per_node: unknown key; known are per_slot, per_resource, total",
+        ),
+        (
+            "/tasks/0/count",
+            {"per_slot": 0},
+            "/tasks/0/count/per_slot: must be at least 1, not 0",
+        ),
+        (
+            "/tasks/0/count",
+            {"per_resource": {"type": "gpu", "count": 1}},
+            "/tasks/0/count/per_resource/type: slot 'a' has no resource of type 'gpu'",
+        ),
+        (
+            "/tasks/0/count",
+            {"per_resource": {"type": "core"}},
+            "/tasks/0/count/per_resource: key 'count' is missing",
+        ),
+        (
+            "/tasks/0/distribution",
+            1,
+            "/tasks/0/distribution: must be a string, not 1",
+        ),
+        (
+            "/tasks/0/attributes",
+            {"environment": {"A": 1}},
+            "/tasks/0/attributes/environment/A: must be a string or null, not 1",
+        ),
+        (
+            "/tasks/0/nice",
+            1,
+            "/tasks/0/nice: unknown key; known are command, slot, count, distribution, attributes",
+        ),
+        ("/attributes", DELETED, "/: key 'attributes' is missing"),
+        ("/attributes", [], "/attributes: must be an object or null, not an array"),
+        ("/attributes/site", {}, "/attributes/site: unknown key; known are system, user"),
+        ("/attributes/user", 1, "/attributes/user: must be an object, not 1"),
+        ("/attributes/system", [], "/attributes/system: must be an object, not an array"),
+        (
+            "/attributes/system/duration",
+            "1h",
+            "/attributes/system/duration: must be a number, not '1h'",
+        ),
+        ("/attributes/system/cwd", 1, "/attributes/system/cwd: must be a string, not 1"),
+        ("/attributes/system/queue", 1, "/attributes/system/queue: must be a string, not 1"),
+        (
+            "/attributes/system/environment",
+            ["A=1"],
+            "/attributes/system/environment: must be an object, not an array",
+        ),
+        (
+            "/attributes/system/dependencies",
+            [{"scheme": "afterok"}],
+            "/attributes/system/dependencies/0: key 'value' is missing",
+        ),
+        (
+            "/attributes/system/constraints",
+            ["gpu"],
+            "/attributes/system/constraints: must be an object, not an array",
+        ),
+        (
+            "/attributes/system/job",
+            {"name": 1},
+            "/attributes/system/job/name: must be a string, not 1",
+        ),
+    ],
+)  # fmt: skip
+def test_what_rfc_14_forbids_is_a_problem_with_its_pointer(pointer, value, expected):
+    assert told(GOOD) == []
+    assert told(changed(GOOD, pointer, value)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value", "expected"),
+    [
+        ("/attributes", {}, "/attributes: key 'system' is missing"),
+        ("/attributes", None, "/attributes: must be an object, not null"),
+        ("/attributes/system", {}, "/attributes/system: key 'duration' is missing"),
+        ("/tasks", GOOD["tasks"] * 2, "/tasks: must have exactly one task in version 1 (RFC 25)"),
+        ("/tasks/0/count", {"per_slot": 2}, "/tasks/0/count/per_slot: must be 1, not 2"),
+        (
+            "/tasks/0/count",
+            {"per_resource": {"type": "core", "count": 1}},
+            "/tasks/0/count/per_resource: is no key of version 1 (RFC 25)",
+        ),
+        ("/tasks/0/distribution", "x", "/tasks/0/distribution: is no key of version 1 (RFC 25)"),
+    ],
+)  # fmt: skip
+def test_version_1_also_holds_to_rfc_25(pointer, value, expected):
+    assert told(V1) == []
+    assert told(changed(GOOD, pointer, value)) == []
+    assert told(changed(V1, pointer, value)) == [expected]
+
+
+def test_all_problems_are_told_each_once_and_in_order():
+    document = changed(V1, "/tasks/0/slot", "x")
+    document["resources"][0]["with"] = [{"type": "core", "count": "5-1"}]
+    document["attributes"] = {"system": {"duration": -1}, "x": 1}
+    del document["tasks"][0]["count"]
+    assert [line.partition(": ")[0] for line in told(document)] == [
+        "/attributes/system/duration",
+        "/attributes/x",
+        "/resources/0/with/0/count",
+        "/tasks/0",
+    ]
+    assert told(changed(document, "/resources", V1["resources"]))[-1].startswith("/tasks/0/slot")
+
+
+def test_what_only_the_reader_sees_is_told():
+    two = [{**GOOD["resources"][0]}, {**GOOD["resources"][0]}]
+    assert told({**GOOD, "resources": two}) == [
+        "/resources/1/label: another vertex has the label 'a'"
+    ]
+    wrong = {"constraints": {"gpu": []}, "duration": 1}
+    (line,) = told(changed(GOOD, "/attributes/system", wrong))
+    assert line.startswith("/attributes/system/constraints")
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}, {"tasks": [[], {}]}, {"resources": 1}])
+def test_any_value_is_no_jobspec(value):
+    assert told(value)
+
+
+def test_a_pool_may_be_given_a_jobspec_without_tasks():
+    bare = {key: value for key, value in V1.items() if key != "tasks"}
+    assert told(bare) == ["/: key 'tasks' is missing"]
+    assert jobspec.read(bare).resources
+
+
+# ---- warnings ----
+
+SECOND = "/resources/0/with/1: a second vertex beside the first"
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "14/example2"])
+def test_the_examples_have_no_warning(name):
+    assert jobcheck.warnings(EXAMPLES[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ("slot=2/core=4", []),
+        ("node=2/slot=2/[core=4;gpu=1]", []),
+        ("slot/node", ["/resources/0/with/0: 'node' in slot"]),
+        ("socket/slot/core", ["/resources/0: 'socket' at the top"]),
+        ("node/slot/numa/core", ["/resources/0/with/0/with/0: 'numa' in slot"]),
+        ("node=1-2/slot/core", ["/resources/0/count: a range of 'node'"]),
+        ("slot/gpu", ["/resources/0/with: no core in slot"]),
+        ("node/[slot{a}/core;slot{b}/core]", [SECOND]),
+    ],
+)  # fmt: skip
+def test_a_graph_that_rfc_25_does_not_have_is_a_warning_in_version_1(shape, expected):
+    document = {**V1, "resources": parse_shape(shape)}
+    told = jobcheck.warnings(document)
+    suffix = "; RFC 25 has no such resources in version 1"
+    assert told == [line + suffix for line in expected]
+    assert jobcheck.warnings({**document, "version": 2}) == []
+
+
+def test_an_unknown_key_of_the_jobspec_is_a_warning():
+    assert told({**GOOD, "task": []}) == []
+    assert jobcheck.warnings({**GOOD, "task": []}) == [
+        "/task: unknown key; RFC 14 has version, resources, tasks, attributes, "
+        "and Flux refuses others"
+    ]

@@ -1,0 +1,266 @@
+"""What is legal in the scheduling key of an R (RFC 49), but probably not meant.
+
+    /scheduling/writer: the scheduler is called 'TreePool', not 'treepool', so the key is ignored
+    /scheduling/children: rank 5 has no entry, so its node has no topology
+    /scheduling/children/0/topo: cores 8-11 are not in R_lite of rank 3 ...
+    /scheduling/children/0/topo/mem: unknown key, ignored; the key that matters is 'memory'
+
+``treepool validate`` and the log of the Flux module show these lines. A key that breaks RFC 49 is
+refused elsewhere, with the problems of ``SchedulingKey.problems``.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any, Iterable, Iterator, Mapping, Optional
+
+import attrs
+
+from treepool.errors import InvalidKey
+from treepool.rfc import idset, topo
+from treepool.rfc.findings import place, plain_json, shown, shown_ids
+from treepool.rfc.links import digest
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool, union
+
+#: Most warnings about one key; a last one says that there are more.
+MAX_WARNINGS = 20
+
+#: How many pairs of entries, one of R_lite and one of the key, are compared. A million take a
+#: second, and a cluster has few kinds of nodes.
+MAX_PAIRS = 1 << 16
+
+#: How many different unknown keys are compared with the known ones: 20 ms.
+MAX_NAMES = 500
+
+#: Longest unknown key that is taken for a misspelling, in characters.
+MAX_NAME = 24
+
+#: How alike two names are if one is a misspelling of the other, as difflib measures it: "core" and
+#: "cores" have 0.89, "coers" and "cores" 0.8.
+ALIKE = 0.8
+
+#: Short forms that difflib does not recognise.
+_SHORT = {"mem": "memory", "cpu": "cores", "cpus": "cores", "disk": "storage", "size": "capacity"}
+
+#: The keys that matter, by the kind of object.
+_KEY = ("writer", "children", "links", "fabric", "allocated")
+_ENTRY = ("ranks", "topo")
+_DOMAIN = tuple(sorted(topo.RESOURCE_KEYS))
+_STORAGE = ("path", "capacity", "unit")
+_LOCALITY = ("socket", "numa")
+_TABLE = ("links", "nics", "devices", "distances")
+_ROWS = {
+    "links": ("type", "gbps", "among"),
+    "nics": ("name", "gpus", "path"),
+    "devices": ("model", "memory", "gpus"),
+}
+
+
+def warnings(resource_set: ResourceSet) -> list[str]:
+    """One short line for each thing in the key of *resource_set* that is probably not meant.
+
+    Each line starts with the JSON pointer of its place in R. There are at most MAX_WARNINGS, and
+    one more that says so. An R without a key, and one with a key that is refused, have none.
+    """
+    scheduling = resource_set.scheduling
+    if scheduling is None:
+        return []
+    if not is_treepool(scheduling):
+        return _limited(_writer(scheduling.get("writer")))
+    try:
+        key = SchedulingKey.read(scheduling)
+        check = _Check(key, resource_set, key.ranks_in(resource_set.ranks))
+    except InvalidKey:
+        return []
+    return _limited(_both(check.lines(), _misspelt(scheduling, "/scheduling")))
+
+
+def key_warnings(key: Mapping[str, Any]) -> list[str]:
+    """The same for a scheduling *key* that stands alone: what can be said of it without its R."""
+    try:
+        SchedulingKey.read(key)
+    except InvalidKey:
+        return []
+    return _limited(_misspelt(plain_json(key, InvalidKey, "scheduling key"), ""))
+
+
+def _both(first: Iterable[str], second: Iterable[str]) -> Iterator[str]:
+    yield from first
+    yield from second
+
+
+def _limited(lines: Iterable[str]) -> list[str]:
+    """The first MAX_WARNINGS of *lines*, none twice, and a line if there are more."""
+    kept: list[str] = []
+    for line in lines:
+        if len(kept) == MAX_WARNINGS:
+            return [*kept, "/scheduling: more warnings, not shown"]
+        kept.append(line)
+    return kept
+
+
+def _writer(writer: object) -> Iterator[str]:
+    """Whether *writer*, which is not treepool, is a misspelling of it."""
+    name = writer.partition(":")[0] if isinstance(writer, str) else ""
+    plain = name.translate({ord(c): None for c in "-_ "})
+    if len(name) <= MAX_NAME and plain.casefold() == WRITER.casefold():
+        yield (
+            f"/scheduling/writer: the scheduler is called {WRITER!r}, not {shown(name)}, "
+            "so the key is ignored"
+        )
+
+
+@attrs.frozen
+class _Check:
+    """A key against its R. ``ranks`` are those of each entry of the key, as R_lite calls them."""
+
+    key: SchedulingKey
+    resource_set: ResourceSet
+    ranks: tuple[int, ...]
+
+    @property
+    def allocated(self) -> bool:
+        """Whether R is what a job got: less than the key describes, and that is right."""
+        return self.resource_set.nslots is not None or bool(self.key.allocated)
+
+    def lines(self) -> Iterator[str]:
+        yield from self.uncovered()
+        if not self.allocated:
+            yield from self.unused_tables()
+            yield from self.absent_ids()
+
+    def uncovered(self) -> Iterator[str]:
+        """Ranks without an entry, in a key that has one for others."""
+        lacking = self.resource_set.ranks & ~union(self.ranks)
+        if not lacking or not self.key.children:
+            return
+        one = idset.size(lacking) == 1
+        ranks = f"rank {shown_ids(lacking)} has" if one else f"ranks {shown_ids(lacking)} have"
+        nodes = "its node has" if one else "their nodes have"
+        yield f"/scheduling/children: {ranks} no entry, so {nodes} no topology"
+
+    def unused_tables(self) -> Iterator[str]:
+        """Link tables under the digest of no topo."""
+        if not self.key.tables:
+            return
+        used = {digest(entry.topo) for entry in self.key.children}
+        for name in self.key.tables:
+            if name not in used:
+                at = place("/scheduling/links", name)
+                yield f"{at}: no topo of the key has this digest, so the table is not used"
+
+    def absent_ids(self) -> Iterator[str]:
+        """Ids of a topo that R_lite does not have on some node of its entry."""
+        pairs = 0
+        for i, (entry, ranks) in enumerate(zip(self.key.children, self.ranks)):
+            if not ranks:
+                continue
+            cores, gpus = topo.ids(entry.topo)
+            if not cores and not gpus:
+                continue
+            for r_lite in self.resource_set.entries:
+                pairs += 1
+                if pairs > MAX_PAIRS:
+                    yield "/scheduling/children: too many entries to compare all ids with R_lite"
+                    return
+                here = r_lite.ranks & ranks
+                if not here:
+                    continue
+                absent = ("cores", cores & ~r_lite.cores), ("GPUs", gpus & ~r_lite.gpus)
+                text = " and ".join(f"{what} {shown_ids(ids)}" for what, ids in absent if ids)
+                if text:
+                    rank = f"rank{'' if idset.size(here) == 1 else 's'} {shown_ids(here)}"
+                    yield (
+                        f"/scheduling/children/{i}/topo: {text} are not in R_lite of {rank}, "
+                        "and are left to the operating system"
+                    )
+
+
+def _misspelt(key: Mapping[str, Any], at: str) -> Iterator[str]:
+    """Unknown keys of *key*, at pointer *at*, that look like a known one; each name once."""
+    meant: dict[tuple[str, tuple[str, ...]], str] = {}
+    for where, name, known, values in _unknown(key, at):
+        if (name, known) in meant:
+            continue
+        if len(meant) >= MAX_NAMES:
+            return
+        right = _meant(name, known)
+        meant[name, known] = right
+        if right in values:  # it is there, so this is something else
+            continue
+        if right and known is _LOCALITY:
+            yield f"{where}: a locality of this name; RFC 49 calls it {right!r}"
+        elif right:
+            yield f"{where}: unknown key, ignored; the key that matters is {right!r}"
+        elif known is _DOMAIN and _like_domains(values[name]):
+            yield f"{where}: unknown key, ignored; a locality is an array of objects"
+
+
+#: An unknown key: its pointer, its name, the names it may stand for, and the object it is in.
+_Unknown = tuple[str, str, tuple[str, ...], Mapping[str, Any]]
+
+
+def _unknown(key: Mapping[str, Any], at: str) -> Iterator[_Unknown]:
+    """The unknown keys in all RFC 49 objects of valid *key* at pointer *at*."""
+    yield from _unknown_in(key, at, _KEY)
+    for i, entry in enumerate(key.get("children", [])):
+        here = f"{at}/children/{i}"
+        yield from _unknown_in(entry, here, _ENTRY)
+        yield from _unknown_in_topo(entry["topo"], f"{here}/topo")
+    for name, table in key.get("links", {}).items():
+        here = place(f"{at}/links", name)
+        yield from _unknown_in(table, here, _TABLE)
+        for what, known in _ROWS.items():
+            for i, row in enumerate(table.get(what, [])):
+                yield from _unknown_in(row, f"{here}/{what}/{i}", known)
+
+
+def _unknown_in(value: Mapping[str, Any], at: str, known: tuple[str, ...]) -> Iterator[_Unknown]:
+    for name in value:
+        if name not in known:
+            yield place(at, name), name, known, value
+
+
+def _unknown_in_topo(node: Mapping[str, Any], at: str) -> Iterator[_Unknown]:
+    level = [(at, node)]
+    while level:
+        here, domain = level.pop()
+        for i, item in enumerate(domain.get("storage", [])):
+            yield from _unknown_in(item, f"{here}/storage/{i}", _STORAGE)
+        inner: list[tuple[str, Mapping[str, Any]]] = []
+        for name, value in domain.items():
+            if name in _DOMAIN:
+                continue
+            where = place(here, name)
+            if topo.is_locality(name, value):
+                if name not in _LOCALITY:
+                    yield where, name, _LOCALITY, domain
+                inner += [(f"{where}/{i}", item) for i, item in enumerate(value)]
+            elif name not in _LOCALITY:
+                yield where, name, _DOMAIN, domain
+        level += reversed(inner)
+
+
+def _like_domains(value: object) -> bool:
+    """Whether *value*, which is no locality, may have been meant as one."""
+    if isinstance(value, dict):
+        return any(key in value for key in (*_DOMAIN, *_LOCALITY))
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and isinstance(value[0], str)
+        and value[0][:1].isdecimal()
+    )
+
+
+def _meant(name: str, known: tuple[str, ...]) -> str:
+    """Which of the *known* names *name* may be a misspelling of; "" if of none."""
+    if len(name) > MAX_NAME:
+        return ""
+    plain = name.casefold()
+    for right in known:
+        if plain == right or _SHORT.get(plain) == right:
+            return right
+    close: Optional[list[str]] = get_close_matches(plain, known, 1, ALIKE)
+    return close[0] if close else ""
