@@ -322,7 +322,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         holds nothing: nobody would look at it again.
         """
         wanted, now = job.resource_request, time.time()
-        holds = self.pool.has_job(job.jobid)
+        holds = plan.pool.has_job(job.jobid)
         try:
             try:
                 allocation = plan.start(job.jobid, wanted.request, wanted.kind, now)
