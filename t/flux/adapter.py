@@ -12,6 +12,7 @@ from flux.scheduler import PendingJob, Scheduler
 import treepool
 from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
+from treepool.placement.backfill import Plan
 
 VECTORS = os.path.join(os.environ["TREEPOOL_TEST_ROOT"], "testvectors", "rfc49-cluster-a.json")
 with open(VECTORS) as _file:
@@ -203,10 +204,10 @@ def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
 
 
 def check_what_breaks_on_one_job_does_not_stop_the_scheduler():
-    class Broken:
-        reservations = ()
-
-        def start(self, *_):
+    class Broken(Plan):
+        def start(self, jobid, *arguments):
+            if not self.pool.has_job(jobid):
+                super().start(jobid, *arguments)
             raise KeyError("what nobody thought of")
 
     class Recorder:
@@ -220,13 +221,19 @@ def check_what_breaks_on_one_job_does_not_stop_the_scheduler():
 
     scheduler = object.__new__(TreepoolScheduler)
     scheduler.log, request = Recorder(), Recorder()
-    wanted = TreepoolPool(R).parse_resource_request(spec())
+    pool = TreepoolPool(R)
+    wanted = pool.parse_resource_request(spec())
     jobs = [PendingJob(jobid, 16, 0.0, request, wanted) for jobid in (1, 2)]
     scheduler._queue = list(jobs)
-    assert scheduler._put(jobs[0], Broken())
+    plan = Broken(pool.impl.pool)
+    assert scheduler._put(jobs[0], plan)
     assert scheduler._queue == jobs[1:]
     assert "what nobody thought of" in request.said[0]
     assert "KeyError" in scheduler.log.said[0]
+    assert pool.job_end_times() == [] and plan.current
+    pool.alloc(2, wanted)  # what a job held before is not taken from it
+    assert scheduler._put(jobs[1], plan)
+    assert [jobid for jobid, _ in pool.job_end_times()] == [2]
 
 
 def check_what_is_remembered_of_waiting_jobs_is_bounded():

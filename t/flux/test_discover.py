@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from commandline import run_process
 from hwlocfile import Device, Made
 
 MODULE = "sched-treepool"
+FAULTY = Path(__file__).parent / "schedulers" / "sched-faulty.py"
 
 #: Two sockets of two NUMA domains with four cores each. GPU 0, the first in the order of PCI bus
 #: ids, is in the last NUMA domain.
@@ -123,27 +126,174 @@ def test_brokers_that_come_up_later_are_asked_then(tmp_path):
         assert instance.soon(lambda: instance.stats()["hwloc"]["nodes"] == 4)
 
 
-def test_a_job_waits_for_topology_and_a_silent_broker_is_flat_after_a_while(tmp_path):
+@pytest.fixture
+def two(tmp_path):
+    """Two brokers; ``silence()`` stops rank 1, ``wake()`` lets it go on."""
     path = tmp_path / "node.xml"
     path.write_text(NODE.xml())
     with brokers(path, size=2) as instance:
         pid = int(instance.flux("exec", "-r1", "flux", "getattr", "broker.pid"))
+        instance.silence = lambda: os.kill(pid, signal.SIGSTOP)
+        instance.wake = lambda: os.kill(pid, signal.SIGCONT)
         instance.flux("module", "remove", "sched-simple")
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            instance.load(MODULE)
-            job = instance.shape("slot=1/numa{x}")
-            assert instance.placed(job) == [("0", "4-7", "")]
-            # Nobody knows yet whether rank 1 has an l3: the job is not refused.
-            unknown = instance.shape("slot=1/l3{x}")
-            assert instance.stats()["hwloc"]["waiting"] == 1
-            warned = "topology: rank 1 is flat: its broker did not answer in time"
-            assert instance.soon(lambda: warned in instance.log(), seconds=20)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        said = instance.wait(unknown, "exception")["note"]
-        assert "unknown resource type 'l3'" in said
-        assert instance.placed(instance.shape("slot=1/[core=12;gpu=1]"))[0][0] in "01"
+        yield instance
+        instance.wake()
+
+
+def load_faulty(instance, *words):
+    """Load the faulty scheduler."""
+    instance.load(FAULTY, *words)
+    instance.scheduler = FAULTY.stem
+
+
+def answers(instance):
+    """How many brokers told their topology, once there are that many as brokers."""
+    return instance.soon(lambda: instance.stats()["hwloc"]["nodes"] == 2)
+
+
+@pytest.mark.parametrize(
+    "demand", ["same_numa=require", "topology_policy=single-numa-node", "level=numa"]
+)
+def test_a_demand_outlives_a_reload(two, demand):
+    # Found while nodes were flat, the demand of one NUMA domain would be met by any cores.
+    two.load(MODULE)
+    known(two)
+    holders = [two.shape("slot=1/numa=4/[core=2]", "--requires=rank:0")]
+    holders.append(two.submit("-N1", "-n1", "--exclusive"))
+    for job in holders:
+        two.wait(job, "alloc")
+    job = two.submit(f"--setattr=system.treepool.{demand}", "-n1", "-c4")
+    two.settle()
+    assert two.state(job) == "S"
+    for _ in range(2):
+        two.load(MODULE)
+        known(two)
+        two.settle()
+        assert two.state(job) == "S"
+    two.flux("cancel", holders[0])
+    assert two.placed(job)[0][1] in ("0-3", "4-7", "8-11", "12-15")
+
+
+def test_every_job_is_held_while_a_broker_has_not_answered(two):
+    two.silence()
+    two.load(MODULE)
+    assert two.soon(lambda: two.stats()["hwloc"]["nodes"] == 1)
+    plain = two.submit("-n1", "--urgency=10")
+    unknown = two.shape("slot=1/l3{x}")
+    demands = two.submit("--setattr=system.treepool.same_numa=require", "-n1", "-c4")
+    cancelled = two.submit("-n1")
+    whole = two.submit("-N2", "-n2", "--exclusive")
+    two.settle()
+    stats = two.stats()
+    assert (stats["hwloc"]["waiting"], stats["pending_jobs"]) == (1, 5)
+    assert [two.state(job) for job in (plain, unknown, demands, cancelled, whole)] == ["S"] * 5
+    two.flux("cancel", cancelled)
+    two.wait(cancelled, "clean")
+    two.flux("job", "urgency", whole, "31")
+    two.wake()
+    assert answers(two)
+    assert two.placed(whole) == [("0-1", "0-15", "0-1")]
+    assert "unknown resource type 'l3'" in two.wait(unknown, "exception")["note"]
+    two.flux("cancel", whole)
+    assert two.placed(demands)[0][1] == "4-7"
+    two.wait(plain, "alloc")
+
+
+CHECK = """
+import flux, json, sys
+future = flux.Flux().rpc("feasibility.check", {"jobspec": json.load(sys.stdin)})
+try:
+    future.wait_for(1.5)
+    print("too early")
+except OSError:
+    print("waits", flush=True)
+input_file = open(sys.argv[1])
+input_file.read()
+try:
+    print(future.get())
+except OSError as e:
+    print(e.strerror)
+"""
+
+
+def test_a_question_of_feasibility_waits_too(two, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    two.silence()
+    two.load(MODULE)
+    words = ("submit", "--dry-run", "--setattr=system.treepool.same_numa=require", "-n1", "-c5")
+    jobspec = two.flux(*words, "true")
+    asking = subprocess.Popen(
+        ["flux", "python", "-c", CHECK, str(pipe)],
+        env=two.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    asking.stdin.write(jobspec)
+    asking.stdin.close()
+    assert asking.stdout.readline() == "waits\n"
+    two.wake()
+    pipe.write_text("")
+    assert asking.stdout.readline() == "no numa domain has 5 cores: the largest has 4\n"
+    asking.wait()
+    asking.stdout.close()
+
+
+def test_a_silent_broker_is_flat_after_a_while_and_its_late_answer_counts(two):
+    two.silence()
+    load_faulty(two, "timeout=2", "retries=20,50")
+    job = two.shape("slot=1/numa{x}")
+    unknown = two.shape("slot=1/l3{x}")
+    warned = "topology: rank 1 is flat: its broker did not answer in time"
+    assert two.soon(lambda: warned in two.log(), seconds=20)
+    assert two.placed(job) == [("0", "4-7", "")]
+    assert "unknown resource type 'l3'" in two.wait(unknown, "exception")["note"]
+    assert two.stats()["hwloc"] == {"nodes": 1, "parsed": 1, "waiting": 0}
+    across = two.submit("-n1", "-c4", "--requires=rank:1")
+    waits = two.submit("--setattr=system.treepool.level=numa", "--requires=rank:1", "-n1", "-c4")
+    assert "1" in two.placed(across)[0]
+    assert "numa" in two.wait(waits, "exception")["note"]  # as far as is known
+    two.wake()
+    assert answers(two)
+    assert two.placed(two.shape("slot=3/numa{x}", "--requires=rank:1")) == [("1", "4-15", "0")]
+    assert two.log().count(warned) == 1
+
+
+def test_a_hello_that_takes_long_is_not_held_against_the_brokers(two):
+    load_faulty(two, "timeout=1", "retries=", "hello-takes=3")
+    assert answers(two)
+    assert "did not answer in time" not in two.log()
+
+
+def test_a_broker_whose_answer_was_an_error_is_asked_again(two):
+    load_faulty(two, "retries=5,5,5", "bad-answers=3", "timeout=10")
+    assert two.soon(lambda: "is flat: a bad answer" in two.log())
+    assert answers(two)
+    assert two.placed(two.shape("slot=8/numa{x}")) == [("0-1", "0-15", "0-1")]
+
+
+def test_a_broker_without_a_good_answer_is_asked_again_when_its_node_comes_up(two):
+    load_faulty(two, "retries=", "bad-answers=1", "timeout=10")
+    assert two.soon(lambda: "is flat: a bad answer" in two.log())
+    assert two.soon(lambda: two.stats()["hwloc"]["waiting"] == 0)
+    assert two.stats()["hwloc"]["nodes"] == 0
+    demand = "--setattr=system.treepool.same_numa=require"
+    runs = two.submit(demand, "-n1", "-c12")
+    two.wait(runs, "alloc")  # a flat node is one NUMA domain
+    whole = two.submit("-N2", "-n2", "--exclusive")
+    waits = two.submit(demand, "-n1", "-c5")
+    two.settle()
+    assert (two.state(whole), two.state(waits)) == ("S", "S")
+    two.flux("resource", "drain", "1", "testing")
+    two.flux("resource", "undrain", "1")
+    assert two.soon(lambda: two.stats()["hwloc"]["nodes"] == 1)
+    # What waited is judged again: now there are NUMA domains.
+    assert "no numa domain has 5 cores" in two.wait(waits, "exception")["note"]
+    two.flux("cancel", runs)
+    assert two.placed(whole) == [("0-1", "0-15", "0-1")]
+    two.flux("cancel", whole)
+    assert two.placed(two.shape("slot=4/numa{x}")) == [("1", "0-15", "0-1")]
 
 
 def test_hardware_that_R_does_not_agree_with_is_flat():

@@ -47,13 +47,13 @@ def four(tmp_path_factory):
         instance.cancel_all()
 
 
-def exclude(instance, ranks):
+def exclude(instance, ranks, words=("sched-treepool",)):
     """Restart Flux's resource module, and so the scheduler, with *ranks* excluded."""
     resource = {"path": str(instance.path), "noverify": True, "exclude": ranks}
-    instance.flux("module", "remove", "sched-treepool")
+    instance.flux("module", "remove", instance.scheduler)
     instance.flux("config", "load", stdin=json.dumps({"resource": resource}))
     instance.flux("module", "reload", "resource")
-    instance.flux("module", "load", "sched-treepool")
+    instance.flux("module", "load", *words)
 
 
 @pytest.mark.parametrize("words", WAYS.values(), ids=WAYS)
@@ -118,3 +118,25 @@ def test_a_job_on_a_rank_that_was_excluded_meanwhile_ends_and_the_others_go_on(f
     finally:
         four.cancel_all()
         exclude(four, "0")
+
+
+@pytest.mark.parametrize("words", WAYS.values(), ids=WAYS)
+def test_with_every_rank_excluded_the_scheduler_lives_and_denies(four, words):
+    four.load(*words)
+    runs = four.submit("-N3", "-n3", "--exclusive")
+    waits = four.submit("-n1", "-c4")
+    four.wait(runs, "alloc")
+    exclude(four, "0-3", words)
+    try:
+        four.wait(runs, "exception")
+        four.wait(runs, "clean")
+        assert "the pool has no nodes" in four.wait(waits, "exception")["note"]
+        later = four.submit("-n1")
+        assert "the pool has no nodes" in four.wait(later, "exception")["note"]
+        for state in ("all", "free", "allocated", "down"):
+            assert four.resources(state) == (0, 0, 0)
+    finally:
+        exclude(four, "0", words)
+    assert four.soon(lambda: four.resources("free") == (3, 24, 6))
+    four.wait(four.submit("-N3", "-n3", "--exclusive"), "alloc")
+    four.cancel_all()

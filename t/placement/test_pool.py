@@ -142,6 +142,35 @@ def test_as_many_ranks_in_the_key_as_in_R_are_those_of_the_enclosing_instance():
     assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[0-3],gpu0"
 
 
+@pytest.mark.parametrize("nodelist", [{}, {"nodelist": [""]}])
+@pytest.mark.parametrize("key", [{}, {"scheduling": cluster()["scheduling"]}])
+def test_a_pool_without_nodes_serves_nothing(nodelist, key):
+    pool = Pool({"version": 1, "execution": {"R_lite": [], **nodelist}, **key})
+    for shape in ("slot/core", "slot=2/gpu", "node=2/slot/[core=1;gpu=1]", "node{x}/slot/core"):
+        request = pool.parse_resource_request(spec(shape))
+        for call in (lambda r: pool.check_feasibility(r), lambda r: pool.alloc(1, r)):
+            with pytest.raises(InfeasibleRequest, match="the pool has no nodes"):
+                call(request)
+    with pytest.raises(PoolConflict, match="rank 0 is not in the pool"):
+        pool.register_alloc(1, bare("0", "0-3"))
+    pool.mark_down("all")
+    pool.mark_up("0-3")
+    pool.remove_ranks("0")
+    for one in (pool, pool.copy(), pool.copy_idle()):
+        assert (one.ranks, one.up, one.localities, one.dumps()) == (0, 0, (), "")
+        assert one.to_dict()["execution"]["R_lite"] == []
+        assert one.copy_allocated().ranks == one.copy_down().ranks == 0
+
+
+def test_a_pool_whose_last_node_is_removed_serves_nothing():
+    pool = Pool(cluster("0"))
+    request = pool.parse_resource_request(spec("slot/core"))
+    pool.remove_ranks("0")
+    with pytest.raises(InfeasibleRequest, match="the pool has no nodes"):
+        pool.alloc(1, request)
+    assert pool.to_dict()["execution"]["R_lite"] == []
+
+
 # ---- parse_resource_request ----
 
 

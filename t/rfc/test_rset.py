@@ -146,6 +146,25 @@ def test_the_key_is_about_the_ranks_of_r():
     assert ResourceSet.read(some).to_dict()["scheduling"]["children"][0]["ranks"] == "100-115"
 
 
+@pytest.mark.parametrize("nodelist", [{}, {"nodelist": []}, {"nodelist": [""]}])
+@pytest.mark.parametrize("scheduling", [{}, {"scheduling": KEY}])
+def test_an_R_without_ranks_is_read_as_flux_writes_it(nodelist, scheduling):
+    # resource.exclude can name every node: flux-core then writes [""], or no nodelist at all.
+    document = {"version": 1, "execution": {"R_lite": [], **nodelist}, **scheduling}
+    assert told(document) == []
+    R = ResourceSet.read(document)
+    assert (R.entries, R.hosts, R.ranks) == ((), (), 0)
+    key = R.key()
+    assert key is None if not scheduling else key is not None and key.children == ()
+    assert R.to_dict()["execution"] == {
+        "R_lite": [],
+        "starttime": 0.0,
+        "expiration": 0.0,
+        "nodelist": [],
+    }
+    assert ResourceSet.read(R.to_dict()).ranks == 0
+
+
 def renamed(ranks: str) -> dict[str, Any]:
     """KEY with other ranks."""
     return {**KEY, "children": [{**KEY["children"][0], "ranks": ranks}]}
@@ -160,7 +179,14 @@ def renamed(ranks: str) -> dict[str, Any]:
         (lambda R, e: R.pop("execution"), "/: key 'execution' is missing"),
         (lambda R, e: R.update(execution=[]), "/execution: must be an object, not an array"),
         (lambda R, e: e.pop("R_lite"), "/execution: key 'R_lite' is missing"),
-        (lambda R, e: e.update(R_lite=[]), "/execution/R_lite: must not be empty"),
+        (
+            lambda R, e: e.update(R_lite=[]),
+            "/execution/nodelist: has 16 or more hosts for the 0 ranks of R_lite",
+        ),
+        (
+            lambda R, e: e.update(R_lite=[], nodelist=[]),
+            "/execution/properties/amd-mi50@gpu: ranks 8 are not in R_lite",
+        ),
         (lambda R, e: e.pop("nodelist"), "/execution: key 'nodelist' is missing"),
         (
             lambda R, e: e["R_lite"].append(3),

@@ -90,7 +90,11 @@ def test_the_schema_of_r_looks_into_the_key_of_treepool_only():
             lambda v: v["execution"].update(starttime=-1),
             "/execution/starttime: must be at least 0, not -1",
         ),
-        (lambda v: v["execution"].update(R_lite=[]), "/execution/R_lite: must not be empty"),
+        (
+            lambda v: v["execution"].update(R_lite=None),
+            "/execution/R_lite: must be an array, not null",
+        ),
+        (lambda v: v["execution"].pop("nodelist"), "/execution: key 'nodelist' is missing"),
         (
             lambda v: v["execution"].update(nodelist=[None]),
             "/execution/nodelist/0: must be a string, not null",

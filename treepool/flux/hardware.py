@@ -25,6 +25,9 @@ IN_FLIGHT = 32
 #: Seconds that one broker may take to answer.
 TIMEOUT = 10.0
 
+#: Why there is no topology of a rank whose broker took longer.
+LATE = "its broker did not answer in time"
+
 
 def local_xml() -> Optional[bytes]:
     """The hwloc XML that the broker of this process's instance holds; None if there is none."""
@@ -71,6 +74,6 @@ def answer_of(future: Any, timeout: float = 0.0) -> Union[bytes, str]:
         text = future.get_str()
     except OSError as e:
         if e.errno == errno.ETIMEDOUT:
-            return "its broker did not answer in time"
+            return LATE
         return f"its broker has no topology: {e.strerror or e}"
     return text.encode() if text else "its broker sent no topology"

@@ -28,7 +28,7 @@ from treepool.flux.view import SetView
 from treepool.placement.allocation import Allocation, short_form
 from treepool.placement.pool import OPTIONS, Pool
 from treepool.placement.request import Request
-from treepool.rfc import idset
+from treepool.rfc import idset, keycheck
 from treepool.rfc.rset import ResourceSet
 
 #: A logger as Flux hands it to pools: syslog priority and message.
@@ -115,6 +115,8 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
             except ValueError as e:  # of which Flux's schedulers log nothing
                 self.log(syslog.LOG_ERR, f"cannot use this instance's R: {e}")
                 raise
+            for line in keycheck.warnings(self._pool.inventory.resource_set):
+                self.log(syslog.LOG_WARNING, f"R: {line}")
             tell_whose(self)
         return self._pool
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 import math
 import time
 from bisect import insort
-from errno import EINVAL
+from errno import EINVAL, ENOSYS
 from typing import Any, Iterator, Mapping, Optional
 
-import attrs
 from flux.job import JobID
 from flux.scheduler import PendingJob, Scheduler
 
@@ -26,6 +25,7 @@ from treepool.flux import options
 from treepool.flux.discover import Discovery
 from treepool.flux.hello import Hello
 from treepool.flux.pool import PoolV1, TreepoolPool, held
+from treepool.flux.submissions import Submission, Submissions
 from treepool.placement.allocation import Allocation
 from treepool.placement.backfill import Plan
 from treepool.placement.pool import Pool
@@ -41,6 +41,9 @@ _PATIENCE = 64
 
 #: Of how many kinds of request it is remembered whether the nodes that are up can serve them.
 _MAX_SERVABLE = 4096
+
+#: Seconds for which submissions are judged before other messages get their turn.
+_SLICE = 0.01
 
 #: Seconds that a module to be unloaded may take for allocations that are on their way.
 _LAST_WORDS = 10.0
@@ -81,9 +84,12 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._forecast_due = 0.0
         self._forecast_waits = False
         self._forecast_timer = h.timer_watcher_create(0.0, self._on_forecast_timer)
-        #: While topology is still to come: who brings it, and submissions that it may concern.
+        #: While topology is still to come: who brings it, the submissions that wait for it, a timer
+        #: for those to be judged, and questions of feasibility with the ranks that they wait for.
         self._discovery: Optional[Discovery] = None
-        self._undecided: list[Submission] = []
+        self._held = Submissions()
+        self._judge_timer = h.timer_watcher_create(0.0, self._on_judge_timer)
+        self._checks: list[tuple[Any, Mapping[str, Any], int]] = []
         self._hello = Hello(self._on_missed)
         #: How many jobs have an R that is being written; and whether this module is to end.
         self._committing = 0
@@ -105,6 +111,9 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def _sched_ready(self) -> None:
         super()._sched_ready()
         self._hello.ask(self.handle, self.pool)
+        if self._discovery is not None:
+            # Not before: what comes during hello would count as time that brokers take to answer.
+            self._discovery.begin()
 
     def _on_missed(self, what: str) -> None:
         self.log.warning(what)
@@ -121,18 +130,32 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         t_submit: float,
         jobspec: Mapping[str, Any],
     ) -> None:
-        """Queue a job, or deny it with the reason if it can never run."""
+        """Queue a job, or deny it with the reason if it can never run.
+
+        While topology is to come every job is held: what it asks cannot be told before.
+        """
+        submission = Submission(request, jobid, priority, t_submit, jobspec)
+        awaited = self._awaited
+        if awaited is None:
+            self._judge(submission)
+        else:
+            self._held.hold(submission, awaited)
+
+    def _judge(self, submission: Submission) -> None:
+        request = submission.request
         try:
-            wanted = self.resources.parse_resource_request(jobspec)
+            wanted = self.resources.parse_resource_request(submission.jobspec)
             self.resources.check_feasibility(wanted)
         except Exception as e:  # the jobspec is a user's: whatever it breaks, it breaks alone
-            if self._discovering:
-                arguments = (request, jobid, priority, userid, t_submit, jobspec)
-                self._undecided.append(Submission(jobid, arguments))
-            else:
+            awaited = self._awaited
+            if awaited is None:
                 request.deny(str(e) or type(e).__name__)
+            else:  # nodes that came up since it was submitted may be able to
+                self._held.hold(submission, awaited)
             return
-        job = PendingJob(jobid, priority, t_submit, request, wanted)
+        job = PendingJob(
+            submission.jobid, submission.priority, submission.t_submit, request, wanted
+        )
         self._queue.append(job)
         if self._plan is not None:
             place = _place(job)
@@ -144,9 +167,9 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
         super().cancel(jobid)
-        for submission in [s for s in self._undecided if s.jobid == jobid]:
-            self._undecided.remove(submission)
-            submission.arguments[0].cancel()
+        submission = self._held.cancel(jobid)
+        if submission is not None:
+            submission.request.cancel()
         self._todo = [place for place in self._todo if place[2].jobid != jobid]
         held = self._plan.reservations if self._plan else []
         if (self._blocked and self._blocked.jobid == jobid) or any(r.jobid == jobid for r in held):
@@ -155,8 +178,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def prioritize(self, jobs: Any) -> None:
         """Take note of new priorities."""
         super().prioritize(jobs)
-        for jobid, priority in jobs:
-            self._undecided = [s.with_priority(jobid, priority) for s in self._undecided]
+        self._held.prioritize(jobs)
         self._plan = None
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
@@ -172,15 +194,68 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     # -- topology that is still to come
 
     @property
-    def _discovering(self) -> bool:
-        return self._discovery is not None and self._discovery.pending
+    def _awaited(self) -> Optional[int]:
+        """The ranks whose topology a submission must wait for, as bitmask; None if it need not.
+
+        0 stands for any: no node that could be asked has been up yet.
+        """
+        discovery = self._discovery
+        if discovery is None or not (
+            discovery.unknown or (not discovery.known and self.pool.ranks)
+        ):
+            return None
+        return discovery.unknown
 
     def feasibility_check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
-        """Tell whether a job could ever run; while topology is to come, that it may."""
-        if self._discovering:
-            self.handle.respond(msg, None)
-        else:
+        """Tell whether a job could ever run, once the nodes that were asked have answered.
+
+        It may, as long as no node is up that could be asked.
+        """
+        awaited = self._awaited
+        if awaited is None:
             super().feasibility_check(msg, jobspec)
+        elif awaited:
+            self._checks.append((msg, jobspec, awaited))
+        else:
+            self.handle.respond(msg, None)
+
+    def _release(self) -> None:
+        """Judge those that waited for topology that has come."""
+        discovery, awaited = self._discovery, self._awaited
+        if discovery is None or awaited == 0:
+            return
+        self._held.release(discovery.unknown)
+        self._judge_timer.reset(after=0.0)
+        checks, self._checks = self._checks, []
+        for msg, jobspec, ranks in checks:
+            if ranks & discovery.unknown:
+                self._checks.append((msg, jobspec, ranks))
+            elif awaited is None:
+                super().feasibility_check(msg, jobspec)
+            else:  # it may, on a node that came up since
+                self.handle.respond(msg, None)
+
+    def _on_judge_timer(self, *_: Any) -> None:
+        end = time.monotonic() + _SLICE
+        while time.monotonic() < end:
+            submission = self._held.next()
+            if submission is None:
+                self._request_schedule()
+                return
+            self._judge(submission)
+        self._judge_timer.reset(after=0.0)
+
+    def _judge_queue_again(self) -> None:
+        """Take all jobs out of the queue to be judged again: localities changed."""
+        queue, self._queue = self._queue, []
+        self._plan, self._todo, self._blocked = None, [], None
+        for job in queue:
+            if job._last_annotation is not None:
+                job.request.annotate({"sched": {"t_estimate": None}})
+            jobspec = job.resource_request.jobspec
+            self._held.hold(
+                Submission(job.request, job.jobid, job.priority, job.t_submit, jobspec), 0
+            )
 
     def _apply_resource_update(self, data: Mapping[str, Any]) -> None:
         """Take note of nodes that went up, down or away; those of unknown topology wait."""
@@ -189,17 +264,19 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             ranks = self.pool.ranks
             up = ranks if data["up"] == "all" else idset.decode(str(data["up"])) & ranks
             discovery.up |= up
-            data = {**data, "up": idset.encode(up & discovery.known)}
             discovery.want(up)
+            data = {**data, "up": idset.encode(up & discovery.known)}
         if discovery is not None and "down" in data:
             down = str(data["down"])
             discovery.up &= 0 if down == "all" else ~idset.decode(down)
         super()._apply_resource_update(data)
+        self._release()
 
     def _on_topology(self, found: list[Nodes], failed: dict[int, str]) -> None:
         """Give nodes the topology that their brokers told, and use them."""
         discovery = self._discovery
         assert discovery is not None
+        localities = self.pool.localities
         if found:
             try:
                 encoded = encode_into(self.pool.inventory.resource_set, found)
@@ -213,18 +290,20 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self.pool.mark_up(idset.encode(ready))
         self._plan = None
         self.resource_update()
-        if not discovery.pending:
-            localities = ", ".join(self.pool.localities) or "none, nodes are flat"
-            self.log.info(f"topology: {localities} (hwloc of {discovery.nodes} nodes)")
-            undecided, self._undecided = self._undecided, []
-            for submission in undecided:
-                self.alloc(*submission.arguments)
+        if not discovery.unknown:
+            known = ", ".join(self.pool.localities) or "none, nodes are flat"
+            self.log.info(f"topology: {known} (hwloc of {discovery.nodes} nodes)")
+        if self.pool.localities != localities:
+            self._judge_queue_again()
+        self._release()
         self._request_schedule()
 
     # -- starting jobs
 
     def schedule(self) -> Iterator[None]:
         """Put the jobs to the plan in the order of the queue."""
+        if self._held.ready:  # the first in the queue may be among them
+            return
         if self._plan is None or not self._plan.current:
             self._plan = Plan(self.pool)
             self._todo = sorted(map(_place, self._queue))
@@ -237,23 +316,30 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                 yield
 
     def _put(self, job: PendingJob, plan: Plan) -> bool:
-        """Start *job*, deny it, or let it wait; returns whether there was much to do."""
+        """Start *job*, deny it, or let it wait; returns whether there was much to do.
+
+        Whatever fails, up to the moment when R is on its way to the KVS, the job is answered and
+        holds nothing: nobody would look at it again.
+        """
         wanted, now = job.resource_request, time.time()
+        holds = plan.pool.has_job(job.jobid)
         try:
             try:
                 allocation = plan.start(job.jobid, wanted.request, wanted.kind, now)
             except errors.InsufficientResources:
                 return self._wait(job, plan, now)
+            allocation.set_starttime(now)
+            annotations = {"sched": self._annotations(allocation, plan)}
+            job.request.success(allocation, annotations)
         except errors.InfeasibleRequest as e:  # nodes were removed since it was submitted
             self._refuse(job, str(e))
-            return True
         except Exception as e:  # or this job would stop all others, again after every reload
             self.log.error(f"{JobID(job.jobid).f58}: {type(e).__name__}: {e}")
+            if not holds:
+                plan.withdraw(job.jobid)
             self._refuse(job, f"the scheduler failed on this job: {e}")
-            return True
-        self._remove(job)
-        allocation.set_starttime(now)
-        job.request.success(allocation, {"sched": self._annotations(allocation, plan)})
+        else:
+            self._remove(job)
         return True
 
     def _wait(self, job: PendingJob, plan: Plan, now: float) -> bool:
@@ -310,6 +396,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """
         super().run()
         self._ending = True
+        for msg, _, _ in self._checks:
+            self.handle.respond_error(msg, ENOSYS, "the scheduler is being unloaded")
         if self._committing:
             stop = self.handle.timer_watcher_create(_LAST_WORDS, lambda *_: self.stop())
             stop.start()
@@ -382,9 +470,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def stats_get(self) -> dict[str, Any]:
         """What ``flux module stats sched-treepool`` shows."""
-        plan = self._plan
+        plan, stats = self._plan, super().stats_get()
         return {
-            **super().stats_get(),
+            **stats,
+            "pending_jobs": stats["pending_jobs"] + len(self._held),
             "policy": self.options.policy,
             "reservations": len(plan.reservations) if plan else 0,
             "running_jobs": len(self.pool.job_end_times()),
@@ -414,21 +503,6 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         discovery.up = self.pool.up
         self.pool.mark_down("all")
         discovery.want(discovery.up)
-
-
-@attrs.frozen
-class Submission:
-    """A job that cannot be judged before topology is known; the arguments of ``alloc``."""
-
-    jobid: int
-    arguments: tuple[Any, ...]
-
-    def with_priority(self, jobid: int, priority: int) -> Submission:
-        """This, with *priority* if it is job *jobid*."""
-        if jobid != self.jobid:
-            return self
-        request, _, _, *rest = self.arguments
-        return Submission(jobid, (request, jobid, priority, *rest))
 
 
 def _place(job: PendingJob) -> Place:

@@ -94,6 +94,13 @@ class Plan:
         self.generation = self.pool.generation
         return allocation
 
+    def withdraw(self, jobid: int) -> None:
+        """Take back what ``start`` gave job *jobid*, if anything; the plan stays as it was."""
+        if self.pool.has_job(jobid):
+            self.pool.free(jobid)
+            self._without.clear()
+            self.generation = self.pool.generation
+
     def reserve(
         self, jobid: int, request: Request, now: float, not_before: float = 0.0
     ) -> Optional[Reservation]:

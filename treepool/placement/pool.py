@@ -62,8 +62,8 @@ class Pool:
 
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
     trees. Options: ``locality`` (preferred, required, none), ``policy`` (best-fit), and the
-    ``alpha`` and ``beta`` of fitness, kept as ``weights``. Raises InvalidR, InvalidKey, or
-    InvalidOption.
+    ``alpha`` and ``beta`` of fitness, kept as ``weights``. A pool may have no nodes: every request
+    is then infeasible. Raises InvalidR, InvalidKey, or InvalidOption.
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
@@ -98,6 +98,8 @@ class Pool:
 
         Ranks that are down count: they may come back.
         """
+        if not self.ranks:
+            raise InfeasibleRequest("the pool has no nodes")
         asked = attrs.evolve(request, duration=0.0)
         if asked not in self._reasons:
             if len(self._reasons) >= MAX_REASONS:
@@ -313,7 +315,7 @@ class Pool:
         return new
 
     def copy_allocated(self) -> ResourceSet:
-        """What is allocated now; it may be nothing, which no R says (RFC 20)."""
+        """What is allocated now; it may be nothing."""
         entries = []
         for state, ranks in ranks_of(self._index.state_of, self._inventory.ranks).items():
             root = state.type.root
@@ -323,7 +325,7 @@ class Pool:
         return self._part_of(entries)
 
     def copy_down(self) -> ResourceSet:
-        """The ranks that are down, with all they have; they may be none, which no R says."""
+        """The ranks that are down, with all they have; they may be none."""
         up = self.up
         entries = self._inventory.resource_set.entries
         down = (attrs.evolve(e, ranks=e.ranks & ~up) for e in entries)

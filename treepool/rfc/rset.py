@@ -4,7 +4,8 @@ Where RFC 20 is silent: a rank is in one entry of R_lite only, because flux-core
 resources of several but never writes such an R. Kinds of ``children`` other than core and gpu are
 errors, because what is allocated here would not say who has them. Unknown keys of R and of
 ``execution`` are ignored, as in flux-core. A property may only name ranks of R_lite, as there; one
-of no ranks is dropped, as there.
+of no ranks is dropped, as there. R_lite may be empty, as there: ``resource.exclude`` can name every
+node. Such an R may have no ``nodelist``.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class _Reader:
         """The entries of ``R_lite``, those that could be read."""
         at = "/execution/R_lite"
         items = execution.get("R_lite")
-        if not isinstance(items, list) or not items:
+        if not isinstance(items, list):
             self.findings.misformed(at if "R_lite" in execution else "/execution", "no R_lite")
             return []
         entries: list[RLiteEntry] = []
@@ -215,7 +216,7 @@ class _Reader:
     def hosts(self, execution: dict[str, Any], ranks: Optional[int]) -> list[str]:
         """The names in ``nodelist``, as many as there are ranks."""
         at = "/execution/nodelist"
-        items = execution.get("nodelist")
+        items = execution.get("nodelist", [] if execution.get("R_lite") == [] else None)
         if not isinstance(items, list):
             self.findings.misformed(at if "nodelist" in execution else "/execution", "no nodelist")
             return []

@@ -1,0 +1,88 @@
+"""flux-core's own tests of schedulers, on its schedulers with treepool as their pool.
+
+FLUX_CORE_SRC names the source tree of flux-core, configured and built; without it they are skipped.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from broker import HERE, environment
+
+SOURCE = os.environ.get("FLUX_CORE_SRC", "")
+
+pytestmark = pytest.mark.skipif(
+    not SOURCE, reason="FLUX_CORE_SRC names no built source tree: flux-core's tests were NOT run"
+)
+
+#: The tests and which scheduler they load.
+PASS = {
+    "t2302-sched-simple-up-down": "sched-simple",
+    "t2303-sched-hello": "sched-simple",
+    "t2306-sched-fifo": "sched-fifo",
+    "t2307-sched-backfill": "sched-backfill",
+    "t2320-sched-treepool": "sched-simple",
+    "t2321-sched-treepool-tva": "sched-simple",
+    "t2322-sched-treepool-tvb": "sched-simple",
+}
+
+#: What doc/reliability.md explains.
+DIFFERENT = [
+    "sched-simple: unsatisfiable request is canceled",
+    "sched-simple: invalid minimal jobspec is canceled",
+    "sched-simple: check allocations for running jobs",
+    "sched-simple: waiting job now has alloc event",
+    "sched-simple: check allocations for running jobs",
+    "sched-simple: ensure more urgent job run",
+]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs one of flux-core's tests; returns those that failed, how many there were, and the rest.
+
+    The rest is which schedulers were loaded with treepool as their pool.
+    """
+    modules, loaded, root = (tmp_path / name for name in ("modules", "loaded", "root"))
+    modules.mkdir()
+    root.mkdir()
+    for name in ("simple", "fifo", "backfill"):
+        shutil.copy(HERE / "flux/schedulers/default-pool.py", modules / f"sched-{name}.py")
+    env = environment(FLUX_CORE_SRC=SOURCE, TREEPOOL_TEST_LOADED=str(loaded))
+    env["FLUX_MODULE_PATH_PREPEND"] = f"{modules}:{env['FLUX_MODULE_PATH_PREPEND']}"
+    folder = Path(SOURCE, "t")
+
+    def run(name):
+        done = subprocess.run(
+            [f"./{name}.t", "--verbose", f"--root={root}"],
+            cwd=folder,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=600,
+        )
+        (folder / f"{name}.broker.log").unlink(missing_ok=True)
+        plan = re.search(r"^1\.\.(\d+)$", done.stdout, re.MULTILINE)
+        assert plan, done.stdout[-3000:]
+        failed = re.findall(r"^not ok \d+ - (.*)$", done.stdout, re.MULTILINE)
+        return failed, int(plan[1]), set(loaded.read_text().split())
+
+    return run
+
+
+@pytest.mark.parametrize("name", PASS)
+def test_it_passes(run, name):
+    failed, count, loaded = run(name)
+    assert (failed, count > 5) == ([], True)
+    assert PASS[name] in loaded
+
+
+def test_flat_nodes_are_chosen_by_best_fit_and_reasons_have_treepools_words(run):
+    failed, count, _ = run("t2300-sched-simple")
+    assert (failed, count) == (DIFFERENT, 34)

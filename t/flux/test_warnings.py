@@ -1,0 +1,72 @@
+"""What is legal in the key of an instance, but probably not meant, stands in the log at load."""
+
+import json
+
+import pytest
+
+from broker import Instance
+
+NUMA = [{"cores": "0-3"}, {"cores": "4-9"}]
+
+
+def key(**more):
+    """A key of one of two ranks, with ids that R lacks and a table of links for no topo."""
+    return {
+        "writer": "TreePool",
+        "children": [{"ranks": "0", "topo": {"numa": NUMA}}],
+        "links": {"0" * 64: {"links": []}},
+        **more,
+    }
+
+
+@pytest.fixture
+def loaded(request, tmp_path):
+    """The warnings of a scheduler module that is loaded where R has this key."""
+    scheduling, words = request.param
+    path = tmp_path / "R.json"
+    execution = {
+        "R_lite": [{"rank": "0-1", "children": {"core": "0-7"}}],
+        "nodelist": ["fake[0-1]"],
+        "starttime": 0,
+        "expiration": 0,
+    }
+    R = {"version": 1, "execution": execution, "scheduling": scheduling}
+    path.write_text(json.dumps(R))
+    with Instance(0, conf=[f"resource.path={path}", "resource.noverify=true"]) as instance:
+        instance.flux("dmesg", "-C")
+        instance.load(*words)
+        instance.settle()
+        job = instance.submit("-n1")
+        instance.wait(job, "alloc")  # a job is hello'd without another word
+        instance.load(*words)
+        instance.settle()
+        yield [line for line in instance.log().splitlines() if ".warning[" in line]
+
+
+ANY_POOL = [("sched-treepool",), ("sched-simple", "pool-class=treepool")]
+
+
+@pytest.mark.parametrize("loaded", [(key(), words) for words in ANY_POOL], indirect=True)
+def test_a_key_that_says_less_or_more_than_R_is_warned_of_once_each(loaded):
+    told = [line.partition(": ")[2] for line in loaded]
+    first = told[: len(told) // 2]
+    assert told == first * 2  # once at each load
+    assert len(first) == 3
+    assert first[0].startswith("R: /scheduling/children: rank 1 has no entry")
+    assert "no topo of the key has this digest" in first[1]
+    assert first[2].startswith("R: /scheduling/children/0/topo: cores 8-9 are not in R_lite")
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    [(key(writer=writer), ANY_POOL[0]) for writer in ("treepool", "Treepool")],
+    indirect=True,
+)
+def test_a_misspelt_writer_is_told_the_right_name(loaded):
+    assert len(loaded) == 2
+    assert "'TreePool'" in loaded[0]
+
+
+@pytest.mark.parametrize("loaded", [({"writer": "fluxion:hierarchy"}, ANY_POOL[0])], indirect=True)
+def test_the_key_of_another_scheduler_is_nothing_to_warn_of(loaded):
+    assert loaded == []
