@@ -16,4 +16,5 @@ def test_broker_library_and_bindings_are_of_the_flux_on_the_path(small):
     where = small.flux("config", "builtin", "python_path").split(":")[0]
     bindings, library = json.loads(small.flux("python", "-c", WHO))
     assert bindings.startswith(f"{where}/flux/")
-    assert library == small.flux("getattr", "version") == VERSION
+    assert library == small.flux("getattr", "version")
+    assert library.startswith(VERSION)  # a build from git says more

@@ -136,26 +136,26 @@ MUTANTS = [
     Mutant(
         "cores that Flux renumbered are looked up as they are",
         "inventory.py",
-        "if not allocated or cores & ~allocated == 0:",
+        "if cores & ~allocated == 0:",
         "if allocated or not allocated:",
     ),
     Mutant(
         "a domain of which R has a part counts as whole",
         "tree.py",
-        "whole = cores == listed_cores and gpus == listed_gpus",
+        "whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])",
         "whole = True",
     ),
     Mutant(
         "required falls back",
-        "fit.py",
-        '    if ask.locality == "required":\n        total = local\n',
-        "",
+        "units.py",
+        "return local, local if self.required or len(total) < len(local) else total",
+        "return local, local if len(total) < len(local) else total",
     ),
     Mutant(
         "a share of cores rounded up",
         "ids.py",
-        "return max(1, idset.size(cores) * ngpus // domain.ngpus)",
-        "return max(1, -(-idset.size(cores) * ngpus // domain.ngpus))",
+        "shares = [idset.size(own_cores(host)) * ngpus // host.ngpus]",
+        "shares = [-(-idset.size(own_cores(host)) * ngpus // host.ngpus)]",
     ),
     Mutant(
         "a step too many",

@@ -1,5 +1,8 @@
 """Whether a need can be met at all on a node: every choice of domains tried.
 
+Counts below the slot are fixed here. Those on and above it are chosen by each domain for itself
+(``Above``).
+
 What an amount takes inside its domain makes no difference to the others but by its number, so a
 choice of domains is possible if no domain has to give more than it has (test_exact tries all sets
 of ids as well). For small nodes only.
@@ -7,11 +10,11 @@ of ids as well). For small nodes only.
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import Any, Iterator, Optional
+import copy
+from itertools import combinations, product
+from typing import Any, Iterator, NamedTuple, Optional
 
-from placement.wanted import Need, Part, smallest, valid
-from treepool.rfc.count import Count
+from placement.wanted import Need, Part, largest, smallest
 
 #: Choices tried before it is given up.
 PATIENCE = 5_000
@@ -64,27 +67,28 @@ class Exhaustive:
         self.tried = 0
         self.known: dict[Any, bool] = {}
 
-    def possible(self, part: Part) -> bool:
-        """Whether *part*, its counts at their minimum, can be met."""
-        return self.can(self.tasks_of(0, part), self.start)
+    def possible(self, part: Part, place: int = 0) -> bool:
+        """Whether *part*, its counts at their minimum, can be met in the domain at *place*."""
+        return self.can(self.tasks_of(place, part), self.start)
 
-    def most(self, part: Part, upto: Optional[int]) -> int:
-        """How many of *part* there can be, but not more than *upto*."""
+    def most(self, part: Part, upto: Optional[int], place: int = 0) -> int:
+        """How many of *part* there can be at *place*, but not more than *upto*."""
         number = 0
-        while (upto is None or number < upto) and self.possible(part.times(number + 1)):
+        while (upto is None or number < upto) and self.possible(part.times(number + 1), place):
             number += 1
         return number
 
-    def grown(self, part: Part) -> Part:
-        """*part* with each count inside that is a range at its largest, the outer ones first."""
-        upto = max(len(self.domains), self.idle[0][0])
-        for path in ranges(part):
-            values = valid(at(part, path).count, upto)
-            larger = (with_count(part, path, number) for number in reversed(values))
-            part = next(p for p in larger if self.possible(p))
-        return part
+    def shared(self, slot: Part, shares: list[Share]) -> bool:
+        """Whether each domain in *shares* can hold what it says."""
+        tasks: tuple[Any, ...] = ()
+        for place, number in shares:
+            if number is None:
+                tasks += (("take", place, None),)
+            else:
+                tasks += self.tasks_of(place, slot.times(number))
+        return self.can(tasks, self.start)
 
-    # -- tasks: ("amount", place, need) and ("choose", place, part)
+    # -- tasks: ("amount", place, need), ("choose", place, part) and ("take", place, None)
 
     def tasks_of(self, place: int, part: Part) -> tuple[Any, ...]:
         if part.name == "slot":
@@ -123,6 +127,11 @@ class Exhaustive:
     def ways(self, task: Any, rest: Any, left: Left) -> Iterator[tuple[Any, Left]]:
         """What is to do and what is left after each way to do *task*."""
         kind, place, what = task
+        if kind == "take":
+            remaining = self.without(left, place)
+            if remaining:
+                yield rest, remaining
+            return
         if kind == "amount":
             for host in self.hosts(place, what):
                 remaining = self.less(left, host, (what.cores, what.gpus))
@@ -136,13 +145,18 @@ class Exhaustive:
                 inner = (self.tasks_in(i, what.need) for i in chosen)
                 yield sum(inner, ()) + rest, left
                 continue
-            remaining: Optional[Left] = left
+            remaining = left
             for i in chosen:
-                remaining = remaining and self.less(remaining, i, self.idle[i])
-                for j in self.slices_in(i):
-                    remaining = remaining and self.less(remaining, j, (0, self.idle[j][1]))
+                remaining = remaining and self.without(remaining, i)
             if remaining:
                 yield rest, remaining
+
+    def without(self, left: Left, place: int) -> Optional[Left]:
+        """What is left after all of the domain at *place* is taken; None if some of it was."""
+        remaining = self.less(left, place, self.idle[place])
+        for i in self.slices_in(place):
+            remaining = remaining and self.less(remaining, i, (0, self.idle[i][1]))
+        return remaining
 
     def options(self, place: int, part: Part, left: Left) -> list[int]:
         """The domains that are called as *part* says in the domain at *place*."""
@@ -216,39 +230,92 @@ def has_slot(part: Part) -> bool:
     return any(p.name == "slot" or has_slot(p) for p in part.need.parts)
 
 
-# ---- Counts inside a part, by the way that leads to them ----
+# ---- Counts on and above the slot ----
 
 
-def ranges(part: Part) -> Iterator[tuple[int, ...]]:
-    """The ways to the counts inside *part* that can be larger, the outer ones first.
+class Unit(NamedTuple):
+    """What the domain at ``place`` gives: a number of what is asked of it (domains, or slots), and
+    the slots in all; ``local`` if each slot is in a smallest kind of domain."""
 
-    What a whole domain must have at least stays at its minimum; slots in one do not.
-    """
-    for i, inner in enumerate(part.need.parts):
-        if not part.whole or inner.name == "slot":
-            if not inner.count.fixed:
-                yield (i,)
-            yield from ((i, *path) for path in ranges(inner))
+    place: int
+    number: int
+    slots: int
+    local: bool
 
 
-def at(part: Part, path: tuple[int, ...]) -> Part:
-    for i in path:
-        part = part.need.parts[i]
+#: Slots in a domain; or None: the domain is taken entirely.
+Share = tuple[int, Optional[int]]
+
+
+class Above:
+    """What the domains above the slots give, each the largest valid count that it can."""
+
+    def __init__(self, root: Any, free: Any, mode: str, cxl: bool) -> None:
+        self.mode = mode
+        self.anywhere = Exhaustive(root, free, cxl=cxl)
+        self.near = Exhaustive(root, free, local=True, cxl=cxl)
+
+    def units(self, part: Part, place: int = 0) -> list[Unit]:
+        """What each domain that *part* is about, in the domain at *place*, gives; the best first.
+
+        More slots come first, then local ones.
+        """
+        options = self.anywhere.options(place, part, self.anywhere.start)
+        within = self.inside() if part.whole else self
+        found = [within.unit(i, part.need.parts[0]) for i in options]
+        return sorted((u for u in found if u), key=lambda u: (-u.slots, not u.local))
+
+    def inside(self) -> Above:
+        """The same in a domain that is taken entirely: no slot is given a place in it."""
+        found = copy.copy(self)
+        found.mode = "none"
+        return found
+
+    def unit(self, place: int, inner: Part) -> Optional[Unit]:
+        """What the domain at *place* gives of *inner*."""
+        if inner.name == "slot":
+            return self.slots(place, inner)
+        units = self.units(inner, place)
+        number = largest(inner.count, len(units))
+        if number is None:
+            return None
+        chosen = units[:number]
+        return Unit(place, number, sum(u.slots for u in chosen), all(u.local for u in chosen))
+
+    def slots(self, place: int, part: Part) -> Optional[Unit]:
+        """How many slots the domain at *place* gives: not local only if these are more."""
+        most = part.count.maximum
+        local = anyhow = None
+        if self.mode != "none":
+            local = largest(part.count, self.near.most(part, most, place))
+        if self.mode != "required":
+            anyhow = largest(part.count, self.anywhere.most(part, most, place))
+        if anyhow is not None and (local is None or anyhow > local):
+            return Unit(place, anyhow, anyhow, self.mode == "none")
+        return None if local is None else Unit(place, local, local, True)
+
+    def choices(self, part: Part, number: int, slots: int, place: int = 0) -> Iterator[list[Share]]:
+        """All ways to choose *number* domains that give *slots* in all: what each must hold."""
+        for chosen in combinations(self.units(part, place), number):
+            if sum(u.slots for u in chosen) == slots:
+                for shares in product(*(self.shares(part, u) for u in chosen)):
+                    yield [share for inside in shares for share in inside]
+
+    def shares(self, part: Part, unit: Unit) -> list[list[Share]]:
+        """What the domain that gives *unit* must hold, in each way to choose in it."""
+        inner = part.need.parts[0]
+        if part.whole:
+            return [[(unit.place, None)]]
+        if inner.name == "slot":
+            return [[(unit.place, unit.slots)]]
+        return list(self.choices(inner, unit.number, unit.slots, unit.place))
+
+
+def slot_of(part: Part) -> Part:
+    """The slots in *part*, or *part*."""
+    while part.name != "slot":
+        (part,) = part.need.parts
     return part
-
-
-def with_count(part: Part, path: tuple[int, ...], number: int) -> Part:
-    if not path:
-        return part._replace(count=Count(number, number))
-    parts = list(part.need.parts)
-    parts[path[0]] = with_count(parts[path[0]], path[1:], number)
-    return part._replace(need=part.need._replace(parts=tuple(parts)))
-
-
-def nslots(part: Part) -> int:
-    """How many slots *part* has, its counts at their minimum."""
-    each = 1 if part.name == "slot" else sum(nslots(p) for p in part.need.parts)
-    return smallest(part.count) * each
 
 
 def some_share(need: Need) -> bool:

@@ -16,15 +16,18 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from itertools import combinations
+from fractions import Fraction
+from itertools import combinations, product
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
 
 from placement import wanted as requests
-from placement.exhaustive import Exhaustive, TooBig, nslots, some_share
+from placement.exhaustive import Above, Exhaustive, TooBig, slot_of, some_share
 from placement.wanted import (
     TIERS,
     Demand,
+    Growing,
     Need,
+    Part,
     Wanted,
     ids,
     largest,
@@ -32,6 +35,7 @@ from placement.wanted import (
     tier_memory,
     topo_memory,
     topo_storage,
+    valid,
 )
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.rfc import hostlist, idset
@@ -88,7 +92,8 @@ def ids_of(resources: dict[str, str]) -> Ids:
 class Domain:
     """A domain, or the node: the ids in it that R has, and the domains nested in it.
 
-    It is whole if R has all ids that the topo lists in it. The node is always whole. ``memory``,
+    It is whole if R has all ids that the topo lists in it, or if R says nothing of an enclosing
+    instance that kept some (not *inside*). The node is always whole. ``memory``,
     ``cxl`` (in it and around it) and ``storage`` are in bytes; ``tier`` is what a memory tier has
     itself. ``realm`` is the MIG domain that it is or is in, or the node. ``links`` is the node's.
     """
@@ -101,6 +106,7 @@ class Domain:
         links: Optional[Table] = None,
         around: Optional[Domain] = None,
         cxl_around: int = 0,
+        inside: bool = False,
     ) -> None:
         listed = listed_in(topo)
         self.links = links
@@ -111,11 +117,11 @@ class Domain:
         cxl_around += topo.get("memory", 0) << 30 if name == "cxl" else 0
         self.name = name
         self.ids = owned if name == "node" else listed & owned
-        self.whole = name == "node" or listed.issubset(owned)
+        self.whole = name == "node" or not inside or listed.issubset(owned)
         self.memory = topo_memory(topo, RESERVED, name)
         self.storage = topo_storage(topo, RESERVED)
         nested = [
-            Domain(inner, item, owned, links, self, cxl_around)
+            Domain(inner, item, owned, links, self, cxl_around, inside)
             for inner, items in topo.items()
             if inner not in RESERVED
             for item in items
@@ -485,7 +491,7 @@ def take(domain: Domain, need: Simple, want: tuple[int, int], free: Ids) -> Ids:
     if want[0] and domain.links and domain.links.tells(here, demand):
         gpus = domain.links.best(here, want[0], demand)
     else:
-        gpus = take_gpus(domain, need, want, free)
+        gpus = take_gpus(domain, want, free)
     return Ids(take_cores(domain, gpus, want[1], free), gpus)
 
 
@@ -493,79 +499,122 @@ def take_units(domain: Domain, need: Simple, want: int, free: Ids) -> Ids:
     """*want* whole domains."""
     if want and domain.name == need.unit:
         return domain.ids
-    children = fewest(fullest_first(domain.children, free), (0, want), need, free)
+    ordered = fullest_first(domain.children, free)
+    amounts = [supply(child, need, free) for child in ordered]
     taken = NOTHING
-    shares = deal(want, [supply(child, need, free)[1] for child in children])
-    for child, share in zip(children, shares):
-        taken |= take_units(child, need, share, free)
+    chosen = fewest(amounts, amounts, (0, want))
+    shares = deal(want, [amounts[i][1] for i in chosen])
+    for i, share in zip(chosen, shares):
+        taken |= take_units(ordered[i], need, share, free)
     return taken
 
 
-def take_gpus(domain: Domain, need: Simple, want: tuple[int, int], free: Ids) -> frozenset[int]:
-    """Which GPUs a slot takes of *domain*, which is to give *want* of both kinds.
+def take_gpus(domain: Domain, want: tuple[int, int], free: Ids) -> frozenset[int]:
+    """Which GPUs a slot takes of *domain*, which is to give *want*: GPUs and cores.
 
-    Before all GPUs are known no core is given to any child; to find the fewest children further
-    in, those with GPUs count on all the cores they can.
+    They come from its own ids and from the fewest children that have what these lack; of those
+    sets of children, from one whose GPUs have their cores beside them.
+    """
+
+    def fed(gpus: int, cores: int) -> int:
+        """How many of a source's GPUs have a part of the slot's cores beside them."""
+        return min(gpus, cores * want[0] // want[1]) if want[1] else gpus
+
+    own = domain.own & free
+    has = len(own.gpus), len(own.cores)
+    rest = max(0, want[0] - has[0]), max(0, want[1] - has[1])
+    ordered = fullest_first(domain.children, free)
+    amounts = [(len(d.ids.gpus & free.gpus), len(d.ids.cores & free.cores)) for d in ordered]
+    chosen = fewest(amounts, [(fed(*have), have[1]) for have in amounts], rest)
+    sources = [has, *(amounts[i] for i in chosen)]
+    gpus = deal(want[0], [fed(*have) for have in sources])
+    more = deal(want[0] - sum(gpus), [have[0] - n for have, n in zip(sources, gpus)])
+    gpus = [n + beyond for n, beyond in zip(gpus, more)]
+    cores = in_proportion(want[1], gpus, [have[1] for have in sources])
+    taken = own.lowest(0, gpus[0]).gpus
+    for i, number, beside in zip(chosen, gpus[1:], cores[1:]):
+        if number:
+            taken |= take_gpus(ordered[i], (number, beside), free)
+    return taken
+
+
+def in_proportion(want: int, gpus: list[int], cores: list[int]) -> list[int]:
+    """*want* cores from sources that have *cores*, in proportion to the *gpus* each gives.
+
+    A source that has less than its proportion gives all, and the others give more. Those that
+    give no GPUs give in order what is left then.
+    """
+    given = [0] * len(gpus)
+    open_ = [i for i, number in enumerate(gpus) if number]
+    left = want
+    while open_:
+        total = sum(gpus[i] for i in open_)
+        shares = {i: Fraction(left * gpus[i], total) for i in open_}
+        short = [i for i in open_ if shares[i] > cores[i]]
+        if not short:
+            for i in open_:
+                given[i] = int(shares[i])
+            left -= sum(given[i] for i in open_)
+            remainders = sorted(open_, key=lambda i: given[i] - shares[i])
+            for i in remainders[:left]:
+                given[i] += 1
+            return given
+        for i in short:
+            given[i] = cores[i]
+            left -= cores[i]
+            open_.remove(i)
+    for i, number in enumerate(gpus):
+        if not number:
+            given[i] = min(cores[i], left)
+            left -= given[i]
+    return given
+
+
+def take_cores(domain: Domain, gpus: frozenset[int], want: int, free: Ids) -> frozenset[int]:
+    """*want* cores of *domain* for a slot that has *gpus*, or all that it has if it has fewer.
+
+    Those in no child and the children that have some of the GPUs give in proportion to these;
+    what is then left comes from the fewest of the other children.
     """
     own = domain.own & free
-    rest = max(0, want[0] - len(own.gpus)), max(0, want[1] - len(own.cores))
-    children = fewest(fullest_first(domain.children, free), rest, need, free)
-    amounts = [(len(own.gpus), len(own.cores))] + [supply(c, need, free) for c in children]
-    gpus = deal(want[0], [a[0] for a in amounts])
-    order = [i for i, n in enumerate(gpus) if n] + [i for i, n in enumerate(gpus) if not n]
-    cores = dict(zip(order, deal(want[1], [amounts[i][1] for i in order])))
-    taken = own.lowest(0, gpus[0]).gpus
-    for i, child in enumerate(children, 1):
-        if gpus[i]:
-            taken |= take_gpus(child, need, (gpus[i], cores[i]), free)
-    return taken
+    ordered = fullest_first(domain.children, free)
+    having = [d for d in ordered if d.ids.gpus & gpus]
+    number = [len(domain.own.gpus & gpus), *(len(d.ids.gpus & gpus) for d in having)]
+    has = [len(own.cores), *(len(d.ids.cores & free.cores) for d in having)]
+    shares = in_proportion(want, number, has)
+    taken = own.lowest(shares[0], 0).cores
+    for child, share in zip(having, shares[1:]):
+        taken |= take_cores(child, gpus, share, free)
+    others = [d for d in ordered if d not in having]
+    return taken | from_fewest(others, gpus, want - len(taken), free)
 
 
-def take_cores(host: Domain, gpus: frozenset[int], want: int, free: Ids) -> frozenset[int]:
-    """Cores of *host* for a slot that has *gpus*: where these are before anywhere else.
-
-    First from the smallest domains that hold some of the GPUs, then from the smallest of those
-    that are larger, and so on up to *host*. How large such a domain is: how many others are in
-    it, one inside the other. Each time cores in no nested domain come first, then those of the
-    fewest nested domains.
-    """
-    holders = [d for d in host.walk() if d.ids.gpus & gpus] or [host]
-
-    def size(domain: Domain) -> int:
-        return max((size(d) + 1 for d in domain.children if d in holders), default=0)
-
+def from_fewest(
+    ordered: list[Domain], gpus: frozenset[int], want: int, free: Ids
+) -> frozenset[int]:
+    """*want* cores of as few domains as possible, or all that there are."""
+    amounts = [(0, len(d.ids.cores & free.cores)) for d in ordered]
+    want = min(want, sum(cores for _, cores in amounts))
+    chosen = fewest(amounts, amounts, (0, want))
     taken: frozenset[int] = frozenset()
-    for step in range(size(host) + 1):
-        around = fullest_first([d for d in holders if size(d) == step], free)
-        for domain in around:
-            own = (domain.own & free).cores
-            taken |= frozenset(sorted(own)[: want - len(taken)])
-        others = [d for domain in around for d in domain.children if d not in holders]
-        taken |= from_fewest(others, want - len(taken), free)
-    return taken
-
-
-def from_fewest(domains: list[Domain], want: int, free: Ids) -> frozenset[int]:
-    """*want* cores of as few *domains* as possible, or all that there are."""
-    everything = frozenset(core for d in domains for core in (d.ids & free).cores)
-    if len(everything) <= want:
-        return everything
-    chosen = fewest(fullest_first(domains, free), (0, want), Simple(), free)
-    taken: frozenset[int] = frozenset()
-    for domain, share in zip(chosen, deal(want, [len((d.ids & free).cores) for d in chosen])):
-        taken |= take_cores(domain, frozenset(), share, free)
+    for i, share in zip(chosen, deal(want, [amounts[i][1] for i in chosen])):
+        taken |= take_cores(ordered[i], gpus, share, free)
     return taken
 
 
 def fewest(
-    children: list[Domain], want: tuple[int, int], need: Simple, free: Ids
-) -> tuple[Domain, ...]:
-    """The fewest *children* that cover *want*; the first such in the order of *children*."""
-    for number in range(len(children) + 1):
-        for chosen in combinations(children, number):
-            amounts = [supply(child, need, free) for child in chosen]
-            if covers((sum(a[0] for a in amounts), sum(a[1] for a in amounts)), want):
-                return chosen
+    amounts: list[tuple[int, int]], fed: list[tuple[int, int]], want: tuple[int, int]
+) -> tuple[int, ...]:
+    """The fewest that cover *want*: which of *amounts*, the first such in their order.
+
+    Among equally few, those come first that cover it with what is *fed*.
+    """
+    for number in range(len(amounts) + 1):
+        for have in (fed, amounts):
+            for chosen in combinations(range(len(amounts)), number):
+                total = sum(have[i][0] for i in chosen), sum(have[i][1] for i in chosen)
+                if covers(total, want):
+                    return chosen
     raise AssertionError("the domain does not cover what is wanted")
 
 
@@ -597,14 +646,25 @@ def together(
         if need.share:
             host = slot.host
             free |= slot.ids
-            of_slices = (d.ids.cores for d in host.walk() if d.realm is not host.realm)
-            cores = host.ids.cores.difference(*of_slices)
-            share = max(1, len(cores) * need.gpus // len(host.gpus))
+            share = fair_share(host, need.gpus, before)
             share = min(share, len(host.ids.cores & free.cores))
             shared = need._replace(cores=share)
             ids = lowest if plain else _take_amount
             free -= ids(host, shared, seen_by(slot.host, need.demand, free))
     return before - free
+
+
+def fair_share(host: Domain, gpus: int, free: Ids) -> int:
+    """The cores that *gpus* of *host* bring, where *free* is free before the job's slots."""
+    realm = host.realm
+    left = len(cores_of(realm) & free.cores) * gpus // len(realm.gpus & free.gpus)
+    return max(1, min(len(cores_of(host)) * gpus // len(host.gpus), left))
+
+
+def cores_of(domain: Domain) -> frozenset[int]:
+    """The cores of *domain* without those of the MIG domains in it."""
+    of_slices = (d.ids.cores for d in domain.walk() if d.realm is not domain.realm)
+    return domain.ids.cores.difference(*of_slices)
 
 
 def _take_amount(host: Domain, need: Simple, free: Ids) -> Ids:
@@ -632,20 +692,31 @@ def rows(
     return found
 
 
-class Offer(NamedTuple):
-    """What a node can give: how many units, of which the first ``local`` may be local.
+class Given(NamedTuple):
+    """A unit of what a node can give: how many slots it is, and whether all of them are local."""
 
-    ``step(n)`` is what n units take (None: any ids that meet the request), and their slots.
+    slots: int
+    local: bool
+
+
+class Offer(NamedTuple):
+    """What a node can give: ``units`` in the order in which it gives them.
+
+    ``step(n)`` is what the first n take; None: any ids that meet the request.
     """
 
-    local: int
-    total: int
-    step: Callable[[int], tuple[Optional[Ids], int]]
+    units: list[Given]
+    step: Callable[[int], Optional[Ids]]
+
+    @property
+    def local(self) -> int:
+        """How many units are given before the first that is not local."""
+        return next((i for i, u in enumerate(self.units) if not u.local), len(self.units))
 
 
 def offer(root: Domain, want: Wanted, free: Ids) -> Offer:
     """What the node *root* can give for *want*, of which *free* is free."""
-    none = Offer(0, 0, lambda n: (NOTHING, 0))
+    none = Offer([], lambda n: NOTHING)
     if want.whole and (free != root.ids or not free):
         return none
     if want.group.name == "slot" and want.group.need.storage > root.storage:
@@ -661,14 +732,13 @@ def offer(root: Domain, want: Wanted, free: Ids) -> Offer:
     ):
         return none
     if want.group.need == Need():
-        return Offer(1, 1, lambda n: (root.ids, 1))
+        return Offer([Given(1, True)], lambda n: root.ids)
     found = settled(root, want, need, free) if need else open_ended(root, want, free)
-    if not want.whole:
-        return found
-    return found._replace(step=lambda n: (root.ids, found.step(n)[1]))
+    return found._replace(step=lambda n: root.ids) if want.whole else found
 
 
 def settled(root: Domain, want: Wanted, need: Simple, free: Ids) -> Offer:
+    """As DESIGN says which ids."""
     most = want.group.count.maximum
     if need.demand.links and ((need.gpus > 1 and most != 1) or need.units > 1):
         raise TooBig  # the first that come are not the most there are, see test_gpu_link
@@ -678,26 +748,27 @@ def settled(root: Domain, want: Wanted, need: Simple, free: Ids) -> Offer:
     if want.locality == "preferred":
         total = rows(root, need, free, plain, False, most)
     return Offer(
-        len(local), len(total), lambda n: ((local if n <= len(local) else total)[n - 1], n)
+        slots_of(len(local), len(total)),
+        lambda n: (local if n <= len(local) else total)[n - 1],
     )
+
+
+def slots_of(local: int, total: int) -> list[Given]:
+    """Slots, of which so many may be local."""
+    return [Given(1, i < local) for i in range(max(local, total))]
 
 
 def open_ended(root: Domain, want: Wanted, free: Ids) -> Offer:
     """Raises TooBig if there is too much to try; as which demands of GPUs count."""
-    if want.demand.links or want.demand.memory:
+    if (want.demand.links or want.demand.memory) and takes_gpus(want.group):
         raise TooBig
     group, most = want.group, want.group.count.maximum
-    cxl = want.demand.cxl
-    anywhere = Exhaustive(root, free, cxl=cxl)
-    near = Exhaustive(root, free, local=True, cxl=cxl)
-    local = (anywhere if want.locality == "none" else near).most(group, most)
-    total = anywhere.most(group, most) if want.locality == "preferred" else local
-
-    def step(number: int) -> tuple[Optional[Ids], int]:
-        search = near if want.locality == "required" else anywhere
-        return None, nslots(search.grown(group.times(number)))
-
-    return Offer(local, total, step)
+    above = Above(root, free, want.locality, want.demand.cxl)
+    if group.name == "slot":
+        local = (above.anywhere if want.locality == "none" else above.near).most(group, most)
+        total = above.anywhere.most(group, most) if want.locality == "preferred" else local
+        return Offer(slots_of(local, total), lambda n: None)
+    return Offer([Given(u.slots, u.local) for u in above.units(group)], lambda n: None)
 
 
 # ---- Nodes ----
@@ -725,9 +796,10 @@ class Node:
         if told is not None and len(told) == len(owned.cores):
             self.physical = dict(zip(sorted(owned.cores), sorted(told)))
         move = {core: ours for ours, core in self.physical.items()}
-        self.root = Domain(
-            "node", in_ids_of_R(topo or {}, move) if move else topo or {}, owned, links
-        )
+        #: Whether the key says what an enclosing instance gave of this node.
+        self.inside = told is not None
+        listed = in_ids_of_R(topo or {}, move) if move else topo or {}
+        self.root = Domain("node", listed, owned, links, inside=self.inside)
 
 
 #: What each rank gives.
@@ -735,18 +807,91 @@ Taken = dict[int, Ids]
 
 
 class Served(NamedTuple):
-    """What a request gets: on each rank a number of units, and their ids (None: any that meet the
-    request); and the number of its slots."""
+    """What a request gets: on each rank some units, and their ids (None: any that meet the
+    request); and the number of its slots. ``want`` is the request with the counts it gets."""
 
-    units: dict[int, int]
+    want: Wanted
+    units: dict[int, list[Given]]
     ids: dict[int, Optional[Ids]]
     nslots: int
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How large it is, the outermost count first."""
+        if self.want.nodes is None:
+            return sum(map(len, self.units.values())), self.nslots
+        if self.want.spans:
+            return self.nslots, len(self.units)
+        return len(self.units), self.nslots
+
+
+#: How many values of counts below the slot are tried.
+MOST_VALUES = 300
 
 
 def serve(
     want: Wanted, nodes: dict[int, Node], free: dict[int, Ids], policy: str
 ) -> Optional[Served]:
-    """What a request gets of the nodes in *free*; None if it can not be served."""
+    """What a request gets of the nodes in *free*; None if it can not be served.
+
+    A count below the slot is the same for all slots: the largest with which the job is as large
+    as it is with all of them at their minimum, one count after another. Where all slots must be
+    local, every combination of values is tried, as a smaller amount may have fewer places.
+    """
+    if want.locality == "required" and want.growing:
+        return serve_local(want, nodes, free, policy)
+    best = serve_fixed(want, nodes, free, policy)
+    if best is None:
+        return None
+    for growing in want.growing:
+        for number in reversed(values_of(growing, nodes)):
+            found = serve_fixed(best.want.grown(growing, number), nodes, free, policy)
+            if found is not None and found.extent == best.extent:
+                best = found
+                break
+    return best
+
+
+def serve_local(
+    want: Wanted, nodes: dict[int, Node], free: dict[int, Ids], policy: str
+) -> Optional[Served]:
+    best: Optional[Served] = None
+    values = [list(reversed(values_of(growing, nodes))) for growing in want.growing]
+    combined = 1
+    for some in values:
+        combined *= len(some)
+    if combined > MOST_VALUES:
+        raise TooBig
+    for numbers in product(*values):
+        fixed = want
+        for growing, number in zip(want.growing, numbers):
+            fixed = fixed.grown(growing, number)
+        found = serve_fixed(fixed, nodes, free, policy)
+        if found is not None and (best is None or found.extent > best.extent):
+            best = found
+    return best
+
+
+def values_of(growing: Growing, nodes: dict[int, Node]) -> list[int]:
+    """The values that some node could have room for; the least is one of them."""
+
+    def room(root: Domain) -> int:
+        if growing.what == "core":
+            return len(root.ids.cores)
+        if growing.what == "gpu":
+            return len(root.ids.gpus)
+        return sum(d.name == growing.what for d in root.walk())
+
+    found = valid(growing.count, max(room(node.root) for node in nodes.values()))
+    if len(found) > MOST_VALUES:
+        raise TooBig
+    return found or [smallest(growing.count)]
+
+
+def serve_fixed(
+    want: Wanted, nodes: dict[int, Node], free: dict[int, Ids], policy: str
+) -> Optional[Served]:
+    """What a request gets with its counts below the slot as they are."""
     offers = {
         rank: offer(nodes[rank].root, want, free[rank])
         for rank in free
@@ -771,6 +916,11 @@ def order(policy: str, want: Wanted, hosted: int, free: Ids, rank: int) -> tuple
     return cores, gpus, rank
 
 
+def takes_gpus(part: Part) -> bool:
+    """Whether *part* may take GPUs: whole domains do if they have any."""
+    return part.whole or part.need.gpus > 0 or any(takes_gpus(p) for p in part.need.parts)
+
+
 def asks_gpus(need: Need) -> bool:
     return need.gpus > 0 or any(asks_gpus(part.need) for part in need.parts)
 
@@ -778,58 +928,63 @@ def asks_gpus(need: Need) -> bool:
 def fill(
     want: Wanted, offers: dict[int, Offer], free: dict[int, Ids], policy: str
 ) -> Optional[Served]:
-    """Units on any nodes: first the local ones of all nodes, then the others."""
+    """Units on any nodes: first those of most slots, and of these the local ones of all nodes."""
     most = want.units.maximum
 
-    def key(rank: int) -> tuple[int, ...]:
+    def key(rank: int, unit: Given) -> tuple[Any, ...]:
         # The local ones have their turn first, so they say how far a node goes.
-        hosted = offers[rank].local or offers[rank].total
+        hosted = offers[rank].local or len(offers[rank].units)
         hosted = hosted if most is None else min(hosted, most)
-        return order(policy, want, hosted, free[rank], rank)
+        return -unit.slots, not unit.local, order(policy, want, hosted, free[rank], rank)
 
-    ranks = sorted(offers, key=key)
-    found = [rank for rank in ranks for _ in range(offers[rank].local)]
-    found += [rank for rank in ranks for _ in range(offers[rank].total - offers[rank].local)]
+    found = [(key(rank, unit), rank) for rank in offers for unit in offers[rank].units]
     number = largest(want.units, len(found))
     if number is None:
         return None
-    return served({rank: found[:number].count(rank) for rank in found[:number]}, offers)
+    ranks = [rank for _, rank in sorted(found)[:number]]
+    return served(want, {rank: ranks.count(rank) for rank in ranks}, offers)
 
 
-def served(units: dict[int, int], offers: dict[int, Offer], number: Optional[int] = None) -> Served:
+def served(
+    want: Wanted, units: dict[int, int], offers: dict[int, Offer], number: Optional[int] = None
+) -> Served:
     """So many *units* of each rank's offer; *number* is the number of slots, if they span nodes."""
-    given = {rank: offers[rank].step(n) for rank, n in units.items()}
+    given = {rank: offers[rank].units[:n] for rank, n in units.items()}
     if number is None:
-        number = sum(slots for _, slots in given.values())
-    return Served(units, {rank: ids for rank, (ids, _) in given.items()}, number)
+        number = sum(unit.slots for some in given.values() for unit in some)
+    ids = {rank: offers[rank].step(n) for rank, n in units.items()}
+    return Served(want, given, ids, number)
 
 
 def distinct(
     want: Wanted, offers: dict[int, Offer], free: dict[int, Ids], policy: str
 ) -> Optional[Served]:
-    """A number of distinct nodes."""
+    """A number of distinct nodes; those that can give more come first."""
     assert want.nodes is not None
     units = {}
     for rank, found in offers.items():
-        number = largest(want.group.count, found.total)
+        number = largest(want.group.count, len(found.units))
         if number is not None:
             units[rank] = number
-    ranks = sorted(
-        units,
-        key=lambda rank: (
-            units[rank] > offers[rank].local,
-            order(policy, want, 1, free[rank], rank),
-        ),
-    )
+
+    def key(rank: int) -> tuple[Any, ...]:
+        given = offers[rank].units[: units[rank]]
+        slots = sum(unit.slots for unit in given)
+        local = all(unit.local for unit in given)
+        return -len(given), -slots, not local, order(policy, want, 1, free[rank], rank)
+
+    ranks = sorted(units, key=key)
     if not want.spans:
         number = largest(want.nodes, len(ranks))
-        return None if number is None else served({r: units[r] for r in ranks[:number]}, offers)
+        return (
+            None if number is None else served(want, {r: units[r] for r in ranks[:number]}, offers)
+        )
     slots = largest(want.units, len(ranks) // smallest(want.nodes))
     if slots is None:
         return None
     per_slot = largest(want.nodes, len(ranks) // slots)
     assert per_slot is not None
-    return served({rank: units[rank] for rank in ranks[: slots * per_slot]}, offers, slots)
+    return served(want, {rank: units[rank] for rank in ranks[: slots * per_slot]}, offers, slots)
 
 
 # ---- The pool ----
@@ -898,17 +1053,23 @@ class ReferencePool:
             raise InsufficientResources
         return found
 
-    def meets(self, want: Wanted, rank: int, units: int, given: Ids) -> bool:
-        """Whether *given* on *rank* is as many units, nothing missing and nothing too much."""
-        root = self.nodes[rank].root
+    def meets(self, expected: Served, rank: int, given: Ids) -> bool:
+        """Whether *given* on *rank* is as *expected*, nothing missing and nothing too much."""
+        want, units = expected.want, expected.units[rank]
+        root, cxl = self.nodes[rank].root, want.demand.cxl
         if want.whole and given != root.ids:
             return False
-        group = want.group.times(units)
-        locality = want.locality == "required"
-        cxl = want.demand.cxl
-        group = Exhaustive(root, self.free_ids[rank], locality, cxl=cxl).grown(group)
-        shares = some_share(group.need) or want.whole
-        return Exhaustive(root, given, locality, not shares, cxl).possible(group)
+        local = want.locality != "none" and all(unit.local for unit in units)
+        all_taken = not (some_share(want.group.need) or want.whole)
+        search = Exhaustive(root, given, local, all_taken, cxl)
+        if want.group.name == "slot":
+            return search.possible(want.group.times(len(units)))
+        above = Above(root, self.free_ids[rank], want.locality, cxl)
+        slot = slot_of(want.group)
+        return any(
+            search.shared(slot, shares)
+            for shares in above.choices(want.group, len(units), sum(u.slots for u in units))
+        )
 
     def register(self, jobid: int, taken: Taken) -> None:
         for rank, given in taken.items():
@@ -955,6 +1116,8 @@ class ReferencePool:
                 rank: physical
                 for rank, given in taken.items()
                 if (physical := self.physical(rank, given.cores)) != set(range(len(given.cores)))
+                or given != self.nodes[rank].root.ids
+                or self.nodes[rank].inside
             }
         return R
 

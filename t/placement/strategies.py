@@ -316,12 +316,15 @@ def clusters(draw: Draw, most: int = 8) -> JSON:
     owned = {}
     for number, kind in enumerate(found):
         variants = [(kind.cores, kind.gpus)]
-        if draw(some(False, False, True)):  # a sub-instance that has a part of its nodes
-            part = draw(subsets(kind.cores)) or kind.cores[:1], draw(subsets(kind.gpus))
-            variants.append(part)
+        if draw(some(False, False, True)):  # the rest is the system's, or the enclosing instance's
+            variants.append(_part(draw, kind))
         for rank in ranks:
             if kind_of[rank] == number:
                 owned[rank] = variants[draw(st.integers(0, len(variants) - 1))]
+    key: Optional[JSON] = None
+    if draw(some(True, True, True, True, True, True, True, False)):
+        key = draw(keys(found, kind_of, owned))
+        add_links(draw, key)
     R = {
         "version": 1,
         "execution": {
@@ -336,10 +339,34 @@ def clusters(draw: Draw, most: int = 8) -> JSON:
     }
     if properties:
         R["execution"]["properties"] = properties
-    if draw(some(True, True, True, True, True, True, True, False)):
-        R["scheduling"] = draw(keys(found, kind_of))
-        add_links(draw, R["scheduling"])
+    if key is not None:
+        R["scheduling"] = key
     return R
+
+
+def _part(draw: Draw, kind: Kind) -> tuple[list[int], list[int]]:
+    """Some of the cores and GPUs of a node."""
+    return draw(subsets(kind.cores)) or kind.cores[:1], draw(subsets(kind.gpus))
+
+
+def add_allocated(
+    draw: Draw, key: JSON, owned: dict[int, tuple[list[int], list[int]]], move: dict[int, int]
+) -> None:
+    """Make *key* that of an allocated R perhaps: it says which cores of the topos were given.
+
+    *move* says what the key calls the ranks that it covers. Flux counts the cores from zero: so
+    does *owned* then, on some ranks or all.
+    """
+    told = []
+    if draw(some(False, False, True)):
+        for rank in move:
+            if draw(some(True, True, False)):
+                cores, gpus = owned[rank]
+                told.append({"ranks": idset_text([move[rank]]), "cores": idset_text(cores)})
+                if draw(st.booleans()):
+                    owned[rank] = list(range(len(cores))), gpus
+    if told:
+        key["allocated"] = told
 
 
 @st.composite
@@ -347,11 +374,14 @@ def broad_nodes(draw: Draw) -> JSON:
     """The R of a single node with many domains."""
     kind = draw(dealt(draw(broad())))
     owned = {0: (kind.cores, kind.gpus)}
-    R: JSON = {"version": 1, "execution": {"R_lite": _r_lite(owned), "nodelist": [host(0)]}}
+    if draw(some(False, False, False, True)):
+        owned[0] = _part(draw, kind)
+    key: JSON = {"writer": "TreePool", "children": [{"ranks": "0", "topo": kind.topo}]}
     if kind.topo is not None:
-        R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": "0", "topo": kind.topo}]}
-        add_links(draw, R["scheduling"])
-    return R
+        add_allocated(draw, key, owned, {0: 0})
+        add_links(draw, key)
+    R: JSON = {"version": 1, "execution": {"R_lite": _r_lite(owned), "nodelist": [host(0)]}}
+    return R if kind.topo is None else {**R, "scheduling": key}
 
 
 @st.composite
@@ -361,11 +391,12 @@ def rich_nodes(draw: Draw) -> JSON:
     nodes = draw(some([0], [0], [0, 1]))
     owned = dict.fromkeys(nodes, (kind.cores, kind.gpus))
     if draw(some(False, False, False, True)):
-        owned[0] = draw(subsets(kind.cores)) or kind.cores[:1], draw(subsets(kind.gpus))
+        owned[0] = _part(draw, kind)
     key: JSON = {
         "writer": "TreePool",
         "children": [{"ranks": idset_text(nodes), "topo": kind.topo}],
     }
+    add_allocated(draw, key, owned, {rank: rank for rank in nodes})
     add_links(draw, key)
     return {
         "version": 1,
@@ -392,8 +423,39 @@ def uneven_clusters(draw: Draw) -> JSON:
 
 
 @st.composite
-def keys(draw: Draw, found: list[Kind], kind_of: dict[int, int]) -> JSON:
-    """The key of a cluster; if it covers all ranks it may number them as an outer instance did."""
+def blades(draw: Draw) -> JSON:
+    """The R of one to three nodes of sockets, on blades perhaps, that have L3 domains of cores."""
+    owned, children = {}, []
+    for rank in range(draw(some(1, 2, 3))):
+        sockets = []
+        for _ in range(draw(some(2, 3, 1, 4))):
+            sizes = draw(st.lists(some(2, 1, 3, 4), min_size=1, max_size=2))
+            sockets.append(("socket", Sketch(0, 0, [("l3", Sketch(size, 0)) for size in sizes])))
+        if draw(some(False, False, True)):
+            half = len(sockets) // 2
+            sides = [part for part in (sockets[:half], sockets[half:]) if part]
+            sockets = [("blade", Sketch(0, 0, part)) for part in sides]
+        kind = draw(dealt(Sketch(0, 0, sockets), flat=False))
+        owned[rank] = (kind.cores, kind.gpus)
+        children.append({"ranks": str(rank), "topo": kind.topo})
+    return {
+        "version": 1,
+        "execution": {"R_lite": _r_lite(owned), "nodelist": [host(rank) for rank in owned]},
+        "scheduling": {"writer": "TreePool", "children": children},
+    }
+
+
+@st.composite
+def keys(
+    draw: Draw,
+    found: list[Kind],
+    kind_of: dict[int, int],
+    owned: dict[int, tuple[list[int], list[int]]],
+) -> JSON:
+    """The key of a cluster; if it covers all ranks it may number them as an outer instance did.
+
+    If it says what was allocated, the cores in *owned* may be numbered anew.
+    """
     entries = {}
     for number, kind in enumerate(found):
         ranks = [rank for rank, k in kind_of.items() if k == number]
@@ -412,6 +474,7 @@ def keys(draw: Draw, found: list[Kind], kind_of: dict[int, int]) -> JSON:
         for number, ranks in entries.items()
     ]
     key: JSON = {"writer": "TreePool", "children": children}
+    add_allocated(draw, key, owned, move)
     if draw(some(False, False, True)):
         key["site"] = {"anything": [1, 2]}
     return key
@@ -489,9 +552,13 @@ def flat(draw: Draw, small: bool = False) -> list[JSON]:
     """Cores, and GPUs perhaps; or GPUs alone; and seldom capacities."""
     cores: Any = some(1, 2, 1, 3)
     if not small:
-        cores = some(1, 2, 3, 4, 1, 2, 5, 7, {"min": 2, "max": 5, "operator": "+", "operand": 1})
+        cores = some(1, 2, 3, 4, 1, 2, 5, 7)
     cores = draw(cores)
     gpus = draw(some(0, 0, 1, 0, 2) if small else some(0, 1, 0, 2, 0, 3))
+    if draw(some(False, False, False, True)):
+        cores = draw(counts(cores))
+    if gpus and draw(some(False, False, False, True)):
+        gpus = draw(counts(gpus))
     found = [vertex("core", cores)] + ([vertex("gpu", gpus)] if gpus else [])
     if gpus and draw(some(False, False, True)):
         found = found[1:]
@@ -532,7 +599,11 @@ def needs(draw: Draw, names: Names) -> list[JSON]:
     if form == "hard":
         return [vertex(draw(st.sampled_from([*names])), 1, draw(flat(small=True)))]
     name, number = draw(st.sampled_from([*names])), draw(some(1, 1, 1, 2, 2, 3))
-    form = draw(some("exclusive", "childless", "minimum"))
+    if draw(some(False, False, False, True)):
+        number = draw(counts(number))
+    form = draw(some("exclusive", "childless", "minimum", "capacities"))
+    if form == "capacities":
+        return [vertex(name, number, draw(capacities(often=True)))]
     if form == "minimum":
         return [vertex(name, number, draw(flat(small=True)), exclusive=True)]
     return [vertex(name, number, exclusive=True) if form == "exclusive" else vertex(name, number)]
@@ -545,14 +616,18 @@ def any_needs(draw: Draw, names: Names, depth: int = 2) -> list[JSON]:
     for _ in range(draw(some(1, 1, 2)) if depth and names else 0):
         name = draw(st.sampled_from([*names]))
         number = draw(some(1, 1, 1, 2, {"min": 1, "max": 3}, {"min": 1}, "1,3"))
+        if draw(some(False, False, False, True)):
+            number = draw(counts(2))
         within = names  # seldom of any use
         if draw(some(True, True, True, True, True, False)):
             within = {inner: names[inner] for inner in names[name] if inner in names}
-        form = draw(some("whole", "childless", "minimum", "in it", "in it", "in it"))
+        form = draw(some("whole", "childless", "capacities", "minimum", *["in it"] * 4))
         if form == "whole":
             found.append(vertex(name, number, exclusive=True))
         elif form == "childless":
             found.append(vertex(name, number))
+        elif form == "capacities":
+            found.append(vertex(name, number, draw(capacities(often=True))))
         elif form == "minimum":
             below = draw(st.one_of(any_needs(within, depth - 1), capacities(often=True)))
             found.append(vertex(name, number, below, exclusive=True))
@@ -575,6 +650,11 @@ def broad_needs(draw: Draw, names: Names) -> list[JSON]:
     gpus = draw(some(2, 1, 0, 3, 4))
     cores = vertex("core", draw(some(*range(2, 13), 1)))
     return [cores, vertex("gpu", gpus)] if gpus else [cores]
+
+
+def kinds_in(vertices: list[JSON]) -> set[str]:
+    """The types of *vertices*."""
+    return {one["type"] for one in vertices}
 
 
 @st.composite
@@ -606,9 +686,9 @@ def resources(draw: Draw, names: Names, size: int) -> list[JSON]:
     if form == "span":
         node = vertex("node", per_slot, draw(needs(names)), **shared)
     else:
-        below = draw(some([], [], [], draw(capacities())))
+        below = draw(some([], [], [], draw(capacities()), draw(flat())))
         node = vertex("node", per_slot, below, exclusive=True)
-        if not below and draw(st.booleans()):
+        if not kinds_in(below) & {"core", "gpu"} and draw(st.booleans()):
             del node["exclusive"]
     return [vertex("slot", nslots, [node])]
 
@@ -619,6 +699,48 @@ def rich_resources(draw: Draw, names: Names, size: int) -> list[JSON]:
     if draw(st.booleans()):
         return [vertex("slot", draw(counts(2)), draw(any_needs(names)))]
     return draw(resources(names, size))
+
+
+@st.composite
+def with_ranges(draw: Draw, made: list[JSON]) -> list[JSON]:
+    """*made* with ranges in the place of some of its counts, the least values small."""
+    found = []
+    for one in made:
+        one = {**one, "with": draw(with_ranges(one["with"]))} if "with" in one else {**one}
+        if one["type"] not in ("memory", "storage") and draw(some(True, True, False)):
+            least = draw(some(1, 1, 2))
+            most = draw(some({"max": least + draw(some(1, 2, 3, 6))}, {}))
+            step = draw(
+                some(
+                    {},
+                    {"operator": "+", "operand": 1},
+                    {"operator": "+", "operand": 2},
+                    {"operator": "*", "operand": 2},
+                )
+            )
+            one["count"] = {"min": least, **most, **step}
+            if draw(some(False, False, False, True)):
+                one["count"] = draw(
+                    some("1,3", "1-2,4", "2,3", {"min": 2, "operator": "^", "operand": 2})
+                )
+        found.append(one)
+    return found
+
+
+@st.composite
+def slots_in_sockets(draw: Draw) -> list[JSON]:
+    """A number of slots in each of some sockets, of some blades or nodes perhaps."""
+    at_most = {"min": 1, "max": draw(some(4, 2, 3, 8))}
+    steps = some(at_most, at_most, at_most, {"min": 1, "operator": "*", "operand": 2}, "1,3", 1, 2)
+    made = vertex("slot", draw(steps), [vertex("core", draw(some(1, 1, 2, 3, {"min": 1})))])
+    domains = some(1, 2, {"min": 1}, {"min": 1, "max": 2}, "1,3", {"min": 2, "max": 3})
+    shared = some({}, {}, {}, {"exclusive": True})
+    made = vertex("socket", draw(domains), [made], **draw(shared))
+    if draw(some(False, False, True)):
+        made = vertex("blade", draw(domains), [made], **draw(shared))
+    if draw(some(True, False)):
+        made = vertex("node", draw(some(1, 1, 2, {"min": 1})), [made])
+    return [made]
 
 
 @st.composite

@@ -59,6 +59,30 @@ def test_localities_of_every_form_on_small_nodes(data):
         duel.do(random.Step("alloc", spec))
 
 
+@settings(SETTINGS, max_examples=examples(400))
+@given(st.data())
+def test_counts_take_the_largest_value_that_fits(data):
+    """Ranges on nodes, slots, localities, cores and GPUs, on nodes that are partly taken."""
+    R = data.draw(st.one_of(random.rich_nodes(), random.uneven_clusters()))
+    mode = data.draw(random.some("preferred", "preferred", "required", "none"))
+    occupied = data.draw(st.one_of(st.none(), random.occupations(R)))
+    duel = Duel(random.History(R, mode, occupied, [], data.draw(random.some(*random.POLICIES))))
+    for _ in range(2):
+        made = data.draw(random.resources(random.localities(R), len(random.ranks_of(R))))
+        duel.do(random.Step("alloc", random.jobspec(data.draw(random.with_ranges(made)))))
+
+
+@settings(SETTINGS, max_examples=examples(400))
+@given(st.data())
+def test_each_domain_above_the_slot_gives_what_it_can(data):
+    R = data.draw(random.blades())
+    mode = data.draw(random.some("preferred", "preferred", "required", "none"))
+    occupied = data.draw(st.one_of(random.occupations(R), st.none()))
+    duel = Duel(random.History(R, mode, occupied, [], data.draw(random.some(*random.POLICIES))))
+    for _ in range(2):
+        duel.do(random.Step("alloc", random.jobspec(data.draw(random.slots_in_sockets()))))
+
+
 def node_R(topo, cores, gpus):
     children = {"core": cores, **({"gpu": gpus} if gpus else {})}
     entry = {"rank": "0", "children": children}

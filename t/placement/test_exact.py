@@ -10,8 +10,9 @@ import random
 import pytest
 
 from depth import examples
-from treepool.placement import fit, match
+from treepool.placement import effort, fit
 from treepool.placement.need import SLOT, Need, Part, ask_of
+from treepool.placement.search import Search
 from treepool.placement.state import NodeState
 from treepool.placement.tree import compile_topo
 from treepool.rfc import idset
@@ -230,7 +231,7 @@ def needs_core(part):
 def test_a_search_is_given_up_after_a_bounded_number_of_choices():
     leaves = [{"cores": str(i)} for i in range(24)]
     node_type = compile_topo({"numa": leaves}, (1 << 24) - 1, 0)
-    matcher = match.Matcher(node_type, (1 << 24) - 1, 0)
+    search = Search(node_type, (1 << 24) - 1, 0)
     need = Need(parts=tuple(Part("numa", one(3), False, Need(cores=1)) for _ in range(4)))
-    assert matcher.one(node_type.root, Part(SLOT, one(1), False, need))
-    assert matcher.tried <= match.BUDGET
+    assert search.one(node_type.root, Part(SLOT, one(1), False, need))
+    assert search.effort.tried <= effort.PER_SEARCH

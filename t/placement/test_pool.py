@@ -181,7 +181,9 @@ def test_a_pool_whose_last_node_is_removed_serves_nothing():
         ("rack/slot/core", "/0", "rack", "unknown"),
         ("slot/l3{x}", "/0/with/0", "l3", "unknown"),
         ("slot/memory=4", "/0", "slot", "neither cores nor GPUs"),
-        ("slot/numa/memory=4", "/0/with/0", "numa", "neither cores nor GPUs"),
+        ("slot/memory=4", "/0", "slot", "neither cores nor GPUs"),
+        ("slot/numa{-x}/memory=4", "/0/with/0", "numa", "nothing is asked for"),
+        ("slot/node{-x}/memory=4", "/0/with/0", "node", "nothing is asked for"),
         ("slot/[core;memory=4{unit:Gb}]", "/0/with/1", "memory", "unknown unit 'Gb'.*GiB"),
         ("slot/[core;memory=4{x}]", "/0/with/1", "memory", "exclusive has no meaning"),
         ("slot/[core;storage=4{-x}]", "/0/with/1", "storage", "exclusive has no meaning"),
@@ -293,7 +295,9 @@ def test_a_rank_that_is_down_may_come_back(pool):
 
 
 def test_a_part_of_a_domain_is_never_given_out_as_a_whole_one():
-    pool = Pool(cluster(cores="0-2,4-7", gpus="0-1"))
+    R = cluster(cores="0-2,4-7", gpus="0-1")
+    R["scheduling"]["allocated"] = [{"ranks": "0-3", "cores": "0-2,4-7"}]
+    pool = Pool(R)
     assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[4-7],gpu1"
     with pytest.raises(InfeasibleRequest, match=r"no socket domain is whole.*enclosing instance"):
         alloc(pool, 2, "slot/socket{x}")
@@ -344,10 +348,10 @@ def test_a_slot_goes_where_it_is_local_before_it_goes_where_it_fits_tighter(pool
     # Rank 0: one GPU in each NUMA domain of its own socket is left; rank 1 is fresh.
     pool.register_alloc(1, bare("0", "0-3,8-11", "0,2"))
     shape = "slot/[core=2;gpu=2]"
-    assert alloc(pool.copy(), 2, shape) == "rank1/core[0-1],gpu[0-1]"
+    assert alloc(pool.copy(), 2, shape) == "rank1/core[0,4],gpu[0-1]"
     assert alloc(pool.copy(), 2, shape, locality="none") == "rank0/core[4-5],gpu[1,3]"
     pool.mark_down("1-3")
-    assert alloc(pool.copy(), 2, shape) == "rank0/core[4-5],gpu[1,3]"
+    assert alloc(pool.copy(), 2, shape) == "rank0/core[4,12],gpu[1,3]"
     with pytest.raises(InsufficientResources):
         alloc(pool, 2, shape, locality="required")
 
@@ -456,6 +460,7 @@ def test_the_R_of_a_job():
             "writer": "TreePool",
             "children": [{"ranks": "2,5", "topo": TOPO}, {"ranks": "7", "topo": flat}],
             "site": {"rack": 3},
+            "allocated": [{"ranks": "2,5,7", "cores": "0-3"}],
         },
     }
     assert json.loads(allocation.encode()) == allocation.to_dict()

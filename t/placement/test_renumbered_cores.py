@@ -56,9 +56,11 @@ def outer_ids(outer, inner):
 def test_an_allocation_tells_which_cores_of_the_topo_it_has():
     pool = Pool(cluster())
     first = alloc(pool, 1, "slot/[core=3;gpu=1]").to_dict()
-    assert "allocated" not in first["scheduling"]  # cores 0-2 are the same, counted from zero
+    assert first["scheduling"]["allocated"] == [{"ranks": "0", "cores": "0-2"}]
     second = alloc(pool, 2, "slot/[core=3;gpu=1]").to_dict()
     assert second["scheduling"]["allocated"] == [{"ranks": "0", "cores": "4-6"}]
+    third = alloc(pool, 3, "slot/node{x}").to_dict()
+    assert "allocated" not in third["scheduling"]  # all that the pool has there
     assert ResourceSet.problems(second) == []
 
 

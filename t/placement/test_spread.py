@@ -64,7 +64,7 @@ def test_a_node_of_many_domains_takes_no_time():
     assert len(chosen) == 67  # 66 domains of three cores are 198
 
 
-def test_cores_come_from_the_smallest_domains_with_the_gpus_before_any_other():
+def test_each_socket_gives_cores_in_proportion_to_its_gpus():
     """Two sockets of two NUMA domains; the GPUs left are in NUMA 1 and NUMA 2."""
     numas = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
     topo = {"socket": [{"numa": numas[:2]}, {"numa": numas[2:]}]}
@@ -76,9 +76,12 @@ def test_cores_come_from_the_smallest_domains_with_the_gpus_before_any_other():
         found = spread(root, (2, ncores), cores, gpus)
         return idset.encode(found[0]), idset.encode(found[1])
 
-    # NUMA 2 is the fuller; its socket's other NUMA domain gives nothing while NUMA 1 has cores.
-    assert taken(4) == ("4-6,11", "1-2")
-    assert taken(5) == ("4-7,11", "1-2")
-    # Then the sockets around: one more NUMA domain is enough, the lowest of the two.
-    assert taken(7) == ("0-1,4-7,11", "1-2")
-    assert taken(10) == ("0-7,11-12", "1-2")
+    # Two of each socket: core 11 is all that NUMA 2 has beside its GPU, and NUMA 3 gives the other.
+    assert taken(4) == ("4-5,11-12", "1-2")
+    # Of five and of seven, the odd one comes from socket 1: it has fewer free cores.
+    assert taken(5) == ("4-5,11-13", "1-2")
+    assert taken(7) == ("4-6,11-14", "1-2")
+    # Five of each: that is all of socket 1, and one more than NUMA 1 has.
+    assert taken(10) == ("0,4-7,11-15", "1-2")
+    # Socket 1 has no more, so socket 0 gives six.
+    assert taken(11) == ("0-1,4-7,11-15", "1-2")

@@ -12,7 +12,7 @@ import pytest
 
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
-from treepool.placement import fit, match
+from treepool.placement import effort, fit
 from treepool.rfc import idset
 
 SOCKETS = [{"cores": f"{i * 24}-{i * 24 + 23}", "gpus": str(i)} for i in range(4)]
@@ -59,9 +59,7 @@ class Work:
         self.pool, self.asked = pool, asked
 
     def __enter__(self):
-        self.candidates = self.pool._candidates_of(
-            self.asked.ask, self.asked.constraint, idle=False
-        )
+        self.candidates = self.pool._candidates_of(False, self.asked.ask, self.asked.constraint)
         self.before = self.candidates.visited, fit.computed
         return self
 
@@ -229,36 +227,36 @@ def test_nesting_without_end_is_refused_before_anything_is_searched():
 
 #: Domains of 2 to 5 cores, and a request over them that no order of choices makes easy.
 UNEVEN = {"numa": [{"cores": f"{6 * i}-{6 * i + i % 4 + 1}"} for i in range(16)]}
-HARD = "node/slot=9/[" + ";".join(f"numa={n}/core={n % 3 + 1}" for n in range(2, 7)) + "]"
+HARD = "node/slot=5/[numa=3/core=2;numa=2/core=3;numa=2/core=1]"
 
 
 def test_a_search_is_given_up_after_a_bounded_number_of_choices(monkeypatch):
-    tried = []
-    count = match.Matcher._count
+    made = []
+    init = effort.Effort.__init__
 
-    def counting(self):
-        tried.append(self.tried)
-        count(self)
+    def noting(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        made.append(self)
 
-    monkeypatch.setattr(match.Matcher, "_count", counting)
+    monkeypatch.setattr(effort.Effort, "__init__", noting)
     R = cluster(2)
     R["scheduling"]["children"][0]["topo"] = UNEVEN
     pool = Pool(R)
-    asked = request(pool, HARD)
-    with pytest.raises(InfeasibleRequest):
-        pool.alloc(1, asked)
-    assert max(tried) == match.BUDGET
-    assert len(tried) < 20 * match.BUDGET
+    with pytest.raises(InsufficientResources, match="given up"):
+        pool.alloc(1, request(pool, HARD))
+    assert sum(one.gave_up for one in made) > 0
+    assert all(one.tried <= one.limit + 1 for one in made)
+    assert sum(one.tried for one in made) < 20 * effort.PER_SEARCH
 
 
 @pytest.mark.parametrize("whole", ["", "{x}"])
-def test_a_hard_minimum_of_a_domain_is_refused_with_a_reason(whole):
+def test_a_hard_minimum_of_a_domain_waits_with_a_reason(whole):
     R = cluster(2)
     R["scheduling"]["children"][0]["topo"] = {"board": [UNEVEN]}
     pool = Pool(R)
-    inner = HARD.replace("node/slot=9/", "")
-    hard = ";".join([inner[1:-1]] * 3)
-    with pytest.raises(InfeasibleRequest, match="board"):
+    inner = HARD.replace("node/slot=5/", "")
+    hard = ";".join([inner[1:-1]] * 5)
+    with pytest.raises(InsufficientResources, match="given up"):
         pool.alloc(1, request(pool, f"slot/board{whole}/[{hard}]"))
 
 
@@ -281,12 +279,20 @@ def test_a_hard_request_costs_no_more_on_a_cluster_of_many_states():
     R = cluster(1000)
     R["scheduling"]["children"][0]["topo"] = UNEVEN
     pool = Pool(R)
-    masks = distinct_masks(1000, 9)
-    occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
+    masks = distinct_masks(1000, 9, width=40)  # of the cores in no domain, 56 to 95
+    occupy(pool, -1, {rank: (mask << 56, 0) for rank, mask in enumerate(masks)})
     asked = request(pool, HARD)
-    with pytest.raises(InfeasibleRequest):
+    with Work(pool, asked) as first:
+        choice = pool.choice(asked)
+    assert choice.selection is None
+    assert choice.gave_up
+    most = effort.PER_REQUEST // effort.PER_SEARCH + 1
+    assert first.fits <= most
+    with Work(pool, asked) as second:  # the same states are looked at, and remembered
+        assert pool.choice(asked).gave_up
+    assert second.fits == 0
+    with pytest.raises(InsufficientResources, match="given up"):
         pool.alloc(1, asked)
-    assert asked.ask.tried[0] <= fit.TOTAL_BUDGET + match.BUDGET + 1000 * 40 * fit.SCRAPS
 
 
 @pytest.mark.depth

@@ -72,12 +72,45 @@ class Demand(NamedTuple):
         return bool(self.gbps or self.kind)
 
 
+class Growing(NamedTuple):
+    """A count below the slot that is a range: of ``what`` (core, gpu, or a locality).
+
+    ``path`` leads to it: the places, among the parts of each need, from the slot's need on. For a
+    locality the last place is its own.
+    """
+
+    path: tuple[int, ...]
+    what: str
+    count: Count
+
+
+def with_value(need: Need, growing: Growing, number: int) -> Need:
+    """*need* with *number* for the count *growing*."""
+
+    def changed(need: Need, path: tuple[int, ...]) -> Need:
+        if not path:
+            if growing.what == "core":
+                return need._replace(cores=number)
+            return need._replace(gpus=number)
+        parts = list(need.parts)
+        part = parts[path[0]]
+        if len(path) == 1 and growing.what not in AMOUNTS:
+            parts[path[0]] = part.times(number)
+        else:
+            parts[path[0]] = part._replace(need=changed(part.need, path[1:]))
+        return need._replace(parts=tuple(parts))
+
+    return changed(need, growing.path)
+
+
 class Wanted(NamedTuple):
     """What a jobspec asks for.
 
     ``group`` is what one node gives: slots, or the domains above them; ``units`` how many of
     those (of slots, if ``spans``) are asked in all, unless a node is above. ``nodes`` is None if
     they may be on any node. ``spans``: the slot is above the node. ``whole``: entire, idle nodes.
+    Counts below the slot are at their minimum in ``group``; ``growing`` are those that are ranges,
+    in the order in which they are given their largest value.
     """
 
     group: Part
@@ -88,6 +121,18 @@ class Wanted(NamedTuple):
     locality: str
     constraints: dict[str, Any]
     demand: Demand = Demand()
+    growing: tuple[Growing, ...] = ()
+
+    def grown(self, growing: Growing, number: int) -> Wanted:
+        """The same with *number* for the count *growing*."""
+
+        def inside(part: Part) -> Part:
+            if part.name == "slot":
+                return part._replace(need=with_value(part.need, growing, number))
+            (inner,) = part.need.parts
+            return part._replace(need=part.need._replace(parts=(inside(inner),)))
+
+        return self._replace(group=inside(self.group))
 
 
 # ---- RFC 14 counts ----
@@ -211,7 +256,8 @@ def check_below(p: Place, localities: set[str]) -> None:
         rule(p.above[-1]["type"] == "slot" and len(p.above) == 1, "a node is below the slot only")
         rule(not p.beside, "nothing beside a node")
     if p.kind == "node" or p.kind in localities:
-        rule(p.children or p.exclusive is not False, "something is taken of it")
+        said = kinds(p.children) - {"memory", "storage"}
+        rule(said or p.exclusive is not False, "something is taken of it")
     above = p.above[-1]
     if above["type"] == "slot" or not is_whole(above):
         asked = {"core", "gpu", "node"} | localities
@@ -228,8 +274,12 @@ def kinds(vertices: list[Vertex]) -> set[str]:
 
 
 def is_whole(vertex: Vertex) -> bool:
-    """Whether all of a domain or node below the slot is taken: if it says so, or says nothing."""
-    return vertex.get("exclusive", not vertex.get("with"))
+    """Whether all of a domain or node below the slot is taken.
+
+    If it says so; or if it says neither that nor what to take of it: memory and storage are only
+    what it must have (RFC 14, use case 2.6).
+    """
+    return vertex.get("exclusive", not kinds(vertex.get("with", [])) - {"memory", "storage"})
 
 
 # ---- What a covered list means ----
@@ -242,8 +292,10 @@ def read(resources: list[Vertex], locality: str, constraints: dict[str, Any]) ->
     if kinds(slot.children) == {"node"}:
         node = slot.children[0]
         nodes, whole = count.parse(node["count"]), is_whole(node)
-        group = Part("slot", Count(1, 1), False, need_of(node.get("with", []), not whole))
-        return Wanted(group, number, nodes, True, whole, locality, constraints)
+        below = node.get("with", [])
+        group = Part("slot", Count(1, 1), False, need_of(below, not whole))
+        ranges = () if whole else tuple(ranges_in(below))
+        return Wanted(group, number, nodes, True, whole, locality, constraints, growing=ranges)
     group = Part("slot", number, False, need_of(slot.children))
     nodes, whole = None, False
     for vertex in reversed(slot.above):
@@ -252,7 +304,30 @@ def read(resources: list[Vertex], locality: str, constraints: dict[str, Any]) ->
         else:
             entire = bool(vertex.get("exclusive"))
             group = Part(vertex["type"], count.parse(vertex["count"]), entire, Need(parts=(group,)))
-    return Wanted(group, group.count, nodes, False, whole, locality, constraints)
+    ranges = tuple(ranges_in(slot.children))
+    return Wanted(group, group.count, nodes, False, whole, locality, constraints, growing=ranges)
+
+
+def ranges_in(vertices: list[Vertex]) -> Iterator[Growing]:
+    """The counts below the slot that may be larger: level by level, each in the order written.
+
+    What stands below a whole domain is a minimum.
+    """
+    level: list[tuple[tuple[int, ...], list[Vertex]]] = [((), vertices)]
+    while level:
+        following = []
+        for path, siblings in level:
+            places = iter(range(len(siblings)))
+            for vertex in siblings:
+                if vertex["type"] in ("memory", "storage"):
+                    continue
+                number = count.parse(vertex["count"])
+                own = path if vertex["type"] in AMOUNTS else (*path, next(places))
+                if not number.fixed:
+                    yield Growing(own, vertex["type"], number)
+                if vertex["type"] not in AMOUNTS and not is_whole(vertex):
+                    following.append((own, vertex.get("with", [])))
+        level = following
 
 
 def need_of(vertices: list[Vertex], taken: bool = True) -> Need:

@@ -458,3 +458,31 @@ def test_what_is_free_of_a_node_is_a_kind_of_node():
     assert [(d.name, d.whole) for d in root.walk()] == [
         ("node", False), ("socket", False), ("numa", False), ("socket", True), ("numa", True),
         ("numa", True)]  # fmt: skip
+
+
+def test_of_nodes_alike_explain_tells_of_the_very_nodes_that_alloc_gives():
+    # driver:1 serves on rank 0, but not in one domain: alloc goes on, to the better driver:2.
+    R = two_sockets(2)
+    R["execution"]["properties"] = {"driver:1": "0", "driver:2": "1"}
+    pool = Pool(R)
+    cores = pool.inventory.resource_set.entries[0].cores
+    half = sorted(idset.iterate(cores))[::2]
+    held = {"R_lite": [{"rank": "0", "children": {"core": idset.encode_ids(half)}}]}
+    pool.register_alloc(1, {"version": 1, "execution": {**held, "nodelist": ["n0"]}})
+    shape = parse_shape(f"slot/core={len(half) // 2 + 1}")
+    spec = from_resources(shape, options={"same": "driver"})
+    decided = decision.decide(pool, pool.parse_resource_request(spec))
+    told = explain(pool, "", shape, options={"same": "driver"})
+    allocation = pool.alloc(2, pool.parse_resource_request(spec))
+    assert allocation.ranks == (1,)
+    assert [rank for grant in decided.selection.grants for rank in grant.ranks] == [1]
+    assert "n1" in words(told) or "rank 1" in words(told)
+
+
+def test_counts_below_the_slot_are_told_as_they_came_out():
+    pool = Pool(two_sockets(2))
+    cores = pool.inventory.resource_set.entries[0].cores.bit_count()
+    spec = from_resources(parse_shape("slot/core=1+"))
+    decided = decision.decide(pool, pool.parse_resource_request(spec))
+    assert decided.request.ask.group.need.cores == cores
+    assert decided.request.growing == ()

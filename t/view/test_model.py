@@ -161,6 +161,7 @@ def test_a_gpu_on_a_flat_node_is_fragmented_once_the_node_is_not_all_free(pictur
 def test_a_domain_of_which_the_enclosing_instance_kept_something_is_not_whole(picture_of):
     R = some_R(3)
     R["execution"]["R_lite"][0]["children"]["core"] = "1-15"
+    R["scheduling"]["allocated"] = [{"ranks": "0", "cores": "1-15"}]
     assert picture_of(R).totals.gpus_fragmented == 1
 
 

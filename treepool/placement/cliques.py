@@ -10,6 +10,7 @@ from typing import Optional, Sequence
 
 import attrs
 
+from treepool.placement.effort import GaveUp
 from treepool.rfc import idset
 
 #: Vertices weighed before a search for the cheapest is ended with the best so far. The slowest
@@ -17,8 +18,8 @@ from treepool.rfc import idset
 #: MI300A node in CPX mode (4 x 6 partitions, better linked within an APU) none takes 2 ms.
 LIMIT = 60_000
 
-#: Sets looked into before a clique counts as not there. The hardest graph found of 24 vertices
-#: needs a tenth of it (1,946 sets, of random, circulant and nearly complete graphs); this is
+#: Sets looked into before the search for a clique is given up. The hardest graph of 24 vertices
+#: found needs a tenth of it (1,946 sets, of random, circulant and nearly complete graphs); this is
 #: for keys with more GPUs, made to be hard.
 MOST_SETS = 20_000
 
@@ -32,6 +33,8 @@ FEW_STEPS = 8
 def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
     """Some clique of *size* vertices in bitmask *among*, None if there is none.
 
+    Raises GaveUp if that is too hard to tell.
+
     A clique has no two vertices of one color, so if vertices that are not linked share colors,
     the number of colors bounds its size.
     """
@@ -42,7 +45,9 @@ def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
         if not wanted:
             return chosen
         sets += 1
-        if idset.size(left) < wanted or sets > MOST_SETS:
+        if sets > MOST_SETS:
+            raise GaveUp
+        if idset.size(left) < wanted:
             return None
         colored: list[int] = []  # one vertex after another, by color
         uncolored, colors = left, 0

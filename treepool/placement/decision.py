@@ -9,7 +9,6 @@ from typing import Optional
 
 import attrs
 
-from treepool.placement.alike import alternatives
 from treepool.placement.byrank import ByRank, filled, items
 from treepool.placement.fit import Fit, fit
 from treepool.placement.index import Candidates
@@ -21,7 +20,6 @@ from treepool.placement.select import Selection, select
 from treepool.placement.state import NodeState, StateTable
 from treepool.placement.tree import Domain, NodeType
 from treepool.rfc import idset
-from treepool.rfc.constraint import Constraint
 
 
 @attrs.frozen(eq=False)
@@ -40,42 +38,37 @@ class Looked:
 
 @attrs.frozen(eq=False)
 class Decision:
-    """What a pool would choose for ``request`` now.
+    """What a pool would choose for a request now.
 
-    ``looked`` are all nodes that may serve it, in the policy's order. Those with local slots are
-    tried in this order first, then those with others. ``selection`` is None if they are not
-    enough. ``constraint`` is the request's, and what its wish for nodes alike came to.
+    ``request`` is the request with what it leaves open settled: its constraint says which nodes
+    alike were chosen, its counts below the slot how large they are. ``looked`` are all nodes that
+    may serve it, in the policy's order. Those with local slots are tried in this order first, then
+    those with others. ``selection`` is None if they are not enough.
     """
 
     request: Request
-    constraint: Optional[Constraint]
     looked: tuple[Looked, ...]
     selection: Optional[Selection]
 
 
 def decide(pool: Pool, request: Request) -> Decision:
     """The decision of *pool* on *request*, as things are now."""
+    choice = pool.choice(request)
     inventory, index = pool._inventory, pool._index
-    constraint: Optional[Constraint] = request.constraint
-    selection = None
-    for constraint in alternatives(request, inventory, index):
-        candidates = Candidates(index, request.ask, pool._policy, inventory.matching(constraint))
-        selection = select(request, candidates)
-        if selection is not None:
-            break
+    ask, within = choice.request.ask, inventory.matching(choice.request.constraint)
     looked = []
     for state, held in index.buckets.items():
-        ranks = tuple(held.ascending(inventory.matching(constraint)))
+        ranks = tuple(held.ascending(within))
         if ranks:
-            found = fit(state, request.ask)
-            looked.append(Looked(state, ranks, found, pool._policy.key(state, request.ask, found)))
+            found = fit(state, ask)
+            looked.append(Looked(state, ranks, found, pool._policy.key(state, ask, found)))
     looked.sort(key=lambda one: (one.key, one.ranks[0]))
-    return Decision(request, constraint, tuple(looked), selection)
+    return Decision(choice.request, tuple(looked), choice.selection)
 
 
 def serves(pool: Pool, request: Request) -> bool:
     """Whether *pool* could serve *request* now."""
-    return pool._select(request, idle=False) is not None
+    return pool.choice(request).selection is not None
 
 
 def policy_of(pool: Pool) -> Policy:

@@ -57,13 +57,23 @@ def ids_of(
     return cores & ~giver.cores, gpus & ~giver.gpus
 
 
-def fair_share(domain: Domain, ngpus: int) -> int:
-    """The cores that go with *ngpus* of *domain*'s GPUs when its cores are shared out evenly.
+def fair_share(host: Domain, ngpus: int, node: Domain, cores: int, gpus: int) -> int:
+    """The cores that go with *ngpus* of *host*'s GPUs when cores are shared out evenly.
 
-    Those of MIG domains are for the slices there.
+    Per GPU no more than the cores of *host* over its GPUs, nor than what is free of the *cores* on
+    the *node* over what is free of its *gpus*: no GPU is left without its share. Cores of
+    MIG domains are for the slices there.
     """
-    cores = domain.cores & ~union(inner.cores for inner in domain.mig)
-    return max(1, idset.size(cores) * ngpus // domain.ngpus)
+    shares = [idset.size(own_cores(host)) * ngpus // host.ngpus]
+    free = idset.size(node.open_gpus & gpus)
+    if free:
+        shares.append(idset.size(own_cores(node) & cores) * ngpus // free)
+    return max(1, min(shares))
+
+
+def own_cores(domain: Domain) -> int:
+    """The cores of *domain* that are not for MIG instances in it, as bitmask."""
+    return domain.cores & ~union(inner.cores for inner in domain.mig)
 
 
 class _Giver:
@@ -76,6 +86,8 @@ class _Giver:
         self.node_type = node_type
         self.cores = cores & ~union(domain.cores for domain in wholes)
         self.gpus = gpus & ~union(domain.gpus for domain in wholes)
+        #: What is free before any amount is given.
+        self.free = self.cores, self.gpus
         self.plain = plain
         self.given: list[_Given] = []
         self.plan: Optional[Plan] = None
@@ -121,7 +133,8 @@ class _Giver:
                 continue
             self.cores |= given.cores
             have = idset.size(host.cores & self.cores)
-            want = need.gpus, min(have, fair_share(host, need.gpus))
+            realm = self.node_type.realm[given.take.scope]
+            want = need.gpus, min(have, fair_share(host, need.gpus, realm, *self.free))
             taken = self._again(given, want)
             self.cores &= ~taken[0]
             self.gpus = (self.gpus | given.gpus) & ~taken[1]

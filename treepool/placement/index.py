@@ -13,7 +13,8 @@ import heapq
 from typing import Iterable, NamedTuple, Optional
 
 from treepool.placement.byrank import ByRank, ranks_of
-from treepool.placement.fit import Fit, fit, possible
+from treepool.placement.effort import PER_REQUEST, Effort
+from treepool.placement.fit import NOTHING, Fit, assess, possible
 from treepool.placement.need import Ask
 from treepool.placement.policy import Policy
 from treepool.placement.rankset import RankSet
@@ -117,21 +118,28 @@ class NodeIndex:
 class Entry(NamedTuple):
     """A place in a request's order: nodes in ``state`` from rank ``rank`` up.
 
-    ``order`` is the policy's key, with ``_REMOTE`` added when the slots meant are not local.
+    ``order`` is made of the shortfall of the units meant (see fit.Segment), whether they are
+    remote, and the policy's key. ``segment`` tells which units of the state's fit are meant.
     """
 
     order: int
     rank: int
     serial: int
     state: NodeState
+    segment: int = 0
 
 
-#: Added to the order of nodes whose slots are not local: above any policy's key.
-_REMOTE = 1 << 80
+#: The least number above any policy's key; what is remote, and then shortfalls, weigh more.
+_ABOVE_KEYS = 1 << 80
 
 
 class Candidates:
-    """The states that can serve one ask on the ranks of *within* (None: all), best first."""
+    """The states that can serve one ask on the ranks of *within* (None: all), best first.
+
+    *effort* counts the choices of the searches that the fits of the states looked at took, now or
+    when they were worked out. Where there may be some, nothing is remembered from one request to
+    the next, so that the same states are looked at whatever was asked before.
+    """
 
     __slots__ = (
         "index",
@@ -139,6 +147,7 @@ class Candidates:
         "policy",
         "within",
         "visited",
+        "effort",
         "_heap",
         "_live",
         "_seen",
@@ -154,14 +163,17 @@ class Candidates:
         self.within = within
         #: States and entries looked at so far, for tests that count work instead of time.
         self.visited = 0
+        self.effort = Effort(PER_REQUEST)
         self._heap: list[Entry] = []
         self._live: dict[NodeState, Entry] = {}
         self._serial = 0
         self._seen = -1
 
-    def refresh(self) -> None:
-        """Take in what changed in the index since the last call."""
-        index = self.index
+    def refresh(self, effort: Effort) -> None:
+        """Take in what changed in the index since the last call; count *effort* from now on."""
+        index, self.effort = self.index, effort
+        if self.ask.searched:
+            self._seen = -1
         log, seen = index.log, self._seen - index.log_start
         if seen < 0 or len(log) - seen > len(index.buckets):
             self._heap, self._live = [], {}
@@ -183,8 +195,8 @@ class Candidates:
     def _offer(self, state: NodeState) -> None:
         """Put *state* on the heap unless it is there already, at its lowest rank or below."""
         self.visited += 1
-        fits = state.fits.get(self.ask, _UNKNOWN)
-        if fits is None or (fits is _UNKNOWN and not possible(state, self.ask)):
+        found = None if self.ask.searched else state.fits.get(self.ask)
+        if not (possible(state, self.ask) if found is None else found.steps or found.gave_up):
             return
         ranks = self.index.buckets.get(state)
         if ranks is None:
@@ -194,11 +206,18 @@ class Candidates:
         if rank < 0 or (live is not None and live.rank <= rank):
             return
         # A fit not worked out yet counts as local: the top is looked at again before use.
-        self._push(state, rank, self._order(state, fits if isinstance(fits, Fit) else None))
+        self._push(state, rank, self._order(state, found if found and found.steps else None))
 
     def _order(self, state: NodeState, found: Optional[Fit]) -> int:
-        remote = found is not None and not found.local
-        return self.policy.key(state, self.ask, found) + (_REMOTE if remote else 0)
+        key = self.policy.key(state, self.ask, found)
+        if found is not None:
+            return self.order_of(key, found, 0)
+        return key + (self.ask.least_shortfall(state.ncores) * 2 * _ABOVE_KEYS)
+
+    def order_of(self, key: int, found: Fit, segment: int) -> int:
+        """The order of a segment of a fit whose policy's key is *key*."""
+        _, shortfall, remote = found.segments[segment]
+        return key + (2 * shortfall + remote) * _ABOVE_KEYS
 
     def _push(self, state: NodeState, rank: int, order: int) -> Entry:
         self._serial += 1
@@ -224,14 +243,14 @@ class Candidates:
         while heap:
             self.visited += 1
             entry = heap[0]
-            order, rank, _, state = entry
+            order, rank, _, state, _ = entry
             if self._live.get(state) is not entry:
                 heapq.heappop(heap)
                 continue
             ranks = self.index.buckets.get(state)
             lowest = -1 if ranks is None else ranks.lowest(self.within)
-            found = None if lowest < 0 else fit(state, self.ask)
-            if found is None:
+            found = NOTHING if lowest < 0 else self._fit(state)
+            if not found.steps:
                 self.drop(entry)
                 continue
             true_order = self._order(state, found)
@@ -240,6 +259,14 @@ class Candidates:
             self.drop(entry)
             self._push(state, lowest, true_order)
         return None
+
+    def _fit(self, state: NodeState) -> Fit:
+        """The fit of *state*, and its effort; raises GaveUp once that is too much in all."""
+        found = assess(state, self.ask)
+        self.effort.gave_up |= found.gave_up
+        if self.ask.searched:
+            self.effort.count(found.tried)
+        return found
 
     def drop(self, entry: Entry) -> None:
         """Take the top entry off; ``restore`` brings its state back."""
@@ -250,6 +277,3 @@ class Candidates:
         """Bring back states whose entries were dropped."""
         for state in states:
             self._offer(state)
-
-
-_UNKNOWN = object()

@@ -25,7 +25,7 @@ from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool, union
+from treepool.rfc.scheduling import AllocatedCores, KeyEntry, SchedulingKey, is_treepool, union
 
 #: How many constraints' rank sets are remembered.
 MAX_CONSTRAINTS = 256
@@ -197,7 +197,7 @@ class Inventory:
         r: dict[str, Any] = {"version": 1, "execution": execution}
         if self.key is not None:
             r["scheduling"] = self._key_dict(self.key, ranks)
-            allocated = self._allocated_cores(parts)
+            allocated = self._allocated(parts)
             if allocated:
                 r["scheduling"]["allocated"] = allocated
         elif self.resource_set.scheduling is not None:
@@ -211,37 +211,35 @@ class Inventory:
         ]
         return {"writer": key.writer, "children": children, **key.extra}
 
-    def _allocated_cores(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
-        """Which cores of the topo *parts* have, where that is not the first ones."""
-        groups: dict[int, list[int]] = {}
-        for ranks, cores, _ in parts:
-            for physical, having in self._by_physical(ranks).items():
-                ids = cores
+    def _allocated(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
+        """Which cores of the topo *parts* have, where that is less than the pool had there.
+
+        And where they are not the topo's first ones: Flux counts a sub-instance's from zero.
+        """
+        groups: dict[tuple[int, tuple[int, int]], list[int]] = {}
+        for ranks, cores, gpus in parts:
+            for node_type, having in self._by_type(ranks).items():
+                root, physical, ids = node_type.root, node_type.physical, cores
                 if physical is not None:
                     ids = idset.from_ids(physical[core] for core in idset.iterate(cores))
-                if ids & (ids + 1):
-                    groups.setdefault(ids, []).extend(having)
+                everything = cores == root.cores and gpus == root.gpus
+                if ids & (ids + 1) or node_type.partial or not everything:
+                    groups.setdefault((ids, node_type.site), []).extend(having)
         return [
-            {"ranks": idset.encode_ids(sorted(ranks)), "cores": idset.encode(cores)}
-            for cores, ranks in groups.items()
+            AllocatedCores(idset.from_ids(ranks), ids, *site).to_dict()
+            for (ids, site), ranks in groups.items()
         ]
 
-    def _by_physical(
-        self, ranks: tuple[int, ...]
-    ) -> Mapping[Optional[tuple[int, ...]], Sequence[int]]:
-        """The *ranks* grouped by NodeType.physical."""
-        if not self._renumbered:
-            return {None: ranks}
-        groups: dict[Optional[tuple[int, ...]], list[int]] = {}
+    def _by_type(self, ranks: tuple[int, ...]) -> Mapping[NodeType, Sequence[int]]:
+        """The *ranks* grouped by their type."""
+        if len(self.node_types) == 1:
+            return {next(iter(self.node_types)): ranks}
+        groups: dict[NodeType, list[int]] = {}
         for rank in ranks:
             node_type = self.types[rank]
-            groups.setdefault(node_type.physical if node_type else None, []).append(rank)
+            if node_type is not None:
+                groups.setdefault(node_type, []).append(rank)
         return groups
-
-    @cached_property
-    def _renumbered(self) -> bool:
-        """Whether R counts the cores of any node from zero and the topo does not."""
-        return any(node_type.physical is not None for node_type in self.node_types)
 
 
 def _by_value(ranks: Iterable[int], values: ByRank[Any]) -> dict[Any, list[int]]:
@@ -273,18 +271,20 @@ def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKe
     return attrs.evolve(key, children=(*key.children, *flat)) if flat else key
 
 
-def _allocated(key: Optional[SchedulingKey], width: int, size: int) -> Optional[ByRank[int]]:
-    """For every rank the topo's ids of its cores as the key tells them, 0 where it does not.
+def _allocated(
+    key: Optional[SchedulingKey], width: int, size: int
+) -> Optional[ByRank[Optional[AllocatedCores]]]:
+    """For every rank what the key tells of its cores, None where it does not.
 
     None if it tells nothing. It tells them of *size* ranks or fewer.
     """
     if key is None or not key.allocated:
         return None
-    cores = filled(width, size, 0)
+    told: ByRank[Optional[AllocatedCores]] = filled(width, size, None)
     for entry in key.allocated:
         for rank in idset.iterate(entry.ranks):
-            cores[rank] = entry.cores
-    return cores
+            told[rank] = entry
+    return told
 
 
 def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
@@ -293,7 +293,7 @@ def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
     Flux counts the cores of a sub-instance's nodes from zero, and what is allocated there keeps
     those ids; other tools may leave or cut them.
     """
-    if not allocated or cores & ~allocated == 0:
+    if cores & ~allocated == 0:
         return None
     if idset.size(cores) == idset.size(allocated):
         physical = dict(zip(idset.iterate(cores), idset.iterate(allocated)))
@@ -308,37 +308,42 @@ def _types(
     r_lite: Iterable[RLiteEntry],
     key: Optional[SchedulingKey],
     entries: ByRank[int],
-    allocated: Optional[ByRank[int]],
+    allocated: Optional[ByRank[Optional[AllocatedCores]]],
     types: ByRank[Optional[NodeType]],
 ) -> ByRank[Optional[NodeType]]:
     """The type of every rank, in *types*: one object for equal topo and equal R_lite children."""
     topos = [entry.topo for entry in key.children] if key else []
     texts = [canonical(topo) for topo in topos]
     links = [key.links_of(topo) for topo in topos] if key else []
-    known: dict[tuple[Optional[str], int, int, int], NodeType] = {}
+    known: dict[tuple[Any, ...], NodeType] = {}
     for entry in r_lite:
-        here: dict[tuple[int, int], NodeType] = {}
+        here: dict[tuple[int, Optional[AllocatedCores]], NodeType] = {}
         found: Optional[NodeType] = None
-        last = -2, 0
+        last: tuple[int, Optional[AllocatedCores]] = -2, None
         for rank in idset.iterate(entry.ranks):
             i = entries[rank] if key is not None else -1
-            ids = allocated[rank] if allocated is not None else 0
-            if (i, ids) == last:  # as most are
+            told = allocated[rank] if allocated is not None else None
+            if i == last[0] and told is last[1]:  # as most are
                 types[rank] = found
                 continue
-            last = i, ids
+            last = i, told
             found = here.get(last)
             if found is None:
-                name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus, ids)
+                has = (told.cores, told.site_cores, told.site_gpus) if told is not None else None
+                name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus, has)
                 found = known.get(name)
                 if found is None:
                     topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
-                    table = compile_links(connected, entry.gpus) if connected else None
-                    physical = _physical(entry.cores, ids)
-                    memory = _gpu_memory(connected)
-                    found = compile_topo(topo, entry.cores, entry.gpus, physical, table, memory)
-                    known[name] = found
-                here[i, ids] = found
+                    found = known[name] = compile_topo(
+                        topo,
+                        entry.cores,
+                        entry.gpus,
+                        _physical(entry.cores, told.cores) if told is not None else None,
+                        compile_links(connected, entry.gpus) if connected else None,
+                        _gpu_memory(connected),
+                        (told.site_cores, told.site_gpus) if told is not None else None,
+                    )
+                here[last] = found
             types[rank] = found
     return types
 

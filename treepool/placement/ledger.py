@@ -6,7 +6,7 @@ far as the scope's realm goes (NodeType.realm): slices of GPUs and full ones are
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import attrs
 
@@ -95,15 +95,15 @@ class Ledger:
         """How much is left in *domain*, GPUs first: the order in which domains are used up."""
         return self.gpus[domain], self.cores[domain]
 
-    def shape(self, domain: Domain) -> tuple[object, ...]:
+    def shape(self, domain: Domain) -> tuple[Any, ...]:
         """A value that is equal for domains between which the matcher need not tell."""
-        inside = sorted(repr(self.shape(child)) for child in domain.children)
+        inside = sorted(self.shape(child) for child in domain.children)
         return (
             domain.name,
             domain.whole,
             domain.memory,
             domain.cxl,
-            domain.capacity,
+            -1 if domain.capacity is None else domain.capacity,
             domain.ncores,
             domain.ngpus,
             *self.free_in(domain),

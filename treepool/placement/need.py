@@ -73,6 +73,10 @@ class Part:
         return self.count.minimum * (1 if self.name == SLOT else inside)
 
 
+#: More than a node has of anything; what counts fall short of is measured from here.
+MANY = 1 << 24
+
+
 @attrs.frozen(eq=False)
 class Ask:
     """What a request wants of a single node; the key under which states remember their fit.
@@ -81,33 +85,134 @@ class Ask:
     hosts ``group``: with ``fill`` up to its largest count, else one of its valid counts. ``whole``
     takes the entire node, which must be idle. ``min_cores`` and ``min_gpus`` are fewer than which
     no node can serve it: most states are ruled out by these two numbers alone.
+
+    With ``counted`` some count on or above the slot is a range that each node, or domain, meets by
+    itself: nodes that can give more come first. With ``searched`` no arithmetic decides what fits,
+    so finding out may take a search (search.py) and be given up.
     """
 
     group: Part
     fill: bool
     whole: bool
     locality: str
-    #: Choices tried for this ask so far, on all states (a list of one number).
-    tried: list[int] = attrs.field(init=False, factory=lambda: [0])
     min_cores: int = attrs.field(init=False)
     min_gpus: int = attrs.field(init=False)
+    counted: bool = attrs.field(init=False)
+    searched: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         units = 1 if self.fill else self.group.count.minimum
         ncores, ngpus = (0, 0) if self.group.whole else least(self.group.need)
+        above = list(_down_to_slot(self.group))
+        ranges = [not part.count.fixed for part in (above[1:] if self.fill else above)]
         object.__setattr__(self, "min_cores", max(1, units * ncores))
         object.__setattr__(self, "min_gpus", units * ngpus)
+        object.__setattr__(self, "counted", any(ranges))
+        object.__setattr__(self, "searched", not _always_decided(above[-1].need))
+
+    def shortfall(self, units: int, nslots: int) -> int:
+        """What *units* with *nslots* slots in all fall short of; less is better.
+
+        Counts come before all else, the outermost first (RFC 14: the largest valid count).
+        """
+        if not self.counted:
+            return 0
+        return MANY - nslots if self.fill else (MANY - units) * MANY + MANY - nslots
+
+    def least_shortfall(self, ncores: int) -> int:
+        """A bound of the shortfall of a node with *ncores* free cores."""
+        if not self.counted:
+            return 0
+        slot = list(_down_to_slot(self.group))[-1]
+        nslots = ncores // max(1, least(slot.need)[0])
+        units = ncores // max(1, self.min_cores // (1 if self.fill else self.group.count.minimum))
+        if self.group.count.maximum is not None:
+            units = min(units, self.group.count.maximum)
+            if self.group is slot:
+                nslots = min(nslots, units)
+        return self.shortfall(units, nslots)
+
+
+def _down_to_slot(part: Part) -> Iterator[Part]:
+    """*part*, and what is in it down to the slot."""
+    while True:
+        yield part
+        if part.name == SLOT:
+            return
+        (part,) = part.need.parts
+
+
+def decided(need: Need) -> bool:
+    """Whether arithmetic decides how many slots of *need* fit: see layout.py.
+
+    They are an amount, or domains of one locality with an amount in each, or both.
+    """
+    if not need.parts:
+        return need.demand is None
+    return len(need.parts) == 1 and not need.choosy and not need.parts[0].need.parts
+
+
+def _always_decided(need: Need) -> bool:
+    """Whether arithmetic decides on every node.
+
+    It does not where whole domains of different sizes leave more or less for an amount beside them.
+    """
+    return decided(need) and not (need.takes_amount and any(part.whole for part in need.parts))
+
+
+@attrs.frozen
+class Growing:
+    """A count below the slot that is a range, the same for all slots of a job.
+
+    ``path`` leads to the need or the part that it counts: the places of parts from the slot on.
+    ``what`` is ``core``, ``gpu``, or the name of a locality.
+    """
+
+    path: tuple[int, ...]
+    what: str
+    count: Count
+
+
+def with_count(group: Part, growing: Growing, number: int) -> Part:
+    """*group* with *number* for the count *growing* below its slot."""
+    if group.name != SLOT:
+        (inner,) = group.need.parts
+        parts: tuple[Part, ...] = (with_count(inner, growing, number),)
+    else:
+        return attrs.evolve(group, need=_need_with(group.need, growing, growing.path, number))
+    return attrs.evolve(group, need=attrs.evolve(group.need, parts=parts))
+
+
+def _need_with(need: Need, growing: Growing, path: tuple[int, ...], number: int) -> Need:
+    if not path:
+        if growing.what == "core":
+            return attrs.evolve(need, cores=number)
+        return attrs.evolve(need, gpus=number)
+    parts = list(need.parts)
+    part = parts[path[0]]
+    if len(path) == 1 and growing.what not in ("core", "gpu"):
+        parts[path[0]] = attrs.evolve(part, count=Count(number, number))
+    else:
+        inside = _need_with(part.need, growing, path[1:], number)
+        parts[path[0]] = attrs.evolve(part, need=inside)
+    return attrs.evolve(need, parts=tuple(parts))
 
 
 def demanding(
-    need: Need, demand: Optional[Demand], gpu_memory: int, allow_cxl: bool, whole: bool = False
+    need: Need,
+    demand: Optional[Demand],
+    gpu_memory: int,
+    allow_cxl: bool,
+    whole: bool = False,
+    growing: bool = False,
 ) -> Need:
     """A slot's *need* with *demand* and *gpu_memory* for its GPUs, and CXL memory perhaps.
 
-    With *whole* it is the least that an entire node must have. Nothing is noted where it has no
-    effect: with one GPU there is no link between two, and equal needs are remembered together.
+    With *whole* it is the least that an entire node must have; with *growing* a slot may get more
+    GPUs than *need* says. Nothing is noted where it has no effect: with one GPU there is no link
+    between two, and equal needs are remembered together.
     """
-    if demand is not None and not whole and _most_gpus(need) < 2:
+    if demand is not None and not whole and not growing and _most_gpus(need) < 2:
         demand = None
 
     def noted(need: Need, whole: bool) -> Need:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import Any, Iterable, Mapping, Optional, Union
 
 import attrs
@@ -18,9 +19,10 @@ from treepool.errors import (
     InvalidOption,
     PoolConflict,
 )
-from treepool.placement.alike import alternatives
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.byrank import items, ranks_of
+from treepool.placement.choose import Choice, choose
+from treepool.placement.effort import REASON
 from treepool.placement.fitness import ALPHA, BETA, Weights
 from treepool.placement.index import Candidates, NodeIndex
 from treepool.placement.inventory import Inventory, Part
@@ -28,7 +30,6 @@ from treepool.placement.need import Ask
 from treepool.placement.policy import policy_named
 from treepool.placement.reason import why_infeasible
 from treepool.placement.request import Request, request_of
-from treepool.placement.select import Selection, select
 from treepool.placement.state import NodeState
 from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import idset, jobspec
@@ -96,7 +97,8 @@ class Pool:
     def check_feasibility(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if the pool could not serve *request* idle.
 
-        Ranks that are down count: they may come back.
+        Ranks that are down count: they may come back. A request that is too complex to tell is
+        not infeasible.
         """
         if not self.ranks:
             raise InfeasibleRequest("the pool has no nodes")
@@ -104,12 +106,23 @@ class Pool:
         if asked not in self._reasons:
             if len(self._reasons) >= MAX_REASONS:
                 self._reasons.clear()
-            served = self._select(request, idle=True) is not None
+            choice = self.choice(request, idle=True)
+            served = choice.selection is not None or choice.gave_up
             reason = None if served else why_infeasible(request, self._inventory)
             self._reasons[asked] = reason
         reason = self._reasons[asked]
         if reason is not None:
             raise InfeasibleRequest(reason)
+
+    def choice(self, request: Request, idle: bool = False) -> Choice:
+        """What *request* would get now, or of an *idle* pool; nothing is allocated."""
+        index = self._inventory.idle_index if idle else self._index
+        try:
+            candidates = partial(self._candidates_of, idle)
+            return choose(request, self._inventory, index, candidates)
+        except BaseException:  # candidates may have lost a state that they had just dropped
+            (self._idle if idle else self._candidates).clear()
+            raise
 
     # -- jobs
 
@@ -121,10 +134,13 @@ class Pool:
         """
         if jobid in self._jobs:
             raise PoolConflict(f"job {jobid} has an allocation already")
-        selection = self._select(request, idle=False)
+        choice = self.choice(request)
+        selection = choice.selection
         if selection is None:
             self.check_feasibility(request)
-            raise InsufficientResources("not enough resources are free now")
+            raise InsufficientResources(
+                REASON if choice.gave_up else "not enough resources are free now"
+            )
         parts = parts_of(selection)
         job = Job(parts, self._end_time(request.duration))
         inventory, index = self._inventory, self._index
@@ -370,23 +386,7 @@ class Pool:
             expiration=self._expiration,
         )
 
-    def _select(self, request: Request, idle: bool) -> Optional[Selection]:
-        """What *request* would take, of an *idle* pool or as it is now."""
-        index = self._inventory.idle_index if idle else self._index
-        best: Optional[Selection] = None
-        try:
-            for constraint in alternatives(request, self._inventory, index):
-                if best is not None and constraint == request.constraint:
-                    break  # the nodes need not be alike, but can be
-                found = select(request, self._candidates_of(request.ask, constraint, idle))
-                if found is not None and (best is None or found.preference < best.preference):
-                    best = found
-            return best
-        except BaseException:  # candidates may have lost a state that they had just dropped
-            (self._idle if idle else self._candidates).clear()
-            raise
-
-    def _candidates_of(self, ask: Ask, constraint: Optional[Constraint], idle: bool) -> Candidates:
+    def _candidates_of(self, idle: bool, ask: Ask, constraint: Optional[Constraint]) -> Candidates:
         kept = self._idle if idle else self._candidates
         key = (ask, constraint)
         found = kept.pop(key, None)

@@ -14,9 +14,9 @@ from treepool.placement.alike import members, narrowed
 from treepool.placement.fit import compute
 from treepool.placement.inventory import Inventory
 from treepool.placement.lacking import amount, links, size, why_no_amount, why_no_whole
-from treepool.placement.match import able_domains
 from treepool.placement.need import SLOT, Ask, Need, Part, needs_in, undemanding
 from treepool.placement.request import Request
+from treepool.placement.search import able_domains
 from treepool.placement.state import NodeState
 from treepool.placement.tree import Domain, NodeType
 from treepool.placement.unsatisfied import unsatisfied

@@ -13,7 +13,7 @@ import attrs
 from treepool.errors import InvalidJobspec
 from treepool.placement import wishes
 from treepool.placement.linkset import Demand
-from treepool.placement.need import SLOT, Ask, Need, Part, ask_of, demanding
+from treepool.placement.need import SLOT, Ask, Growing, Need, Part, ask_of, demanding
 from treepool.placement.tree import NODE
 from treepool.placement.wishes import Same, Wishes
 from treepool.rfc import units
@@ -40,6 +40,9 @@ class Request:
     in all: slots, or domains when a locality but no node stands above the slot; it has no meaning
     when a node stands above. ``duration`` is in seconds, 0 for unlimited. ``same`` asks for nodes
     that are alike in a property.
+
+    Counts below the slot that are ranges are at their least in ``ask``; ``growing`` has them, the
+    outer ones first.
     """
 
     ask: Ask
@@ -49,6 +52,13 @@ class Request:
     duration: float = 0.0
     constraint: Optional[Constraint] = None
     same: Optional[Same] = None
+    growing: tuple[Growing, ...] = ()
+
+    @property
+    def ranges_above(self) -> bool:
+        """Whether some count on or above the slot is a range."""
+        above = [self.units] if self.nodes is None else [self.units, self.nodes]
+        return self.ask.counted or not all(count.fixed for count in above)
 
 
 def request_of(jobspec: Jobspec, localities: Sequence[str], locality: str) -> Request:
@@ -65,13 +75,15 @@ class _Reader:
 
     def __init__(self, localities: Sequence[str]) -> None:
         self.localities = frozenset(localities)
+        #: The counts below the slot that are ranges, in the order written.
+        self.growing: list[Growing] = []
 
     def request(self, jobspec: Jobspec, locality: str) -> Request:
         wished = wishes.read(jobspec.options, sorted(self.localities), locality)
         node, above, slot = self.above(jobspec.resources)
         spanned = self.spanned(slot)
         if spanned is None:
-            need = _wished(self.need(slot, shared=True), wished)
+            need = self.wished(self.need(slot, (), shared=True), wished)
             group = Part(SLOT, slot.count, False, need)
             if wished.level is not None:
                 group = self.levelled(group, wished, slot, node, above)
@@ -83,8 +95,8 @@ class _Reader:
         else:
             for upper in (*([node] if node else []), *above):
                 raise _refused(spanned, f"a slot below {upper.type} cannot span nodes:")
-            whole = spanned.exclusive is True or not spanned.children
-            need = _wished(self.need(spanned, shared=not whole), wished, whole)
+            whole = _is_whole(spanned)
+            need = self.wished(self.need(spanned, (), shared=not whole), wished, whole)
             group = Part(SLOT, _ONE, whole and need.choosy, need)
             if wished.level is not None:
                 if whole:
@@ -94,8 +106,16 @@ class _Reader:
         ask = ask_of(group, nodes is None, whole, wished.locality)
         total = slot.count if spanned is not None else group.count
         constraint = _with_property(jobspec.constraint, wished)
+        growing = tuple(sorted(self.growing, key=lambda g: len(g.path)))
         return Request(
-            ask, nodes, total, spanned is not None, jobspec.duration, constraint, wished.same
+            ask,
+            nodes,
+            total,
+            spanned is not None,
+            jobspec.duration,
+            constraint,
+            wished.same,
+            growing,
         )
 
     def levelled(
@@ -114,11 +134,20 @@ class _Reader:
         if group.need.parts or above:
             raise _refused(slot, "a level is wished for, but the jobspec names localities around")
         if not wished.whole_node:
+            self.growing = [attrs.evolve(g, path=(0, *g.path)) for g in self.growing]
             inside = Part(wished.level, _ONE, False, group.need)
             return attrs.evolve(group, need=Need(parts=(inside,)))
         if node is None:
             raise _refused(slot, "all slots on a node in one domain: a node must stand above")
         return Part(wished.level, _ONE, False, Need(parts=(group,)))
+
+    def wished(self, need: Need, wished: Wishes, whole: bool = False) -> Need:
+        """*need* of a slot with what is wished for its memory and GPUs."""
+        demand = None
+        if wished.gpu_gbps or wished.gpu_link_type:
+            demand = Demand(wished.gpu_gbps, wished.gpu_link_type)
+        growing = any(g.what != "core" for g in self.growing)
+        return demanding(need, demand, wished.gpu_memory, wished.allow_cxl, whole, growing)
 
     def above(self, resources: Sequence[Vertex]) -> tuple[Optional[Vertex], list[Vertex], Vertex]:
         """The node above the slot if there is one, the localities above it, and the slot."""
@@ -152,13 +181,16 @@ class _Reader:
                 if len(slot.children) > 1:
                     raise _refused(vertex, "nothing can stand beside")
                 self.check_known(vertex)
-                if vertex.exclusive is False and not vertex.children:
+                if vertex.exclusive is False and _is_bare(vertex):
                     raise _refused(vertex, "nothing is asked for below")
                 return vertex
         return None
 
-    def need(self, parent: Vertex, shared: bool) -> Need:
-        """What the children of *parent* ask; if not *shared*, as a minimum of a whole domain."""
+    def need(self, parent: Vertex, path: tuple[int, ...], shared: bool) -> Need:
+        """What the children of *parent* ask; if not *shared*, as a minimum of a whole domain.
+
+        *path* leads to it from the slot, see Growing.
+        """
         amounts: dict[str, int] = {}
         parts: list[Part] = []
         for vertex in parent.children:
@@ -166,8 +198,10 @@ class _Reader:
                 if vertex.type in amounts:
                     raise _refused(vertex, f"below {parent.type} stands a second")
                 amounts[vertex.type] = self.amount(vertex)
+                if shared and vertex.type in ("core", "gpu") and not vertex.count.fixed:
+                    self.growing.append(Growing(path, vertex.type, vertex.count))
             else:
-                parts.append(self.part(vertex))
+                parts.append(self.part(vertex, (*path, len(parts)), shared))
         cores, gpus = amounts.get("core", 0), amounts.get("gpu", 0)
         if shared and not (cores or gpus or parts):
             raise _refused(parent, "neither cores nor GPUs are asked for in")
@@ -183,17 +217,19 @@ class _Reader:
             parts=tuple(parts),
         )
 
-    def part(self, vertex: Vertex) -> Part:
-        """The locality *vertex* below a slot."""
+    def part(self, vertex: Vertex, path: tuple[int, ...], shared: bool) -> Part:
+        """The locality *vertex* below a slot; if not *shared*, of what a whole domain has."""
         self.check_known(vertex)
         if vertex.type == NODE:
             raise _refused(vertex, "only directly below slot, and alone, can stand a")
-        whole = vertex.exclusive
-        if whole is None:  # RFC 14: what a slot holds is exclusive unless the jobspec says more
-            whole = not vertex.children
-        if not whole and not vertex.children:
+        whole = _is_whole(vertex)
+        if not whole and _is_bare(vertex):
             raise _refused(vertex, "nothing is asked for below")
-        return Part(vertex.type, vertex.count, whole, self.need(vertex, shared=not whole))
+        if shared and not vertex.count.fixed:
+            self.growing.append(Growing(path, vertex.type, vertex.count))
+        least = Count(vertex.count.minimum, vertex.count.minimum)
+        need = self.need(vertex, path, shared=shared and not whole)
+        return Part(vertex.type, least, whole, need)
 
     def amount(self, vertex: Vertex) -> int:
         """The number of cores or GPUs, the bytes of memory or storage; ranges their minimum."""
@@ -231,12 +267,17 @@ class _Reader:
             raise _refused(vertex, "a unit has no meaning on")
 
 
-def _wished(need: Need, wished: Wishes, whole: bool = False) -> Need:
-    """*need* of a slot with what is wished for its memory and GPUs."""
-    demand = None
-    if wished.gpu_gbps or wished.gpu_link_type:
-        demand = Demand(wished.gpu_gbps, wished.gpu_link_type)
-    return demanding(need, demand, wished.gpu_memory, wished.allow_cxl, whole)
+def _is_whole(vertex: Vertex) -> bool:
+    """Whether a locality or node below the slot is taken entirely.
+
+    RFC 14: what a slot holds is exclusive unless the jobspec says more.
+    """
+    return _is_bare(vertex) if vertex.exclusive is None else vertex.exclusive
+
+
+def _is_bare(vertex: Vertex) -> bool:
+    """Whether nothing that can be taken is asked for below *vertex*; memory is no such thing."""
+    return all(child.type in ("memory", "storage") for child in vertex.children)
 
 
 def _with_property(constraint: Optional[Constraint], wished: Wishes) -> Optional[Constraint]:

@@ -11,8 +11,9 @@ from typing import Callable, Generator, Iterator, Optional
 
 import attrs
 
+from treepool.placement.effort import PER_REQUEST, Effort
 from treepool.placement.fit import Fit, Step, fit
-from treepool.placement.index import _REMOTE, Candidates, Entry
+from treepool.placement.index import Candidates, Entry
 from treepool.placement.request import Request
 from treepool.placement.state import NodeState
 from treepool.rfc.count import Count
@@ -41,14 +42,26 @@ class Selection:
     nslots: int
 
     @property
-    def preference(self) -> tuple[bool, int]:
-        """Of two selections for one request the lower is better: all local, then more slots."""
-        return any(grant.units > grant.fit.local for grant in self.grants), -self.nslots
+    def extent(self) -> tuple[int, int]:
+        """How much is served: units (nodes, where the request asks for nodes) and slots."""
+        return sum(len(grant.ranks) * grant.units for grant in self.grants), self.nslots
+
+    @property
+    def preference(self) -> tuple[int, int, bool]:
+        """Of two selections for one request the lower is better: counts, then all local."""
+        units, nslots = self.extent
+        return -units, -nslots, any(grant.units > grant.fit.local for grant in self.grants)
 
 
-def select(request: Request, candidates: Candidates) -> Optional[Selection]:
-    """The nodes that serve *request* now, None if there are not enough."""
-    candidates.refresh()
+def select(
+    request: Request, candidates: Candidates, effort: Optional[Effort] = None
+) -> Optional[Selection]:
+    """The nodes that serve *request* now, None if there are not enough.
+
+    Its counts below the slot are at their least. Raises GaveUp if the searches for what fits take
+    more than *effort* has left.
+    """
+    candidates.refresh(Effort(PER_REQUEST) if effort is None else effort)
     if request.nodes is None:
         return _fill(request.units, candidates)
     if request.spans:
@@ -191,9 +204,9 @@ class _Run:
     ) -> None:
         self.state = entry.state
         self.fit = found
-        remote = entry.order >= _REMOTE
+        ends = [0, *(segment.end for segment in found.segments)]
         #: Which of the fit's units are meant: from the first number up to the second.
-        self.share = (found.local, len(found.steps)) if remote else (0, found.local)
+        self.share = ends[entry.segment], ends[entry.segment + 1]
         self.next: Optional[int] = entry.rank
         self._order = entry.order
         self._ranks = ranks
@@ -218,13 +231,13 @@ class _Run:
 def _runs(candidates: Candidates, split: bool) -> Generator[_Run, None, None]:
     """The candidates' nodes in order, as runs of ranks in one state.
 
-    With *split*, a node's local slots and its others are two places in the order. Whoever reads
-    the runs takes some ranks of each, and closes them: the states that were dropped come back
-    then, and if that fails it must be heard of, which it is not where Python cleans up.
+    With *split*, each segment of a node's units is a place of its own in the order. Whoever reads
+    the runs takes some ranks of each, and closes them explicitly: the states that were dropped come
+    back then, and an exception raised during garbage collection would be lost.
     """
     dropped: list[NodeState] = []
     cursors: list[Entry] = []  # states already begun, at the rank where they go on
-    iterators: dict[tuple[NodeState, bool], Iterator[int]] = {}
+    iterators: dict[tuple[NodeState, int], Iterator[int]] = {}
     index, within = candidates.index, candidates.within
 
     def ahead(order: int) -> float:
@@ -245,18 +258,20 @@ def _runs(candidates: Candidates, split: bool) -> Generator[_Run, None, None]:
             state = entry.state
             found = fit(state, candidates.ask)
             assert found is not None
-            remote = entry.order >= _REMOTE
-            ranks = iterators.get((state, remote))
+            segment = entry.segment
+            ranks = iterators.get((state, segment))
             if ranks is None:
                 ranks = index.buckets[state].ascending(within, entry.rank + 1)
-                iterators[state, remote] = ranks
-                if split and not remote and found.local < len(found.steps):
-                    order = entry.order + _REMOTE
-                    heapq.heappush(cursors, Entry(order, entry.rank, entry.serial, state))
+                iterators[state, segment] = ranks
+                if split and segment + 1 < len(found.segments):
+                    key = candidates.policy.key(state, candidates.ask, found)
+                    order = candidates.order_of(key, found, segment + 1)
+                    later = Entry(order, entry.rank, entry.serial, state, segment + 1)
+                    heapq.heappush(cursors, later)
             run = _Run(entry, found, ranks, ahead)
             yield run
             if run.next is not None:
-                cursor = Entry(entry.order, run.next, entry.serial, state)
+                cursor = Entry(entry.order, run.next, entry.serial, state, segment)
                 heapq.heappush(cursors, cursor)
     finally:
         candidates.restore(dropped)

@@ -2,13 +2,14 @@
 
 An amount goes into the smallest domain that has it free, found by walking down from its scope;
 among equals into the one that leaves whole domains whole. An amount that no smaller domain can
-host spans as few as possible, which is a small covering problem, solved exactly. GPUs are chosen
-before cores, which then come from where the GPUs are.
+host spans as few as possible, which is a small covering problem, solved exactly. Its GPUs go where
+cores are free beside them; its cores are dealt to the domains of its GPUs in proportion to these,
+level by level, before any other domain gives one.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Container, Iterable, Optional, Sequence
+from typing import Callable, Iterable, Optional, Sequence
 
 import attrs
 
@@ -17,7 +18,6 @@ from treepool.placement.linkset import ANY, Demand, LinkTable, choose, indiffere
 from treepool.placement.need import Need
 from treepool.placement.tree import Domain, NodeType, lowest_id
 from treepool.rfc import idset
-from treepool.rfc.scheduling import union
 
 #: Two amounts, compared one by one: (GPUs, cores), or (0, domains).
 Amount = tuple[int, int]
@@ -176,8 +176,7 @@ def spread(
 
     First the GPUs: those that *links* finds best, of those that meet *demand*, which some do; or if
     there is no link to tell between them, from as few child domains as GPUs and cores together
-    need. Then the cores: from the smallest domains that give GPUs, then from the next larger ones
-    around them, and so on outwards; on each way out from as few more domains as possible.
+    need. Then the cores, near the GPUs.
     """
     linked = links is not None and want[0] > 0
     if not linked and not domain.children:
@@ -192,7 +191,10 @@ def spread(
 
 
 def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
-    """The GPUs of *want*: level by level from the fewest children that have all of *want*."""
+    """The GPUs of *want*: level by level from the fewest children that have all of *want*.
+
+    Of equally few, those where each GPU has its share of the cores beside it, if there are such.
+    """
     if not want[0]:
         return 0
     own = idset.size(domain.own_gpus & gpus), idset.size(domain.own_cores & cores)
@@ -200,12 +202,13 @@ def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
     children = _fullest_first(domain.children, cores, gpus)
     amounts = [free_in(child, cores, gpus) for child in children]
     sources = fewest(amounts, less)
+    fed = [(_fed(amount, want), amount[1]) for amount in amounts]
+    if sum(g for g, _ in fed) >= less[0]:
+        better = fewest(fed, less)
+        sources = better if len(better) == len(sources) else sources
     amounts = [own] + [amounts[i] for i in sources]
-    # Each source gives as many GPUs as it has. What cores each is to give is known only when all
-    # GPUs are; until then those that give GPUs count on as many cores as they have.
-    given_gpus = deal(want[0], [gpu for gpu, _ in amounts])
-    order = sorted(range(len(amounts)), key=lambda i: not given_gpus[i])
-    given_cores = dict(zip(order, deal(want[1], [amounts[i][1] for i in order])))
+    given_gpus = _deal_gpus(want, amounts)
+    given_cores = deal_beside(want[1], given_gpus, [have for _, have in amounts])
     taken = idset.take_lowest(domain.own_gpus & gpus, given_gpus[0])
     for place, i in enumerate(sources, 1):
         amount = given_gpus[place], given_cores[place]
@@ -213,44 +216,89 @@ def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
     return taken
 
 
-def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> int:
-    """*wanted* free cores of *host*, near the GPUs *taken*."""
-    if not taken:
-        return _cores_of([host], wanted, {}, cores, gpus)
-    # Rings around the GPUs: the smallest domains that hold some of them have level 0.
-    levels = levels_of(host, lambda d: d.gpus & taken != 0)
-    chosen = 0
-    for level in range(levels[host] + 1):
-        left = wanted - idset.size(chosen)
-        if not left:
-            break
-        ring = [domain for domain, at in levels.items() if at == level]
-        chosen |= _cores_of(ring, left, levels, cores, gpus)
-    return chosen
+def _fed(amount: Amount, want: Amount) -> int:
+    """How many GPUs of *amount* have their share of *want*'s cores beside them."""
+    return min(amount[0], amount[1] * want[0] // want[1]) if want[1] else amount[0]
 
 
-def _cores_of(
-    ring: Sequence[Domain], wanted: int, inner: Container[Domain], cores: int, gpus: int
-) -> int:
-    """*wanted* free cores of the domains of *ring*, all they have if that is less.
+def _deal_gpus(want: Amount, amounts: Sequence[Amount]) -> list[int]:
+    """*want*'s GPUs dealt out to sources in order: where cores are free beside them, then others.
 
-    Their own first, then those of the fewest of their children. Children in *inner* have given
-    all they had.
+    A source that has GPUs but no cores for them gives some only when the others have no more.
     """
-    chosen = 0
-    for domain in _fullest_first(ring, cores, gpus):
-        chosen |= idset.take_lowest(domain.own_cores & cores, wanted - idset.size(chosen))
+    given = deal(want[0], [_fed(amount, want) for amount in amounts])
+    rest = [have - taken for (have, _), taken in zip(amounts, given)]
+    return [n + more for n, more in zip(given, deal(want[0] - sum(given), rest))]
+
+
+def deal_beside(wanted: int, gpus: Sequence[int], cores: Sequence[int]) -> list[int]:
+    """*wanted* cores dealt out to sources that give *gpus*, in proportion to these.
+
+    A source gives no more *cores* than it has; what it lacks the others with GPUs give, again in
+    proportion, and sources without GPUs, in order, only what is then left. Shares are rounded down,
+    and the cores that remain go to the largest remainders, the first of equals first.
+    """
+    given = [0] * len(cores)
+    dealt = [i for i, number in enumerate(gpus) if number]
+    left = wanted
+    while dealt:
+        total = sum(gpus[i] for i in dealt)
+        short = [i for i in dealt if cores[i] * total < left * gpus[i]]
+        if not short:
+            break
+        for i in short:
+            given[i] = cores[i]
+        left -= sum(cores[i] for i in short)
+        dealt = [i for i in dealt if i not in short]
+    if dealt:
+        total = sum(gpus[i] for i in dealt)
+        for i in dealt:
+            given[i] = left * gpus[i] // total
+        rest = left - sum(given[i] for i in dealt)
+        for i in sorted(dealt, key=lambda i: -(left * gpus[i] % total))[:rest]:
+            given[i] += 1
+        return given
+    others = [0 if gpus[i] else have for i, have in enumerate(cores)]
+    return [n + more for n, more in zip(given, deal(left, others))]
+
+
+def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> int:
+    """*wanted* free cores of *host*, all it has if that is less, near the GPUs *taken*.
+
+    Level by level, each child that has some of the GPUs gives cores in proportion to these, as far
+    as it has them; then what is in no child; then the fewest other children.
+    """
+    here = host.gpus & taken
+    if not here:
+        return _cores_of(host, wanted, cores, gpus)
+    near = _fullest_first((c for c in host.children if c.gpus & taken), cores, gpus)
+    others = [child for child in host.children if not child.gpus & taken]
+    own_gpus = idset.size(host.own_gpus & taken)
+    have = [idset.size(host.own_cores & cores), *(idset.size(d.cores & cores) for d in near)]
+    beside = [own_gpus, *(idset.size(d.gpus & taken) for d in near)]
+    shares = deal_beside(wanted, beside, have)
+    chosen = idset.take_lowest(host.own_cores & cores, shares[0])
+    for child, share in zip(near, shares[1:]):
+        chosen |= cores_near(child, taken, share, cores, gpus)
+    left = wanted - sum(shares)
+    return chosen | _from_fewest(others, left, cores, gpus) if left else chosen
+
+
+def _cores_of(domain: Domain, wanted: int, cores: int, gpus: int) -> int:
+    """*wanted* free cores of *domain*, which has them: its own first, then of few children."""
+    chosen = idset.take_lowest(domain.own_cores & cores, wanted)
     left = wanted - idset.size(chosen)
-    if not left:
-        return chosen
-    nested = [child for domain in ring for child in domain.children if child not in inner]
-    nested = _fullest_first(nested, cores, gpus)
-    amounts = [idset.size(child.cores & cores) for child in nested]
-    if sum(amounts) <= left:
-        return chosen | (union(child.cores for child in nested) & cores)
-    sources = fewest([(0, amount) for amount in amounts], (0, left))
-    for i, share in zip(sources, deal(left, [amounts[i] for i in sources])):
-        chosen |= _cores_of([nested[i]], share, (), cores, gpus)
+    return chosen | _from_fewest(domain.children, left, cores, gpus) if left else chosen
+
+
+def _from_fewest(domains: Iterable[Domain], wanted: int, cores: int, gpus: int) -> int:
+    """*wanted* free cores of as few of *domains*, which have them, as possible."""
+    domains = _fullest_first(domains, cores, gpus)
+    amounts = [idset.size(domain.cores & cores) for domain in domains]
+    sources = fewest([(0, amount) for amount in amounts], (0, wanted))
+    chosen = 0
+    for i, share in zip(sources, deal(wanted, [amounts[i] for i in sources])):
+        chosen |= _cores_of(domains[i], share, cores, gpus)
     return chosen
 
 

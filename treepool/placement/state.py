@@ -6,7 +6,7 @@ only on its state, so it is computed once per state and remembered there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, Optional
+from typing import TYPE_CHECKING, Iterable
 
 from treepool.placement.tree import NodeType
 from treepool.rfc import idset
@@ -22,7 +22,7 @@ MAX_FITS = 64
 class NodeState:
     """The cores and GPUs (bitmasks) that are free on a node of some type.
 
-    ``ncores`` and ``ngpus`` are their numbers; ``fits`` remembers, per ask, what fit() returned.
+    ``ncores`` and ``ngpus`` are their numbers; ``fits`` remembers, per ask, what assess() returned.
     """
 
     __slots__ = ("type", "cores", "gpus", "ncores", "ngpus", "fits")
@@ -33,7 +33,7 @@ class NodeState:
         self.gpus = gpus
         self.ncores = idset.size(cores)
         self.ngpus = idset.size(gpus)
-        self.fits: dict[Ask, Optional[Fit]] = {}
+        self.fits: dict[Ask, Fit] = {}
 
     @property
     def idle(self) -> bool:

@@ -34,8 +34,8 @@ class Domain:
     ``own_cores`` and ``own_gpus`` those that no nested domain holds. ``open_gpus`` are those that
     an amount asked of this domain may have: slices of GPUs are only for who asks them of their
     MIG locality, or takes whole domains. ``ncores`` and ``ngpus`` are the numbers of ``cores`` and
-    ``open_gpus``. ``whole`` is False when the topo lists ids here that R does not have: the
-    enclosing instance kept them. ``children`` are in order of their lowest id.
+    ``open_gpus``. ``whole`` is False when the enclosing instance kept ids that the topo lists here.
+    ``children`` are in order of their lowest id.
 
     ``memory`` (bytes, 0 where the topo has no such data) is the local memory, HBM included;
     ``cxl`` the CXL memory in it or around it. ``capacity`` is what a memory tier has of its own,
@@ -106,6 +106,10 @@ class NodeType:
     localities: frozenset[str] = frozenset()
     #: The topo's ids of cores 0, 1, 2, ... (-1: not in R) where R calls them otherwise, else None.
     physical: Optional[tuple[int, ...]] = None
+    #: Whether the enclosing instance kept some of the node, as an allocated R tells.
+    partial: bool = False
+    #: The cores and GPUs of the topo, in its ids, that no instance has: the site keeps them.
+    site: tuple[int, int] = (0, 0)
     #: What connects the GPUs, if the key says so.
     links: Optional[LinkTable] = None
     #: The bytes of memory of each GPU of which the key says it, by id.
@@ -156,6 +160,7 @@ def compile_topo(
     physical: Optional[tuple[int, ...]] = None,
     links: Optional[LinkTable] = None,
     gpu_memory: Mapping[int, int] = _UNKNOWN,
+    site: Optional[tuple[int, int]] = None,
 ) -> NodeType:
     """The NodeType of a valid RFC 49 *topo* on a node of which R has *cores* and *gpus*.
 
@@ -163,16 +168,35 @@ def compile_topo(
     not mention belong to the root; ids of the topo that R does not have are left out. Where R
     counts cores anew, *physical* has the topo's id of each, -1 where R has none. *links* is the
     table of such nodes, if there is one, and *gpu_memory* the bytes of each GPU, where known.
+
+    In an allocated R, *site* has the cores and GPUs that the site keeps; the other ids that R lacks
+    the enclosing instance kept. Without *site* the site keeps all of them.
     """
     if topo is None:
         root = Domain(NODE, cores, gpus, True)
         return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
     ids = _Ids(cores, gpus, physical)
+    ids.site = _lacking(topo, ids) if site is None else site
     inside = amounts_in(NODE, topo)
     children = _children(topo, ids, 0)
     root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl)
-    names = frozenset(_names(topo))
-    return NodeType(root, topo, _storage(topo), names, physical, links, gpu_memory)
+    return NodeType(
+        root,
+        topo,
+        _storage(topo),
+        frozenset(_names(topo)),
+        physical,
+        site is not None,
+        ids.site,
+        links,
+        gpu_memory,
+    )
+
+
+def _lacking(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
+    """The cores and GPUs of *topo* that R does not have."""
+    cores, gpus = _listed(topo)
+    return cores & ~ids.cores, gpus & ~ids.gpus
 
 
 class _Ids:
@@ -180,6 +204,8 @@ class _Ids:
 
     def __init__(self, cores: int, gpus: int, physical: Optional[tuple[int, ...]]) -> None:
         self.gpus = gpus
+        #: What the site keeps of the topo.
+        self.site = (0, 0)
         if physical is None:
             self.cores, self._in_r = cores, None
         else:
@@ -212,7 +238,8 @@ def _children(topo: Mapping[str, Any], ids: _Ids, cxl: int) -> tuple[Domain, ...
 def _domain(name: str, topo: Mapping[str, Any], ids: _Ids, cxl: int) -> Domain:
     listed_cores, listed_gpus = _listed(topo)
     cores, gpus = ids.cores & listed_cores, ids.gpus & listed_gpus
-    whole = cores == listed_cores and gpus == listed_gpus
+    missing = listed_cores & ~cores, listed_gpus & ~gpus
+    whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])
     inside = amounts_in(name, topo)
     around = cxl + (inside.own if name == "cxl" else 0)
     return Domain(

@@ -42,10 +42,26 @@ class KeyEntry:
 
 @attrs.frozen
 class AllocatedCores:
-    """The ids, in the topo, of the cores that some nodes of an allocation have (bitmasks)."""
+    """The ids, in the topo, of the cores that some nodes of an allocation have (bitmasks).
+
+    The enclosing instance kept the topo's other ids, but for those that no instance has because
+    the site keeps them for the operating system: ``site_cores`` and ``site_gpus``.
+    """
 
     ranks: int
     cores: int
+    site_cores: int = 0
+    site_gpus: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry as it stands in a key; ``site`` only where the site keeps something."""
+        entry: dict[str, Any] = {
+            "ranks": idset.encode(self.ranks),
+            "cores": idset.encode(self.cores),
+        }
+        site = {"cores": self.site_cores, "gpus": self.site_gpus}
+        kept = {name: idset.encode(mask) for name, mask in site.items() if mask}
+        return {**entry, "site": kept} if kept else entry
 
 
 @attrs.frozen
@@ -53,10 +69,10 @@ class SchedulingKey:
     """A scheduling key (RFC 49); ``extra`` has the keys of other specifications, untouched.
 
     Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes. ``allocated``
-    is treepool's own addition, see DESIGN's "What comes out": when an instance starts on an
-    allocation, Flux counts the cores of each node from zero in R_lite, but leaves the topo as it
-    is; this tells which cores of the topo they are. ``extra`` has treepool's ``links`` too, as they
-    were read, and ``tables`` what they say.
+    is treepool's own addition: when an instance starts on an allocation, Flux counts the cores of
+    each node from zero in R_lite, but leaves the topo as it is. It tells which cores of the topo
+    they are, wherever the job has less than the pool had or they are not the first ones.
+    ``extra`` has treepool's ``links`` too, as they were read, and ``tables`` what they say.
     """
 
     children: tuple[KeyEntry, ...]
@@ -112,10 +128,7 @@ class SchedulingKey:
         children = [entry.to_dict() for entry in self.children]
         key = {"writer": self.writer, "children": children, **self.extra}
         if self.allocated:
-            key["allocated"] = [
-                {"ranks": idset.encode(a.ranks), "cores": idset.encode(a.cores)}
-                for a in self.allocated
-            ]
+            key["allocated"] = [entry.to_dict() for entry in self.allocated]
         return key
 
     def links_of(self, topo: Mapping[str, Any]) -> Optional[Links]:
@@ -240,15 +253,24 @@ def _allocated(
     for i, entry in enumerate(value):
         if findings.enough:
             break
-        if not isinstance(entry, dict) or entry.keys() != {"ranks", "cores"}:
-            findings.misformed(f"{at}/{i}", "must be an object with just the keys ranks and cores")
+        if not isinstance(entry, dict) or not entry.keys() >= {"ranks", "cores"}:
+            findings.misformed(f"{at}/{i}", "must be an object with the keys ranks and cores")
+            continue
+        site = entry.get("site", {})
+        if not isinstance(site, dict):
+            findings.misformed(f"{at}/{i}/site", f"must be an object, not {shown(site)}")
             continue
         here = findings.idset(entry["ranks"], f"{at}/{i}/ranks")
         if here & seen or here & ~ranks:
             wrong = shown_ids(here & seen or here & ~ranks)
             why = "in an earlier entry too" if here & seen else "in no entry of children"
             findings.note(f"{at}/{i}/ranks", f"ranks {wrong} are {why}")
-        found.append(AllocatedCores(here, findings.idset(entry["cores"], f"{at}/{i}/cores")))
+        cores = findings.idset(entry["cores"], f"{at}/{i}/cores")
+        kept = [
+            findings.idset(site[name], f"{at}/{i}/site/{name}") if name in site else 0
+            for name in ("cores", "gpus")
+        ]
+        found.append(AllocatedCores(here, cores, *kept))
         seen |= here
     return tuple(found)
 

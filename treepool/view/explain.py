@@ -131,14 +131,14 @@ def explain(
         return pool.parse_resource_request(spec)
 
     request = request_of(resources)
-    told = _Teller(pool, request)
-    base = told.base(shape)
+    base = _Teller(pool, request).base(shape)
     try:
         pool.check_feasibility(request)
     except InfeasibleRequest as e:
         near = nearest(resources, oracle(lambda some: pool.check_feasibility(request_of(some))))
         return attrs.evolve(base, verdict=INFEASIBLE, reason=str(e), nearest=tuple(near))
     decided = decision.decide(pool, request)
+    told = _Teller(pool, decided.request)
     if decided.selection is None:
         base = told.refused(base, decided)
         return attrs.evolve(base, waits=waiting(pool, request, jobs, names))

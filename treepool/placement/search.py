@@ -1,11 +1,13 @@
-"""The matcher: in which domains the parts of a need are met. Exact: a no means there is no way.
+"""The search: in which domains the parts of a need are met. Exact: a no means there is no way.
 
 Which ids an amount takes inside its domain does not matter for the others, only how many, so a
 match is a choice of domains such that in every domain what is promised to all scopes inside it is
 not more than what is free there. Scopes nest, so this condition is enough (Hall's theorem for a
-laminar family). The matcher searches these choices depth first, the preferred one first, and
+laminar family). The search tries these choices depth first, the preferred one first, and
 gives up a branch as soon as some domain is overdrawn. Where links or memory are demanded of GPUs,
 numbers are not enough: then a match has an assignment of GPUs to slots as well, see assign.py.
+
+Branches stand on a stack of their own: how deep the search goes does not depend on Python's.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Iterator, Optional, Union
 import attrs
 
 from treepool.placement.assign import assign
+from treepool.placement.effort import PER_SEARCH, Effort
 from treepool.placement.joined import all_joined, graph_of
 from treepool.placement.ledger import Ledger, Take
 from treepool.placement.need import SLOT, Need, Part, least
@@ -23,27 +26,24 @@ from treepool.placement.plan import claims_of, demanded
 from treepool.placement.spread import amount_levels, asked_of, has_memory, remembered
 from treepool.placement.tree import Domain, NodeType
 
-#: Choices tried before a search is given up, about 0.2 s. The known forms need a few dozen; only a
-#: contrived mix of localities, on a node most of which is taken, comes near.
-BUDGET = 5_000
-
-
 #: More than any count there is on a node.
 _UNBOUNDED = 1 << 20
 
 
-class TooHard(Exception):
-    """The search was given up; whether there is a match is not known."""
-
-
 @attrs.frozen(eq=False)
 class _Amount:
-    """To do: find ``need``'s amount in ``scope``, several times."""
+    """To do: find ``need``'s amount in ``scope``, several times.
+
+    ``hosts`` are the domains that it may come from, None if not listed yet, of which those before
+    ``start`` have given what they are to give.
+    """
 
     scope: Domain
     need: Need
     times: int
     slot: int
+    hosts: Optional[list[Domain]] = None
+    start: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -69,12 +69,12 @@ _Task = Union[_Amount, _Choice]
 _Tasks = Optional[tuple[_Task, "_Tasks"]]
 
 
-class Matcher:
+class Search:
     """A search for ways to meet needs on a node of *node_type* where *cores* and *gpus* are free.
 
     With *local*, every amount and every group of domains must sit in a domain of level 0, see
-    spread.levels_of(). With *plain*, domains are tried in the order of the tree. After *budget*
-    choices the search raises TooHard.
+    spread.levels_of(). With *plain*, domains are tried in the order of the tree. *effort* counts
+    the choices; when they are too many, the search raises GaveUp.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Matcher:
         gpus: int,
         local: bool = False,
         plain: bool = False,
-        budget: int = BUDGET,
+        effort: Optional[Effort] = None,
     ) -> None:
         self.node_type = node_type
         self.ledger = Ledger(node_type, cores, gpus)
@@ -97,8 +97,7 @@ class Matcher:
         self.choosy = False
         #: How many slots have been begun, which is what they are told apart by.
         self.slots = 0
-        self.tried = 0
-        self.budget = budget
+        self.effort = Effort(PER_SEARCH) if effort is None else effort
 
     def one(self, scope: Domain, part: Part) -> bool:
         """Meet *part*, its count at the minimum, in *scope*; ``takes`` then says how."""
@@ -111,14 +110,7 @@ class Matcher:
         return self._first(self._inside(scope, need, None, 0))
 
     def _first(self, tasks: _Tasks) -> bool:
-        return self._next(self._ways(tasks))
-
-    def _next(self, ways: Iterator[bool]) -> bool:
-        """Whether there is one more of *ways*, which is then current."""
-        try:
-            return next(ways, False)
-        except RecursionError:  # hundreds of choices, one inside the other
-            raise TooHard from None
+        return next(self._ways(tasks), False)
 
     def several(self, scope: Domain, part: Part, count: int) -> bool:
         """Meet *count* slots of *part* in *scope*, going back over slots met before if need be."""
@@ -127,7 +119,7 @@ class Matcher:
         single = attrs.evolve(part, count=attrs.evolve(part.count, minimum=1, maximum=1, ids=()))
         stack = [self._ways(self._begin(scope, single, None))]
         while stack:
-            if self._next(stack[-1]):
+            if next(stack[-1], False):
                 if len(stack) == count:
                     return True
                 key = (len(stack), self._standing())
@@ -190,7 +182,7 @@ class Matcher:
             return self._never(scope), rest
         if not self._has_capacity(scope, part.need):
             return self._never(scope), rest
-        if not (part.need.parts or self.local or self.choosy):  # one promise for all slots
+        if not (part.need.parts or self.choosy):  # as one, for all slots
             return _Amount(scope, asked_of(scope, part.need), part.count.minimum, 0), rest
         for _ in range(part.count.minimum):
             self.slots += 1
@@ -217,9 +209,21 @@ class Matcher:
 
     def _ways(self, tasks: _Tasks) -> Iterator[bool]:
         """True for each way to do *tasks*; ledger and takes are as it says while it is current."""
+        stack = [self._branches(tasks)]
+        while stack:
+            for rest in stack[-1]:
+                if rest is not None:
+                    stack.append(self._branches(rest))
+                    break
+                if not self.choosy or self._assigned():
+                    yield True
+            else:
+                stack.pop()
+
+    def _branches(self, tasks: _Tasks) -> Iterator[_Tasks]:
+        """What is left of *tasks* after each way to do the first of them, which is then done."""
         if tasks is None:
-            if not self.choosy or self._assigned():
-                yield True
+            yield None
             return
         task, rest = tasks
         if isinstance(task, _Amount):
@@ -232,26 +236,42 @@ class Matcher:
                 listed = _Choice(task.scope, task.part, task.left, task.near, task.slot, options)
                 yield from self._choice_ways(listed, options, rest)
 
-    def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[bool]:
-        need, scope = task.need, task.scope
-        hosts = [scope]
-        if self.local:
-            levels = amount_levels(self.node_type, need, scope)
-            within, path = self.options.within, self.options.path
-            hosts = [d for d in levels if levels[d] == 0 and within(d, scope)]
-            hosts.sort(key=lambda d: path(d, scope))
-        for i, host in enumerate(hosts):
-            if self._like_an_earlier(hosts, i, 0):
+    def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[_Tasks]:
+        """The first host gives as many as it can, then one less, and so on."""
+        need = task.need
+        hosts = self._hosts(task) if task.hosts is None else task.hosts
+        copies = [self._copies(host, need.cores, need.gpus) for host in hosts]
+        after = sum(copies[task.start :])
+        self.effort.count()
+        for i in range(task.start, len(hosts)):
+            if after < task.times:
+                return
+            after -= copies[i]
+            if self._like_an_earlier(hosts, i, task.start):
                 continue
-            amount = task.times * need.cores, task.times * need.gpus
-            self._count()
-            if self.ledger.promise(host, *amount):
-                self.takes += [Take(host, need, False, task.slot)] * task.times
-                yield from self._ways(rest)
-                del self.takes[-task.times :]
-                self.ledger.release(host, *amount)
+            for times in range(min(task.times, copies[i]), max(0, task.times - after - 1), -1):
+                amount = times * need.cores, times * need.gpus
+                self.effort.count()
+                if self.ledger.promise(hosts[i], *amount):
+                    self.takes += [Take(hosts[i], need, False, task.slot)] * times
+                    left = task.times - times
+                    more = attrs.evolve(task, times=left, hosts=hosts, start=i + 1)
+                    yield (more, rest) if left else rest
+                    del self.takes[-times:]
+                    self.ledger.release(hosts[i], *amount)
 
-    def _choice_ways(self, task: _Choice, options: list[Domain], rest: _Tasks) -> Iterator[bool]:
+    def _hosts(self, task: _Amount) -> list[Domain]:
+        """The domains that *task*'s amount may come from, the preferred first."""
+        scope = task.scope
+        if not self.local:
+            return [scope]
+        levels = amount_levels(self.node_type, task.need, scope)
+        within, path = self.options.within, self.options.path
+        hosts = [d for d in levels if levels[d] == 0 and within(d, scope)]
+        hosts.sort(key=lambda d: path(d, scope))
+        return hosts
+
+    def _choice_ways(self, task: _Choice, options: list[Domain], rest: _Tasks) -> Iterator[_Tasks]:
         part = task.part
         for i in range(task.start, len(options) - task.left + 1):
             if self._like_an_earlier(options, i, task.start):
@@ -260,12 +280,12 @@ class Matcher:
             after = rest
             if task.left > 1:
                 after = attrs.evolve(task, left=task.left - 1, start=i + 1), rest
-            self._count()
+            self.effort.count()
             if not part.whole:
-                yield from self._ways(self._inside(domain, part.need, after, task.slot))
+                yield self._inside(domain, part.need, after, task.slot)
             elif self.ledger.promise_whole(domain):
                 self.takes.append(Take(domain, part.need, True, task.slot))
-                yield from self._ways(after)
+                yield after
                 self.takes.pop()
                 self.ledger.release_whole(domain)
 
@@ -283,12 +303,7 @@ class Matcher:
         """Whether there are GPUs for all that is taken."""
         _, claims, free = claims_of(self.node_type, self.takes, self.gpus)
         graph = graph_of(self.node_type, demanded(self.takes))
-        return assign(claims, graph, free, self._count) is not None
-
-    def _count(self) -> None:
-        self.tried += 1
-        if self.tried > self.budget:
-            raise TooHard
+        return assign(claims, graph, free, self.effort.count) is not None
 
     def _like_an_earlier(self, options: list[Domain], i: int, start: int) -> bool:
         """True if options[i] differs in nothing from a sibling that was passed over before it."""
@@ -304,7 +319,10 @@ class Matcher:
 
 
 def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
-    """The domains of *part*'s locality that could give its need once on an idle node."""
+    """The domains of *part*'s locality that could give its need once on an idle node.
+
+    Raises GaveUp if that is too hard to tell.
+    """
 
     def compute() -> frozenset[Domain]:
         return frozenset(d for d in node_type.named.get(part.name, ()) if able(d))
@@ -314,11 +332,8 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
             return False
         if part.whole and not meets_demand(node_type, domain.gpus, part.need):
             return False
-        matcher = Matcher(node_type, node_type.root.cores, node_type.root.gpus)
-        try:
-            return matcher.meets(domain, part.need)
-        except TooHard:
-            return False
+        search = Search(node_type, node_type.root.cores, node_type.root.gpus)
+        return search.meets(domain, part.need)
 
     found = remembered(node_type, (part.name, part.whole, part.with_core, part.need), compute)
     assert isinstance(found, frozenset)

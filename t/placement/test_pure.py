@@ -1,0 +1,111 @@
+"""The same question gets the same answer: nothing that was asked before, and no caller, counts."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from placement.test_work import HARD, UNEVEN, cluster, request
+from treepool import Pool
+from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.placement import need
+
+VECTORS = Path(__file__).parents[2] / "testvectors"
+
+
+def nodes_of_a(count):
+    R = json.loads((VECTORS / "rfc49-cluster-a.json").read_text())["cluster"]["R"]
+    (entry,) = R["execution"]["R_lite"]
+    entry["rank"] = f"0-{count - 1}"
+    R["execution"]["nodelist"] = [f"xeon[0-{count - 1}]"]
+    R["scheduling"]["children"][0]["ranks"] = f"0-{count - 1}"
+    return R
+
+
+def answer(pool, shape, **options):
+    """What *shape* gets on *pool*, which is left as it was; or the kind of error."""
+    spec = {"resources": shape, **options}
+    try:
+        allocation = pool.alloc(-1, request(pool, spec["resources"]))
+    except (InfeasibleRequest, InsufficientResources) as e:
+        return type(e).__name__, str(e)
+    pool.free(-1)
+    return allocation.dumps()
+
+
+SHAPES = [
+    "socket=1/slot=60/numa/core=1",
+    "slot=3/numa=2/core=4",
+    "slot=2/[core=3;numa=2{x}]",
+    "slot/[numa=2/core=3;socket/core=4]",
+    "node/slot=3/[numa=3/core=2;socket=2/core=1]",
+    "slot=1-9/[core=7;gpu=1]",
+    "slot/core=4-60",
+]
+
+
+def test_what_thousands_of_operations_asked_before_changes_no_answer():
+    pool = Pool(nodes_of_a(8))
+    before = [answer(pool, shape) for shape in SHAPES]
+    rng = random.Random(0)
+    live = []
+    requests = [request(pool, shape) for shape in SHAPES]
+    for jobid in range(3000):
+        if live and rng.random() < 0.45:
+            pool.free(live.pop(rng.randrange(len(live))))
+        try:
+            pool.alloc(jobid, rng.choice(requests))
+            live.append(jobid)
+        except InsufficientResources:
+            pass
+    assert [answer(Pool(nodes_of_a(8)), shape) for shape in SHAPES] == before
+    for jobid in live:
+        pool.free(jobid)
+    assert [answer(pool, shape) for shape in SHAPES] == before
+
+
+def test_a_search_that_is_given_up_is_given_up_again_whatever_was_remembered():
+    R = cluster(3)
+    R["scheduling"]["children"][0]["topo"] = UNEVEN
+    pool = Pool(R)
+    first = answer(pool, HARD)
+    assert first[0] == "InsufficientResources"
+    assert "given up" in first[1]
+    for _ in range(20):  # once the first 50,000 choices of a process left 100 to each search
+        assert answer(Pool(R), HARD) == first
+    need._asks.clear()
+    assert answer(pool, HARD) == first
+
+
+def test_giving_up_is_no_denial_at_submission():
+    R = cluster(3)
+    R["scheduling"]["children"][0]["topo"] = UNEVEN
+    pool = Pool(R)
+    pool.check_feasibility(request(pool, HARD))
+
+
+@pytest.mark.parametrize("size", [256, 1024])
+def test_slots_by_the_thousand_in_few_domains_are_no_search(size):
+    R = cluster(2)
+    R["execution"]["R_lite"][0]["children"] = {"core": f"0-{2 * size - 1}"}
+    sockets = [{"cores": f"0-{size - 1}"}, {"cores": f"{size}-{2 * size - 1}"}]
+    R["scheduling"]["children"][0]["topo"] = {"socket": sockets}
+    pool = Pool(R, locality="required")
+    allocation = pool.alloc(1, request(pool, f"socket=2/slot={size}/core=1"))
+    assert allocation.dumps() == f"rank0/core[0-{2 * size - 1}]"
+    assert allocation.nslots == 2 * size
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, "slot=40/[numa/core=1;socket/core=1]"])
+def test_how_deep_the_caller_stands_changes_no_answer(shape):
+    pool = Pool(nodes_of_a(2))
+
+    def at_depth(depth):
+        return at_depth(depth - 1) if depth else answer(Pool(nodes_of_a(2)), shape)
+
+    frame, used = sys._getframe(), 0
+    while frame is not None:
+        frame, used = frame.f_back, used + 1
+    assert at_depth(sys.getrecursionlimit() - used - 120) == answer(pool, shape)
