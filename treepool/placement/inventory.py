@@ -25,7 +25,14 @@ from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import AllocatedCores, KeyEntry, SchedulingKey, is_treepool, union
+from treepool.rfc.scheduling import (
+    AllocatedCores,
+    KeyEntry,
+    SchedulingKey,
+    allocated_entry,
+    is_treepool,
+    union,
+)
 
 #: How many constraints' rank sets are remembered.
 MAX_CONSTRAINTS = 256
@@ -226,7 +233,7 @@ class Inventory:
                 if ids & (ids + 1) or node_type.partial or not everything:
                     groups.setdefault((ids, node_type.site), []).extend(having)
         return [
-            AllocatedCores(idset.from_ids(ranks), ids, *site).to_dict()
+            allocated_entry(idset.encode_ids(sorted(ranks)), ids, *site)
             for (ids, site), ranks in groups.items()
         ]
 

@@ -192,6 +192,9 @@ class Placer:
             tries = Effort(_TRIES) if decided(need) else effort
             takes = self._takes(cores, gpus, local, tries, partial(_slots_of, scope, need, 1))
             if takes is None:
+                if not (found or tries.gave_up):
+                    self.effort.add(effort)
+                    return []  # the search is exact: there is no way for one
                 break
             taken_cores, taken_gpus = ids_of(takes, self.node_type, cores, gpus, self.plain)
             cores &= ~taken_cores

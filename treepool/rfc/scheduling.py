@@ -53,15 +53,14 @@ class AllocatedCores:
     site_cores: int = 0
     site_gpus: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """The entry as it stands in a key; ``site`` only where the site keeps something."""
-        entry: dict[str, Any] = {
-            "ranks": idset.encode(self.ranks),
-            "cores": idset.encode(self.cores),
-        }
-        site = {"cores": self.site_cores, "gpus": self.site_gpus}
-        kept = {name: idset.encode(mask) for name, mask in site.items() if mask}
-        return {**entry, "site": kept} if kept else entry
+
+def allocated_entry(ranks: str, cores: int, site_cores: int, site_gpus: int) -> dict[str, Any]:
+    """An entry of ``allocated`` as it stands in a key, see AllocatedCores."""
+    entry: dict[str, Any] = {"ranks": ranks, "cores": idset.encode(cores)}
+    if site_cores or site_gpus:
+        site = {"cores": site_cores, "gpus": site_gpus}
+        entry["site"] = {name: idset.encode(mask) for name, mask in site.items() if mask}
+    return entry
 
 
 @attrs.frozen
@@ -128,7 +127,10 @@ class SchedulingKey:
         children = [entry.to_dict() for entry in self.children]
         key = {"writer": self.writer, "children": children, **self.extra}
         if self.allocated:
-            key["allocated"] = [entry.to_dict() for entry in self.allocated]
+            key["allocated"] = [
+                allocated_entry(idset.encode(a.ranks), a.cores, a.site_cores, a.site_gpus)
+                for a in self.allocated
+            ]
         return key
 
     def links_of(self, topo: Mapping[str, Any]) -> Optional[Links]:
