@@ -12,7 +12,7 @@ from typing import Any
 from treepool import errors
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
-from treepool.placement.request import Request
+from treepool.placement.request.vertices import Request
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape, parse_shape

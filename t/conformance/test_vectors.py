@@ -6,9 +6,9 @@ import pytest
 
 from treepool import parse_shape
 from treepool.cli import vectors
-from treepool.placement import wishes
-from treepool.placement.policy import POLICIES
-from treepool.placement.wishes import LOCALITIES
+from treepool.placement.choose.policy import POLICIES
+from treepool.placement.request import job_options
+from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import count
 from treepool.rfc.schema import data_folder
 
@@ -147,7 +147,7 @@ def test_each_policy_and_each_locality_mode_occurs():
 def test_each_topology_policy_and_each_scope_of_kubernetes_occurs():
     options = [options for _, options in served()]
     policies = {o["topology_policy"] for o in options if "topology_policy" in o}
-    assert policies == set(wishes.POLICIES)
+    assert policies == set(job_options.POLICIES)
     assert {o["topology_scope"] for o in options if "topology_scope" in o} == {"slot", "node"}
 
 

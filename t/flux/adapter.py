@@ -12,7 +12,7 @@ from flux.scheduler import PendingJob, Scheduler
 import treepool
 from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
-from treepool.placement.backfill import Plan
+from treepool.placement.plan.backfill import Plan
 
 VECTORS = os.path.join(os.environ["TREEPOOL_TEST_ROOT"], "testvectors", "rfc49-cluster-a.json")
 with open(VECTORS) as _file:

@@ -19,7 +19,7 @@ from pathlib import Path
 from broker import HERE, Instance, environment, key_of
 from treepool.errors import InvalidInput
 from treepool.flux import site
-from treepool.placement.inventory import Inventory
+from treepool.placement.nodes.inventory import Inventory
 from treepool.rfc.rset import ResourceSet
 
 HAND = HERE / "flux" / "soakhand.py"

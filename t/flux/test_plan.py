@@ -8,7 +8,7 @@ import pytest
 
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
-from treepool.placement.backfill import Plan
+from treepool.placement.plan.backfill import Plan
 
 NOW = 1000.0
 

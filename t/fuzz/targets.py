@@ -44,7 +44,7 @@ from treepool.errors import (
     InvalidShape,
     TreepoolError,
 )
-from treepool.placement import wishes
+from treepool.placement.request import job_options
 from treepool.rfc import (
     constraint,
     count,
@@ -215,7 +215,7 @@ def _constraint(data):
 def _wishes(data):
     options = _json(data)
     if isinstance(options, dict):
-        wishes.read(options, ("numa", "socket"), "preferred")
+        job_options.read(options, ("numa", "socket"), "preferred")
 
 
 @target(InvalidJobspec, seeds=JOBSPECS)

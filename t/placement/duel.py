@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Callable, Optional
 
 from placement.exhaustive import TooBig
-from placement.reference import Ids, ReferencePool, Served, ids_of, r_lite
+from placement.reference import Ids, ReferencePool, Served, ids_of, r_lite, told_by
 from placement.strategies import History, Step
 from placement.wanted import Wanted, ids
 from treepool import Allocation, Pool
@@ -88,7 +88,7 @@ def told(R: dict[str, Any]) -> dict[str, Any]:
             for rank in ids(entry["ranks"])
         }
         found["allocated"] = {
-            rank: ids(entry["cores"])
+            rank: told_by(entry)
             for entry in R["scheduling"].get("allocated", [])
             for rank in ids(entry["ranks"])
         }

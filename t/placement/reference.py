@@ -92,8 +92,8 @@ def ids_of(resources: dict[str, str]) -> Ids:
 class Domain:
     """A domain, or the node: the ids in it that R has, and the domains nested in it.
 
-    It is whole if R has all ids that the topo lists in it, or if R says nothing of an enclosing
-    instance that kept some (not *inside*). The node is always whole. ``memory``,
+    It is whole if the enclosing instance *kept* none of the ids that the topo lists in it. The node
+    is always whole. ``memory``,
     ``cxl`` (in it and around it) and ``storage`` are in bytes; ``tier`` is what a memory tier has
     itself. ``realm`` is the MIG domain that it is or is in, or the node. ``links`` is the node's.
     """
@@ -106,7 +106,7 @@ class Domain:
         links: Optional[Table] = None,
         around: Optional[Domain] = None,
         cxl_around: int = 0,
-        inside: bool = False,
+        kept: Ids = NOTHING,
     ) -> None:
         listed = listed_in(topo)
         self.links = links
@@ -117,11 +117,11 @@ class Domain:
         cxl_around += topo.get("memory", 0) << 30 if name == "cxl" else 0
         self.name = name
         self.ids = owned if name == "node" else listed & owned
-        self.whole = name == "node" or not inside or listed.issubset(owned)
+        self.whole = name == "node" or not listed & kept
         self.memory = topo_memory(topo, RESERVED, name)
         self.storage = topo_storage(topo, RESERVED)
         nested = [
-            Domain(inner, item, owned, links, self, cxl_around, inside)
+            Domain(inner, item, owned, links, self, cxl_around, kept)
             for inner, items in topo.items()
             if inner not in RESERVED
             for item in items
@@ -229,7 +229,7 @@ class Table:
         return any(seen_from(a, b) != seen_from(b, a) for a, b in combinations(gpus, 2))
 
     def best(self, gpus: frozenset[int], number: int, demand: Demand) -> frozenset[int]:
-        """The best *number* of *gpus* that are joined, by the rules of linkset.py."""
+        """The best *number* of *gpus* that are joined, by the rules of best_set.py."""
 
         def rank(chosen: tuple[int, ...]) -> Any:
             inside = [self.gbps(a, b) for a, b in combinations(chosen, 2)]
@@ -775,7 +775,7 @@ def open_ended(root: Domain, want: Wanted, free: Ids) -> Offer:
 
 
 class Node:
-    """A node of the pool. *told* are the topo's ids of its cores, if the key says them."""
+    """A node of the pool. *told* is what an allocated R says of it."""
 
     def __init__(
         self,
@@ -785,7 +785,7 @@ class Node:
         topo: Any,
         owned: Ids,
         links: Optional[Table],
-        told: Optional[set[int]] = None,
+        told: Optional[Told] = None,
     ) -> None:
         self.rank = rank
         self.host = host
@@ -793,13 +793,21 @@ class Node:
         self.topo = topo
         #: The topo's id of each core of R, where R counts others.
         self.physical: dict[int, int] = {}
-        if told is not None and len(told) == len(owned.cores):
-            self.physical = dict(zip(sorted(owned.cores), sorted(told)))
+        if told is not None and len(told.cores) == len(owned.cores):
+            self.physical = dict(zip(sorted(owned.cores), sorted(told.cores)))
         move = {core: ours for ours, core in self.physical.items()}
         #: Whether the key says what an enclosing instance gave of this node.
         self.inside = told is not None
         listed = in_ids_of_R(topo or {}, move) if move else topo or {}
-        self.root = Domain("node", listed, owned, links, inside=self.inside)
+        lacking = listed_in(topo or {}) - Ids(frozenset(owned.cores), owned.gpus)
+        #: What the site keeps, in the ids of the topo.
+        self.site = lacking if told is None else told.site
+        kept = NOTHING
+        if told is not None:
+            away = NOT_OURS if move else 0
+            site = Ids(frozenset(c + away for c in told.site.cores), told.site.gpus)
+            kept = listed_in(listed) - owned - site
+        self.root = Domain("node", listed, owned, links, kept=kept)
 
 
 #: What each rank gives.
@@ -1113,7 +1121,7 @@ class ReferencePool:
         if self.R.get("scheduling", {}).get("writer") == "TreePool":
             R["topos"] = {rank: self.key_topo(rank) for rank in taken}
             R["allocated"] = {
-                rank: physical
+                rank: Told(physical, self.nodes[rank].site)
                 for rank, given in taken.items()
                 if (physical := self.physical(rank, given.cores)) != set(range(len(given.cores)))
                 or given != self.nodes[rank].root.ids
@@ -1174,16 +1182,28 @@ def topo_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) -> dict
     return {move[old]: topo for old, topo in topos.items()}
 
 
-def allocated_by_rank(
-    scheduling: Optional[dict[str, Any]], ranks: list[int]
-) -> dict[int, set[int]]:
-    """The topo's ids of each rank's cores where the key tells them."""
+class Told(NamedTuple):
+    """What an allocated R says of a node, in the topo's ids: its cores, and what the site keeps."""
+
+    cores: set[int]
+    site: Ids
+
+
+def told_by(entry: dict[str, Any]) -> Told:
+    """What an entry of ``allocated`` says."""
+    site = entry.get("site", {})
+    kept = (frozenset(ids(site.get(name, ""))) for name in ("cores", "gpus"))
+    return Told(ids(entry["cores"]), Ids(*kept))
+
+
+def allocated_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) -> dict[int, Told]:
+    """What the key tells of each rank that an enclosing instance allocated."""
     if scheduling is None or scheduling.get("writer") != "TreePool":
         return {}
     entries = scheduling.get("children", [])
     move = rank_in_R([rank for entry in entries for rank in ids(entry["ranks"])], ranks)
     return {
-        move[rank]: ids(entry["cores"])
+        move[rank]: told_by(entry)
         for entry in scheduling.get("allocated", [])
         for rank in ids(entry["ranks"])
     }

@@ -13,7 +13,9 @@ from depth import examples
 from placement import strategies as random
 from placement.duel import Duel, outcome
 from treepool.errors import InvalidJobspec
-from treepool.placement import fit, inventory, pool
+from treepool.placement import pool
+from treepool.placement.nodes import inventory
+from treepool.placement.on_node import fit
 from treepool.rfc.shape import parse_shape
 
 SETTINGS = settings(

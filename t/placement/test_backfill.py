@@ -7,8 +7,8 @@ import pytest
 
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
-from treepool.placement import backfill
-from treepool.placement.backfill import Plan
+from treepool.placement.plan import backfill
+from treepool.placement.plan.backfill import Plan
 from treepool.rfc.jobspec import from_resources
 
 NOW = 100.0

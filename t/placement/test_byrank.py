@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from depth import examples
 from treepool import Pool, parse_shape
 from treepool.errors import PoolConflict
-from treepool.placement.byrank import Sparse, filled, items, mapped, ranks_of
+from treepool.placement.nodes.byrank import Sparse, filled, items, mapped, ranks_of
 from treepool.rfc import idset
 
 VALUES = st.lists(st.sampled_from((None, None, "a", "b")), min_size=1, max_size=40)

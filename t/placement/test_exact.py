@@ -10,11 +10,12 @@ import random
 import pytest
 
 from depth import examples
-from treepool.placement import effort, fit
-from treepool.placement.need import SLOT, Need, Part, ask_of
-from treepool.placement.search import Search
-from treepool.placement.state import NodeState
-from treepool.placement.tree import compile_topo
+from treepool.placement import effort
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import compile_topo
+from treepool.placement.on_node import fit
+from treepool.placement.on_node.search import Search
+from treepool.placement.request.need import SLOT, Need, Part, ask_of
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 

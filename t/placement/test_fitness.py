@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from treepool import Pool
 from treepool.errors import InvalidOption
-from treepool.placement.fitness import Fitness, Share, Weights, memory_locality
+from treepool.placement.choose.fitness import Fitness, Share, Weights, memory_locality
 from treepool.rfc import idset
 from treepool.rfc.links import Link, Links, digest
 

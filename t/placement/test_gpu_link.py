@@ -10,12 +10,12 @@ import pytest
 from placement.strategies import jobspec
 from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources
-from treepool.placement import fit
-from treepool.placement.joined import graph_of, joins, largest_joined, lowest_joined
-from treepool.placement.linkset import Demand, compile_links
-from treepool.placement.need import SLOT, Need, Part, ask_of
-from treepool.placement.state import NodeState
-from treepool.placement.tree import compile_topo
+from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique, lowest_clique
+from treepool.placement.nodes.links import compile_links
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import compile_topo
+from treepool.placement.on_node import fit
+from treepool.placement.request.need import SLOT, Demand, Need, Part, ask_of
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 from treepool.rfc.links import Device, Links, Wire, digest
@@ -186,11 +186,11 @@ def test_questions_about_joined_sets():
     node_type = compile_topo(
         TOPO, (1 << 12) - 1, 63, None, compile_links(Links.from_matrix(RING), 63)
     )
-    graph = graph_of(node_type, Demand(50))
+    graph = graph_of(node_type.links, Demand(50))
     assert graph is not None
-    assert joins(graph, 0b000011, 2)
-    assert not joins(graph, 0b010101, 2)
-    assert lowest_joined(graph, 0b111010, 2) == 0b011000
-    assert lowest_joined(graph, 0b111111, 3) is None
-    assert largest_joined(graph, 0b111111) == 2
-    assert largest_joined(graph, 0b000100) == 1
+    assert has_clique(graph, 0b000011, 2)
+    assert not has_clique(graph, 0b010101, 2)
+    assert lowest_clique(graph, 0b111010, 2) == 0b011000
+    assert lowest_clique(graph, 0b111111, 3) is None
+    assert largest_clique(graph, 0b111111) == 2
+    assert largest_clique(graph, 0b000100) == 1

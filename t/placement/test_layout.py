@@ -17,9 +17,10 @@ from placement.reference import Domain, Ids
 from placement.strategies import jobspec
 from placement.wanted import Need, Part
 from treepool import Pool, parse_shape
-from treepool.placement import fit, need
-from treepool.placement.state import NodeState
-from treepool.placement.tree import NodeType, compile_topo
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import NodeType, compile_topo
+from treepool.placement.on_node import fit
+from treepool.placement.request import need
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 

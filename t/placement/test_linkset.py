@@ -13,17 +13,10 @@ from depth import examples
 from placement import linktables as tables
 from placement.strategies import jobspec
 from treepool import Pool
-from treepool.placement import cliques
-from treepool.placement.linkset import (
-    ANY,
-    Demand,
-    LinkTable,
-    _Choice,
-    choose,
-    compile_links,
-    indifferent,
-    smallest_link,
-)
+from treepool.placement.gpus import cliques
+from treepool.placement.gpus.best_set import ANY, _Choice, best_set, indifferent
+from treepool.placement.nodes.links import LinkTable, compile_links, smallest_link
+from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 from treepool.rfc.links import Links, Nic, Wire, digest
 from treepool.rfc.shape import parse_shape
@@ -95,7 +88,7 @@ def test_it_is_the_best_of_all_subsets(table, mask, number, data):
     demand = Demand(data.draw(st.sampled_from([0, 0, 0, 12.5, 50])), data.draw(st.just("")))
     if data.draw(st.booleans()):
         demand = Demand(demand.gbps, data.draw(st.sampled_from(["", "xgmi", "nvlink"])))
-    assert choose(table, free, number, demand) == best_by_trying(table, free, number, demand)
+    assert best_set(table, free, number, demand) == best_by_trying(table, free, number, demand)
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -105,7 +98,7 @@ def test_where_links_do_not_tell_any_subset_is_as_good(table, mask):
         return
     free = table.gpus & mask
     for number in range(2, idset.size(free) + 1):
-        found = choose(table, free, number)
+        found = best_set(table, free, number)
         assert found == idset.take_lowest(free, number)
         for chosen in combinations(idset.iterate(free), number):
             assert smallest_link(table, idset.from_ids(chosen)) == smallest_link(table, found)
@@ -174,17 +167,17 @@ def gpus(text):
     ],
 )
 def test_what_jobs_get_on_real_nodes(table, free, number, expected):
-    assert idset.encode(choose(table, gpus(free), number)) == expected
+    assert idset.encode(best_set(table, gpus(free), number)) == expected
     assert best_by_trying(table, gpus(free), number) == gpus(expected)
 
 
 def test_a_demand_that_no_set_meets_has_no_answer():
-    assert choose(tables.MI250X, gpus("0-7"), 2, Demand(200)) == gpus("0-1")
-    assert choose(tables.MI250X, gpus("0,2,4,6"), 2, Demand(101)) is None
-    assert choose(tables.MI250X, gpus("0-7"), 4, Demand(1)) is None
-    assert choose(tables.PAIRS_8, gpus("1-7"), 2, Demand(type="nvlink")) == gpus("2-3")
-    assert choose(tables.PAIRS_8, gpus("0-7"), 3, Demand(type="nvlink")) is None
-    assert choose(tables.PCIE, gpus("3"), 1, Demand(900, "nvlink")) == gpus("3")  # no pair
+    assert best_set(tables.MI250X, gpus("0-7"), 2, Demand(200)) == gpus("0-1")
+    assert best_set(tables.MI250X, gpus("0,2,4,6"), 2, Demand(101)) is None
+    assert best_set(tables.MI250X, gpus("0-7"), 4, Demand(1)) is None
+    assert best_set(tables.PAIRS_8, gpus("1-7"), 2, Demand(type="nvlink")) == gpus("2-3")
+    assert best_set(tables.PAIRS_8, gpus("0-7"), 3, Demand(type="nvlink")) is None
+    assert best_set(tables.PCIE, gpus("3"), 1, Demand(900, "nvlink")) == gpus("3")  # no pair
 
 
 def test_without_links_and_nics_there_is_no_table():

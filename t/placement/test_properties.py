@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from treepool.placement import properties
-from treepool.placement.properties import Properties
+from treepool.placement.nodes import properties
+from treepool.placement.nodes.properties import Properties
 from treepool.rfc import idset
 
 NAMES = st.sampled_from(("a", "b", "c", "d:1", "d:2", "+e", "+"))

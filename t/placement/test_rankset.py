@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from treepool.placement.rankset import RankSet
+from treepool.placement.nodes.rankset import RankSet
 from treepool.rfc import idset
 
 #: Ranks around the edges of the chunks that a RankSet keeps them in.

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from treepool.placement.spread import fewest, spread
-from treepool.placement.tree import compile_topo
+from treepool.placement.nodes.tree import compile_topo
+from treepool.placement.on_node.spread import fewest, spread
 from treepool.rfc import idset
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InvalidJobspec
-from treepool.placement.rankset import RankSet
-from treepool.placement.unsatisfied import unsatisfied
+from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.why.unsatisfied import unsatisfied
 from treepool.rfc.constraint import Constraint, evaluate, parse
 from treepool.rfc.jobspec import from_resources
 

@@ -12,7 +12,8 @@ import pytest
 
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
-from treepool.placement import effort, fit
+from treepool.placement import effort
+from treepool.placement.on_node import fit
 from treepool.rfc import idset
 
 SOCKETS = [{"cores": f"{i * 24}-{i * 24 + 23}", "gpus": str(i)} for i in range(4)]

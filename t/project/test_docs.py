@@ -7,7 +7,7 @@ import pytest
 from commandline import REPOSITORY
 from documents import blocks, commands
 from treepool import parse_shape
-from treepool.placement import wishes
+from treepool.placement.request import job_options
 
 GUIDES = {path.name: path.read_text() for path in sorted((REPOSITORY / "doc").glob("*.md"))}
 SHOWN = [(name, command) for name, text in GUIDES.items() for command in commands(text)]
@@ -46,4 +46,4 @@ def test_the_options_of_jobs_in_the_guides_are_options():
     assert len(found) > 5
     for name, value in found:
         scope = {"level": "numa"} if name == "topology_scope" else {}
-        wishes.read({**scope, name: value}, ("l3", "numa", "socket"), "preferred")
+        job_options.read({**scope, name: value}, ("l3", "numa", "socket"), "preferred")

@@ -16,6 +16,7 @@ from planted import MUTANTS  # noqa: E402
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_fits_the_source(mutant, tmp_path):
     source = ROOT / "treepool" / "placement" / mutant.path
-    shutil.copy(source, tmp_path)
+    (tmp_path / mutant.path).parent.mkdir(exist_ok=True)
+    shutil.copy(source, tmp_path / mutant.path)
     mutant.plant(tmp_path)
     assert (tmp_path / mutant.path).read_text() != source.read_text()

@@ -7,7 +7,7 @@ import pytest
 
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
-from treepool.placement import decision
+from treepool.placement.why import decision
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Link, Links, digest
@@ -443,7 +443,7 @@ def test_large_clusters_are_told_in_few_lines():
 
 def test_a_decision_lists_all_nodes_once_in_the_policys_order():
     pool, _ = with_jobs(two_sockets(5), ["slot=1/core=3", "slot=1/node{x}", "slot=2/node/core=5"])
-    decided = decision.decide(pool, request(pool, "slot=1/core=1"))
+    decided = decision.decide(pool.situation, pool.choice(request(pool, "slot=1/core=1")))
     ranks = [rank for one in decided.looked for rank in one.ranks]
     assert sorted(ranks) == [0, 1, 2, 3, 4]
     free = [one.state.ncores for one in decided.looked]
@@ -471,7 +471,7 @@ def test_of_nodes_alike_explain_tells_of_the_very_nodes_that_alloc_gives():
     pool.register_alloc(1, {"version": 1, "execution": {**held, "nodelist": ["n0"]}})
     shape = parse_shape(f"slot/core={len(half) // 2 + 1}")
     spec = from_resources(shape, options={"same": "driver"})
-    decided = decision.decide(pool, pool.parse_resource_request(spec))
+    decided = decision.decide(pool.situation, pool.choice(pool.parse_resource_request(spec)))
     told = explain(pool, "", shape, options={"same": "driver"})
     allocation = pool.alloc(2, pool.parse_resource_request(spec))
     assert allocation.ranks == (1,)
@@ -483,6 +483,6 @@ def test_counts_below_the_slot_are_told_as_they_came_out():
     pool = Pool(two_sockets(2))
     cores = pool.inventory.resource_set.entries[0].cores.bit_count()
     spec = from_resources(parse_shape("slot/core=1+"))
-    decided = decision.decide(pool, pool.parse_resource_request(spec))
+    decided = decision.decide(pool.situation, pool.choice(pool.parse_resource_request(spec)))
     assert decided.request.ask.group.need.cores == cores
     assert decided.request.growing == ()

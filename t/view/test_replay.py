@@ -8,7 +8,7 @@ import pytest
 
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
-from treepool.placement.backfill import Plan
+from treepool.placement.plan.backfill import Plan
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.rset import ResourceSet

@@ -11,9 +11,9 @@ from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_sha
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
 from treepool.errors import InvalidInput
 from treepool.placement.allocation import Allocation
-from treepool.placement.policy import POLICIES
+from treepool.placement.choose.policy import POLICIES
 from treepool.placement.pool import Pool
-from treepool.placement.wishes import LOCALITIES
+from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import document
 from treepool.rfc.findings import shown
 
@@ -33,7 +33,7 @@ examples:
       on your own cluster, such as "flux kvs get resource.R" prints it
   treepool alloc --constraint '{"ranks": ["4-7"]}' 'slot=1/numa{x}'
       on one of the nodes that satisfy a constraint (RFC 31)
-  treepool alloc --wish level=socket --wish same=driver 'node=2/slot/core=40'
+  treepool alloc --option level=socket --option same=driver 'node=2/slot/core=40'
       as with "flux submit -S treepool.level=socket -S treepool.same=driver"
   treepool alloc --R 'slot=1/node{x}' > job.json
       the R of the job, scheduling key included
@@ -89,7 +89,8 @@ def add(subcommands: Any) -> None:
         help="which nodes the shapes may use (RFC 31)",
     )
     how.add_argument(
-        "--wish",
+        "--option",
+        "--wish",  # as it was called in 0.1
         metavar="NAME=VALUE",
         action="append",
         default=[],
@@ -118,7 +119,7 @@ def run(arguments: Namespace) -> int:
     if [arguments.R_file, *arguments.jobspec].count("-") > 1:
         raise Stop("only one of the files can be stdin", USAGE)
     constraints = cluster.constraints(arguments.constraint)
-    options = _options(arguments.wish)
+    options = _options(arguments.option)
     jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]
     answers = _answers(cluster.pool(arguments), arguments.words, constraints, options, jobspecs)
     if arguments.json:
@@ -138,17 +139,17 @@ def _jobspec(path: str) -> Any:
         return Refusal("invalid", str(e))
 
 
-def _options(wishes: list[str]) -> dict[str, Any]:
-    """The options of a job that ``--wish`` gives: values are JSON if they can be, else text."""
+def _options(given: list[str]) -> dict[str, Any]:
+    """The options of a job that ``--option`` gives: values are JSON if they can be, else text."""
     options: dict[str, Any] = {}
-    for wish in wishes:
-        name, equals, text = wish.partition("=")
+    for one in given:
+        name, equals, text = one.partition("=")
         if not name or not equals:
-            raise Stop(f"argument --wish: {shown(wish)} is not NAME=VALUE", USAGE)
+            raise Stop(f"argument --option: {shown(one)} is not NAME=VALUE", USAGE)
         if name in options:
-            raise Stop(f"argument --wish: {shown(name)} is given twice", USAGE)
+            raise Stop(f"argument --option: {shown(name)} is given twice", USAGE)
         try:
-            options[name] = document.load(text, InvalidInput, "argument --wish")
+            options[name] = document.load(text, InvalidInput, "argument --option")
         except InvalidInput:
             options[name] = text
     return options

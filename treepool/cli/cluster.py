@@ -7,9 +7,9 @@ from typing import Any, Iterator, Optional
 from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput
-from treepool.placement.policy import POLICIES
+from treepool.placement.choose.policy import POLICIES
 from treepool.placement.pool import Pool
-from treepool.placement.wishes import LOCALITIES
+from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.schema import data_folder

@@ -11,9 +11,9 @@ from treepool.cli import cluster, instance
 from treepool.cli.answers import Answer, Refusal, allocate_shape
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
 from treepool.errors import InvalidIdset
-from treepool.placement.policy import POLICIES
+from treepool.placement.choose.policy import POLICIES
 from treepool.placement.pool import Pool
-from treepool.placement.wishes import LOCALITIES
+from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import idset
 from treepool.view.model import Job
 from treepool.view.picture import Picture

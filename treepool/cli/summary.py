@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any, Mapping, Sequence
 
 from treepool.errors import InvalidInput
-from treepool.placement.inventory import Inventory
-from treepool.placement.tree import NodeType
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey

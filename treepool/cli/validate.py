@@ -11,7 +11,7 @@ from treepool.cli import files, vectors
 from treepool.cli.screen import DONE, NO, Stop, out, printable
 from treepool.cli.summary import of_key, of_R, of_resources
 from treepool.errors import InvalidInput, Problem
-from treepool.placement.inventory import Inventory
+from treepool.placement.nodes.inventory import Inventory
 from treepool.rfc import jobcheck, jobspec, keycheck, schema
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey

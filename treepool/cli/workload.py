@@ -21,7 +21,7 @@ import attrs
 from treepool.errors import InsufficientResources
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
-from treepool.placement.request import Request
+from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, jobspec
 from treepool.rfc.shape import parse_shape
 

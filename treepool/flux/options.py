@@ -11,8 +11,8 @@ from typing import Callable, Iterable, Union
 import attrs
 
 from treepool.errors import InvalidOption
-from treepool.placement.policy import POLICIES as NODE_POLICIES
-from treepool.placement.wishes import LOCALITIES
+from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
+from treepool.placement.request.job_options import LOCALITIES
 
 #: Queue policies, and how many waiting jobs get a start time unless ``reservation-depth`` says so.
 #: With fifo the times are estimates only: nothing passes the first job that waits.

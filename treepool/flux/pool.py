@@ -26,8 +26,9 @@ from treepool.flux.hello import held_of
 from treepool.flux.versions import AnyPool, tell_whose
 from treepool.flux.view import SetView
 from treepool.placement.allocation import Allocation, short_form
-from treepool.placement.pool import OPTIONS, Pool
-from treepool.placement.request import Request
+from treepool.placement.options import OPTIONS
+from treepool.placement.pool import Pool
+from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, keycheck
 from treepool.rfc.rset import ResourceSet
 

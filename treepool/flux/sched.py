@@ -27,9 +27,9 @@ from treepool.flux.hello import Hello
 from treepool.flux.pool import PoolV1, TreepoolPool, held
 from treepool.flux.submissions import Submission, Submissions
 from treepool.placement.allocation import Allocation
-from treepool.placement.backfill import Plan
+from treepool.placement.plan.backfill import Plan
 from treepool.placement.pool import Pool
-from treepool.placement.request import Request
+from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable
 
-from treepool.placement.fitness import DEFAULT, Fitness, Weights, of_job, shares_of
-from treepool.placement.inventory import Inventory, Part
-from treepool.placement.select import Selection
+from treepool.placement.choose.fitness import DEFAULT, Fitness, Weights, of_job, shares_of
+from treepool.placement.choose.selection import Selection
+from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.job_r import job_R
 from treepool.rfc import idset
 
 
@@ -21,7 +22,7 @@ class Allocation:
 
     __slots__ = ("parts", "nslots", "starttime", "expiration", "_inventory")
 
-    def __init__(self, inventory: Inventory, parts: tuple[Part, ...], nslots: int) -> None:
+    def __init__(self, inventory: Inventory, parts: tuple[Held, ...], nslots: int) -> None:
         self.parts = parts
         self.nslots = nslots
         self.starttime = 0.0
@@ -43,7 +44,7 @@ class Allocation:
 
     def to_dict(self) -> dict[str, Any]:
         """The job's R (RFC 20), with the key cut to the allocated ranks (RFC 49, Allocated R)."""
-        return self._inventory.r_dict(self.parts, self.nslots, self.starttime, self.expiration)
+        return job_R(self._inventory, self.parts, self.nslots, self.starttime, self.expiration)
 
     def encode(self) -> str:
         """The job's R as JSON text."""
@@ -61,7 +62,7 @@ class Allocation:
         return f"<Allocation {self.dumps()}>"
 
 
-def parts_of(selection: Selection) -> tuple[Part, ...]:
+def parts_of(selection: Selection) -> tuple[Held, ...]:
     """What *selection* takes, equal amounts together, ascending by lowest rank."""
     if len(selection.grants) == 1:
         grant = selection.grants[0]
@@ -74,7 +75,7 @@ def parts_of(selection: Selection) -> tuple[Part, ...]:
     return tuple(sorted(parts, key=lambda part: part[0][0]))
 
 
-def short_form(parts: Iterable[Part]) -> str:
+def short_form(parts: Iterable[Held]) -> str:
     """Flux's short form of *parts*: ``rank<ids>/core<ids>[,gpu<ids>]``, separated by blanks."""
     shown = []
     for ranks, cores, gpus in parts:

@@ -16,22 +16,23 @@ import attrs
 from treepool.errors import (
     InfeasibleRequest,
     InsufficientResources,
-    InvalidOption,
     PoolConflict,
 )
 from treepool.placement.allocation import Allocation, parts_of, short_form
-from treepool.placement.byrank import items, ranks_of
-from treepool.placement.choose import Choice, choose
+from treepool.placement.choose.candidates import Candidates
+from treepool.placement.choose.choice import Choice, Situation, choose
+from treepool.placement.choose.fitness import Weights
+from treepool.placement.choose.policy import policy_named
 from treepool.placement.effort import REASON
-from treepool.placement.fitness import ALPHA, BETA, Weights
-from treepool.placement.index import Candidates, NodeIndex
-from treepool.placement.inventory import Inventory, Part
-from treepool.placement.need import Ask
-from treepool.placement.policy import policy_named
-from treepool.placement.reason import why_infeasible
-from treepool.placement.request import Request, request_of
-from treepool.placement.state import NodeState
-from treepool.placement.wishes import LOCALITIES
+from treepool.placement.jobs import AnyR, Job, held_without, read_held
+from treepool.placement.nodes.byrank import items, ranks_of
+from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.options import checked, fraction
+from treepool.placement.request.need import Ask
+from treepool.placement.request.vertices import Request, request_of
+from treepool.placement.why.infeasible import why_infeasible
 from treepool.rfc import idset, jobspec
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
@@ -42,20 +43,6 @@ MAX_CANDIDATES = 64
 
 #: How many requests are remembered to be feasible, or why they are not.
 MAX_REASONS = 1024
-
-#: The options of a pool and their defaults.
-OPTIONS = {"locality": "preferred", "policy": "best-fit", "alpha": str(ALPHA), "beta": str(BETA)}
-
-#: What stands for an R in calls: an RFC 20 object, its JSON text, or either read already.
-AnyR = Union[Mapping[str, Any], str, ResourceSet, Allocation]
-
-
-@attrs.frozen
-class Job:
-    """What a live job holds, and when it ends (seconds since the epoch, 0 for never)."""
-
-    parts: tuple[Part, ...]
-    end_time: float
 
 
 class Pool:
@@ -68,9 +55,9 @@ class Pool:
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
-        chosen = _checked_options(options)
+        chosen = checked(options)
         self._locality = chosen["locality"]
-        self.weights = Weights(_fraction("alpha", chosen), _fraction("beta", chosen))
+        self.weights = Weights(fraction("alpha", chosen), fraction("beta", chosen))
         self._policy = policy_named(chosen["policy"], self.weights)
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         self._inventory = Inventory.of(resource_set)
@@ -169,7 +156,7 @@ class Pool:
         """
         if jobid in self._jobs:
             raise PoolConflict(f"job {jobid} has an allocation already")
-        parts, expiration = _read_parts(R)
+        parts, expiration = read_held(R)
         self._check_free(jobid, parts)
         self._move(parts, True, jobid, Job(parts, expiration))
 
@@ -183,12 +170,12 @@ class Pool:
         job = self._jobs.get(jobid)
         if job is None:
             raise PoolConflict(f"job {jobid} has no allocation")
-        left: tuple[Part, ...] = ()
+        left: tuple[Held, ...] = ()
         if R is None:
             freed = job.parts
         else:
-            freed, _ = _read_parts(R)
-            left = _without(jobid, job.parts, freed)
+            freed, _ = read_held(R)
+            left = held_without(jobid, job.parts, freed)
             if final and left:
                 raise PoolConflict(f"job {jobid}: final, but R leaves out {short_form(left)[:200]}")
         self._move(freed, False, jobid, attrs.evolve(job, parts=left) if left else None)
@@ -209,7 +196,7 @@ class Pool:
         """Whether job *jobid* has an allocation."""
         return jobid in self._jobs
 
-    def occupy(self, jobid: int, parts: Iterable[Part], end_time: float = 0.0) -> None:
+    def occupy(self, jobid: int, parts: Iterable[Held], end_time: float = 0.0) -> None:
         """Give job *jobid* what is free of *parts*, which may be nothing, until *end_time*.
 
         For planning ahead on a copy, where resources are spoken for that others still hold.
@@ -273,6 +260,11 @@ class Pool:
     def inventory(self) -> Inventory:
         """What the nodes are; for the other rooms of treepool, to look at only."""
         return self._inventory
+
+    @property
+    def situation(self) -> Situation:
+        """What the pool's choices are made from; to look at only."""
+        return Situation(self._inventory, self._index, self._policy)
 
     @property
     def ranks(self) -> int:
@@ -423,7 +415,7 @@ class Pool:
             self._move_back(())
             raise
 
-    def _check_free(self, jobid: int, parts: tuple[Part, ...]) -> None:
+    def _check_free(self, jobid: int, parts: tuple[Held, ...]) -> None:
         state_of, types = self._index.state_of, self._inventory.types
         for ranks, cores, gpus in parts:
             for rank in ranks:
@@ -439,7 +431,7 @@ class Pool:
                     taken = short_form([((rank,), cores & ~state.cores, gpus & ~state.gpus)])
                     raise PoolConflict(f"job {jobid}: {taken} is allocated already")
 
-    def _move(self, parts: Iterable[Part], taken: bool, jobid: int, job: Optional[Job]) -> None:
+    def _move(self, parts: Iterable[Held], taken: bool, jobid: int, job: Optional[Job]) -> None:
         """Take *parts* out of what is free, or put them back; *job* is then what *jobid* holds.
 
         None stands for nothing.
@@ -473,51 +465,3 @@ class Pool:
             self._index.state_of[rank] = state
         self._index.rebuild()
         self._candidates.clear()
-
-
-def _checked_options(options: Mapping[str, object]) -> dict[str, Any]:
-    chosen: dict[str, Any] = {**OPTIONS, **options}
-    for name in options:
-        if name not in OPTIONS:
-            raise InvalidOption(f"unknown option {name!r:.60}, known: {', '.join(OPTIONS)}")
-    if chosen["locality"] not in LOCALITIES:
-        known = ", ".join(LOCALITIES)
-        raise InvalidOption(f"unknown locality {chosen['locality']!r:.60}, known: {known}")
-    return chosen
-
-
-def _fraction(name: str, options: Mapping[str, Any]) -> float:
-    """The number from 0 to 1 that option *name* is."""
-    try:
-        value = float(options[name])
-    except (TypeError, ValueError):
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InvalidOption(f"{name}={options[name]!r:.60}: not a number from 0 to 1")
-    return value
-
-
-def _read_parts(R: AnyR) -> tuple[tuple[Part, ...], float]:
-    """The parts of *R* and its expiration."""
-    if isinstance(R, Allocation):
-        return R.parts, R.expiration
-    resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
-    parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in resource_set.entries)
-    return tuple(parts), resource_set.expiration
-
-
-def _without(jobid: int, parts: tuple[Part, ...], freed: tuple[Part, ...]) -> tuple[Part, ...]:
-    """*parts* less the ranks of *freed*, which must hold there exactly what *freed* says."""
-    gone = {rank: (cores, gpus) for ranks, cores, gpus in freed for rank in ranks}
-    left = []
-    for ranks, cores, gpus in parts:
-        kept = tuple(rank for rank in ranks if rank not in gone)
-        for rank in ranks:
-            if gone.pop(rank, (cores, gpus)) != (cores, gpus):
-                held = short_form([((rank,), cores, gpus)])
-                raise PoolConflict(f"job {jobid}: R is not what it holds on {held}")
-        if kept:
-            left.append((kept, cores, gpus))
-    if gone:
-        raise PoolConflict(f"job {jobid}: rank {min(gone)} is not in its allocation")
-    return tuple(left)

@@ -14,9 +14,9 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation
+from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.pool import Pool
-from treepool.placement.request import Request
-from treepool.placement.tree import Domain, NodeType
+from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, jobspec
 from treepool.rfc.shape import parse_shape
 from treepool.view.places import local_slots

@@ -7,7 +7,7 @@ from typing import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from treepool.placement.tree import NODE
+from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
 from treepool.view.advise import Advice, Filled, Level
 from treepool.view.textboxes import Lines, cut_words, wrapped

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Iterable, Optional
 
+from treepool.placement.nodes.tree import Domain
 from treepool.placement.pool import Pool
-from treepool.placement.tree import Domain
 from treepool.rfc import idset
 from treepool.rfc.scheduling import union
 from treepool.view.model import (

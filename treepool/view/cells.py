@@ -10,7 +10,7 @@ from typing import Iterable, Optional
 
 import attrs
 
-from treepool.placement.tree import Domain, NodeType
+from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 from treepool.view.words import title
 

@@ -11,14 +11,14 @@ from typing import Any, Iterable, Mapping, Optional, Sequence
 import attrs
 
 from treepool.errors import InfeasibleRequest
-from treepool.placement import decision
 from treepool.placement.allocation import Allocation, parts_of
-from treepool.placement.decision import Decision, Looked
-from treepool.placement.fitness import Fitness
+from treepool.placement.choose.fitness import Fitness
+from treepool.placement.choose.selection import Grant, Selection
+from treepool.placement.nodes.state import NodeState
 from treepool.placement.pool import Pool
-from treepool.placement.request import Request
-from treepool.placement.select import Grant, Selection
-from treepool.placement.state import NodeState
+from treepool.placement.request.vertices import Request
+from treepool.placement.why import decision
+from treepool.placement.why.decision import Decision, Looked
 from treepool.rfc import idset, jobspec
 from treepool.view.nearest import Nearest, nearest, oracle
 from treepool.view.places import Place, local_slots, shortage, slot_places, smallest, too_little
@@ -137,7 +137,7 @@ def explain(
     except InfeasibleRequest as e:
         near = nearest(resources, oracle(lambda some: pool.check_feasibility(request_of(some))))
         return attrs.evolve(base, verdict=INFEASIBLE, reason=str(e), nearest=tuple(near))
-    decided = decision.decide(pool, request)
+    decided = decision.decide(pool.situation, pool.choice(request))
     told = _Teller(pool, decided.request)
     if decided.selection is None:
         base = told.refused(base, decided)
@@ -150,6 +150,7 @@ class _Teller:
 
     def __init__(self, pool: Pool, request: Request) -> None:
         self.pool = pool
+        self.situation = pool.situation
         self.request = request
         self.ask = request.ask
         self.inventory = pool.inventory
@@ -158,8 +159,8 @@ class _Teller:
         """What there is to say before anything was looked at."""
         within = self.inventory.matching(self.request.constraint)
         nodes = idset.size(self.inventory.ranks) if within is None else len(within)
-        down = sum(1 for r in decision.ranks_down(self.pool) if within is None or r in within)
-        policy = decision.policy_of(self.pool)
+        down = sum(1 for r in decision.ranks_down(self.situation) if within is None or r in within)
+        policy = self.situation.policy
         first = (type(policy).__doc__ or "").split("\n")[0].rstrip(".")
         order = f"{policy.name}: {first[:1].lower()}{first[1:]}"
         kinds = dict.fromkeys(k for t in self.inventory.node_types for k in smallest(t, self.ask))
@@ -169,7 +170,7 @@ class _Teller:
 
     def refused(self, base: Explanation, decided: Decision) -> Explanation:
         """Why *decided* is no: all nodes were looked at."""
-        reason = decision.why_insufficient(self.pool, self.request)
+        reason = decision.why_insufficient(self.situation, self.request)
         if reason is None:
             reason = "what is free lies in no such domains as are asked"
         else:
@@ -226,7 +227,7 @@ class _Teller:
         """What an idle cluster would have given."""
         idle = self.pool.copy_idle()
         idle.mark_up("all")
-        return decision.decide(idle, self.request).selection
+        return idle.choice(self.request).selection
 
     # -- nodes passed over
 
@@ -268,7 +269,7 @@ class _Teller:
             free = [lacks for each in group if (lacks := self.lacks(each)) is not None]
             if free:
                 return f"{free[0][0]}: {_have([number for _, number in free])} free"
-            reason = decision.why_passed_over(self.pool, self.request, state)
+            reason = decision.why_passed_over(self.situation, self.request, state)
             if reason is not None:
                 return f"of what is free there, {reason}"
             return shortage(state, self.ask) or "no way was found to place it there"

@@ -6,8 +6,8 @@ from typing import Sequence
 
 from rich.text import Text
 
-from treepool.placement.fitness import Fitness
-from treepool.placement.tree import NODE
+from treepool.placement.choose.fitness import Fitness
+from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
 from treepool.view.explain import ALLOCATED, INFEASIBLE, Explanation, Nodes, Taken
 from treepool.view.places import Place

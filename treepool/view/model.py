@@ -15,9 +15,9 @@ from typing import NamedTuple, Optional, Union
 import attrs
 
 from treepool.placement.allocation import Allocation
-from treepool.placement.inventory import Inventory, Part
+from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.tree import NodeType
 from treepool.placement.pool import Pool
-from treepool.placement.tree import NodeType
 from treepool.rfc import idset
 from treepool.rfc.links import Links
 from treepool.rfc.rset import ResourceSet
@@ -111,7 +111,7 @@ class Job:
 
     name: str
     asked: str
-    parts: tuple[Part, ...]
+    parts: tuple[Held, ...]
     nslots: int = 0
 
     @classmethod

@@ -6,12 +6,13 @@ from typing import Optional
 
 import attrs
 
-from treepool.placement.fit import compute
-from treepool.placement.linkset import choose, smallest_link
-from treepool.placement.need import SLOT, Ask, Need
-from treepool.placement.spread import amount_levels, usable_gpus
-from treepool.placement.state import NodeState
-from treepool.placement.tree import Domain, NodeType
+from treepool.placement.gpus.best_set import best_set
+from treepool.placement.nodes.links import smallest_link
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.fit import compute
+from treepool.placement.on_node.levels import amount_levels, usable_gpus
+from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 from treepool.view.words import count, title
@@ -147,7 +148,7 @@ def _place(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> Place:
     ngpus = idset.size(gpus)
     if node_type.links is not None and slots == 1 and ngpus > 1:
         gbps = smallest_link(node_type.links, gpus)
-        ideal = choose(node_type.links, node_type.root.gpus, ngpus)
+        ideal = best_set(node_type.links, node_type.root.gpus, ngpus)
         best = None if ideal is None else smallest_link(node_type.links, ideal)
     return Place(title(node_type, domain), cores, gpus, local >= slots, gbps, best)
 

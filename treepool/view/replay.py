@@ -17,9 +17,9 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidInput, InvalidShape
 from treepool.placement.allocation import Allocation
-from treepool.placement.backfill import Plan
+from treepool.placement.plan.backfill import Plan
 from treepool.placement.pool import Pool
-from treepool.placement.request import Request
+from treepool.placement.request.vertices import Request
 from treepool.rfc import jobspec
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
@@ -206,7 +206,7 @@ class _Run:
         return job
 
     def _kind(self, traced: TraceJob) -> Request:
-        """What *traced* asks for but for its duration, the same object for equal wishes."""
+        """What *traced* asks for but for its duration, the same object for equal job_options."""
         limits = "" if traced.constraint is None else json.dumps(traced.constraint, sort_keys=True)
         key = traced.shape, limits, traced.locality
         kind = self._kinds.get(key)

@@ -10,8 +10,8 @@ from typing import Any, Iterator, Sequence
 import attrs
 
 from treepool.placement.allocation import short_form
-from treepool.placement.fitness import Weights, memory_domains, of_job, shares_of
-from treepool.placement.tree import Domain, NodeType
+from treepool.placement.choose.fitness import Weights, memory_domains, of_job, shares_of
+from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 from treepool.view import words
 from treepool.view.model import DOWN, DRAINED, Job, Totals

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 import attrs
 
-from treepool.placement.tree import NODE
+from treepool.placement.nodes.tree import NODE
 from treepool.rfc import idset
 from treepool.view import palette, words
 from treepool.view.cells import MAX_CELLS, Block, Run, block, runs

@@ -14,8 +14,8 @@ import random
 
 import attrs
 
-from treepool.placement.inventory import Inventory
-from treepool.placement.tree import NodeType
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view.trace import TraceJob, in_order

@@ -12,9 +12,9 @@ from typing import Optional, Sequence
 import attrs
 
 from treepool.placement.allocation import Allocation
-from treepool.placement.inventory import Inventory
-from treepool.placement.need import Ask
-from treepool.placement.tree import Domain, NodeType
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.request.need import Ask
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view.board import fragmented

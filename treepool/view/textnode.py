@@ -6,7 +6,7 @@ from typing import Sequence
 
 from rich.text import Text
 
-from treepool.placement.tree import NODE
+from treepool.placement.nodes.tree import NODE
 from treepool.rfc import idset
 from treepool.view import palette, words
 from treepool.view.cells import MAX_CELLS, Block, Run, block, runs

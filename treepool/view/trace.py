@@ -23,7 +23,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 import attrs
 
 from treepool.errors import InvalidInput, TreepoolError
-from treepool.placement.wishes import LOCALITIES
+from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import document
 from treepool.rfc.findings import integer, number, shown

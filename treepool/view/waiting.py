@@ -7,10 +7,9 @@ from typing import Iterable, Mapping, Sequence
 
 import attrs
 
-from treepool.placement import decision
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
-from treepool.placement.request import Request
+from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
 #: How many jobs are tried one by one.
@@ -64,7 +63,7 @@ def waiting(
     first, last = 0, len(ids) + 1
     while last - first > 1:  # without the first *last* of them it can start, if at all
         middle = (first + last) // 2
-        if decision.serves(_without(pool, ids[:middle]), request):
+        if _serves(_without(pool, ids[:middle]), request):
             last = middle
         else:
             first = middle
@@ -75,7 +74,7 @@ def waiting(
     needed = []
     for jobid in reversed(ended):  # the later ones may well go on
         left.register_alloc(jobid, jobs[jobid])
-        if not decision.serves(left, request):
+        if not _serves(left, request):
             left.free(jobid)
             needed.append(jobid)
     return Waiting(False, _holders(reversed(needed), jobs, names))
@@ -85,7 +84,7 @@ def _serves_without(
     pool: Pool, request: Request, jobid: int, jobs: Mapping[int, Allocation]
 ) -> bool:
     pool.free(jobid)
-    served = decision.serves(pool, request)
+    served = _serves(pool, request)
     pool.register_alloc(jobid, jobs[jobid])
     return served
 
@@ -107,3 +106,8 @@ def _holder(jobid: int, allocation: Allocation, name: str) -> Holder:
     cores = sum(len(ranks) * idset.size(cores) for ranks, cores, _ in allocation.parts)
     gpus = sum(len(ranks) * idset.size(gpus) for ranks, _, gpus in allocation.parts)
     return Holder(jobid, allocation.dumps(), cores, gpus, name)
+
+
+def _serves(pool: Pool, request: Request) -> bool:
+    """Whether *pool* could serve *request* now."""
+    return pool.choice(request).selection is not None

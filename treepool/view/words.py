@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Iterable, Optional
 
-from treepool.placement.tree import NODE, Domain, NodeType
+from treepool.placement.nodes.tree import NODE, Domain, NodeType
 from treepool.rfc import idset
 from treepool.rfc.links import Links
 

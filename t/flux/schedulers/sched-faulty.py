@@ -21,7 +21,7 @@ from treepool.flux import discover
 from treepool.flux.pool import AllocatedR
 from treepool.flux.sched import TreepoolScheduler
 from treepool.placement.allocation import Allocation
-from treepool.placement.backfill import Plan
+from treepool.placement.plan.backfill import Plan
 
 
 def cores_of(allocation):

@@ -4,7 +4,8 @@ Flux loads each file of this folder whenever one of these commands starts, and i
 each instance. So treepool is imported only where one of the options is used: whoever uses none
 does not wait for it, and loses nothing where it cannot be imported.
 
-What an option may say is in ``placement/wishes.py``: ``attributes.system.treepool`` of the jobspec.
+What an option may say is in ``placement/request/job_options.py``: ``attributes.system.treepool`` of
+the jobspec.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def _find_treepool() -> None:
     if root not in sys.path:
         sys.path.append(root)
     try:
-        import_module("treepool.placement.wishes")
+        import_module("treepool.placement.request.job_options")
     except ImportError as e:
         raise ValueError(
             f"treepool's options need treepool in Flux's Python: {e} (see: treepool flux-env)"
@@ -217,11 +218,11 @@ def _require(system: dict[str, Any], name: str) -> None:
 def _check(options: Mapping[str, _Option]) -> None:
     """Raise ValueError for the first of *options* that the scheduler would refuse."""
     from treepool.errors import InvalidJobspec
-    from treepool.placement import wishes
+    from treepool.placement.request import job_options
 
     for name, option in options.items():
         try:
-            wishes.read({name: option.value}, (), "preferred")
+            job_options.read({name: option.value}, (), "preferred")
         except InvalidJobspec as e:
             # The user typed an option, not a jobspec: name that one in place of the JSON pointer.
             _refuse(option.flag, str(e).partition(": ")[2])

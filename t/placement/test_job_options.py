@@ -1,0 +1,338 @@
+"""What a job's options may say, what they come to, and how bad ones are told."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from depth import examples
+from treepool import Pool, parse_shape
+from treepool.errors import InvalidJobspec
+from treepool.placement.request import job_options
+from treepool.placement.request.job_options import JobOptions, Same
+from treepool.rfc.constraint import Constraint
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.schema import data_folder
+
+PLACE = "/attributes/system/treepool"
+
+#: What the table of the module says there is.
+NAMES = re.findall(r"^``(\w+)``", job_options.__doc__, re.M)
+
+
+def read(known=("numa", "socket"), mode="preferred", **options):
+    """The wishes on a pool that knows some localities and has a mode."""
+    return job_options.read(options, known, mode)
+
+
+def refused(*place, **options):
+    """The message, less its place: the options name by name."""
+    with pytest.raises(InvalidJobspec) as e:
+        read(**options)
+    pointer = "/".join((PLACE, *place))
+    assert str(e.value).startswith(pointer + ": ")
+    return str(e.value)[len(pointer) + 2 :]
+
+
+def test_an_unknown_option_is_told_with_the_known_ones_which_are_those_of_the_modules_table():
+    known = ", ".join(sorted(NAMES))
+    assert refused(topology="numa") == f"unknown option 'topology', known: {known}"
+
+
+def test_the_schema_of_test_vectors_knows_the_same_options():
+    schema = json.loads((data_folder("schemas") / "testvectors.json").read_text())
+    assert sorted(schema["$defs"]["wishes"]["propertyNames"]["enum"]) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("mode", job_options.LOCALITIES)
+def test_without_options_the_pools_locality_holds(mode):
+    assert read(mode=mode) == JobOptions(mode)
+
+
+GOOD = [
+    ({"locality": "none"}, {"locality": "none"}),
+    ({"locality": "preferred"}, {"locality": "preferred"}),
+    ({"locality": "required"}, {"locality": "required"}),
+    ({"level": "socket"}, {"level": "socket"}),
+    ({"topology_policy": "none"}, {"locality": "none"}),
+    ({"topology_policy": "best-effort"}, {"locality": "preferred"}),
+    ({"topology_policy": "restricted"}, {"locality": "required"}),
+    ({"topology_policy": "single-numa-node"}, {"locality": "required", "level": "numa"}),
+    ({"topology_scope": "slot"}, {}),
+    ({"topology_scope": "node", "level": "socket"}, {"whole_node": True, "level": "socket"}),
+    ({"same_numa": "require"}, {"level": "numa"}),
+    ({"same_numa": "require", "locality": "none"}, {"level": "numa", "locality": "none"}),
+    ({"same_numa": "require", "level": "numa"}, {"level": "numa"}),
+    ({"same_numa": "require", "topology_policy": "best-effort"}, {"level": "numa"}),
+    ({"same_numa": "prefer"}, {}),
+    ({"same_numa": "prefer", "locality": "required"}, {"locality": "required"}),
+    ({"same_numa": "prefer", "level": "socket"}, {"level": "socket"}),
+    ({"gpu_link": "nvlink"}, {"gpu_link_type": "nvlink"}),
+    ({"gpu_link": "xgmi"}, {"gpu_link_type": "xgmi"}),
+    ({"gpu_link": 300}, {"gpu_gbps": 300.0}),
+    ({"gpu_link": 0.5}, {"gpu_gbps": 0.5}),
+    ({"gpu_memory": 40}, {"gpu_memory": 40 * 2**30}),
+    ({"unified_memory": True}, {"unified_memory": True}),
+    ({"unified_memory": False}, {}),
+    ({"allow_cxl": True}, {"allow_cxl": True}),
+    ({"allow_cxl": False}, {}),
+    ({"same": "driver"}, {"same": Same("driver", required=True)}),
+    ({"same": "driver:require"}, {"same": Same("driver", required=True)}),
+    ({"same": "driver:prefer"}, {"same": Same("driver", required=False)}),
+]
+
+
+@pytest.mark.parametrize(("options", "changes"), GOOD, ids=[json.dumps(o) for o, _ in GOOD])
+def test_an_option_changes_just_what_it_says(options, changes):
+    assert read(**options) == attrs.evolve(JobOptions("preferred"), **changes)
+
+
+def test_every_option_occurs_among_the_good():
+    assert {name for options, _ in GOOD for name in options} == set(NAMES)
+
+
+LOCALITY = "is not one of preferred, required, none"
+POLICY = "is not one of none, best-effort, restricted, single-numa-node"
+NAME = "is not the name of a locality"
+LINK = "is not nvlink, xgmi or a number of GB/s"
+GIB = "is not a number of GiB"
+FLAG = "is not true or false"
+SAME = "is not the family of a property, such as driver or driver:prefer"
+BAD = [
+    *((name, None, "null is not ") for name in NAMES),
+    *((name, [], "an array is not ") for name in NAMES),
+    *((name, {"a": 1}, "an object is not ") for name in NAMES),
+    *((name, float("nan"), "nan is not ") for name in NAMES),
+    *((name, "\x1b[2J\n", "'\\x1b[2J\\n' ") for name in NAMES),
+    *((name, "x" * 5000, f"'{'x' * 57}...' ") for name in NAMES),
+    ("locality", "near", f"'near' {LOCALITY}"),
+    ("locality", "", f"'' {LOCALITY}"),
+    ("locality", True, f"true {LOCALITY}"),
+    ("level", "", f"'' {NAME}"),
+    ("level", 3, f"3 {NAME}"),
+    ("level", "rack", "'rack' is no locality; there are numa, socket"),
+    ("level", "node", "'node' is no locality; there are numa, socket"),
+    ("topology_policy", "static", f"'static' {POLICY}"),
+    ("topology_scope", "pod", "'pod' is not one of slot, node"),
+    ("topology_scope", "container", "'container' is not one of slot, node"),
+    ("same_numa", "required", "'required' is not one of prefer, require"),
+    ("same_numa", True, "true is not one of prefer, require"),
+    ("gpu_link", "pcie", f"'pcie' {LINK}"),
+    ("gpu_link", "300", f"'300' {LINK}"),
+    ("gpu_link", 0, f"0 {LINK}"),
+    ("gpu_link", -1, f"-1 {LINK}"),
+    ("gpu_link", True, f"true {LINK}"),
+    ("gpu_link", 1_000_001, f"1000001 {LINK}"),
+    ("gpu_link", float("inf"), f"inf {LINK}"),
+    ("gpu_link", 10**400, f"an integer of 1329 bits {LINK}"),
+    ("gpu_memory", 0, f"0 {GIB}"),
+    ("gpu_memory", -40, f"-40 {GIB}"),
+    ("gpu_memory", 39.5, f"39.5 {GIB}"),
+    ("gpu_memory", True, f"true {GIB}"),
+    ("gpu_memory", "40GB", f"'40GB' {GIB}"),
+    ("gpu_memory", 2**20 + 1, f"1048577 {GIB}"),
+    ("unified_memory", 1, f"1 {FLAG}"),
+    ("unified_memory", "true", f"'true' {FLAG}"),
+    ("allow_cxl", 0, f"0 {FLAG}"),
+    ("same", "", f"'' {SAME}"),
+    ("same", ":prefer", f"':prefer' {SAME}"),
+    ("same", "driver:", f"'driver:' {SAME}"),
+    ("same", "driver:550", f"'driver:550' {SAME}"),
+    ("same", "driver:prefer:", f"'driver:prefer:' {SAME}"),
+    ("same", "dri\nver", f"'dri\\nver' {SAME}"),
+    ("same", "dri\u202ever", f"'dri\\u202ever' {SAME}"),
+    ("same", True, f"true {SAME}"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    BAD,
+    ids=[f"{n}={v!a:.20}" for n, v, _ in BAD],
+)
+def test_a_bad_value_is_told_with_its_place(name, value, why):
+    message = refused(name, **{name: value})
+    assert message.startswith(why)
+    assert message.isprintable()
+    assert len(message) < 200
+
+
+def test_a_level_of_a_flat_pool_is_told_that_there_is_none():
+    assert refused("level", known=(), level="numa") == (
+        "'numa' is no locality; there are none, nodes are flat"
+    )
+
+
+CONTRADICTIONS = [
+    ("topology_policy", {"topology_policy": "none", "locality": "none"}, "says the same as"),
+    ("topology_policy", {"topology_policy": "restricted", "locality": "none"}, "says the same as"),
+    ("level", {"topology_policy": "single-numa-node", "level": "socket"}, "'socket', but one NUMA"),
+    ("level", {"same_numa": "require", "level": "socket"}, "'socket', but one NUMA"),
+    ("level", {"same_numa": "require", "level": "rack"}, "'rack', but one NUMA"),
+    ("topology_scope", {"topology_scope": "node"}, "node needs a level"),
+    ("topology_scope", {"topology_scope": "node", "same_numa": "prefer"}, "node needs a level"),
+    (
+        "topology_scope",
+        {"topology_scope": "node", "topology_policy": "restricted"},
+        "node needs a level",
+    ),
+    ("same_numa", {"same_numa": "prefer", "locality": "none"}, "prefer contradicts locality none"),
+    (
+        "same_numa",
+        {"same_numa": "prefer", "topology_policy": "none"},
+        "prefer contradicts locality none",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "why"), CONTRADICTIONS, ids=[json.dumps(o) for _, o, _ in CONTRADICTIONS]
+)
+def test_options_that_contradict_each_other_are_refused(place, options, why):
+    assert refused(place, **options).startswith(why)
+    reverse = dict(reversed(list(options.items())))
+    assert refused(place, **reverse).startswith(why)
+
+
+@pytest.mark.parametrize(
+    "options", [{"same_numa": "require"}, {"topology_policy": "single-numa-node"}]
+)
+def test_where_no_key_names_numa_domains_each_socket_is_one_and_else_the_node(options):
+    assert read(("l3", "numa", "socket"), **options).level == "numa"
+    assert read(("l3", "socket"), **options).level == "socket"
+    assert read(("l3",), **options).level is None
+
+
+def test_all_slots_of_a_flat_node_are_in_its_one_numa_domain():
+    wished = read((), topology_policy="single-numa-node", topology_scope="node")
+    assert (wished.level, wished.whole_node) == (None, False)
+
+
+def test_preferring_one_numa_domain_is_preferring_locality_whatever_the_pools_mode():
+    assert read(mode="none", same_numa="prefer").locality == "preferred"
+    assert read(mode="required", same_numa="prefer").locality == "required"
+
+
+# -- what a request is then
+
+
+def node(**execution):
+    """A pool of one node of 2 sockets of 2 NUMA domains of 4 cores and a GPU."""
+    numa = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": {"core": "0-15", "gpu": "0-3"}}],
+            "nodelist": ["n0"],
+            **execution,
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [
+                {"ranks": "0", "topo": {"socket": [{"numa": numa[:2]}, {"numa": numa[2:]}]}}
+            ],
+        },
+    }
+    return Pool(R)
+
+
+POOL = node()
+
+
+def request(shape, constraints=None, **options):
+    spec = from_resources(parse_shape(shape), constraints=constraints, options=options)
+    return POOL.parse_resource_request(spec)
+
+
+@pytest.mark.parametrize(
+    ("options", "shape", "written_out"),
+    [
+        ({"level": "numa"}, "slot=2/core=3", "slot=2/numa/core=3"),
+        ({"level": "socket"}, "slot/[core=3;gpu=1]", "slot/socket/[core=3;gpu=1]"),
+        ({"level": "numa"}, "slot/gpu", "slot/numa/gpu"),
+        ({"level": "numa"}, "node=1-2/slot=3/core", "node=1-2/slot=3/numa/core"),
+        ({"level": "numa"}, "slot/node/core=3", "slot/node/numa/core=3"),
+        ({"same_numa": "require"}, "slot=2/core=3", "slot=2/numa/core=3"),
+        ({"level": "numa", "topology_scope": "slot"}, "node/slot=2/core", "node/slot=2/numa/core"),
+        ({"level": "numa", "topology_scope": "node"}, "node/slot=2/core", "node/numa/slot=2/core"),
+        (
+            {"level": "socket", "topology_scope": "node"},
+            "node=2/slot=2/[core;gpu]",
+            "node=2/socket/slot=2/[core;gpu]",
+        ),
+    ],
+)
+def test_a_level_is_the_same_as_that_locality_in_the_shape(options, shape, written_out):
+    assert request(shape, **options) == request(written_out)
+    assert request(shape, **options) != request(shape)
+
+
+def test_single_numa_node_is_the_level_and_required():
+    assert request("slot/core", topology_policy="single-numa-node") == request(
+        "slot/numa/core", locality="required"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "why"),
+    [
+        ("slot/numa/core", {"level": "socket"}, "names localities around 'slot'"),
+        ("slot/socket{x}", {"level": "socket"}, "names localities around 'slot'"),
+        ("socket/slot/core", {"level": "numa"}, "names localities around 'slot'"),
+        ("node/socket/slot/core", {"same_numa": "require"}, "names localities around 'slot'"),
+        (
+            "slot/core",
+            {"level": "numa", "topology_scope": "node"},
+            "a node must stand above 'slot'",
+        ),
+    ],
+)
+def test_a_level_that_the_shape_leaves_no_room_for_is_refused(shape, options, why):
+    with pytest.raises(InvalidJobspec, match=why):
+        request(shape, **options)
+
+
+def test_unified_memory_is_a_property_beside_the_jobs_own_constraint():
+    unified, mine = Constraint("properties", ("unified-memory",)), Constraint("ranks", ("0",))
+    both = Constraint("and", parts=(unified, mine))
+    assert request("slot/core", unified_memory=True).constraint == unified
+    assert request("slot/core", {"ranks": ["0"]}, unified_memory=True).constraint == both
+    assert request("slot/core", {"ranks": ["0"]}, unified_memory=False).constraint == mine
+
+
+# -- anything at all
+
+WORDS = [
+    *("none", "preferred", "required", "best-effort", "restricted", "single-numa-node", "slot"),
+    *("node", "prefer", "require", "nvlink", "driver", "driver:prefer", "numa", "socket"),
+]
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(WORDS)
+    | st.sampled_from([1, 300, 2.5]),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(), below, max_size=3),
+    max_leaves=6,
+)
+OPTIONS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8), VALUES, max_size=4)
+SHAPES = ["slot/core", "slot=2/[core=2;gpu]", "node/slot=2/core", "slot/numa/core", "slot/node{x}"]
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(OPTIONS, st.sets(st.sampled_from(["numa", "socket", "l3"])), st.sampled_from(SHAPES))
+def test_whatever_the_options_are_they_are_read_or_refused_in_one_line(options, localities, shape):
+    for ask in (lambda: read(sorted(localities), **options), lambda: request(shape, **options)):
+        try:
+            ask()
+        except InvalidJobspec as e:
+            assert str(e).startswith("/")
+            assert str(e).isprintable()
+            assert len(str(e)) < 500

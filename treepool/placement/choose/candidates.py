@@ -1,0 +1,183 @@
+"""Candidates: the states of nodes that can serve a request, in the order it wants them.
+
+A heap of states, brought up to date from the index's log of changes, in which fits are computed
+only for states that reach the top. An allocation therefore looks at the states it uses and at those
+that changed since the request was last tried, not at all nodes and not at all states.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Iterable, NamedTuple, Optional
+
+from treepool.placement.choose.policy import Policy
+from treepool.placement.effort import PER_REQUEST, Effort
+from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.on_node.fit import NOTHING, Fit, assess, possible
+from treepool.placement.request.need import Ask
+
+
+class Entry(NamedTuple):
+    """A place in a request's order: nodes in ``state`` from rank ``rank`` up.
+
+    ``order`` is made of the shortfall of the units meant (see fit.Segment), whether they are
+    remote, and the policy's key. ``segment`` tells which units of the state's fit are meant.
+    """
+
+    order: int
+    rank: int
+    serial: int
+    state: NodeState
+    segment: int = 0
+
+
+#: The least number above any policy's key; what is remote, and then shortfalls, weigh more.
+_ABOVE_KEYS = 1 << 80
+
+
+class Candidates:
+    """The states that can serve one ask on the ranks of *within* (None: all), best first.
+
+    *effort* counts the choices of the searches that the fits of the states looked at took, now or
+    when they were worked out. Where there may be some, nothing is remembered from one request to
+    the next, so that the same states are looked at whatever was asked before.
+    """
+
+    __slots__ = (
+        "index",
+        "ask",
+        "policy",
+        "within",
+        "visited",
+        "effort",
+        "_heap",
+        "_live",
+        "_seen",
+        "_serial",
+    )
+
+    def __init__(
+        self, index: NodeIndex, ask: Ask, policy: Policy, within: Optional[RankSet]
+    ) -> None:
+        self.index = index
+        self.ask = ask
+        self.policy = policy
+        self.within = within
+        #: States and entries looked at so far, for tests that count work instead of time.
+        self.visited = 0
+        self.effort = Effort(PER_REQUEST)
+        self._heap: list[Entry] = []
+        self._live: dict[NodeState, Entry] = {}
+        self._serial = 0
+        self._seen = -1
+
+    def refresh(self, effort: Effort) -> None:
+        """Take in what changed in the index since the last call; count *effort* from now on."""
+        index, self.effort = self.index, effort
+        if self.ask.searched:
+            self._seen = -1
+        log, seen = index.log, self._seen - index.log_start
+        if seen < 0 or len(log) - seen > len(index.buckets):
+            self._heap, self._live = [], {}
+            for state in self._reachable():
+                self._offer(state)
+        else:
+            for state in dict.fromkeys(log[seen:]):
+                self._offer(state)
+        self._seen = index.log_start + len(log)
+
+    def _reachable(self) -> Iterable[NodeState]:
+        """The states that a rank of ``within`` may be in."""
+        index, within = self.index, self.within
+        if within is None or len(within) > len(index.buckets):
+            return list(index.buckets)
+        states = (index.state_of[r] for r in within if r < len(index.up) and index.up[r])
+        return {state: None for state in states if state is not None}
+
+    def _offer(self, state: NodeState) -> None:
+        """Put *state* on the heap unless it is there already, at its lowest rank or below."""
+        self.visited += 1
+        found = None if self.ask.searched else state.fits.get(self.ask)
+        if not (possible(state, self.ask) if found is None else found.steps or found.gave_up):
+            return
+        ranks = self.index.buckets.get(state)
+        if ranks is None:
+            return
+        rank = ranks.lowest(self.within)
+        live = self._live.get(state)
+        if rank < 0 or (live is not None and live.rank <= rank):
+            return
+        # A fit not worked out yet counts as local: the top is looked at again before use.
+        self._push(state, rank, self._order(state, found if found and found.steps else None))
+
+    def _order(self, state: NodeState, found: Optional[Fit]) -> int:
+        key = self.policy.key(state, self.ask, found)
+        if found is not None:
+            return self.order_of(key, found, 0)
+        return key + (self.ask.least_shortfall(state.ncores) * 2 * _ABOVE_KEYS)
+
+    def order_of(self, key: int, found: Fit, segment: int) -> int:
+        """The order of a segment of a fit whose policy's key is *key*."""
+        _, shortfall, remote = found.segments[segment]
+        return key + (2 * shortfall + remote) * _ABOVE_KEYS
+
+    def _push(self, state: NodeState, rank: int, order: int) -> Entry:
+        self._serial += 1
+        entry = self._live[state] = Entry(order, rank, self._serial, state)
+        heapq.heappush(self._heap, entry)
+        return entry
+
+    def too_few(self, wanted: int) -> bool:
+        """True if all states that may serve the ask are known to have fewer than *wanted* ranks.
+
+        Looked into only when fewer states than *wanted* are to be asked, so that it is cheaper
+        than what it may save.
+        """
+        buckets = self.index.buckets
+        if wanted <= len(self._live):
+            return False
+        found = (buckets[s].count(self.within) for s in self._live if s in buckets)
+        return sum(found) < wanted
+
+    def best(self) -> Optional[Entry]:
+        """The first entry in order whose state fits and whose rank is in it now."""
+        heap = self._heap
+        while heap:
+            self.visited += 1
+            entry = heap[0]
+            order, rank, _, state, _ = entry
+            if self._live.get(state) is not entry:
+                heapq.heappop(heap)
+                continue
+            ranks = self.index.buckets.get(state)
+            lowest = -1 if ranks is None else ranks.lowest(self.within)
+            found = NOTHING if lowest < 0 else self._fit(state)
+            if not found.steps:
+                self.drop(entry)
+                continue
+            true_order = self._order(state, found)
+            if lowest == rank and true_order == order:
+                return entry
+            self.drop(entry)
+            self._push(state, lowest, true_order)
+        return None
+
+    def _fit(self, state: NodeState) -> Fit:
+        """The fit of *state*, and its effort; raises GaveUp once that is too much in all."""
+        found = assess(state, self.ask)
+        self.effort.gave_up |= found.gave_up
+        if self.ask.searched:
+            self.effort.count(found.tried)
+        return found
+
+    def drop(self, entry: Entry) -> None:
+        """Take the top entry off; ``restore`` brings its state back."""
+        heapq.heappop(self._heap)
+        del self._live[entry.state]
+
+    def restore(self, states: Iterable[NodeState]) -> None:
+        """Bring back states whose entries were dropped."""
+        for state in states:
+            self._offer(state)

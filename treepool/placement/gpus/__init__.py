@@ -1,0 +1,1 @@
+"""Which GPUs work best together?"""

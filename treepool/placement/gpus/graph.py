@@ -1,0 +1,120 @@
+"""Joined GPUs: sets of which any two are linked as a job demands.
+
+The GPUs that meet a demand in pairs make a graph, and joined sets are its cliques. Finding out
+whether there is one is quick (see cliques.py); which one is best is the question of best_set.py.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from treepool.placement.gpus.best_set import MAX_MEMO
+from treepool.placement.gpus.cliques import clique
+from treepool.placement.nodes.links import LinkTable
+from treepool.placement.request.need import Demand
+from treepool.rfc import idset
+
+#: How many demands' graphs a table remembers.
+MAX_GRAPHS = 64
+
+
+@attrs.frozen(eq=False)
+class Graph:
+    """Which GPUs of a kind of node are linked as some demand says: by id, bitmasks of ids."""
+
+    linked: tuple[int, ...]
+    #: For each GPU those that can be exchanged for it: they have the same neighbours.
+    alike: tuple[int, ...] = attrs.field(init=False)
+    #: Answers of has_clique(): free GPUs, number.
+    memo: dict[tuple[int, int], bool] = attrs.field(factory=dict)
+
+    @alike.default
+    def _alike(self) -> tuple[int, ...]:
+        ids = range(len(self.linked))
+
+        def exchangeable(v: int, w: int) -> bool:
+            return (self.linked[v] ^ self.linked[w]) & ~(1 << v | 1 << w) == 0
+
+        return tuple(sum(1 << w for w in ids if exchangeable(v, w)) for v in ids)
+
+    def neighbours(self, gpu: int) -> int:
+        """The GPUs that are linked to *gpu* as demanded."""
+        return self.linked[gpu] if gpu < len(self.linked) else 0
+
+
+#: Of nodes that do not tell how their GPUs are linked.
+_UNLINKED = Graph(())
+
+
+def graph_of(table: Optional[LinkTable], demand: Optional[Demand]) -> Optional[Graph]:
+    """The graph of the GPUs that are linked as *demand* says; None if it demands nothing.
+
+    Without a *table* no link is known. Remembered by the table.
+    """
+    if demand is None:
+        return None
+    if table is None:
+        return _UNLINKED
+    found: Optional[Graph] = table.graphs.get(demand)
+    if found is None:
+        if len(table.graphs) >= MAX_GRAPHS:
+            table.graphs.clear()
+        found = table.graphs[demand] = Graph(_linked(table, demand))
+    return found
+
+
+def _linked(table: LinkTable, demand: Demand) -> tuple[int, ...]:
+    linked = [0] * table.gpus.bit_length()
+    for i, gpu in enumerate(table.ids):
+        for j, other in enumerate(table.ids):
+            if i != j and demand.met_by(table.gbps[i][j], table.types[i][j]):
+                linked[gpu] |= 1 << other
+    return tuple(linked)
+
+
+def has_clique(graph: Graph, free: int, number: int) -> bool:
+    """Whether some *number* of the GPUs *free* are joined; one GPU always is."""
+    if number < 2:
+        return idset.size(free) >= number
+    known = graph.memo.get((free, number))
+    if known is None:
+        if len(graph.memo) >= MAX_MEMO:
+            graph.memo.clear()
+        known = graph.memo[free, number] = _clique(graph, free, number) is not None
+    return known
+
+
+def lowest_clique(graph: Graph, free: int, number: int) -> Optional[int]:
+    """The joined set of *number* of the GPUs *free* that has the lowest ids; None if none is."""
+    chosen = 0
+    while number > 1:
+        for gpu in idset.iterate(free):
+            rest = free & graph.neighbours(gpu) & -(2 << gpu)
+            if has_clique(graph, rest, number - 1):
+                break
+        else:
+            return None
+        chosen, free, number = chosen | 1 << gpu, rest, number - 1
+    if idset.size(free) < number:
+        return None
+    return chosen | idset.take_lowest(free, number)
+
+
+def largest_clique(graph: Graph, gpus: int) -> int:
+    """How many of *gpus* the largest joined set has."""
+    number = min(1, idset.size(gpus))
+    while has_clique(graph, gpus, number + 1):
+        number += 1
+    return number
+
+
+def is_clique(graph: Graph, gpus: int) -> bool:
+    """Whether any two of *gpus* are linked as demanded."""
+    return all(gpus & ~(graph.neighbours(gpu) | 1 << gpu) == 0 for gpu in idset.iterate(gpus))
+
+
+def _clique(graph: Graph, free: int, number: int) -> Optional[int]:
+    known = free & ((1 << len(graph.linked)) - 1)
+    return clique(graph.linked, known, number)

@@ -1,0 +1,50 @@
+"""What live jobs hold, and what an R says of it."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Union
+
+import attrs
+
+from treepool.errors import PoolConflict
+from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.nodes.inventory import Held
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
+
+#: What stands for an R in calls: an RFC 20 object, its JSON text, or either read already.
+AnyR = Union[Mapping[str, Any], str, ResourceSet, Allocation]
+
+
+@attrs.frozen
+class Job:
+    """What a live job holds, and when it ends (seconds since the epoch, 0 for never)."""
+
+    parts: tuple[Held, ...]
+    end_time: float
+
+
+def read_held(R: AnyR) -> tuple[tuple[Held, ...], float]:
+    """The parts of *R* and its expiration."""
+    if isinstance(R, Allocation):
+        return R.parts, R.expiration
+    resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
+    parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in resource_set.entries)
+    return tuple(parts), resource_set.expiration
+
+
+def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -> tuple[Held, ...]:
+    """*parts* less the ranks of *freed*, which must hold there exactly what *freed* says."""
+    gone = {rank: (cores, gpus) for ranks, cores, gpus in freed for rank in ranks}
+    left = []
+    for ranks, cores, gpus in parts:
+        kept = tuple(rank for rank in ranks if rank not in gone)
+        for rank in ranks:
+            if gone.pop(rank, (cores, gpus)) != (cores, gpus):
+                held = short_form([((rank,), cores, gpus)])
+                raise PoolConflict(f"job {jobid}: R is not what it holds on {held}")
+        if kept:
+            left.append((kept, cores, gpus))
+    if gone:
+        raise PoolConflict(f"job {jobid}: rank {min(gone)} is not in its allocation")
+    return tuple(left)

@@ -1,0 +1,288 @@
+"""The inventory: what a pool's nodes are, fixed as long as the nodes stay.
+
+Everything about a rank that a job needs is looked up here by rank: its type, its host, its place
+in the key, its properties. Copies of a pool share one inventory.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Iterable, Optional, Sequence
+
+import attrs
+
+from treepool.errors import InvalidKey
+from treepool.placement.nodes.byrank import ByRank, filled, mapped, ranks_of
+from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.nodes.links import compile_links
+from treepool.placement.nodes.properties import Properties
+from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.nodes.state import NodeState, StateTable
+from treepool.placement.nodes.tree import NodeType, compile_topo, flat_topo
+from treepool.rfc import constraint as rfc31
+from treepool.rfc import idset
+from treepool.rfc.constraint import Constraint
+from treepool.rfc.findings import shown_ids
+from treepool.rfc.links import Links, canonical
+from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
+from treepool.rfc.scheduling import (
+    AllocatedCores,
+    KeyEntry,
+    SchedulingKey,
+    is_treepool,
+    union,
+)
+
+#: How many constraints' rank sets are remembered.
+MAX_CONSTRAINTS = 256
+
+#: A set of ranks (ascending) that give the same cores and GPUs (bitmasks) to a job.
+Held = tuple[tuple[int, ...], int, int]
+
+
+@attrs.define(eq=False, slots=False)
+class Inventory:
+    """The nodes of a resource set, by rank; None where there is none.
+
+    ``key`` covers every rank: those without an entry of their own got a flat one. It is None if
+    R has no key of ours; R's ``scheduling`` is then carried along as it is.
+    """
+
+    resource_set: ResourceSet
+    key: Optional[SchedulingKey]
+    types: ByRank[Optional[NodeType]]
+    hosts: ByRank[str]
+    entries: ByRank[int]
+    properties: Properties
+    states: StateTable = attrs.field(factory=StateTable)
+
+    @classmethod
+    def of(cls, resource_set: ResourceSet, width: int = 0) -> Inventory:
+        """The inventory of *resource_set*; raises InvalidKey if its key fits other ranks.
+
+        There is room for *width* ranks or more, for jobs on ranks that are gone.
+        """
+        ranks = resource_set.ranks
+        width = max(ranks.bit_length(), width)
+        size = idset.size(ranks)
+        key = None
+        if is_treepool(resource_set.scheduling):
+            assert resource_set.scheduling is not None
+            key = SchedulingKey.read(resource_set.scheduling).map_to(ranks)
+            key = _covering(key, resource_set.entries)
+        entries = filled(width, size if key else 0, -1)
+        for i, entry in enumerate(key.children if key else ()):
+            for rank in idset.iterate(entry.ranks):
+                entries[rank] = i
+        hosts = filled(width, size, "")
+        for rank, host in zip(idset.iterate(ranks), resource_set.hosts):
+            hosts[rank] = host
+        allocated = _allocated(key, width, size)
+        types = _types(resource_set.entries, key, entries, allocated, filled(width, size, None))
+        properties = Properties(resource_set.properties, width, ranks)
+        return cls(resource_set, key, types, hosts, entries, properties)
+
+    @property
+    def ranks(self) -> int:
+        """All ranks, as a bitmask."""
+        return self.resource_set.ranks
+
+    @cached_property
+    def node_types(self) -> dict[NodeType, RankSet]:
+        """Each kind of node and the ranks that are of it."""
+        return ranks_of(self.types, self.ranks)
+
+    @cached_property
+    def localities(self) -> tuple[str, ...]:
+        """The names of all localities, sorted."""
+        return tuple(sorted({name for t in self.node_types for name in t.localities}))
+
+    @cached_property
+    def _rank_of_host(self) -> dict[str, int]:
+        """For each host name its highest rank."""
+        return {self.hosts[rank]: rank for rank in idset.iterate(self.ranks)}
+
+    @cached_property
+    def _ranks_of_host(self) -> dict[str, list[int]]:
+        """The ranks of the hosts that brokers share."""
+        found: dict[str, list[int]] = {}
+        if len(self._rank_of_host) < idset.size(self.ranks):
+            for rank in idset.iterate(self.ranks):
+                found.setdefault(self.hosts[rank], []).append(rank)
+        return {host: ranks for host, ranks in found.items() if len(ranks) > 1}
+
+    def ranks_on(self, host: str) -> Sequence[int]:
+        """The ranks on *host*, of which there may be none."""
+        rank = self._rank_of_host.get(host)
+        return () if rank is None else self._ranks_of_host.get(host) or (rank,)
+
+    @cached_property
+    def _matching(self) -> dict[Constraint, RankSet]:
+        return {}
+
+    def matching(self, constraint: Optional[Constraint]) -> Optional[RankSet]:
+        """The ranks that satisfy *constraint*; None stands for all of them."""
+        if constraint is None:
+            return None
+        found = self._matching.get(constraint)
+        if found is None:
+            if len(self._matching) >= MAX_CONSTRAINTS:
+                self._matching.clear()
+            mask = rfc31.evaluate(
+                constraint,
+                self.ranks,
+                self.resource_set.properties,
+                self.ranks_on,
+            )
+            found = self._matching[constraint] = RankSet.from_mask(mask)
+        return found
+
+    @cached_property
+    def idle_index(self) -> NodeIndex:
+        """An index in which every rank is idle and up, for questions of feasibility."""
+        up = idset.flags(union(ranks.mask() for ranks in self.node_types.values()), len(self.types))
+        return NodeIndex(self.idle_states(), up)
+
+    def idle_states(self) -> ByRank[Optional[NodeState]]:
+        """The state of every rank when nothing is allocated."""
+        idle: dict[Optional[NodeType], Optional[NodeState]] = {None: None}
+        for node_type in self.node_types:
+            root = node_type.root
+            idle[node_type] = self.states.get(node_type, root.cores, root.gpus)
+        return mapped(idle.__getitem__, self.types)
+
+    def without(self, ranks: int) -> Inventory:
+        """The inventory of the nodes that are not in bitmask *ranks*."""
+        kept = self.ranks & ~ranks
+        old = self.resource_set
+        entries = merge_entries(
+            attrs.evolve(e, ranks=e.ranks & kept) for e in old.entries if e.ranks & kept
+        )
+        properties = {name: mask & kept for name, mask in old.properties.items() if mask & kept}
+        types = self.types.copy()
+        for rank in idset.iterate(ranks):
+            types[rank] = None
+        return Inventory(
+            attrs.evolve(
+                old,
+                entries=entries,
+                hosts=tuple(self.hosts[r] for r in idset.iterate(kept)),
+                properties=properties,
+                scheduling=self.key.trim(kept).to_dict() if self.key else old.scheduling,
+            ),
+            self.key.trim(kept) if self.key else None,
+            types,
+            self.hosts,
+            _entries_after(self.key, kept, self.entries),
+            self.properties,
+            self.states,
+        )
+
+
+def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKey:
+    """*key* with a flat entry for the ranks that have none."""
+    covered = key.ranks
+    flat = [
+        KeyEntry(e.ranks & ~covered, flat_topo(e.cores, e.gpus))
+        for e in entries
+        if e.ranks & ~covered
+    ]
+    return attrs.evolve(key, children=(*key.children, *flat)) if flat else key
+
+
+def _allocated(
+    key: Optional[SchedulingKey], width: int, size: int
+) -> Optional[ByRank[Optional[AllocatedCores]]]:
+    """For every rank what the key tells of its cores, None where it does not.
+
+    None if it tells nothing. It tells them of *size* ranks or fewer.
+    """
+    if key is None or not key.allocated:
+        return None
+    told: ByRank[Optional[AllocatedCores]] = filled(width, size, None)
+    for entry in key.allocated:
+        for rank in idset.iterate(entry.ranks):
+            told[rank] = entry
+    return told
+
+
+def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
+    """The topo's ids of an R_lite entry's *cores*, in their order; None if they are the same ids.
+
+    Flux counts the cores of a sub-instance's nodes from zero, and what is allocated there keeps
+    those ids; other tools may leave or cut them.
+    """
+    if cores & ~allocated == 0:
+        return None
+    if idset.size(cores) == idset.size(allocated):
+        physical = dict(zip(idset.iterate(cores), idset.iterate(allocated)))
+        return tuple(physical.get(core, -1) for core in range(cores.bit_length()))
+    raise InvalidKey(
+        f"/scheduling/allocated: cores {shown_ids(allocated)} are not those of R_lite,"
+        f" {shown_ids(cores)}, which are not as many either"
+    )
+
+
+def _types(
+    r_lite: Iterable[RLiteEntry],
+    key: Optional[SchedulingKey],
+    entries: ByRank[int],
+    allocated: Optional[ByRank[Optional[AllocatedCores]]],
+    types: ByRank[Optional[NodeType]],
+) -> ByRank[Optional[NodeType]]:
+    """The type of every rank, in *types*: one object for equal topo and equal R_lite children."""
+    topos = [entry.topo for entry in key.children] if key else []
+    texts = [canonical(topo) for topo in topos]
+    links = [key.links_of(topo) for topo in topos] if key else []
+    known: dict[tuple[Any, ...], NodeType] = {}
+    for entry in r_lite:
+        here: dict[tuple[int, Optional[AllocatedCores]], NodeType] = {}
+        found: Optional[NodeType] = None
+        last: tuple[int, Optional[AllocatedCores]] = -2, None
+        for rank in idset.iterate(entry.ranks):
+            i = entries[rank] if key is not None else -1
+            told = allocated[rank] if allocated is not None else None
+            if i == last[0] and told is last[1]:  # as most are
+                types[rank] = found
+                continue
+            last = i, told
+            found = here.get(last)
+            if found is None:
+                has = (told.cores, told.site_cores, told.site_gpus) if told is not None else None
+                name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus, has)
+                found = known.get(name)
+                if found is None:
+                    topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
+                    found = known[name] = compile_topo(
+                        topo,
+                        entry.cores,
+                        entry.gpus,
+                        _physical(entry.cores, told.cores) if told is not None else None,
+                        compile_links(connected, entry.gpus) if connected else None,
+                        _gpu_memory(connected),
+                        (told.site_cores, told.site_gpus) if told is not None else None,
+                    )
+                here[last] = found
+            types[rank] = found
+    return types
+
+
+def _gpu_memory(links: Optional[Links]) -> dict[int, int]:
+    """The bytes of memory of each GPU of which the link table says it, by id."""
+    return {
+        gpu: device.memory << 30
+        for device in (links.devices if links is not None else ())
+        for gpu in idset.iterate(device.gpus)
+        if device.memory
+    }
+
+
+def _entries_after(key: Optional[SchedulingKey], kept: int, entries: ByRank[int]) -> ByRank[int]:
+    """The places of the key's entries once those without a rank in *kept* are gone."""
+    if key is None:
+        return entries
+    place: dict[int, int] = {-1: -1}
+    for i, entry in enumerate(key.children):
+        if entry.ranks & kept:
+            place[i] = len(place) - 1
+    return mapped(lambda i: place.get(i, -1), entries)

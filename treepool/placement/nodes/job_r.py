@@ -1,0 +1,102 @@
+"""The R of a job: RFC 20, with the key cut to its ranks (RFC 49, "Allocated R")."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Sequence
+
+from treepool.placement.nodes.byrank import ByRank
+from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.tree import NodeType
+from treepool.rfc import hostlist, idset
+from treepool.rfc.scheduling import SchedulingKey, allocated_entry
+
+
+def job_R(
+    inventory: Inventory, parts: Sequence[Held], nslots: int, starttime: float, expiration: float
+) -> dict[str, Any]:
+    """The RFC 20 R of a job that was given *parts*.
+
+    Topos are shared with the pool's own key, not copied: treat the result as read-only below
+    ``scheduling``.
+    """
+    if len(parts) == 1:
+        ranks = parts[0][0]
+    else:
+        ranks = tuple(sorted({rank for part in parts for rank in part[0]}))
+    execution: dict[str, Any] = {
+        "R_lite": _r_lite(parts),
+        "nodelist": [hostlist.encode([inventory.hosts[rank] for rank in ranks])],
+        "nslots": nslots,
+    }
+    properties = inventory.properties.of(ranks)
+    if properties:
+        execution["properties"] = properties
+    execution["starttime"] = starttime
+    execution["expiration"] = expiration
+    r: dict[str, Any] = {"version": 1, "execution": execution}
+    if inventory.key is not None:
+        r["scheduling"] = _key_dict(inventory, inventory.key, ranks)
+        allocated = _allocated(inventory, parts)
+        if allocated:
+            r["scheduling"]["allocated"] = allocated
+    elif inventory.resource_set.scheduling is not None:
+        r["scheduling"] = inventory.resource_set.scheduling
+    return r
+
+
+def _key_dict(inventory: Inventory, key: SchedulingKey, ranks: tuple[int, ...]) -> dict[str, Any]:
+    children = [
+        key.children[i].to_dict(idset.encode_ids(having))
+        for i, having in sorted(_by_value(ranks, inventory.entries).items())
+    ]
+    return {"writer": key.writer, "children": children, **key.extra}
+
+
+def _allocated(inventory: Inventory, parts: Sequence[Held]) -> list[dict[str, Any]]:
+    """Which cores of the topo *parts* have, where that is less than the pool had there.
+
+    And where they are not the topo's first ones: Flux counts a sub-instance's from zero.
+    """
+    groups: dict[tuple[int, tuple[int, int]], list[int]] = {}
+    for ranks, cores, gpus in parts:
+        for node_type, having in _by_type(inventory, ranks).items():
+            root, physical, ids = node_type.root, node_type.physical, cores
+            if physical is not None:
+                ids = idset.from_ids(physical[core] for core in idset.iterate(cores))
+            everything = cores == root.cores and gpus == root.gpus
+            if ids & (ids + 1) or node_type.partial or not everything:
+                groups.setdefault((ids, node_type.site), []).extend(having)
+    return [
+        allocated_entry(idset.encode_ids(sorted(ranks)), ids, *site)
+        for (ids, site), ranks in groups.items()
+    ]
+
+
+def _by_type(inventory: Inventory, ranks: tuple[int, ...]) -> Mapping[NodeType, Sequence[int]]:
+    """The *ranks* grouped by their type."""
+    if len(inventory.node_types) == 1:
+        return {next(iter(inventory.node_types)): ranks}
+    groups: dict[NodeType, list[int]] = {}
+    for rank in ranks:
+        node_type = inventory.types[rank]
+        if node_type is not None:
+            groups.setdefault(node_type, []).append(rank)
+    return groups
+
+
+def _by_value(ranks: Iterable[int], values: ByRank[Any]) -> dict[Any, list[int]]:
+    """The *ranks* grouped by their value in *values*."""
+    groups: dict[Any, list[int]] = {}
+    for rank in ranks:
+        groups.setdefault(values[rank], []).append(rank)
+    return groups
+
+
+def _r_lite(parts: Iterable[Held]) -> list[dict[str, Any]]:
+    entries = []
+    for ranks, cores, gpus in parts:
+        children = {"core": idset.encode(cores)}
+        if gpus:
+            children["gpu"] = idset.encode(gpus)
+        entries.append({"rank": idset.encode_ids(ranks), "children": children})
+    return entries

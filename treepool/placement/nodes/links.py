@@ -1,0 +1,79 @@
+"""Link tables: what connects the GPUs of a kind of node."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import attrs
+
+from treepool.rfc import idset
+from treepool.rfc.links import MAX_GPUS, PATHS, Links
+
+
+@attrs.frozen(eq=False)
+class LinkTable:
+    """What connects the GPUs of a kind of node; make it with compile_links().
+
+    ``ids`` are the GPU ids, ascending; ``gpus`` the same as bitmask. ``gbps[i][j]`` is the
+    bandwidth between ids[i] and ids[j], 0 where no link is known; ``types[i][j]`` the link's type,
+    "" if there is none. ``paths[i]`` is how far the nearest NIC is, an index of PATHS, larger if
+    there is none.
+    """
+
+    gpus: int
+    ids: tuple[int, ...]
+    gbps: tuple[tuple[float, ...], ...]
+    types: tuple[tuple[str, ...], ...]
+    paths: tuple[int, ...]
+    #: Answers of gpus.best_set.best_set().
+    memo: dict[Any, Optional[int]] = attrs.field(factory=dict)
+    #: Answers of gpus.best_set.indifferent().
+    uniform: dict[Any, bool] = attrs.field(factory=dict)
+    #: Answers of gpus.graph.graph_of().
+    graphs: dict[Any, Any] = attrs.field(factory=dict)
+    #: GPU id to its place in ``ids``.
+    place: dict[int, int] = attrs.field(init=False)
+
+    @place.default
+    def _places(self) -> dict[int, int]:
+        return {gpu: i for i, gpu in enumerate(self.ids)}
+
+
+def compile_links(links: Links, gpus: int) -> Optional[LinkTable]:
+    """The table of *links* for a node of which R has the GPUs of bitmask *gpus*.
+
+    None if there is nothing to choose by: fewer than two GPUs, more than MAX_GPUS, or neither a
+    link nor a NIC of theirs.
+    """
+    ids = tuple(idset.iterate(gpus))
+    if not 1 < len(ids) <= MAX_GPUS:
+        return None
+    place = {gpu: i for i, gpu in enumerate(ids)}
+    gbps = [[0.0] * len(ids) for _ in ids]
+    types = [[""] * len(ids) for _ in ids]
+    known = False
+    for pair, wire in links.pairs().items():
+        if pair[0] in place and pair[1] in place:
+            i, j = place[pair[0]], place[pair[1]]
+            gbps[i][j] = gbps[j][i] = wire.gbps
+            types[i][j] = types[j][i] = wire.type
+            known = True
+    paths = [len(PATHS)] * len(ids)
+    for nic in links.nics:
+        for i, gpu in enumerate(ids):
+            if nic.gpus >> gpu & 1:
+                paths[i] = min(paths[i], PATHS.index(nic.path))
+    if not known and len(set(paths)) == 1:
+        return None
+    rows = tuple(tuple(row) for row in gbps)
+    return LinkTable(gpus, ids, rows, tuple(tuple(row) for row in types), tuple(paths))
+
+
+def smallest_link(table: LinkTable, chosen: int) -> Optional[float]:
+    """GB/s between the slowest pair of the GPUs *chosen*, 0 if some pair has no known link.
+
+    None if they are fewer than two.
+    """
+    places = [table.place[gpu] for gpu in idset.iterate(chosen)]
+    pairs = (table.gbps[i][j] for n, i in enumerate(places) for j in places[:n])
+    return min(pairs, default=None)

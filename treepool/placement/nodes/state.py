@@ -1,0 +1,68 @@
+"""Node states: what is free on a node, interned so that equal nodes share one object.
+
+Most nodes of a cluster look alike at any moment. What a request would take from a node depends
+only on its state, so it is computed once per state and remembered there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable
+
+from treepool.placement.nodes.tree import NodeType
+from treepool.rfc import idset
+
+#: How many requests' fits a state remembers; more than the shapes in use at one time on a site.
+MAX_FITS = 64
+
+
+class NodeState:
+    """The cores and GPUs (bitmasks) that are free on a node of some type.
+
+    ``ncores`` and ``ngpus`` are their numbers; ``fits`` remembers, per ask, what assess() returned.
+    """
+
+    __slots__ = ("type", "cores", "gpus", "ncores", "ngpus", "fits")
+
+    def __init__(self, node_type: NodeType, cores: int, gpus: int) -> None:
+        self.type = node_type
+        self.cores = cores
+        self.gpus = gpus
+        self.ncores = idset.size(cores)
+        self.ngpus = idset.size(gpus)
+        self.fits: dict[Any, Any] = {}
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing on the node is allocated."""
+        return self.cores == self.type.root.cores and self.gpus == self.type.root.gpus
+
+
+class StateTable:
+    """The interned states, one per (type, free cores, free GPUs)."""
+
+    __slots__ = ("_states", "_limit")
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[NodeType, int, int], NodeState] = {}
+        self._limit = 4096
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, node_type: NodeType, cores: int, gpus: int) -> NodeState:
+        """The one state with these free cores and GPUs."""
+        key = (node_type, cores, gpus)
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = NodeState(node_type, cores, gpus)
+        return state
+
+    def forget(self, used: Iterable[NodeState]) -> None:
+        """Drop states that are not in *used*, once many have gathered.
+
+        A state that is dropped while a copy of the pool still uses it may come into being a
+        second time. That is harmless: choices depend on what is free, not on the object.
+        """
+        if len(self._states) > self._limit:
+            self._states = {(s.type, s.cores, s.gpus): s for s in used}
+            self._limit = max(4096, 2 * len(self._states))

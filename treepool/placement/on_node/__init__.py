@@ -1,0 +1,1 @@
+"""Which ids would the job take on a node in this state?"""

@@ -1,0 +1,124 @@
+"""The options: which domains a part may be met in, as things stand, the preferred ones first."""
+
+from __future__ import annotations
+
+from typing import Callable, Iterator, Optional
+
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.ledger import Ledger
+from treepool.placement.on_node.levels import levels_of, remembered
+from treepool.placement.on_node.spread import fewest
+from treepool.placement.request.need import Part, least
+
+
+class DomainOptions:
+    """The options on a node of *node_type*, of which *ledger* says what is left.
+
+    With *local* groups of domains sit in a domain of level 0, see spread.levels_of(). *able* says
+    which domains could give what a part asks of each if the node were idle.
+    """
+
+    def __init__(
+        self,
+        node_type: NodeType,
+        ledger: Ledger,
+        local: bool,
+        able: Callable[[NodeType, Part], frozenset[Domain]],
+    ) -> None:
+        self.node_type = node_type
+        self.ledger = ledger
+        self.local = local
+        self.able = able
+
+    def singly(self, scope: Domain, part: Part) -> list[Domain]:
+        """The domains in *scope* for *part*, each to be chosen for itself, the preferred first."""
+        return sorted(self.listed(scope, part), key=lambda d: self.path(d, scope))
+
+    def groups(self, scope: Domain, part: Part, count: int) -> Iterator[list[Domain]]:
+        """The options of each domain that can host *count* together, the preferred group first.
+
+        Of each list the first *count* are the preferred ones.
+        """
+        options = self.listed(scope, part)
+        levels = self.group_levels(part)
+        held: dict[Domain, list[Domain]] = {}
+        for option in options:
+            domain: Optional[Domain] = option
+            while domain is not None:
+                held.setdefault(domain, []).append(option)
+                domain = None if domain is scope else self.node_type.parent[domain]
+        hosts = [d for d in held if d in levels and len(held[d]) >= count]
+        hosts.sort(key=lambda d: (levels[d], self.path(d, scope)))
+        if not hosts:
+            return
+        if not self.local:
+            first = self._fewest(hosts[0], count, held)
+            yield first + [d for d in options if d not in first]
+            return
+        for host in hosts:
+            if levels[host] == 0:
+                first = self._fewest(host, count, held)
+                yield first + [d for d in held[host] if d not in first]
+
+    def _fewest(self, host: Domain, count: int, held: dict[Domain, list[Domain]]) -> list[Domain]:
+        """*count* of the options held in *host*, from as few of its children as possible."""
+        if held[host] == [host]:
+            return [host]
+        children = [c for c in host.children if c in held]
+        children.sort(key=self.ledger.free_in)
+        amounts = [(0, len(held[c])) for c in children]
+        chosen: list[Domain] = []
+        for i in fewest(amounts, (0, count)):
+            share = min(amounts[i][1], count - len(chosen))
+            chosen += self._fewest(children[i], share, held)
+        return chosen
+
+    def listed(self, scope: Domain, part: Part) -> list[Domain]:
+        """The domains in *scope* that can give *part*'s need once, as things stand."""
+        able = self.able(self.node_type, part)
+        ledger = self.ledger
+        ncores, ngpus = least(part.need)
+        found = []
+        cores, gpus = ledger.cores, ledger.gpus
+        for d in self.node_type.named.get(part.name, ()):
+            if d not in able or d is scope or not self.within(d, scope):
+                continue
+            if part.whole:
+                free = cores[d] == d.ncores and gpus[d] == d.ngpus
+                free = free and (not d.mig or ledger.untouched(d))
+            else:
+                free = cores[d] >= ncores and ledger.gpus_in(d) >= ngpus
+            if free:
+                found.append(d)
+        return found
+
+    def within(self, domain: Domain, scope: Domain) -> bool:
+        """Whether *domain* is *scope* or inside it."""
+        at: Optional[Domain] = domain
+        while at is not None:
+            if at is scope:
+                return True
+            at = self.node_type.parent[at]
+        return False
+
+    def path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
+        """A sort key that puts domains in the order in which the walk down reaches them."""
+        steps = []
+        while domain is not scope:
+            parent = self.node_type.parent[domain]
+            assert parent is not None
+            steps.append((*self.ledger.free_in(domain), parent.children.index(domain)))
+            domain = parent
+        return steps[::-1]
+
+    def group_levels(self, part: Part) -> dict[Domain, int]:
+        """The levels of the domains that could host *part*'s group, see spread.levels_of()."""
+
+        def compute() -> dict[Domain, int]:
+            able = self.able(self.node_type, part)
+            inside = {d: sum(b in able for b in d.walk()) for d in self.node_type.parent}
+            return levels_of(self.node_type.root, lambda d: inside[d] >= part.count.minimum)
+
+        found = remembered(self.node_type, (part, "group"), compute)
+        assert isinstance(found, dict)
+        return found

@@ -1,0 +1,336 @@
+"""The layout: how many slots fit that each need domains of one locality, by arithmetic alone.
+
+A slot needs ``k`` distinct domains of a locality, an amount or all of each, and perhaps one more
+amount from anywhere. For n slots a layout says how many times each domain gives, and how many of
+the other amounts each host gives. Slots can be dealt out to the domains exactly when no
+domain gives more than n times and all together give n * k times (Gale and Ryser, for rows that are
+all alike), so nothing needs to be searched: per domain no more than min(copies in it, n) counts.
+
+With ``local`` the domains of a slot sit in one *group* (a domain of level 0 for k of them), what
+each gives in one *point* (a domain of level 0 for that) in it, and the other amount in one *host*
+(a domain of level 0 for it); see spread.levels_of(). Groups do not overlap, nor do points, nor
+hosts, so the best layout is found from the leaves up: for each number of slots whose domains are in
+a subtree, the most amounts that can still be had there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Callable, Iterable, Iterator, Optional, Sequence, Union
+
+import attrs
+
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.domains import DomainOptions
+from treepool.placement.on_node.ledger import Ledger, Take
+from treepool.placement.on_node.levels import amount_levels, asked_of
+from treepool.placement.request.need import Need, Part
+
+#: More amounts than any node has.
+_ALL = 1 << 30
+
+_UNFIT = "so many slots do not fit"
+
+
+#: Points and how often each can give, by the domain that they are in.
+_Points = Sequence[tuple[Domain, Iterable[tuple[Domain, int]]]]
+
+
+@attrs.frozen(eq=False)
+class _Load:
+    """``point`` gives ``times`` times."""
+
+    point: Domain
+    times: int
+
+
+#: Loads, as a tree whose inner nodes are pairs; None for none. Most are never looked at, so some
+#: are worked out only then.
+_Loads = Union[None, _Load, tuple["_Loads", "_Loads"], Callable[[], "_Loads"]]
+
+#: By the number of slots, or of times that domains give: the most of the other amounts that can be
+#: had, and the loads with which that is so. None where so many do not fit.
+_Table = list[Optional[tuple[int, _Loads]]]
+
+
+class Layout:
+    """The layouts of slots of *need* in *scope*, out of the free *cores* and *gpus* of a node.
+
+    *able* says which domains could give what a part asks of each if the node were idle.
+    ``applies`` is False where arithmetic does not decide; then only the search does.
+    """
+
+    def __init__(
+        self,
+        node_type: NodeType,
+        cores: int,
+        gpus: int,
+        scope: Domain,
+        need: Need,
+        local: bool,
+        able: Callable[[NodeType, Part], frozenset[Domain]],
+    ) -> None:
+        (part,) = need.parts
+        self.node_type = node_type
+        self.free = cores, gpus
+        self.ledger = Ledger(node_type, cores, gpus)
+        self.scope = scope
+        self.need = asked_of(scope, need)
+        self.part = part
+        self.wanted = part.count.minimum
+        self.domains = DomainOptions(node_type, self.ledger, local, able)
+        #: The domains that may give, the preferred ones first.
+        self.order = self.domains.singly(scope, part)
+        #: How often each point can give, by the domain that it is in or is; and this number for
+        #: the domains.
+        self.points = {d: self._points(d, local) for d in self.order}
+        self.copies = {d: sum(points.values()) for d, points in self.points.items()}
+        self.domain_of = {p: d for d, points in self.points.items() for p in points}
+        self.groups = self._groups(local)
+        self.hosts = self._hosts(local)
+        self.applies = self._applies()
+        #: The domains on the way from the scope to those that matter.
+        self.on_the_way: set[Domain] = set()
+        for domain in (*self.order, *self.domain_of, *self.groups, *self.hosts):
+            at: Optional[Domain] = domain
+            while at is not None and at not in self.on_the_way:
+                self.on_the_way.add(at)
+                at = None if at is scope else node_type.parent[at]
+
+    # -- what there is
+
+    def _points(self, domain: Domain, local: bool) -> dict[Domain, int]:
+        """Where in *domain* the part may be met, and how often."""
+        if self.part.whole:
+            return {domain: 1}
+        need = asked_of(domain, self.part.need)
+        points = self._smallest(domain, need) if local else [domain]
+        return {point: self._room(point, need) for point in points}
+
+    def _smallest(self, scope: Domain, need: Need) -> list[Domain]:
+        """The smallest kinds of domain in *scope* for *need*'s amount, the preferred first."""
+        levels = amount_levels(self.node_type, need, scope)
+        found = [d for d in levels if levels[d] == 0 and self.domains.within(d, scope)]
+        return sorted(found, key=lambda d: self.domains.path(d, scope))
+
+    def _room(self, domain: Domain, need: Need) -> int:
+        """How often *domain* has room for *need*'s amount."""
+        bounds = [self.ledger.cores[domain] // need.cores] if need.cores else []
+        bounds += [self.ledger.gpus[domain] // need.gpus] if need.gpus else []
+        return min(bounds, default=_ALL)
+
+    def _groups(self, local: bool) -> dict[Domain, list[Domain]]:
+        """The domains that a slot's domains may be chosen in together, and these."""
+        if not local or self.wanted == 1:
+            return {self.scope: self.order} if len(self.order) >= self.wanted else {}
+        levels = self.domains.group_levels(self.part)
+        groups: dict[Domain, list[Domain]] = {}
+        for domain in self.order:
+            at: Optional[Domain] = domain
+            while at is not None and levels.get(at) != 0:
+                at = None if at is self.scope else self.node_type.parent[at]
+            if at is not None:
+                groups.setdefault(at, []).append(domain)
+        return groups
+
+    def _hosts(self, local: bool) -> list[Domain]:
+        """The domains that may give the other amount."""
+        if not self.need.takes_amount:
+            return []
+        return self._smallest(self.scope, self.need) if local else [self.scope]
+
+    def _applies(self) -> bool:
+        """Whether domains do not overlap and, where another amount is asked, are alike."""
+        if any(self._around(d) for d in self.order):
+            return False
+        if not self.need.takes_amount:
+            return True
+        one_realm = not self.node_type.root.mig
+        return one_realm and (
+            not self.part.whole or len({(d.ncores, d.ngpus) for d in self.order}) < 2
+        )
+
+    def _around(self, domain: Domain) -> bool:
+        """Whether *domain* is inside another domain of its locality."""
+        at = self.node_type.parent[domain]
+        while at is not None and at is not self.scope:
+            if at.name == self.part.name:
+                return True
+            at = self.node_type.parent[at]
+        return False
+
+    # -- how many slots
+
+    def takes(self, count: int) -> Optional[list[Take]]:
+        """What *count* slots take, None if so many do not fit."""
+        loads = self._loads(count)
+        if loads is None:
+            return None
+        ledger = Ledger(self.node_type, *self.free)
+        takes = []
+        each = self.part.need
+        for load in loads:
+            takes += [Take(load.point, each, self.part.whole)] * load.times
+            if self.part.whole:
+                kept = ledger.promise_whole(load.point)
+            else:
+                kept = ledger.promise(load.point, load.times * each.cores, load.times * each.gpus)
+            assert kept, _UNFIT
+        beside = attrs.evolve(self.need, parts=())
+        left = count if self.need.takes_amount else 0
+        for host in self.hosts:
+            while left and ledger.promise(host, self.need.cores, self.need.gpus):
+                takes.append(Take(host, beside, False))
+                left -= 1
+        assert not left, _UNFIT
+        return takes
+
+    def _loads(self, count: int) -> Optional[list[_Load]]:
+        """How often each domain gives for *count* slots; None if these do not fit."""
+        if sum(self._capacity(domains, count) for domains in self.groups.values()) < count:
+            return None
+        if not self.need.takes_amount:
+            return list(_flat(self._in_order(self.groups.values(), count)))
+        if self.scope in self.groups:
+            index = count * self.wanted
+            table = self._by_times(self.scope, count, index)
+        else:
+            index = count
+            table = self._by_slots(self.scope, count)
+        found = table[index] if len(table) > index else None
+        return None if found is None or found[0] < count else list(_flat(found[1]))
+
+    def _capacity(self, domains: list[Domain], upto: int) -> int:
+        """How many slots, up to *upto*, can have their domains among *domains*."""
+        low, high = 0, upto
+        while low < high:
+            middle = (low + high + 1) // 2
+            given = sum(min(self.copies[d], middle) for d in domains)
+            if given >= middle * self.wanted:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _in_order(self, groups: Iterable[list[Domain]], count: int) -> _Loads:
+        """Loads for *count* slots, which fit: group by group, domain by domain."""
+        loads: _Loads = None
+        for domains in groups:
+            slots = self._capacity(domains, count)
+            count -= slots
+            loads = loads, self._fill(domains, slots, slots * self.wanted)
+        return loads
+
+    def _fill(self, domains: list[Domain], each: int, times: int) -> _Loads:
+        """Loads of *times* in all and at most *each*, from the first of *domains* on."""
+        points = [(d, self.points[d].items()) for d in domains]
+        return self._fill_points(points, each, times)
+
+    def _fill_points(self, points: _Points, each: int, times: int) -> _Loads:
+        """Loads of *times* in all, at most *each* of a domain, from the first of *points* on."""
+        loads: _Loads = None
+        for _, inside in points:
+            left = min(each, times)
+            for point, copies in inside:
+                given = min(copies, left)
+                left, times = left - given, times - given
+                if given:
+                    loads = loads, _Load(point, given)
+        return loads
+
+    # -- layouts with another amount
+
+    def _by_slots(self, domain: Domain, upto: int) -> _Table:
+        """The table of *domain* by slots whose groups are in it."""
+        if domain in self.groups:
+            table: _Table = []
+            for slots in range(upto + 1):
+                inside = self._by_times(domain, slots, slots * self.wanted)
+                enough = len(inside) > slots * self.wanted
+                table.append(inside[slots * self.wanted] if enough else None)
+            return table
+        if domain in self.hosts:
+            groups = [g for d, g in self.groups.items() if self.domains.within(d, domain)]
+            room = sum(self._capacity(group, upto) for group in groups)
+            return [
+                (self._beside(domain, slots * self.wanted), partial(self._in_order, groups, slots))
+                for slots in range(min(room, upto) + 1)
+            ]
+        return self._children(domain, upto, lambda child: self._by_slots(child, upto))
+
+    def _by_times(self, domain: Domain, slots: int, upto: int) -> _Table:
+        """The table of *domain*, in a group, by how often domains in it give for *slots* slots."""
+        if domain in self.domain_of:
+            most = sum(self._beside(d, 0) for d in self.hosts if self.domains.within(d, domain))
+            copies = self.points[self.domain_of[domain]][domain]
+            return [
+                (min(most, self._beside(domain, times)), _Load(domain, times) if times else None)
+                for times in range(min(copies, slots, upto) + 1)
+            ]
+        if domain in self.hosts:
+            inside = self._points_in(domain)
+            room = sum(min(sum(copies for _, copies in points), slots) for _, points in inside)
+            return [
+                (self._beside(domain, times), partial(self._fill_points, inside, slots, times))
+                for times in range(min(room, upto) + 1)
+            ]
+        upto = min(upto, slots) if domain in self.copies else upto
+        return self._children(domain, upto, lambda child: self._by_times(child, slots, upto))
+
+    def _children(self, domain: Domain, upto: int, table_of: Callable[[Domain], _Table]) -> _Table:
+        """The table of what the children of *domain* give together, up to index *upto*."""
+        table: _Table = [(0, None)]
+        for child in domain.children:
+            if child in self.on_the_way:
+                table = _together(table, table_of(child), upto)
+        return table
+
+    def _points_in(self, scope: Domain) -> _Points:
+        """The points in *scope* by the domains that they are in."""
+        found = []
+        for domain in self.order:
+            points = [p for p in self.points[domain].items() if self.domains.within(p[0], scope)]
+            if points:
+                found.append((domain, points))
+        return found
+
+    def _beside(self, domain: Domain, times: int) -> int:
+        """How many of the other amounts fit in *domain* when domains in it give so often."""
+        cores, gpus = self.ledger.cores[domain], self.ledger.gpus[domain]
+        if times:
+            each = self.part.need
+            first = self.order[0]
+            unit = (first.ncores, first.ngpus) if self.part.whole else (each.cores, each.gpus)
+            cores, gpus = cores - times * unit[0], gpus - times * unit[1]
+        bounds = [cores // self.need.cores] if self.need.cores else []
+        bounds += [gpus // self.need.gpus] if self.need.gpus else []
+        return min(bounds, default=0)
+
+
+def _together(one: _Table, other: _Table, upto: int) -> _Table:
+    """The table of two domains side by side, up to index *upto*."""
+    found: _Table = [None] * min(len(one) + len(other) - 1, upto + 1)
+    for i, first in enumerate(one):
+        if first is None:
+            continue
+        for j, second in enumerate(other[: len(found) - i]):
+            if second is None:
+                continue
+            amounts = first[0] + second[0]
+            best = found[i + j]
+            if best is None or best[0] < amounts:
+                found[i + j] = amounts, (first[1], second[1])
+    return found
+
+
+def _flat(loads: _Loads) -> Iterator[_Load]:
+    """The loads of a tree of them."""
+    stack = [loads]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, _Load):
+            yield found
+        elif callable(found):
+            stack.append(found())
+        elif found is not None:
+            stack += found

@@ -1,0 +1,111 @@
+"""The ledger: how much of each domain is free and not yet promised, while a match is searched.
+
+Cores that are promised to a scope are missing in all domains around it. So are GPUs, but only as
+far as the scope's realm goes (NodeType.realm): slices of GPUs and full ones are counted apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import attrs
+
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.request.need import Need
+from treepool.rfc import idset
+
+
+@attrs.frozen(eq=False)
+class Take:
+    """What a match takes: all of ``scope``, or ``need``'s amount from somewhere inside it.
+
+    ``slot`` is a number that takes of one slot have in common.
+    """
+
+    scope: Domain
+    need: Need
+    whole: bool
+    slot: int = 0
+
+
+class Ledger:
+    """How many cores and GPUs of each domain are free and not promised to a scope inside it."""
+
+    __slots__ = ("cores", "gpus", "parent", "realm")
+
+    def __init__(self, node_type: NodeType, cores: int, gpus: int) -> None:
+        self.parent = node_type.parent
+        self.realm = node_type.realm
+        self.cores = {d: idset.size(d.cores & cores) for d in self.parent}
+        self.gpus = {d: idset.size(d.open_gpus & gpus) for d in self.parent}
+
+    def promise(self, scope: Domain, ncores: int, ngpus: int) -> bool:
+        """Set aside an amount of *scope*; False, and nothing changes, if it is not there."""
+        realm = self.realm[scope]
+        domain: Optional[Domain] = scope
+        while domain is not None:
+            if self.cores[domain] < ncores:
+                return False
+            if self.gpus[domain] < ngpus and self.realm[domain] is realm:
+                return False
+            domain = self.parent[domain]
+        self.release(scope, -ncores, -ngpus)
+        return True
+
+    def release(self, scope: Domain, ncores: int, ngpus: int) -> None:
+        """Undo a promise."""
+        realm = self.realm[scope]
+        domain: Optional[Domain] = scope
+        while domain is not None:
+            self.cores[domain] += ncores
+            if self.realm[domain] is realm:
+                self.gpus[domain] += ngpus
+            domain = self.parent[domain]
+
+    def promise_whole(self, domain: Domain) -> bool:
+        """Set aside all of *domain*; False, and nothing changes, if not all is there."""
+        if domain.mig and not self.untouched(domain):
+            return False
+        if not self.promise(domain, domain.ncores, domain.ngpus):
+            return False
+        for inner in domain.mig:
+            self.release(inner, 0, -inner.ngpus)
+        return True
+
+    def release_whole(self, domain: Domain) -> None:
+        """Undo the promise of a whole domain."""
+        self.release(domain, domain.ncores, domain.ngpus)
+        for inner in domain.mig:
+            self.release(inner, 0, inner.ngpus)
+
+    def untouched(self, domain: Domain) -> bool:
+        """Whether nothing of *domain* is taken or promised."""
+        return (
+            self.cores[domain] == domain.ncores
+            and self.gpus[domain] == domain.ngpus
+            and (not domain.mig or all(self.gpus[d] == d.ngpus for d in domain.mig))
+        )
+
+    def gpus_in(self, domain: Domain) -> int:
+        """The GPUs left in *domain*, slices included."""
+        gpus = self.gpus[domain]
+        return gpus + sum(self.gpus[inner] for inner in domain.mig) if domain.mig else gpus
+
+    def free_in(self, domain: Domain) -> tuple[int, int]:
+        """How much is left in *domain*, GPUs first: the order in which domains are used up."""
+        return self.gpus[domain], self.cores[domain]
+
+    def shape(self, domain: Domain) -> tuple[Any, ...]:
+        """A value that is equal for domains between which the matcher need not tell."""
+        inside = sorted(self.shape(child) for child in domain.children)
+        return (
+            domain.name,
+            domain.whole,
+            domain.memory,
+            domain.cxl,
+            -1 if domain.capacity is None else domain.capacity,
+            domain.ncores,
+            domain.ngpus,
+            *self.free_in(domain),
+            tuple(inside),
+        )

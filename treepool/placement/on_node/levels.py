@@ -1,0 +1,152 @@
+"""Levels: how close to the smallest kind of domain that could host an amount a domain is.
+
+An amount goes into the smallest domain that has it free, found by walking down from its scope;
+among equals into the one that leaves whole domains whole.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Optional
+
+import attrs
+
+from treepool.placement.gpus.graph import Graph, graph_of, has_clique
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.request.need import Need
+from treepool.rfc import idset
+
+#: Two amounts, compared one by one: (GPUs, cores), or (0, domains).
+Amount = tuple[int, int]
+
+#: How many answers a node type remembers; far more than the needs in use at a time on a site.
+MAX_MEMO = 1024
+
+
+def remembered(node_type: NodeType, key: object, compute: Callable[[], object]) -> object:
+    """What *compute* returns, computed once per node type and *key*."""
+    memo = node_type.memo
+    if key not in memo:
+        if len(memo) >= MAX_MEMO:
+            memo.clear()
+        memo[key] = compute()
+    return memo[key]
+
+
+def levels_of(root: Domain, hosts: Callable[[Domain], bool]) -> dict[Domain, int]:
+    """For each domain that could host something, how far it is from the smallest that could.
+
+    *hosts* says whether a domain could, on an idle node; a domain can if one inside it can. The
+    level is 0 when no nested domain could; else one more than the highest level among those that
+    could. On a regular tree it counts the kinds of domain from the smallest that fits.
+    """
+    levels: dict[Domain, int] = {}
+
+    def add(domain: Domain) -> None:
+        if hosts(domain):
+            for child in domain.children:
+                add(child)
+            inside = [levels[c] for c in domain.children if c in levels]
+            levels[domain] = max(inside) + 1 if inside else 0
+
+    add(root)
+    return levels
+
+
+def amount_levels(
+    node_type: NodeType, need: Need, scope: Optional[Domain] = None
+) -> dict[Domain, int]:
+    """The levels of the domains that could host *need*'s amount, if it is asked of *scope*.
+
+    Without a scope it is asked of the node. The domains are all of the scope's realm: nothing
+    asked outside of a MIG domain goes into it.
+    """
+    realm = node_type.root if scope is None else node_type.realm[scope]
+
+    def compute() -> dict[Domain, int]:
+        usable, graph = usable_gpus(node_type, realm, need), graph_of(node_type.links, need.demand)
+
+        def hosts(domain: Domain) -> bool:
+            gpus = domain.gpus & usable
+            return (
+                node_type.realm[domain] is realm
+                and domain.ncores >= need.cores
+                and idset.size(gpus) >= need.gpus
+                and memory_for(domain, need) >= need.memory
+                and (graph is None or has_clique(graph, gpus, need.gpus))
+            )
+
+        return levels_of(realm, hosts)
+
+    memory = need.memory, need.allow_cxl, need.gpu_memory
+    found = remembered(node_type, (realm, need.cores, need.gpus, memory, need.demand), compute)
+    assert isinstance(found, dict)
+    return found
+
+
+def memory_for(domain: Domain, need: Need) -> int:
+    """The bytes of *domain* that count for the memory that *need* asks."""
+    return domain.memory + domain.cxl if need.allow_cxl else domain.memory
+
+
+def has_memory(scope: Domain, need: Need) -> bool:
+    """Whether *scope*, of which *need* is asked, has the memory; a tier, of its own."""
+    have = memory_for(scope, need) if scope.capacity is None else scope.capacity
+    return have >= need.memory
+
+
+def asked_of(scope: Domain, need: Need) -> Need:
+    """*need* as it is for the domains in *scope*: a tier's memory is near to all of them."""
+    return need if scope.capacity is None else attrs.evolve(need, memory=0)
+
+
+def usable_gpus(node_type: NodeType, scope: Domain, need: Need) -> int:
+    """The GPUs that *need*'s amount may have if it is asked of *scope*: those of its realm that
+    have the memory demanded."""
+    gpus = node_type.realm[scope].open_gpus
+    return gpus & node_type.gpus_with(need.gpu_memory) if need.gpu_memory else gpus
+
+
+def smallest_host(
+    scope: Domain,
+    need: Need,
+    levels: dict[Domain, int],
+    cores: int,
+    gpus: int,
+    graph: Optional[Graph] = None,
+) -> Optional[Domain]:
+    """The domain in *scope* that is to give *need*'s amount out of the free *cores* and *gpus*.
+
+    Of the domains that can, one of the lowest level; reached by going, at each step down, into
+    the child with the fewest free GPUs, then the fewest free cores, then the lowest id. With a
+    *graph* the GPUs are to be joined.
+    """
+    best: dict[Domain, int] = {}
+
+    def find(domain: Domain) -> None:
+        if (
+            domain not in levels
+            or idset.size(domain.cores & cores) < need.cores
+            or idset.size(domain.gpus & gpus) < need.gpus
+            or (graph is not None and not has_clique(graph, domain.gpus & gpus, need.gpus))
+        ):
+            return
+        lowest = levels[domain]
+        for child in domain.children:
+            find(child)
+            lowest = min(lowest, best.get(child, lowest))
+        best[domain] = lowest
+
+    find(scope)
+    if scope not in best:
+        return None
+    level, domain = best[scope], scope
+    while True:
+        options = [c for c in domain.children if best.get(c) == level]
+        if not options:
+            return domain
+        domain = min(options, key=lambda c: free_in(c, cores, gpus))
+
+
+def free_in(domain: Domain, cores: int, gpus: int) -> Amount:
+    """How much is free in *domain*, GPUs first: the order in which domains are used up."""
+    return idset.size(domain.gpus & gpus), idset.size(domain.cores & cores)

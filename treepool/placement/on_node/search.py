@@ -1,0 +1,354 @@
+"""The search: in which domains the parts of a need are met. Exact: a no means there is no way.
+
+Which ids an amount takes inside its domain does not matter for the others, only how many, so a
+match is a choice of domains such that in every domain what is promised to all scopes inside it is
+not more than what is free there. Scopes nest, so this condition is enough (Hall's theorem for a
+laminar family). The search tries these choices depth first, the preferred one first, and
+gives up a branch as soon as some domain is overdrawn. Where links or memory are demanded of GPUs,
+numbers are not enough: then a match has an assignment of GPUs to slots as well, see assign.py.
+
+Branches stand on a stack of their own: how deep the search goes does not depend on Python's.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Union
+
+import attrs
+
+from treepool.placement.effort import PER_SEARCH, Effort
+from treepool.placement.gpus.assignment import assign
+from treepool.placement.gpus.graph import graph_of, is_clique
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.domains import DomainOptions
+from treepool.placement.on_node.gpu_assignment import claims_of, demanded
+from treepool.placement.on_node.ledger import Ledger, Take
+from treepool.placement.on_node.levels import amount_levels, asked_of, has_memory, remembered
+from treepool.placement.request.need import SLOT, Need, Part, least
+
+#: More than any count there is on a node.
+_UNBOUNDED = 1 << 20
+
+
+@attrs.frozen(eq=False)
+class _Amount:
+    """To do: find ``need``'s amount in ``scope``, several times.
+
+    ``hosts`` are the domains that it may come from, None if not listed yet, of which those before
+    ``start`` have given what they are to give.
+    """
+
+    scope: Domain
+    need: Need
+    times: int
+    slot: int
+    hosts: Optional[list[Domain]] = None
+    start: int = 0
+
+
+@attrs.frozen(eq=False)
+class _Choice:
+    """To do: choose ``left`` more domains for ``part`` in ``scope``.
+
+    ``options`` are the domains to choose from, None if not listed yet, of which those before
+    ``start`` have been chosen or passed over.
+    """
+
+    scope: Domain
+    part: Part
+    left: int
+    near: bool
+    slot: int
+    options: Optional[list[Domain]] = None
+    start: int = 0
+
+
+_Task = Union[_Amount, _Choice]
+
+#: What is still to do, as a linked list that branches of the search share.
+_Tasks = Optional[tuple[_Task, "_Tasks"]]
+
+
+class Search:
+    """A search for ways to meet needs on a node of *node_type* where *cores* and *gpus* are free.
+
+    With *local*, every amount and every group of domains must sit in a domain of level 0, see
+    spread.levels_of(). With *plain*, domains are tried in the order of the tree. *effort* counts
+    the choices; when they are too many, the search raises GaveUp.
+    """
+
+    def __init__(
+        self,
+        node_type: NodeType,
+        cores: int,
+        gpus: int,
+        local: bool = False,
+        plain: bool = False,
+        effort: Optional[Effort] = None,
+    ) -> None:
+        self.node_type = node_type
+        self.ledger = Ledger(node_type, cores, gpus)
+        self.domains = DomainOptions(node_type, self.ledger, local, able_domains)
+        self.gpus = gpus
+        self.local = local
+        self.plain = plain
+        self.takes: list[Take] = []
+        #: Whether links or memory are demanded of some GPUs.
+        self.has_gpu_demand = False
+        #: How many slots have been begun, which is what they are told apart by.
+        self.slots = 0
+        self.effort = Effort(PER_SEARCH) if effort is None else effort
+
+    def one(self, scope: Domain, part: Part) -> bool:
+        """Meet *part*, its count at the minimum, in *scope*; ``takes`` then says how."""
+        self.has_gpu_demand = part.need.has_gpu_demand
+        return self._first(self._begin(scope, part, None))
+
+    def meets(self, scope: Domain, need: Need) -> bool:
+        """Meet *need* once in *scope*; ``takes`` then says how."""
+        self.has_gpu_demand = need.has_gpu_demand
+        return self._first(self._inside(scope, need, None, 0))
+
+    def _first(self, tasks: _Tasks) -> bool:
+        return next(self._ways(tasks), False)
+
+    def several(self, scope: Domain, part: Part, count: int) -> bool:
+        """Meet *count* slots of *part* in *scope*, going back over slots met before if need be."""
+        self.has_gpu_demand = part.need.has_gpu_demand
+        failed: set[tuple[int, object]] = set()
+        single = attrs.evolve(part, count=attrs.evolve(part.count, minimum=1, maximum=1, ids=()))
+        stack = [self._ways(self._begin(scope, single, None))]
+        while stack:
+            if next(stack[-1], False):
+                if len(stack) == count:
+                    return True
+                key = (len(stack), self._standing())
+                if key not in failed and self.room_for(scope, part) >= count - len(stack):
+                    failed.add(key)
+                    stack.append(self._ways(self._begin(scope, single, None)))
+            else:
+                stack.pop()
+        return False
+
+    def _standing(self) -> object:
+        """A value that is equal where the same can still be met."""
+        if not self.has_gpu_demand:
+            return self.ledger.shape(self.node_type.root)
+        slots: dict[int, list[int]] = {}
+        for take in self.takes:
+            slots.setdefault(take.slot, []).append(id(take.scope))
+        return tuple(sorted(map(tuple, slots.values())))
+
+    def room_for(self, scope: Domain, part: Part) -> int:
+        """An upper bound of how many more slots of *part* fit in *scope*."""
+        need = part.need
+        ncores, ngpus = least(need)
+        bounds = []
+        if ncores:
+            bounds.append(self.ledger.cores[scope] // ncores)
+        if ngpus:
+            bounds.append(self.ledger.gpus_in(scope) // ngpus)
+        if self.local and need.takes_amount:
+            levels = amount_levels(self.node_type, asked_of(scope, need), scope)
+            hosts = [d for d in levels if not levels[d] and self.domains.within(d, scope)]
+            bounds.append(sum(self._copies(d, need.cores, need.gpus) for d in hosts))
+        for inner in need.parts:
+            if inner.name == SLOT:
+                continue
+            domains = self.domains.listed(scope, inner)
+            if inner.whole:
+                copies = len(domains)
+            else:
+                copies = sum(self._copies(d, *least(inner.need)) for d in domains)
+            bounds.append(copies // inner.count.minimum)
+        return min(bounds) if bounds else 0
+
+    def _copies(self, domain: Domain, ncores: int, ngpus: int) -> int:
+        """How often an amount is left in *domain*; of nothing, more than any count."""
+        bounds = [self.ledger.cores[domain] // ncores] if ncores else []
+        bounds += [self.ledger.gpus_in(domain) // ngpus] if ngpus else []
+        return min(bounds) if bounds else _UNBOUNDED
+
+    # -- the search
+
+    def _begin(self, scope: Domain, part: Part, rest: _Tasks, slot: int = 0) -> _Tasks:
+        """The tasks that meet *part* in *scope* for *slot*, before *rest*."""
+        if part.name != SLOT:
+            # Domains that slots sit inside of need not be close to each other; a slot's must.
+            near = all(inner.name != SLOT for inner in _all_parts(part.need))
+            return _Choice(scope, part, part.count.minimum, near, slot), rest
+        root = self.node_type.root
+        if part.count.minimum > root.ncores + root.ngpus:  # more slots than could ever be
+            return self._never(scope), rest
+        if not self._has_capacity(scope, part.need):
+            return self._never(scope), rest
+        if not (part.need.parts or self.has_gpu_demand):  # as one, for all slots
+            return _Amount(scope, asked_of(scope, part.need), part.count.minimum, 0), rest
+        for _ in range(part.count.minimum):
+            self.slots += 1
+            rest = self._inside(scope, part.need, rest, self.slots)
+        return rest
+
+    def _inside(self, scope: Domain, need: Need, rest: _Tasks, slot: int) -> _Tasks:
+        """The tasks that meet *need* in *scope* for *slot*, before *rest*: whole domains first."""
+        if not self._has_capacity(scope, need):
+            return self._never(scope), rest
+        if need.takes_amount:
+            rest = _Amount(scope, asked_of(scope, need), 1, slot), rest
+        for part in sorted(need.parts, key=lambda p: p.whole):
+            rest = self._begin(scope, part, rest, slot)
+        return rest
+
+    def _has_capacity(self, scope: Domain, need: Need) -> bool:
+        """Whether *scope* has the memory, and the node the storage; no domain in it has more."""
+        return has_memory(scope, need) and need.storage <= self.node_type.storage
+
+    def _never(self, scope: Domain) -> _Task:
+        """A task that no node can do."""
+        return _Amount(scope, Need(cores=self.node_type.root.ncores + 1), 1, 0)
+
+    def _ways(self, tasks: _Tasks) -> Iterator[bool]:
+        """True for each way to do *tasks*; ledger and takes are as it says while it is current."""
+        stack = [self._branches(tasks)]
+        while stack:
+            for rest in stack[-1]:
+                if rest is not None:
+                    stack.append(self._branches(rest))
+                    break
+                if not self.has_gpu_demand or self._assigned():
+                    yield True
+            else:
+                stack.pop()
+
+    def _branches(self, tasks: _Tasks) -> Iterator[_Tasks]:
+        """What is left of *tasks* after each way to do the first of them, which is then done."""
+        if tasks is None:
+            yield None
+            return
+        task, rest = tasks
+        if isinstance(task, _Amount):
+            yield from self._amount_ways(task, rest)
+        elif task.options is not None:
+            yield from self._choice_ways(task, task.options, rest)
+        else:
+            for options in self._listed(task):
+                # Not evolve(), which takes a tenth of a fit.
+                listed = _Choice(task.scope, task.part, task.left, task.near, task.slot, options)
+                yield from self._choice_ways(listed, options, rest)
+
+    def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[_Tasks]:
+        """The first host gives as many as it can, then one less, and so on."""
+        need = task.need
+        hosts = self._hosts(task) if task.hosts is None else task.hosts
+        copies = [self._copies(host, need.cores, need.gpus) for host in hosts]
+        after = sum(copies[task.start :])
+        self.effort.count()
+        for i in range(task.start, len(hosts)):
+            if after < task.times:
+                return
+            after -= copies[i]
+            if self._like_an_earlier(hosts, i, task.start):
+                continue
+            for times in range(min(task.times, copies[i]), max(0, task.times - after - 1), -1):
+                amount = times * need.cores, times * need.gpus
+                self.effort.count()
+                if self.ledger.promise(hosts[i], *amount):
+                    self.takes += [Take(hosts[i], need, False, task.slot)] * times
+                    left = task.times - times
+                    more = attrs.evolve(task, times=left, hosts=hosts, start=i + 1)
+                    yield (more, rest) if left else rest
+                    del self.takes[-times:]
+                    self.ledger.release(hosts[i], *amount)
+
+    def _hosts(self, task: _Amount) -> list[Domain]:
+        """The domains that *task*'s amount may come from, the preferred first."""
+        scope = task.scope
+        if not self.local:
+            return [scope]
+        levels = amount_levels(self.node_type, task.need, scope)
+        within, path = self.domains.within, self.domains.path
+        hosts = [d for d in levels if levels[d] == 0 and within(d, scope)]
+        hosts.sort(key=lambda d: path(d, scope))
+        return hosts
+
+    def _choice_ways(self, task: _Choice, options: list[Domain], rest: _Tasks) -> Iterator[_Tasks]:
+        part = task.part
+        for i in range(task.start, len(options) - task.left + 1):
+            if self._like_an_earlier(options, i, task.start):
+                continue
+            domain = options[i]
+            after = rest
+            if task.left > 1:
+                after = attrs.evolve(task, left=task.left - 1, start=i + 1), rest
+            self.effort.count()
+            if not part.whole:
+                yield self._inside(domain, part.need, after, task.slot)
+            elif self.ledger.promise_whole(domain):
+                self.takes.append(Take(domain, part.need, True, task.slot))
+                yield after
+                self.takes.pop()
+                self.ledger.release_whole(domain)
+
+    def _listed(self, task: _Choice) -> Iterator[list[Domain]]:
+        """Lists of domains of which ``left`` are to be chosen; each one's first are preferred."""
+        part, count = task.part, task.left
+        if self.plain:
+            yield self.domains.listed(task.scope, part)
+        elif count == 1 or not task.near:
+            yield self.domains.singly(task.scope, part)
+        else:
+            yield from self.domains.groups(task.scope, part, count)
+
+    def _assigned(self) -> bool:
+        """Whether there are GPUs for all that is taken."""
+        _, claims, free = claims_of(self.node_type, self.takes, self.gpus)
+        graph = graph_of(self.node_type.links, demanded(self.takes))
+        return assign(claims, graph, free, self.effort.count) is not None
+
+    def _like_an_earlier(self, options: list[Domain], i: int, start: int) -> bool:
+        """True if options[i] differs in nothing from a sibling that was passed over before it."""
+        if i == start or self.has_gpu_demand:  # which GPUs they have tells between any two
+            return False
+        parent, shape = self.node_type.parent[options[i]], None
+        for other in options[start:i]:
+            if self.node_type.parent[other] is parent:
+                shape = shape or self.ledger.shape(options[i])
+                if self.ledger.shape(other) == shape:
+                    return True
+        return False
+
+
+def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
+    """The domains of *part*'s locality that could give its need once on an idle node.
+
+    Raises GaveUp if that is too hard to tell.
+    """
+
+    def compute() -> frozenset[Domain]:
+        return frozenset(d for d in node_type.named.get(part.name, ()) if able(d))
+
+    def able(domain: Domain) -> bool:
+        if (part.whole and not domain.whole) or (part.with_core and not domain.ncores):
+            return False
+        if part.whole and not meets_demand(node_type, domain.gpus, part.need):
+            return False
+        search = Search(node_type, node_type.root.cores, node_type.root.gpus)
+        return search.meets(domain, part.need)
+
+    found = remembered(node_type, (part.name, part.whole, part.with_core, part.need), compute)
+    assert isinstance(found, frozenset)
+    return found
+
+
+def meets_demand(node_type: NodeType, gpus: int, need: Need) -> bool:
+    """Whether the *gpus* of a whole domain are all as *need* demands."""
+    if gpus & ~node_type.gpus_with(need.gpu_memory):
+        return False
+    joined = graph_of(node_type.links, need.demand)
+    return joined is None or is_clique(joined, gpus)
+
+
+def _all_parts(need: Need) -> Iterator[Part]:
+    for part in need.parts:
+        yield part
+        yield from _all_parts(part.need)

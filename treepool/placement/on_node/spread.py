@@ -1,0 +1,211 @@
+"""The spread: which ids of a domain an amount takes.
+
+An amount that no smaller domain can host spans as few as possible, which is a small covering
+problem, solved exactly. Its GPUs go where cores are free beside them; its cores are dealt to the
+domains of its GPUs in proportion to these, level by level, before any other domain gives one.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional, Sequence
+
+from treepool.placement.gpus.best_set import ANY, best_set, indifferent
+from treepool.placement.nodes.links import LinkTable
+from treepool.placement.nodes.tree import Domain, lowest_id
+from treepool.placement.on_node.levels import Amount, free_in
+from treepool.placement.request.need import Demand
+from treepool.rfc import idset
+
+
+def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
+    """The lowest free cores and GPUs of *domain* that make up *want*, whatever the tree says."""
+    return (
+        idset.take_lowest(domain.cores & cores, want[1]),
+        idset.take_lowest(domain.gpus & gpus, want[0]),
+    )
+
+
+def spread(
+    domain: Domain,
+    want: Amount,
+    cores: int,
+    gpus: int,
+    links: Optional[LinkTable] = None,
+    demand: Optional[Demand] = None,
+) -> tuple[int, int]:
+    """The cores and GPUs of *domain*, which has *want* free, that make up *want*.
+
+    First the GPUs: those that *links* finds best, of those that meet *demand*, which some do; or if
+    there is no link to tell between them, from as few child domains as GPUs and cores together
+    need. Then the cores, near the GPUs.
+    """
+    linked = links is not None and want[0] > 0
+    if not linked and not domain.children:
+        return lowest_ids(domain, want, cores, gpus)
+    free = domain.gpus & gpus
+    demand = ANY if demand is None else demand
+    if linked and links is not None and not indifferent(links, free, demand):
+        taken = best_set(links, free, want[0], demand) or 0
+    else:
+        taken = _spread_gpus(domain, want, cores, gpus)
+    return cores_near(domain, taken, want[1], cores, gpus), taken
+
+
+def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
+    """The GPUs of *want*: level by level from the fewest children that have all of *want*.
+
+    Of equally few, those where each GPU has its share of the cores beside it, if there are such.
+    """
+    if not want[0]:
+        return 0
+    own = idset.size(domain.own_gpus & gpus), idset.size(domain.own_cores & cores)
+    less = max(0, want[0] - own[0]), max(0, want[1] - own[1])
+    children = _fullest_first(domain.children, cores, gpus)
+    amounts = [free_in(child, cores, gpus) for child in children]
+    sources = fewest(amounts, less)
+    fed = [(_fed(amount, want), amount[1]) for amount in amounts]
+    if sum(g for g, _ in fed) >= less[0]:
+        better = fewest(fed, less)
+        sources = better if len(better) == len(sources) else sources
+    amounts = [own] + [amounts[i] for i in sources]
+    given_gpus = _deal_gpus(want, amounts)
+    given_cores = deal_beside(want[1], given_gpus, [have for _, have in amounts])
+    taken = idset.take_lowest(domain.own_gpus & gpus, given_gpus[0])
+    for place, i in enumerate(sources, 1):
+        amount = given_gpus[place], given_cores[place]
+        taken |= _spread_gpus(children[i], amount, cores, gpus)
+    return taken
+
+
+def _fed(amount: Amount, want: Amount) -> int:
+    """How many GPUs of *amount* have their share of *want*'s cores beside them."""
+    return min(amount[0], amount[1] * want[0] // want[1]) if want[1] else amount[0]
+
+
+def _deal_gpus(want: Amount, amounts: Sequence[Amount]) -> list[int]:
+    """*want*'s GPUs dealt out to sources in order: where cores are free beside them, then others.
+
+    A source that has GPUs but no cores for them gives some only when the others have no more.
+    """
+    given = deal(want[0], [_fed(amount, want) for amount in amounts])
+    rest = [have - taken for (have, _), taken in zip(amounts, given)]
+    return [n + more for n, more in zip(given, deal(want[0] - sum(given), rest))]
+
+
+def deal_beside(wanted: int, gpus: Sequence[int], cores: Sequence[int]) -> list[int]:
+    """*wanted* cores dealt out to sources that give *gpus*, in proportion to these.
+
+    A source gives no more *cores* than it has; what it lacks the others with GPUs give, again in
+    proportion, and sources without GPUs, in order, only what is then left. Shares are rounded down,
+    and the cores that remain go to the largest remainders, the first of equals first.
+    """
+    given = [0] * len(cores)
+    dealt = [i for i, number in enumerate(gpus) if number]
+    left = wanted
+    while dealt:
+        total = sum(gpus[i] for i in dealt)
+        short = [i for i in dealt if cores[i] * total < left * gpus[i]]
+        if not short:
+            break
+        for i in short:
+            given[i] = cores[i]
+        left -= sum(cores[i] for i in short)
+        dealt = [i for i in dealt if i not in short]
+    if dealt:
+        total = sum(gpus[i] for i in dealt)
+        for i in dealt:
+            given[i] = left * gpus[i] // total
+        rest = left - sum(given[i] for i in dealt)
+        for i in sorted(dealt, key=lambda i: -(left * gpus[i] % total))[:rest]:
+            given[i] += 1
+        return given
+    others = [0 if gpus[i] else have for i, have in enumerate(cores)]
+    return [n + more for n, more in zip(given, deal(left, others))]
+
+
+def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> int:
+    """*wanted* free cores of *host*, all it has if that is less, near the GPUs *taken*.
+
+    Level by level, each child that has some of the GPUs gives cores in proportion to these, as far
+    as it has them; then what is in no child; then the fewest other children.
+    """
+    here = host.gpus & taken
+    if not here:
+        return _cores_of(host, wanted, cores, gpus)
+    near = _fullest_first((c for c in host.children if c.gpus & taken), cores, gpus)
+    others = [child for child in host.children if not child.gpus & taken]
+    own_gpus = idset.size(host.own_gpus & taken)
+    have = [idset.size(host.own_cores & cores), *(idset.size(d.cores & cores) for d in near)]
+    beside = [own_gpus, *(idset.size(d.gpus & taken) for d in near)]
+    shares = deal_beside(wanted, beside, have)
+    chosen = idset.take_lowest(host.own_cores & cores, shares[0])
+    for child, share in zip(near, shares[1:]):
+        chosen |= cores_near(child, taken, share, cores, gpus)
+    left = wanted - sum(shares)
+    return chosen | _from_fewest(others, left, cores, gpus) if left else chosen
+
+
+def _cores_of(domain: Domain, wanted: int, cores: int, gpus: int) -> int:
+    """*wanted* free cores of *domain*, which has them: its own first, then of few children."""
+    chosen = idset.take_lowest(domain.own_cores & cores, wanted)
+    left = wanted - idset.size(chosen)
+    return chosen | _from_fewest(domain.children, left, cores, gpus) if left else chosen
+
+
+def _from_fewest(domains: Iterable[Domain], wanted: int, cores: int, gpus: int) -> int:
+    """*wanted* free cores of as few of *domains*, which have them, as possible."""
+    domains = _fullest_first(domains, cores, gpus)
+    amounts = [idset.size(domain.cores & cores) for domain in domains]
+    sources = fewest([(0, amount) for amount in amounts], (0, wanted))
+    chosen = 0
+    for i, share in zip(sources, deal(wanted, [amounts[i] for i in sources])):
+        chosen |= _cores_of(domains[i], share, cores, gpus)
+    return chosen
+
+
+def _fullest_first(domains: Iterable[Domain], cores: int, gpus: int) -> list[Domain]:
+    """*domains* by fewest free GPUs, then fewest free cores, then lowest id."""
+    return sorted(domains, key=lambda d: (free_in(d, cores, gpus), lowest_id(d)))
+
+
+def deal(wanted: int, amounts: Sequence[int]) -> list[int]:
+    """*wanted* dealt out to sources in order, each giving as much as it can."""
+    given = []
+    for amount in amounts:
+        given.append(min(wanted, amount))
+        wanted -= given[-1]
+    return given
+
+
+def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:
+    """Indexes of the fewest *amounts* that sum up to *want*, lexicographically first.
+
+    The amounts together must cover *want*. With n amounts of which k are needed and g wanted of
+    the first kind, takes n * k * g steps.
+    """
+    # tables[k][i][g]: the most of the second kind that exactly k of amounts[i:] give together
+    # with at least g of the first; -1 if they cannot.
+    count = len(amounts)
+    goal = want[0]
+    tables = [[[0] + [-1] * goal] * (count + 1)]
+    while tables[-1][0][goal] < want[1]:
+        if len(tables) > count:
+            raise ValueError("the amounts do not cover what is wanted")
+        before = tables[-1]
+        table = [[-1] * (goal + 1) for _ in range(count + 1)]
+        for i in range(count - 1, -1, -1):
+            first, second = amounts[i]
+            for g in range(goal + 1):
+                rest = before[i + 1][max(0, g - first)]
+                table[i][g] = max(table[i + 1][g], rest + second if rest >= 0 else -1)
+        tables.append(table)
+    chosen = []
+    k, (g, needed) = len(tables) - 1, want
+    for i, (first, second) in enumerate(amounts):
+        if k == 0:
+            break
+        rest = tables[k - 1][i + 1][max(0, g - first)]
+        if rest >= 0 and rest + second >= needed:
+            chosen.append(i)
+            k, g, needed = k - 1, max(0, g - first), max(0, needed - second)
+    return chosen

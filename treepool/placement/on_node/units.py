@@ -1,0 +1,259 @@
+"""The units of a group: how many a node in some state can give, and what each takes.
+
+A unit is a slot, or a domain of the locality above it, with as many slots inside as fit there.
+Slots are placed one after another, each in the best way that is left. If fewer come about that
+way than there is room for, which layout.py and search.py tell, all are placed together.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import accumulate
+from typing import Callable, NamedTuple, Optional
+
+import attrs
+
+from treepool.placement.effort import Effort, GaveUp
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import Domain
+from treepool.placement.on_node.domains import DomainOptions
+from treepool.placement.on_node.ids import ids_of
+from treepool.placement.on_node.layout import Layout
+from treepool.placement.on_node.ledger import Ledger, Take
+from treepool.placement.on_node.levels import (
+    amount_levels,
+    asked_of,
+    has_memory,
+    smallest_host,
+    usable_gpus,
+)
+from treepool.placement.on_node.search import Search, able_domains
+from treepool.placement.on_node.spread import lowest_ids, spread
+from treepool.placement.request.need import SLOT, Need, Part, decided
+from treepool.rfc.count import Count
+
+_ONE = Count(1, 1)
+
+#: Choices tried to place one slot in the best way that is left, where arithmetic says what fits.
+_TRIES = 256
+
+#: Cores and GPUs (bitmasks).
+Ids = tuple[int, int]
+
+
+class Unit(NamedTuple):
+    """The first ``number`` units of a list of them: what they take and how many slots they are.
+
+    ``remote`` tells that some of the slots of the last one, or of all if they come together, are
+    in a larger kind of domain than the smallest that the node, idle, could offer.
+    """
+
+    number: int
+    cores: int
+    gpus: int
+    nslots: int
+    remote: bool
+
+
+class Placer:
+    """Places units on a node in *state*; *locality* is preferred, required or none.
+
+    *effort* counts the choices of searches. One that is given up counts as having found nothing,
+    and the effort says so.
+    """
+
+    def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
+        self.state = state
+        self.node_type = state.type
+        self.plain = locality == "none"
+        self.required = locality == "required"
+        self.effort = effort
+
+    def units(self, group: Part) -> list[Unit]:
+        """The units of *group* that the node can give, up to its largest count, the best first."""
+        root = self.node_type.root
+        if group.name == SLOT:
+            local, total = self._slots(root, group)
+            return [
+                Unit(n, *ids, n, n > len(local))
+                for n, ids in enumerate(local + total[len(local) :], 1)
+            ]
+        domains = self._domains(root, group)[: group.count.maximum]
+        return list(accumulate(domains, _joined))
+
+    # -- domains above the slot
+
+    def _domains(self, scope: Domain, part: Part) -> list[Unit]:
+        """What each domain of *part* in *scope* can give, those with the most slots first.
+
+        Each gives the largest of the valid counts that it can, whatever the others give.
+        """
+        ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
+        options = DomainOptions(self.node_type, ledger, False, able_domains)
+        try:
+            domains = options.listed(scope, part)
+        except GaveUp:
+            self.effort.gave_up = True
+            return []
+        if not self.plain:
+            domains = sorted(domains, key=lambda d: options.path(d, scope))
+        taken: list[Domain] = []
+        found = []
+        for domain in domains:
+            if any(options.within(domain, d) or options.within(d, domain) for d in taken):
+                self.effort.gave_up = True  # a locality inside itself: others may fit better
+                continue
+            unit = self._domain(domain, part)
+            if unit is not None:
+                taken.append(domain)
+                found.append(unit)
+        return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
+
+    def _domain(self, domain: Domain, part: Part) -> Optional[Unit]:
+        """What *domain* gives for one of *part*, None if it cannot."""
+        (inner,) = part.need.parts
+        if part.whole:  # what is in it is there for the taking
+            root = self.node_type.root
+            idle = Placer(NodeState(self.node_type, root.cores, root.gpus), "none", self.effort)
+            found = idle._domain(domain, attrs.evolve(part, whole=False))
+            return found and found._replace(cores=domain.cores, gpus=domain.gpus)
+        if inner.name == SLOT:
+            local, total = self._slots(domain, inner)
+            number = inner.count.largest(len(total))
+            if number is None:
+                return None
+            remote = number > len(local)
+            return Unit(1, *(total if remote else local)[number - 1], number, remote)
+        units = list(accumulate(self._domains(domain, inner), _joined))
+        number = inner.count.largest(len(units))
+        if number is None:
+            return None
+        remote = any(unit.remote for unit in units[:number])
+        return units[number - 1]._replace(number=1, remote=remote)
+
+    # -- slots
+
+    def _slots(self, scope: Domain, part: Part) -> tuple[list[Ids], list[Ids]]:
+        """What 1, 2, ... slots of *part* in *scope* take, up to its largest count.
+
+        First those that are all local, then as many as fit; the latter are looked for only where
+        more could count.
+        """
+        need, limit = part.need, part.count.maximum
+        if not (has_memory(scope, need) and need.storage <= self.node_type.storage):
+            return [], []
+        if not need.parts and not need.fair_share and need.demand is None:
+            total, nlocal = self._amounts(scope, asked_of(scope, need), limit)
+            local = total[:nlocal]
+        else:
+            local = self._most(scope, need, limit, not self.plain)
+            total = local
+            if not (self.plain or self.required) and len(local) != limit:
+                total = self._most(scope, need, limit, False)
+        return local, local if self.required or len(total) < len(local) else total
+
+    def _amounts(self, scope: Domain, need: Need, limit: Optional[int]) -> tuple[list[Ids], int]:
+        """What slots of nothing but an amount take, and how many of them are local.
+
+        What _most() finds for such slots, without a search: one slot takes as much from the scope
+        as any other, so one after another is exact. Six slots of ``[core=8;gpu=1]`` on a node of
+        RFC 49's cluster A take 50 us this way, 145 us with a search.
+        """
+        levels = amount_levels(self.node_type, need, scope)
+        usable = self.state.gpus & usable_gpus(self.node_type, scope, need)
+        cores, gpus = self.state.cores, usable
+        want = need.gpus, need.cores
+        found: list[Ids] = []
+        nlocal = 0
+        while limit is None or len(found) < limit:
+            host = smallest_host(scope, need, levels, cores, gpus)
+            if host is None:
+                break
+            if self.plain:
+                taken_cores, taken_gpus = lowest_ids(scope, want, cores, gpus)
+                nlocal += 1
+            else:
+                links = self.node_type.links
+                taken_cores, taken_gpus = spread(host, want, cores, gpus, links)
+                # Slots are alike and only use things up: once one is not local, none after it is.
+                nlocal += levels[host] == 0
+            cores &= ~taken_cores
+            gpus &= ~taken_gpus
+            found.append((self.state.cores & ~cores, usable & ~gpus))
+        return found, nlocal
+
+    def _most(self, scope: Domain, need: Need, limit: Optional[int], local: bool) -> list[Ids]:
+        """What 1, 2, ... slots of *need* take: one after another, and beyond that together."""
+        effort = self.effort.part()
+        cores, gpus = self.state.cores, self.state.gpus
+        found: list[Ids] = []
+        while limit is None or len(found) < limit:
+            tries = Effort(_TRIES) if decided(need) else effort
+            takes = self._takes(cores, gpus, local, tries, partial(_slots_of, scope, need, 1))
+            if takes is None:
+                if not (found or tries.gave_up):
+                    self.effort.add(effort)
+                    return []  # the search is exact: there is no way for one
+                break
+            taken_cores, taken_gpus = ids_of(takes, self.node_type, cores, gpus, self.plain)
+            cores &= ~taken_cores
+            gpus &= ~taken_gpus
+            found.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
+        together = self._together(scope, need, local, effort)
+        while limit is None or len(found) < limit:
+            takes = together(len(found) + 1)
+            if takes is None:
+                break
+            ids = ids_of(takes, self.node_type, self.state.cores, self.state.gpus, self.plain)
+            found.append(ids)
+        self.effort.add(effort)
+        return found
+
+    def _together(
+        self, scope: Domain, need: Need, local: bool, effort: Effort
+    ) -> Callable[[int], Optional[list[Take]]]:
+        """A function that says what a number of slots of *need* take; None if there is no way."""
+        cores, gpus = self.state.cores, self.state.gpus
+        if decided(need) and need.parts:
+            try:
+                layout = Layout(self.node_type, cores, gpus, scope, need, local, able_domains)
+            except GaveUp:
+                effort.gave_up = True
+                return lambda number: None
+            if layout.applies:
+                return layout.takes
+        ways = _slots_of if decided(need) and not need.parts else _several
+        return lambda number: self._takes(
+            cores, gpus, local, effort, partial(ways, scope, need, number)
+        )
+
+    def _takes(
+        self, cores: int, gpus: int, local: bool, effort: Effort, ways: Callable[[Search], bool]
+    ) -> Optional[list[Take]]:
+        """What a search takes that goes by *ways*, out of *cores* and *gpus*; None if nothing."""
+        search = Search(self.node_type, cores, gpus, local and not self.plain, self.plain, effort)
+        try:
+            return search.takes if ways(search) else None
+        except GaveUp:
+            effort.gave_up = True
+            return None
+
+
+def _slots_of(scope: Domain, need: Need, number: int, search: Search) -> bool:
+    return search.one(scope, Part(SLOT, Count(number, number), False, need))
+
+
+def _several(scope: Domain, need: Need, number: int, search: Search) -> bool:
+    part = Part(SLOT, _ONE, False, need)
+    return search.room_for(scope, part) >= number and search.several(scope, part, number)
+
+
+def _joined(units: Unit, more: Unit) -> Unit:
+    """*units* and one more."""
+    return Unit(
+        units.number + more.number,
+        units.cores | more.cores,
+        units.gpus | more.gpus,
+        units.nslots + more.nslots,
+        more.remote,
+    )

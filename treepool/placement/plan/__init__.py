@@ -1,0 +1,1 @@
+"""When does a waiting job start?"""

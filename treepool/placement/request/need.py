@@ -1,0 +1,289 @@
+"""Needs: what a slot, a locality or a node is asked to give, in the terms of placement."""
+
+from __future__ import annotations
+
+import math
+from typing import Iterator, Optional
+
+import attrs
+
+from treepool.rfc.count import Count
+
+#: The name of the part that stands for task slots; every other name is a locality.
+SLOT = "slot"
+
+
+@attrs.frozen(cache_hash=True)
+class Demand:
+    """What the link between any two GPUs of a slot must be: GB/s at least, and of this type."""
+
+    gbps: float = 0.0
+    type: str = ""
+
+    def met_by(self, gbps: float, type: str) -> bool:
+        """Whether a link of *gbps* and *type* will do."""
+        return gbps >= self.gbps and self.type in ("", type)
+
+
+@attrs.frozen(cache_hash=True)
+class Need:
+    """What is taken together: an amount from one domain, and parts of their own localities.
+
+    ``cores`` and ``gpus`` are numbers. With ``fair_share`` the GPUs bring as many cores as their
+    share of the domain they sit in, of which ``cores`` (1) is the least. ``memory`` and
+    ``storage`` (bytes) are what the domain, or the node, must have; nothing of them is used up.
+    With ``allow_cxl`` CXL memory counts for ``memory``.
+
+    ``demand`` and ``gpu_memory`` (bytes) are about the GPUs of this need: each has that much memory
+    at least, and any two of one slot, wherever in its parts, are linked as the demand says. For a
+    whole domain they are about all of its GPUs.
+    """
+
+    cores: int = 0
+    gpus: int = 0
+    fair_share: bool = False
+    memory: int = 0
+    storage: int = 0
+    parts: tuple[Part, ...] = ()
+    allow_cxl: bool = False
+    demand: Optional[Demand] = None
+    gpu_memory: int = 0
+    #: Whether something is demanded of GPUs, here or in some part.
+    has_gpu_demand: bool = attrs.field(init=False, eq=False)
+
+    @has_gpu_demand.default
+    def _choosy(self) -> bool:
+        inside = any(part.need.has_gpu_demand for part in self.parts)
+        return self.demand is not None or self.gpu_memory > 0 or inside
+
+    @property
+    def takes_amount(self) -> bool:
+        """True if cores or GPUs are asked beside the parts."""
+        return bool(self.cores or self.gpus)
+
+
+@attrs.frozen(cache_hash=True)
+class Part:
+    """``count`` slots, or that many distinct domains of locality ``name``, each giving ``need``.
+
+    A ``whole`` domain is taken entirely; ``need`` is then the least it must have. ``with_core``
+    rules out domains without cores: those whole domains are all that a slot takes, and no slot is
+    without a core (RFC 20: nor is a node).
+    """
+
+    name: str
+    count: Count
+    whole: bool
+    need: Need
+    with_core: bool = False
+
+    @property
+    def nslots(self) -> int:
+        """How many task slots the part holds, every count at its minimum."""
+        inside = sum(part.nslots for part in self.need.parts)
+        return self.count.minimum * (1 if self.name == SLOT else inside)
+
+
+#: More than a node has of anything; what counts fall short of is measured from here.
+MANY = 1 << 24
+
+
+@attrs.frozen(eq=False)
+class Ask:
+    """What a request wants of a single node; the key under which states remember their fit.
+
+    Asks are interned (see ``ask_of``), so equal ones are one object and hash by identity. A node
+    hosts ``group``: with ``fill`` up to its largest count, else one of its valid counts. ``whole``
+    takes the entire node, which must be idle. ``min_cores`` and ``min_gpus`` are fewer than which
+    no node can serve it: most states are ruled out by these two numbers alone.
+
+    With ``counted`` some count on or above the slot is a range that each node, or domain, meets by
+    itself: nodes that can give more come first. With ``searched`` no arithmetic decides what fits,
+    so finding out may take a search (search.py) and be given up.
+    """
+
+    group: Part
+    fill: bool
+    whole: bool
+    locality: str
+    min_cores: int = attrs.field(init=False)
+    min_gpus: int = attrs.field(init=False)
+    counted: bool = attrs.field(init=False)
+    searched: bool = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        units = 1 if self.fill else self.group.count.minimum
+        ncores, ngpus = (0, 0) if self.group.whole else least(self.group.need)
+        above = list(_down_to_slot(self.group))
+        ranges = [not part.count.fixed for part in (above[1:] if self.fill else above)]
+        object.__setattr__(self, "min_cores", max(1, units * ncores))
+        object.__setattr__(self, "min_gpus", units * ngpus)
+        object.__setattr__(self, "counted", any(ranges))
+        object.__setattr__(self, "searched", not _always_decided(above[-1].need))
+
+    def shortfall(self, units: int, nslots: int) -> int:
+        """What *units* with *nslots* slots in all fall short of; less is better.
+
+        Counts come before all else, the outermost first (RFC 14: the largest valid count).
+        """
+        if not self.counted:
+            return 0
+        return MANY - nslots if self.fill else (MANY - units) * MANY + MANY - nslots
+
+    def least_shortfall(self, ncores: int) -> int:
+        """A bound of the shortfall of a node with *ncores* free cores."""
+        if not self.counted:
+            return 0
+        slot = list(_down_to_slot(self.group))[-1]
+        nslots = ncores // max(1, least(slot.need)[0])
+        units = ncores // max(1, self.min_cores // (1 if self.fill else self.group.count.minimum))
+        if self.group.count.maximum is not None:
+            units = min(units, self.group.count.maximum)
+            if self.group is slot:
+                nslots = min(nslots, units)
+        return self.shortfall(units, nslots)
+
+
+def _down_to_slot(part: Part) -> Iterator[Part]:
+    """*part*, and what is in it down to the slot."""
+    while True:
+        yield part
+        if part.name == SLOT:
+            return
+        (part,) = part.need.parts
+
+
+def decided(need: Need) -> bool:
+    """Whether arithmetic decides how many slots of *need* fit: see layout.py.
+
+    They are an amount, or domains of one locality with an amount in each, or both.
+    """
+    if not need.parts:
+        return need.demand is None
+    return len(need.parts) == 1 and not need.has_gpu_demand and not need.parts[0].need.parts
+
+
+def _always_decided(need: Need) -> bool:
+    """Whether arithmetic decides on every node.
+
+    It does not where whole domains of different sizes leave more or less for an amount beside them.
+    """
+    return decided(need) and not (need.takes_amount and any(part.whole for part in need.parts))
+
+
+@attrs.frozen
+class Growing:
+    """A count below the slot that is a range, the same for all slots of a job.
+
+    ``path`` leads to the need or the part that it counts: the places of parts from the slot on.
+    ``what`` is ``core``, ``gpu``, or the name of a locality.
+    """
+
+    path: tuple[int, ...]
+    what: str
+    count: Count
+
+
+def with_count(group: Part, growing: Growing, number: int) -> Part:
+    """*group* with *number* for the count *growing* below its slot."""
+    if group.name != SLOT:
+        (inner,) = group.need.parts
+        parts: tuple[Part, ...] = (with_count(inner, growing, number),)
+    else:
+        return attrs.evolve(group, need=_need_with(group.need, growing, growing.path, number))
+    return attrs.evolve(group, need=attrs.evolve(group.need, parts=parts))
+
+
+def _need_with(need: Need, growing: Growing, path: tuple[int, ...], number: int) -> Need:
+    if not path:
+        if growing.what == "core":
+            return attrs.evolve(need, cores=number)
+        return attrs.evolve(need, gpus=number)
+    parts = list(need.parts)
+    part = parts[path[0]]
+    if len(path) == 1 and growing.what not in ("core", "gpu"):
+        parts[path[0]] = attrs.evolve(part, count=Count(number, number))
+    else:
+        inside = _need_with(part.need, growing, path[1:], number)
+        parts[path[0]] = attrs.evolve(part, need=inside)
+    return attrs.evolve(need, parts=tuple(parts))
+
+
+def with_demands(
+    need: Need,
+    demand: Optional[Demand],
+    gpu_memory: int,
+    allow_cxl: bool,
+    whole: bool = False,
+    growing: bool = False,
+) -> Need:
+    """A slot's *need* with *demand* and *gpu_memory* for its GPUs, and CXL memory perhaps.
+
+    With *whole* it is the least that an entire node must have; with *growing* a slot may get more
+    GPUs than *need* says. Nothing is noted where it has no effect: with one GPU there is no link
+    between two, and equal needs are remembered together.
+    """
+    if demand is not None and not whole and not growing and _most_gpus(need) < 2:
+        demand = None
+
+    def noted(need: Need, whole: bool) -> Need:
+        takes_gpus = whole or need.gpus > 0
+        return attrs.evolve(
+            need,
+            parts=tuple(
+                attrs.evolve(part, need=noted(part.need, part.whole)) for part in need.parts
+            ),
+            allow_cxl=allow_cxl and need.memory > 0,
+            demand=demand if takes_gpus else None,
+            gpu_memory=gpu_memory if takes_gpus else 0,
+        )
+
+    return noted(need, whole) if demand or gpu_memory or allow_cxl else need
+
+
+def without_link_demand(need: Need) -> Need:
+    """*need* without what it demands of the links of GPUs."""
+    parts = tuple(attrs.evolve(part, need=without_link_demand(part.need)) for part in need.parts)
+    return attrs.evolve(need, parts=parts, demand=None)
+
+
+def needs_in(need: Need) -> Iterator[Need]:
+    """*need* and those of all parts in it."""
+    yield need
+    for part in need.parts:
+        yield from needs_in(part.need)
+
+
+def _most_gpus(need: Need) -> float:
+    """The most GPUs that meet *need*; whole domains may have any number."""
+    most: float = need.gpus
+    for part in need.parts:
+        number = math.inf if part.count.maximum is None else part.count.maximum
+        each = math.inf if part.whole else _most_gpus(part.need)
+        most += number * each if each else 0
+    return most
+
+
+def least(need: Need) -> tuple[int, int]:
+    """Fewest cores and GPUs that meet *need*; what whole domains take is not counted."""
+    ncores, ngpus = need.cores, need.gpus
+    for part in need.parts:
+        if not part.whole:
+            inner_cores, inner_gpus = least(part.need)
+            ncores += part.count.minimum * inner_cores
+            ngpus += part.count.minimum * inner_gpus
+    return ncores, ngpus
+
+
+_asks: dict[tuple[Part, bool, bool, str], Ask] = {}
+
+
+def ask_of(group: Part, fill: bool, whole: bool, locality: str) -> Ask:
+    """The one Ask with these values."""
+    key = (group, fill, whole, locality)
+    ask = _asks.get(key)
+    if ask is None:
+        if len(_asks) >= 4096:  # forgetting only means computing fits again
+            _asks.clear()
+        ask = _asks[key] = Ask(*key)
+    return ask

@@ -1,0 +1,300 @@
+"""Requests: what a jobspec asks for, in the terms of placement.
+
+RFC 14's vertices are checked here against DESIGN's table of forms, once, at submission. What no
+form covers is an error that names the vertex; nothing is ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+import attrs
+
+from treepool.errors import InvalidJobspec
+from treepool.placement.nodes.tree import NODE
+from treepool.placement.request import job_options
+from treepool.placement.request.job_options import JobOptions, Same
+from treepool.placement.request.need import (
+    SLOT,
+    Ask,
+    Demand,
+    Growing,
+    Need,
+    Part,
+    ask_of,
+    with_demands,
+)
+from treepool.rfc import units
+from treepool.rfc.constraint import Constraint
+from treepool.rfc.count import Count
+from treepool.rfc.findings import did_you_mean, shown
+from treepool.rfc.jobspec import Jobspec, Vertex
+
+#: Resource types with a meaning of their own; every other type is the name of a locality.
+AMOUNTS = ("core", "gpu", "memory", "storage")
+
+#: What memory and storage are in when no unit is given: as in the topo (RFC 49).
+DEFAULT_UNIT = "GiB"
+
+_ONE = Count(1, 1)
+
+
+@attrs.frozen(cache_hash=True)
+class Request:
+    """A job's resource request, ready for Pool.alloc; make it with Pool.parse_resource_request.
+
+    ``nodes`` is None when the request may fill any nodes; else the number of distinct nodes, per
+    slot if ``spans`` (slot above node), in all otherwise. ``units`` is how many units are wanted
+    in all: slots, or domains when a locality but no node stands above the slot; it has no meaning
+    when a node stands above. ``duration`` is in seconds, 0 for unlimited. ``same`` asks for nodes
+    that are alike in a property.
+
+    Counts below the slot that are ranges are at their least in ``ask``; ``growing`` has them, the
+    outer ones first.
+    """
+
+    ask: Ask
+    nodes: Optional[Count]
+    units: Count
+    spans: bool = False
+    duration: float = 0.0
+    constraint: Optional[Constraint] = None
+    same: Optional[Same] = None
+    growing: tuple[Growing, ...] = ()
+
+    @property
+    def ranges_above(self) -> bool:
+        """Whether some count on or above the slot is a range."""
+        above = [self.units] if self.nodes is None else [self.units, self.nodes]
+        return self.ask.counted or not all(count.fixed for count in above)
+
+
+def request_of(jobspec: Jobspec, localities: Sequence[str], locality: str) -> Request:
+    """The Request of *jobspec* for a pool whose trees have these *localities*.
+
+    *locality* is the pool's mode, which the jobspec may override. Raises InvalidJobspec with the
+    JSON pointer of the vertex that no form of DESIGN's table covers.
+    """
+    return _Reader(localities).request(jobspec, locality)
+
+
+class _Reader:
+    """Reads vertices for a pool that knows some localities."""
+
+    def __init__(self, localities: Sequence[str]) -> None:
+        self.localities = frozenset(localities)
+        #: The counts below the slot that are ranges, in the order written.
+        self.growing: list[Growing] = []
+
+    def request(self, jobspec: Jobspec, locality: str) -> Request:
+        options = job_options.read(jobspec.options, sorted(self.localities), locality)
+        node, above, slot = self.above(jobspec.resources)
+        spanned = self.spanned(slot)
+        if spanned is None:
+            need = self.with_demands(self.need(slot, (), shared=True), options)
+            group = Part(SLOT, slot.count, False, need)
+            if options.level is not None:
+                group = self.levelled(group, options, slot, node, above)
+            for vertex in reversed(above):
+                need = Need(parts=(group,))
+                group = Part(vertex.type, vertex.count, vertex.exclusive is True, need)
+            whole = node is not None and node.exclusive is True
+            nodes = node.count if node is not None else None
+        else:
+            for upper in (*([node] if node else []), *above):
+                raise _refused(spanned, f"a slot below {upper.type} cannot span nodes:")
+            whole = _is_whole(spanned)
+            need = self.with_demands(self.need(spanned, (), shared=not whole), options, whole)
+            group = Part(SLOT, _ONE, whole and need.has_gpu_demand, need)
+            if options.level is not None:
+                if whole:
+                    raise _refused(spanned, "a level is asked for, but all is asked of each")
+                group = self.levelled(group, options, spanned, spanned, above)
+            nodes = spanned.count
+        ask = ask_of(group, nodes is None, whole, options.locality)
+        total = slot.count if spanned is not None else group.count
+        constraint = _with_property(jobspec.constraint, options)
+        growing = tuple(sorted(self.growing, key=lambda g: len(g.path)))
+        return Request(
+            ask,
+            nodes,
+            total,
+            spanned is not None,
+            jobspec.duration,
+            constraint,
+            options.same,
+            growing,
+        )
+
+    def levelled(
+        self,
+        group: Part,
+        options: JobOptions,
+        slot: Vertex,
+        node: Optional[Vertex],
+        above: Sequence[Vertex],
+    ) -> Part:
+        """*group* with each slot, or all on a node, in one domain of the level options for.
+
+        The same as if the jobspec had this locality below, or above, the slot.
+        """
+        assert options.level is not None
+        if group.need.parts or above:
+            raise _refused(slot, "a level is asked for, but the jobspec names localities around")
+        if not options.whole_node:
+            self.growing = [attrs.evolve(g, path=(0, *g.path)) for g in self.growing]
+            inside = Part(options.level, _ONE, False, group.need)
+            return attrs.evolve(group, need=Need(parts=(inside,)))
+        if node is None:
+            raise _refused(slot, "all slots on a node in one domain: a node must stand above")
+        return Part(options.level, _ONE, False, Need(parts=(group,)))
+
+    def with_demands(self, need: Need, options: JobOptions, whole: bool = False) -> Need:
+        """*need* of a slot with what is asked for its memory and GPUs."""
+        demand = None
+        if options.gpu_gbps or options.gpu_link_type:
+            demand = Demand(options.gpu_gbps, options.gpu_link_type)
+        growing = any(g.what != "core" for g in self.growing)
+        return with_demands(need, demand, options.gpu_memory, options.allow_cxl, whole, growing)
+
+    def above(self, resources: Sequence[Vertex]) -> tuple[Optional[Vertex], list[Vertex], Vertex]:
+        """The node above the slot if there is one, the localities above it, and the slot."""
+        node: Optional[Vertex] = None
+        above: list[Vertex] = []
+        level = resources
+        while True:
+            vertex = level[0]
+            if len(level) > 1:
+                raise _refused(level[1], "only one vertex can lead to the slot, not also")
+            if vertex.type == SLOT:
+                if vertex.exclusive is False:
+                    raise _refused(vertex, "slots are never shared, exclusive cannot be false on")
+                self.check_plain(vertex)
+                return node, above, vertex
+            self.check_known(vertex)
+            if vertex.type in AMOUNTS or not vertex.children:
+                raise _refused(vertex, "there is no slot above or below")
+            if vertex.type != NODE:
+                above.append(vertex)
+            elif node is None and not above:
+                node = vertex
+            else:
+                raise _refused(vertex, "nothing but slot can stand above")
+            level = vertex.children
+
+    def spanned(self, slot: Vertex) -> Optional[Vertex]:
+        """The node vertex below *slot*, if the slot spans nodes."""
+        for vertex in slot.children:
+            if vertex.type == NODE:
+                if len(slot.children) > 1:
+                    raise _refused(vertex, "nothing can stand beside")
+                self.check_known(vertex)
+                if vertex.exclusive is False and _is_bare(vertex):
+                    raise _refused(vertex, "nothing is asked for below")
+                return vertex
+        return None
+
+    def need(self, parent: Vertex, path: tuple[int, ...], shared: bool) -> Need:
+        """What the children of *parent* ask; if not *shared*, as a minimum of a whole domain.
+
+        *path* leads to it from the slot, see Growing.
+        """
+        amounts: dict[str, int] = {}
+        parts: list[Part] = []
+        for vertex in parent.children:
+            if vertex.type in AMOUNTS:
+                if vertex.type in amounts:
+                    raise _refused(vertex, f"below {parent.type} stands a second")
+                amounts[vertex.type] = self.amount(vertex)
+                if shared and vertex.type in ("core", "gpu") and not vertex.count.fixed:
+                    self.growing.append(Growing(path, vertex.type, vertex.count))
+            else:
+                parts.append(self.part(vertex, (*path, len(parts)), shared))
+        cores, gpus = amounts.get("core", 0), amounts.get("gpu", 0)
+        if shared and not (cores or gpus or parts):
+            raise _refused(parent, "neither cores nor GPUs are asked for in")
+        fair_share = shared and gpus > 0 and "core" not in amounts
+        if shared and not (cores or gpus):
+            parts = [attrs.evolve(part, with_core=part.whole) for part in parts]
+        return Need(
+            cores=1 if fair_share else cores,
+            gpus=gpus,
+            fair_share=fair_share,
+            memory=amounts.get("memory", 0),
+            storage=amounts.get("storage", 0),
+            parts=tuple(parts),
+        )
+
+    def part(self, vertex: Vertex, path: tuple[int, ...], shared: bool) -> Part:
+        """The locality *vertex* below a slot; if not *shared*, of what a whole domain has."""
+        self.check_known(vertex)
+        if vertex.type == NODE:
+            raise _refused(vertex, "only directly below slot, and alone, can stand a")
+        whole = _is_whole(vertex)
+        if not whole and _is_bare(vertex):
+            raise _refused(vertex, "nothing is asked for below")
+        if shared and not vertex.count.fixed:
+            self.growing.append(Growing(path, vertex.type, vertex.count))
+        least = Count(vertex.count.minimum, vertex.count.minimum)
+        need = self.need(vertex, path, shared=shared and not whole)
+        return Part(vertex.type, least, whole, need)
+
+    def amount(self, vertex: Vertex) -> int:
+        """The number of cores or GPUs, the bytes of memory or storage; ranges their minimum."""
+        self.check_plain(vertex)
+        if vertex.children:
+            raise _refused(vertex.children[0], f"nothing can stand below {vertex.type}:")
+        if vertex.type in ("core", "gpu"):
+            if vertex.exclusive is False:
+                raise _refused(vertex, "cores and GPUs are never shared: exclusive is false on")
+            return vertex.count.minimum
+        if vertex.exclusive is not None:
+            raise _refused(vertex, "capacities are not tracked: exclusive has no meaning on")
+        unit = vertex.unit if vertex.unit is not None else DEFAULT_UNIT
+        if unit not in units.BYTES:
+            known = ", ".join(units.BYTES)
+            raise _refused(vertex, f"unknown unit {shown(unit)} on", f", known: {known}")
+        return units.to_bytes(vertex.count.minimum, unit)
+
+    def check_known(self, vertex: Vertex) -> None:
+        """Refuse a vertex of a type that means nothing to the pool."""
+        if vertex.type == SLOT:
+            raise _refused(vertex, "a request has one slot vertex, this is a second")
+        known = [NODE, SLOT, *AMOUNTS, *sorted(self.localities)]
+        if vertex.type not in known:
+            names = ", ".join(known)
+            hint = did_you_mean(vertex.type, known)
+            raise _refused(vertex, "unknown resource type", f"{hint}; this pool knows {names}")
+        self.check_plain(vertex)
+
+    def check_plain(self, vertex: Vertex) -> None:
+        """Refuse the keys of RFC 14 that have no meaning on *vertex*."""
+        if vertex.id is not None:
+            raise _refused(vertex, "resources cannot be asked for by id:")
+        if vertex.unit is not None and vertex.type not in ("memory", "storage"):
+            raise _refused(vertex, "a unit has no meaning on")
+
+
+def _is_whole(vertex: Vertex) -> bool:
+    """Whether a locality or node below the slot is taken entirely.
+
+    RFC 14: what a slot holds is exclusive unless the jobspec says more.
+    """
+    return _is_bare(vertex) if vertex.exclusive is None else vertex.exclusive
+
+
+def _is_bare(vertex: Vertex) -> bool:
+    """Whether nothing that can be taken is asked for below *vertex*; memory is no such thing."""
+    return all(child.type in ("memory", "storage") for child in vertex.children)
+
+
+def _with_property(constraint: Optional[Constraint], options: JobOptions) -> Optional[Constraint]:
+    """*constraint*, and the property that an option stands for."""
+    if not options.unified_memory:
+        return constraint
+    unified = Constraint("properties", (job_options.UNIFIED,))
+    return unified if constraint is None else Constraint("and", parts=(unified, constraint))
+
+
+def _refused(vertex: Vertex, why: str, after: str = "") -> InvalidJobspec:
+    return InvalidJobspec(f"{vertex.pointer}: {why} {shown(vertex.type)}{after}")

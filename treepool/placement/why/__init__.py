@@ -1,0 +1,1 @@
+"""Why that, or why not?"""

@@ -1,0 +1,139 @@
+"""Decisions, to be looked at: what a pool chose for a request, and among which nodes.
+
+A decision reports the very choice that an allocation would get; nothing is allocated.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from treepool.placement.choose.candidates import Candidates
+from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.choose.selection import Selection, select
+from treepool.placement.nodes.byrank import ByRank, filled, items
+from treepool.placement.nodes.state import NodeState, StateTable
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.fit import Fit, fit
+from treepool.placement.request.vertices import Request
+from treepool.placement.why.infeasible import KEPT, why_infeasible
+from treepool.rfc import idset
+
+
+@attrs.frozen(eq=False)
+class Looked:
+    """Nodes in one state: ``ranks``, ascending, of those that are up and may serve the request.
+
+    ``found`` is what each could give, None for nothing. ``key`` is the policy's: nodes with a
+    lower one are tried first, ties to the lowest rank.
+    """
+
+    state: NodeState
+    ranks: tuple[int, ...]
+    found: Optional[Fit]
+    key: int
+
+
+@attrs.frozen(eq=False)
+class Decision:
+    """What a pool would choose for a request now.
+
+    ``request`` is the request with what it leaves open settled: its constraint says which nodes
+    alike were chosen, its counts below the slot how large they are. ``looked`` are all nodes that
+    may serve it, in the policy's order. Those with local slots are tried in this order first, then
+    those with others. ``selection`` is None if they are not enough.
+    """
+
+    request: Request
+    looked: tuple[Looked, ...]
+    selection: Optional[Selection]
+
+
+def decide(situation: Situation, choice: Choice) -> Decision:
+    """The decision that *choice* is, as things are in *situation*."""
+    inventory, index, policy = situation.inventory, situation.index, situation.policy
+    ask, within = choice.request.ask, inventory.matching(choice.request.constraint)
+    looked = []
+    for state, held in index.buckets.items():
+        ranks = tuple(held.ascending(within))
+        if ranks:
+            found = fit(state, ask)
+            looked.append(Looked(state, ranks, found, policy.key(state, ask, found)))
+    looked.sort(key=lambda one: (one.key, one.ranks[0]))
+    return Decision(choice.request, tuple(looked), choice.selection)
+
+
+def ranks_down(situation: Situation) -> tuple[int, ...]:
+    """The ranks that are down, ascending."""
+    up = situation.index.up
+    return tuple(rank for rank in idset.iterate(situation.inventory.ranks) if not up[rank])
+
+
+def why_insufficient(situation: Situation, request: Request) -> Optional[str]:
+    """One line on what the nodes that are up lack now, of what is free on them.
+
+    None if no single number tells, as when slots would fit but not where the request wants them.
+    """
+    up = situation.index.up
+    free: dict[NodeState, Optional[NodeType]] = {}
+    types = _no_types(situation)
+    for rank, state in items(situation.index.state_of):
+        if state is None or not up[rank]:
+            continue
+        if state not in free:
+            free[state] = free_part(state) if state.idle or not request.ask.whole else None
+        types[rank] = free[state]
+    return _why(situation, request, types)
+
+
+def why_passed_over(situation: Situation, request: Request, state: NodeState) -> Optional[str]:
+    """One line on what a node in *state* lacks, of what is free on it, to give anything.
+
+    None if no single number tells.
+    """
+    rank = next(iter(situation.index.buckets.get(state, ())), None)
+    if rank is None or (request.ask.whole and not state.idle):
+        return None
+    types = _no_types(situation)
+    types[rank] = free_part(state)
+    return _why(situation, attrs.evolve(request, constraint=None, same=None), types)
+
+
+def _no_types(situation: Situation) -> ByRank[Optional[NodeType]]:
+    """A place for the type of each rank, with none in it."""
+    inventory = situation.inventory
+    return filled(len(inventory.types), idset.size(inventory.ranks), None)
+
+
+def _why(
+    situation: Situation, request: Request, types: ByRank[Optional[NodeType]]
+) -> Optional[str]:
+    """Why a pool of idle nodes of *types*, by rank, would not do."""
+    inventory = attrs.evolve(situation.inventory, types=types, states=StateTable())
+    within = inventory.matching(request.constraint)
+    if not any(t is not None and (within is None or r in within) for r, t in items(types)):
+        return None
+    candidates = Candidates(inventory.idle_index, request.ask, situation.policy, within)
+    if request.same is None and select(request, candidates) is not None:
+        return None
+    return why_infeasible(request, inventory).replace(KEPT, "a part of each is taken")
+
+
+def free_part(state: NodeState) -> NodeType:
+    """A kind of node that has nothing but what is free in *state*."""
+    node_type = state.type
+    root = _free_domain(node_type.root, state.cores, state.gpus)
+    return attrs.evolve(node_type, root=root, memo={})
+
+
+def _free_domain(domain: Domain, cores: int, gpus: int) -> Domain:
+    children = (_free_domain(child, cores, gpus) for child in domain.children)
+    has_cores, has_gpus = domain.cores & cores, domain.gpus & gpus
+    return attrs.evolve(
+        domain,
+        cores=has_cores,
+        gpus=has_gpus,
+        whole=domain.whole and has_cores == domain.cores and has_gpus == domain.gpus,
+        children=tuple(child for child in children if child.cores or child.gpus),
+    )

@@ -1,0 +1,198 @@
+"""Why a request is infeasible, in the words of the person who made it.
+
+Called only for requests that an idle pool does not serve. Finds the first number that does not
+fit and what the largest of its kind would be: "no numa domain has 20 cores: the largest has 15".
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Optional, Sequence
+
+import attrs
+
+from treepool.placement.choose.same import members, narrowed
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.fit import compute
+from treepool.placement.on_node.search import able_domains
+from treepool.placement.request.need import SLOT, Ask, Need, Part, needs_in, without_link_demand
+from treepool.placement.request.vertices import Request
+from treepool.placement.why.shortage import amount, links, size, why_no_amount, why_no_whole
+from treepool.placement.why.unsatisfied import unsatisfied
+from treepool.rfc.count import Count
+
+_ANY = Count(1, None)
+
+#: Why a domain is not whole on an idle node.
+KEPT = "the enclosing instance kept a part of each"
+
+
+def why_infeasible(request: Request, inventory: Inventory) -> str:
+    """One line on why an idle pool of *inventory* could not serve *request*."""
+    if request.same is not None and request.same.required:
+        return _why_not_alike(request, inventory)
+    within = inventory.matching(request.constraint)
+    if within is not None and not within:
+        return "no node satisfies the constraints" + unsatisfied(
+            request.constraint, inventory.matching
+        )
+    types = _types_for(request, inventory)
+    units = {t: _units_on(t, request.ask) for t in types}
+    among = " that satisfy the constraints" if within is not None else ""
+    if not any(units.values()):
+        return _Node(request.ask, list(types), inventory).why()
+    if request.nodes is None:
+        room = sum(units[t] * count for t, count in types.items())
+        unit = request.ask.group.name
+        return (
+            f"the request asks {_number(request.units, unit)}:"
+            f" all nodes{among} together have room for {room}"
+        )
+    able = sum(count for t, count in types.items() if units[t])
+    if request.spans:
+        least = request.units.minimum * request.nodes.minimum
+        wanted = f"{least} nodes" if least > 1 else "1 node"
+        if request.units.minimum > 1 and request.nodes.minimum > 1:
+            wanted += f" ({request.units.minimum} slots of {request.nodes.minimum})"
+    else:
+        wanted = _number(request.nodes, "node")
+    return f"the request asks {wanted}: of those{among or ' in the pool'}, {able} can serve it"
+
+
+def _why_not_alike(request: Request, inventory: Inventory) -> str:
+    """The reason that holds for those alike nodes that have the most room for the request."""
+    assert request.same is not None
+    family = request.same.family
+    found = [narrowed(request, name) for name in members(family, inventory)]
+    if not found:
+        return f"no node has a property {family}:..., and all are to have the same"
+
+    def room(one: Request) -> tuple[int, int]:
+        types = _types_for(one, inventory)
+        able = sum(_units_on(t, one.ask) * count for t, count in types.items())
+        return able, sum(types.values())
+
+    return f"on nodes of the same {family}: {why_infeasible(max(found, key=room), inventory)}"
+
+
+def _types_for(request: Request, inventory: Inventory) -> dict[NodeType, int]:
+    """How many nodes of each type satisfy the constraints of *request*."""
+    within = inventory.matching(request.constraint)
+    types = {t: ranks.count(within) for t, ranks in inventory.node_types.items()}
+    return {node_type: count for node_type, count in types.items() if count}
+
+
+def _units_on(node_type: NodeType, ask: Ask) -> int:
+    """How many units of *ask* an idle node of *node_type* hosts."""
+    found = compute(NodeState(node_type, node_type.root.cores, node_type.root.gpus), ask)
+    return 0 if found is None else len(found.steps)
+
+
+class _Node:
+    """The search for what no single node of some types can give."""
+
+    def __init__(self, ask: Ask, types: Sequence[NodeType], inventory: Inventory) -> None:
+        self.ask = ask
+        self.types = types
+        self.inventory = inventory
+
+    def why(self) -> str:
+        """Why no node can give what is asked of one node."""
+        group = self.ask.group
+        one = attrs.evolve(group, count=Count(1, 1))
+        if self.able(one):
+            most = max(self.units(attrs.evolve(group, count=_ANY)))
+            wanted = _number(group.count, group.name)
+            if group.count.minimum > most:
+                return f"each node is to host {wanted}: the most that fits is {most}"
+            return f"each node is to host {wanted}: none is up to {most}, the most that fits"
+        reason = None
+        if group.name == SLOT:
+            reason = self.why_not(group.need, "node", lambda t: [t.root])
+        else:
+            reason = self.why_no_part(one, "node", lambda t: [t.root])
+        if reason is None and group.whole and group.name == SLOT:
+            reason = why_no_whole(group.need, "node", [(t, t.root) for t in self.types])
+        if reason is None and group.need.has_gpu_demand:
+            reason = self.why_not_chosen(one)
+        if reason is not None:
+            return reason
+        if self.ask.locality == "required":
+            return "no node has a smallest domain for each slot, as locality=required asks"
+        return "no way was found to have all parts of a slot on one node"
+
+    def why_not_chosen(self, group: Part) -> Optional[str]:
+        """Why GPUs as they are demanded cannot be had, though there are enough of others."""
+        demand = next((need.demand for need in needs_in(group.need) if need.demand), None)
+        if demand is None or not self.able(
+            attrs.evolve(group, need=without_link_demand(group.need))
+        ):
+            return None
+        return f"no way was found to have all GPUs of a slot joined by {links(demand)}"
+
+    def able(self, group: Part) -> bool:
+        """Whether some node can give *group*, its count at the minimum, whatever the locality."""
+        return any(self.units(group))
+
+    def units(self, group: Part) -> list[int]:
+        ask = attrs.evolve(self.ask, group=group, fill=True)
+        return [_units_on(t, ask) for t in self.types]
+
+    def why_not(
+        self, need: Need, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
+    ) -> Optional[str]:
+        """Why no scope, each a domain of *where*, meets *need*; None if no single part tells."""
+        if need.storage:
+            largest = max(t.storage for t in self.types)
+            if largest < need.storage:
+                have = f"the largest has {size(largest)}" if largest else "none says it has any"
+                return f"no node has storage of {size(need.storage)}: {have}"
+        for part in need.parts:
+            reason = self.why_no_part(part, where, scopes)
+            if reason is not None:
+                return reason
+        return why_no_amount(need, where, [(t, d) for t in self.types for d in scopes(t)])
+
+    def why_no_part(
+        self, part: Part, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
+    ) -> Optional[str]:
+        """Why no scope has the domains that *part* asks."""
+        if part.name == SLOT:
+            return self.why_not(part.need, where, scopes)
+        name = part.name
+
+        def inside(node_type: NodeType) -> list[Domain]:
+            return [d for s in scopes(node_type) for d in s.walk() if d.name == name]
+
+        found = [d for t in self.types for d in inside(t)]
+        if not found:
+            if any(name in t.localities for t in self.types):
+                return f"no {where} has a {name} domain with cores or GPUs of this pool"
+            return f"no {where} has a {name} domain"
+        if part.whole and not any(d.whole for d in found):
+            return f"no {name} domain is whole: {KEPT}"
+        able = [d for t in self.types for d in able_domains(t, part)]
+        if not able:
+            only = [d for d in found if d.whole or not part.whole]
+            reason = self.why_not(part.need, name, lambda t: [d for d in inside(t) if d in only])
+            if part.whole and not reason:
+                reason = why_no_whole(
+                    part.need, f"{name} domain", [(t, d) for t in self.types for d in inside(t)]
+                )
+            return reason or f"no {name} domain has room for what each is to give"
+        most = max(
+            sum(1 for d in scope.walk() if d in able) for t in self.types for scope in scopes(t)
+        )
+        if most < part.count.minimum:
+            kind = "whole " if part.whole else ""
+            suited = " that can give what is asked" if part.need != Need() else ""
+            wanted = _number(part.count, f"{kind}{name} domain")
+            return f"each {where} is to give {wanted}{suited}: the most that one has is {most}"
+        if part.whole and not any(d.ncores for d in able):
+            return f"no {name} domain has cores, and a job needs one on each of its nodes"
+        return None
+
+
+def _number(count: Count, what: str) -> str:
+    return amount(count.minimum, what) if count.fixed else f"{count.text()} {what}s"

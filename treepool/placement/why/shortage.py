@@ -1,0 +1,143 @@
+"""What is lacking: why no domain of some has an amount, with the largest that there is.
+
+The first number that does not fit is told: "no numa domain has 20 cores: the largest has 15".
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional, Sequence
+
+from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.levels import has_memory, usable_gpus
+from treepool.placement.request.need import Demand, Need
+from treepool.rfc import idset
+
+#: A domain and the kind of node that it is in.
+Place = tuple[NodeType, Domain]
+
+
+def why_no_amount(need: Need, where: str, places: Sequence[Place]) -> Optional[str]:
+    """Why none of *places*, each a domain called *where*, has *need*'s amount; None if some has."""
+    kind = where if where == "node" else f"{where} domain"
+    domains = [domain for _, domain in places]
+    cores, gpus = max(d.ncores for d in domains), max(d.ngpus for d in domains)
+    if need.cores > cores:
+        return f"no {kind} has {amount(need.cores, 'core')}: the largest has {cores}"
+    if need.gpus > gpus:
+        return f"no {kind} has {amount(need.gpus, 'GPU')}: the largest has {gpus}{_slices(domains)}"
+    reason = (
+        _why_no_memory(need, kind, domains)
+        or _why_no_gpu_memory(need, kind, places)
+        or _why_not_joined(need, where, places)
+    )
+    if reason is not None or any(_has(need, place) for place in places):
+        return reason
+    asked = [amount(need.cores, "core")] if need.cores else []
+    if need.gpus:
+        more = f" of {size(need.gpu_memory)}" if need.gpu_memory else ""
+        more += f" joined by {links(need.demand)}" if need.demand and need.gpus > 1 else ""
+        asked.append(amount(need.gpus, "GPU") + more)
+    asked += [f"{size(need.memory)} of memory"] if need.memory else []
+    return f"no {kind} has {' and '.join(asked)} together"
+
+
+def why_no_whole(need: Need, name: str, places: Sequence[Place]) -> Optional[str]:
+    """Why not all GPUs of any of *places*, whole domains called *name*, are as *need* demands."""
+    if need.gpu_memory and not any(d.gpus & ~t.gpus_with(need.gpu_memory) == 0 for t, d in places):
+        return f"not all GPUs of any {name} are known to have {size(need.gpu_memory)}"
+    if need.demand is None:
+        return None
+    for node_type, domain in places:
+        graph = graph_of(node_type.links, need.demand)
+        if graph is None or has_clique(graph, domain.gpus, idset.size(domain.gpus)):
+            return None
+    return f"no {name} has all its GPUs joined by {links(need.demand)}"
+
+
+def _has(need: Need, place: Place) -> bool:
+    node_type, domain = place
+    usable = domain.gpus & usable_gpus(node_type, domain, need)
+    graph = graph_of(node_type.links, need.demand)
+    return (
+        domain.ncores >= need.cores
+        and idset.size(usable) >= need.gpus
+        and has_memory(domain, need)
+        and (graph is None or has_clique(graph, usable, need.gpus))
+    )
+
+
+def _slices(domains: Sequence[Domain]) -> str:
+    """What to ask for where there are slices of GPUs besides."""
+    names = sorted({inner.name for domain in domains for inner in domain.mig})
+    return f" (slices are asked for as {', '.join(names[:4])})" if names else ""
+
+
+def _why_no_memory(need: Need, kind: str, domains: Sequence[Domain]) -> Optional[str]:
+    if any(has_memory(domain, need) for domain in domains):
+        return None
+    near = max(d.memory if d.capacity is None else d.capacity for d in domains)
+    far = max(d.memory + d.cxl if d.capacity is None else d.capacity for d in domains)
+    largest = far if need.allow_cxl else near
+    have = f"the largest has {size(largest)}" if largest else "none says how much it has"
+    if need.allow_cxl and far > near:
+        have += ", CXL memory included"
+    elif far >= need.memory:
+        have += f", with CXL memory {size(far)}: allow_cxl makes it count"
+    return f"no {kind} has {size(need.memory)} of memory: {have}"
+
+
+def _why_no_gpu_memory(need: Need, kind: str, places: Sequence[Place]) -> Optional[str]:
+    if not need.gpu_memory or not need.gpus:
+        return None
+    wanted = size(need.gpu_memory)
+    most = max(idset.size(d.gpus & usable_gpus(t, d, need)) for t, d in places)
+    if most >= need.gpus:
+        return None
+    if most:
+        asked = amount(need.gpus, "GPU")
+        return f"no {kind} has {asked} of {wanted} or more: the most that one has is {most}"
+    return f"no GPU is known to have {wanted}: {_largest_gpu(t for t, _ in places)}"
+
+
+def _largest_gpu(node_types: Iterable[NodeType]) -> str:
+    sizes = (t.gpu_memory.get(g, 0) for t in node_types for g in idset.iterate(t.root.gpus))
+    largest = max(sizes, default=0)
+    return f"the largest has {size(largest)}" if largest else "no node says how much its have"
+
+
+def _why_not_joined(need: Need, where: str, places: Sequence[Place]) -> Optional[str]:
+    if need.demand is None or need.gpus < 2:
+        return None
+    most = 0
+    for node_type, domain in places:
+        graph = graph_of(node_type.links, need.demand)
+        assert graph is not None
+        most = max(most, largest_clique(graph, domain.gpus & usable_gpus(node_type, domain, need)))
+    if most >= need.gpus:
+        return None
+    inside = "" if where == "node" else f" of one {where} domain"
+    have = f"the largest such set has {most}"
+    if all(node_type.links is None for node_type, _ in places):
+        have = "no node says how its GPUs are linked"
+    return f"no {need.gpus} GPUs{inside} are joined by {links(need.demand)}: {have}"
+
+
+def links(demand: Optional[Demand]) -> str:
+    """*demand* in words, such as "links of 50 GB/s"."""
+    assert demand is not None
+    kind = {"nvlink": "NVLink", "xgmi": "xGMI"}.get(demand.type, "links")
+    return f"{kind} of {demand.gbps:g} GB/s" if demand.gbps else kind
+
+
+def amount(number: int, what: str) -> str:
+    """A number of things, such as "2 cores"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def size(number: int) -> str:
+    """Bytes in the largest binary unit that leaves a number of 1 or more."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+    exponent = max(0, min(len(units) - 1, (number.bit_length() - 1) // 10))
+    text = f"{number / (1 << 10 * exponent):.1f}"
+    return f"{text[:-2] if text.endswith('.0') else text} {units[exponent]}"
