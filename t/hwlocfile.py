@@ -7,6 +7,17 @@ from xml.sax.saxutils import quoteattr
 
 import attrs
 
+from treepool.discovery import libhwloc
+from treepool.errors import InvalidHardware
+
+
+def has_library() -> bool:
+    """Whether hwloc's C library is installed."""
+    try:
+        return libhwloc.local_xml() != b""
+    except InvalidHardware:
+        return False
+
 
 @attrs.frozen
 class Device:

@@ -89,7 +89,7 @@ class InvalidKey(InvalidInput):
 
 
 class InvalidHardware(InvalidInput):
-    """A description of hardware (hwloc XML, nvidia-smi, sysfs) that cannot be read."""
+    """Hardware, or a description of it (hwloc XML, nvidia-smi), that cannot be read."""
 
 
 class InvalidOption(InvalidInput):

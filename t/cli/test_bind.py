@@ -7,7 +7,9 @@ import signal
 import pytest
 
 from commandline import run_process
-from hwlocfile import Device, Made
+from hwlocfile import Device, Made, has_library
+from treepool.discovery import libhwloc
+from treepool.errors import InvalidHardware
 
 NVIDIA = "0302 [10de:1db1] [10de:1212] a1"
 AMD = "0380 [1002:66a1] [1002:0834] 02"
@@ -283,11 +285,36 @@ def test_cores_that_the_machine_lacks_are_named(bind):
     assert result.is_one_line_error("R.json", "rank 0 has cores 12-19, but this machine only 0-15")
 
 
+def test_without_xml_the_machine_is_this_one(treepool, write, monkeypatch):
+    def local_xml(whole):
+        assert whole, "a job may have any core of the node, and GPUs that the environment hides"
+        return xml().encode()
+
+    monkeypatch.setattr(libhwloc, "local_xml", local_xml)
+    R = write(allocated("0-3", "3"), "R.json")
+    found = facts(treepool("bind", "--R", R, "--print"))
+    assert found["GPUs"] == "3 of the job's 3"
+    assert found["cores"].endswith(" of the job's 0-3")
+
+
+def test_without_xml_and_without_hwloc_it_says_what_to_install(treepool, write, monkeypatch):
+    def local_xml(whole):
+        raise InvalidHardware("hwloc is needed: install its library")
+
+    monkeypatch.setattr(libhwloc, "local_xml", local_xml)
+    R = write(allocated("0-3"), "R.json")
+    result = treepool("bind", "--R", R, "--print")
+    assert result.is_one_line_error("hwloc is needed: install its library")
+
+
+@pytest.mark.skipif(not has_library(), reason="hwloc's library is not installed")
 def test_what_gpus_are_named_otherwise_than_by_number_stays(write):
-    """As a user's own CUDA_VISIBLE_DEVICES, with the /sys of this machine."""
-    R = str(write(allocated("0", "0"), "R.json"))
+    """As a user's own CUDA_VISIBLE_DEVICES."""
+    node = write(Made(packages=1, numas=1, cores=max(HERE) + 1, smt=1).xml(), "node.xml")
+    R = str(write(allocated(str(HERE[0]), "0"), "R.json"))
     result = run_process(
         *["bind", "--R", R, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"],
+        FLUX_HWLOC_XMLFILE=str(node),
         CUDA_VISIBLE_DEVICES="GPU-8932f937",
     )
     assert (result.status, result.out) == (0, "GPU-8932f937\n")

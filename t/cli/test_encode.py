@@ -2,13 +2,14 @@
 
 import io
 import json
-import sys
 import tarfile
 
 import pytest
 
 from commandline import run_process
 from hwlocfile import Device, Made
+from treepool.cli import hardware
+from treepool.errors import InvalidHardware
 
 GPU = Device("0000:03:00.0", 1, backends=[("nvml0", "NVML")], infos={"GPUModel": "Tesla V100"})
 NODE = Made(devices=[GPU])
@@ -282,19 +283,41 @@ def test_names_cannot_send_commands_to_a_terminal(treepool, xml):
 # -- this machine
 
 
-def test_local_asks_lstopo(treepool, tmp_path, monkeypatch):
-    program = tmp_path / "lstopo"
-    program.write_text(f"#!{sys.executable}\nprint({NODE.xml()!r})\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("FLUX_URI", raising=False)
+@pytest.fixture
+def hwloc(monkeypatch):
+    """``hwloc(xml, broker)`` is what hwloc's library and the Flux broker tell; None: nothing."""
+
+    def hwloc(xml, broker=None):
+        def local_xml():
+            if xml is None:
+                raise InvalidHardware("hwloc is needed: install its library")
+            return xml.encode()
+
+        monkeypatch.setattr(hardware.libhwloc, "local_xml", local_xml)
+        monkeypatch.setattr(hardware, "_of_broker", lambda: broker and broker.encode())
+
+    return hwloc
+
+
+def test_local_asks_hwlocs_library(treepool, hwloc):
+    hwloc(NODE.xml(), THIN.xml())
     assert encoded(treepool("encode", "--local"))["execution"]["nodelist"] == ["made1"]
 
 
-def test_local_reads_sys_where_there_is_no_lstopo(treepool, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_local_asks_the_broker_where_there_is_no_library(treepool, hwloc):
+    hwloc(None, THIN.xml())
+    assert encoded(treepool("encode", "--local"))["execution"]["nodelist"] == ["thin1"]
+
+
+def test_local_says_what_to_install_where_there_is_neither(treepool, hwloc):
+    hwloc(None)
+    result = treepool("encode", "--local")
+    assert result.is_one_line_error("--local: hwloc is needed: install its library")
+
+
+def test_outside_an_instance_no_broker_is_asked(monkeypatch):
     monkeypatch.delenv("FLUX_URI", raising=False)
-    assert encoded(treepool("encode", "--local"))["execution"]["R_lite"][0]["rank"] == "0"
+    assert hardware._of_broker() is None
 
 
 # -- mistakes

@@ -6,7 +6,6 @@ PUs are the core's number, and 16 more.
 
 import pytest
 
-from discovery.fakesys import FakeSys, read, smt
 from hwlocfile import Device, Made
 from treepool.discovery.binding import bind, distance, numactl_option, share
 from treepool.discovery.hwloc import read_hwloc
@@ -284,20 +283,26 @@ def test_gpus_of_a_cut_machine_get_the_numbers_of_the_whole_node():
     """hwloc drops the GPUs near cores that it was cut to be without."""
     cut = machine(CROSSED[2:])
     assert [gpu.id for gpu in cut.gpus] == [0, 1]
-    found = with_bus_order(cut, machine(CROSSED))
+    found = with_bus_order(cut, [device.pci for device in CROSSED])
     assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(2, ids("4-7")), (3, ids("0-3"))]
 
 
-def test_gpus_that_the_whole_node_does_not_have_are_dropped():
-    assert with_bus_order(machine(CROSSED), machine(CROSSED[:1])).gpus[0].pci == "0000:10:00.0"
-    assert len(with_bus_order(machine(CROSSED), machine(CROSSED[:1])).gpus) == 1
+def test_gpus_that_are_not_on_the_bus_of_the_whole_node_are_dropped():
+    found = with_bus_order(machine(CROSSED), ["0000:20:00.0"])
+    assert [(gpu.id, gpu.pci) for gpu in found.gpus] == [(0, "0000:20:00.0")]
+    assert with_bus_order(machine(CROSSED), []).gpus == ()
 
 
-def test_sysfs_tells_the_numa_nodes_as_hwloc_does(tmp_path):
-    fake = FakeSys(tmp_path)
-    fake.cpus(smt(packages=2, cores=4))
-    fake.nodes({0: [0, 1, 2, 3, 8, 9, 10, 11], 4: [4, 5, 6, 7, 12, 13, 14, 15]})
-    assert read(fake).numa_nodes == {0: ids("0-3"), 4: ids("4-7")}
+def test_each_partition_of_a_gpu_has_a_number_on_the_whole_node():
+    """And the GPUs that hwloc dropped are taken to have as many partitions."""
+    devices = [
+        Device(f"0000:{i + 1}0:00.0", i, "1200 [1002:74a0] [1002:74a0] 00", backends)
+        for i, backends in enumerate(
+            [[(f"rsmi{2 * i + n}", "RSMI") for n in (0, 1)] for i in (0, 1)]
+        )
+    ]
+    found = with_bus_order(machine(devices[1:]), [device.pci for device in devices])
+    assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(2, ids("4-7")), (3, ids("4-7"))]
 
 
 def test_distance_is_near_then_same_socket_then_unknown_then_elsewhere():

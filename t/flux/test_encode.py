@@ -1,6 +1,8 @@
 """``treepool encode`` and Flux agree on what a node has."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,33 @@ def test_ids_of_made_up_machines(flux, tmp_path, name):
 @pytest.mark.parametrize("name", ["corona", "sierra", "tuo.SPX", "tuo.TPX", "cxlmem+dax.v2"])
 def test_ids_of_real_machines(flux, name):
     agree(REAL / f"{name}.xml", flux)
+
+
+def agree_locally(flux_encode, **environment):
+    """Flux's R and treepool's of the machine that hwloc's library reads have the same ids."""
+    theirs = json.loads(flux_encode(env={**os.environ, **environment}))
+    result = run_process("encode", "--local", **environment)
+    assert result.status == 0, result.err
+    ours = json.loads(result.out)
+    for R in (theirs, ours):
+        (entry,) = R["execution"]["R_lite"]
+        entry["children"] = {k: idset.decode(v) for k, v in entry["children"].items()}
+    assert ours["execution"]["R_lite"] == theirs["execution"]["R_lite"]
+
+
+@pytest.fixture
+def flux_encode():
+    command = ["flux", "R", "encode", "--local"]
+    return lambda env: subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout
+
+
+def test_ids_of_this_machine(flux_encode):
+    agree_locally(flux_encode)
+
+
+@pytest.mark.parametrize("name", ["smt", "few-allowed", "gpus", "partitions"])
+def test_ids_of_a_saved_machine_in_place_of_this_one(flux_encode, tmp_path, name):
+    path = tmp_path / "node.xml"
+    path.write_text(MADE[name].xml())
+    saved = {"FLUX_HWLOC_XMLFILE": str(path), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
+    agree_locally(flux_encode, **saved)

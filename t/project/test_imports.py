@@ -42,3 +42,10 @@ def test_a_pool_loads_nothing_that_only_commands_need():
     cluster = 'json.load(open("testvectors/rfc49-cluster-a.json"))["cluster"]'
     found = loaded(f"import json, treepool; treepool.Pool({cluster}['R'])")
     assert [name for name in (*HEAVY, *ROOMS) if name in found] == []
+
+
+def test_bind_reads_xml_only_if_it_must():
+    """It runs for each task of a job, and is often refused or asked for --help."""
+    found = loaded("import treepool.cli.bind, treepool.cli.verify")
+    heavy = ("defusedxml", "xml.parsers.expat", "ctypes", "tarfile", "subprocess")
+    assert [name for name in heavy if name in found] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from argparse import Namespace
 from typing import Any, Iterator, Optional, Sequence
@@ -18,7 +17,6 @@ from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
 from treepool.discovery.levels import LEVELS, NodeTopo
-from treepool.discovery.sysfs import read_sysfs
 from treepool.errors import InvalidHostlist, InvalidIdset, InvalidInput
 from treepool.rfc import hostlist, idset
 from treepool.rfc.rset import ResourceSet
@@ -65,7 +63,7 @@ def add(subcommands: Any) -> None:
     source.add_argument(
         "--local",
         action="store_true",
-        help="this machine: what its Flux broker knows, else lstopo, else /sys",
+        help="this machine, as hwloc's library sees it, or without that its Flux broker",
     )
     source.add_argument(
         "--instance", action="store_true", help="all brokers of the running Flux instance"
@@ -220,11 +218,7 @@ class _Found:
 
 def _found(arguments: Namespace, describer: Describer) -> Iterator[_Found]:
     if arguments.local:
-        description = hardware.local()
-        if description is None:
-            yield _Found(describer.of_machine(read_sysfs(allowed=os.sched_getaffinity(0))), "/sys")
-        else:
-            yield _read(description, describer)
+        yield _read(hardware.local(), describer)
     for argument in arguments.xml:
         for description in hardware.read(argument):
             yield _read(description, describer)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import lzma
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tarfile
 import zlib
@@ -17,8 +15,9 @@ import attrs
 
 from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
+from treepool.discovery import libhwloc
 from treepool.discovery.hwlocxml import MAX_XML
-from treepool.errors import InvalidHostlist, InvalidIdset
+from treepool.errors import InvalidHardware, InvalidHostlist, InvalidIdset
 from treepool.rfc import hostlist, idset
 
 #: Most files read from a folder or tar: one a host.
@@ -26,9 +25,6 @@ MAX_FILES = 100_000
 
 #: Most bytes in all files of a tar together, whatever they are.
 MAX_TAR = 16 << 30
-
-#: Seconds that lstopo may take.
-LSTOPO_TIMEOUT = 60
 
 #: What reading a tar that is damaged may raise.
 _BROKEN = (tarfile.TarError, OSError, EOFError, lzma.LZMAError, zlib.error)
@@ -161,33 +157,25 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(p), "") if p.isdigit() and len(p) < 19 else (-1, p) for p in parts]
 
 
-def local() -> Optional[Description]:
-    """This machine's hwloc XML: the Flux broker's if one runs here, else what lstopo says."""
-    return _of_broker() or _of_lstopo()
+def local() -> Description:
+    """This machine's hwloc XML: from hwloc's library, or without that the Flux broker's.
+
+    Raises Stop, with what to install, if there is neither.
+    """
+    try:
+        return Description("this machine", libhwloc.local_xml())
+    except InvalidHardware as e:
+        xml = _of_broker()
+        if xml is None:
+            raise Stop(f"--local: {e}") from None
+        return Description("this machine's broker", xml)
 
 
-def _of_broker() -> Optional[Description]:
+def _of_broker() -> Optional[bytes]:
     if not os.environ.get("FLUX_URI"):
         return None
     try:
         from treepool.flux import hardware
     except ImportError:  # no Flux for this Python
         return None
-    xml = hardware.local_xml()
-    return None if xml is None else Description("this machine's broker", xml)
-
-
-def _of_lstopo() -> Optional[Description]:
-    program = shutil.which("lstopo-no-graphics") or shutil.which("lstopo")
-    if program is None:
-        return None
-    command = [program, "--of", "xml", "--restrict", "binding", "-"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=LSTOPO_TIMEOUT, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode or not done.stdout:
-        return None
-    return Description("lstopo", done.stdout)
+    return hardware.local_xml()

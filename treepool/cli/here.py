@@ -8,12 +8,10 @@ from typing import Any, Mapping, Optional
 
 import attrs
 
-from treepool.cli import files, hardware
+from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
-from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.machine import Machine
 from treepool.discovery.place import MAX_TASKS, Task, place, with_bus_order
-from treepool.discovery.sysfs import read_sysfs
 from treepool.discovery.visible import ROCR
 from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
@@ -42,7 +40,7 @@ def add_options(parser: Any) -> None:
     )
     group.add_argument("--R", dest="R_file", metavar="FILE", help='the R of the job, "-" for stdin')
     group.add_argument(
-        "--xml", metavar="FILE", help="hwloc XML of the whole node (default: this machine's /sys)"
+        "--xml", metavar="FILE", help="hwloc XML of the whole node (default: this machine's)"
     )
     group.add_argument("--rank", metavar="N", help="with --R: the rank of the node")
     group.add_argument(
@@ -107,11 +105,36 @@ def _from_flux(environment: Mapping[str, str]) -> Here:
 
 
 def _machine(xml: Optional[bytes], nested: bool) -> Machine:
-    """What the broker's *xml* describes, else /sys; *nested* tells that it may be cut to a part."""
+    """What the broker's *xml* describes, else this machine; *nested*: it may be cut to a part."""
     if xml is None:
-        return read_sysfs()
+        return _this_machine()
+    # Imported here, because a task that is told a usage error or --help needs no XML parser.
+    from treepool.discovery.hwloc import read_hwloc
+
     machine = read_hwloc(xml, "this broker's hwloc XML")
-    return with_bus_order(machine, read_sysfs()) if nested and machine.gpus else machine
+    if not nested or not machine.gpus:
+        return machine
+    from treepool.discovery.gpubus import bus_ids
+
+    return with_bus_order(machine, bus_ids())
+
+
+def _this_machine() -> Machine:
+    from treepool.discovery.hwloc import read_hwloc
+    from treepool.discovery.libhwloc import local_xml
+
+    return read_hwloc(local_xml(whole=True), "this machine's hwloc")
+
+
+def _described(argument: str) -> Machine:
+    """The machine of ``--xml`` *argument*."""
+    from treepool.cli import hardware
+    from treepool.discovery.hwloc import read_hwloc
+
+    description = next(hardware.read(argument))
+    if description.stem or description.ranks or description.hosts:
+        raise Stop(f"--xml {argument:.60}: must be one file", USAGE)
+    return read_hwloc(description.xml, description.name)
 
 
 def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
@@ -123,13 +146,7 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     except InvalidInput as e:
         raise Stop(f"{name}: {e}") from None
     rank, (index, tasks) = _rank(arguments.rank, R), _part(arguments.task)
-    if arguments.xml is not None:
-        description = next(hardware.read(arguments.xml))
-        if description.stem or description.ranks or description.hosts:
-            raise Stop(f"--xml {arguments.xml:.60}: must be one file", USAGE)
-        machine = read_hwloc(description.xml, description.name)
-    else:
-        machine = read_sysfs()
+    machine = _this_machine() if arguments.xml is None else _described(arguments.xml)
     try:
         task = place(R, rank, machine, index, tasks)
     except InvalidHardware:

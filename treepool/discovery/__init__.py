@@ -1,1 +1,1 @@
-"""Hardware to RFC 49: what a machine has, read from hwloc XML, vendor tools or sysfs."""
+"""Hardware to RFC 49: what a machine has, read from hwloc and vendor tools."""

@@ -50,7 +50,7 @@ class Describer:
         name = hashlib.sha256(_OF_ONE_NODE.sub(b"", xml)).digest()
         known = self._known.get(name)
         if known is None:
-            known = self.of_machine(read_hwloc(xml, source, self.gpu_index))
+            known = self._of_machine(read_hwloc(xml, source, self.gpu_index))
             self.parsed += 1
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
@@ -61,8 +61,7 @@ class Describer:
         hostname = host.group(1).decode("utf-8", "replace")
         return attrs.evolve(known, machine=attrs.evolve(known.machine, hostname=hostname))
 
-    def of_machine(self, machine: Machine) -> NodeTopo:
-        """The topo of a machine that something other than hwloc described."""
+    def _of_machine(self, machine: Machine) -> NodeTopo:
         others = any(gpu.vendor != "nvidia" for gpu in machine.gpus)
         if self.nvidia is not None and not others:
             machine = with_nvidia(machine, self.nvidia)

@@ -28,7 +28,7 @@ GPU_INDEX = ("vendor", "pci", "hwloc")
 #: hwloc's backends whose devices Flux counts as GPUs (flux-core's rhwloc), most telling first.
 _BACKENDS = ("NVML", "RSMI", "CUDA", "OpenCL")
 
-#: PCI vendors of GPUs.
+#: PCI vendors of GPUs, in the order in which their GPUs are numbered.
 VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
 #: PCI classes of a vendor's compute GPUs: VGA and 3D controllers, other displays, accelerators.
@@ -72,8 +72,10 @@ def find(root: Object, gpu_index: str = "vendor") -> list[Found]:
     for item in root.walk():
         if item.type == "OSDev" and item.infos.get("Backend") in _BACKENDS:
             by_device.setdefault(item.above("PCIDev") or item, []).append(item)
-        elif item.type == "PCIDev" and _is_compute(item):
-            plain.append(item)
+        elif item.type == "PCIDev":
+            match = _PCI_TYPE.match(item.attributes.get("pci_type", ""))
+            if match and is_compute(match.group(1), match.group(2)):
+                plain.append(item)
     if by_device:
         found = [gpu for device, osdevs in by_device.items() for gpu in _gpus_of(device, osdevs)]
     else:
@@ -113,7 +115,7 @@ def _numbered(found: list[Found], gpu_index: str) -> list[Found]:
     if gpu_index == "hwloc":
         return found
     place = {id(gpu): i for i, gpu in enumerate(found)}
-    by_bus = sorted(found, key=lambda gpu: (_bus(gpu.pci), _own_number(gpu), place[id(gpu)]))
+    by_bus = sorted(found, key=lambda gpu: (bus_order(gpu.pci), _own_number(gpu), place[id(gpu)]))
     if gpu_index == "pci":
         return by_bus
     ordered: list[Found] = []
@@ -125,7 +127,7 @@ def _numbered(found: list[Found], gpu_index: str) -> list[Found]:
     return ordered
 
 
-def _bus(pci: str) -> tuple[int, ...]:
+def bus_order(pci: str) -> tuple[int, ...]:
     """The order of PCI bus ids; what has none comes last."""
     match = _BUS_ID.fullmatch(pci)
     return tuple(int(part, 16) for part in match.groups()) if match else (1 << 40,)
@@ -137,12 +139,9 @@ def _own_number(gpu: Found) -> int:
     return int(match.group()[:9]) if match else 0
 
 
-def _is_compute(device: Object) -> bool:
-    match = _PCI_TYPE.match(device.attributes.get("pci_type", ""))
-    if match is None:
-        return False
-    vendor = VENDORS.get(match.group(2), "")
-    return match.group(1) in _CLASSES.get(vendor, ())
+def is_compute(kind: str, vendor: str) -> bool:
+    """Whether a PCI device of this class and vendor, each four hex digits, is a compute GPU."""
+    return kind in _CLASSES.get(VENDORS.get(vendor, ""), ())
 
 
 def _vendor(device: Object, told: Sequence[Object]) -> str:

@@ -7,7 +7,7 @@ near others, if the broker is bound to them; if not, it is of the whole node.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -85,15 +85,21 @@ def place(
     return Task(_completed(machine, entry.gpus, near), cores, entry.gpus, index, tasks)
 
 
-def with_bus_order(machine: Machine, whole: Machine) -> Machine:
-    """*machine* with its GPUs numbered as in *whole*, which is the same node, by PCI bus id.
+def with_bus_order(machine: Machine, bus_ids: Sequence[str]) -> Machine:
+    """*machine* with its GPUs numbered as on the whole node, whose GPUs have *bus_ids*, in order.
 
     A broker inside a job may know only the GPUs near its cores, and numbers these from zero; R and
-    the environment keep the numbers of the whole node. GPUs that *whole* does not have are dropped.
+    the environment keep the numbers of the whole node. GPUs that are not in *bus_ids* are dropped.
+    All GPUs of the node are taken to be in as many partitions as those of *machine*.
     """
-    ids = {gpu.pci: gpu.id for gpu in whole.gpus if gpu.pci}
-    gpus = [attrs.evolve(gpu, id=ids[gpu.pci]) for gpu in machine.gpus if gpu.pci in ids]
-    return attrs.evolve(machine, gpus=tuple(sorted(gpus, key=lambda gpu: gpu.id)))
+    parts_at = {bus_id: [gpu for gpu in machine.gpus if gpu.pci == bus_id] for bus_id in bus_ids}
+    most = max(map(len, parts_at.values()), default=0)
+    gpus = [
+        attrs.evolve(gpu, id=place * most + part)
+        for place, bus_id in enumerate(bus_ids)
+        for part, gpu in enumerate(parts_at[bus_id])
+    ]
+    return attrs.evolve(machine, gpus=tuple(gpus))
 
 
 def _allocated(key: Optional[SchedulingKey], rank: int) -> int:

@@ -1,0 +1,248 @@
+"""This machine by hwloc's library: the real one, where it is installed, and a made-up one."""
+
+import ast
+import ctypes
+import ctypes.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commandline import REPOSITORY
+from hwlocfile import Device, Made, has_library
+from treepool.discovery import libhwloc
+from treepool.discovery.hwloc import read_hwloc
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+
+HERE = sorted(os.sched_getaffinity(0))
+CPU = Path("/sys/devices/system/cpu")
+
+
+real = pytest.mark.skipif(not has_library(), reason="hwloc's library is not installed")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """No variable of hwloc or Flux."""
+    for name in list(os.environ):
+        if name.startswith(("HWLOC_", "FLUX_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def saved(tmp_path, monkeypatch):
+    """``saved(made, variable)`` makes hwloc take a made-up machine for this one."""
+
+    def saved(made, variable="FLUX_HWLOC_XMLFILE"):
+        path = tmp_path / "node.xml"
+        path.write_text(made.xml())
+        monkeypatch.setenv(variable, str(path))
+        monkeypatch.setenv("FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM", "1")
+
+    return saved
+
+
+def machine(**how):
+    return read_hwloc(libhwloc.local_xml(**how))
+
+
+def sockets(found):
+    return [region.cores for region in found.regions if region.kind == "socket"]
+
+
+# -- the real library
+
+
+def told_by_linux(name):
+    """The sets of PUs that have the same value of a file of /sys, among those allowed here."""
+    files = {pu: (CPU / f"cpu{pu}/topology/{name}").read_text() for pu in HERE}
+    return {tuple(pu for pu in HERE if files[pu] == value) for value in files.values()}
+
+
+@real
+@pytest.mark.skipif(not (CPU / f"cpu{HERE[0]}/topology").is_dir(), reason="there is no /sys")
+def test_cores_and_sockets_are_those_that_linux_tells():
+    found = machine()
+    assert set(found.pus.values()) == told_by_linux("core_cpus_list")
+    by_pus = {
+        tuple(sorted(pu for core in idset.iterate(socket) for pu in found.pus[core]))
+        for socket in sockets(found)
+    }
+    assert by_pus == told_by_linux("physical_package_id")
+
+
+@real
+@pytest.mark.skipif(shutil.which("lstopo-no-graphics") is None, reason="lstopo is not installed")
+def test_cores_and_sockets_are_those_of_lstopo():
+    command = ["lstopo-no-graphics", "--of", "xml", "--restrict", "binding", "-"]
+    theirs = read_hwloc(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert machine().pus == theirs.pus
+    assert sockets(machine()) == sockets(theirs)
+
+
+@real
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs")
+def test_a_bound_process_sees_its_own_cpus_and_the_whole_machine_if_asked():
+    """In a process of its own, because hwloc asks how each thread is bound."""
+    code = (
+        f"import os; os.sched_setaffinity(0, [{HERE[-1]}])\n"
+        "from treepool.discovery.hwloc import read_hwloc\n"
+        "from treepool.discovery.libhwloc import local_xml\n"
+        "print([list(read_hwloc(local_xml(whole)).pus.values()) for whole in (False, True)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    own, whole = ast.literal_eval(done.stdout)
+    assert own == [(HERE[-1],)]
+    assert {pu for pus in whole for pu in pus} >= set(HERE)
+
+
+@real
+@pytest.mark.parametrize("variable", ["FLUX_HWLOC_XMLFILE", "HWLOC_XMLFILE"])
+def test_a_saved_machine_in_place_of_this_one(saved, variable):
+    saved(Made(packages=2, numas=2, cores=4), variable)
+    found = machine()
+    assert found.hostname == "made1"
+    assert [idset.encode(socket) for socket in sockets(found)] == ["0-7", "8-15"]
+    assert found.numa_nodes == {n: 0xF << 4 * n for n in range(4)}
+
+
+@real
+def test_cpus_that_are_not_allowed_are_of_the_whole_machine_only(saved):
+    saved(Made(packages=1, numas=1, cores=4, smt=1, allowed=[1, 3]))
+    assert list(machine().pus.values()) == [(1,), (3,)]
+    assert list(machine(whole=True).pus.values()) == [(0,), (1,), (2,), (3,)]
+
+
+@real
+def test_devices_caches_and_memory_are_in_it(saved):
+    gpu = Device("0000:c1:00.0", 1, backends=[("nvml0", "NVML")], infos={"GPUModel": "H100"})
+    saved(Made(devices=[gpu], extra_memory=[(0, 64, "HBM")]))
+    found = machine()
+    assert [(gpu.pci, gpu.model, gpu.cores) for gpu in found.gpus] == [
+        ("0000:c1:00.0", "H100", 0xF0)
+    ]
+    assert [memory.tier for memory in found.far_memory] == ["hbm"]
+    assert len([region for region in found.regions if region.kind == "l3"]) == 4
+
+
+@real
+def test_a_saved_machine_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setenv("FLUX_HWLOC_XMLFILE", "/nowhere/node.xml")
+    with pytest.raises(InvalidHardware, match=r"^hwloc cannot read this machine: topology_\w+: "):
+        libhwloc.local_xml()
+
+
+# -- a made-up library
+
+
+class Fake:
+    """A library that counts calls; *failing* is the name of the function that fails."""
+
+    def __init__(self, version=0x20900, failing=""):
+        self.version, self.failing = version, failing
+        self.calls = []
+        self.text = ctypes.create_string_buffer(b"<topology/>")
+        # A function to which ctypes lets its result's type be set.
+        self.hwloc_bitmap_alloc = lambda: 4096
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append(name.replace("hwloc_", ""))
+            if name == "hwloc_topology_export_xmlbuffer":
+                arguments[1]._obj.value = ctypes.addressof(self.text)
+                arguments[2]._obj.value = len(self.text)
+            return -1 if name == f"hwloc_{self.failing}" else 0
+
+        return call
+
+    def hwloc_get_api_version(self):
+        return self.version
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """``installed(name=library)`` has these libraries on the machine, and no other."""
+
+    def installed(**libraries):
+        found = {name.replace("_", "."): library for name, library in libraries.items()}
+
+        def load(name, **_):
+            if name not in found:
+                raise OSError(f"{name}: cannot open shared object file")
+            return found[name]
+
+        other = next((name for name in found if name != "libhwloc.so.15"), None)
+        monkeypatch.setattr(ctypes, "CDLL", load)
+        monkeypatch.setattr(ctypes.util, "find_library", lambda _: other)
+
+    return installed
+
+
+def test_the_steps_of_flux(installed):
+    fake = Fake()
+    installed(libhwloc_so_15=fake)
+    assert libhwloc.local_xml() == b"<topology/>"
+    assert fake.calls == [
+        "topology_init",
+        "topology_set_io_types_filter",
+        "topology_set_flags",
+        "topology_load",
+        "get_cpubind",
+        "topology_restrict",
+        "bitmap_free",
+        "topology_export_xmlbuffer",
+        "free_xmlbuffer",
+        "topology_destroy",
+    ]
+
+
+def test_the_whole_machine_is_read_without_the_libraries_of_vendors(installed):
+    fake = Fake(failing="topology_set_components")  # as where hwloc lacks a component
+    installed(libhwloc_so_15=fake)
+    assert libhwloc.local_xml(whole=True) == b"<topology/>"
+    assert fake.calls.count("topology_set_components") == 6
+    assert "topology_allow" in fake.calls
+    assert "topology_restrict" not in fake.calls
+
+
+def test_a_library_of_another_name_is_looked_up(installed):
+    newer = Fake(version=0x30000)
+    installed(libhwloc_so_16=newer)
+    assert libhwloc.local_xml() == b"<topology/>"
+    assert newer.calls[-1] == "topology_destroy"
+
+
+@pytest.mark.parametrize(
+    "libraries",
+    [{}, {"libhwloc_so_5": Fake(0x10B00)}, {"libhwloc_so_15": Fake(0x20000)}],
+    ids=["none", "1.11", "2.0"],
+)
+def test_no_library_or_one_too_old_says_what_to_install(installed, libraries):
+    installed(**libraries)
+    with pytest.raises(InvalidHardware, match=r"^hwloc 2\.1 or newer is needed: install "):
+        libhwloc.local_xml()
+
+
+def test_a_library_that_is_not_hwloc_is_none(installed):
+    installed(libhwloc_so_15=ctypes.pythonapi)
+    with pytest.raises(InvalidHardware, match=r"hwloc 2\.1 or newer is needed"):
+        libhwloc.local_xml()
+
+
+@pytest.mark.parametrize(
+    "failing", ["topology_load", "get_cpubind", "topology_restrict", "topology_export_xmlbuffer"]
+)
+def test_what_hwloc_cannot_do_is_one_line_and_nothing_stays_allocated(installed, failing):
+    fake = Fake(failing=failing)
+    installed(libhwloc_so_15=fake)
+    with pytest.raises(InvalidHardware, match=f"^hwloc cannot read this machine: {failing}: "):
+        libhwloc.local_xml()
+    assert fake.calls[-1] == "topology_destroy"
+    if "get_cpubind" in fake.calls:
+        assert fake.calls.count("bitmap_free") == 1

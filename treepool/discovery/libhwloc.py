@@ -1,0 +1,115 @@
+"""This machine as hwloc XML, from hwloc's C library.
+
+The steps are those of flux-core (src/common/librlist/rhwloc.c), with the same variables in the
+environment (FLUX_HWLOC_XMLFILE; HWLOC_XMLFILE and HWLOC_FSROOT, which hwloc itself reads), so that
+cores have the ids that ``flux R encode --local`` gives them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+from typing import Any
+
+from treepool.errors import InvalidHardware
+
+#: The library of hwloc 2. Others are looked up, which takes longer.
+_USUAL = "libhwloc.so.15"
+
+#: The oldest API that has all the functions called here, as hwloc_get_api_version() gives it: 2.1.
+_OLDEST = 0x20100
+
+#: What a person should do if there is no such library.
+_NEEDED = "hwloc 2.1 or newer is needed: install its library (libhwloc15, hwloc-libs or hwloc)"
+
+#: Values of hwloc.h: HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED and ..._IS_THISSYSTEM,
+#: HWLOC_TYPE_FILTER_KEEP_IMPORTANT, HWLOC_ALLOW_FLAG_ALL, HWLOC_CPUBIND_PROCESS,
+#: HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST.
+_INCLUDE_DISALLOWED, _IS_THISSYSTEM = 1, 2
+_KEEP_IMPORTANT = 3
+_ALLOW_ALL = 1
+_CPUBIND_PROCESS = 1
+_BLACKLIST = 1
+
+#: hwloc's components that ask a vendor's library about GPUs.
+_VENDORS = (b"cuda", b"nvml", b"rsmi", b"levelzero", b"opencl", b"gl")
+
+
+def local_xml(whole: bool = False) -> bytes:
+    """The XML of this machine, cut to the CPUs that this process may use.
+
+    *whole* means all CPUs that are online, and all GPUs on the PCI bus. The vendors' libraries are
+    then not asked, because they may know only the GPUs that the environment lets a process see.
+    Raises InvalidHardware, with what to install, if there is no library that can be used.
+    """
+    library = _library()
+    topology = ctypes.c_void_p()
+    _call(library, "topology_init", ctypes.byref(topology))
+    try:
+        _choose(library, topology, whole)
+        _call(library, "topology_load", topology)
+        if whole:
+            _call(library, "topology_allow", topology, None, None, ctypes.c_ulong(_ALLOW_ALL))
+        else:
+            _restrict_to_binding(library, topology)
+        return _exported(library, topology)
+    finally:
+        library.hwloc_topology_destroy(topology)
+
+
+def _library() -> Any:
+    for name in (_USUAL, None):
+        # In a process with Flux's bindings this finds the library that Flux uses.
+        found = name or ctypes.util.find_library("hwloc")
+        try:
+            library = ctypes.CDLL(found, use_errno=True) if found else None
+            if library is not None and library.hwloc_get_api_version() >= _OLDEST:
+                library.hwloc_bitmap_alloc.restype = ctypes.c_void_p
+                return library
+        except (OSError, AttributeError):  # not there, or something else of that name
+            continue
+    raise InvalidHardware(_NEEDED)
+
+
+def _call(library: Any, name: str, *arguments: Any) -> None:
+    if getattr(library, f"hwloc_{name}")(*arguments) < 0:
+        why = os.strerror(ctypes.get_errno())
+        raise InvalidHardware(f"hwloc cannot read this machine: {name}: {why}")
+
+
+def _choose(library: Any, topology: ctypes.c_void_p, whole: bool) -> None:
+    """Say what is to be loaded."""
+    flags = 0
+    if whole:
+        flags |= _INCLUDE_DISALLOWED
+        for name in _VENDORS:
+            # A component that this hwloc does not have cannot be left out: that is no error.
+            library.hwloc_topology_set_components(topology, ctypes.c_ulong(_BLACKLIST), name)
+    path = os.environ.get("FLUX_HWLOC_XMLFILE")
+    if path:
+        _call(library, "topology_set_xml", topology, os.fsencode(path))
+        if "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM" not in os.environ:
+            flags |= _IS_THISSYSTEM
+    _call(library, "topology_set_io_types_filter", topology, _KEEP_IMPORTANT)
+    _call(library, "topology_set_flags", topology, ctypes.c_ulong(flags))
+
+
+def _restrict_to_binding(library: Any, topology: ctypes.c_void_p) -> None:
+    bound = ctypes.c_void_p(library.hwloc_bitmap_alloc())
+    try:
+        # hwloc answers with all CPUs for a machine that is not this one.
+        _call(library, "get_cpubind", topology, bound, _CPUBIND_PROCESS)
+        _call(library, "topology_restrict", topology, bound, ctypes.c_ulong(0))
+    finally:
+        library.hwloc_bitmap_free(bound)
+
+
+def _exported(library: Any, topology: ctypes.c_void_p) -> bytes:
+    buffer, size = ctypes.c_void_p(), ctypes.c_int()
+    at, length = ctypes.byref(buffer), ctypes.byref(size)
+    _call(library, "topology_export_xmlbuffer", topology, at, length, ctypes.c_ulong(0))
+    try:
+        return ctypes.string_at(buffer, size.value).rstrip(b"\0")
+    finally:
+        library.hwloc_free_xmlbuffer(topology, buffer)
