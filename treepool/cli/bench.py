@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 from treepool.cli.child import carry_out
 from treepool.cli.measure import LARGEST_FOR_PEER, Plan
@@ -52,15 +52,11 @@ exit status:
 """
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "bench",
-        help="how long does an allocation take?",
-        usage="treepool bench [options]",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.usage = "treepool bench [options]"
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     what = parser.add_argument_group("what to measure")
     what.add_argument(
         "--nodes",

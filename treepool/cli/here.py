@@ -8,12 +8,10 @@ from typing import Any, Mapping, Optional
 
 import attrs
 
-from treepool.cli import files, hardware
+from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
-from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.machine import Machine
 from treepool.discovery.place import MAX_TASKS, Task, place, with_bus_order
-from treepool.discovery.sysfs import read_sysfs
 from treepool.discovery.visible import ROCR
 from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
@@ -108,8 +106,12 @@ def _from_flux(environment: Mapping[str, str]) -> Here:
 
 def _machine(xml: Optional[bytes], nested: bool) -> Machine:
     """What the broker's *xml* describes, else /sys; *nested* tells that it may be cut to a part."""
+    from treepool.discovery.sysfs import read_sysfs
+
     if xml is None:
         return read_sysfs()
+    from treepool.discovery.hwloc import read_hwloc
+
     machine = read_hwloc(xml, "this broker's hwloc XML")
     return with_bus_order(machine, read_sysfs()) if nested and machine.gpus else machine
 
@@ -123,13 +125,7 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     except InvalidInput as e:
         raise Stop(f"{name}: {e}") from None
     rank, (index, tasks) = _rank(arguments.rank, R), _part(arguments.task)
-    if arguments.xml is not None:
-        description = next(hardware.read(arguments.xml))
-        if description.stem or description.ranks or description.hosts:
-            raise Stop(f"--xml {arguments.xml:.60}: must be one file", USAGE)
-        machine = read_hwloc(description.xml, description.name)
-    else:
-        machine = read_sysfs()
+    machine = _machine(None, False) if arguments.xml is None else _machine_of(arguments.xml)
     try:
         task = place(R, rank, machine, index, tasks)
     except InvalidHardware:
@@ -137,6 +133,17 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     except InvalidInput as e:
         raise Stop(f"{name}: {e}") from None
     return Here(task, environment.get("FLUX_JOB_ID", ""), rank, "", _host(R, rank))
+
+
+def _machine_of(path: str) -> Machine:
+    """What hwloc XML file *path* describes."""
+    from treepool.cli import hardware
+    from treepool.discovery.hwloc import read_hwloc
+
+    description = next(hardware.read(path))
+    if description.stem or description.ranks or description.hosts:
+        raise Stop(f"--xml {path:.60}: must be one file", USAGE)
+    return read_hwloc(description.xml, description.name)
 
 
 def _rank(text: Optional[str], R: ResourceSet) -> int:
