@@ -31,7 +31,6 @@ SUBCOMMANDS = (
     ("bind", "bind", "inside a job: run a program bound to what was placed"),
     ("verify", "verify", "inside a job: is it bound to what was placed?"),
     ("conformance", "conformance", "run the test vectors of RFC 49 and treepool, or your own"),
-    ("bench", "bench", "how long does an allocation take?"),
     ("flux-env", "fluxenv", "what a site sets so that Flux finds treepool"),
 )
 
