@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PLOTS := $(VENV)/.plots
 
 .PHONY: demo check ci check-flux check-flux-versions check-browser lint types test depth machine
 .PHONY: mutants versions conformance bench soak fuzz clean
@@ -55,7 +56,7 @@ test: $(INSTALLED)
 
 # All tests, and as many examples of each as `make ci` asks for (t/depth.py). Brokers can miss their
 # time on a busy machine: what fails is run again, alone.
-depth: $(INSTALLED)
+depth: $(PLOTS)
 	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=ci || \
 	  $(BIN)/python -m pytest -q --hypothesis-profile=ci --last-failed
 
@@ -76,8 +77,8 @@ conformance: $(INSTALLED)
 	$(BIN)/treepool conformance
 
 # Clusters of 16 to 1,000,000 nodes, in about two minutes; BENCH='--nodes 1152 --peer' for others.
-bench: $(INSTALLED)
-	$(BIN)/treepool bench $(BENCH)
+bench: $(PLOTS)
+	$(BIN)/python t/bench $(BENCH)
 
 # Random work in a real Flux for ten minutes, and a checker that trusts nothing of treepool;
 # SOAK='--minutes 60 --nodes 200 --seed 1' for others.
@@ -100,6 +101,11 @@ fuzz: .venv-fuzz/.installed
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -e '.[test]'
+	touch $@
+
+# matplotlib, for the chart of the benchmark and for `treepool replay --svg`.
+$(PLOTS): $(INSTALLED)
+	$(BIN)/python -m pip install -q -e '.[plots]'
 	touch $@
 
 clean:

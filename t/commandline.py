@@ -32,7 +32,7 @@ class Result:
         return (
             self.status == status
             and len(lines) == 1
-            and lines[0].startswith("treepool")
+            and lines[0].startswith(("treepool", "bench"))
             and all(word in lines[0] for word in words)
             and well_behaved(self)
         )

@@ -7,16 +7,18 @@ that the cores and GPUs of a task slot are close, and emits the job's R. What is
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from treepool import errors
-from treepool.placement.allocation import Allocation
-from treepool.placement.pool import Pool
-from treepool.placement.request.vertices import Request
-from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import SchedulingKey
-from treepool.rfc.shape import format_shape, parse_shape
-from treepool.rfc.subinstance import subinstance
+if TYPE_CHECKING:
+    from treepool import errors
+    from treepool.placement.allocation import Allocation
+    from treepool.placement.pool import Pool
+    from treepool.placement.request.vertices import Request
+    from treepool.rfc.rset import ResourceSet
+    from treepool.rfc.scheduling import SchedulingKey
+    from treepool.rfc.shape import format_shape, parse_shape
+    from treepool.rfc.subinstance import subinstance
 
 __version__ = "0.1.0"
 
@@ -33,11 +35,31 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Flux imports ``pool_class`` of the module that ``pool-class=treepool`` names. It needs Flux,
-    # which everything else does without, so it is imported only when asked for.
-    if name == "pool_class":
-        from treepool.flux.pool import pool_class
+#: Where the public names are. Each is imported when it is first used, so that a command loads only
+#: what it needs. Flux imports ``pool_class`` from the module that ``pool-class=treepool`` names; it
+#: needs Flux, which everything else does without.
+_HOMES = {
+    "Allocation": "treepool.placement.allocation",
+    "Pool": "treepool.placement.pool",
+    "Request": "treepool.placement.request.vertices",
+    "ResourceSet": "treepool.rfc.rset",
+    "SchedulingKey": "treepool.rfc.scheduling",
+    "format_shape": "treepool.rfc.shape",
+    "parse_shape": "treepool.rfc.shape",
+    "pool_class": "treepool.flux.pool",
+    "subinstance": "treepool.rfc.subinstance",
+}
 
-        return pool_class
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("treepool.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from bench.workload import cluster as large
 from browser.driver import DOWN, END, ESCAPE, HOME, LEFT, RIGHT, TAB
-from treepool.cli.workload import cluster as large
 from treepool.view.model import Totals
 from view.conftest import make_picture
 from view.counting import some_R

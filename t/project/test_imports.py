@@ -1,33 +1,52 @@
-"""What importing treepool loads. The order of rooms is for `lint-imports`: see pyproject.toml."""
+"""What importing treepool loads, and what its commands load.
 
+The order of rooms is for `lint-imports`: see pyproject.toml.
+"""
+
+import json
+import shutil
 import subprocess
 import sys
 
-from commandline import REPOSITORY
+import pytest
 
-#: Run with Flux out of reach; prints what is loaded afterwards.
+from broker import environment
+from commandline import REPOSITORY
+from treepool.cli.main import SUBCOMMANDS
+
+#: Prints what is loaded at the end, as the last line.
 SCRIPT = """
 import sys
-sys.modules["flux"] = sys.modules["_flux"] = None
 {statements}
+print()
 print(*sorted(name for name in sys.modules if sys.modules[name] is not None))
 """
+NO_FLUX = 'sys.modules["flux"] = sys.modules["_flux"] = None'
 
 #: What only some commands need, and what a pool never does.
 HEAVY = ("defusedxml", "jsonschema", "rich")
 ROOMS = ("treepool.cli", "treepool.discovery", "treepool.flux", "treepool.view")
 
 
+#: The modules of the subcommands.
+COMMANDS = {f"treepool.cli.{module}" for _, module, _ in SUBCOMMANDS}
+
+
 def loaded(statements):
-    """The modules that a process has loaded after *statements*."""
+    """The modules that a process without Flux has loaded after *statements*."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(statements=statements)],
+        [sys.executable, "-c", SCRIPT.format(statements=f"{NO_FLUX}\n{statements}")],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
         check=True,
     )
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def command(argv):
+    """The modules that ``treepool *argv*`` has loaded at its end."""
+    return loaded(f"from treepool.cli.main import main\nmain({argv!r})")
 
 
 def test_treepool_is_imported_without_flux():
@@ -36,6 +55,71 @@ def test_treepool_is_imported_without_flux():
 
 def test_every_public_name_but_the_pool_class_of_flux_is_there_without_flux():
     assert "treepool.placement.pool" in loaded("from treepool import *")
+
+
+def test_treepool_alone_loads_nothing_else():
+    assert [
+        name for name in loaded("import treepool") if name.startswith(("treepool.", "attr"))
+    ] == []
+
+
+def test_every_public_name_is_what_its_module_calls_so():
+    statements = """
+import treepool
+for name, home in treepool._HOMES.items():
+    if name != "pool_class":
+        assert getattr(treepool, name) is getattr(sys.modules[home], name), name
+assert treepool.errors is sys.modules["treepool.errors"]
+assert {*treepool.__all__} == {*treepool._HOMES, "errors"} - {"pool_class"}
+assert {*treepool.__all__} <= {*dir(treepool)}
+assert not hasattr(treepool, "nonsense")
+"""
+    assert "treepool.rfc.shape" in loaded(statements)
+
+
+@pytest.mark.parametrize(
+    ("argv", "module"),
+    [
+        (["--version"], None),
+        (["--help"], None),
+        (["bind"], "bind"),
+        (["bind", "--help"], "bind"),
+        (["verify"], "verify"),
+        (["subinstance", "--help"], "subinstance"),
+    ],
+)
+def test_a_command_loads_its_own_module_and_no_library(argv, module):
+    found = command(argv)
+    assert [name for name in HEAVY if name in found] == []
+    assert found & COMMANDS == ({f"treepool.cli.{module}"} if module else set())
+    assert not any(name.startswith(("treepool.placement", "treepool.view")) for name in found)
+
+
+def test_a_task_is_found_and_checked_without_what_draws_and_validates(tmp_path):
+    R = tmp_path / "R.json"
+    execution = {"R_lite": [{"rank": "0", "children": {"core": "0"}}], "nodelist": ["x"]}
+    execution.update(starttime=0, expiration=0)
+    R.write_text(json.dumps({"version": 1, "execution": execution}))
+    found = command(["verify", "--R", str(R)])
+    assert "treepool.rfc.rset" in found
+    assert {"rich", "jsonschema"} & found == set()
+
+
+@pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on the PATH")
+def test_flux_loads_nothing_that_only_commands_need():
+    script = SCRIPT.format(
+        statements="import treepool; treepool.pool_class\nimport treepool.flux.sched"
+    )
+    done = subprocess.run(
+        ["flux", "python", "-c", script],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = set(done.stdout.splitlines()[-1].split())
+    assert {"treepool.flux.pool", "treepool.placement.pool"} <= found
+    assert [name for name in (*HEAVY, "treepool.cli", "treepool.view") if name in found] == []
 
 
 def test_a_pool_loads_nothing_that_only_commands_need():

@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
+from bench.workload import cluster as cray
 from treepool import Pool, ResourceSet, parse_shape
-from treepool.cli.workload import cluster as cray
 from treepool.errors import InsufficientResources, InvalidJobspec, InvalidShape
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from treepool.cli.workload import cluster as large
+from bench.workload import cluster as large
 from treepool.view.html import html
 from treepool.view.model import Totals
 from treepool.view.palette import COLOURS

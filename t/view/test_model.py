@@ -2,8 +2,8 @@
 
 import pytest
 
+from bench.workload import cluster
 from treepool import Pool, ResourceSet
-from treepool.cli.workload import cluster
 from treepool.rfc import idset
 from treepool.view.model import OTHER, Job, Totals
 from treepool.view.picture import MAX_STEPS, Change, Picture

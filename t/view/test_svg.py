@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from treepool.cli.workload import cluster as large
+from bench.workload import cluster as large
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.svg import svg

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 import attrs
@@ -37,15 +37,11 @@ exit status:
 MAX_SHAPES = 64
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "advise",
-        help="which shapes fill the nodes without a rest?",
-        usage="treepool advise [-R FILE | --cluster a|b] [--shape SHAPE...] [--json]",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.usage = "treepool advise [-R FILE | --cluster a|b] [--shape SHAPE...] [--json]"
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     cluster.add_where(parser)
     parser.add_argument(
         "--shape", metavar="SHAPE", nargs="+", action="extend", default=[], help="more shapes"

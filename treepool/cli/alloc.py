@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Any, Iterator, Optional
 
 from treepool.cli import cluster, files
@@ -43,15 +43,11 @@ exit status:
 """
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "alloc",
-        help="what would these jobs get?",
-        usage="treepool alloc [-R FILE | --cluster a|b] [options] SHAPE...",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.usage = "treepool alloc [-R FILE | --cluster a|b] [options] SHAPE..."
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     parser.add_argument("words", metavar="SHAPE", nargs="*", help="a job, as an RFC 46 shape")
     parser.add_argument(
         "--jobspec",

@@ -8,8 +8,8 @@ import os
 import shutil
 import signal
 import sys
-from argparse import Namespace
-from typing import Any, Iterator, Mapping, NoReturn, Optional, Sequence
+from argparse import ArgumentParser, Namespace
+from typing import Iterator, Mapping, NoReturn, Optional, Sequence
 
 from treepool.cli import here
 from treepool.cli.here import Here
@@ -43,15 +43,11 @@ exit status:
 """
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "bind",
-        help="inside a job: run a program bound to what was placed",
-        usage="treepool bind [OPTION...] [--] COMMAND [ARGUMENT...]",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.usage = "treepool bind [OPTION...] [--] COMMAND [ARGUMENT...]"
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--memory",
         choices=binding.MEMORY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -31,15 +31,11 @@ exit status:
 """
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "conformance",
-        help="run the test vectors of RFC 49 and treepool, or your own",
-        usage="treepool conformance [--json] [DIR|FILE...]",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.usage = "treepool conformance [--json] [DIR|FILE...]"
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "words", metavar="DIR|FILE", nargs="*", help="test vector files, or folders of them"
     )

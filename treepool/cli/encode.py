@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from argparse import Namespace
-from typing import Any, Iterator, Optional, Sequence
+from argparse import ArgumentParser, Namespace
+from typing import Iterator, Optional, Sequence
 
 import attrs
 
@@ -43,14 +43,10 @@ exit status:
 """
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "encode",
-        help="write a key from hardware",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     source = parser.add_argument_group("hardware").add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--xml",

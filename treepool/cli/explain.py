@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from treepool.cli import cluster, instance
@@ -41,16 +41,14 @@ exit status:
 MAX_JOBS = 1 << 17
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "explain",
-        help="why does a job get what it gets?",
-        usage="treepool explain [-R FILE | --cluster a|b] SHAPE [--jobs SHAPE...] [options]\n"
-        "       treepool explain --job ID",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.usage = (
+        "treepool explain [-R FILE | --cluster a|b] SHAPE [--jobs SHAPE...] [options]\n"
+        "       treepool explain --job ID"
     )
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     parser.add_argument("shape", metavar="SHAPE", nargs="?", help="a job, as an RFC 46 shape")
     where = cluster.add_where(parser)
     where.add_argument(

@@ -10,28 +10,29 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import traceback
 from contextlib import suppress
-from typing import NoReturn, Optional, Sequence, TextIO
+from importlib import import_module
+from typing import Any, NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
-from treepool.cli import (
-    advise,
-    alloc,
-    bench,
-    bind,
-    conformance,
-    encode,
-    explain,
-    fluxenv,
-    replay,
-    show,
-    status,
-    subinstance,
-    validate,
-    verify,
-)
 from treepool.cli.screen import NO, USAGE, Stop, complain
+
+#: The subcommands: name, module in ``treepool.cli``, and what ``--help`` says of them.
+SUBCOMMANDS = (
+    ("alloc", "alloc", "what would these jobs get?"),
+    ("encode", "encode", "write a key from hardware"),
+    ("show", "show", "where do jobs sit on the cluster?"),
+    ("status", "status", "the running instance: GPUs, jobs, totals"),
+    ("explain", "explain", "why does a job get what it gets?"),
+    ("advise", "advise", "which shapes fill the nodes without a rest?"),
+    ("replay", "replay", "what would other policies do with these jobs?"),
+    ("validate", "validate", "check an R and its scheduling key"),
+    ("subinstance", "subinstance", "zero-origin R from an allocated R"),
+    ("bind", "bind", "inside a job: run a program bound to what was placed"),
+    ("verify", "verify", "inside a job: is it bound to what was placed?"),
+    ("conformance", "conformance", "run the test vectors of RFC 49 and treepool, or your own"),
+    ("flux-env", "fluxenv", "what a site sets so that Flux finds treepool"),
+)
 
 #: Exit statuses beyond those of ``screen``.
 BUG, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
@@ -98,6 +99,22 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
 
+class Subcommand(Parser):
+    """The parser of a subcommand. It imports the subcommand's module when it is used.
+
+    So a command loads its own module and no other: ``treepool bind`` runs once for each task.
+    """
+
+    def __init__(self, *, module: str, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self._module = module
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the words after the subcommand: argparse calls this for the one that is named."""
+        import_module(f"treepool.cli.{self._module}").define(self)
+        return super().parse_known_args(args, namespace)
+
+
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = Parser(
         prog="treepool",
@@ -108,26 +125,14 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"treepool {__version__}")
     # argparse makes room for the names as if they were not indented; the dots make up for it.
     subcommands = parser.add_subparsers(
-        dest="command", prog="treepool", metavar="SUBCOMMAND...", title="subcommands"
+        dest="command",
+        prog="treepool",
+        metavar="SUBCOMMAND...",
+        title="subcommands",
+        parser_class=Subcommand,
     )
-    modules = (
-        alloc,
-        encode,
-        show,
-        status,
-        explain,
-        advise,
-        replay,
-        validate,
-        subinstance,
-        bind,
-        verify,
-        conformance,
-        bench,
-        fluxenv,
-    )
-    for module in modules:
-        module.add(subcommands)
+    for name, module, summary in SUBCOMMANDS:
+        subcommands.add_parser(name, module=module, help=summary)
     arguments, rest = parser.parse_known_args(argv)
     if arguments.command is None:
         parser.error(f"a subcommand is needed: {', '.join(subcommands.choices)}")
@@ -162,6 +167,8 @@ def _drop(stream: TextIO) -> None:
 
 
 def _bug(command: str, error: Exception) -> int:
+    import traceback
+
     if os.environ.get("TREEPOOL_DEBUG"):
         traceback.print_exception(type(error), error, error.__traceback__)
     frames = traceback.extract_tb(error.__traceback__)

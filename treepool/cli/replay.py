@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -62,15 +62,11 @@ MAX_REFUSALS = 10
 MAX_RULES = 12
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "replay",
-        help="what would other policies do with these jobs?",
-        usage="treepool replay [-R FILE | --cluster a|b] TRACE|--synthetic N [options]",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.usage = "treepool replay [-R FILE | --cluster a|b] TRACE|--synthetic N [options]"
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     parser.add_argument("trace", metavar="TRACE", nargs="?", help='a trace, "-" for stdin')
     cluster.add_where(parser)
     made = parser.add_argument_group("synthetic traces")

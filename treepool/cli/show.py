@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Iterator, Optional
 
 from treepool.cli import cluster, instance
 from treepool.cli.answers import Answer, Refusal, allocate_shape
@@ -50,15 +50,13 @@ MAX_REFUSALS = 10
 MAX_JOBS = 1 << 17
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "show",
-        help="where do jobs sit on the cluster?",
-        usage="treepool show [-R FILE | --cluster a|b | --instance] [--jobs SHAPE...] [options]",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.usage = (
+        "treepool show [-R FILE | --cluster a|b | --instance] [--jobs SHAPE...] [options]"
     )
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     where = parser.add_argument_group("cluster")
     which = where.add_mutually_exclusive_group()
     which.add_argument("-R", dest="R_file", metavar="FILE", help='its R (RFC 20), "-" for stdin')

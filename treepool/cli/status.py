@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from argparse import Namespace
-from typing import Any, Sequence, Union
+from argparse import ArgumentParser, Namespace
+from typing import Sequence, Union
 
 import attrs
 
@@ -37,14 +37,10 @@ exit status:
 INTERVAL, SHORTEST = 5.0, 0.2
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "status",
-        help="the running instance: GPUs, jobs, totals",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     parser.add_argument("--gpus", action="store_true", help="a line for each GPU")
     parser.add_argument("--jobs", action="store_true", help="a line for each job")
     form = parser.add_mutually_exclusive_group()

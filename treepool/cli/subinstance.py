@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
-from typing import Any
+from argparse import ArgumentParser, Namespace
 
 from treepool.cli import files
 from treepool.cli.screen import DONE, Stop, out
@@ -28,14 +27,10 @@ exit status:
 """
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "subinstance",
-        help="zero-origin R from an allocated R",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     parser.add_argument("file", metavar="FILE", help='an R as JSON, "-" for stdin')
     parser.set_defaults(run=run)
 

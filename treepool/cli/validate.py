@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Any, Callable
 
 import attrs
@@ -49,14 +49,10 @@ class _Kind:
     warnings: Callable[[Any], list[str]] = lambda document: []
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "validate",
-        help="check an R and its scheduling key",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-    )
+def define(parser: ArgumentParser) -> None:
+    """Add what the subcommand takes to *parser*."""
+    parser.description = _DESCRIPTION
+    parser.epilog = _EXAMPLES
     parser.add_argument("file", metavar="FILE", help='JSON, "-" for stdin')
     parser.add_argument(
         "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: see above)"

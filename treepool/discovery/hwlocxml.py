@@ -8,11 +8,8 @@ objects mean is for ``hwloc.py``.
 from __future__ import annotations
 
 from typing import Any, Iterator, Optional, Union
-from xml.etree.ElementTree import ParseError
 
 import attrs
-from defusedxml.common import DefusedXmlException
-from defusedxml.ElementTree import DefusedXMLParser
 
 from treepool.errors import InvalidHardware
 
@@ -110,6 +107,11 @@ def parse(xml: Union[str, bytes], source: str = "hwloc XML") -> Topology:
     Raises InvalidHardware, with the line, for what is no hwloc XML: other documents, entities,
     too much of anything.
     """
+    from xml.etree.ElementTree import ParseError
+
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.ElementTree import DefusedXMLParser
+
     data = xml.encode("utf-8", "surrogatepass") if isinstance(xml, str) else xml
     if len(data) > MAX_XML:
         raise InvalidHardware(f"{source}: {len(data) >> 20} MiB of XML is more than a node needs")

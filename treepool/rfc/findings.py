@@ -6,7 +6,6 @@ Documents come from anywhere: texts from them are shortened and escaped before t
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any, Iterable, Iterator, Mapping, Sequence, Type, Union
 
 from treepool.errors import InvalidIdset, InvalidInput, Problem
@@ -180,6 +179,8 @@ def nearest(name: str, known: Sequence[str]) -> str:
         longer = [one for one in known if one.startswith(plain)]
         if len(longer) == 1:
             return longer[0]
+    from difflib import get_close_matches  # needed only when something is wrong
+
     return next(iter(get_close_matches(plain, known, 1, _ALIKE)), "")
 
 

@@ -8,7 +8,6 @@ reads it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any, Iterable, Mapping, Union
 
@@ -186,6 +185,8 @@ def canonical(topo: Mapping[str, Any]) -> str:
 
 def digest(topo: Mapping[str, Any]) -> str:
     """What a topo is called in ``scheduling.links``: the hex SHA-256 of its canonical text."""
+    import hashlib  # here, as it loads OpenSSL, which takes 4 ms
+
     return hashlib.sha256(canonical(topo).encode("ascii")).hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Union
 
 _PREFIXES = "KMGTPE"
@@ -18,4 +17,6 @@ BYTES = {
 
 def to_bytes(amount: Union[int, float], unit: str) -> int:
     """*amount* of *unit*, which must be one of BYTES, in whole bytes, rounded down."""
-    return int(Fraction(amount) * BYTES[unit])
+    numerator, denominator = amount.as_integer_ratio()
+    whole: int = numerator * BYTES[unit] // denominator
+    return whole

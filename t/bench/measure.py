@@ -15,10 +15,10 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Protocol, Union
 
 import attrs
 
-from treepool.cli.results import FormResult, SizeResult, Timing
-from treepool.cli.workload import Workload, cluster, spec_of
+from bench.peer import PeerPool, load
+from bench.results import FormResult, SizeResult, Timing
+from bench.workload import Workload, cluster, spec_of
 from treepool.errors import InsufficientResources
-from treepool.flux.peer import PeerPool, load
 from treepool.placement.pool import Pool
 
 #: The largest cluster on which flux-core's pool is tried: there an allocation takes it 0.1 s.
@@ -47,7 +47,7 @@ _now = time.perf_counter_ns
 
 @attrs.frozen
 class Plan:
-    """What to measure: see ``treepool bench --help``; ``seconds`` is per form and pool."""
+    """What to measure: see ``make bench BENCH=--help``; ``seconds`` is per form and pool."""
 
     nodes: int
     seed: int

@@ -9,7 +9,7 @@ from typing import Callable, Mapping, Sequence
 
 import attrs
 
-from treepool.cli.results import SizeResult
+from bench.results import SizeResult
 
 _Sizes = Mapping[int, SizeResult]
 

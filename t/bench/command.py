@@ -1,4 +1,4 @@
-"""``treepool bench``: how long does an allocation take, on clusters of all sizes?"""
+"""The benchmark's command line: how long does an allocation take, on clusters of all sizes?"""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import json
 import math
 from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Callable, Optional, Sequence
 
-from treepool.cli.child import carry_out
-from treepool.cli.measure import LARGEST_FOR_PEER, Plan
+from bench import chart
+from bench.child import carry_out
+from bench.measure import LARGEST_FOR_PEER, Plan
+from bench.results import SizeResult
+from bench.table import machine, tables
+from treepool.cli import plots
+from treepool.cli.main import INTERRUPTED, Parser
 from treepool.cli.progressbar import progress_bar
-from treepool.cli.results import SizeResult
-from treepool.cli.screen import DONE, USAGE, Stop, draw, out
+from treepool.cli.screen import DONE, Stop, complain, draw, out
+
+_PROGRAM = "bench"
 
 _DEFAULT_NODES = (16, 1_152, 11_136, 100_000, 1_000_000)
 
@@ -42,22 +48,32 @@ that may be anywhere on a node.
 
 _EXAMPLES = """\
 examples:
-  treepool bench                              all sizes; takes about two minutes
-  treepool bench --nodes 1152,11136 --peer    against the pool that comes with Flux
-  treepool bench --plot bench.svg             a picture: time against cluster size
-  treepool bench --nodes 11136 --json | jq -r '[.form, .job.median] | @tsv'
+  make bench                                     all sizes; takes about two minutes
+  make bench BENCH='--nodes 1152,11136 --peer'   against the pool that comes with Flux
+  make bench BENCH='--plot bench.svg'            a chart: time against cluster size
+  python t/bench --nodes 11136 --json | jq -r '[.form, .job.median] | @tsv'
 
 exit status:
   0 done; 1 it cannot be measured (no flux-core, no memory); 2 usage
 """
 
 
-def add(subcommands: Any) -> None:
-    """Add the subcommand's parser to *subcommands*."""
-    parser = subcommands.add_parser(
-        "bench",
-        help="how long does an allocation take?",
-        usage="treepool bench [options]",
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command line *argv* (default: the process's own) and return its exit status."""
+    try:
+        return _run(_parser().parse_args(argv))
+    except Stop as e:
+        complain(_PROGRAM, str(e))
+        return e.status
+    except KeyboardInterrupt:
+        complain(_PROGRAM, "interrupted")
+        return INTERRUPTED
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog=_PROGRAM,
+        usage=f"{_PROGRAM} [options]",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
@@ -107,14 +123,13 @@ def add(subcommands: Any) -> None:
         help="a line of JSON for each size and form, and for each size's pool as a whole; times in "
         "microseconds, memory in bytes",
     )
-    form.add_argument("--plot", metavar="FILE", type=_file, help="write a picture as SVG")
-    parser.set_defaults(run=run)
+    form.add_argument("--plot", metavar="FILE", type=_file, help="write a chart as SVG")
+    return parser
 
 
-def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+def _run(arguments: Namespace) -> int:
     if arguments.plot is not None:
-        _check_writable(arguments.plot)
+        plots.check("--plot", arguments.plot)
     results = []
     with progress_bar() as bar:
         for i, nodes in enumerate(arguments.nodes):
@@ -124,13 +139,8 @@ def run(arguments: Namespace) -> int:
                 for line in result.lines():
                     out(json.dumps(line))
     if arguments.plot is not None:
-        from treepool.cli.benchtable import machine
-        from treepool.cli.plot import svg
-
-        arguments.plot.write_text(svg(results, machine()), encoding="utf-8")
+        chart.write(results, machine(), arguments.plot)
     if not arguments.json:
-        from treepool.cli.benchtable import tables
-
         draw(lambda width: tables(results))
     return DONE
 
@@ -149,15 +159,6 @@ def _measured(
     )
     total = len(arguments.nodes)
     return carry_out(plan, lambda p: bar((i + p.done) / total, f"{nodes:,} nodes: {p.doing}"))
-
-
-def _check_writable(path: Path) -> None:
-    """Raise Stop now, and not after minutes, if *path* cannot be written."""
-    try:
-        path.open("ab").close()
-    except (OSError, ValueError) as e:
-        reason = getattr(e, "strerror", None) or e
-        raise Stop(f"argument --plot: {path}: cannot be written: {reason}", USAGE) from None
 
 
 # -- types of arguments

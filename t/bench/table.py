@@ -1,4 +1,4 @@
-"""The tables that ``treepool bench`` prints for people."""
+"""The tables that the benchmark prints for people."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bench.results import FormResult, SizeResult, Timing
+from bench.targets import verdicts
 from treepool import __version__
-from treepool.cli.results import FormResult, SizeResult, Timing
 from treepool.cli.screen import printable
-from treepool.cli.targets import verdicts
 
 _HEADINGS = ("alloc", "to_dict", "free", "median", "p99", "again", "feasible", "per second")
 _PEER_HEADINGS = ("flux-core", "ratio")

@@ -1,6 +1,6 @@
 """One cluster size measured in a process of its own, so that its peak memory is its own.
 
-``python -m treepool.cli.child PLAN`` is the measuring side: it reads a plan as JSON and writes
+``python -m bench.child PLAN`` is the measuring side: it reads a plan as JSON and writes
 lines of JSON, each progress, the result, or an error. ``carry_out`` is the other side.
 """
 
@@ -17,11 +17,11 @@ from typing import Callable, Iterable, Optional
 import attrs
 
 import treepool
-from treepool.cli.measure import Plan, Progress, measure
-from treepool.cli.results import SizeResult
+from bench.measure import Plan, Progress, measure
+from bench.results import SizeResult
 from treepool.cli.screen import DONE, NO, USAGE, Stop, out
 
-_MODULE = "treepool.cli.child"
+_MODULE = "bench.child"
 
 
 def carry_out(plan: Plan, report: Callable[[Progress], None]) -> SizeResult:
@@ -65,10 +65,10 @@ def _why(plan: Plan, status: int, complaints: bytes) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, with which the new one finds the same treepool."""
-    here = str(Path(treepool.__file__).parents[1])
+    """This process's environment, with which the new one finds the same treepool and benchmark."""
+    folders = [str(Path(__file__).parents[1]), str(Path(treepool.__file__).parents[1])]
     path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([here, *([path] if path else [])])}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, *([path] if path else [])])}
 
 
 def _main() -> int:

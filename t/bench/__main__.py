@@ -1,0 +1,11 @@
+"""How long allocations take: ``python t/bench [options]``, or ``make bench BENCH='[options]'``."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]
+
+from bench.command import main  # noqa: E402
+
+sys.exit(main())

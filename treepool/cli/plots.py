@@ -1,0 +1,64 @@
+"""Plots by matplotlib, which comes with the extra ``treepool[plots]``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from treepool.cli.screen import USAGE, Stop
+
+#: Words in an SVG are text, and never formulas; the same plot is the same file.
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "treepool",
+    "text.parse_math": False,
+    "font.size": 9.0,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+}
+
+#: Ten colours, then the same with other dashes: what tells the lines of a plot apart.
+DASHES = ("-", "--", ":")
+
+
+def check(option: str, path: Path) -> None:
+    """Raise Stop now, not after minutes, if no plot can be written to *path*, given by *option*."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise Stop(f"argument {option}: needs matplotlib: pip install 'treepool[plots]'") from None
+    check_writable(option, path)
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Raise Stop if *path*, the value of *option*, cannot be written."""
+    try:
+        path.open("ab").close()
+    except (OSError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or e
+        raise Stop(f"argument {option}: {path}: cannot be written: {reason}", USAGE) from None
+
+
+def style() -> Any:
+    """The context in which a plot is drawn and written."""
+    from matplotlib import rc_context
+
+    return rc_context(_STYLE)
+
+
+def colour(line: int) -> str:
+    """The colour of *line*, counted from 0."""
+    return f"C{line % 10}"
+
+
+def dashes(line: int) -> str:
+    """The dashes of *line*, counted from 0."""
+    return DASHES[line // 10 % len(DASHES)]
+
+
+def write(figure: Any, path: Path) -> None:
+    """Write *figure* as SVG to *path*."""
+    figure.savefig(path, format="svg", metadata={"Date": None})
