@@ -131,7 +131,7 @@ def run(arguments: Namespace) -> int:
     if arguments.svg is not None:
         plots.check("--svg", arguments.svg)
     if arguments.html is not None:
-        plots.check_writable("--html", arguments.html)
+        files.check_writable("--html", arguments.html)
     name = "synthetic" if arguments.trace is None else files.shown(arguments.trace)
     rules = arguments.compare or [_rules("policy=fifo")]
     starts: list[Start] = []
