@@ -1,6 +1,8 @@
 """``treepool replay``: a trace in, numbers out; side by side, as JSON, as a picture."""
 
 import json
+import re
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -120,35 +122,38 @@ def test_a_cluster_without_gpus_has_no_rows_of_them(treepool, write, R):
     assert "cores in use" in result.out
 
 
-def test_the_picture_has_a_line_in_each_panel_for_each_set_of_options(treepool, tmp_path):
+def test_the_plot_has_a_line_in_each_panel_for_each_set_of_options(treepool, tmp_path):
+    pytest.importorskip("matplotlib")
     path = tmp_path / "out.svg"
     rules = ["policy=fifo", "policy=easy"]
     words = [word for rule in rules for word in ("--compare", rule)]
     assert treepool("replay", "--synthetic", 60, "--svg", path, *words).status == 0
-    root = ElementTree.fromstring(path.read_text())
-    lines = [p for p in root.iter(f"{SVG}path") if p.get("class").startswith("line")]
-    assert len(lines) == 2 + 2 * 4, "two in the key, two in each of four panels"
+    root = ElementTree.parse(path).getroot()
+    lines = [group.get("id") for group in root.iter(f"{SVG}g")]
+    assert [lines.count(f"line{i}") for i in range(3)] == [4, 4, 0]
     words = [text.text for text in root.iter(f"{SVG}text")]
-    assert {"cores in use", "GPUs in use", "jobs waiting", *rules} <= set(words)
+    assert {"cores in use, %", "GPUs in use, %", "jobs waiting", *rules} <= set(words)
 
 
-def test_the_picture_shows_the_numbers_of_the_curve(treepool, tmp_path, write, R):
+def test_the_plot_shows_the_numbers_of_the_curve(treepool, tmp_path, write, R):
+    pytest.importorskip("matplotlib")
     path = tmp_path / "out.svg"
     jobs = trace((0, 10, "slot=2/node{x}"), (10, 10, "slot=1/node{x}"))
     treepool("replay", write(jobs), "-R", write(R, "R.json"), "--svg", path)
-    root = ElementTree.fromstring(path.read_text())
-    first = next(
-        p for p in root.iter(f"{SVG}path") if p.get("class") == "line c0" and "L" in p.get("d")
-    )
-    heights = [float(step.split()[1].split("H")[0]) for step in first.get("d")[1:].split("L")]
-    half = len(heights) // 2
-    assert len(set(heights[: half - 1])) == 1
-    assert len(set(heights[half + 1 :])) == 1
-    grid = sorted({float(p.get("d").split()[1].split("H")[0]) for p in root.iter(f"{SVG}path")
-                   if p.get("class") == "grid" and "H" in p.get("d")})  # fmt: skip
-    top, middle = grid[:2]
-    assert heights[0] == pytest.approx(top, abs=0.1)  # all cores
-    assert heights[-1] == pytest.approx(middle, abs=0.1)  # half of them
+    root = ElementTree.parse(path).getroot()
+    first = next(group for group in root.iter(f"{SVG}g") if group.get("id") == "line0")
+    corners = re.findall(r"[ML] ([\d.]+) ([\d.]+)", first.find(f"{SVG}path").get("d"))
+    heights = sorted({float(y) for _, y in corners})
+    panel = next(group for group in root.iter(f"{SVG}g") if group.get("id") == "axes_1")
+    bottom = max(float(use.get("y")) for use in panel.iter(f"{SVG}use"))
+    all_cores, half_of_them = heights[0], heights[-1]
+    assert bottom - half_of_them == pytest.approx((bottom - all_cores) / 2, rel=0.01)
+
+
+def test_a_plot_without_matplotlib_is_one_line_that_names_the_extra(treepool, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = treepool("replay", "--synthetic", 60, "--svg", "out.svg")
+    assert result.is_one_line_error("--svg", "treepool[plots]")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +177,7 @@ def test_the_picture_shows_the_numbers_of_the_curve(treepool, tmp_path, write, R
         (("--synthetic", "3", "--compare", ""), "unknown option"),
         (("--synthetic", "3", *["--compare", "policy=easy"] * 13), "more than 12"),
         (("--synthetic", "3", "--svg", ""), "name of a file"),
-        (("--synthetic", "3", "--svg", "no/such/folder/x.svg"), "cannot be written"),
+        (("--synthetic", "3", "--html", "no/such/folder/x.html"), "cannot be written"),
         (("--synthetic", "3", "extra", "words"), ""),
     ],
 )

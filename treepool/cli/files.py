@@ -64,6 +64,15 @@ def read_R(path: str) -> Any:
     return value
 
 
+def check_writable(option: str, path: Path) -> None:
+    """Raise Stop now, not after minutes, if *path*, given by *option*, cannot be written."""
+    try:
+        path.open("ab").close()
+    except (OSError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or e
+        raise Stop(f"argument {option}: {path}: cannot be written: {reason}", USAGE) from None
+
+
 def _read_bytes(path: str) -> bytes:
     """At most one byte more than may be: /dev/zero has no end."""
     if path == "-":

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from treepool.cli.screen import USAGE, Stop
+from treepool.cli import files
+from treepool.cli.screen import Stop
 
 #: Words in an SVG are text, and never formulas; the same plot is the same file.
 _STYLE = {
@@ -30,16 +31,7 @@ def check(option: str, path: Path) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise Stop(f"argument {option}: needs matplotlib: pip install 'treepool[plots]'") from None
-    check_writable(option, path)
-
-
-def check_writable(option: str, path: Path) -> None:
-    """Raise Stop if *path*, the value of *option*, cannot be written."""
-    try:
-        path.open("ab").close()
-    except (OSError, ValueError) as e:
-        reason = getattr(e, "strerror", None) or e
-        raise Stop(f"argument {option}: {path}: cannot be written: {reason}", USAGE) from None
+    files.check_writable(option, path)
 
 
 def style() -> Any:

@@ -9,7 +9,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any, Callable
 
-from treepool.cli import cluster, files
+from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress_bar
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
 from treepool.errors import InvalidInput
@@ -41,7 +41,7 @@ examples:
   treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=min-span
       two node policies side by side
   treepool replay --synthetic 1000 --compare policy=fifo --compare policy=easy --svg out.svg
-      jobs made up for the cluster; a picture of use, fragments and queue over time
+      jobs made up for the cluster; a plot of use, fragments and queue over time
   treepool replay --synthetic 1000 --seed 2 --print > trace.jsonl
       such jobs as a trace
 
@@ -100,7 +100,9 @@ def define(parser: ArgumentParser) -> None:
     )
     form = parser.add_argument_group("output")
     form.add_argument("--json", action="store_true", help="a line of JSON for each set of options")
-    form.add_argument("--svg", metavar="FILE", type=_file, help="write a plot, too")
+    form.add_argument(
+        "--svg", metavar="FILE", type=_file, help="write a plot, too (needs treepool[plots])"
+    )
     form.add_argument(
         "--html",
         metavar="FILE",
@@ -126,9 +128,10 @@ def run(arguments: Namespace) -> int:
         for line in trace.write(jobs):
             out(line)
         return DONE
-    for path in (arguments.svg, arguments.html):
-        if path is not None:
-            _check_writable(path)
+    if arguments.svg is not None:
+        plots.check("--svg", arguments.svg)
+    if arguments.html is not None:
+        files.check_writable("--html", arguments.html)
     name = "synthetic" if arguments.trace is None else files.shown(arguments.trace)
     rules = arguments.compare or [_rules("policy=fifo")]
     starts: list[Start] = []
@@ -190,10 +193,10 @@ def _write_page(path: Path, resource_set: ResourceSet, starts: list[Start]) -> N
 def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
     outcomes = [outcome for outcome, _ in found]
     if arguments.svg is not None:
-        from treepool.cli.replayplot import svg
+        from treepool.cli import replayplot
 
         try:
-            arguments.svg.write_text(svg(outcomes), encoding="utf-8")
+            replayplot.write(outcomes, arguments.svg)
         except OSError as e:
             raise Stop(f"{arguments.svg}: cannot be written: {e.strerror or e}") from None
     if arguments.json:
@@ -255,15 +258,6 @@ def _refusals(outcomes: list[Outcome]) -> int:
     if left > 0:
         complain("treepool replay", f"{left} more jobs could never run")
     return NO if seen else DONE
-
-
-def _check_writable(path: Path) -> None:
-    """Raise Stop now, and not after minutes, if *path* cannot be written."""
-    try:
-        path.open("ab").close()
-    except (OSError, ValueError) as e:
-        reason = getattr(e, "strerror", None) or e
-        raise Stop(f"argument --svg: {path}: cannot be written: {reason}", USAGE) from None
 
 
 # -- types of arguments
