@@ -24,7 +24,7 @@ from treepool.placement.spread import (
 )
 from treepool.placement.tree import Domain, NodeType
 from treepool.rfc import idset
-from treepool.rfc.scheduling import union
+from treepool.rfc.idset import union
 
 
 @attrs.frozen(eq=False)

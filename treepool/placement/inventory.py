@@ -23,6 +23,7 @@ from treepool.rfc import constraint as rfc31
 from treepool.rfc import hostlist, idset
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown_ids
+from treepool.rfc.idset import union
 from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import (
@@ -31,7 +32,6 @@ from treepool.rfc.scheduling import (
     SchedulingKey,
     allocated_entry,
     is_treepool,
-    union,
 )
 
 #: How many constraints' rank sets are remembered.

@@ -15,7 +15,7 @@ from treepool.placement.linkset import Demand
 from treepool.placement.spread import usable_gpus
 from treepool.placement.tree import NodeType
 from treepool.rfc import idset
-from treepool.rfc.scheduling import union
+from treepool.rfc.idset import union
 
 #: Choices tried to leave something for the other takes, before the take gets what is planned.
 LOOKAHEAD = 1_000

@@ -34,8 +34,8 @@ from treepool.placement.state import NodeState
 from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import idset, jobspec
 from treepool.rfc.constraint import Constraint
+from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import union
 
 #: How many requests' orders of candidates a pool keeps up to date.
 MAX_CANDIDATES = 64

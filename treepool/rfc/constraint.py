@@ -19,6 +19,7 @@ import attrs
 from treepool.errors import InvalidHostlist, InvalidIdset, InvalidJobspec
 from treepool.rfc import hostlist, idset
 from treepool.rfc.findings import shown
+from treepool.rfc.idset import union
 
 #: Operators over text, and over constraints.
 TEXT_OPERATORS = ("properties", "hostlist", "ranks")
@@ -156,9 +157,9 @@ def evaluate(
         hosts = (host for text in constraint.texts for host in hostlist.decode(text))
         return ranks & idset.from_ids(rank for host in hosts for rank in ranks_on(host))
     if constraint.operator == "ranks":
-        return ranks & _union(idset.decode(text) for text in constraint.texts)
+        return ranks & union(idset.decode(text) for text in constraint.texts)
     if constraint.operator == "or" and constraint.parts:
-        return _union(evaluate(p, ranks, properties, ranks_on) for p in constraint.parts)
+        return union(evaluate(p, ranks, properties, ranks_on) for p in constraint.parts)
     matching = ranks
     for part in constraint.parts:
         matching = evaluate(part, matching, properties, ranks_on)
@@ -173,10 +174,3 @@ def _with_properties(texts: Iterable[str], ranks: int, properties: Mapping[str, 
         else:
             ranks &= properties.get(text, 0)
     return ranks
-
-
-def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union

@@ -191,6 +191,14 @@ def from_runs(found: Iterable[tuple[int, int]]) -> int:
     return int.from_bytes(bits, "little")
 
 
+def union(masks: Iterable[int]) -> int:
+    """The union of *masks*."""
+    everything = 0
+    for mask in masks:
+        everything |= mask
+    return everything
+
+
 def flags(mask: int, width: int) -> bytearray:
     """*mask* as a byte for each id below *width*, which is above all in it: 1 if it is in."""
     found = bytearray(bin(mask)[:1:-1].encode().translate(_FLAGS))

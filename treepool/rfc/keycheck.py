@@ -19,9 +19,10 @@ import attrs
 from treepool.errors import InvalidKey
 from treepool.rfc import idset, topo
 from treepool.rfc.findings import place, plain_json, shown, shown_ids
+from treepool.rfc.idset import union
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool, union
+from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool
 
 #: Most warnings about one key; a last one says that there are more.
 MAX_WARNINGS = 20

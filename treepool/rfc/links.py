@@ -89,10 +89,7 @@ class Links:
     def _all_gpus(self) -> int:
         named = [among for link in self.links for among in link.among]
         named += [nic.gpus for nic in self.nics] + [device.gpus for device in self.devices]
-        everything = 0
-        for mask in named:
-            everything |= mask
-        return everything
+        return idset.union(named)
 
     @classmethod
     def from_matrix(

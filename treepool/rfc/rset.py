@@ -17,7 +17,8 @@ import attrs
 from treepool.errors import InvalidHostlist, InvalidKey, InvalidR, Problem
 from treepool.rfc import hostlist, idset, scheduling, schema
 from treepool.rfc.findings import Findings, integer, number, place, plain_json, shown, shown_ids
-from treepool.rfc.scheduling import SchedulingKey, union
+from treepool.rfc.idset import union
+from treepool.rfc.scheduling import SchedulingKey
 
 #: RFC 20: characters a property name may not have.
 ILLEGAL_IN_PROPERTY = frozenset("!&'\"^`|()")

@@ -6,13 +6,14 @@ itself stays the JSON it was, because RFC 49 has every allocation carry it along
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Optional, Union
+from typing import Any, Mapping, Optional, Union
 
 import attrs
 
 from treepool.errors import InvalidKey, Problem
 from treepool.rfc import idset, linktable, schema, topo
 from treepool.rfc.findings import Findings, plain_json, shown, shown_ids
+from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
 from treepool.rfc.renumber import Move, by_position, from_zero
 from treepool.rfc.topo import RESERVED
@@ -200,14 +201,6 @@ def is_treepool(scheduling: object) -> bool:
     """
     writer = scheduling.get("writer") if isinstance(scheduling, Mapping) else None
     return isinstance(writer, str) and writer.partition(":")[0] == WRITER
-
-
-def union(masks: Iterable[int]) -> int:
-    """The union of bitmasks."""
-    everything = 0
-    for mask in masks:
-        everything |= mask
-    return everything
 
 
 def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKey]:
