@@ -44,12 +44,12 @@ from treepool.errors import (
     InvalidShape,
     TreepoolError,
 )
+from treepool.flux import gpuopt
 from treepool.placement import wishes
 from treepool.rfc import (
     constraint,
     count,
     document,
-    gpuopt,
     hostlist,
     idset,
     jobcheck,

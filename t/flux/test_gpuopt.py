@@ -1,0 +1,157 @@
+"""The text of ``flux submit --gpu``: which texts are one, and what they ask for."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treepool.errors import InvalidOption
+from treepool.flux import gpuopt
+from treepool.flux.gpuopt import GpuOption
+from treepool.rfc import units
+from work import Lines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # the seed's own
+        ("num=2", GpuOption(2)),
+        ("num=4:mode=exclusive", GpuOption(4)),
+        ("num=4:mode=exclusive:nvlink=yes", GpuOption(4, "nvlink")),
+        ("num=8:mode=exclusive:gmodel=A100", GpuOption(8, model="A100")),
+        ("num=2:gmem=40GB", GpuOption(2, memory=38)),
+        # the rest
+        ("gmem=40GiB:num=1", GpuOption(1, memory=40)),
+        ("num=2/task", GpuOption(2)),
+        ("num=2/task:gmem=40G", GpuOption(2, memory=40)),
+        ("xgmi=yes:nvlink=no", GpuOption(link="xgmi")),
+        ("nvlink=no:xgmi=no", GpuOption()),
+        ("mode=exclusive", GpuOption()),
+        ("num=999999999", GpuOption(999_999_999)),
+        ("gmodel=geforce-rtx-4090", GpuOption(model="geforce-rtx-4090")),
+    ],
+)
+def test_pairs_in_any_order_are_an_option(text: str, expected: GpuOption) -> None:
+    assert gpuopt.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "gib"),
+    [
+        ("1B", 1),
+        ("1GiB", 1),
+        ("1073741825B", 2),
+        ("80GB", 75),
+        ("40960MiB", 40),
+        ("1.5TiB", 1536),
+        ("0.1KB", 1),
+        ("1PiB", 1 << 20),
+        # LSF's letters count by 1024
+        ("40G", 40),
+        ("1.5T", 1536),
+        ("40960M", 40),
+        ("1k", 1),
+        ("16g", 16),
+    ],
+)
+def test_a_size_is_in_gib_rounded_up(size: str, gib: int) -> None:
+    assert gpuopt.parse(f"gmem={size}").memory == gib
+
+
+@given(st.integers(1, 10**6), st.sampled_from(sorted(units.BYTES)))
+def test_no_gpu_with_less_memory_than_asked_is_enough(amount: int, unit: str) -> None:
+    size = Fraction(units.to_bytes(amount, unit), 1 << 30)
+    if size > 1 << 20:
+        return
+    memory = gpuopt.parse(f"gmem={amount}{unit}").memory
+    assert memory == math.ceil(size)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "words"),
+    [
+        ("", 1, "the end"),
+        (":", 1, "':'"),
+        ("num=4:", 7, "the end"),
+        ("num=4::nvlink=yes", 7, "':'"),
+        (" num=4", 1, "' '"),
+        ("num", 4, "'='"),
+        ("num:4", 4, "'='"),
+        ("num =4", 4, "'='"),
+        ("num=4:j_exclusive=yes", 7, "unknown key 'j_exclusive', known: num, mode, nvlink"),
+        ("NUM=4", 1, "unknown key 'NUM'"),
+        ("num=4:num=4", 7, "num is given twice"),
+        ("num=0", 5, "num=0: a number"),
+        ("num=-1", 5, "num='-1'"),
+        ("num=04", 5, "num=04"),
+        ("num=4/host", 5, "num counts GPUs per task: for GPUs per host take -N with --gpus-per-"),
+        ("num=4/socket", 5, "num='4/socket': a number of GPUs"),
+        ("num=4/", 5, "num='4/'"),
+        ("num=0/task", 5, "num='0/task'"),
+        ("num=/task", 5, "num='/task'"),
+        ("j_exclusive=no", 1, "known: num, mode, nvlink, xgmi, gmodel, gmem; write mode=exclusive"),
+        ("glink=yes", 1, "write nvlink=yes or xgmi=yes"),
+        ("mps=yes", 1, "treepool does not share GPUs"),
+        ("gtile=2", 1, "--resources-shape=slot/socket=2/gpu=1"),
+        ("gvendor=amd", 1, "write gmodel, or --requires with a property"),
+        ("aff=yes", 1, "write nothing: cores and GPUs of a slot are near each other"),
+        ("mig=2", 1, "slot/mig-1g.10gb/gpu"),
+        ("num=1000000000", 5, "num=1000000000"),
+        ("num=", 5, "num=''"),
+        ("num=4:mode=shared", 12, "mode=shared: treepool does not share GPUs"),
+        ("mode=exclusive_process", 6, "mode=exclusive_process"),
+        ("nvlink=maybe", 8, "yes or no"),
+        ("nvlink=yes:xgmi=yes", 12, "both nvlink and xgmi"),
+        ("gmodel=", 8, "name of a GPU model"),
+        ("gmodel=A100 80", 8, "name of a GPU model"),
+        ("gmem=40", 6, "units: B, kB"),
+        ("gmem=40", 6, "a size such as 40G or 40GB"),
+        ("gmem=40X", 6, "a size such as 40G"),
+        ("gmem=40Gb", 6, "a size such as 40G"),
+        ("gmem=GB", 6, "a size"),
+        ("gmem=4 GB", 6, "a size"),
+        ("gmem=-4GB", 6, "a size"),
+        ("gmem=0GB", 6, "more than nothing"),
+        ("gmem=2PiB", 6, "at most 1048576 GiB"),
+        ("gmem=999999999999999999EiB", 6, "at most 1048576 GiB"),
+        ("num=\u0664", 5, "num='\u0664'"),
+        ("num=4\n", 5, r"num='4\n'"),
+    ],
+)
+def test_any_other_text_is_refused_with_the_column(text: str, column: int, words: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        gpuopt.parse(text)
+    message = str(caught.value)
+    assert message.startswith(f"column {column}: ")
+    assert words in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["num=" + "9" * 5_000_000, "gmem=" + "9" * 500, "num=1:" * 1_000_000, "x" * 500],
+    ids=lambda text: f"{text[:6]}-{len(text)}",
+)
+def test_oversized_texts_fail_fast(text: str) -> None:
+    with Lines() as work, pytest.raises(InvalidOption) as caught:
+        gpuopt.parse(text)
+    assert work.count < 100
+    assert len(str(caught.value)) < 250
+
+
+KEYS = ["num", "mode", "nvlink", "xgmi", "gmodel", "gmem"]
+PAIRS = st.tuples(st.sampled_from(KEYS), st.text(max_size=6)).map("=".join)
+
+
+@given(st.one_of(st.text(), st.lists(PAIRS, max_size=4).map(":".join)))
+def test_any_text_is_an_option_or_one_printable_line(text: str) -> None:
+    try:
+        gpuopt.parse(text)
+    except InvalidOption as e:
+        assert str(e).isprintable()
+        assert len(str(e)) < 250

@@ -1,0 +1,206 @@
+"""The text of ``flux submit --gpu``: GPUs as users of LSF and LavaLite ask for them.
+
+``num=4:mode=exclusive:nvlink=yes:gmodel=A100:gmem=40GB``: pairs in any order, each at most once.
+Sizes have the units of RFC 14, or LSF's letters (``40G``), which count by 1024. LSF has more keys;
+those that would mean something else here are refused, never ignored, and the refusal says what
+treepool has instead.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Callable, NoReturn, Optional, Union
+
+import attrs
+
+from treepool.errors import InvalidOption
+from treepool.rfc import units
+from treepool.rfc.findings import shown
+from treepool.rfc.links import MAX_MEMORY
+
+#: Longest text read, in characters: every key once needs no more.
+MAX_TEXT = 512
+
+#: Most GPUs that a slot can ask for: Flux reads counts into C ints.
+MAX_GPUS = 999_999_999
+
+# None of these can match more digits than Python's conversions take in their stride.
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_VALUE = re.compile(r"[^:]*")
+_COUNT = re.compile(r"([1-9][0-9]{0,8})(/task|/host)?", re.ASCII)
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)([A-Za-z]*)", re.ASCII)
+
+#: Bytes per unit of gmem: those of RFC 14, and a letter as in LSF.
+_BYTES = {
+    **units.BYTES,
+    **{
+        c: 1024 ** (i + 1)
+        for i, pair in enumerate(("kK", "mM", "gG", "tT", "pP", "eE"))
+        for c in pair
+    },
+}
+
+#: What treepool has instead of keys that only LSF has.
+_INSTEAD = {
+    "j_exclusive": "write mode=exclusive",
+    "mps": "write nothing: treepool does not share GPUs",
+    "glink": "write nvlink=yes or xgmi=yes",
+    "gvendor": "write gmodel, or --requires with a property of the nodes",
+    "gtile": "for a GPU of each of two sockets write --resources-shape=slot/socket=2/gpu=1",
+    "mig": "write --resources-shape with the MIG profile, such as slot/mig-1g.10gb/gpu",
+    "aff": "write nothing: cores and GPUs of a slot are near each other (see --locality)",
+}
+
+_Value = Union[int, str, bool]
+
+
+@attrs.frozen
+class GpuOption:
+    """What a slot asks of its GPUs; None is no demand.
+
+    ``num`` is how many, ``link`` the type of link between them ("nvlink" or "xgmi"), ``model``
+    their model as it was written, ``memory`` the least that each one has, in GiB, rounded up.
+    """
+
+    num: Optional[int] = None
+    link: Optional[str] = None
+    model: Optional[str] = None
+    memory: Optional[int] = None
+
+
+def parse(text: str) -> GpuOption:
+    """The demands in *text*: option.
+
+    Raises InvalidOption, one line that begins with the column of what is wrong.
+    """
+    if len(text) > MAX_TEXT:
+        _fail(MAX_TEXT, f"the text is longer than {MAX_TEXT} characters")
+    return _Reader(text).option()
+
+
+class _Reader:
+    """Reads one text; ``column`` is where the next token begins, from zero."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.column = 0
+
+    def option(self) -> GpuOption:
+        """option: pair (':' pair)*"""
+        given: dict[str, _Value] = {}
+        self.pair(given)
+        while self.column < len(self.text):
+            self.column += 1  # a pair ends at a colon or at the end
+            self.pair(given)
+        links = [name for name in ("nvlink", "xgmi") if given.get(name)]
+        num, model, memory = (given.get(name) for name in ("num", "gmodel", "gmem"))
+        return GpuOption(
+            num=num if isinstance(num, int) else None,
+            link=links[0] if links else None,
+            model=model if isinstance(model, str) else None,
+            memory=memory if isinstance(memory, int) else None,
+        )
+
+    def pair(self, given: dict[str, _Value]) -> None:
+        """pair: KEY '=' VALUE, the key one of _READERS"""
+        start = self.column
+        match = _KEY.match(self.text, start)
+        if match is None:
+            found = shown(self.text[start]) if start < len(self.text) else "the end"
+            _fail(start, f"expected one of {_KNOWN}, found {found}")
+        key = match[0]
+        if key not in _READERS:
+            instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else ""
+            _fail(start, f"unknown key {shown(key)}, known: {_KNOWN}{instead}")
+        if key in given:
+            _fail(start, f"{key} is given twice")
+        if self.text[match.end() : match.end() + 1] != "=":
+            _fail(match.end(), f"expected '=' and a value after {key}")
+        self.column = match.end() + 1
+        value = _VALUE.match(self.text, self.column)
+        assert value is not None  # it matches the empty text
+        given[key] = _READERS[key](key, value[0], self.column)
+        if given.get("nvlink") and given.get("xgmi"):
+            _fail(start, "no GPU has both nvlink and xgmi")
+        self.column = value.end()
+
+
+def _count(key: str, value: str, column: int) -> int:
+    """VALUE of num: INTEGER '/task'?, from 1 to MAX_GPUS; a slot of treepool's is LSF's task"""
+    match = _COUNT.fullmatch(value)
+    if match is None:
+        _fail(column, f"{key}={_quoted(value)}: a number of GPUs from 1 to {MAX_GPUS} is expected")
+    if match[2] == "/host":
+        _fail(
+            column,
+            f"{key}={value}: num counts GPUs per task: for GPUs per host take -N with "
+            f"--gpus-per-node={match[1]}",
+        )
+    return int(match[1])
+
+
+def _mode(key: str, value: str, column: int) -> str:
+    """VALUE of mode: 'exclusive'"""
+    if value != "exclusive":
+        _fail(
+            column,
+            f"{key}={_quoted(value)}: treepool does not share GPUs, the only mode is exclusive",
+        )
+    return value
+
+
+def _flag(key: str, value: str, column: int) -> bool:
+    """VALUE of nvlink and xgmi: 'yes' | 'no'; with no, any link will do"""
+    if value not in ("yes", "no"):
+        _fail(column, f"{key}={_quoted(value)}: yes or no is expected")
+    return value == "yes"
+
+
+def _model(key: str, value: str, column: int) -> str:
+    """VALUE of gmodel: letters, digits and . _ -"""
+    if _MODEL.fullmatch(value) is None:
+        _fail(column, f"{key}={_quoted(value)}: the name of a GPU model is expected, such as A100")
+    return value
+
+
+def _size(key: str, value: str, column: int) -> int:
+    """VALUE of gmem: NUMBER UNIT, without blanks between them
+
+    The unit must be there: without one LSF means MB, and Flux GiB. LSF reserves so much memory of
+    each GPU; here, where a GPU is never shared, it is what each one has at least.
+    """
+    match = _SIZE.fullmatch(value)
+    if match is None or match[2] not in _BYTES:
+        known = ", ".join((*units.BYTES, "K to E"))
+        _fail(
+            column,
+            f"{key}={_quoted(value)}: a size such as 40G or 40GB is expected; units: {known}",
+        )
+    size: int = math.ceil(Fraction(match[1]) * _BYTES[match[2]] / _BYTES["GiB"])
+    if not 0 < size <= MAX_MEMORY:
+        _fail(column, f"{key}={_quoted(value)}: more than nothing and at most {MAX_MEMORY} GiB")
+    return size
+
+
+_READERS: dict[str, Callable[[str, str, int], _Value]] = {
+    "num": _count,
+    "mode": _mode,
+    "nvlink": _flag,
+    "xgmi": _flag,
+    "gmodel": _model,
+    "gmem": _size,
+}
+
+_KNOWN = ", ".join(_READERS)
+
+
+def _quoted(value: str) -> str:
+    """*value* for a message: as it is where that is plain to read."""
+    return value if _MODEL.fullmatch(value) else shown(value)
+
+
+def _fail(column: int, message: str) -> NoReturn:
+    raise InvalidOption(f"column {column + 1}: {message}")
