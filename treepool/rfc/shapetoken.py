@@ -1,4 +1,4 @@
-"""The tokens of RFC 46 shapes: a place in a text, and named patterns to match there.
+"""The tokens of RFC 46 shapes: how to read them, and when to quote them.
 
 RFC 46 leaves open which characters are special and how quotes work. Here:
 
@@ -112,3 +112,22 @@ class Tokens:
         """STRING: QUOTED | NAME"""
         quoted = self.quoted()
         return self.expect("NAME", what) if quoted is None else quoted
+
+
+def word(text: str) -> str:
+    """WORD: a string value, quoted where it would be read as anything else"""
+    plain = RULES["WORD"].fullmatch(text) is not None and text.isprintable()
+    if plain and text not in LITERALS and RULES["NUMBER"].fullmatch(text) is None:
+        return text
+    return _quoted(text)
+
+
+def string(text: str) -> str:
+    """STRING: a type, label or key, quoted where it needs to be"""
+    plain = RULES["NAME"].fullmatch(text) is not None and text.isprintable()
+    return text if plain else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    # Letters of other alphabets stay readable; what no terminal shows becomes an escape.
+    return json.dumps(text, ensure_ascii=not text.isprintable())
