@@ -46,7 +46,14 @@ class InvalidHostlist(InvalidInput):
 
 
 class InvalidCount(InvalidInput):
-    """A value that is no RFC 14 count or RFC 45 range."""
+    """A value that is not an RFC 14 count or RFC 45 range.
+
+    ``keys`` leads from the value to the wrong part of it, if it is an object.
+    """
+
+    def __init__(self, message: str, *keys: object) -> None:
+        super().__init__(message)
+        self.keys = keys
 
 
 class InvalidShape(InvalidInput):

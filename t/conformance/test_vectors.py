@@ -6,11 +6,11 @@ import pytest
 
 from treepool import parse_shape
 from treepool.cli import vectors
+from treepool.cli.files import data_folder
 from treepool.placement import wishes
 from treepool.placement.policy import POLICIES
 from treepool.placement.wishes import LOCALITIES
 from treepool.rfc import count
-from treepool.rfc.schema import data_folder
 
 DOCUMENTS = {
     path.stem: json.loads(path.read_text())

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from depth import examples
 from treepool import Pool, parse_shape
+from treepool.cli.files import data_folder
 from treepool.errors import InvalidJobspec
 from treepool.placement import wishes
 from treepool.placement.wishes import Same, Wishes
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.jobspec import from_resources
-from treepool.rfc.schema import data_folder
 
 PLACE = "/attributes/system/treepool"
 

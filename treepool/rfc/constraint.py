@@ -18,7 +18,7 @@ import attrs
 
 from treepool.errors import InvalidHostlist, InvalidIdset, InvalidJobspec
 from treepool.rfc import hostlist, idset
-from treepool.rfc.findings import shown
+from treepool.rfc.findings import Findings, Reader, T, shown
 from treepool.rfc.idset import union
 
 #: Operators over text, and over constraints.
@@ -60,83 +60,105 @@ class Constraint:
 def parse(value: object, pointer: str = "/attributes/system/constraints") -> Constraint:
     """The constraint that JSON object *value* states; *pointer* is its place, for messages.
 
-    Raises InvalidJobspec, with the JSON pointer of the culprit, for an unknown operator, a value of
+    Raises InvalidJobspec, with the JSON pointer of the problem, for an unknown operator, a value of
     the wrong type or syntax, and a constraint above the limits of this module.
     """
-    return _Reader().constraint(value, pointer, 1)
+    findings = Findings()
+    found = read_into(findings, value, pointer)
+    findings.check(InvalidJobspec)
+    return found
+
+
+def read_into(findings: Findings, value: object, at: str) -> Constraint:
+    """The constraint *value*, at JSON pointer *at*; its problems are noted in *findings*."""
+    return _Reader(findings).constraint(value, at)
 
 
 class _Reader:
-    """Reads one constraint, counting what it holds against the limits."""
+    """Reads one constraint, and counts what it holds against the limits."""
 
-    def __init__(self) -> None:
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.depth = 0
         self.values = 0
         self.characters = 0
         self.hosts = 0
         self.bits = 0
+        readers = {name: self.texts(name) for name in TEXT_OPERATORS}
+        readers.update({name: self.parts(name) for name in LOGICAL_OPERATORS})
+        self.readers = dict(sorted(readers.items()))
 
-    def constraint(self, value: object, pointer: str, depth: int) -> Constraint:
+    def constraint(self, value: object, at: str) -> Constraint:
         """constraint: '{' (operator ':' values (',' operator ':' values)*)? '}'"""
-        if depth > MAX_DEPTH:
-            raise InvalidJobspec(f"{pointer}: constraint nesting depth is above {MAX_DEPTH}")
-        if not isinstance(value, dict):
-            raise InvalidJobspec(f"{pointer}: a constraint is an object, not {shown(value)}")
-        for operator in value:
+        if self.depth == MAX_DEPTH:
+            self.findings.note(at, f"constraint nesting depth is above {MAX_DEPTH}")
+            return Constraint()
+        for operator in value if isinstance(value, dict) else ():
             if operator not in TEXT_OPERATORS and operator not in LOGICAL_OPERATORS:
-                raise InvalidJobspec(f"{pointer}: unknown constraint operator {shown(operator)}")
-        parts = tuple(
-            self.operation(operator, value[operator], f"{pointer}/{operator}", depth)
-            for operator in sorted(value)
-        )
+                self.findings.note(at, f"unknown constraint operator {shown(operator)}")
+        self.depth += 1
+        found = self.findings.members(value, at, self.readers)
+        self.depth -= 1
+        parts = tuple(found.values())
         return parts[0] if len(parts) == 1 else Constraint("and", parts=parts)
 
-    def operation(self, operator: str, values: object, pointer: str, depth: int) -> Constraint:
-        """values: '[' (constraint | text)* ']'"""
-        if not isinstance(values, list):
-            raise InvalidJobspec(f"{pointer}: the value is a list, not {shown(values)}")
-        self.values += len(values)
-        if self.values > MAX_VALUES:
-            raise InvalidJobspec(f"{pointer}: a constraint of more than {MAX_VALUES} values")
-        if operator in LOGICAL_OPERATORS:
-            parts = (
-                self.constraint(value, f"{pointer}/{i}", depth + 1)
-                for i, value in enumerate(values)
-            )
-            return Constraint(operator, parts=tuple(parts))
-        texts = (self.text(operator, value, f"{pointer}/{i}") for i, value in enumerate(values))
-        return Constraint(operator, texts=tuple(texts))
+    def parts(self, operator: str) -> Reader[Constraint]:
+        """values: '[' constraint* ']'"""
 
-    def text(self, operator: str, value: object, pointer: str) -> str:
+        def read(value: object, at: str) -> Constraint:
+            return Constraint(operator, parts=tuple(self.items(value, at, self.constraint)))
+
+        return read
+
+    def texts(self, operator: str) -> Reader[Constraint]:
+        """values: '[' text* ']'"""
+
+        def read(value: object, at: str) -> Constraint:
+            texts = self.items(value, at, lambda v, at: self.text(operator, v, at))
+            return Constraint(operator, texts=tuple(texts))
+
+        return read
+
+    def items(self, value: object, at: str, read: Reader[T]) -> list[T]:
+        """The values of an operator, unless there are too many."""
+        self.values += len(value) if isinstance(value, list) else 0
+        if self.values > MAX_VALUES:
+            self.findings.note(at, f"a constraint of more than {MAX_VALUES} values")
+            return []
+        return self.findings.items(value, at, read)
+
+    def text(self, operator: str, value: object, at: str) -> str:
         """text: property | '^' property | RFC 29 hostlist | RFC 22 idset"""
+        text = self.findings.string(value, at)
         if not isinstance(value, str):
-            raise InvalidJobspec(f"{pointer}: a string is wanted, not {shown(value)}")
-        self.characters += len(value)
+            return text
+        self.characters += len(text)
         if self.characters > MAX_TEXT:
-            raise InvalidJobspec(f"{pointer}: a constraint of more than {MAX_TEXT} characters")
+            self.findings.note(at, f"a constraint of more than {MAX_TEXT} characters")
+            return ""
         try:
             if operator == "properties":
-                _check_property(value, pointer)
+                self.property(text, at)
             elif operator == "ranks":
-                self.bits += idset.decode(value).bit_length()
+                self.bits += idset.decode(text).bit_length()
             else:
-                self.hosts += hostlist.size(value)
+                self.hosts += hostlist.size(text)
         except (InvalidIdset, InvalidHostlist) as e:
-            raise InvalidJobspec(f"{pointer}: {e}") from None
+            self.findings.note(at, str(e))
         if self.bits > MAX_BITS:
-            raise InvalidJobspec(f"{pointer}: a constraint whose ranks need over {MAX_BITS} bits")
+            self.findings.note(at, f"a constraint whose ranks need over {MAX_BITS} bits")
         if self.hosts > MAX_HOSTS:
-            raise InvalidJobspec(f"{pointer}: a constraint of more than {MAX_HOSTS} hosts")
-        return value
+            self.findings.note(at, f"a constraint of more than {MAX_HOSTS} hosts")
+        return text
 
-
-def _check_property(text: str, pointer: str) -> None:
-    """property: '^'? name"""
-    name = text[1:] if text.startswith("^") else text
-    if not name:
-        raise InvalidJobspec(f"{pointer}: a property name is not empty")
-    for character in name:
-        if character in _FORBIDDEN:
-            raise InvalidJobspec(f"{pointer}: {character} is not allowed in property {shown(text)}")
+    def property(self, text: str, at: str) -> None:
+        """property: '^'? name"""
+        name = text[1:] if text.startswith("^") else text
+        if not name:
+            self.findings.note(at, "a property name is not empty")
+        for character in sorted(_FORBIDDEN.intersection(name)):
+            message = f"{character} is not allowed in property {shown(text)}"
+            self.findings.note(at, message)
 
 
 def evaluate(

@@ -164,19 +164,21 @@ def parse_text(text: str) -> Count:
 
 def _from_dict(spec: dict[Any, Any]) -> Count:
     """RFC 14's third form of a count."""
-    unknown = [key for key in spec if key not in ("min", "max", "operator", "operand")]
-    if unknown:
-        raise InvalidCount(f"unknown key {_shown(unknown[0])} in a count range")
+    for key in spec:
+        if key not in ("min", "max", "operator", "operand"):
+            keys = (key,) if isinstance(key, str) else ()
+            raise InvalidCount(f"unknown key {_shown(key)} in a count range", *keys)
     if "min" not in spec:
         raise InvalidCount("a count range needs a min")
     if ("operator" in spec) != ("operand" in spec):
         raise InvalidCount("a count range has operator and operand, or neither")
     operator = spec.get("operator", "+")
     if not isinstance(operator, str) or operator not in ("+", "*", "^"):
-        raise InvalidCount(f"operator {_shown(operator)} of a count range is none of + * ^")
-    minimum = _positive(spec["min"], "min of a count range")
-    maximum = _positive(spec["max"], "max of a count range") if "max" in spec else None
-    operand = _positive(spec.get("operand", 1), "operand of a count range")
+        message = f"operator {_shown(operator)} of a count range is not one of + * ^"
+        raise InvalidCount(message, "operator")
+    minimum = _positive(spec["min"], "min of a count range", "min")
+    maximum = _positive(spec["max"], "max of a count range", "max") if "max" in spec else None
+    operand = _positive(spec.get("operand", 1), "operand of a count range", "operand")
     return _range(minimum, maximum, operator, operand)
 
 
@@ -223,14 +225,15 @@ def _range(minimum: int, maximum: Optional[int], operator: str, operand: int) ->
     return Count(minimum, maximum, operator, operand)
 
 
-def _positive(value: object, what: str) -> int:
+def _positive(value: object, what: str, *keys: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidCount(f"{what} is a positive integer, not {_shown(value)}")
+        raise InvalidCount(f"{what} is a positive integer, not {_shown(value)}", *keys)
     if value < 1:
         # A huge negative integer has no text: Python refuses to print thousands of digits.
-        raise InvalidCount(f"{what} is positive, not {value if value > -MAX_COUNT else 'negative'}")
+        told = value if value > -MAX_COUNT else "negative"
+        raise InvalidCount(f"{what} is positive, not {told}", *keys)
     if value > MAX_COUNT:
-        raise InvalidCount(f"{what} is at most {MAX_COUNT}")
+        raise InvalidCount(f"{what} is at most {MAX_COUNT}", *keys)
     return value
 
 

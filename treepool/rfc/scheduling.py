@@ -11,8 +11,8 @@ from typing import Any, Mapping, Optional, Union
 import attrs
 
 from treepool.errors import InvalidKey, Problem
-from treepool.rfc import idset, linktable, schema, topo
-from treepool.rfc.findings import Findings, plain_json, shown, shown_ids
+from treepool.rfc import idset, linktable, topo
+from treepool.rfc.findings import Findings, Readers, plain_json, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
 from treepool.rfc.renumber import Move, by_position, from_zero
@@ -91,8 +91,7 @@ class SchedulingKey:
             return {}
         findings = Findings()
         tables = linktable.read_tables(findings, self.extra["links"], "/links")
-        for problem in findings.merged(()):
-            raise InvalidKey(str(problem))
+        findings.check(InvalidKey)
         return tables
 
     @ranks.default
@@ -105,11 +104,10 @@ class SchedulingKey:
 
         Raises InvalidKey with the first problem and its JSON pointer in the key.
         """
-        value = plain_json(key, InvalidKey, "scheduling key")
         findings = Findings()
-        new = read_into(findings, value, "")
-        if new is None:
-            raise InvalidKey(str(_merged(findings, value)[0]))
+        new = read_into(findings, plain_json(key, InvalidKey, "scheduling key"), "")
+        findings.check(InvalidKey)
+        assert new is not None
         return new
 
     @classmethod
@@ -121,7 +119,7 @@ class SchedulingKey:
             return [Problem("", str(e))]
         findings = Findings()
         read_into(findings, value, "")
-        return _merged(findings, value)
+        return findings.problems()
 
     def to_dict(self) -> dict[str, Any]:
         """The key as RFC 49 JSON. The topos are this key's own, not copies."""
@@ -206,81 +204,60 @@ def is_treepool(scheduling: object) -> bool:
 def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKey]:
     """The key *key*, which stands at JSON pointer *at*, or None once problems have been noted."""
     known = len(findings)
-    if not isinstance(key, dict):
-        findings.misformed(at, f"must be an object, not {shown(key)}")
-        return None
-    if key.get("writer") != WRITER:
-        findings.misformed(f"{at}/writer" if "writer" in key else at, f"writer must be {WRITER}")
-    entries = key.get("children", [])
-    if not isinstance(entries, list):
-        findings.misformed(f"{at}/children", f"must be an array, not {shown(entries)}")
-        return None
-    children: list[KeyEntry] = []
-    seen = 0
-    for i, entry in enumerate(entries):
-        if findings.enough:
-            break
-        ranks = _entry(findings, entry, f"{at}/children/{i}")
-        if ranks & seen:
-            twice = shown_ids(ranks & seen)
-            findings.note(f"{at}/children/{i}/ranks", f"ranks {twice} are in an earlier entry too")
-        if ranks:
-            others = {k: v for k, v in entry.items() if k not in ("ranks", "topo")}
-            children.append(KeyEntry(ranks, entry.get("topo", {}), others))
-        seen |= ranks
-    allocated = _allocated(findings, key.get("allocated", []), f"{at}/allocated", seen)
-    tables = linktable.read_tables(findings, key.get("links", {}), f"{at}/links")
-    if len(findings) > known:
+    reader = _Reader(findings)
+    readers: Readers = {
+        "writer": lambda v, at: findings.one_of(v, at, (WRITER,)),
+        "children": lambda v, at: findings.items(v, at, reader.entry),
+        "allocated": lambda v, at: findings.items(v, at, reader.allocated),
+        "links": lambda v, at: linktable.read_tables(findings, v, at),
+    }
+    found = findings.members(key, at, readers, required=("writer",))
+    if len(findings) > known or not isinstance(key, dict):
         return None
     extra = {k: v for k, v in key.items() if k not in ("writer", "children", "allocated")}
-    return SchedulingKey(tuple(children), WRITER, extra, allocated, tables)
+    children, allocated = tuple(found.get("children", ())), tuple(found.get("allocated", ()))
+    return SchedulingKey(children, WRITER, extra, allocated, found.get("links", {}))
 
 
-def _allocated(
-    findings: Findings, value: object, at: str, ranks: int
-) -> tuple[AllocatedCores, ...]:
-    """The entries of ``allocated``, about disjoint sets of *ranks*."""
-    if not isinstance(value, list):
-        findings.misformed(at, f"must be an array, not {shown(value)}")
-        return ()
-    found: list[AllocatedCores] = []
-    seen = 0
-    for i, entry in enumerate(value):
-        if findings.enough:
-            break
-        if not isinstance(entry, dict) or not entry.keys() >= {"ranks", "cores"}:
-            findings.misformed(f"{at}/{i}", "must be an object with the keys ranks and cores")
-            continue
-        site = entry.get("site", {})
-        if not isinstance(site, dict):
-            findings.misformed(f"{at}/{i}/site", f"must be an object, not {shown(site)}")
-            continue
-        here = findings.idset(entry["ranks"], f"{at}/{i}/ranks")
-        if here & seen or here & ~ranks:
-            wrong = shown_ids(here & seen or here & ~ranks)
-            why = "in an earlier entry too" if here & seen else "in no entry of children"
-            findings.note(f"{at}/{i}/ranks", f"ranks {wrong} are {why}")
-        cores = findings.idset(entry["cores"], f"{at}/{i}/cores")
-        kept = [
-            findings.idset(site[name], f"{at}/{i}/site/{name}") if name in site else 0
-            for name in ("cores", "gpus")
-        ]
-        found.append(AllocatedCores(here, cores, *kept))
-        seen |= here
-    return tuple(found)
+class _Reader:
+    """Reads the entries of one key, and keeps which ranks have one."""
 
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.ranks = self.allocated_ranks = 0
 
-def _entry(findings: Findings, entry: object, at: str) -> int:
-    """Check one entry of ``children``; its ranks as bitmask, 0 if it has none that can be read."""
-    if not isinstance(entry, dict):
-        findings.misformed(at, f"must be an object, not {shown(entry)}")
-        return 0
-    if not entry.keys() >= {"ranks", "topo"}:
-        findings.misformed(at, "must have the keys ranks and topo")
-    if "topo" in entry:
-        topo.check(entry["topo"], f"{at}/topo", findings)
-    return findings.idset(entry["ranks"], f"{at}/ranks") if "ranks" in entry else 0
+    def entry(self, value: object, at: str) -> KeyEntry:
+        """An entry of ``children``."""
+        readers: Readers = {
+            "ranks": self.findings.idset,
+            "topo": lambda v, at: topo.check(v, at, self.findings),
+        }
+        ranks = self.findings.members(value, at, readers, required=readers).get("ranks", 0)
+        if ranks & self.ranks:
+            twice = shown_ids(ranks & self.ranks)
+            self.findings.note(f"{at}/ranks", f"ranks {twice} are in an earlier entry too")
+        self.ranks |= ranks
+        entry = value if isinstance(value, dict) else {}
+        others = {k: v for k, v in entry.items() if k not in readers}
+        return KeyEntry(ranks, entry.get("topo", {}), others)
 
-
-def _merged(findings: Findings, value: Any) -> list[Problem]:
-    return findings.merged(schema.violations(value, "rfc49-scheduling"))
+    def allocated(self, value: object, at: str) -> AllocatedCores:
+        """An entry of ``allocated``, about ranks that have an entry of ``children``."""
+        ids = self.findings.idset
+        readers: Readers = {
+            "ranks": ids,
+            "cores": ids,
+            "site": lambda v, at: self.findings.members(v, at, {"cores": ids, "gpus": ids}),
+        }
+        found = self.findings.members(value, at, readers, required=("ranks", "cores"))
+        ranks, site = found.get("ranks", 0), found.get("site", {})
+        if ranks & self.allocated_ranks:
+            twice = shown_ids(ranks & self.allocated_ranks)
+            self.findings.note(f"{at}/ranks", f"ranks {twice} are in an earlier entry too")
+        elif ranks & ~self.ranks:
+            stray = shown_ids(ranks & ~self.ranks)
+            self.findings.note(f"{at}/ranks", f"ranks {stray} are in no entry of children")
+        self.allocated_ranks |= ranks
+        return AllocatedCores(
+            ranks, found.get("cores", 0), site.get("cores", 0), site.get("gpus", 0)
+        )

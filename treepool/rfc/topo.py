@@ -12,8 +12,8 @@ from typing import Any, Iterable, Iterator, Mapping
 
 import attrs
 
-from treepool.rfc import schema, units
-from treepool.rfc.findings import Findings, integer, number, place, shown, shown_ids
+from treepool.rfc import units
+from treepool.rfc.findings import Findings, Readers, place, shown, shown_ids
 
 #: What describes a domain, and so names no locality.
 RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
@@ -25,7 +25,10 @@ RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "t
 DEFINED = ("socket", "numa")
 
 #: Units of a storage's capacity.
-UNITS = frozenset(units.BYTES)
+UNITS = tuple(units.BYTES)
+
+#: Largest capacity of a storage, in its unit.
+MAX_CAPACITY = 1e30
 
 #: Deepest nesting of localities. hwloc knows about eight kinds of object between node and core.
 MAX_LEVELS = 16
@@ -48,7 +51,7 @@ def check(topo: object, at: str, findings: Findings) -> None:
     walk = _Walk(findings)
     walk.domain(topo, at, ())
     if walk.unknown and not _is_json(topo):
-        findings.misformed(at, "has a value that is no JSON")
+        findings.note(at, "has a value that is not JSON")
     if walk.domains > MAX_DOMAINS:
         findings.note(at, f"has more than {MAX_DOMAINS} domains")
 
@@ -103,7 +106,7 @@ class _Walk:
         """Check the domain at *at*, in localities *inside*; the ids in it and in all below it."""
         self.domains += 1
         if not isinstance(value, dict):
-            self.findings.misformed(at, f"must be an object, not {shown(value)}")
+            self.findings.mistyped(at, "an object", value)
             return _Ids()
         below = self.below(value, at, inside)
         self.hints(value, at)
@@ -131,7 +134,7 @@ class _Walk:
         """Whether *items* are domains of a locality that may be called *name*, here."""
         defined = name in DEFINED
         if defined and not isinstance(items, list):
-            self.findings.misformed(key, f"must be an array, not {shown(items)}")
+            self.findings.mistyped(key, "an array", items)
         elif not isinstance(name, str):
             self.findings.note(key, f"a key must be a string, not {shown(name)}")
         elif not defined and not is_locality(name, items):
@@ -189,28 +192,26 @@ class _Walk:
 
     def hints(self, domain: Mapping[str, Any], at: str) -> None:
         """Check ``memory`` and ``storage``."""
-        memory = domain.get("memory", 0)
-        if not integer(memory):
-            self.findings.misformed(f"{at}/memory", f"must be an integer, not {shown(memory)}")
-        elif memory < 0:
-            self.findings.misformed(f"{at}/memory", "must be at least 0")
-        storage = domain.get("storage", [])
-        if not isinstance(storage, list):
-            self.findings.misformed(f"{at}/storage", f"must be an array, not {shown(storage)}")
-            return
-        for i, item in enumerate(storage):
-            if self.findings.enough:
-                return
-            if not _is_storage(item):
-                self.findings.misformed(f"{at}/storage/{i}", "must have path and capacity")
-            elif not item.keys() <= {"path", "capacity", "unit"}:
-                self.unknown = True
+        if "memory" in domain:
+            self.findings.integer(domain["memory"], f"{at}/memory")
+        if "storage" in domain:
+            self.findings.items(domain["storage"], f"{at}/storage", self.storage)
+
+    def storage(self, item: object, at: str) -> None:
+        """Check one entry of ``storage``."""
+        readers: Readers = {
+            "path": lambda v, at: self.findings.string(v, at, least=1),
+            "capacity": lambda v, at: self.findings.number(v, at, 0, MAX_CAPACITY),
+            "unit": lambda v, at: self.findings.one_of(v, at, UNITS),
+        }
+        self.findings.members(item, at, readers, required=("path", "capacity"))
+        self.unknown |= isinstance(item, dict) and not item.keys() <= readers.keys()
 
 
 def _is_json(topo: object) -> bool:
-    """Whether a JSON text says the same as *topo*; a caller's own dict may have other values."""
+    """Whether JSON text can say the same as *topo*; a caller's own dict may have other values."""
     try:
-        return schema.is_json(topo) and bool(json.loads(json.dumps(topo)) == topo)
+        return bool(json.loads(json.dumps(topo)) == topo)
     except (TypeError, ValueError, RecursionError):
         return False
 
@@ -221,17 +222,3 @@ def _union(parts: Iterable[_Ids]) -> _Ids:
         cores |= ids.cores
         gpus |= ids.gpus
     return _Ids(cores, gpus)
-
-
-def _is_storage(item: object) -> bool:
-    """Whether *item* is an object with a path, a capacity, and a known unit if it has one."""
-    return (
-        isinstance(item, dict)
-        and item.keys() >= {"path", "capacity"}
-        and isinstance(item["path"], str)
-        and item["path"] != ""
-        and number(item["capacity"])
-        and 0 <= item["capacity"] <= 1e30
-        and isinstance(item.get("unit", "GiB"), str)
-        and item.get("unit", "GiB") in UNITS
-    )
