@@ -33,7 +33,7 @@ def test_the_options_of_a_job_are_those_of_the_schema():
          ["/vectors/0/expect/error: must be one "
           "of 'invalid', 'infeasible', 'insufficient', not 'no'"]),
         ({"id": "x", "down": "a"},
-         ["/vectors/0/down: 'a' is no id or range in idset 'a'"]),
+         ["/vectors/0/down: 'a' is not an id or range in idset 'a'"]),
         ({"id": "a b", "up": "0"}, ["/vectors/0/id: 'a b' is not the id of a vector"]),
         ({"id": "x", "shape": "", "options": [], "expect": {"error": "invalid"}, "rationale": "r"},
          ["/vectors/0/options: must be an object, not an array"]),

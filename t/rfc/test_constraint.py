@@ -167,7 +167,7 @@ def test_several_operators_in_one_object_must_all_hold() -> None:
         (
             {"and": [{}, {"not": [{"ranks": ["1", "x"]}]}]},
             "/and/1/not/0/ranks/1",
-            "'x' is no id or range",
+            "'x' is not an id or range",
         ),
     ],
 )

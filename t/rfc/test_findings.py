@@ -106,7 +106,7 @@ def test_what_is_not_json_is_a_problem_and_not_a_crash(value):
     ("count", "expected"),
     [
         (0, "/0/count: a count is positive, not 0"),
-        ("1-2:", "/0/count: '1-2:' is no integer, range or idset of positive integers"),
+        ("1-2:", "/0/count: '1-2:' is not an integer, range or idset of positive integers"),
         ({}, "/0/count: a count range needs a min"),
         ({"min": 0}, "/0/count/min: min of a count range is positive, not 0"),
         ({"min": 1, "operand": 2}, "/0/count: a count range has operator and operand, or neither"),

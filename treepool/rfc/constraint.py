@@ -1,13 +1,14 @@
 """RFC 31 job constraints: which ranks a job may run on, as one bitmask.
 
-A constraint is kept as the tree it was written as. Host and rank sets stay text: "host[0-99999]"
-takes 13 characters in a pending job and a megabyte when expanded, so ``evaluate`` expands it. It
-works on whole masks, one step per operator and not per rank; a pool remembers its result under the
-constraint itself, which hashes and compares by value.
+A constraint keeps the tree in which it was written. Host and rank sets stay text, because
+"host[0-99999]" takes 13 characters in a pending job and a megabyte when expanded; ``evaluate``
+expands them. It works on whole masks, with one step for each operator and not for each rank. A
+pool remembers its result under the constraint itself, which hashes and compares by value.
 
-Where RFC 31 is silent, librlist (what ``flux resource list`` and C schedulers use) is followed: an
-empty ``properties`` matches all, an empty ``hostlist`` or ``ranks`` nothing, and a ``not`` of
-several values negates their conjunction. Several operators in one object must all hold.
+Where RFC 31 is silent, this module follows librlist, which ``flux resource list`` and C schedulers
+use: an empty ``properties`` matches all ranks, an empty ``hostlist`` or ``ranks`` matches none, and
+a ``not`` of several values negates their conjunction. Several operators in one object must all
+hold.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ MAX_DEPTH = 32
 #: Most values in one constraint, over all its operators.
 MAX_VALUES = 4096
 
-#: Most hosts in one constraint, over all its hostlists: one for each node of the largest machine.
+#: Most hosts in all hostlists of one constraint: one for each node of the largest machine.
 MAX_HOSTS = 1 << 20
 
-#: Most bits of its rank sets, each as wide as its largest rank: 256 sets of a million ranks.
+#: Most bits in all rank sets of one constraint: 256 sets of a million ranks.
 MAX_BITS = 1 << 28
 
-#: Most characters in the texts of one constraint.
+#: Most characters in all texts of one constraint.
 MAX_TEXT = 1 << 22
 
-#: What RFC 20 forbids in a property name; here a leading "^" is a negation.
+#: Characters that RFC 20 forbids in a property name. A leading "^" is a negation here.
 _FORBIDDEN = frozenset("!&'\"^`|()")
 
 
 @attrs.frozen(cache_hash=True)
 class Constraint:
-    """One RFC 31 operator with its values; equal when written the same, key order aside.
+    """One RFC 31 operator with its values. The order of keys does not affect equality.
 
-    ``operator`` is in TEXT_OPERATORS, and ``texts`` are its values, or in LOGICAL_OPERATORS, and
-    ``parts`` are. The default matches every rank.
+    The values are in ``texts`` if ``operator`` is one of TEXT_OPERATORS, and in ``parts`` if it is
+    one of LOGICAL_OPERATORS. The default matches every rank.
     """
 
     operator: str = "and"
@@ -169,9 +170,9 @@ def evaluate(
 ) -> int:
     """The mask of those of *ranks* that satisfy *constraint*.
 
-    *ranks* is the mask of the ranks to choose from, *properties* the mask of the ranks that have
-    each property, and *ranks_on* gives the ranks on a host, none for a host the instance
-    does not have. Properties, hosts and ranks that do not exist match nothing.
+    *ranks* is the mask of the ranks to choose from, and *properties* has the mask of the ranks with
+    each property. *ranks_on* gives the ranks on a host, and none for an unknown host. Properties,
+    hosts and ranks that do not exist match nothing.
     """
     if constraint.operator == "properties":
         return _with_properties(constraint.texts, ranks, properties)
@@ -189,7 +190,7 @@ def evaluate(
 
 
 def _with_properties(texts: Iterable[str], ranks: int, properties: Mapping[str, int]) -> int:
-    """Those of *ranks* with every property in *texts*, and without those marked "^"."""
+    """Those of *ranks* that have each property in *texts*, and none of those marked "^"."""
     for text in texts:
         if text.startswith("^"):
             ranks &= ~properties.get(text[1:], 0)

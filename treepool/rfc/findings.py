@@ -239,8 +239,8 @@ def _place_order(pointer: str) -> tuple[tuple[int, str], ...]:
 def place(at: str, *tokens: object) -> str:
     """The JSON pointer (RFC 6901) of the path *tokens* below pointer *at*, on one short line.
 
-    Keys that are long or not printable are shown as in a message, so the pointer of such a key
-    can be read but not resolved.
+    Keys that are long or not printable are shown as in a message. The pointer of such a key can be
+    read but not resolved.
     """
     return at + document.pointer(*(t if isinstance(t, int) else _key(str(t)) for t in tokens))
 
@@ -250,7 +250,7 @@ def _key(key: str) -> str:
 
 
 def shown(value: object) -> str:
-    """*value* for a message: texts and numbers as they are but short, others by their kind."""
+    """*value* for a message: a text or number, shortened, or the kind of any other value."""
     if isinstance(value, str):
         return repr(value if len(value) <= MAX_SHOWN else value[: MAX_SHOWN - 3] + "...")
     if value is None or isinstance(value, bool):
@@ -265,9 +265,9 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """The one of *known* names that the writer of unknown *name* probably means; "" if none.
+    """The one of *known* names that unknown *name* probably means; "" if there is none.
 
-    ``cores`` means core, ``mem`` memory, ``cpu`` core (and not gpu, though it is spelled so).
+    ``cores`` means core, ``mem`` means memory, and ``cpu`` means core, although it looks like gpu.
     """
     if len(name) > _MAX_NAME:  # comparing costs the product of the lengths
         return ""
@@ -284,7 +284,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """The nearest of *known* names as a question, to be put behind unknown *name*; "" if none."""
+    """A question that names the nearest of *known* names, to follow unknown *name*, or ""."""
     near = nearest(name, known)
     return f" (did you mean {shown(near)}?)" if near else ""
 
@@ -308,9 +308,9 @@ def plain_json(given: Union[Mapping[str, Any], str], error: Type[InvalidInput], 
 
 
 def integer(value: Any) -> bool:
-    """Whether JSON *value* is an integer: JSON knows no difference between 1 and 1.0.
+    """Whether JSON *value* is an integer. JSON does not distinguish 1 and 1.0.
 
-    What no float can hold is none; neither schema.py nor Flux reads it.
+    An integer that is too large for a float does not count, because Flux cannot read it.
     """
     if type(value) is int:
         return value.bit_length() <= 1024

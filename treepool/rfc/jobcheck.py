@@ -1,4 +1,4 @@
-"""A whole jobspec against RFC 14, and RFC 25 for version 1: every problem, and what is unusual.
+"""Checks a whole jobspec against RFC 14, and against RFC 25 if it has version 1.
 
 ``jobspec.read_into`` reads what a scheduler needs of a jobspec, and is lenient because flux-core
 accepts some that break RFC 14. This module checks the rest: tasks, the attributes that RFC 14
@@ -27,7 +27,7 @@ _INSIDE_V1 = {"": ("node", "slot"), "node": ("slot",), "slot": ("core", "gpu")}
 
 
 def problems(document: Any) -> list[Problem]:
-    """Everything that breaks RFC 14 and RFC 25 in *document*, in the order of places."""
+    """All problems of jobspec *document*, in the order of their places."""
     findings = Findings()
     found = jobspec.read_into(findings, document, labels_required=True)
     if isinstance(document, dict):
@@ -40,7 +40,7 @@ def problems(document: Any) -> list[Problem]:
 
 
 def warnings(document: Mapping[str, Any]) -> list[str]:
-    """What is unusual in valid jobspec *document*, one short line each with its JSON pointer."""
+    """What is unusual in valid jobspec *document*: one short line each, with its JSON pointer."""
     lines = [
         f"{place('', key)}: unknown key; RFC 14 has {', '.join(_KEYS)}, and Flux refuses others"
         for key in list(document)[: len(_KEYS) + 1]

@@ -1,12 +1,11 @@
 """RFC 14 jobspecs (and RFC 25, version 1): what a job asks for.
 
-Read is what scheduling needs: the resource list, and from ``attributes.system`` the duration, the
-RFC 31 constraint and treepool's own options. The rest (the tasks, the environment, which the job
-manager takes out before the scheduler sees it) is for others to check. So ``tasks`` may be missing;
-slots need a label only where there are tasks to name them.
+This module reads what scheduling needs: the resource list, and from ``attributes.system`` the
+duration, the RFC 31 constraint and treepool's own options. ``jobcheck`` checks the rest. ``tasks``
+may be missing, and slots need labels only if there are tasks.
 
-Flux submits every shape of resource list as version 1, so RFC 25's restrictions of the resource
-graph are not enforced; its required ``duration`` is.
+Flux submits every form of resource list as version 1. RFC 25's restrictions of the resource graph
+are therefore not enforced, but its required ``duration`` is.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ _ONE = Count(1, 1)
 class Vertex:
     """One RFC 14 resource vertex: *count* of *type*, each with its *children*.
 
-    ``exclusive`` is None where the jobspec does not say, ``unit`` is what ``count`` is in (memory
-    and storage), ``pointer`` the JSON pointer of the vertex in what was read, for messages.
+    ``exclusive`` is None if the jobspec does not say. ``unit`` is the unit of ``count``, for memory
+    and storage. ``pointer`` is the JSON pointer of the vertex in its document, for messages.
     """
 
     type: str
@@ -53,11 +52,11 @@ class Vertex:
 
 @attrs.frozen
 class Jobspec:
-    """What a scheduler reads of an RFC 14 jobspec.
+    """The parts of an RFC 14 jobspec that a scheduler needs.
 
     ``duration`` is in seconds, 0 for unlimited or unset. ``constraint`` is None if every rank
-    satisfies it. ``options`` is ``attributes.system.treepool``, empty if absent; its values are as
-    they came, unchecked.
+    satisfies it. ``options`` is ``attributes.system.treepool``, empty if absent. Its values are not
+    checked.
     """
 
     resources: tuple[Vertex, ...]
@@ -119,7 +118,7 @@ def read_resources(resources: object) -> tuple[Vertex, ...]:
 
 
 def resource_problems(resources: object) -> list[Problem]:
-    """Everything wrong with an RFC 14 resource list; none if ``read_resources`` accepts it."""
+    """All problems of an RFC 14 resource list; none if ``read_resources`` accepts it."""
     findings = Findings()
     _Reader(findings, labels_required=True).resources(resources, "")
     return findings.problems()
@@ -133,8 +132,8 @@ def from_resources(
 ) -> dict[str, Any]:
     """The smallest jobspec that asks for *resources*, running ``true`` once in each slot.
 
-    *duration* is in seconds, *constraints* an RFC 31 object, *options* treepool's own. The version
-    is 1, as Flux gives all jobspecs. Raises InvalidJobspec if the result would not be valid.
+    *duration* is in seconds, *constraints* is an RFC 31 object, and *options* are treepool's own.
+    The version is 1, as in all jobspecs of Flux. Raises InvalidJobspec if the result is not valid.
     """
     system: dict[str, Any] = {"duration": duration}
     if constraints is not None:

@@ -1,11 +1,15 @@
 """Resource sets: R version 1 of RFC 20.
 
-Where RFC 20 is silent: a rank is in one entry of R_lite only, because flux-core adds up the
-resources of several but never writes such an R. Kinds of ``children`` other than core and gpu are
-errors, because what is allocated here would not say who has them. Unknown keys of R and of
-``execution`` are ignored, as in flux-core. A property may only name ranks of R_lite, as there; one
-of no ranks is dropped, as there. R_lite may be empty, as there: ``resource.exclude`` can name every
-node. Such an R may have no ``nodelist``.
+Where RFC 20 is silent:
+
+- A rank is in one entry of R_lite only. flux-core adds up the resources of several, but never
+  writes such an R.
+- Kinds of ``children`` other than core and gpu are errors, because an allocation made here could
+  not say who has them.
+- As in flux-core, unknown keys of R and of ``execution`` are ignored, a property may only name
+  ranks of R_lite, and a property without ranks is dropped.
+- As in flux-core, R_lite may be empty, because ``resource.exclude`` can name every node. Such an R
+  needs no ``nodelist``.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from treepool.rfc.findings import Findings, Readers, place, plain_json, shown_id
 from treepool.rfc.idset import union
 from treepool.rfc.scheduling import SchedulingKey
 
-#: RFC 20: characters a property name may not have.
+#: Characters that RFC 20 forbids in a property name.
 ILLEGAL_IN_PROPERTY = frozenset("!&'\"^`|()")
 
 #: Latest time read, in seconds since the epoch.
@@ -40,10 +44,10 @@ class RLiteEntry:
 class ResourceSet:
     """An R (RFC 20): which cores and GPUs of which nodes.
 
-    ``entries`` are as ``merge_entries`` makes them, ``hosts`` has one name per rank, in rank
-    order, ``properties`` the bitmask of ranks by property name. ``nslots`` is the number of task
-    slots of an allocation. Times are in seconds since the epoch, 0 if unset. ``scheduling`` is as
-    given, the key of whatever scheduler wrote it.
+    ``entries`` are as ``merge_entries`` makes them. ``hosts`` has one name per rank, in rank order.
+    ``properties`` has the bitmask of ranks by property name. ``nslots`` is the number of task slots
+    of an allocation. Times are in seconds since the epoch, 0 if unset. ``scheduling`` is the value
+    as it was given, of any scheduler.
     """
 
     entries: tuple[RLiteEntry, ...]
@@ -64,8 +68,8 @@ class ResourceSet:
     def read(cls, R: Union[Mapping[str, Any], str]) -> ResourceSet:
         """The R in a dict or JSON text.
 
-        Raises InvalidR with the first problem and its JSON pointer, or InvalidKey if that is in
-        a scheduling key of treepool.
+        Raises InvalidR with the first problem and its JSON pointer, or InvalidKey if that problem
+        is in the scheduling key.
         """
         findings = Findings()
         new = _Reader(findings).read(plain_json(R, InvalidR, "R"))
@@ -77,9 +81,9 @@ class ResourceSet:
 
     @classmethod
     def problems(cls, R: Union[Mapping[str, Any], str]) -> list[Problem]:
-        """Everything wrong with an R and its scheduling key, in the order of places.
+        """All problems of an R and its scheduling key, in the order of their places.
 
-        None if ``read`` accepts it.
+        There are none if ``read`` accepts it.
         """
         try:
             value = plain_json(R, InvalidR, "R")
@@ -90,16 +94,16 @@ class ResourceSet:
         return findings.problems()
 
     def key(self) -> Optional[SchedulingKey]:
-        """The RFC 49 key that rides along, for just the ranks of this R; None if there is none.
+        """The RFC 49 key in ``scheduling``, for exactly the ranks of this R.
 
-        ``scheduling`` of another scheduler is no key. Raises InvalidKey.
+        None if there is none, or if it is the key of another scheduler. Raises InvalidKey.
         """
         if self.scheduling is None or not scheduling.is_treepool(self.scheduling):
             return None
         return SchedulingKey.read(self.scheduling).map_to(self.ranks)
 
     def to_dict(self) -> dict[str, Any]:
-        """The R as RFC 20 JSON, with the times always there, as flux-core writes it."""
+        """The R as RFC 20 JSON. The times are always there, as in what flux-core writes."""
         execution: dict[str, Any] = {"R_lite": [_entry_to_dict(entry) for entry in self.entries]}
         if self.nslots is not None:
             execution["nslots"] = self.nslots
@@ -116,7 +120,7 @@ class ResourceSet:
 
 
 def merge_entries(entries: Iterable[RLiteEntry]) -> tuple[RLiteEntry, ...]:
-    """*entries*, of disjoint ranks, with those of equal resources in one, by lowest rank."""
+    """*entries* of disjoint ranks, ordered by rank, after joining those with equal resources."""
     ranks: dict[tuple[int, int], int] = {}
     for entry in entries:
         resources = entry.cores, entry.gpus

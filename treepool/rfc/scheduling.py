@@ -1,7 +1,7 @@
 """The scheduling key of RFC 49: the topology of the nodes of an R, by rank.
 
-The key stands in an R as ``scheduling``, or alone. It says which ranks have which topo; the topo
-itself stays the JSON it was, because RFC 49 has every allocation carry it along unchanged.
+The key is the value of ``scheduling`` in an R, or a document of its own. It says which ranks have
+which topo. The topo itself stays JSON, because RFC 49 copies it unchanged into every allocation.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ WRITER = "TreePool"
 
 @attrs.frozen
 class KeyEntry:
-    """The nodes of one kind: their ranks as bitmask, and their topo, to be left as it is.
+    """The nodes of one kind: their ranks as bitmask, and their topo, which must not be changed.
 
-    ``extra`` has the keys of the entry that RFC 49 does not define, untouched.
+    ``extra`` has the keys of the entry that RFC 49 does not define, unchanged.
     """
 
     ranks: int
@@ -36,7 +36,7 @@ class KeyEntry:
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
     def to_dict(self, ranks: Optional[str] = None) -> dict[str, Any]:
-        """The entry as RFC 49 JSON, for *ranks* (an RFC 22 idset) if given, else for its own."""
+        """The entry as RFC 49 JSON, for *ranks* (an RFC 22 idset) or by default its own."""
         text = idset.encode(self.ranks) if ranks is None else ranks
         return {"ranks": text, "topo": self.topo, **self.extra}
 
@@ -45,8 +45,8 @@ class KeyEntry:
 class AllocatedCores:
     """The ids, in the topo, of the cores that some nodes of an allocation have (bitmasks).
 
-    The enclosing instance kept the topo's other ids, but for those that no instance has because
-    the site keeps them for the operating system: ``site_cores`` and ``site_gpus``.
+    The other ids of the topo stayed with the enclosing instance, except ``site_cores`` and
+    ``site_gpus``, which no instance has because the site keeps them for the operating system.
     """
 
     ranks: int
@@ -56,7 +56,7 @@ class AllocatedCores:
 
 
 def allocated_entry(ranks: str, cores: int, site_cores: int, site_gpus: int) -> dict[str, Any]:
-    """An entry of ``allocated`` as it stands in a key, see AllocatedCores."""
+    """An entry of ``allocated`` in a key, see AllocatedCores."""
     entry: dict[str, Any] = {"ranks": ranks, "cores": idset.encode(cores)}
     if site_cores or site_gpus:
         site = {"cores": site_cores, "gpus": site_gpus}
@@ -66,21 +66,21 @@ def allocated_entry(ranks: str, cores: int, site_cores: int, site_gpus: int) -> 
 
 @attrs.frozen
 class SchedulingKey:
-    """A scheduling key (RFC 49); ``extra`` has the keys of other specifications, untouched.
+    """A scheduling key (RFC 49). ``extra`` has the keys that RFC 49 does not define, unchanged.
 
     Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes. ``allocated``
     is treepool's own addition: when an instance starts on an allocation, Flux counts the cores of
-    each node from zero in R_lite, but leaves the topo as it is. It tells which cores of the topo
-    they are, wherever the job has less than the pool had or they are not the first ones.
-    ``extra`` has treepool's ``links`` too, as they were read, and ``tables`` what they say.
+    each node from zero in R_lite, but leaves the topo unchanged. ``allocated`` says which cores of
+    the topo these are, wherever the job has fewer than the pool had or not the first ones.
+    ``extra`` also has treepool's ``links`` as they were read; ``tables`` has what they say.
     """
 
     children: tuple[KeyEntry, ...]
     writer: str = WRITER
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     allocated: tuple[AllocatedCores, ...] = ()
-    #: The link tables by the digest of their topo. A key made without them reads them from
-    #: ``extra``, and raises InvalidKey if they are malformed.
+    #: The link tables by the digest of their topo. By default they are read from ``extra``, which
+    #: raises InvalidKey if they are malformed.
     tables: Mapping[str, Links] = attrs.field(repr=False, eq=False)
     #: All ranks that have an entry, as bitmask.
     ranks: int = attrs.field(init=False, repr=False, eq=False)
@@ -112,7 +112,7 @@ class SchedulingKey:
 
     @classmethod
     def problems(cls, key: Union[Mapping[str, Any], str]) -> list[Problem]:
-        """Everything wrong with a key, in the order of its places; none if ``read`` accepts it."""
+        """All problems of a key, in the order of their places; none if ``read`` accepts it."""
         try:
             value = plain_json(key, InvalidKey, "scheduling key")
         except InvalidKey as e:
@@ -133,7 +133,7 @@ class SchedulingKey:
         return key
 
     def links_of(self, topo: Mapping[str, Any]) -> Optional[Links]:
-        """What connects the GPUs of a node with this *topo*; None if the key does not say."""
+        """The links between the GPUs of a node with this *topo*; None if the key has none."""
         return self.tables.get(digest(topo)) if self.tables else None
 
     def trim(self, ranks: int) -> SchedulingKey:
@@ -143,25 +143,27 @@ class SchedulingKey:
     def renumber(self, within: Optional[int] = None) -> SchedulingKey:
         """The key with ranks counted from zero (RFC 49, "Sub-instance Initialization").
 
-        A rank becomes its position in bitmask *within*, which has all ranks of the key and is by
-        default just these. It must be given for a key that leaves out flat nodes.
+        Each rank becomes its position in bitmask *within*, which includes all ranks of the key. The
+        default is exactly these ranks. A key that leaves out flat nodes needs *within*.
         """
         move = from_zero(self.ranks if within is None else within)
         return self._moved(move)
 
     def map_to(self, ranks: int) -> SchedulingKey:
-        """The key for an R that has just *ranks*.
+        """The key for an R that has exactly *ranks*.
 
-        The key as it is if it is about those ranks, cut to them if it is about more: Flux takes
-        the ranks that ``resource.exclude`` names out of R_lite, not out of the key. If it has as
-        many others, they are what the enclosing instance called them, and change by sorted
-        position: Flux renumbers R_lite of a sub-instance, not the key. Raises InvalidKey, naming
-        both sets, if it is none of these.
+        - A key about some or all of *ranks* stays as it is.
+        - A key about more ranks is cut to *ranks*: Flux removes the ranks in ``resource.exclude``
+          from R_lite, not from the key.
+        - A key about other ranks, but as many, has the ranks of the enclosing instance, because
+          Flux renumbers R_lite of a sub-instance, not the key. They map by sorted position.
+
+        Raises InvalidKey, which names both sets, for any other key.
         """
         return self if self.ranks & ~ranks == 0 else self._moved(self._move_to(ranks))
 
     def ranks_in(self, ranks: int) -> tuple[int, ...]:
-        """For each of ``children`` its ranks in an R that has just *ranks*, 0 if there are none.
+        """The ranks of each of ``children`` in an R that has exactly *ranks*.
 
         Raises InvalidKey as ``map_to`` does.
         """
@@ -169,7 +171,7 @@ class SchedulingKey:
         return tuple(move(entry.ranks) for entry in self.children)
 
     def _move_to(self, ranks: int) -> Move:
-        """What becomes of a set of this key's ranks in an R that has just *ranks*."""
+        """A function that maps ranks of this key to those of an R that has exactly *ranks*."""
         if self.ranks & ~ranks == 0:
             return lambda old: old
         if ranks & ~self.ranks == 0:
@@ -182,7 +184,7 @@ class SchedulingKey:
         )
 
     def _moved(self, move: Move) -> SchedulingKey:
-        """The key with other ranks, without entries that have none left."""
+        """The key with its ranks mapped by *move*, without entries that are then empty."""
         children = ((entry, move(entry.ranks)) for entry in self.children)
         allocated = ((entry, move(entry.ranks)) for entry in self.allocated)
         return attrs.evolve(
@@ -195,14 +197,14 @@ class SchedulingKey:
 def is_treepool(scheduling: object) -> bool:
     """Whether *scheduling* of an R is for this scheduler.
 
-    RFC 20: the scheme of the URI ``writer`` names the scheduler, fluxion if there is no writer.
+    RFC 20: the scheme of the URI ``writer`` names the scheduler; the default is fluxion.
     """
     writer = scheduling.get("writer") if isinstance(scheduling, Mapping) else None
     return isinstance(writer, str) and writer.partition(":")[0] == WRITER
 
 
 def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKey]:
-    """The key *key*, which stands at JSON pointer *at*, or None once problems have been noted."""
+    """The key in *key*, at JSON pointer *at*; None if problems were noted in *findings*."""
     known = len(findings)
     reader = _Reader(findings)
     readers: Readers = {

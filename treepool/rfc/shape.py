@@ -38,10 +38,10 @@ _Path = Tuple[Union[str, int], ...]
 
 _NO_KEYS = ("type", "count", "with")
 
-#: What is said where a comma stands between resources, as it may in a count.
+#: The message for a comma between resources. (Counts may have commas.)
 _COMMA = "expected ';' between the resources of a list, as in [core=8;gpu=1], found ','"
 
-#: In the text of a count: the comma before the next resource, and an amount with its unit.
+#: In the text of a count: a comma before the next resource, and an amount with its unit.
 _BEFORE_RESOURCE = re.compile(r",(?=[A-Za-z_]|$)")
 _WITH_UNIT = re.compile(r"([0-9][^A-Za-z]{0,30})([A-Za-z]{1,3})")
 
@@ -61,7 +61,7 @@ def parse_shape(text: str) -> list[dict[str, Any]]:
 
 
 class _Parser:
-    """Reads one shape. Slots are kept in mind, as their number decides whether they need labels."""
+    """Reads one shape, and counts its slots, because several slots need labels."""
 
     def __init__(self, text: str) -> None:
         self.tokens = Tokens(text)
@@ -132,7 +132,7 @@ class _Parser:
         return spec
 
     def fail_count(self, kind: str, text: str, column: int) -> None:
-        """Raise InvalidShape if *text*, no count, is one with a unit or with the next resource."""
+        """Raise InvalidShape if invalid count *text* has a unit, or includes the next resource."""
         comma = _BEFORE_RESOURCE.search(text)
         after = self.tokens.text[self.tokens.column : self.tokens.column + 1]
         if comma is not None and (comma.end() < len(text) or after.isalpha()):
@@ -140,11 +140,11 @@ class _Parser:
         amount = _WITH_UNIT.fullmatch(text)
         if amount is not None and amount[2] in units.BYTES and len(kind) <= 40:
             right = f"{kind}={amount[1]}{{unit:{amount[2]}}}"
-            self.tokens.fail(f"a unit stands in braces: write {right}", column + amount.start(2))
+            self.tokens.fail(f"a unit goes in braces: write {right}", column + amount.start(2))
         if amount is not None and kind in ("memory", "storage"):
             known = ", ".join(units.BYTES)
             self.tokens.fail(
-                f"a unit stands in braces, as in {kind}={amount[1]}{{unit:GB}}; units: {known}",
+                f"a unit goes in braces, as in {kind}={amount[1]}{{unit:GB}}; units: {known}",
                 column + amount.start(2),
             )
 
@@ -191,7 +191,7 @@ class _Parser:
         column = self.tokens.column
         key = self.key()
         if depth == 0 and key in _NO_KEYS:
-            self.tokens.fail(f"{key!r} has a syntax of its own and is no key in braces", column)
+            self.tokens.fail(f"{key!r} has its own syntax and cannot be a key in braces", column)
         if key in owner:
             self.tokens.fail(f"duplicate key {key[:40]!r}", column)
         if sign is None and self.tokens.accept(":"):
@@ -263,10 +263,10 @@ class _Parser:
 def format_shape(resources: list[dict[str, Any]]) -> str:
     """The shortest RFC 46 shape of RFC 14 resource list *resources*.
 
-    ``parse_shape`` makes the same list of it, with counts in ``Count.spec`` form. Raises
-    InvalidJobspec with the JSON pointer, from the list on, of what RFC 14 forbids or no shape can
-    express: a missing key, a count that is none, a slot without label or content, two equal labels,
-    values nested deeper than MAX_DEPTH, a text longer than MAX_TEXT.
+    ``parse_shape`` makes the same list from it, with counts in ``Count.spec`` form. Raises
+    InvalidJobspec, with the JSON pointer from the list on, for what RFC 14 forbids or a shape
+    cannot express: a missing key, an invalid count, a slot without label or content, two equal
+    labels, values nested deeper than MAX_DEPTH, a text longer than MAX_TEXT.
     """
     slots = _check_list(resources, (), set())
     text = _list_text(resources, (), slots)
@@ -365,12 +365,12 @@ def _value_text(value: object, path: _Path, depth: int) -> str:
         return shapetoken.word(value)
     if value is None or isinstance(value, (bool, int, float)):
         return _scalar(value, path)
-    _fail(path, f"{type(value).__name__} is no JSON type")
+    _fail(path, f"{type(value).__name__} is not a JSON type")
 
 
 def _scalar(value: Union[bool, float, None], path: _Path) -> str:
     if isinstance(value, float) and not math.isfinite(value):
-        _fail(path, f"{value} is no JSON number")
+        _fail(path, f"{value} is not a JSON number")
     # The width in bits first: Python refuses to print thousands of digits.
     if isinstance(value, int) and value.bit_length() > 4 * MAX_NUMBER:
         _fail(path, f"a number of more than {MAX_NUMBER} characters")

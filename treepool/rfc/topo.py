@@ -1,8 +1,8 @@
 """The topo of RFC 49: what one kind of node has, as a tree of locality domains.
 
-A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` say what is local to it.
-Any other key whose value is an array of objects is the name of a locality, and the objects are the
-smaller domains inside. All other keys are unknown: they stay in the topo and mean nothing here.
+A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` describe what is local to
+it. Any other key whose value is an array of objects is the name of a locality, and the objects are
+the domains inside. All other keys are unknown: treepool keeps them and ignores them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import attrs
 from treepool.rfc import units
 from treepool.rfc.findings import Findings, Readers, place, shown, shown_ids
 
-#: What describes a domain, and so names no locality.
+#: The keys that describe a domain. They cannot name a locality.
 RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
 
-#: What no locality may be called: the resource keys, and the vertex types a jobspec has anyway.
+#: Names that a locality cannot have: the resource keys, and the vertex types of every jobspec.
 RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "topo"))
 
-#: The localities that RFC 49 defines. Their value is an array of objects, or an error.
+#: The localities that RFC 49 defines. Any value except an array of objects is an error.
 DEFINED = ("socket", "numa")
 
 #: Units of a storage's capacity.
@@ -36,8 +36,8 @@ MAX_LEVELS = 16
 #: Most domains in one topo.
 MAX_DOMAINS = 1 << 16
 
-#: How many siblings are looked at together for the first that has some id: one by one, a thousand
-#: overlaps among 50,000 siblings took a minute.
+#: Number of siblings that are compared at once when looking for the first with some id. One by one,
+#: a thousand overlaps among 50,000 siblings took a minute.
 _BLOCK = 256
 
 _SUGGESTIONS = {
@@ -47,7 +47,7 @@ _SUGGESTIONS = {
 
 
 def check(topo: object, at: str, findings: Findings) -> None:
-    """Note in *findings* everything wrong in *topo*, which stands at JSON pointer *at*."""
+    """Note in *findings* all problems of *topo*, which is at JSON pointer *at*."""
     walk = _Walk(findings)
     walk.domain(topo, at, ())
     if walk.unknown and not _is_json(topo):
@@ -65,7 +65,7 @@ def ids(topo: Mapping[str, Any]) -> tuple[int, int]:
 def is_locality(name: object, value: object) -> bool:
     """Whether key *name* of a domain is a locality: *value* is the array of its domains.
 
-    An array without objects is none: it has no domain, whatever else is in it.
+    An array without objects is not a locality, because it has no domains.
     """
     return (
         name not in RESOURCE_KEYS
@@ -95,15 +95,15 @@ class _Ids:
 
 
 class _Walk:
-    """One way through a topo, with the count of domains seen."""
+    """One walk through a topo, with the number of domains seen."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
         self.domains = 0
-        self.unknown = False  # whether there are keys whose values nobody looked at
+        self.unknown = False  # whether some keys have values that were not checked
 
     def domain(self, value: object, at: str, inside: tuple[str, ...]) -> _Ids:
-        """Check the domain at *at*, in localities *inside*; the ids in it and in all below it."""
+        """Check the domain at *at*, within localities *inside*. Returns all ids in it."""
         self.domains += 1
         if not isinstance(value, dict):
             self.findings.mistyped(at, "an object", value)
@@ -115,7 +115,7 @@ class _Walk:
         )
 
     def below(self, domain: Mapping[str, Any], at: str, inside: tuple[str, ...]) -> _Ids:
-        """The ids of all domains nested in *domain*, which may not share any."""
+        """The ids of all domains nested in *domain*. No two domains may share an id."""
         children: list[tuple[str, _Ids]] = []
         for name, items in domain.items():
             if name in RESOURCE_KEYS or self.findings.enough:
@@ -131,7 +131,7 @@ class _Walk:
         return self.disjoint(children)
 
     def locality(self, name: Any, items: object, key: str, inside: tuple[str, ...]) -> bool:
-        """Whether *items* are domains of a locality that may be called *name*, here."""
+        """Whether *items* are domains of a locality that may have this *name* here."""
         defined = name in DEFINED
         if defined and not isinstance(items, list):
             self.findings.mistyped(key, "an array", items)
@@ -141,7 +141,7 @@ class _Walk:
             self.unknown = True
         elif not name or name in RESERVED:
             suggestion = _SUGGESTIONS.get(name, "")
-            self.findings.note(key, f"{shown(name)} is no name for a locality{suggestion}")
+            self.findings.note(key, f"{shown(name)} cannot be the name of a locality{suggestion}")
         elif name in inside:
             self.findings.note(key, f"locality {shown(name)} is inside one of the same name")
         elif len(inside) >= MAX_LEVELS:
@@ -151,7 +151,7 @@ class _Walk:
         return False
 
     def disjoint(self, children: list[tuple[str, _Ids]]) -> _Ids:
-        """The union of *children*, by pointer, after noting ids that two of them have."""
+        """The union of *children*, each with its pointer. Notes ids that two of them share."""
         cores = gpus = 0
         blocks: list[_Ids] = []
         for i, (_, ids) in enumerate(children):
@@ -162,9 +162,9 @@ class _Walk:
         return _Ids(cores, gpus)
 
     def overlap(self, children: list[tuple[str, _Ids]], i: int, blocks: list[_Ids]) -> None:
-        """Note what the *i*-th of *children* shares with the first that it shares something with.
+        """Note what the *i*-th of *children* shares with the first earlier one that overlaps it.
 
-        *blocks* has the unions of those before, _BLOCK at a time, as far as they were needed.
+        *blocks* has the unions of earlier ones, _BLOCK at a time, as far as they were needed.
         """
         blocks += [
             _union(ids for _, ids in children[start : start + _BLOCK])
@@ -180,7 +180,7 @@ class _Walk:
                 return
 
     def ids(self, domain: Mapping[str, Any], what: str, at: str, below: int) -> int:
-        """The ids listed under key *what*, which must include those *below*; else those below."""
+        """The ids under key *what*, which must include those *below*; by default those below."""
         if what not in domain:
             return below
         known = len(self.findings)
@@ -188,7 +188,7 @@ class _Walk:
         if below & ~own and len(self.findings) == known:
             lacking = shown_ids(below & ~own)
             self.findings.note(f"{at}/{what}", f"lacks {lacking}, which domains inside have")
-        return own | below if below & ~own else own  # a wide set is not to be there twice
+        return own | below if below & ~own else own  # avoids a second copy of a wide set
 
     def hints(self, domain: Mapping[str, Any], at: str) -> None:
         """Check ``memory`` and ``storage``."""
