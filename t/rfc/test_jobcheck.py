@@ -194,6 +194,23 @@ def test_all_problems_are_told_each_once_and_in_order():
     assert told(changed(document, "/resources", V1["resources"]))[-1].startswith("/tasks/0/slot")
 
 
+@pytest.mark.parametrize("version", ["1", 0, 1.0, True])
+def test_an_invalid_version_is_not_version_1(version):
+    (line,) = told({**GOOD, "version": version, "attributes": {"system": {}}})
+    assert line.startswith("/version: ")
+
+
+@pytest.mark.parametrize("kind", ["", "gpu"])
+def test_what_a_task_counts_is_in_its_slot(kind):
+    count = {"per_resource": {"type": kind, "count": 1}}
+    at = "/tasks/0/count/per_resource/type"
+    assert told(changed(GOOD, "/tasks/0/count", count)) == [
+        f"{at}: slot 'a' has no resource of type {kind!r}"
+    ]
+    elsewhere = changed(changed(GOOD, "/tasks/0/count", count), "/tasks/0/slot", "b")
+    assert [line.partition(": ")[0] for line in told(elsewhere)] == ["/tasks/0/slot"]
+
+
 def test_what_only_the_reader_sees_is_told():
     two = [{**GOOD["resources"][0]}, {**GOOD["resources"][0]}]
     assert told({**GOOD, "resources": two}) == [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,20 @@ READERS = {
 }
 
 
-def validator(name: str) -> Draft202012Validator:
-    """A validator for one schema, with all of them in one document, so that references resolve."""
-    return Draft202012Validator({"$ref": f"urn:treepool:{name}", "$defs": SCHEMAS})
+def as_definition(name: str) -> Any:
+    """One schema as a definition in a document that has them all: any version of jsonschema can
+    follow the references.
+    """
+    schema = {key: value for key, value in SCHEMAS[name].items() if key not in ("$id", "$schema")}
+    text = json.dumps(schema).replace('"#/', f'"urn:treepool:{name}#/')
+    return json.loads(re.sub(r'"urn:treepool:([a-z0-9-]+)#?([^"]*)"', r'"#/$defs/\1\2"', text))
 
 
-VALIDATORS = {name: validator(name) for name in SCHEMAS}
+DEFINITIONS = {name: as_definition(name) for name in SCHEMAS}
+VALIDATORS = {
+    name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": DEFINITIONS})
+    for name in SCHEMAS
+}
 
 
 def load(name: str) -> Any:

@@ -65,6 +65,8 @@ class _Checker:
         self.findings = findings
         self.version_1 = version_1
         self.slots = slots
+        #: The slot of the task at hand, if it is known.
+        self.of_task: Optional[str] = None
 
     def tasks(self, value: object, at: str) -> None:
         """``tasks``: one or more in RFC 14, exactly one in RFC 25."""
@@ -73,6 +75,7 @@ class _Checker:
             self.findings.note(at, "must have exactly one task in version 1 (RFC 25)")
 
     def task(self, value: object, at: str) -> None:
+        self.of_task = None
         string = self.findings.string
         readers: Readers = {
             "command": lambda v, at: self.findings.items(v, at, string, least=1),
@@ -82,46 +85,50 @@ class _Checker:
             "attributes": self.not_in_version_1(self.task_attributes),
         }
         required = ("command", "slot", "count")
-        found = self.findings.members(value, at, readers, required, closed=True)
-        slot, kind = found.get("slot"), found.get("count")
-        if self.slots and slot in self.slots and kind and kind not in self.slots[slot]:
-            message = f"slot {shown(slot)} has no resource of type {shown(kind)}"
-            self.findings.note(f"{at}/count/per_resource/type", message)
+        self.findings.members(value, at, readers, required, closed=True)
 
-    def slot(self, value: object, at: str) -> str:
+    def slot(self, value: object, at: str) -> None:
         """The label of the slot that a task runs in."""
         label = self.findings.string(value, at)
-        if self.slots is not None and label not in self.slots and isinstance(value, str):
+        if self.slots is None or not isinstance(value, str):
+            return
+        if label in self.slots:
+            self.of_task = label
+        else:
             known = ", ".join(map(shown, list(self.slots)[:8]))
             known = f"the labels are {known}" if known else "there is none"
             self.findings.note(at, f"no slot has the label {shown(label)}; {known}")
-        return label
 
-    def count(self, value: object, at: str) -> str:
-        """How many tasks there are; the type of resource that is counted, "" if none is."""
+    def counted(self, value: object, at: str) -> None:
+        """The type of resource that a task counts, which is in its slot."""
+        kind, slot = self.findings.string(value, at), self.of_task
+        types = self.slots[slot] if self.slots and slot is not None else None
+        if isinstance(value, str) and types is not None and kind not in types:
+            self.findings.note(at, f"slot {shown(slot)} has no resource of type {shown(kind)}")
+
+    def count(self, value: object, at: str) -> None:
+        """How many tasks there are."""
 
         def per_slot(value: object, at: str) -> int:
             if self.version_1:
                 return self.findings.one_of(value, at, (1,))
             return self.findings.integer(value, at, least=1)
 
-        def per_resource(value: object, at: str) -> str:
+        def per_resource(value: object, at: str) -> None:
             readers: Readers = {
-                "type": self.findings.string,
+                "type": self.counted,
                 "count": lambda v, at: self.findings.integer(v, at, least=1),
             }
-            found = self.findings.members(value, at, readers, required=readers)
-            return str(found.get("type", ""))
+            self.findings.members(value, at, readers, required=readers)
 
         readers: Readers = {
             "per_slot": per_slot,
             "per_resource": self.not_in_version_1(per_resource),
             "total": lambda v, at: self.findings.integer(v, at, least=1),
         }
-        found = self.findings.members(value, at, readers, closed=True)
+        self.findings.members(value, at, readers, closed=True)
         if isinstance(value, dict) and len(value) != 1:
             self.findings.note(at, "must have exactly one of per_slot, per_resource and total")
-        return found.get("per_resource") or ""
 
     def not_in_version_1(self, read: Reader[Any]) -> Reader[Any]:
         """*read*, for a key that RFC 25 does not allow."""

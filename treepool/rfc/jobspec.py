@@ -183,7 +183,8 @@ class _Reader:
         if isinstance(value, float):
             self.findings.mistyped(at, "an integer", value)
         else:
-            self.version = self.findings.integer(value, at, 1, MAX_VERSION)
+            self.findings.integer(value, at, 1, MAX_VERSION)
+            self.version = value if isinstance(value, int) and value is not True else 0
 
     def tasks(self, value: object, at: str) -> None:
         """Whether there are tasks to name slots; flux-core's own pool tests leave them out."""
@@ -231,9 +232,10 @@ class _Reader:
     def label(self, value: object, at: str) -> str:
         """The label of a vertex, which no other vertex has."""
         label = self.findings.string(value, at)
-        if label in self.labels and isinstance(value, str):
+        if isinstance(value, str) and label in self.labels:
             self.findings.note(at, f"another vertex has the label {shown(label)}")
-        self.labels.add(label)
+        elif isinstance(value, str):
+            self.labels.add(label)
         return label
 
     def attributes(self, value: object, at: str) -> dict[str, Any]:
