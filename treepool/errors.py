@@ -1,7 +1,7 @@
-"""Every exception treepool raises, and the record of one problem found in a document.
+"""Every exception that treepool raises, and the record of one problem in a document.
 
-Malformed input is a ``ValueError``, an allocation that cannot be served is an ``OSError``, so that
-code written for flux-core's own pools catches both without knowing treepool.
+Malformed input is a ``ValueError``, and an allocation that cannot be served is an ``OSError``. Code
+that was written for flux-core's own pools therefore catches both without knowing treepool.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import attrs
 
 @attrs.frozen
 class Problem:
-    """One thing wrong in a JSON document.
+    """One problem in a JSON document.
 
     ``pointer`` is the RFC 6901 JSON pointer of the offending value ("" is the whole document),
     ``message`` one line of plain English.
@@ -38,21 +38,29 @@ class InvalidInput(TreepoolError, ValueError):
 
 
 class InvalidIdset(InvalidInput):
-    """Text that is no RFC 22 idset."""
+    """Text that is not an RFC 22 idset."""
 
 
 class InvalidHostlist(InvalidInput):
-    """Text that is no RFC 29 hostlist."""
+    """Text that is not an RFC 29 hostlist."""
 
 
 class InvalidCount(InvalidInput):
-    """A value that is no RFC 14 count or RFC 45 range."""
+    """A value that is not an RFC 14 count or RFC 45 range.
+
+    ``keys`` leads from the value to the wrong part of it, if it is an object.
+    """
+
+    def __init__(self, message: str, *keys: object) -> None:
+        super().__init__(message)
+        self.keys = keys
 
 
 class InvalidShape(InvalidInput):
-    """Text that is no RFC 46 shape; ``column`` is the zero-based place of the error in ``text``.
+    """Text that is not an RFC 46 shape; ``column`` is where in ``text``, counted from zero.
 
-    ``str()`` has three lines: the message with the column from 1, and the text with a caret.
+    ``str()`` has three lines: the message with the column, counted from one, and the text with a
+    caret.
     """
 
     def __init__(self, message: str, text: str = "", column: int = 0) -> None:
@@ -77,7 +85,7 @@ class InvalidShape(InvalidInput):
 
 
 class InvalidJobspec(InvalidInput):
-    """A jobspec (RFC 14, 25, 31) that is malformed or asks for something no pool knows."""
+    """A jobspec (RFC 14, 25, 31) that is malformed or asks for something unknown."""
 
 
 class InvalidR(InvalidInput):
@@ -89,7 +97,7 @@ class InvalidKey(InvalidInput):
 
 
 class InvalidHardware(InvalidInput):
-    """Hardware, or a description of it (hwloc XML, nvidia-smi), that cannot be read."""
+    """A description of hardware (hwloc XML, nvidia-smi) that treepool cannot read."""
 
 
 class InvalidOption(InvalidInput):
@@ -101,8 +109,8 @@ class PoolConflict(TreepoolError, ValueError):
 
 
 class InfeasibleRequest(TreepoolError, OSError):
-    """A request that even an idle pool could not serve; the message says which number fails."""
+    """A request that even an idle pool could not serve; the message says why."""
 
 
 class InsufficientResources(TreepoolError, OSError):
-    """A request that an idle pool could serve, but not this pool now."""
+    """A request that an idle pool could serve, but that this pool cannot serve now."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from commandline import Result, well_behaved
 from depth import examples
+from treepool.cli.files import data_folder
 from treepool.cli.main import main
-from treepool.rfc.schema import data_folder
 
 READERS = (
     ("alloc", "slot=1/core", "-R"),

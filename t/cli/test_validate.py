@@ -3,8 +3,8 @@
 import pytest
 
 from treepool import parse_shape
+from treepool.cli.files import data_folder
 from treepool.rfc.jobspec import from_resources
-from treepool.rfc.schema import data_folder
 
 
 def test_a_good_R_is_summed_up_on_one_line(treepool, write, R):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commandline import run
-from treepool.rfc.schema import data_folder
+from treepool.cli.files import data_folder
 
 
 @pytest.fixture

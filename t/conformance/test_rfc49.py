@@ -2,7 +2,7 @@
 
 import json
 
-from treepool.rfc.schema import data_folder
+from treepool.cli.files import data_folder
 
 
 def document(name):

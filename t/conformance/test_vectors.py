@@ -6,11 +6,11 @@ import pytest
 
 from treepool import parse_shape
 from treepool.cli import vectors
+from treepool.cli.files import data_folder
 from treepool.placement.choose.policy import POLICIES
 from treepool.placement.request import job_options
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import count
-from treepool.rfc.schema import data_folder
 
 DOCUMENTS = {
     path.stem: json.loads(path.read_text())

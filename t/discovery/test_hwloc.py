@@ -17,8 +17,8 @@ from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import topo_of
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
+from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import union
 from work import Lines
 
 DATA = Path(__file__).parent / "data"

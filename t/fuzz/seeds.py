@@ -3,9 +3,9 @@
 import json
 
 from treepool import parse_shape
+from treepool.cli.files import data_folder
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import digest
-from treepool.rfc.schema import data_folder
 
 SHAPES = (
     "slot=4/node{x}",

@@ -44,12 +44,12 @@ from treepool.errors import (
     InvalidShape,
     TreepoolError,
 )
+from treepool.flux import gpuopt
 from treepool.placement.request import job_options
 from treepool.rfc import (
     constraint,
     count,
     document,
-    gpuopt,
     hostlist,
     idset,
     jobcheck,

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from depth import examples
 from treepool import Pool, parse_shape
+from treepool.cli.files import data_folder
 from treepool.errors import InvalidJobspec
 from treepool.placement.request import job_options
 from treepool.placement.request.job_options import JobOptions, Same
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.jobspec import from_resources
-from treepool.rfc.schema import data_folder
 
 PLACE = "/attributes/system/treepool"
 

@@ -1,4 +1,4 @@
-"""The words that help: the name that was probably meant."""
+"""The report of a document: its order, its length, and the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treepool.errors import Problem
+from treepool.rfc import findings
 from treepool.rfc.findings import did_you_mean, nearest
+from treepool.rfc.jobspec import resource_problems
 
 KNOWN = ("node", "slot", "core", "gpu", "memory", "storage", "l3", "numa", "socket")
 
@@ -70,3 +73,45 @@ def test_long_names_cost_nothing() -> None:
 @given(st.text(), st.lists(st.text(max_size=40)))
 def test_what_is_told_is_known(name: str, known: list[str]) -> None:
     assert nearest(name, known) in ("", *known)
+
+
+# ---- The report ----
+
+
+def test_places_are_sorted_as_numbers():
+    mixed = [Problem(p, "") for p in ("/a/10", "/a/9", "/b", "/a", "", "/a/9/x")]
+    places = [p.pointer for p in findings.limited(mixed)]
+    assert places == ["", "/a", "/a/9", "/a/9/x", "/a/10", "/b"]
+
+
+def test_after_a_hundred_problems_the_rest_is_counted():
+    found = resource_problems([{"type": "core", "count": 0}] * 130)
+    assert len(found) == 101
+    assert found[-1] == Problem("", "at least 30 more problems, not shown")
+
+
+def test_what_is_quoted_from_the_document_is_short_and_on_one_line():
+    name = "\x1b[31m\n" + "x" * 500
+    for vertex in ({"type": "core", "count": 1, name: 1}, {"type": "core", "count": name}):
+        (problem,) = resource_problems([vertex])
+        assert str(problem).isprintable() and len(str(problem)) < 200
+
+
+@pytest.mark.parametrize("value", [{1: 2}, [1 << 20_000], {"a": (1, 2)}, {"a": {None: 1}}, b"x"])
+def test_what_is_not_json_is_a_problem_and_not_a_crash(value):
+    assert resource_problems([value])
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, "/0/count: a count is positive, not 0"),
+        ("1-2:", "/0/count: '1-2:' is not an integer, range or idset of positive integers"),
+        ({}, "/0/count: a count range needs a min"),
+        ({"min": 0}, "/0/count/min: min of a count range is positive, not 0"),
+        ({"min": 1, "operand": 2}, "/0/count: a count range has operator and operand, or neither"),
+        ({"min": 1, "step": 2}, "/0/count/step: unknown key 'step' in a count range"),
+    ],
+)
+def test_a_problem_of_a_count_names_the_part_of_it(count, expected):
+    assert [str(p) for p in resource_problems([{"type": "core", "count": count}])] == [expected]

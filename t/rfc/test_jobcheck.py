@@ -57,7 +57,7 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
     [
         ("/version", DELETED, "/: key 'version' is missing"),
         ("/version", "1", "/version: must be an integer, not '1'"),
-        ("/version", 0, "/version: must be at least 1, not 0"),
+        ("/version", 0, "/version: must be at least 1 and at most 2147483647, not 0"),
         ("/resources", [], "/resources: must not be empty"),
         ("/resources", {}, "/resources: must be an array, not an object"),
         ("/resources/0/label", DELETED, "/resources/0: key 'label' is missing"),
@@ -169,9 +169,9 @@ def test_what_rfc_14_forbids_is_a_problem_with_its_pointer(pointer, value, expec
         (
             "/tasks/0/count",
             {"per_resource": {"type": "core", "count": 1}},
-            "/tasks/0/count/per_resource: is no key of version 1 (RFC 25)",
+            "/tasks/0/count/per_resource: is not a key of version 1 (RFC 25)",
         ),
-        ("/tasks/0/distribution", "x", "/tasks/0/distribution: is no key of version 1 (RFC 25)"),
+        ("/tasks/0/distribution", "x", "/tasks/0/distribution: is not a key of version 1 (RFC 25)"),
     ],
 )  # fmt: skip
 def test_version_1_also_holds_to_rfc_25(pointer, value, expected):
@@ -192,6 +192,23 @@ def test_all_problems_are_told_each_once_and_in_order():
         "/tasks/0",
     ]
     assert told(changed(document, "/resources", V1["resources"]))[-1].startswith("/tasks/0/slot")
+
+
+@pytest.mark.parametrize("version", ["1", 0, 1.0, True])
+def test_an_invalid_version_is_not_version_1(version):
+    (line,) = told({**GOOD, "version": version, "attributes": {"system": {}}})
+    assert line.startswith("/version: ")
+
+
+@pytest.mark.parametrize("kind", ["", "gpu"])
+def test_what_a_task_counts_is_in_its_slot(kind):
+    count = {"per_resource": {"type": kind, "count": 1}}
+    at = "/tasks/0/count/per_resource/type"
+    assert told(changed(GOOD, "/tasks/0/count", count)) == [
+        f"{at}: slot 'a' has no resource of type {kind!r}"
+    ]
+    elsewhere = changed(changed(GOOD, "/tasks/0/count", count), "/tasks/0/slot", "b")
+    assert [line.partition(": ")[0] for line in told(elsewhere)] == ["/tasks/0/slot"]
 
 
 def test_what_only_the_reader_sees_is_told():

@@ -258,17 +258,17 @@ def test_equal_jobspecs_are_one_key() -> None:
 def test_a_missing_key_is_named(key: str) -> None:
     source = job([CORE])
     del source[key]
-    assert rejection(source) == f"/: the required key {key} is missing"
+    assert rejection(source) == f"/: key {key!r} is missing"
 
 
 def test_version_1_requires_a_duration() -> None:
     source = job([CORE])
     del source["attributes"]["system"]["duration"]
-    assert rejection(source) == "/attributes/system: the required key duration is missing"
+    assert rejection(source) == "/attributes/system: key 'duration' is missing"
     del source["attributes"]["system"]
-    assert rejection(source) == "/attributes: the required key system is missing"
+    assert rejection(source) == "/attributes: key 'system' is missing"
     source["attributes"] = None
-    assert rejection(source) == "/attributes: the required key system is missing"
+    assert rejection(source) == "/attributes: must be an object, not null"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"version": 1, "version": 1}', "\x00"])
@@ -278,24 +278,27 @@ def test_a_text_that_is_no_json_is_rejected(text: str) -> None:
 
 @pytest.mark.parametrize("value", ["[]", "null", "1", [], None, 1, b"{}"])
 def test_a_jobspec_is_an_object(value: Any) -> None:
-    assert rejection(value).startswith("/: a jobspec is an object, not ")
+    assert rejection(value).startswith("/: must be an object, not ")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": "1"}, "/version: the version is an integer, not '1'"),
-        ({"version": 1.0}, "/version: the version is an integer, not 1.0"),
-        ({"version": True}, "/version: the version is an integer, not true"),
-        ({"version": 0}, "/version: the version is from 1 to 2147483647"),
-        ({"version": 10**5000}, "/version: the version is from 1 to 2147483647"),
-        ({"version": -(10**5000)}, "/version: the version is from 1 to 2147483647"),
-        ({"attributes": []}, "/attributes: attributes is an object, not an array"),
-        ({"attributes": {"system": None}}, "/attributes/system: system is an object, not null"),
-        ({"tasks": {}}, "/tasks: tasks is a list, not an object"),
-        ({"resources": None}, "/resources: a resource list is a list, not null"),
-        ({"resources": CORE}, "/resources: a resource list is a list, not an object"),
-        ({"resources": []}, "/resources: a resource list has at least one vertex"),
+        ({"version": "1"}, "/version: must be an integer, not '1'"),
+        ({"version": 1.0}, "/version: must be an integer, not 1.0"),
+        ({"version": True}, "/version: must be an integer, not true"),
+        ({"version": 0}, "/version: must be at least 1 and at most 2147483647, not 0"),
+        ({"version": 10**5000}, "/version: an integer of 16610 bits is out of range"),
+        (
+            {"version": -(10**5000)},
+            "/version: an integer of 16610 bits is out of range",
+        ),
+        ({"attributes": []}, "/attributes: must be an object, not an array"),
+        ({"attributes": {"system": None}}, "/attributes/system: must be an object, not null"),
+        ({"tasks": {}}, "/tasks: must be an array, not an object"),
+        ({"resources": None}, "/resources: must be an array, not null"),
+        ({"resources": CORE}, "/resources: must be an array, not an object"),
+        ({"resources": []}, "/resources: must not be empty"),
     ],
 )
 def test_an_error_names_its_place(changes: dict[str, Any], message: str) -> None:
@@ -305,18 +308,18 @@ def test_an_error_names_its_place(changes: dict[str, Any], message: str) -> None
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("duration", None, "a duration is a number of seconds, not null"),
-        ("duration", "60", "a duration is a number of seconds, not '60'"),
-        ("duration", True, "a duration is a number of seconds, not true"),
-        ("duration", -1, "a duration is finite and not negative"),
-        ("duration", -0.5, "a duration is finite and not negative"),
-        ("duration", math.nan, "a duration is finite and not negative"),
-        ("duration", math.inf, "a duration is finite and not negative"),
-        ("duration", 10**400, "a duration is finite and not negative"),
-        ("treepool", None, "treepool options are an object, not null"),
-        ("treepool", [], "treepool options are an object, not an array"),
-        ("treepool", {1: 2}, "the key of an option is a string, not 1"),
-        ("constraints", None, "a constraint is an object, not null"),
+        ("duration", None, "must be a number, not null"),
+        ("duration", "60", "must be a number, not '60'"),
+        ("duration", True, "must be a number, not true"),
+        ("duration", -1, "must be at least 0, not -1"),
+        ("duration", -0.5, "must be at least 0, not -0.5"),
+        ("duration", math.nan, "nan is out of range"),
+        ("duration", math.inf, "inf is out of range"),
+        ("duration", 10**400, "an integer of 1329 bits is out of range"),
+        ("treepool", None, "must be an object, not null"),
+        ("treepool", [], "must be an object, not an array"),
+        ("treepool", {1: 2}, "a key must be a string, not 1"),
+        ("constraints", None, "must be an object, not null"),
         ("constraints", {"xor": []}, "unknown constraint operator 'xor'"),
     ],
 )
@@ -327,28 +330,28 @@ def test_a_wrong_system_attribute_is_named(key: str, value: Any, reason: str) ->
 @pytest.mark.parametrize(
     ("wrong", "place", "reason"),
     [
-        (1, "", "a resource vertex is an object, not 1"),
-        ({"count": 1}, "", "the required key type is missing"),
-        ({"type": "core"}, "", "the required key count is missing"),
-        ({**CORE, "cuont": 1}, "", "unknown key 'cuont'; a resource vertex has type, count"),
-        ({7: 1}, "", "unknown key 7"),
-        ({**CORE, "x" * 1000: 1}, "", f"unknown key '{'x' * 57}...'"),
-        ({"type": 1, "count": 1}, "/type", "type is a string, not 1"),
-        ({"type": "", "count": 1}, "/type", "a resource type is not empty"),
+        (1, "", "must be an object, not 1"),
+        ({"count": 1}, "", "key 'type' is missing"),
+        ({"type": "core"}, "", "key 'count' is missing"),
+        ({**CORE, "cuont": 1}, "/cuont", "unknown key; known are type, count"),
+        ({7: 1}, "", "a key must be a string, not 7"),
+        ({**CORE, "x" * 1000: 1}, f"/{'x' * 57}...", "unknown key"),
+        ({"type": 1, "count": 1}, "/type", "must be a string, not 1"),
+        ({"type": "", "count": 1}, "/type", "must not be empty"),
         ({"type": "core", "count": 0}, "/count", ""),
         ({"type": "core", "count": "4-2"}, "/count", ""),
         ({"type": "core", "count": True}, "/count", ""),
         ({"type": "core", "count": {"max": 1}}, "/count", ""),
-        ({**CORE, "exclusive": 1}, "/exclusive", "exclusive is true or false, not 1"),
-        ({**CORE, "exclusive": None}, "/exclusive", "exclusive is true or false, not null"),
-        ({**CORE, "unit": 1}, "/unit", "unit is a string, not 1"),
-        ({**CORE, "label": None}, "/label", "label is a string, not null"),
-        ({**CORE, "id": 0}, "/id", "id is a string, not 0"),
-        ({**CORE, "with": []}, "/with", "a resource list has at least one vertex"),
-        ({**CORE, "with": CORE}, "/with", "a resource list is a list, not an object"),
-        ({**CORE, "with": [CORE, None]}, "/with/1", "a resource vertex is an object, not null"),
-        (vertex("slot", 1, CORE), "", "the required key label of a slot is missing"),
-        ({"type": "slot", "count": 1, "label": "a"}, "", "a slot has resources under the key with"),
+        ({**CORE, "exclusive": 1}, "/exclusive", "must be true or false, not 1"),
+        ({**CORE, "exclusive": None}, "/exclusive", "must be true or false, not null"),
+        ({**CORE, "unit": 1}, "/unit", "must be a string, not 1"),
+        ({**CORE, "label": None}, "/label", "must be a string, not null"),
+        ({**CORE, "id": 0}, "/id", "must be a string, not 0"),
+        ({**CORE, "with": []}, "/with", "must not be empty"),
+        ({**CORE, "with": CORE}, "/with", "must be an array, not an object"),
+        ({**CORE, "with": [CORE, None]}, "/with/1", "must be an object, not null"),
+        (vertex("slot", 1, CORE), "", "key 'label' is missing"),
+        ({"type": "slot", "count": 1, "label": "a"}, "", "key 'with' is missing"),
         (slot(1, CORE, label="used"), "/label", "another vertex has the label 'used'"),
         ({**CORE, "label": "used"}, "/label", "another vertex has the label 'used'"),
     ],
@@ -393,7 +396,21 @@ SCALARS = (
     | st.sampled_from([10**400, object(), (), 1j, "slot", "node", "core", "1-2", "\n"])
 )
 KEYS = st.sampled_from(
-    [*jobspec.VERTEX_KEYS, "version", "resources", "tasks", "attributes", "system", "duration"]
+    [
+        "type",
+        "count",
+        "unit",
+        "exclusive",
+        "with",
+        "label",
+        "id",
+        "version",
+        "resources",
+        "tasks",
+        "attributes",
+        "system",
+        "duration",
+    ]
     + ["constraints", "treepool", "and", "not", "properties", "hostlist", "ranks", "min", "max"]
     + ["operator", "operand"]
 )
@@ -476,13 +493,13 @@ def test_the_smallest_jobspec_runs_one_task_in_each_slot() -> None:
     ("resources", "duration", "message"),
     [
         ([CORE], 0.0, "/resources: there is no slot for a task to run in"),
-        ([], 0.0, "/resources: a resource list has at least one vertex"),
+        ([], 0.0, "/resources: must not be empty"),
         (
             [vertex("slot", 1, CORE)],
             0.0,
-            "/resources/0: the required key label of a slot is missing",
+            "/resources/0: key 'label' is missing",
         ),
-        ([slot(1, CORE)], -1.0, "/attributes/system/duration: a duration is finite"),
+        ([slot(1, CORE)], -1.0, "/attributes/system/duration: must be at least 0"),
     ],
 )
 def test_no_invalid_jobspec_is_made(resources: Any, duration: float, message: str) -> None:

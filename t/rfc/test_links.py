@@ -179,8 +179,8 @@ WRONG = [
     (link(gbps=True), "/L/links/0/gbps: must be a number, not true"),
     (link(gbps=-1), "/L/links/0/gbps: must be at least 0 and at most 1000000, not -1"),
     (link(gbps=1e7), "/L/links/0/gbps: must be at least 0 and at most 1000000, not 10000000.0"),
-    (link(gbps=float("nan")), "/L/links/0/gbps: must be at least 0 and at most 1000000, not nan"),
-    (link(gbps=float("inf")), "/L/links/0/gbps: must be at least 0 and at most 1000000, not inf"),
+    (link(gbps=float("nan")), "/L/links/0/gbps: nan is out of range"),
+    (link(gbps=float("inf")), "/L/links/0/gbps: inf is out of range"),
     (link(among="0-3"), "/L/links/0/among: must be an array, not '0-3'"),
     (link(among=[]), "/L/links/0/among: must not be empty"),
     (link(among=[3]), "/L/links/0/among/0: must be a string, not 3"),
@@ -226,10 +226,10 @@ def test_what_is_wrong_in_a_table_is_told_with_its_place_in_the_key(table, expec
     ("links", "expected"),
     [
         ([], "/links: must be an object, not an array"),
-        ({"": {}}, "/links/: unknown key; its name is not allowed here"),
-        ({"0" * 59: {}}, f"/links/{'0' * 59}: unknown key; its name is not allowed here"),
-        ({"A" * 64: {}}, f"/links/{'A' * 57}...: unknown key; its name is not allowed here"),
-        ({"0" * 64 + "\n": {}}, f"/links/{'0' * 57}...: is no digest of a topo"),
+        ({"": {}}, "/links/: is not the digest of a topo"),
+        ({"0" * 59: {}}, f"/links/{'0' * 59}: is not the digest of a topo"),
+        ({"A" * 64: {}}, f"/links/{'A' * 57}...: is not the digest of a topo"),
+        ({"0" * 64 + "\n": {}}, f"/links/{'0' * 57}...: is not the digest of a topo"),
     ],
 )
 def test_tables_are_named_by_digests(links, expected):

@@ -270,11 +270,11 @@ def renamed(ranks: str) -> dict[str, Any]:
         ),
         (
             lambda R, e: e.update(expiration=float("nan")),
-            "/execution/expiration: must be a time in seconds",
+            "/execution/expiration: nan is out of range",
         ),
         (
             lambda R, e: e.update(expiration=-1),
-            "/execution/expiration: must be at least 0, not -1",
+            "/execution/expiration: must be at least 0 and at most 1000000000000000, not -1",
         ),
         (
             lambda R, e: e.update(starttime=10, expiration=10),

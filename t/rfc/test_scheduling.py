@@ -105,7 +105,7 @@ def test_an_entry_has_ranks_of_its_own_and_a_topo(document, expected):
 @pytest.mark.parametrize("name", sorted(RESERVED - topo.RESOURCE_KEYS))
 def test_a_locality_has_no_reserved_name(name):
     (line,) = told_of_topo({name: [FLAT]})
-    assert line.startswith(f"/{name}: '{name}' is no name for a locality")
+    assert line.startswith(f"/{name}: '{name}' cannot be the name of a locality")
 
 
 #: Keys that RFC 49 does not define, in every object that it does.
@@ -143,8 +143,8 @@ def test_unknown_keys_are_kept_unchanged():
 def test_an_array_of_objects_under_a_reserved_name_is_refused_and_nothing_else():
     assert told_of_topo({"core": "0-3", "slot": {}, "node": [], "topo": [1, 2], "ranks": "0"}) == []
     assert told_of_topo({"core": [FLAT], "gpu": [{}]}) == [
-        "/core: 'core' is no name for a locality; the key for core ids is \"cores\"",
-        "/gpu: 'gpu' is no name for a locality; the key for GPU ids is \"gpus\"",
+        "/core: 'core' cannot be the name of a locality; the key for core ids is \"cores\"",
+        "/gpu: 'gpu' cannot be the name of a locality; the key for GPU ids is \"gpus\"",
     ]
 
 
@@ -157,17 +157,17 @@ def test_a_locality_may_have_any_other_name(name):
     ("node", "expected"),
     [
         ([], [": must be an object, not an array"]),
-        ({"": [FLAT]}, ["/: '' is no name for a locality"]),
+        ({"": [FLAT]}, ["/: '' cannot be the name of a locality"]),
         ({"numa": 3}, ["/numa: must be an array, not 3"]),
         ({"numa": [3]}, ["/numa/0: must be an object, not 3"]),
         ({"l3": [FLAT, 3]}, ["/l3/1: must be an object, not 3"]),
-        ({3: 4}, [": a key must be a string, not 3", "/3: a key must be a string, not 3"]),
-        ({"rack": {3: 4, "x": 5}}, ["/rack: a key must be a string, not 3"]),
-        ({"rack": {3: 4}}, ["/rack: a key must be a string, not 3"]),
-        ({"rack": object()}, [": has a value that is no JSON"]),
-        ({"rack": [float("nan")]}, [": has a value that is no JSON"]),
+        ({3: 4}, ["/3: a key must be a string, not 3"]),
+        ({"rack": {3: 4, "x": 5}}, [": has a value that is not JSON"]),
+        ({"rack": {3: 4}}, [": has a value that is not JSON"]),
+        ({"rack": object()}, [": has a value that is not JSON"]),
+        ({"rack": [float("nan")]}, [": has a value that is not JSON"]),
         ({"cores": 3}, ["/cores: must be a string, not 3"]),
-        ({"gpus": "a"}, ["/gpus: 'a' is no id or range in idset 'a'"]),
+        ({"gpus": "a"}, ["/gpus: 'a' is not an id or range in idset 'a'"]),
         ({"memory": -1}, ["/memory: must be at least 0, not -1"]),
         ({"memory": 1.5}, ["/memory: must be an integer, not 1.5"]),
         ({"memory": True}, ["/memory: must be an integer, not true"]),
@@ -179,7 +179,7 @@ def test_a_locality_may_have_any_other_name(name):
         ({"storage": [{"path": "", "capacity": 1}]}, ["/storage/0/path: must not be empty"]),
         (
             {"storage": [{"path": "/", "capacity": -2}]},
-            ["/storage/0/capacity: must be at least 0, not -2"],
+            ["/storage/0/capacity: must be at least 0 and at most 1e+30, not -2"],
         ),
     ],
 )

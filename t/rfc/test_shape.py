@@ -251,7 +251,7 @@ def most_lines(text: str) -> int:
 def test_a_count_with_a_unit_is_told_where_units_stand(text: str, column: int, right: str) -> None:
     with pytest.raises(InvalidShape) as caught:
         parse_shape(text)
-    assert caught.value.line.startswith(f"column {column}: a unit stands in braces")
+    assert caught.value.line.startswith(f"column {column}: a unit goes in braces")
     assert right in caught.value.line
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from commandline import run
 from treepool import Pool, parse_shape
+from treepool.cli.files import data_folder
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
-from treepool.rfc.schema import data_folder
 from treepool.view.model import Job
 from treepool.view.picture import Picture
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator, Optional
 
 from treepool.cli import files
+from treepool.cli.files import data_folder
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput
 from treepool.placement.choose.policy import POLICIES
@@ -12,7 +13,6 @@ from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.schema import data_folder
 
 
 def add_where(parser: Any) -> Any:

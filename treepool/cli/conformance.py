@@ -10,8 +10,8 @@ from typing import Any, Iterator
 import attrs
 
 from treepool.cli import files, vectors
+from treepool.cli.files import data_folder
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, printable
-from treepool.rfc.schema import data_folder
 
 _DESCRIPTION = """\
 Play test vectors: each file has a cluster and steps, which are played on one

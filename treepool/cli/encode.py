@@ -19,8 +19,8 @@ from treepool.discovery.key import Encoded, Nodes
 from treepool.discovery.levels import LEVELS, NodeTopo
 from treepool.errors import InvalidHostlist, InvalidIdset, InvalidInput
 from treepool.rfc import hostlist, idset
+from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import union
 
 _DESCRIPTION = """\
 Write the RFC 49 scheduling key of real machines: which cores, GPUs and memory

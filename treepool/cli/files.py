@@ -14,6 +14,8 @@ from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput
 from treepool.rfc import document
 
+_PACKAGE = Path(__file__).resolve().parent.parent
+
 _BOM = "\ufeff"
 
 
@@ -81,3 +83,15 @@ def _read_bytes(path: str) -> bytes:
         return sys.stdin.buffer.read(document.MAX_TEXT + 1)
     with Path(path).open("rb") as file:
         return file.read(document.MAX_TEXT + 1)
+
+
+def data_folder(name: str) -> Path:
+    """The folder of data files *name*, such as ``testvectors``.
+
+    It is inside the package if treepool was installed from a wheel, and beside the package in a
+    checkout or an editable install. Raises FileNotFoundError if it is in neither place.
+    """
+    for parent in (_PACKAGE, _PACKAGE.parent):
+        if (parent / name).is_dir():
+            return parent / name
+    raise FileNotFoundError(f"no folder {name} in {_PACKAGE} or beside it")

@@ -12,13 +12,13 @@ from treepool.cli.screen import DONE, NO, Stop, out, printable
 from treepool.cli.summary import of_key, of_R, of_resources
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.nodes.inventory import Inventory
-from treepool.rfc import jobcheck, jobspec, keycheck, schema
+from treepool.rfc import jobcheck, jobspec, keycheck
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 
 _DESCRIPTION = """\
-Check a file against its RFC: the form, by the JSON Schema, and the meaning,
-such as ids that two sockets share. Prints every problem as "JSON POINTER: what
+Check a file against its RFC: the form, and the meaning, such as ids that two
+sockets share. Prints every problem as "JSON POINTER: what
 is wrong", or one line on what a good file has. Lines that start with "warning:"
 say what is legal but probably not meant. The file is an R (RFC 20), with
 or without a scheduling key (RFC 49); a scheduling key alone; a jobspec (RFC 14)
@@ -102,12 +102,6 @@ def _R_warnings(document: Any) -> list[str]:
     return keycheck.warnings(ResourceSet.read(document))
 
 
-def _resources_problems(document: Any) -> list[Problem]:
-    found = schema.problems(document, "rfc14-resources")
-    first = jobcheck.first_problem(document, jobspec.read_resources)
-    return found or ([] if first is None else [first])
-
-
 def _vectors_summary(document: Any) -> str:
     return f"{len(document['vectors'])} steps on {of_R(document['cluster']['R'])}"
 
@@ -119,7 +113,7 @@ _KINDS = {
     "jobspec": _Kind(
         "jobspec", jobcheck.problems, lambda d: of_resources(d["resources"]), jobcheck.warnings
     ),
-    "resources": _Kind("resource list", _resources_problems, of_resources),
+    "resources": _Kind("resource list", jobspec.resource_problems, of_resources),
 }
 
 #: A key that only one kind of file has, and that kind.

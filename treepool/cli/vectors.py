@@ -7,19 +7,40 @@ that follow, until a step frees it.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
 import attrs
 
 from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
-from treepool.errors import InvalidIdset, InvalidKey, InvalidOption, PoolConflict, Problem
+from treepool.errors import InvalidKey, InvalidOption, PoolConflict, Problem
 from treepool.placement.allocation import Allocation
+from treepool.placement.choose.policy import POLICIES
 from treepool.placement.pool import Pool
-from treepool.rfc import idset, schema
+from treepool.placement.request.job_options import LOCALITIES
+from treepool.rfc import idset
+from treepool.rfc.findings import Findings, Readers
+from treepool.rfc.findings import shown as quoted
 from treepool.rfc.rset import ResourceSet
 
 #: Where the R of a file's cluster stands.
 _R = "/cluster/R"
+
+#: The options of a job, ``attributes.system.treepool``.
+JOB_OPTIONS = (
+    "locality",
+    "level",
+    "topology_policy",
+    "topology_scope",
+    "same_numa",
+    "gpu_link",
+    "gpu_memory",
+    "unified_memory",
+    "allow_cxl",
+    "same",
+)
+
+_ID = re.compile("[A-Za-z0-9_.-]+")
 
 
 @attrs.frozen
@@ -40,56 +61,118 @@ class Result:
 
 def problems(document: Any) -> list[Problem]:
     """Everything wrong with a test vector file, by place; none if ``play`` can play it."""
-    found = schema.problems(document, "testvectors")
-    if found:
-        return found
-    found = [
-        Problem(_R + problem.pointer, problem.message)
-        for problem in ResourceSet.problems(document["cluster"]["R"])
-    ]
-    seen: set[str] = set()
-    for i, step in enumerate(document["vectors"]):
-        if step["id"] in seen:
-            found.append(Problem(f"/vectors/{i}/id", f"an earlier step has id {step['id']} too"))
-        freed = step.get("free")
-        if freed is not None and freed not in seen:
-            found.append(Problem(f"/vectors/{i}/free", f"no earlier step has id {freed}"))
-        seen.add(step["id"])
-    found += [
-        Problem(at, message)
-        for at, text in _idsets(document["vectors"])
-        if (message := _wrong(text))
-    ]
-    if not found:
+    findings = Findings()
+    _Reader(findings).document(document)
+    if not len(findings):
         try:
             _pool(document)
         except InvalidOption as e:
-            found.append(Problem("/options", str(e)))
-        except InvalidKey as e:  # the key is one, but of no such nodes
-            found.append(Problem(f"{_R}/scheduling", str(e)))
-    return found
+            findings.note("/options", str(e))
+        except InvalidKey as e:  # a valid key, but for other nodes
+            findings.note(f"{_R}/scheduling", str(e))
+    return findings.problems()
 
 
-def _idsets(steps: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The idsets of *steps*, each with its place; the schema knows but their characters."""
-    for i, step in enumerate(steps):
-        for name in ("up", "down"):
-            if step.get(name, "all") != "all":
-                yield f"/vectors/{i}/{name}", step[name]
-        for j, entry in enumerate(step.get("expect", {}).get("R_lite", ())):
-            at = f"/vectors/{i}/expect/R_lite/{j}"
-            yield f"{at}/rank", entry["rank"]
-            for kind, ids in entry["children"].items():
-                yield f"{at}/children/{kind}", ids
+class _Reader:
+    """Checks one file, and keeps which ids its steps have had so far."""
 
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.ids: set[str] = set()
 
-def _wrong(text: str) -> str:
-    """What is wrong with idset *text*, "" if nothing is."""
-    try:
-        idset.decode(text)
-    except InvalidIdset as e:
-        return str(e)
-    return ""
+    def document(self, value: object) -> None:
+        readers: Readers = {
+            "title": self.text,
+            "source": self.text,
+            "cluster": self.cluster,
+            "vectors": lambda v, at: self.findings.items(v, at, self.step, least=1),
+            "options": self.pool_options,
+        }
+        required = ("title", "source", "cluster", "vectors")
+        self.findings.members(value, "", readers, required, closed=True)
+
+    def text(self, value: object, at: str) -> str:
+        return self.findings.string(value, at, least=1)
+
+    def cluster(self, value: object, at: str) -> None:
+        def R(value: object, at: str) -> None:
+            if isinstance(value, dict):
+                for problem in ResourceSet.problems(value):
+                    self.findings.note(at + problem.pointer, problem.message)
+            else:
+                self.findings.mistyped(at, "an object", value)
+
+        self.findings.members(value, at, {"R": R}, required=("R",), closed=True)
+
+    def pool_options(self, value: object, at: str) -> None:
+        readers: Readers = {
+            "locality": lambda v, at: self.findings.one_of(v, at, LOCALITIES),
+            "policy": lambda v, at: self.findings.one_of(v, at, tuple(POLICIES)),
+            "alpha": lambda v, at: self.findings.number(v, at, 0, 1),
+            "beta": lambda v, at: self.findings.number(v, at, 0, 1),
+        }
+        self.findings.members(value, at, readers, closed=True)
+
+    def step(self, value: object, at: str) -> None:
+        """A step, which has one of the keys free, down, up, jobspec and shape."""
+        readers: Readers = {
+            "free": self.earlier_id,
+            "down": self.findings.idset,
+            "up": self.findings.idset,
+            "jobspec": lambda v, at: self.findings.members(v, at, {}),
+            "shape": self.findings.string,
+        }
+        given = value if isinstance(value, dict) else {}
+        action = next((name for name in readers if name in given), "shape")
+        readers = {action: readers[action], "id": self.new_id, "rationale": self.text}
+        required = ["id", action]
+        if action in ("jobspec", "shape"):
+            readers = {**readers, "options": self.job_options, "expect": self.expectation}
+            required += ["expect", "rationale"]
+        self.findings.members(value, at, readers, required, closed=True)
+
+    def new_id(self, value: object, at: str) -> None:
+        """The id of a step, which no earlier one has."""
+        name = self.findings.string(value, at)
+        if isinstance(value, str) and not _ID.fullmatch(name):
+            self.findings.note(at, f"{quoted(name)} is not the id of a vector")
+        elif name in self.ids:
+            self.findings.note(at, f"an earlier step has id {name} too")
+        self.ids.add(name)
+
+    def earlier_id(self, value: object, at: str) -> None:
+        name = self.findings.string(value, at)
+        if name not in self.ids:
+            self.findings.note(at, f"no earlier step has id {quoted(name)}")
+
+    def job_options(self, value: object, at: str) -> None:
+        """Options of a job. Their values may be wrong, because that can be what is tested."""
+        self.findings.members(value, at, dict.fromkeys(JOB_OPTIONS, lambda v, at: v), closed=True)
+
+    def expectation(self, value: object, at: str) -> None:
+        if isinstance(value, dict) and "error" in value:
+            kinds = ("invalid", "infeasible", "insufficient")
+            readers: Readers = {
+                "error": lambda v, at: self.findings.one_of(v, at, kinds),
+                "message": self.text,
+            }
+            self.findings.members(value, at, readers, closed=True)
+            return
+        readers = {
+            "R_lite": lambda v, at: self.findings.items(v, at, self.entry, least=1),
+            "nslots": lambda v, at: self.findings.integer(v, at, least=1),
+        }
+        self.findings.members(value, at, readers, required=("R_lite",), closed=True)
+
+    def entry(self, value: object, at: str) -> None:
+        """An entry of the expected R_lite."""
+        ids = self.findings.idset
+        resources: Readers = {"core": ids, "gpu": ids}
+        readers: Readers = {
+            "rank": ids,
+            "children": lambda v, at: self.findings.members(v, at, resources, ("core",), True),
+        }
+        self.findings.members(value, at, readers, required=readers, closed=True)
 
 
 def play(document: Mapping[str, Any]) -> Iterator[Result]:

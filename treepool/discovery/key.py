@@ -11,9 +11,10 @@ from treepool.discovery import properties
 from treepool.discovery.levels import NodeTopo
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset, scheduling
+from treepool.rfc.idset import union
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import WRITER, KeyEntry, union
+from treepool.rfc.scheduling import WRITER, KeyEntry
 from treepool.rfc.topo import nested
 
 _NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)

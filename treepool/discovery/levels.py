@@ -15,7 +15,7 @@ from treepool.discovery.links import cliques
 from treepool.discovery.machine import KINDS, MIG, TIERS, Gpu, Machine
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
-from treepool.rfc.scheduling import union
+from treepool.rfc.idset import union
 
 #: The level made of links between GPUs.
 GPULINK = "gpulink"

@@ -35,8 +35,8 @@ from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.infeasible import why_infeasible
 from treepool.rfc import idset, jobspec
 from treepool.rfc.constraint import Constraint
+from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import union
 
 #: How many requests' orders of candidates a pool keeps up to date.
 MAX_CANDIDATES = 64

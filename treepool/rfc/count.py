@@ -16,11 +16,11 @@ import attrs
 from treepool.errors import InvalidCount
 from treepool.rfc import idset
 
-#: Largest integer accepted anywhere in a count. RFC 14 sets no limit; Flux reads counts into C
-#: integers, and a limit keeps every computation on them small.
+#: Largest integer accepted anywhere in a count. RFC 14 has no limit, but Flux reads counts into C
+#: integers, and a limit keeps computations small.
 MAX_COUNT = 1 << 62
 
-#: Most ids in an idset count: ids, unlike ranges, are held one by one.
+#: Most ids in an idset count. Unlike ranges, ids are stored one by one.
 MAX_IDS = 65_536
 
 #: Longest text read: MAX_IDS ids of MAX_COUNT's width need no more than this.
@@ -29,8 +29,7 @@ MAX_TEXT = 1 << 21
 #: The JSON value of an RFC 14 ``count`` key.
 Spec = Union[int, str, Dict[str, Any]]
 
-# No alternative of these can match more digits than MAX_COUNT has, so that no int() below sees a
-# long string.
+# None of these patterns matches more digits than MAX_COUNT has, so int() never gets a long string.
 _INTEGER = "([1-9][0-9]{0,18})"
 _RANGE = re.compile(rf"{_INTEGER}(?:-{_INTEGER}|(\+))(?::{_INTEGER}(?::([+*^]))?)?")
 _ITEM = re.compile(rf"{_INTEGER}(?:-{_INTEGER})?")
@@ -39,11 +38,11 @@ _LARGE = re.compile("[0-9]{20}")
 
 @attrs.frozen
 class Count:
-    """How many of a resource are acceptable (RFC 14 ``count``); build one with ``parse``.
+    """The acceptable numbers of a resource (RFC 14 ``count``); made by ``parse``.
 
-    The values are ``minimum``, then each next one by applying ``operator`` and ``operand``, up to
-    ``maximum`` (None: no limit). ``ids`` is empty, unless the values follow no such rule: then it
-    holds them, ascending, and ``minimum`` and ``maximum`` are its ends.
+    The first value is ``minimum``. ``operator`` and ``operand`` give each next value, up to
+    ``maximum`` (None: no limit). If the values do not follow such a rule, ``ids`` holds them in
+    ascending order, and ``minimum`` and ``maximum`` are its ends; otherwise it is empty.
     """
 
     minimum: int
@@ -60,8 +59,8 @@ class Count:
     def spec(self) -> Spec:
         """The RFC 14 value: an int when fixed, an idset string for irregular ids, else a dict.
 
-        The dict has the keys that RFC 46's examples print: ``min`` alone when nothing else is
-        set, else ``min``, ``max`` where bounded, ``operator`` and ``operand``.
+        The dict has the keys of RFC 46's examples: ``min`` alone if nothing else is set, otherwise
+        ``min``, ``max`` if there is a limit, ``operator`` and ``operand``.
         """
         if self.fixed:
             return self.minimum
@@ -86,9 +85,9 @@ class Count:
         return ends if self.operand == 1 else f"{ends}:{self.operand}"
 
     def largest(self, upto: int) -> Optional[int]:
-        """The largest acceptable value not above *upto*, or None if there is none.
+        """The largest acceptable value that is at most *upto*, or None if there is none.
 
-        Takes logarithmic time: this is asked for every request a pool serves.
+        Takes logarithmic time, because each request to a pool needs it.
         """
         limit = upto if self.maximum is None else min(upto, self.maximum)
         if limit < self.minimum:
@@ -100,7 +99,7 @@ class Count:
         return self._powers(limit)[-1]
 
     def valid(self, upto: int) -> Iterator[int]:
-        """The acceptable values not above *upto*, descending, made as they are asked for."""
+        """The acceptable values that are at most *upto*, in descending order, made on demand."""
         top = self.largest(upto)
         if top is None:
             return iter(())
@@ -121,8 +120,8 @@ class Count:
             while values[-1] * self.operand <= limit:
                 values.append(values[-1] * self.operand)
             return values
-        # Values are at least 2, so an operand above the limit's width leaves the range at once;
-        # checked first, because 2 ** (2 ** 62) is not to be computed.
+        # Values are at least 2, so an operand above the limit's width leaves the range at once.
+        # Check this first, because 2 ** (2 ** 62) cannot be computed.
         if self.operand < limit.bit_length():
             while (value := values[-1] ** self.operand) <= limit:
                 values.append(value)
@@ -130,7 +129,7 @@ class Count:
 
 
 def parse(spec: object) -> Count:
-    """The count that RFC 14 ``count`` value *spec* stands for.
+    """The count that RFC 14 ``count`` value *spec* describes.
 
     *spec* is an int, a str (RFC 45 range or RFC 22 idset, see ``parse_text``) or a dict with
     ``min`` and optionally ``max``, ``operator`` and ``operand``. A range of one value is that fixed
@@ -147,7 +146,7 @@ def parse(spec: object) -> Count:
 def parse_text(text: str) -> Count:
     """The count of an integer, an RFC 45 range or an RFC 22 idset, brackets around it accepted.
 
-    ``2-5`` is both an idset and a range, to the same effect. Raises InvalidCount for anything
+    ``2-5`` is both an idset and a range, with the same values. Raises InvalidCount for anything
     else: leading zeros, signs, blanks, ids that do not ascend, integers above MAX_COUNT, more than
     MAX_IDS ids in an idset with gaps.
     """
@@ -164,35 +163,39 @@ def parse_text(text: str) -> Count:
 
 def _from_dict(spec: dict[Any, Any]) -> Count:
     """RFC 14's third form of a count."""
-    unknown = [key for key in spec if key not in ("min", "max", "operator", "operand")]
-    if unknown:
-        raise InvalidCount(f"unknown key {_shown(unknown[0])} in a count range")
+    for key in spec:
+        if key not in ("min", "max", "operator", "operand"):
+            keys = (key,) if isinstance(key, str) else ()
+            raise InvalidCount(f"unknown key {_shown(key)} in a count range", *keys)
     if "min" not in spec:
         raise InvalidCount("a count range needs a min")
     if ("operator" in spec) != ("operand" in spec):
         raise InvalidCount("a count range has operator and operand, or neither")
     operator = spec.get("operator", "+")
     if not isinstance(operator, str) or operator not in ("+", "*", "^"):
-        raise InvalidCount(f"operator {_shown(operator)} of a count range is none of + * ^")
-    minimum = _positive(spec["min"], "min of a count range")
-    maximum = _positive(spec["max"], "max of a count range") if "max" in spec else None
-    operand = _positive(spec.get("operand", 1), "operand of a count range")
+        message = f"operator {_shown(operator)} of a count range is not one of + * ^"
+        raise InvalidCount(message, "operator")
+    minimum = _positive(spec["min"], "min of a count range", "min")
+    maximum = _positive(spec["max"], "max of a count range", "max") if "max" in spec else None
+    operand = _positive(spec.get("operand", 1), "operand of a count range", "operand")
     return _range(minimum, maximum, operator, operand)
 
 
 def _from_idset(body: str) -> Count:
     """idset: item (',' item)*, item: INTEGER ('-' INTEGER)?; a lone INTEGER is a fixed count.
 
-    Not ``idset.decode``, whose bitmasks would not hold counts of bytes.
+    ``idset.decode`` does not serve here, because its bitmasks cannot hold counts of bytes.
     """
-    spans: list[tuple[int, int]] = []  # without those that touch the one before
+    spans: list[tuple[int, int]] = []  # adjacent ones are joined
     total = 0
     for item in body.split(","):
         match = _ITEM.fullmatch(item)
         if match is None:
             if _LARGE.search(body):
                 raise InvalidCount(f"count {_shown(body)} has an integer above {MAX_COUNT}")
-            raise InvalidCount(f"{_shown(body)} is no integer, range or idset of positive integers")
+            raise InvalidCount(
+                f"{_shown(body)} is not an integer, range or idset of positive integers"
+            )
         first = _integer(match[1])
         last = first if match[2] is None else _integer(match[2])
         if (match[2] is not None and last <= first) or (spans and first <= spans[-1][1]):
@@ -211,7 +214,7 @@ def _from_idset(body: str) -> Count:
 
 
 def _range(minimum: int, maximum: Optional[int], operator: str, operand: int) -> Count:
-    """The count of checked integers, or InvalidCount where RFC 14 forbids their combination."""
+    """The count of checked integers. Raises InvalidCount if RFC 14 forbids their combination."""
     if maximum is not None and maximum < minimum:
         raise InvalidCount(f"max {maximum} of a count range is below min {minimum}")
     if operator != "+" and operand < 2:
@@ -223,14 +226,15 @@ def _range(minimum: int, maximum: Optional[int], operator: str, operand: int) ->
     return Count(minimum, maximum, operator, operand)
 
 
-def _positive(value: object, what: str) -> int:
+def _positive(value: object, what: str, *keys: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidCount(f"{what} is a positive integer, not {_shown(value)}")
+        raise InvalidCount(f"{what} is a positive integer, not {_shown(value)}", *keys)
     if value < 1:
-        # A huge negative integer has no text: Python refuses to print thousands of digits.
-        raise InvalidCount(f"{what} is positive, not {value if value > -MAX_COUNT else 'negative'}")
+        # Python refuses to print a huge negative integer.
+        told = value if value > -MAX_COUNT else "negative"
+        raise InvalidCount(f"{what} is positive, not {told}", *keys)
     if value > MAX_COUNT:
-        raise InvalidCount(f"{what} is at most {MAX_COUNT}")
+        raise InvalidCount(f"{what} is at most {MAX_COUNT}", *keys)
     return value
 
 
@@ -242,7 +246,7 @@ def _integer(digits: str) -> int:
 
 
 def _shown(value: object) -> str:
-    """*value* for a message: a short text as it is, of anything else only its type."""
+    """*value* for a message: a text, shortened, or the type of anything else."""
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:37] + "...")
     return type(value).__name__

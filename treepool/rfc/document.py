@@ -1,7 +1,7 @@
-"""JSON text in, checked for what the ``json`` module lets through.
+"""Reads JSON text, and refuses what the ``json`` module accepts beyond RFC 8259.
 
-Duplicate keys, NaN and Infinity, deep nesting and oversized texts are errors here, so that the
-format modules see plain JSON values of bounded depth.
+Duplicate keys, NaN and Infinity, deep nesting and oversized texts are errors. The format modules
+therefore see plain JSON values of bounded depth.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from treepool.errors import InvalidInput
 #: Longest JSON text read, in characters. The R of a million-node cluster is far smaller.
 MAX_TEXT = 1 << 28
 
-#: Most digits of an integer: as many as a float can have, and no more than Python's limit of 4,300,
-#: which its older versions lack.
+#: Most digits of an integer: as many as a float can have. Newer versions of Python have a limit of
+#: 4,300, older ones have none.
 MAX_DIGITS = 308
 
 #: Deepest nesting of objects and arrays accepted.
@@ -88,10 +88,10 @@ def _int(text: str) -> int:
 
 def _float(text: str) -> float:
     value = float(text)
-    if math.isinf(value):  # "1e999" is a number to RFC 8259, but none to Python or Flux
+    if math.isinf(value):  # RFC 8259 allows "1e999", but Python and Flux cannot hold it
         raise ValueError(f"number {text[:40]} is out of range")
     return value
 
 
 def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")

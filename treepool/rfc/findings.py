@@ -1,40 +1,52 @@
-"""What a format module finds wrong while it reads a document, and how that is worded.
+"""Reading JSON documents: what is wrong with one, and the words for it.
 
-A reader notes every problem and reads on, so that one run shows a writer of documents all of them.
-Documents come from anywhere: texts from them are shortened and escaped before they are shown.
+A format module reads a document with the methods of ``Findings``. Each method reads one kind of
+value, notes what is wrong with it, and returns a value of the right type in any case. A reader
+therefore continues after a problem, and one run reports all of them. The JSON Schemas in
+``schemas/`` are for other programs; the tests check that they agree with these readers.
+
+Documents can come from anybody. Text that is quoted from one is shortened and escaped.
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Mapping, Sequence, Type, Union
+import sys
+from difflib import get_close_matches
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Type, TypeVar, Union
 
 from treepool.errors import InvalidIdset, InvalidInput, Problem
 from treepool.rfc import document, idset
 
-#: Most problems reported of one document; a last one says how many more there are.
+T = TypeVar("T")
+
+#: Reads one value, which stands at a JSON pointer.
+Reader = Callable[[Any, str], T]
+Readers = Mapping[str, Reader[Any]]
+
+#: Most problems reported for one document. A last one says how many more there are.
 MAX_PROBLEMS = 100
 
 #: Longest piece of a document quoted in a message, in characters.
 MAX_SHOWN = 60
 
-#: Bits in all the sets of one document together. A set costs as much as its largest id even if it
-#: has only that one, so 10 MB of text could ask for a terabyte. An R whose 90,000 nodes have an
-#: entry each needs as much as this.
+#: Most bits in all the sets of one document together. A set of one id takes as many bits as the
+#: id is large, so 10 MB of text could ask for a terabyte. An R in which each of 90,000 nodes has an
+#: entry needs this many.
 MAX_BITS = 1 << 32
 
-#: What a document with few sets may use of that, which grows with the square of their number: where
-#: the n-th of many entries needs n bits there is enough, and 1 MiB of text takes less than 64 MiB.
+#: Most bits for a document with few sets. The limit grows with the square of their number, because
+#: the n-th of many entries needs n bits. 1 MiB of text stays below 64 MiB of sets.
 FIRST_BITS = 1 << 27
 
 _MAX_NOTED = 1_000
 
-#: Longest unknown name for which a nearest known one is looked for, in characters.
+#: Longest unknown name that is compared with the known ones, in characters.
 _MAX_NAME = 32
 
-#: How alike two names must be, where 1 is the same (difflib): one letter in four may be wrong.
+#: Least similarity of a misspelling, as difflib measures it: one letter in four may be wrong.
 _ALIKE = 0.75
 
-#: What other schedulers and tools call resources, and names here.
+#: Names of resources in other schedulers and tools, and the names here.
 _SYNONYMS = {
     "cpu": "core",
     "host": "node",
@@ -47,42 +59,147 @@ _SYNONYMS = {
 
 
 class Findings:
-    """The problems of one document.
-
-    ``form`` has values of the wrong JSON type or extent, which the JSON Schema names too;
-    ``meaning`` has what only the reader sees, and what it words better than the schema.
-    """
+    """The problems of one document, and the methods that read its values."""
 
     def __init__(self) -> None:
-        self.form: list[Problem] = []
-        self.meaning: list[Problem] = []
+        self._noted: list[Problem] = []
         self._masks: dict[str, int] = {}
         self._bits = 0
         self._sets = 0
 
     def __len__(self) -> int:
-        return len(self.form) + len(self.meaning)
+        return len(self._noted)
 
     @property
     def enough(self) -> bool:
-        """Whether so much is wrong that reading on is a waste."""
-        return len(self) >= _MAX_NOTED
-
-    def misformed(self, at: str, message: str) -> None:
-        """Note that the value at pointer *at* has the wrong form."""
-        self.form.append(Problem(at, message))
+        """Whether there are too many problems for reading on to be of use."""
+        return len(self._noted) >= _MAX_NOTED
 
     def note(self, at: str, message: str) -> None:
-        """Note that the value at pointer *at* has a good form but no good meaning."""
-        self.meaning.append(Problem(at, message))
+        """Note a problem of the value at JSON pointer *at*."""
+        self._noted.append(Problem(at, message))
+
+    def mistyped(self, at: str, expected: str, value: object) -> None:
+        """Note that *value*, at pointer *at*, should be *expected*, such as "an array"."""
+        self.note(at, f"must be {expected}, not {shown(value)}")
+
+    def problems(self) -> list[Problem]:
+        """The problems in the order of their places, see ``limited``."""
+        return limited(self._noted)
+
+    def check(self, error: Type[InvalidInput]) -> None:
+        """Raise *error* with the first problem, if there is one."""
+        if self._noted:
+            raise error(str(self.problems()[0]))
+
+    def members(
+        self,
+        value: object,
+        at: str,
+        readers: Readers,
+        required: Iterable[str] = (),
+        closed: bool = False,
+    ) -> dict[str, Any]:
+        """What *readers* make of the values of object *value*, by key, in the order of *readers*.
+
+        Keys that *value* lacks are left out; the *required* ones among them are problems. Other
+        keys are ignored, or are problems if the object is *closed*.
+        """
+        if not isinstance(value, dict):
+            self.mistyped(at, "an object", value)
+            return {}
+        for key in required:
+            if key not in value:
+                self.note(at, f"key {key!r} is missing")
+        for key in value if closed else ():
+            if self.enough:
+                break
+            if not isinstance(key, str):
+                self.note(at, f"a key must be a string, not {shown(key)}")
+            elif key not in readers:
+                self.note(place(at, key), f"unknown key; known are {', '.join(readers)}")
+        return {k: read(value[k], f"{at}/{k}") for k, read in readers.items() if k in value}
+
+    def values(self, value: object, at: str, read: Reader[T]) -> dict[str, T]:
+        """What *read* makes of each value of object *value*, which may have any keys."""
+        found: dict[str, T] = {}
+        if not isinstance(value, dict):
+            self.mistyped(at, "an object", value)
+            return found
+        for key, inner in value.items():
+            if self.enough:
+                break
+            if isinstance(key, str):
+                found[key] = read(inner, place(at, key))
+            else:
+                self.note(at, f"a key must be a string, not {shown(key)}")
+        return found
+
+    def items(self, value: object, at: str, read: Reader[T], least: int = 0) -> list[T]:
+        """What *read* makes of each item of array *value*, which has *least* (0 or 1) or more."""
+        if not isinstance(value, list):
+            self.mistyped(at, "an array", value)
+            return []
+        if len(value) < least:
+            self.note(at, "must not be empty")
+        found: list[T] = []
+        for i, item in enumerate(value):
+            if self.enough:
+                break
+            found.append(read(item, f"{at}/{i}"))
+        return found
+
+    def string(self, value: object, at: str, least: int = 0) -> str:
+        """The string *value*, which has *least* (0 or 1) or more characters; else ""."""
+        if not isinstance(value, str):
+            self.mistyped(at, "a string", value)
+            return ""
+        if len(value) < least:
+            self.note(at, "must not be empty")
+        return value
+
+    def boolean(self, value: object, at: str) -> bool:
+        """The boolean *value*; else false."""
+        if not isinstance(value, bool):
+            self.mistyped(at, "true or false", value)
+        return value is True
+
+    def integer(self, value: Any, at: str, least: int = 0, most: Optional[int] = None) -> int:
+        """The integer *value*, which is from *least* to *most*; else *least*."""
+        if type(value) is not int and not integer(value):
+            self.mistyped(at, "an integer", value)
+            return least
+        return int(self._between(value, at, least, most))
+
+    def number(self, value: Any, at: str, least: float = 0, most: Optional[float] = None) -> float:
+        """The finite number *value*, which is from *least* to *most*; else *least*."""
+        if not number(value):
+            self.mistyped(at, "a number", value)
+            return least
+        return float(self._between(value, at, least, most))
+
+    def _between(self, value: float, at: str, least: float, most: Optional[float]) -> float:
+        if not abs(value) <= sys.float_info.max:  # not "greater than", because of NaN
+            self.note(at, f"{shown(value)} is out of range")
+        elif value < least or (most is not None and value > most):
+            bounds = f"at least {least}" + ("" if most is None else f" and at most {most}")
+            self.mistyped(at, bounds, value)
+        else:
+            return value
+        return least
+
+    def one_of(self, value: Any, at: str, known: Sequence[T]) -> T:
+        """*value*, which is one of *known*; else the first of them."""
+        if not isinstance(value, bool) and value in known:
+            return known[known.index(value)]
+        names = ", ".join(map(shown, known))
+        self.mistyped(at, names if len(known) == 1 else f"one of {names}", value)
+        return known[0]
 
     def idset(self, value: object, at: str, empty: bool = False) -> int:
-        """The bitmask of RFC 22 text *value*; 0 once a problem of it has been noted.
-
-        A set without ids is a problem unless *empty*.
-        """
+        """The bitmask of RFC 22 text *value*, which has an id unless it may be *empty*; else 0."""
         if not isinstance(value, str):
-            self.misformed(at, f"must be a string, not {shown(value)}")
+            self.mistyped(at, "a string", value)
             return 0
         self._sets += 1
         most = min(MAX_BITS, FIRST_BITS + self._sets * self._sets // 8)
@@ -96,28 +213,12 @@ class Findings:
             self._masks[value] = mask
         self._bits += mask.bit_length()
         if self._bits > most:
-            self._bits = 2 * MAX_BITS  # no later set makes up for it
+            self._bits = 2 * MAX_BITS  # so that all later sets are refused, too
             self.note(at, f"with this set, the sets of this document need more than {most} bits")
             return 0
         if not mask and not empty:
             self.note(at, "must have at least one id")
         return mask
-
-    def merged(self, violations: Iterable[Problem]) -> list[Problem]:
-        """These and the JSON Schema's *violations* in one list, each worded once.
-
-        The schema's are the more exact where it sees what the reader saw, in a value or inside it.
-        """
-        better = {p.pointer for p in self.meaning}
-        problems = self.meaning + [p for p in violations if p.pointer not in better]
-        known = {p.pointer[:end] for p in problems for end in _ends(p.pointer)}
-        return limited(problems + [p for p in self.form if p.pointer not in known])
-
-
-def _ends(pointer: str) -> Iterator[int]:
-    """Where *pointer* can be cut to get the pointer of a value around its own, or this itself."""
-    yield from (i for i, c in enumerate(pointer) if c == "/")
-    yield len(pointer)
 
 
 def limited(problems: Iterable[Problem]) -> list[Problem]:
@@ -138,8 +239,8 @@ def _place_order(pointer: str) -> tuple[tuple[int, str], ...]:
 def place(at: str, *tokens: object) -> str:
     """The JSON pointer (RFC 6901) of the path *tokens* below pointer *at*, on one short line.
 
-    Keys that are long or not printable are shown as in a message, so the pointer of such a key
-    can be read but not resolved.
+    Keys that are long or not printable are shown as in a message. The pointer of such a key can be
+    read but not resolved.
     """
     return at + document.pointer(*(t if isinstance(t, int) else _key(str(t)) for t in tokens))
 
@@ -149,7 +250,7 @@ def _key(key: str) -> str:
 
 
 def shown(value: object) -> str:
-    """*value* for a message: texts and numbers as they are but short, others by their kind."""
+    """*value* for a message: a text or number, shortened, or the kind of any other value."""
     if isinstance(value, str):
         return repr(value if len(value) <= MAX_SHOWN else value[: MAX_SHOWN - 3] + "...")
     if value is None or isinstance(value, bool):
@@ -164,9 +265,9 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """The one of *known* names that the writer of unknown *name* probably means; "" if none.
+    """The one of *known* names that unknown *name* probably means; "" if there is none.
 
-    ``cores`` means core, ``mem`` memory, ``cpu`` core (and not gpu, though it is spelled so).
+    ``cores`` means core, ``mem`` means memory, and ``cpu`` means core, although it looks like gpu.
     """
     if len(name) > _MAX_NAME:  # comparing costs the product of the lengths
         return ""
@@ -179,13 +280,12 @@ def nearest(name: str, known: Sequence[str]) -> str:
         longer = [one for one in known if one.startswith(plain)]
         if len(longer) == 1:
             return longer[0]
-    from difflib import get_close_matches  # needed only when something is wrong
 
     return next(iter(get_close_matches(plain, known, 1, _ALIKE)), "")
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """The nearest of *known* names as a question, to be put behind unknown *name*; "" if none."""
+    """A question that names the nearest of *known* names, to follow unknown *name*, or ""."""
     near = nearest(name, known)
     return f" (did you mean {shown(near)}?)" if near else ""
 
@@ -209,9 +309,9 @@ def plain_json(given: Union[Mapping[str, Any], str], error: Type[InvalidInput], 
 
 
 def integer(value: Any) -> bool:
-    """Whether JSON *value* is an integer: JSON knows no difference between 1 and 1.0.
+    """Whether JSON *value* is an integer. JSON does not distinguish 1 and 1.0.
 
-    What no float can hold is none; neither schema.py nor Flux reads it.
+    An integer that is too large for a float does not count, because Flux cannot read it.
     """
     if type(value) is int:
         return value.bit_length() <= 1024

@@ -1,13 +1,13 @@
 """RFC 29 hostlists, to and from lists of host names.
 
-Order and duplicates are kept. Where libhostlist and RFC 29 read a text differently, RFC 29 is
-followed, and ``encode`` only writes what both read alike:
+Order and duplicates are kept. Where libhostlist and RFC 29 read a text differently, ``decode``
+follows RFC 29. ``encode`` writes only text that both read in the same way.
 
-- the leading zeros of the first element of an idlist hold for the whole list: ``a[01,2]`` is
-  ``a01,a2`` to libhostlist, ``a01,a02`` here and in RFC 29. A later element's own zeros are kept:
-  ``a[10,02]`` is ``a10,a02``, as in libhostlist;
-- an expression may have several idlists: ``r[1-2]n[1-2]`` is ``r1n1,r1n2,r2n1,r2n2``, the leftmost
-  the slowest. RFC 29 has one idlist; libhostlist leaves the second as it stands, brackets included.
+- The leading zeros of the first element of an idlist apply to the whole list: ``a[01,2]`` is
+  ``a01,a2`` to libhostlist, and ``a01,a02`` here and in RFC 29. A later element keeps its own
+  zeros: ``a[10,02]`` is ``a10,a02``, as in libhostlist.
+- An expression may have several idlists: ``r[1-2]n[1-2]`` is ``r1n1,r1n2,r2n1,r2n2``. The leftmost
+  changes slowest. RFC 29 has one idlist; libhostlist copies the second with its brackets.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ import attrs
 
 from treepool.errors import InvalidHostlist
 
-#: Most hosts a list may have, so that "h[0-99999999999]" fails at once instead of filling memory.
+#: Most hosts in a list. Without a limit, "h[0-99999999999]" would fill the memory.
 MAX_HOSTS = 1 << 20
 
-#: Longest host name. The operating systems' own limits (64 to 255) are below it.
+#: Longest host name. The limits of operating systems (64 to 255) are lower.
 MAX_NAME = 1024
 
-#: Most characters, of the text and of all names in it together: MAX_HOSTS names of 64 characters.
+#: Most characters in the text, and in all names together: MAX_HOSTS names of 64 characters.
 MAX_TEXT = 1 << 26
 
-#: Most ids or ranges written in one pair of brackets. libhostlist reads 10,240 and no more.
+#: Most ids or ranges written in one pair of brackets. libhostlist reads at most 10,240.
 MAX_RANGES = 10_000
 
 _DIGITS = "0123456789"
 
-# A number is counted up only if it has at most this many digits, because libhostlist keeps it in
-# an unsigned long. Digits before that are part of the prefix.
+# Most digits of a number that is counted up, because libhostlist holds it in an unsigned long. Any
+# digits before that are part of the prefix.
 _MAX_DIGITS = 18
 
 _COMMAS = re.compile(",+")
-_LITERAL = re.compile(r"[!-+\--Z\\^-~]+")  # RFC 29: printable ASCII but blank, brackets and comma
+_LITERAL = re.compile(
+    r"[!-+\--Z\\^-~]+"
+)  # RFC 29: printable ASCII except blank, brackets and comma
 _ITEM = re.compile("([0-9]+)(?:-([0-9]+))?")
 
 
@@ -52,19 +54,19 @@ def decode(text: str) -> list[str]:
         raise InvalidHostlist(f"a hostlist is a string, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
         raise InvalidHostlist(f"a hostlist of {len(text)} characters is too long")
-    if text.count(",") > 2 * MAX_HOSTS:  # empty expressions, too, take time
+    if text.count(",") > 2 * MAX_HOSTS:  # empty expressions take time too
         raise InvalidHostlist(f"a hostlist of more than {MAX_HOSTS} hosts")
     if "[" not in text:
         names = [name for name in text.split(",") if name]
         if len(names) > MAX_HOSTS:
             raise InvalidHostlist(f"a hostlist of more than {MAX_HOSTS} hosts")
-        if _plain(names):  # 11,000 of them: 1 ms, by the parser below 20 ms
+        if _plain(names):  # 11,000 names take 1 ms; the parser takes 20 ms
             return names
     return _Parser(text).hostlist()
 
 
 def size(text: str) -> int:
-    """How many hosts *text* has, without making their names; raises as ``decode`` does."""
+    """The number of hosts in *text*, without making their names. Raises as ``decode`` does."""
     if not isinstance(text, str) or "[" not in text or len(text) > MAX_TEXT:
         return len(decode(text))
     parser = _Parser(text, named=False)
@@ -74,7 +76,7 @@ def size(text: str) -> int:
 
 @attrs.frozen
 class _Idlist:
-    """A parsed idlist: (first, last, width) of each range, their ids in all, the widest id."""
+    """A parsed idlist: (first, last, width) of each range, the number of ids, the widest id."""
 
     ranges: list[tuple[int, int, int]]
     size: int
@@ -90,7 +92,7 @@ class _Idlist:
 
 
 class _Parser:
-    """Recursive descent over one text, with the bounds on what it stands for."""
+    """Recursive descent over one text, with limits on the size of the result."""
 
     def __init__(self, text: str, named: bool = True) -> None:
         self.text = text
@@ -129,7 +131,7 @@ class _Parser:
             else:
                 self.fail(self.at, f"{self.text[self.at]!r} is not allowed in a host name")
             if len(parts) > MAX_NAME:
-                break  # each has a character: the name is too long
+                break  # each part has a character, so the name is too long
         self.expand(parts, start)
 
     def idlist(self) -> _Idlist:
@@ -150,7 +152,7 @@ class _Parser:
             first, last = int(low), int(high)
             if last < first:
                 self.fail(item.start(), f"range {item[0]} descends")
-            # RFC 29: the zeros of the first element hold for all. Later elements may add to them.
+            # RFC 29: the zeros of the first element apply to all. Later elements may have more.
             width = len(low) if low[0] == "0" else 1
             if not ranges:
                 padding = width
@@ -164,7 +166,7 @@ class _Parser:
         return _Idlist(ranges, size, widest)
 
     def expand(self, parts: list[Union[str, _Idlist]], start: int) -> None:
-        """Append the hosts of one expression, after checking that they stay in bounds."""
+        """Append the hosts of one expression if they stay within the limits."""
         size, length = 1, 0
         for part in parts:
             size *= 1 if isinstance(part, str) else part.size
@@ -175,7 +177,7 @@ class _Parser:
         if length > MAX_NAME:
             self.fail(start, f"a host name longer than {MAX_NAME} characters")
         if self.characters > MAX_TEXT:
-            self.fail(start, f"host names of more than {MAX_TEXT} characters in all")
+            self.fail(start, f"host names of more than {MAX_TEXT} characters in total")
         self.found += size
         if not self.named:
             return
@@ -183,7 +185,7 @@ class _Parser:
         for part in parts:
             if isinstance(part, str):
                 names = [name + part for name in names]
-            elif len(names) == 1:  # no list of a million ids for a million names
+            elif len(names) == 1:  # avoids a list of a million ids for a million names
                 names = [names[0] + i for i in part.ids()]
             else:
                 ids = list(part.ids())
@@ -192,12 +194,12 @@ class _Parser:
 
 
 def encode(hosts: Iterable[str]) -> str:
-    """The RFC 29 text of *hosts*: ``decode(encode(hosts)) == list(hosts)``, always.
+    """The RFC 29 text of *hosts*, so that ``decode(encode(hosts)) == list(hosts)``.
 
-    Neighbours that differ in the number at their end share a pair of brackets, and numbers counting
-    up are a range: ``a1,a2,a4,b`` is ``a[1-2,4],b``. Where zero padding changes, a new pair begins:
-    ``a1,a02`` stays as it is. Raises InvalidHostlist for a name that is empty, has blanks, commas,
-    brackets or anything but printable ASCII, and for more names than ``decode`` reads.
+    Neighbours that differ only in the number at their end share a pair of brackets, and consecutive
+    numbers are a range: ``a1,a2,a4,b`` is ``a[1-2,4],b``. A change of zero padding starts a new
+    pair: ``a1,a02`` stays as it is. Raises InvalidHostlist for a name that is empty or has blanks,
+    commas, brackets or anything except printable ASCII, and for more names than ``decode`` reads.
     """
     names = list(hosts)
     if len(names) > MAX_HOSTS:
@@ -212,16 +214,16 @@ def encode(hosts: Iterable[str]) -> str:
 def _expressions(names: list[str]) -> list[str]:
     """The hostlist expressions of valid *names*.
 
-    One pass with everything in local variables, because a resource set's node list is encoded for
-    every job: 11,000 names in 2 ms counting up and 7 ms shuffled, 1,000,000 in 0.2 s.
+    This is one pass with everything in local variables, because the node list of each job's R is
+    encoded. 11,000 names take 2 ms if they count up and 7 ms if shuffled; 1,000,000 take 0.2 s.
     """
     expressions: list[str] = []
-    prefix, width, padded = "", 0, False  # of the open group: of its first name
+    prefix, width, padded = "", 0, False  # of the first name of the open group
     ranges: list[str] = []  # of the open group, as text
-    digits, size, first, last = "", 0, 0, 0  # of the open range; none is open if digits is ""
-    template = expected = ""  # makes a name of the range from its number; the range's next name
+    digits, size, first, last = "", 0, 0, 0  # of the open range, if digits is not ""
+    template = expected = ""  # makes a name from a number; the next name
     for name in names:
-        if name == expected:  # most names: nothing to take apart
+        if name == expected:  # most names: no need to split it
             last += 1
             expected = template % (last + 1)
             continue
@@ -236,7 +238,7 @@ def _expressions(names: list[str]) -> list[str]:
             expressions.append(name)
             expected = ""
             continue
-        # A number of another width must not get zeros from the group's first, nor have its own.
+        # A number of another width must not get zeros from the group's first, or have its own.
         other = len(digits) != width
         zeros = other and digits[0] == "0" and digits != "0"
         short = other and padded and len(digits) < width
@@ -256,7 +258,7 @@ def _expressions(names: list[str]) -> list[str]:
 
 
 def _close(expressions: list[str], prefix: str, ranges: list[str]) -> None:
-    """Write the open group; a single name needs no brackets."""
+    """Write the open group. A single name is written without brackets."""
     if len(ranges) == 1 and "-" not in ranges[0]:
         expressions.append(prefix + ranges[0])
     elif ranges:
@@ -265,7 +267,7 @@ def _close(expressions: list[str], prefix: str, ranges: list[str]) -> None:
 
 
 def _plain(names: list[str]) -> bool:
-    """Whether all are valid host names; on the joined text, 20 times as fast as one by one."""
+    """Whether all *names* are valid. Checking the joined text is 20 times as fast as one by one."""
     try:
         text = ",".join(names)
     except TypeError:
@@ -282,10 +284,10 @@ def _plain(names: list[str]) -> bool:
 
 
 def _reject(names: list[str]) -> NoReturn:
-    """Say which of *names* is no host name."""
+    """Raise InvalidHostlist for the first of *names* that is not a host name."""
     for place, name in enumerate(names):
         if not isinstance(name, str):
-            raise InvalidHostlist(f"host {place} is no string but {type(name).__name__}")
+            raise InvalidHostlist(f"host {place} is not a string but {type(name).__name__}")
         literal = _LITERAL.match(name)
         column = 0 if literal is None else literal.end()
         if not name or len(name) > MAX_NAME:
@@ -295,4 +297,4 @@ def _reject(names: list[str]) -> NoReturn:
             shown = repr(name if len(name) <= 40 else name[:37] + "...")
             where = f"{name[column]!r} at column {column + 1}"
             raise InvalidHostlist(f"name of host {place}, {shown}: {where} is not allowed")
-    raise InvalidHostlist(f"host names of more than {MAX_TEXT} characters in all")
+    raise InvalidHostlist(f"host names of more than {MAX_TEXT} characters in total")

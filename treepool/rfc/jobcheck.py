@@ -1,22 +1,22 @@
-"""A whole jobspec against RFC 14, and RFC 25 for version 1: every problem, and what is unusual.
+"""Checks a whole jobspec against RFC 14, and against RFC 25 if it has version 1.
 
-``schemas/rfc14-jobspec.json`` has the rules about one value. The rules about two values are here: a
-task names a slot, and what it counts is in that slot. ``jobspec.read`` adds the first problem of
-what it reads more exactly (counts, labels, constraints). A scheduler reads a jobspec more
-leniently, by ``jobspec.read`` alone, because flux-core lets through some that break RFC 14.
+``jobspec.read_into`` reads what a scheduler needs of a jobspec, and is lenient because flux-core
+accepts some that break RFC 14. This module checks the rest: tasks, the attributes that RFC 14
+defines, that each task names a slot, and that what a task counts is in its slot. Where the text of
+RFC 14 and its own schema differ, the text decides.
 
 RFC 25 allows four resource graphs in version 1 (``slot>core``, ``node>slot>core``, each with gpu
 beside core). flux-core submits every graph as version 1, and RFC 14 has an example of another one
-with that version, so another graph is a warning and no problem.
+with that version. Another graph is therefore a warning and not a problem.
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Mapping, Optional
 
-from treepool.errors import InvalidInput, InvalidJobspec, Problem
-from treepool.rfc import jobspec, schema
-from treepool.rfc.findings import Findings, place, shown
+from treepool.errors import Problem
+from treepool.rfc import jobspec
+from treepool.rfc.findings import Findings, Reader, Readers, place, shown
 from treepool.rfc.jobspec import Vertex
 
 #: The keys of a jobspec.
@@ -27,33 +27,20 @@ _INSIDE_V1 = {"": ("node", "slot"), "node": ("slot",), "slot": ("core", "gpu")}
 
 
 def problems(document: Any) -> list[Problem]:
-    """Everything that the schema and the cross-references find wrong in *document*, by place.
-
-    Also the first thing that the reader stumbles over elsewhere.
-    """
+    """All problems of jobspec *document*, in the order of their places."""
     findings = Findings()
-    problem = first_problem(document)
-    if problem is not None:
-        findings.form.append(problem)
-    for wrong in _tasks(document):
-        if findings.enough:
-            break
-        findings.note(wrong.pointer, wrong.message)
-    return findings.merged(schema.violations(document, "rfc14-jobspec"))
-
-
-def first_problem(document: Any, read: Any = jobspec.read) -> Optional[Problem]:
-    """The problem for which *read* refuses *document*, None if it does not."""
-    try:
-        read(document)
-    except InvalidInput as e:
-        pointer, _, message = str(e).partition(": ")
-        return Problem("" if pointer == "/" else pointer, message)
-    return None
+    found = jobspec.read_into(findings, document, labels_required=True)
+    if isinstance(document, dict):
+        good = not any(p.pointer.startswith("/resources") for p in findings.problems())
+        slots = _slots(found.resources) if good and "resources" in document else None
+        checker = _Checker(findings, found.version == 1, slots)
+        readers = {"tasks": checker.tasks, "attributes": checker.attributes}
+        findings.members(document, "", readers, required=("tasks",))
+    return findings.problems()
 
 
 def warnings(document: Mapping[str, Any]) -> list[str]:
-    """What is unusual in valid jobspec *document*, one short line each with its JSON pointer."""
+    """What is unusual in valid jobspec *document*: one short line each, with its JSON pointer."""
     lines = [
         f"{place('', key)}: unknown key; RFC 14 has {', '.join(_KEYS)}, and Flux refuses others"
         for key in list(document)[: len(_KEYS) + 1]
@@ -66,33 +53,132 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _tasks(document: Any) -> Iterator[Problem]:
-    """Tasks that name no slot, or count a type of resource that is not in their slot."""
-    tasks = document.get("tasks") if isinstance(document, Mapping) else None
-    if not isinstance(tasks, list):
-        return
-    try:
-        slots = _slots(jobspec.read_resources(document.get("resources", [])))
-    except InvalidJobspec:
-        return
-    for i, task in enumerate(tasks):
-        if not isinstance(task, dict) or not isinstance(task.get("slot"), str):
-            continue
-        name = task["slot"]
-        if name not in slots:
-            known = (
-                f"the labels are {', '.join(map(shown, list(slots)[:8]))}"
-                if slots
-                else "there is none"
-            )
-            yield Problem(f"/tasks/{i}/slot", f"no slot has the label {shown(name)}; {known}")
-            continue
-        count = task.get("count")
-        counted = count.get("per_resource") if isinstance(count, dict) else None
-        kind = counted.get("type") if isinstance(counted, dict) else None
-        if isinstance(kind, str) and kind not in slots[name]:
-            at = f"/tasks/{i}/count/per_resource/type"
-            yield Problem(at, f"slot {shown(name)} has no resource of type {shown(kind)}")
+class _Checker:
+    """Checks what ``jobspec.read_into`` does not look at.
+
+    ``slots`` are the types of vertices in each slot, by its label; None if they are not known.
+    """
+
+    def __init__(
+        self, findings: Findings, version_1: bool, slots: Optional[dict[str, set[str]]]
+    ) -> None:
+        self.findings = findings
+        self.version_1 = version_1
+        self.slots = slots
+        #: The slot of the task at hand, if it is known.
+        self.of_task: Optional[str] = None
+
+    def tasks(self, value: object, at: str) -> None:
+        """``tasks``: one or more in RFC 14, exactly one in RFC 25."""
+        self.findings.items(value, at, self.task, least=1)
+        if self.version_1 and isinstance(value, list) and len(value) > 1:
+            self.findings.note(at, "must have exactly one task in version 1 (RFC 25)")
+
+    def task(self, value: object, at: str) -> None:
+        self.of_task = None
+        string = self.findings.string
+        readers: Readers = {
+            "command": lambda v, at: self.findings.items(v, at, string, least=1),
+            "slot": self.slot,
+            "count": self.count,
+            "distribution": self.not_in_version_1(string),
+            "attributes": self.not_in_version_1(self.task_attributes),
+        }
+        required = ("command", "slot", "count")
+        self.findings.members(value, at, readers, required, closed=True)
+
+    def slot(self, value: object, at: str) -> None:
+        """The label of the slot that a task runs in."""
+        label = self.findings.string(value, at)
+        if self.slots is None or not isinstance(value, str):
+            return
+        if label in self.slots:
+            self.of_task = label
+        else:
+            known = ", ".join(map(shown, list(self.slots)[:8]))
+            known = f"the labels are {known}" if known else "there is none"
+            self.findings.note(at, f"no slot has the label {shown(label)}; {known}")
+
+    def counted(self, value: object, at: str) -> None:
+        """The type of resource that a task counts, which is in its slot."""
+        kind, slot = self.findings.string(value, at), self.of_task
+        types = self.slots[slot] if self.slots and slot is not None else None
+        if isinstance(value, str) and types is not None and kind not in types:
+            self.findings.note(at, f"slot {shown(slot)} has no resource of type {shown(kind)}")
+
+    def count(self, value: object, at: str) -> None:
+        """How many tasks there are."""
+
+        def per_slot(value: object, at: str) -> int:
+            if self.version_1:
+                return self.findings.one_of(value, at, (1,))
+            return self.findings.integer(value, at, least=1)
+
+        def per_resource(value: object, at: str) -> None:
+            readers: Readers = {
+                "type": self.counted,
+                "count": lambda v, at: self.findings.integer(v, at, least=1),
+            }
+            self.findings.members(value, at, readers, required=readers)
+
+        readers: Readers = {
+            "per_slot": per_slot,
+            "per_resource": self.not_in_version_1(per_resource),
+            "total": lambda v, at: self.findings.integer(v, at, least=1),
+        }
+        self.findings.members(value, at, readers, closed=True)
+        if isinstance(value, dict) and len(value) != 1:
+            self.findings.note(at, "must have exactly one of per_slot, per_resource and total")
+
+    def not_in_version_1(self, read: Reader[Any]) -> Reader[Any]:
+        """*read*, for a key that RFC 25 does not allow."""
+        if not self.version_1:
+            return read
+        return lambda value, at: self.findings.note(at, "is not a key of version 1 (RFC 25)")
+
+    def task_attributes(self, value: object, at: str) -> None:
+        self.findings.members(value, at, {"environment": self.environment})
+        if isinstance(value, dict):
+            others = {k: v for k, v in value.items() if k != "environment"}
+            self.findings.values(others, at, self.findings.string)
+
+    def attributes(self, value: object, at: str) -> None:
+        """``attributes`` of the jobspec; null is left to ``jobspec.read_into``."""
+        if isinstance(value, dict):
+            readers = {"system": self.system, "user": self.any_object}
+            self.findings.members(value, at, readers, closed=True)
+
+    def system(self, value: object, at: str) -> None:
+        """What RFC 14 defines of ``attributes.system``; other keys are for other programs."""
+        string = self.findings.string
+        readers: Readers = {
+            **dict.fromkeys(("cwd", "queue", "bank", "project"), string),
+            "preemptible-after": self.findings.number,
+            "environment": self.environment,
+            "dependencies": lambda v, at: self.findings.items(v, at, self.dependency, least=1),
+            "job": lambda v, at: self.findings.values(v, at, string),
+            "shell": lambda v, at: self.findings.members(v, at, {"options": self.any_object}),
+            "files": self.any_object,
+        }
+        self.findings.members(value, at, readers)
+
+    def dependency(self, value: object, at: str) -> None:
+        """A dependency (RFC 26)."""
+        readers = {"scheme": self.findings.string, "value": self.findings.string}
+        self.findings.members(value, at, readers, required=readers)
+
+    def environment(self, value: object, at: str) -> None:
+        """Variables to set, or to unset (null)."""
+
+        def variable(value: object, at: str) -> None:
+            if value is not None and not isinstance(value, str):
+                self.findings.mistyped(at, "a string or null", value)
+
+        self.findings.values(value, at, variable)
+
+    def any_object(self, value: object, at: str) -> None:
+        """An object with any keys."""
+        self.findings.members(value, at, {})
 
 
 def _slots(vertices: tuple[Vertex, ...]) -> dict[str, set[str]]:

@@ -1,26 +1,24 @@
 """RFC 14 jobspecs (and RFC 25, version 1): what a job asks for.
 
-Read is what scheduling needs: the resource list, and from ``attributes.system`` the duration, the
-RFC 31 constraint and treepool's own options. The rest (the tasks, the environment, which the job
-manager takes out before the scheduler sees it) is for others to check. So ``tasks`` may be missing;
-slots need a label only where there are tasks to name them.
+This module reads what scheduling needs: the resource list, and from ``attributes.system`` the
+duration, the RFC 31 constraint and treepool's own options. ``jobcheck`` checks the rest. ``tasks``
+may be missing, and slots need labels only if there are tasks.
 
-Flux submits every shape of resource list as version 1, so RFC 25's restrictions of the resource
-graph are not enforced; its required ``duration`` is.
+Flux submits every form of resource list as version 1. RFC 25's restrictions of the resource graph
+are therefore not enforced, but its required ``duration`` is.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, Mapping, Optional, Sequence, Union
 
 import attrs
 
-from treepool.errors import InvalidCount, InvalidJobspec
+from treepool.errors import InvalidCount, InvalidJobspec, Problem
 from treepool.rfc import constraint, count, document
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.count import Count
-from treepool.rfc.findings import shown
+from treepool.rfc.findings import Findings, Readers, place, shown
 
 #: Deepest nesting of resource vertices accepted.
 MAX_DEPTH = 32
@@ -31,16 +29,15 @@ MAX_VERTICES = 4096
 #: Largest version accepted: Flux reads it into a C int.
 MAX_VERSION = (1 << 31) - 1
 
-#: The keys of an RFC 14 resource vertex.
-VERTEX_KEYS = ("type", "count", "unit", "exclusive", "with", "label", "id")
+_ONE = Count(1, 1)
 
 
 @attrs.frozen
 class Vertex:
     """One RFC 14 resource vertex: *count* of *type*, each with its *children*.
 
-    ``exclusive`` is None where the jobspec does not say, ``unit`` is what ``count`` is in (memory
-    and storage), ``pointer`` the JSON pointer of the vertex in what was read, for messages.
+    ``exclusive`` is None if the jobspec does not say. ``unit`` is the unit of ``count``, for memory
+    and storage. ``pointer`` is the JSON pointer of the vertex in its document, for messages.
     """
 
     type: str
@@ -55,11 +52,11 @@ class Vertex:
 
 @attrs.frozen
 class Jobspec:
-    """What a scheduler reads of an RFC 14 jobspec.
+    """The parts of an RFC 14 jobspec that a scheduler needs.
 
     ``duration`` is in seconds, 0 for unlimited or unset. ``constraint`` is None if every rank
-    satisfies it. ``options`` is ``attributes.system.treepool``, empty if absent; its values are as
-    they came, unchecked.
+    satisfies it. ``options`` is ``attributes.system.treepool``, empty if absent. Its values are not
+    checked.
     """
 
     resources: tuple[Vertex, ...]
@@ -72,39 +69,59 @@ class Jobspec:
 def read(jobspec: Union[Mapping[str, Any], str]) -> Jobspec:
     """The jobspec in a dict or in JSON text.
 
-    Raises InvalidJobspec; the message starts with the JSON pointer of what is wrong (for a text
-    that is no JSON, with its line and column).
+    Raises InvalidJobspec. The message starts with the JSON pointer of the problem, or with the line
+    and column if a text is not JSON.
     """
     if isinstance(jobspec, str):
         jobspec = document.load(jobspec, InvalidJobspec, "jobspec")
-    if not isinstance(jobspec, Mapping):
-        raise _wrong("", "a jobspec is an object", jobspec)
-    for key in ("version", "resources", "attributes"):
-        if key not in jobspec:
-            raise InvalidJobspec(f"/: the required key {key} is missing")
-    version = jobspec["version"]
-    if not _is_integer(version):
-        raise _wrong("/version", "the version is an integer", version)
-    if not 1 <= version <= MAX_VERSION:
-        raise InvalidJobspec(f"/version: the version is from 1 to {MAX_VERSION}")
-    system = _system(jobspec["attributes"], version)
-    # flux-core's own pool tests leave out tasks and labels.
-    labels_required = bool(_tasks(jobspec))
+    findings = Findings()
+    found = read_into(findings, dict(jobspec) if isinstance(jobspec, Mapping) else jobspec)
+    findings.check(InvalidJobspec)
+    return found
+
+
+def read_into(findings: Findings, jobspec: object, labels_required: bool = False) -> Jobspec:
+    """The jobspec *jobspec*, a JSON value; its problems are noted in *findings*.
+
+    Slots need labels if there are tasks, or if *labels_required*.
+    """
+    reader = _Reader(findings, labels_required)
+    readers: Readers = {
+        "version": reader.read_version,
+        "tasks": reader.tasks,
+        "resources": reader.resources,
+        "attributes": reader.attributes,
+    }
+    required = ("version", "resources", "attributes")
+    found = findings.members(jobspec, "", readers, required)
+    system = found.get("attributes", {})
+    # flux-core's queue-update plugin sets {}, which RFC 31 defines to match all.
+    stated = system.get("constraints", Constraint())
     return Jobspec(
-        resources=_Reader(labels_required).resources(jobspec["resources"], "/resources"),
-        duration=_duration(system, version),
-        constraint=_constraint(system),
-        options=_options(system),
-        version=version,
+        resources=found.get("resources", ()),
+        duration=system.get("duration", 0.0),
+        constraint=None if stated == Constraint() else stated,
+        options=system.get("treepool", {}),
+        version=reader.version,
     )
 
 
-def read_resources(resources: Sequence[object]) -> tuple[Vertex, ...]:
+def read_resources(resources: object) -> tuple[Vertex, ...]:
     """The vertices of an RFC 14 resource list; their pointers start at the list.
 
     Raises InvalidJobspec for a list that breaks RFC 14, with the JSON pointer of the vertex.
     """
-    return _Reader(labels_required=True).resources(resources, "")
+    findings = Findings()
+    found = _Reader(findings, labels_required=True).resources(resources, "")
+    findings.check(InvalidJobspec)
+    return found
+
+
+def resource_problems(resources: object) -> list[Problem]:
+    """All problems of an RFC 14 resource list; none if ``read_resources`` accepts it."""
+    findings = Findings()
+    _Reader(findings, labels_required=True).resources(resources, "")
+    return findings.problems()
 
 
 def from_resources(
@@ -115,15 +132,17 @@ def from_resources(
 ) -> dict[str, Any]:
     """The smallest jobspec that asks for *resources*, running ``true`` once in each slot.
 
-    *duration* is in seconds, *constraints* an RFC 31 object, *options* treepool's own. The version
-    is 1, as Flux gives all jobspecs. Raises InvalidJobspec if the result would not be valid.
+    *duration* is in seconds, *constraints* is an RFC 31 object, and *options* are treepool's own.
+    The version is 1, as in all jobspecs of Flux. Raises InvalidJobspec if the result is not valid.
     """
     system: dict[str, Any] = {"duration": duration}
     if constraints is not None:
         system["constraints"] = constraints
     if options is not None:
         system["treepool"] = options
-    vertices = _Reader(labels_required=True).resources(resources, "/resources")
+    findings = Findings()
+    vertices = _Reader(findings, labels_required=True).resources(resources, "/resources")
+    findings.check(InvalidJobspec)
     jobspec: dict[str, Any] = {
         "version": 1,
         "resources": resources,
@@ -140,72 +159,104 @@ def from_resources(
 
 
 class _Reader:
-    """Reads one resource list, counting vertices and collecting labels on the way."""
+    """Reads one jobspec, and keeps what later parts of it depend on."""
 
-    def __init__(self, labels_required: bool) -> None:
+    def __init__(self, findings: Findings, labels_required: bool) -> None:
+        self.findings = findings
         self.labels_required = labels_required
+        self.version = 0
         self.labels: set[str] = set()
         self.vertices = 0
+        self.depth = 0
+        self.vertex_readers: Readers = {
+            "type": lambda v, at: findings.string(v, at, least=1),
+            "count": self.count,
+            "unit": findings.string,
+            "exclusive": findings.boolean,
+            "with": self.resources,
+            "label": self.label,
+            "id": findings.string,
+        }
 
-    def resources(self, value: object, pointer: str, depth: int = 1) -> tuple[Vertex, ...]:
+    def read_version(self, value: object, at: str) -> None:
+        """``version``, which JSON writes without a decimal point."""
+        if isinstance(value, float):
+            self.findings.mistyped(at, "an integer", value)
+        else:
+            self.findings.integer(value, at, 1, MAX_VERSION)
+            self.version = value if isinstance(value, int) and value is not True else 0
+
+    def tasks(self, value: object, at: str) -> None:
+        """Whether there are tasks to name slots; flux-core's own pool tests leave them out."""
+        self.labels_required |= bool(self.findings.items(value, at, lambda task, at: task))
+
+    def resources(self, value: object, at: str) -> tuple[Vertex, ...]:
         """resources: '[' vertex (',' vertex)* ']'"""
-        if not isinstance(value, list):
-            raise _wrong(pointer, "a resource list is a list", value)
-        if not value:
-            raise InvalidJobspec(f"{pointer or '/'}: a resource list has at least one vertex")
-        if depth > MAX_DEPTH:
-            raise InvalidJobspec(f"{pointer}: resource nesting depth is above {MAX_DEPTH}")
-        self.vertices += len(value)
+        self.vertices += len(value) if isinstance(value, list) else 0
+        if self.depth == MAX_DEPTH:
+            self.findings.note(at, f"resource nesting depth is above {MAX_DEPTH}")
+            return ()
         if self.vertices > MAX_VERTICES:
-            raise InvalidJobspec(f"{pointer or '/'}: more than {MAX_VERTICES} vertices")
-        return tuple(self.vertex(v, f"{pointer}/{i}", depth) for i, v in enumerate(value))
+            self.findings.note(at, f"more than {MAX_VERTICES} vertices")
+            return ()
+        self.depth += 1
+        vertices = tuple(self.findings.items(value, at, self.vertex, least=1))
+        self.depth -= 1
+        return vertices
 
-    def vertex(self, value: object, pointer: str, depth: int) -> Vertex:
-        """vertex: an object of VERTEX_KEYS, of which ``type`` and ``count`` are required."""
-        if not isinstance(value, dict):
-            raise _wrong(pointer, "a resource vertex is an object", value)
-        for key in value:
-            if key not in VERTEX_KEYS:
-                known = ", ".join(VERTEX_KEYS)
-                raise InvalidJobspec(
-                    f"{pointer}: unknown key {shown(key)}; a resource vertex has {known}"
-                )
-        for key in ("type", "count"):
-            if key not in value:
-                raise InvalidJobspec(f"{pointer}: the required key {key} is missing")
-        kind = _string(value, "type", pointer)
-        if not kind:
-            raise InvalidJobspec(f"{pointer}/type: a resource type is not empty")
-        exclusive = value.get("exclusive")
-        if "exclusive" in value and not isinstance(exclusive, bool):
-            raise _wrong(f"{pointer}/exclusive", "exclusive is true or false", exclusive)
-        label = self.label(value, kind, pointer)
-        children: tuple[Vertex, ...] = ()
-        if "with" in value:
-            children = self.resources(value["with"], f"{pointer}/with", depth + 1)
-        elif kind == "slot":
-            raise InvalidJobspec(f"{pointer}: a slot has resources under the key with")
+    def vertex(self, value: object, at: str) -> Vertex:
+        """vertex: an object with ``type`` and ``count``, and in a slot ``with``"""
+        required = ["type", "count"]
+        if isinstance(value, dict) and value.get("type") == "slot":
+            required += ["label", "with"] if self.labels_required else ["with"]
+        found = self.findings.members(value, at, self.vertex_readers, required, closed=True)
         return Vertex(
-            type=kind,
-            count=_count(value["count"], f"{pointer}/count"),
-            children=children,
-            exclusive=exclusive,
-            unit=_string(value, "unit", pointer),
-            label=label,
-            id=_string(value, "id", pointer),
-            pointer=pointer,
+            type=found.get("type", ""),
+            count=found.get("count", _ONE),
+            children=found.get("with", ()),
+            exclusive=found.get("exclusive"),
+            unit=found.get("unit"),
+            label=found.get("label"),
+            id=found.get("id"),
+            pointer=at,
         )
 
-    def label(self, vertex: dict[str, object], kind: str, pointer: str) -> Optional[str]:
-        label = _string(vertex, "label", pointer)
-        if label is None:
-            if kind == "slot" and self.labels_required:
-                raise InvalidJobspec(f"{pointer}: the required key label of a slot is missing")
-        elif label in self.labels:
-            raise InvalidJobspec(f"{pointer}/label: another vertex has the label {shown(label)}")
-        else:
+    def count(self, value: object, at: str) -> Count:
+        """The count of a vertex."""
+        try:
+            return count.parse(value)
+        except InvalidCount as e:
+            self.findings.note(place(at, *e.keys), str(e))
+            return _ONE
+
+    def label(self, value: object, at: str) -> str:
+        """The label of a vertex, which no other vertex has."""
+        label = self.findings.string(value, at)
+        if isinstance(value, str) and label in self.labels:
+            self.findings.note(at, f"another vertex has the label {shown(label)}")
+        elif isinstance(value, str):
             self.labels.add(label)
         return label
+
+    def attributes(self, value: object, at: str) -> dict[str, Any]:
+        """What is read of ``attributes.system``. RFC 14 lets ``attributes`` be null, RFC 25 not."""
+        required = ("system",) if self.version == 1 else ()
+        if required or isinstance(value, dict):
+            found = self.findings.members(value, at, {"system": self.system}, required)
+            return dict(found.get("system", {}))
+        if value is not None:
+            self.findings.mistyped(at, "an object or null", value)
+        return {}
+
+    def system(self, value: object, at: str) -> dict[str, Any]:
+        """What is read of ``attributes.system``, by key."""
+        readers: Readers = {
+            "duration": self.findings.number,
+            "constraints": lambda v, at: constraint.read_into(self.findings, v, at),
+            "treepool": lambda v, at: self.findings.values(v, at, lambda option, at: option),
+        }
+        required = ("duration",) if self.version == 1 else ()
+        return self.findings.members(value, at, readers, required)
 
 
 def _slot_labels(vertices: Sequence[Vertex]) -> list[str]:
@@ -215,88 +266,3 @@ def _slot_labels(vertices: Sequence[Vertex]) -> list[str]:
             labels.append(vertex.label)
         labels += _slot_labels(vertex.children)
     return labels
-
-
-def _tasks(jobspec: Mapping[str, Any]) -> list[object]:
-    tasks = jobspec.get("tasks", [])
-    if not isinstance(tasks, list):
-        raise _wrong("/tasks", "tasks is a list", tasks)
-    return tasks
-
-
-def _system(attributes: object, version: int) -> dict[str, Any]:
-    """``attributes.system``; RFC 14's schema lets attributes be null, RFC 25 requires system."""
-    if attributes is None:
-        attributes = {}
-    if not isinstance(attributes, dict):
-        raise _wrong("/attributes", "attributes is an object", attributes)
-    if "system" not in attributes:
-        if version == 1:
-            raise InvalidJobspec("/attributes: the required key system is missing")
-        return {}
-    system = attributes["system"]
-    if not isinstance(system, dict):
-        raise _wrong("/attributes/system", "system is an object", system)
-    return system
-
-
-def _duration(system: dict[str, Any], version: int) -> float:
-    pointer = "/attributes/system/duration"
-    if "duration" not in system:
-        if version == 1:
-            raise InvalidJobspec("/attributes/system: the required key duration is missing")
-        return 0.0
-    value = system["duration"]
-    if not _is_integer(value) and not isinstance(value, float):
-        raise _wrong(pointer, "a duration is a number of seconds", value)
-    try:
-        duration = float(value)
-    except OverflowError:
-        duration = math.inf
-    if not 0 <= duration < math.inf:
-        raise InvalidJobspec(f"{pointer}: a duration is finite and not negative")
-    return duration
-
-
-def _constraint(system: dict[str, Any]) -> Optional[Constraint]:
-    if "constraints" not in system:
-        return None
-    parsed = constraint.parse(system["constraints"])
-    # flux-core's queue-update plugin sets {}, which RFC 31 defines to match all.
-    return None if parsed == Constraint() else parsed
-
-
-def _options(system: dict[str, Any]) -> dict[str, Any]:
-    pointer = "/attributes/system/treepool"
-    options = system.get("treepool", {})
-    if not isinstance(options, dict):
-        raise _wrong(pointer, "treepool options are an object", options)
-    for key in options:
-        if not isinstance(key, str):
-            raise _wrong(pointer, "the key of an option is a string", key)
-    return dict(options)
-
-
-def _count(value: object, pointer: str) -> Count:
-    try:
-        return count.parse(value)
-    except InvalidCount as e:
-        raise InvalidJobspec(f"{pointer}: {e}") from None
-
-
-def _string(vertex: dict[str, object], key: str, pointer: str) -> Optional[str]:
-    """The string under *key* of *vertex*, None if there is none."""
-    if key not in vertex:
-        return None
-    value = vertex[key]
-    if not isinstance(value, str):
-        raise _wrong(f"{pointer}/{key}", f"{key} is a string", value)
-    return value
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _wrong(pointer: str, rule: str, value: object) -> InvalidJobspec:
-    return InvalidJobspec(f"{pointer or '/'}: {rule}, not {shown(value)}")

@@ -1,12 +1,12 @@
-"""What is legal in the scheduling key of an R (RFC 49), but probably not meant.
+"""Warnings about a scheduling key (RFC 49): what is legal in it, but probably a mistake.
 
     /scheduling/writer: the scheduler is called 'TreePool', not 'treepool', so the key is ignored
     /scheduling/children: rank 5 has no entry, so its node has no topology
     /scheduling/children/0/topo: cores 8-11 are not in R_lite of rank 3 ...
     /scheduling/children/0/topo/mem: unknown key, ignored; the key that matters is 'memory'
 
-``treepool validate`` and the log of the Flux module show these lines. A key that breaks RFC 49 is
-refused elsewhere, with the problems of ``SchedulingKey.problems``.
+``treepool validate`` and the log of the Flux module show these lines. They are about valid keys
+only; ``SchedulingKey.problems`` has the problems of others.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ import attrs
 from treepool.errors import InvalidKey
 from treepool.rfc import idset, topo
 from treepool.rfc.findings import place, plain_json, shown, shown_ids
+from treepool.rfc.idset import union
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool, union
+from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool
 
-#: Most warnings about one key; a last one says that there are more.
+#: Most warnings about one key. A last one says that there are more.
 MAX_WARNINGS = 20
 
-#: How many pairs of entries, one of R_lite and one of the key, are compared. A million take a
-#: second, and a cluster has few kinds of nodes.
+#: Most pairs of an entry of R_lite and an entry of the key that are compared. A million pairs take
+#: a second, and a cluster has few kinds of nodes.
 MAX_PAIRS = 1 << 16
 
-#: How many different unknown keys are compared with the known ones: 20 ms.
+#: Most different unknown keys that are compared with the known ones. These take 20 ms.
 MAX_NAMES = 500
 
-#: Longest unknown key that is taken for a misspelling, in characters.
+#: Longest unknown key that can be a misspelling, in characters.
 MAX_NAME = 24
 
-#: How alike two names are if one is a misspelling of the other, as difflib measures it: "core" and
-#: "cores" have 0.89, "coers" and "cores" 0.8.
+#: Least similarity of a misspelling, as difflib measures it: "core" and "cores" have 0.89, "coers"
+#: and "cores" have 0.8.
 ALIKE = 0.8
 
 #: Short forms that difflib does not recognise.
@@ -58,10 +59,10 @@ _ROWS = {
 
 
 def warnings(resource_set: ResourceSet) -> list[str]:
-    """One short line for each thing in the key of *resource_set* that is probably not meant.
+    """One short line for each probable mistake in the key of *resource_set*.
 
-    Each line starts with the JSON pointer of its place in R. There are at most MAX_WARNINGS, and
-    one more that says so. An R without a key, and one with a key that is refused, have none.
+    Each line starts with the JSON pointer of its place in R. There are at most MAX_WARNINGS lines,
+    and one that says so. There are none for an R without a key, or with an invalid one.
     """
     scheduling = resource_set.scheduling
     if scheduling is None:
@@ -77,7 +78,7 @@ def warnings(resource_set: ResourceSet) -> list[str]:
 
 
 def key_warnings(key: Mapping[str, Any]) -> list[str]:
-    """The same for a scheduling *key* that stands alone: what can be said of it without its R."""
+    """The same for a scheduling *key* without an R."""
     try:
         SchedulingKey.read(key)
     except InvalidKey:
@@ -91,7 +92,7 @@ def _both(first: Iterable[str], second: Iterable[str]) -> Iterator[str]:
 
 
 def _limited(lines: Iterable[str]) -> list[str]:
-    """The first MAX_WARNINGS of *lines*, none twice, and a line if there are more."""
+    """The first MAX_WARNINGS of *lines*, and a line that says so if there are more."""
     kept: list[str] = []
     for line in lines:
         if len(kept) == MAX_WARNINGS:
@@ -101,7 +102,7 @@ def _limited(lines: Iterable[str]) -> list[str]:
 
 
 def _writer(writer: object) -> Iterator[str]:
-    """Whether *writer*, which is not treepool, is a misspelling of it."""
+    """A warning if *writer* is a misspelling of treepool's name."""
     name = writer.partition(":")[0] if isinstance(writer, str) else ""
     plain = name.translate({ord(c): None for c in "-_ "})
     if len(name) <= MAX_NAME and plain.casefold() == WRITER.casefold():
@@ -113,7 +114,7 @@ def _writer(writer: object) -> Iterator[str]:
 
 @attrs.frozen
 class _Check:
-    """A key against its R. ``ranks`` are those of each entry of the key, as R_lite calls them."""
+    """Compares a key with its R. ``ranks`` are those of each entry of the key, as in R_lite."""
 
     key: SchedulingKey
     resource_set: ResourceSet
@@ -121,7 +122,7 @@ class _Check:
 
     @property
     def allocated(self) -> bool:
-        """Whether R is what a job got: less than the key describes, and that is right."""
+        """Whether R is an allocation, which may have less than the key describes."""
         return self.resource_set.nslots is not None or bool(self.key.allocated)
 
     def lines(self) -> Iterator[str]:
@@ -131,7 +132,7 @@ class _Check:
             yield from self.absent_ids()
 
     def uncovered(self) -> Iterator[str]:
-        """Ranks without an entry, in a key that has one for others."""
+        """Ranks without an entry, in a key that has entries for other ranks."""
         lacking = self.resource_set.ranks & ~union(self.ranks)
         if not lacking or not self.key.children:
             return
@@ -141,7 +142,7 @@ class _Check:
         yield f"/scheduling/children: {ranks} no entry, so {nodes} no topology"
 
     def unused_tables(self) -> Iterator[str]:
-        """Link tables under the digest of no topo."""
+        """Link tables whose digest belongs to none of the topos."""
         if not self.key.tables:
             return
         used = {digest(entry.topo) for entry in self.key.children}
@@ -151,7 +152,7 @@ class _Check:
                 yield f"{at}: no topo of the key has this digest, so the table is not used"
 
     def absent_ids(self) -> Iterator[str]:
-        """Ids of a topo that R_lite does not have on some node of its entry."""
+        """Ids of a topo that R_lite lacks on some node of its entry."""
         pairs = 0
         for i, (entry, ranks) in enumerate(zip(self.key.children, self.ranks)):
             if not ranks:
@@ -178,7 +179,7 @@ class _Check:
 
 
 def _misspelt(key: Mapping[str, Any], at: str) -> Iterator[str]:
-    """Unknown keys of *key*, at pointer *at*, that look like a known one; each name once."""
+    """Unknown keys of *key*, at pointer *at*, that look like a known one. Each name comes once."""
     meant: dict[tuple[str, tuple[str, ...]], str] = {}
     for where, name, known, values in _unknown(key, at):
         if (name, known) in meant:
@@ -187,7 +188,7 @@ def _misspelt(key: Mapping[str, Any], at: str) -> Iterator[str]:
             return
         right = _meant(name, known)
         meant[name, known] = right
-        if right in values:  # it is there, so this is something else
+        if right in values:  # the known key is there too, so this one is something else
             continue
         if right and known is _LOCALITY:
             yield f"{where}: a locality of this name; RFC 49 calls it {right!r}"
@@ -197,7 +198,7 @@ def _misspelt(key: Mapping[str, Any], at: str) -> Iterator[str]:
             yield f"{where}: unknown key, ignored; a locality is an array of objects"
 
 
-#: An unknown key: its pointer, its name, the names it may stand for, and the object it is in.
+#: An unknown key: its pointer, its name, the names that it may mean, and the object around it.
 _Unknown = tuple[str, str, tuple[str, ...], Mapping[str, Any]]
 
 
@@ -243,7 +244,7 @@ def _unknown_in_topo(node: Mapping[str, Any], at: str) -> Iterator[_Unknown]:
 
 
 def _like_domains(value: object) -> bool:
-    """Whether *value*, which is no locality, may have been meant as one."""
+    """Whether *value*, which is not a locality, looks like an attempt at one."""
     if isinstance(value, dict):
         return any(key in value for key in (*_DOMAIN, *_LOCALITY))
     return (
@@ -255,7 +256,7 @@ def _like_domains(value: object) -> bool:
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str:
-    """Which of the *known* names *name* may be a misspelling of; "" if of none."""
+    """The one of *known* names that *name* may be a misspelling of; "" if there is none."""
     if len(name) > MAX_NAME:
         return ""
     plain = name.casefold()

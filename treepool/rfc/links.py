@@ -1,9 +1,8 @@
 """The link table: what connects the GPUs of one kind of node, and the NIC nearest to each.
 
-It travels in the key as ``scheduling.links``, an object whose keys are digests of topos
-(``digest``) and whose values are tables. Readers that do not know it ignore it, and as it names no
-rank, trimming and renumbering leave it alone. treepool's own addition to RFC 49. ``linktable.py``
-reads it.
+The key holds the tables as ``scheduling.links``, an object whose keys are digests of topos
+(``digest``). It is treepool's own addition to RFC 49, and other readers ignore it. It names no
+ranks, so trimming and renumbering do not change it. ``linktable.py`` reads it.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from treepool.rfc import idset
 #: Types of link; the first two are between GPUs alone.
 TYPES = ("nvlink", "xgmi", "pcie")
 
-#: How near two PCI devices are, nearest first, in the words of ``nvidia-smi topo``.
+#: How near two PCI devices are, nearest first, in the terms of ``nvidia-smi topo``.
 PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
-#: GPU ids are below this. The most that one node has today are the 112 instances of 16 GPUs with
-#: seven MIG slices each; MI300X in partitions makes 64.
+#: GPU ids are below this. Today's largest node has 112: 16 GPUs with seven MIG slices each. A node
+#: of partitioned MI300X has 64.
 MAX_GPUS = 128
 
 #: Fastest link, in GB/s, and largest GPU memory, in GiB: a thousand times those of today.
@@ -47,9 +46,9 @@ class Link:
 
 @attrs.frozen
 class Nic:
-    """A NIC and the GPUs (bitmask) that have no nearer one.
+    """A NIC and the GPUs (bitmask) to which it is the nearest.
 
-    ``path`` is how near, in the words of ``nvidia-smi topo``: PIX, PXB, PHB, NODE or SYS.
+    ``path`` is the distance in the terms of ``nvidia-smi topo``: PIX, PXB, PHB, NODE or SYS.
     """
 
     name: str
@@ -59,7 +58,7 @@ class Nic:
 
 @attrs.frozen
 class Device:
-    """The model and memory (GiB, 0 if not known) of some GPUs (bitmask)."""
+    """The model and memory (GiB, 0 if unknown) of some GPUs (bitmask)."""
 
     model: str
     memory: int
@@ -68,7 +67,7 @@ class Device:
 
 @attrs.frozen(order=True)
 class Wire:
-    """What joins one pair of GPUs: the type of link and its GB/s per direction."""
+    """The link between one pair of GPUs: its type and its GB/s per direction."""
 
     type: str
     gbps: float
@@ -76,7 +75,7 @@ class Wire:
 
 @attrs.frozen
 class Links:
-    """One kind of node's links, NICs and GPU models. Pairs in no link have no known one."""
+    """The links, NICs and GPU models of one kind of node. The link of any other pair is unknown."""
 
     links: tuple[Link, ...] = ()
     nics: tuple[Nic, ...] = ()
@@ -88,10 +87,7 @@ class Links:
     def _all_gpus(self) -> int:
         named = [among for link in self.links for among in link.among]
         named += [nic.gpus for nic in self.nics] + [device.gpus for device in self.devices]
-        everything = 0
-        for mask in named:
-            everything |= mask
-        return everything
+        return idset.union(named)
 
     @classmethod
     def from_matrix(
@@ -100,10 +96,11 @@ class Links:
         nics: Iterable[Nic] = (),
         devices: Iterable[Device] = (),
     ) -> Links:
-        """The table of the *pairs* of GPUs, each given once; the fastest links come first.
+        """The table of the *pairs* of GPUs, each given once. The fastest links come first.
 
-        Equal pairs give equal tables. Sets of GPUs that are all joined alike become one ``among``,
-        chosen greedily: none is left out, none twice, and few are needed where links form groups.
+        Equal pairs give equal tables. GPUs that are all joined by the same link become one
+        ``among``. The sets are chosen greedily: they contain each pair exactly once, and few sets
+        are needed where links form groups.
         """
         graphs: dict[Wire, dict[int, int]] = {}
         for (a, b), wire in pairs.items():
@@ -115,7 +112,7 @@ class Links:
         return cls(links, tuple(nics), tuple(devices))
 
     def pairs(self) -> dict[tuple[int, int], Wire]:
-        """What joins each pair of GPUs that a link joins; the lower id comes first."""
+        """The link of each pair of GPUs that has one. The lower id comes first."""
         found: dict[tuple[int, int], Wire] = {}
         for link in self.links:
             wire = Wire(link.type, link.gbps)
@@ -126,12 +123,12 @@ class Links:
 
     @property
     def kind(self) -> str:
-        """What a scheduler has to do with: "nvswitch", "pairs", "mesh", "pcie" or "none".
+        """The form of the graph of links: "nvswitch", "pairs", "mesh", "pcie" or "none".
 
-        "nvswitch": more than two GPUs, each joined to each by the same NVLink or xGMI, with a
-        switch or without, so that any choice is as good as another. "pairs": no GPU has such a
-        link to more than one other. "mesh": any other graph of such links. "pcie": nothing but
-        PCIe is known; "none": not even that.
+        "nvswitch": more than two GPUs, and the same NVLink or xGMI between any two of them, with or
+        without a switch, so all choices are equally good. "pairs": each GPU has such a link to at
+        most one other. "mesh": any other graph of such links. "pcie": only PCIe is known. "none":
+        no link is known.
         """
         pairs = self.pairs()
         fast = {pair: wire for pair, wire in pairs.items() if wire.type != "pcie"}
@@ -144,7 +141,7 @@ class Links:
         return "pairs" if len(set(partners)) == len(partners) else "mesh"
 
     def to_dict(self) -> dict[str, Any]:
-        """The table as JSON, without the keys that would have nothing."""
+        """The table as JSON, without the keys that would be empty."""
         table: dict[str, Any] = {}
         if self.links:
             table["links"] = [
@@ -174,7 +171,7 @@ def canonical(topo: Mapping[str, Any]) -> str:
 
 
 def digest(topo: Mapping[str, Any]) -> str:
-    """What a topo is called in ``scheduling.links``: the hex SHA-256 of its canonical text."""
+    """The name of a topo in ``scheduling.links``: the hex SHA-256 of its canonical text."""
     import hashlib  # here, as it loads OpenSSL, which takes 4 ms
 
     return hashlib.sha256(canonical(topo).encode("ascii")).hexdigest()
@@ -186,10 +183,11 @@ def _plain(amount: float) -> Union[int, float]:
 
 
 def _cover(graph: dict[int, int]) -> tuple[int, ...]:
-    """Cliques that have each edge of *graph* (neighbours as bitmask, by GPU) once; eats *graph*.
+    """Cliques that contain each edge of *graph* (neighbours as bitmask, by GPU) exactly once.
 
-    Each grows from the lowest GPU with an edge left, always by the one that leaves most others to
-    go on with: disjoint cliques come out whole, and 64 GPUs without any triangle take 0.1 s.
+    A clique grows from the lowest GPU with an edge left, each time by the GPU that keeps the most
+    candidates. Disjoint cliques are therefore found whole. 64 GPUs without a triangle take 0.1 s.
+    *graph* is empty afterwards.
     """
     found: list[int] = []
     for gpu in sorted(graph):

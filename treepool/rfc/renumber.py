@@ -1,4 +1,4 @@
-"""Rank sets carried over to other ranks by position, as when a sub-instance counts from zero."""
+"""Maps rank sets to other ranks by position, as when a sub-instance counts from zero."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Move = Callable[[int], int]
 
 
 def by_position(source: int, target: int) -> Move:
-    """A function that moves any subset of *source* to *target*: the n-th rank to the n-th rank.
+    """A function that maps any subset of *source* to *target*: the n-th rank to the n-th rank.
 
-    All are bitmasks; *source* and *target* are of one size.
+    All sets are bitmasks. *source* and *target* have the same size.
     """
     if source == target:
         return lambda ranks: ranks
@@ -41,16 +41,16 @@ def by_position(source: int, target: int) -> Move:
 
 
 def _scattered(ranks: int) -> bool:
-    """Whether runs of consecutive *ranks* are so short that one by one is faster."""
+    """Whether runs of consecutive *ranks* are so short that it is faster to move single ranks."""
     return idset.size(ranks) < 8 * idset.size(ranks & ~(ranks << 1))
 
 
 def _steps(ranks: int) -> list[tuple[int, int]]:
-    """How *ranks* move together until they count from zero: (bitmask, distance down), in order.
+    """The steps that make *ranks* count from zero: (bitmask, distance down), in order.
 
-    Each rank has to go as far as there are gaps below it, and goes so in distances that are powers
-    of two, the small ones first; none ever meets another. Sets of ranks move whole, in 20 steps and
-    not rank by rank: 60,000 properties of 8,000 ranks took a minute.
+    Each rank moves down by the number of gaps below it. It does so in distances that are powers of
+    two, the small ones first, and no two ranks ever meet. Whole sets move at once in 20 steps:
+    rank by rank, 60,000 properties of 8,000 ranks took a minute.
     """
     steps: list[list[tuple[int, int]]] = []
     place = 0
@@ -67,7 +67,7 @@ def _steps(ranks: int) -> list[tuple[int, int]]:
 
 
 def from_zero(source: int) -> Move:
-    """A function that moves any subset of *source* to ranks that count from zero."""
+    """A function that maps any subset of *source* to ranks that count from zero."""
     return by_position(source, (1 << idset.size(source)) - 1)
 
 

@@ -1,11 +1,15 @@
 """Resource sets: R version 1 of RFC 20.
 
-Where RFC 20 is silent: a rank is in one entry of R_lite only, because flux-core adds up the
-resources of several but never writes such an R. Kinds of ``children`` other than core and gpu are
-errors, because what is allocated here would not say who has them. Unknown keys of R and of
-``execution`` are ignored, as in flux-core. A property may only name ranks of R_lite, as there; one
-of no ranks is dropped, as there. R_lite may be empty, as there: ``resource.exclude`` can name every
-node. Such an R may have no ``nodelist``.
+Where RFC 20 is silent:
+
+- A rank is in one entry of R_lite only. flux-core adds up the resources of several, but never
+  writes such an R.
+- Kinds of ``children`` other than core and gpu are errors, because an allocation made here could
+  not say who has them.
+- As in flux-core, unknown keys of R and of ``execution`` are ignored, a property may only name
+  ranks of R_lite, and a property without ranks is dropped.
+- As in flux-core, R_lite may be empty, because ``resource.exclude`` can name every node. Such an R
+  needs no ``nodelist``.
 """
 
 from __future__ import annotations
@@ -15,15 +19,16 @@ from typing import Any, Iterable, Mapping, Optional, Union
 import attrs
 
 from treepool.errors import InvalidHostlist, InvalidKey, InvalidR, Problem
-from treepool.rfc import hostlist, idset, scheduling, schema
-from treepool.rfc.findings import Findings, integer, number, place, plain_json, shown, shown_ids
-from treepool.rfc.scheduling import SchedulingKey, union
+from treepool.rfc import hostlist, idset, scheduling
+from treepool.rfc.findings import Findings, Readers, place, plain_json, shown_ids
+from treepool.rfc.idset import union
+from treepool.rfc.scheduling import SchedulingKey
 
-#: RFC 20: characters a property name may not have.
+#: Characters that RFC 20 forbids in a property name.
 ILLEGAL_IN_PROPERTY = frozenset("!&'\"^`|()")
 
 #: Latest time read, in seconds since the epoch.
-MAX_TIME = 1e15
+MAX_TIME = 10**15
 
 
 @attrs.frozen
@@ -39,10 +44,10 @@ class RLiteEntry:
 class ResourceSet:
     """An R (RFC 20): which cores and GPUs of which nodes.
 
-    ``entries`` are as ``merge_entries`` makes them, ``hosts`` has one name per rank, in rank
-    order, ``properties`` the bitmask of ranks by property name. ``nslots`` is the number of task
-    slots of an allocation. Times are in seconds since the epoch, 0 if unset. ``scheduling`` is as
-    given, the key of whatever scheduler wrote it.
+    ``entries`` are as ``merge_entries`` makes them. ``hosts`` has one name per rank, in rank order.
+    ``properties`` has the bitmask of ranks by property name. ``nslots`` is the number of task slots
+    of an allocation. Times are in seconds since the epoch, 0 if unset. ``scheduling`` is the value
+    as it was given, of any scheduler.
     """
 
     entries: tuple[RLiteEntry, ...]
@@ -63,23 +68,22 @@ class ResourceSet:
     def read(cls, R: Union[Mapping[str, Any], str]) -> ResourceSet:
         """The R in a dict or JSON text.
 
-        Raises InvalidR with the first problem and its JSON pointer, or InvalidKey if that is in
-        a scheduling key of treepool.
+        Raises InvalidR with the first problem and its JSON pointer, or InvalidKey if that problem
+        is in the scheduling key.
         """
-        value = plain_json(R, InvalidR, "R")
         findings = Findings()
-        new = _Reader(findings).read(value)
+        new = _Reader(findings).read(plain_json(R, InvalidR, "R"))
         if new is None:
-            first = _merged(findings, value)[0]
+            first = findings.problems()[0]
             in_key = first.pointer.split("/")[1:2] == ["scheduling"]
             raise (InvalidKey if in_key else InvalidR)(str(first))
         return new
 
     @classmethod
     def problems(cls, R: Union[Mapping[str, Any], str]) -> list[Problem]:
-        """Everything wrong with an R and its scheduling key, in the order of places.
+        """All problems of an R and its scheduling key, in the order of their places.
 
-        None if ``read`` accepts it.
+        There are none if ``read`` accepts it.
         """
         try:
             value = plain_json(R, InvalidR, "R")
@@ -87,19 +91,19 @@ class ResourceSet:
             return [Problem("", str(e))]
         findings = Findings()
         _Reader(findings).read(value)
-        return _merged(findings, value)
+        return findings.problems()
 
     def key(self) -> Optional[SchedulingKey]:
-        """The RFC 49 key that rides along, for just the ranks of this R; None if there is none.
+        """The RFC 49 key in ``scheduling``, for exactly the ranks of this R.
 
-        ``scheduling`` of another scheduler is no key. Raises InvalidKey.
+        None if there is none, or if it is the key of another scheduler. Raises InvalidKey.
         """
         if self.scheduling is None or not scheduling.is_treepool(self.scheduling):
             return None
         return SchedulingKey.read(self.scheduling).map_to(self.ranks)
 
     def to_dict(self) -> dict[str, Any]:
-        """The R as RFC 20 JSON, with the times always there, as flux-core writes it."""
+        """The R as RFC 20 JSON. The times are always there, as in what flux-core writes."""
         execution: dict[str, Any] = {"R_lite": [_entry_to_dict(entry) for entry in self.entries]}
         if self.nslots is not None:
             execution["nslots"] = self.nslots
@@ -116,7 +120,7 @@ class ResourceSet:
 
 
 def merge_entries(entries: Iterable[RLiteEntry]) -> tuple[RLiteEntry, ...]:
-    """*entries*, of disjoint ranks, with those of equal resources in one, by lowest rank."""
+    """*entries* of disjoint ranks, ordered by rank, after joining those with equal resources."""
     ranks: dict[tuple[int, int], int] = {}
     for entry in entries:
         resources = entry.cores, entry.gpus
@@ -132,180 +136,125 @@ def _entry_to_dict(entry: RLiteEntry) -> dict[str, Any]:
     return {"rank": idset.encode(entry.ranks), "children": children}
 
 
-def _merged(findings: Findings, value: Any) -> list[Problem]:
-    return findings.merged(schema.violations(value, "rfc20-rset"))
-
-
 class _Reader:
-    """Reads one R, noting what is wrong with it."""
+    """Reads one R, and notes what is wrong with it."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
+        #: The ranks of R_lite; None unless all of them could be read.
+        self.ranks: Optional[int] = None
+        self._seen = 0
 
     def read(self, R: object) -> Optional[ResourceSet]:
         """The resource set, or None once problems have been noted."""
-        if not isinstance(R, dict):
-            self.findings.misformed("", f"must be an object, not {shown(R)}")
-            return None
-        version = R.get("version")
-        if not integer(version) or version != 1:
-            self.findings.misformed("/version" if "version" in R else "", "version must be 1")
-        execution = R.get("execution")
-        if not isinstance(execution, dict):
-            self.findings.misformed("/execution" if "execution" in R else "", "must be an object")
-            execution = {}
-        known = len(self.findings)
-        entries = self.R_lite(execution)
-        # What names ranks is compared with those of R_lite only if all of these could be read.
-        ranks = union(e.ranks for e in entries) if len(self.findings) == known else None
-        hosts = self.hosts(execution, ranks)
-        properties = self.properties(execution, ranks)
-        nslots = self.nslots(execution)
-        starttime, expiration = self.times(execution)
-        self.scheduling(R, ranks)
+        readers: Readers = {
+            "version": lambda v, at: self.findings.one_of(v, at, (1,)),
+            "execution": self.execution,
+            "scheduling": self.scheduling,
+        }
+        found = self.findings.members(R, "", readers, required=("version", "execution"))
         if len(self.findings):
             return None
+        execution = found["execution"]
         return ResourceSet(
-            merge_entries(entries),
-            tuple(hosts),
-            properties,
-            nslots,
-            starttime,
-            expiration,
-            R.get("scheduling"),
+            merge_entries(execution["R_lite"]),
+            tuple(execution.get("nodelist", ())),
+            {name: ranks for name, ranks in execution.get("properties", {}).items() if ranks},
+            execution.get("nslots"),
+            execution.get("starttime", 0.0),
+            execution.get("expiration", 0.0),
+            found.get("scheduling"),
         )
 
-    def R_lite(self, execution: dict[str, Any]) -> list[RLiteEntry]:
-        """The entries of ``R_lite``, those that could be read."""
-        at = "/execution/R_lite"
-        items = execution.get("R_lite")
-        if not isinstance(items, list):
-            self.findings.misformed(at if "R_lite" in execution else "/execution", "no R_lite")
-            return []
-        entries: list[RLiteEntry] = []
-        seen = 0
-        for i, item in enumerate(items):
-            if self.findings.enough:
-                break
-            entry = self.entry(item, f"{at}/{i}")
-            if entry is None:
-                continue
-            if entry.ranks & seen:
-                twice = shown_ids(entry.ranks & seen)
-                self.findings.note(f"{at}/{i}/rank", f"ranks {twice} are in an earlier entry too")
-            seen |= entry.ranks
-            entries.append(entry)
+    def execution(self, value: object, at: str) -> dict[str, Any]:
+        """What is in ``execution``, by key."""
+        no_node = isinstance(value, dict) and value.get("R_lite") == []
+        readers: Readers = {
+            "R_lite": self.R_lite,
+            "nodelist": self.hosts,
+            "properties": lambda v, at: self.findings.values(v, at, self.property_ranks),
+            "nslots": lambda v, at: self.findings.integer(v, at, least=1),
+            "starttime": lambda v, at: self.findings.number(v, at, 0, MAX_TIME),
+            "expiration": lambda v, at: self.findings.number(v, at, 0, MAX_TIME),
+        }
+        required = ("R_lite",) if no_node else ("R_lite", "nodelist")
+        found = self.findings.members(value, at, readers, required)
+        for name in found.get("properties", {}):
+            self.property_name(name, f"{at}/properties")
+        if 0 < found.get("expiration", 0) <= found.get("starttime", 0):
+            self.findings.note(f"{at}/expiration", "must be greater than starttime")
+        return found
+
+    def R_lite(self, value: object, at: str) -> list[RLiteEntry]:
+        """The entries of ``R_lite``, with disjoint ranks."""
+        known = len(self.findings)
+        entries = self.findings.items(value, at, self.entry)
+        if len(self.findings) == known:
+            self.ranks = self._seen
         return entries
 
-    def entry(self, item: object, at: str) -> Optional[RLiteEntry]:
-        """One entry of ``R_lite``, or None if its keys are not those of RFC 20."""
-        children = item.get("children") if isinstance(item, dict) else None
-        if not isinstance(item, dict) or "rank" not in item or not isinstance(children, dict):
-            self.findings.misformed(at, "must have rank and children")
-            return None
-        if "core" not in children or not children.keys() <= {"core", "gpu"}:
-            self.findings.misformed(f"{at}/children", "must have core, may have gpu")
-            return None
-        ranks = self.findings.idset(item["rank"], f"{at}/rank")
-        cores = self.findings.idset(children["core"], f"{at}/children/core")
-        gpus = 0
-        if "gpu" in children:
-            gpus = self.findings.idset(children["gpu"], f"{at}/children/gpu")
-        return RLiteEntry(ranks, cores, gpus)
+    def entry(self, value: object, at: str) -> RLiteEntry:
+        """One entry of ``R_lite``."""
+        readers: Readers = {"rank": self.findings.idset, "children": self.children}
+        found = self.findings.members(value, at, readers, required=readers)
+        ranks = found.get("rank", 0)
+        if ranks & self._seen:
+            twice = shown_ids(ranks & self._seen)
+            self.findings.note(f"{at}/rank", f"ranks {twice} are in an earlier entry too")
+        self._seen |= ranks
+        return RLiteEntry(ranks, *found.get("children", (0, 0)))
 
-    def hosts(self, execution: dict[str, Any], ranks: Optional[int]) -> list[str]:
+    def children(self, value: object, at: str) -> tuple[int, int]:
+        """The cores and GPUs of an entry."""
+        readers = {"core": self.findings.idset, "gpu": self.findings.idset}
+        found = self.findings.members(value, at, readers, required=("core",), closed=True)
+        return found.get("core", 0), found.get("gpu", 0)
+
+    def hosts(self, value: object, at: str) -> list[str]:
         """The names in ``nodelist``, as many as there are ranks."""
-        at = "/execution/nodelist"
-        items = execution.get("nodelist", [] if execution.get("R_lite") == [] else None)
-        if not isinstance(items, list):
-            self.findings.misformed(at if "nodelist" in execution else "/execution", "no nodelist")
-            return []
         known = len(self.findings)
-        size = idset.MAX_ID if ranks is None else idset.size(ranks)
+        size = idset.MAX_ID if self.ranks is None else idset.size(self.ranks)
         hosts: list[str] = []
-        for i, item in enumerate(items):
-            if len(hosts) > size or self.findings.enough:
-                break
-            if isinstance(item, str):
+
+        def add(item: object, at: str) -> None:
+            if len(hosts) <= size:
                 try:
-                    hosts += hostlist.decode(item)
+                    hosts.extend(hostlist.decode(self.findings.string(item, at)))
                 except InvalidHostlist as e:
-                    self.findings.note(f"{at}/{i}", str(e))
-            else:
-                self.findings.misformed(f"{at}/{i}", f"must be a string, not {shown(item)}")
-        if ranks is not None and len(self.findings) == known and len(hosts) != size:
+                    self.findings.note(at, str(e))
+
+        self.findings.items(value, at, add)
+        if self.ranks is not None and len(self.findings) == known and len(hosts) != size:
             more = " or more" if len(hosts) > size else ""
             self.findings.note(at, f"has {len(hosts)}{more} hosts for the {size} ranks of R_lite")
         return hosts
 
-    def properties(self, execution: dict[str, Any], ranks: Optional[int]) -> dict[str, int]:
-        """``properties`` by name, without those of no rank."""
-        at = "/execution/properties"
-        items = execution.get("properties", {})
-        if not isinstance(items, dict):
-            self.findings.misformed(at, f"must be an object, not {shown(items)}")
-            return {}
-        properties: dict[str, int] = {}
-        for name, value in items.items():
-            if self.findings.enough:
-                break
-            self.property_name(name, at)
-            mask = self.findings.idset(value, place(at, name), empty=True)
-            if ranks is not None and mask & ~ranks:
-                stray = shown_ids(mask & ~ranks)
-                self.findings.note(place(at, name), f"ranks {stray} are not in R_lite")
-            if mask:
-                properties[name] = mask
-        return properties
+    def property_ranks(self, value: object, at: str) -> int:
+        """The ranks that have a property."""
+        ranks = self.findings.idset(value, at, empty=True)
+        if self.ranks is not None and ranks & ~self.ranks:
+            self.findings.note(at, f"ranks {shown_ids(ranks & ~self.ranks)} are not in R_lite")
+        return ranks
 
-    def property_name(self, name: object, at: str) -> None:
-        """Check the name of a property (RFC 20: UTF-8, and not all characters)."""
-        if not isinstance(name, str) or not name:
-            self.findings.note(place(at, name), "a property needs a name")
-            return
+    def property_name(self, name: str, at: str) -> None:
+        """Check the name of a property (RFC 20: UTF-8, without some characters)."""
         illegal = sorted(ILLEGAL_IN_PROPERTY.intersection(name))
+        if not name:
+            self.findings.note(place(at, name), "a property needs a name")
         if illegal:
             message = f"a property name may not have {' '.join(illegal)}"
             self.findings.note(place(at, name), message)
         if any("\ud800" <= c <= "\udfff" for c in name):
             self.findings.note(place(at, name), "a property name must be valid UTF-8")
 
-    def nslots(self, execution: dict[str, Any]) -> Optional[int]:
-        """``nslots``, if it is there."""
-        if "nslots" not in execution:
-            return None
-        nslots = execution["nslots"]
-        if not integer(nslots) or nslots < 1:
-            self.findings.misformed("/execution/nslots", "must be a positive integer")
-            return None
-        return int(nslots)
-
-    def times(self, execution: dict[str, Any]) -> tuple[float, float]:
-        """``starttime`` and ``expiration``, 0 if unset."""
-        starttime = self.time(execution, "starttime")
-        expiration = self.time(execution, "expiration")
-        if starttime and expiration and expiration <= starttime:
-            self.findings.note("/execution/expiration", "must be greater than starttime")
-        return starttime, expiration
-
-    def time(self, execution: dict[str, Any], name: str) -> float:
-        value = execution.get(name, 0.0)
-        if not number(value) or not 0 <= value <= MAX_TIME:
-            self.findings.misformed(f"/execution/{name}", "must be a time in seconds")
-            return 0.0
-        return float(value)
-
-    def scheduling(self, R: dict[str, Any], ranks: Optional[int]) -> None:
-        """Check ``scheduling``, in depth if it is a key of treepool."""
-        if "scheduling" not in R:
-            return
-        value = R["scheduling"]
-        if not isinstance(value, dict) or not isinstance(value.get("writer", ""), str):
-            self.findings.misformed("/scheduling", "must be an object, its writer a string")
-        elif scheduling.is_treepool(value):
-            key = scheduling.read_into(self.findings, value, "/scheduling")
-            if key is not None and ranks is not None:
+    def scheduling(self, value: object, at: str) -> object:
+        """``scheduling`` as it is; if it is a key of treepool, the whole key is checked."""
+        self.findings.members(value, at, {"writer": self.findings.string})
+        if scheduling.is_treepool(value):
+            key = scheduling.read_into(self.findings, value, at)
+            if key is not None and self.ranks is not None:
                 try:
-                    key.map_to(ranks)
+                    key.map_to(self.ranks)
                 except InvalidKey as e:
-                    self.findings.note("/scheduling/children", str(e))
+                    self.findings.note(f"{at}/children", str(e))
+        return value

@@ -1,24 +1,26 @@
-"""RFC 46 shapes: text such as ``slot=4/node{x}``, to RFC 14 resource lists; ``format_shape`` back.
+"""RFC 46 shapes, texts such as ``slot=4/node{x}``: ``parse_shape`` and ``format_shape``.
 
-A recursive descent parser, one function per rule of RFC 46's grammar. Where the RFC is silent:
+The parser is a recursive descent parser with one method per rule of RFC 46's grammar. The
+formatter is its inverse, with one function per rule; both stand here so that a change of the
+grammar changes one file. ``shapetoken`` knows the tokens. Where the RFC is silent:
 
-- only an unquoted ``x`` means ``exclusive``, and not as a label; ``"x"`` is a key of that name;
-- arrays hold values of the shape's own syntax, so that JSON arrays are arrays, and so is ``[a,b]``;
-- ``type``, ``count`` and ``with`` have their own syntax and are no keys in braces;
-- as in RFC 14, no two labels are equal, whether of slots or of other vertices.
-
-``shapetoken`` says which characters need quotes.
+- Only an unquoted ``x`` means ``exclusive``, and not as a label; ``"x"`` is a key of that name.
+- Arrays hold values of the shape's own syntax. JSON arrays are therefore arrays, and so is
+  ``[a,b]``.
+- ``type``, ``count`` and ``with`` have their own syntax and cannot be keys in braces.
+- As in RFC 14, labels are unique, for slots and other vertices alike.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from typing import Any
+from typing import Any, NoReturn, Tuple, Union
 
-from treepool.errors import InvalidCount, InvalidShape
-from treepool.rfc import count, units
-from treepool.rfc.shapetext import format_shape
+from treepool.errors import InvalidCount, InvalidJobspec, InvalidShape
+from treepool.rfc import count, shapetoken, units
+from treepool.rfc.findings import place
 from treepool.rfc.shapetoken import (
     DEFAULT_LABEL,
     LITERALS,
@@ -31,12 +33,15 @@ from treepool.rfc.shapetoken import (
 
 __all__ = ["format_shape", "parse_shape"]
 
+#: Keys and indexes that lead from the resource list to the value at hand.
+_Path = Tuple[Union[str, int], ...]
+
 _NO_KEYS = ("type", "count", "with")
 
-#: What is said where a comma stands between resources, as it may in a count.
+#: The message for a comma between resources. (Counts may have commas.)
 _COMMA = "expected ';' between the resources of a list, as in [core=8;gpu=1], found ','"
 
-#: In the text of a count: the comma before the next resource, and an amount with its unit.
+#: In the text of a count: a comma before the next resource, and an amount with its unit.
 _BEFORE_RESOURCE = re.compile(r",(?=[A-Za-z_]|$)")
 _WITH_UNIT = re.compile(r"([0-9][^A-Za-z]{0,30})([A-Za-z]{1,3})")
 
@@ -56,7 +61,7 @@ def parse_shape(text: str) -> list[dict[str, Any]]:
 
 
 class _Parser:
-    """Reads one shape. Slots are kept in mind, as their number decides whether they need labels."""
+    """Reads one shape, and counts its slots, because several slots need labels."""
 
     def __init__(self, text: str) -> None:
         self.tokens = Tokens(text)
@@ -127,7 +132,7 @@ class _Parser:
         return spec
 
     def fail_count(self, kind: str, text: str, column: int) -> None:
-        """Raise InvalidShape if *text*, no count, is one with a unit or with the next resource."""
+        """Raise InvalidShape if invalid count *text* has a unit, or includes the next resource."""
         comma = _BEFORE_RESOURCE.search(text)
         after = self.tokens.text[self.tokens.column : self.tokens.column + 1]
         if comma is not None and (comma.end() < len(text) or after.isalpha()):
@@ -135,11 +140,11 @@ class _Parser:
         amount = _WITH_UNIT.fullmatch(text)
         if amount is not None and amount[2] in units.BYTES and len(kind) <= 40:
             right = f"{kind}={amount[1]}{{unit:{amount[2]}}}"
-            self.tokens.fail(f"a unit stands in braces: write {right}", column + amount.start(2))
+            self.tokens.fail(f"a unit goes in braces: write {right}", column + amount.start(2))
         if amount is not None and kind in ("memory", "storage"):
             known = ", ".join(units.BYTES)
             self.tokens.fail(
-                f"a unit stands in braces, as in {kind}={amount[1]}{{unit:GB}}; units: {known}",
+                f"a unit goes in braces, as in {kind}={amount[1]}{{unit:GB}}; units: {known}",
                 column + amount.start(2),
             )
 
@@ -186,7 +191,7 @@ class _Parser:
         column = self.tokens.column
         key = self.key()
         if depth == 0 and key in _NO_KEYS:
-            self.tokens.fail(f"{key!r} has a syntax of its own and is no key in braces", column)
+            self.tokens.fail(f"{key!r} has its own syntax and cannot be a key in braces", column)
         if key in owner:
             self.tokens.fail(f"duplicate key {key[:40]!r}", column)
         if sign is None and self.tokens.accept(":"):
@@ -253,3 +258,123 @@ class _Parser:
         if not math.isfinite(value):
             self.tokens.fail(f"number {word[:40]} is too large", column)
         return value
+
+
+def format_shape(resources: list[dict[str, Any]]) -> str:
+    """The shortest RFC 46 shape of RFC 14 resource list *resources*.
+
+    ``parse_shape`` makes the same list from it, with counts in ``Count.spec`` form. Raises
+    InvalidJobspec, with the JSON pointer from the list on, for what RFC 14 forbids or a shape
+    cannot express: a missing key, an invalid count, a slot without label or content, two equal
+    labels, values nested deeper than MAX_DEPTH, a text longer than MAX_TEXT.
+    """
+    slots = _check_list(resources, (), set())
+    text = _list_text(resources, (), slots)
+    if len(text) > MAX_TEXT:
+        _fail((), f"a shape of {len(text)} characters is longer than {MAX_TEXT}")
+    return text
+
+
+def _fail(path: _Path, message: str) -> NoReturn:
+    raise InvalidJobspec(f"{place('', *path) or '/'}: {message}")
+
+
+def _check_list(resources: object, path: _Path, labels: set[str]) -> int:
+    """Check the vertices of a list and all below; how many slots they have."""
+    if not isinstance(resources, list) or not resources:
+        _fail(path, "a list of at least one resource vertex is expected")
+    if len(path) >= 2 * MAX_DEPTH:  # each level adds an index and "with"
+        _fail(path, f"nested deeper than {MAX_DEPTH} levels")
+    return sum(_check_vertex(vertex, (*path, i), labels) for i, vertex in enumerate(resources))
+
+
+def _check_vertex(vertex: object, path: _Path, labels: set[str]) -> int:
+    if not isinstance(vertex, dict):
+        _fail(path, f"a resource vertex is an object, not {type(vertex).__name__}")
+    for key in ("type", "count"):
+        if key not in vertex:
+            _fail(path, f"a resource vertex needs a {key}")
+    kind = vertex["type"]
+    if not isinstance(kind, str):
+        _fail((*path, "type"), f"a resource type is a string, not {type(kind).__name__}")
+    label = vertex.get("label")
+    if kind == "slot":
+        if not isinstance(label, str):
+            _fail(path, "a slot needs a label")
+        if "with" not in vertex:
+            _fail(path, "a slot needs resources in with")
+    if isinstance(label, str):
+        if label in labels:
+            _fail((*path, "label"), f"label {label[:40]!r} is already taken")
+        labels.add(label)
+    below = _check_list(vertex["with"], (*path, "with"), labels) if "with" in vertex else 0
+    return below + (kind == "slot")
+
+
+def _list_text(resources: list[dict[str, Any]], path: _Path, slots: int) -> str:
+    """list: '[' vertex (';' vertex)* ']' | vertex"""
+    vertices = [_vertex_text(vertex, (*path, i), slots) for i, vertex in enumerate(resources)]
+    return vertices[0] if len(vertices) == 1 else f"[{';'.join(vertices)}]"
+
+
+def _vertex_text(vertex: dict[str, Any], path: _Path, slots: int) -> str:
+    """vertex: type ('=' count)? ('{' label? (',' item)* '}')? ('/' list)?"""
+    text = shapetoken.string(vertex["type"])
+    try:
+        amount = count.parse(vertex["count"]).text()
+    except InvalidCount as e:
+        _fail((*path, "count"), str(e))
+    if amount != "1":
+        text += f"={amount}"
+    apart = ["type", "count", "with"]
+    braces = []
+    if vertex["type"] == "slot":
+        apart.append("label")
+        braces.append(shapetoken.string(vertex["label"]))
+    braces += [_item_text(k, v, (*path, k), 1) for k, v in vertex.items() if k not in apart]
+    if braces and not (slots == 1 and vertex["type"] == "slot" and braces == [DEFAULT_LABEL]):
+        text += f"{{{','.join(braces)}}}"
+    if "with" in vertex:
+        text += f"/{_list_text(vertex['with'], (*path, 'with'), slots)}"
+    return text
+
+
+def _item_text(key: object, value: object, path: _Path, depth: int) -> str:
+    """item: key ':' VALUE | ('+' | '-')? key"""
+    if not isinstance(key, str):
+        _fail(path[:-1], f"a key is a string, not {type(key).__name__}")
+    name = '"x"' if key == "x" else "x" if key == "exclusive" else shapetoken.string(key)
+    if value is True:
+        return name if name == "x" else f"+{name}"
+    if value is False:
+        return f"-{name}"
+    return f"{name}:{_value_text(value, path, depth)}"
+
+
+def _value_text(value: object, path: _Path, depth: int) -> str:
+    """VALUE: dict | array | QUOTED | NUMBER | 'null' | 'true' | 'false' | WORD"""
+    if depth > MAX_DEPTH:
+        _fail(path, f"a value nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        items = [_item_text(k, v, (*path, k), depth + 1) for k, v in value.items()]
+        return f"{{{','.join(items)}}}"
+    if isinstance(value, list):
+        values = [_value_text(v, (*path, i), depth + 1) for i, v in enumerate(value)]
+        return f"[{','.join(values)}]"
+    if isinstance(value, str):
+        return shapetoken.word(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return _scalar(value, path)
+    _fail(path, f"{type(value).__name__} is not a JSON type")
+
+
+def _scalar(value: Union[bool, float, None], path: _Path) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        _fail(path, f"{value} is not a JSON number")
+    # The width in bits first: Python refuses to print thousands of digits.
+    if isinstance(value, int) and value.bit_length() > 4 * MAX_NUMBER:
+        _fail(path, f"a number of more than {MAX_NUMBER} characters")
+    text = json.dumps(value)
+    if len(text) > MAX_NUMBER:
+        _fail(path, f"a number of more than {MAX_NUMBER} characters")
+    return text

@@ -1,12 +1,12 @@
-"""The tokens of RFC 46 shapes: a place in a text, and named patterns to match there.
+"""The tokens of RFC 46 shapes: how to read them, and when to quote them.
 
-RFC 46 leaves open which characters are special and how quotes work. Here:
+RFC 46 does not define which characters are special and how quotes work. Here:
 
-- NAME, an unquoted type, label or key, has no blanks, control characters or any of
-  ``= [ ] { } ; , / : ' "``, and does not begin with ``+`` or ``-``, which stand for true and false;
-- WORD, an unquoted value, may also have ``=``, ``/`` and ``:``, and ``+`` or ``-`` anywhere:
-  ``1+``, ``2-8:2:*`` and ``/mnt/nvme`` need no quotes;
-- DOUBLE is a JSON string with JSON's escapes; SINGLE is taken as it stands and knows no escapes.
+- NAME is an unquoted type, label or key. It contains no blanks, control characters or any of
+  ``= [ ] { } ; , / : ' "``. It does not begin with ``+`` or ``-``, which mean true and false.
+- WORD is an unquoted value. It may also contain ``=``, ``/`` and ``:``, and may begin with ``+`` or
+  ``-``: ``1+``, ``2-8:2:*`` and ``/mnt/nvme`` need no quotes.
+- DOUBLE is a JSON string with JSON's escapes. SINGLE is literal text without escapes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ MAX_TEXT = 1 << 16
 #: Deepest nesting of resource lists, and of objects and arrays in a value.
 MAX_DEPTH = 32
 
-#: Longest number, in characters: beyond it Python's conversions are slow, then refused.
+#: Longest number, in characters. Python converts longer ones slowly or not at all.
 MAX_NUMBER = 1000
 
-#: The label of a single slot that names none (RFC 46, "Examples").
+#: The label of a single slot without one (RFC 46, "Examples").
 DEFAULT_LABEL = "default"
 
 _BLANKS = re.compile(r"[ \t\r\n\f\v]*")
 
-# Every pattern either matches or fails in time linear in what it looks at.
+# Every pattern matches or fails in linear time.
 RULES = {
     **{character: re.compile(re.escape(character)) for character in "[]{};,/:=+-"},
     "NAME": re.compile(r"(?![+-])[^\s\x00-\x1f\x7f=\[\]{};,/:'\"]+"),
@@ -42,12 +42,12 @@ RULES = {
     "NUMBER": re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"),
 }
 
-#: Words that are JSON values and no strings.
+#: Words that are JSON values other than strings.
 LITERALS = {"null": None, "true": True, "false": False}
 
 
 class Tokens:
-    """Reads a text token by token; ``column`` is where the next one begins, blanks skipped."""
+    """Reads a text token by token. ``column`` is where the next one begins, after blanks."""
 
     __slots__ = ("column", "text")
 
@@ -65,7 +65,7 @@ class Tokens:
         raise InvalidShape(message, self.text, self.column if column is None else column)
 
     def fail_expecting(self, what: str) -> NoReturn:
-        """Raise InvalidShape for the next token, as *what* is expected in its place."""
+        """Raise InvalidShape for the next token, because *what* is expected in its place."""
         found = repr(self.text[self.column]) if self.column < len(self.text) else "the end"
         self.fail(f"expected {what}, found {found}")
 
@@ -86,7 +86,7 @@ class Tokens:
         return match[0]
 
     def expect(self, rule: str, what: Optional[str] = None) -> str:
-        """Read the next token, which must be a *rule*; *what* says so to the user."""
+        """Read the next token, which must be a *rule*. Messages call it *what*."""
         token = self.accept(rule)
         if token is None:
             self.fail_expecting(repr(rule) if what is None else what)
@@ -106,9 +106,28 @@ class Tokens:
         try:
             return str(json.loads(token))
         except json.JSONDecodeError as e:
-            self.fail(f"no JSON string: {e.msg.lower()}", column + e.pos)
+            self.fail(f"not a JSON string: {e.msg.lower()}", column + e.pos)
 
     def string(self, what: str) -> str:
         """STRING: QUOTED | NAME"""
         quoted = self.quoted()
         return self.expect("NAME", what) if quoted is None else quoted
+
+
+def word(text: str) -> str:
+    """WORD: a string value, quoted where it would be read as anything else"""
+    plain = RULES["WORD"].fullmatch(text) is not None and text.isprintable()
+    if plain and text not in LITERALS and RULES["NUMBER"].fullmatch(text) is None:
+        return text
+    return _quoted(text)
+
+
+def string(text: str) -> str:
+    """STRING: a type, label or key, quoted where it needs to be"""
+    plain = RULES["NAME"].fullmatch(text) is not None and text.isprintable()
+    return text if plain else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    # Letters of other alphabets stay readable. Characters that no terminal shows are escaped.
+    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -1,9 +1,9 @@
 """The R of a sub-instance, from the R that the enclosing instance allocated for it.
 
-RFC 49, "Sub-instance Initialization": ranks count from zero, in R_lite and in the key alike. Ids of
-cores and GPUs stay, so that they mean the same in R_lite and in the topo. (The resource module of
-flux-core also counts the *cores* of a node from zero when a sub-instance starts from the R of
-its job, and leaves the key as it is.)
+RFC 49, "Sub-instance Initialization": ranks count from zero, both in R_lite and in the key. Ids of
+cores and GPUs stay, so they mean the same in R_lite and in the topo. (When a sub-instance starts
+from the R of its job, the resource module of flux-core also counts the *cores* of a node from zero,
+and leaves the key unchanged.)
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from treepool.rfc.rset import ResourceSet
 def subinstance(R: Union[Mapping[str, Any], str]) -> dict[str, Any]:
     """The zero-origin R for an instance started on allocated *R*, a dict or JSON text.
 
-    Each rank becomes its position among the ranks of *R*; hosts, times and the ids of cores and
-    GPUs stay. ``nslots`` goes, because the result is an inventory and no allocation, and so do
-    properties with a leading ``+``, which were about the enclosing instance (RFC 20). The key of
-    another scheduler is carried along untouched. Raises InvalidR or InvalidKey.
+    Each rank becomes its position among the ranks of *R*. Hosts, times and the ids of cores and
+    GPUs stay. ``nslots`` is dropped, because the result is an inventory, not an allocation.
+    Properties with a leading ``+`` are dropped, because they describe the enclosing instance
+    (RFC 20). The key of another scheduler is copied unchanged. Raises InvalidR or InvalidKey.
     """
     allocated = ResourceSet.read(R)
     move = renumber.from_zero(allocated.ranks)

@@ -1,8 +1,8 @@
 """The topo of RFC 49: what one kind of node has, as a tree of locality domains.
 
-A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` say what is local to it.
-Any other key whose value is an array of objects is the name of a locality, and the objects are the
-smaller domains inside. All other keys are unknown: they stay in the topo and mean nothing here.
+A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` describe what is local to
+it. Any other key whose value is an array of objects is the name of a locality, and the objects are
+the domains inside. All other keys are unknown: treepool keeps them and ignores them.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from typing import Any, Iterable, Iterator, Mapping
 
 import attrs
 
-from treepool.rfc import schema, units
-from treepool.rfc.findings import Findings, integer, number, place, shown, shown_ids
+from treepool.rfc import units
+from treepool.rfc.findings import Findings, Readers, place, shown, shown_ids
 
-#: What describes a domain, and so names no locality.
+#: The keys that describe a domain. They cannot name a locality.
 RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
 
-#: What no locality may be called: the resource keys, and the vertex types a jobspec has anyway.
+#: Names that a locality cannot have: the resource keys, and the vertex types of every jobspec.
 RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "topo"))
 
-#: The localities that RFC 49 defines. Their value is an array of objects, or an error.
+#: The localities that RFC 49 defines. Any value except an array of objects is an error.
 DEFINED = ("socket", "numa")
 
 #: Units of a storage's capacity.
-UNITS = frozenset(units.BYTES)
+UNITS = tuple(units.BYTES)
+
+#: Largest capacity of a storage, in its unit.
+MAX_CAPACITY = 1e30
 
 #: Deepest nesting of localities. hwloc knows about eight kinds of object between node and core.
 MAX_LEVELS = 16
@@ -33,8 +36,8 @@ MAX_LEVELS = 16
 #: Most domains in one topo.
 MAX_DOMAINS = 1 << 16
 
-#: How many siblings are looked at together for the first that has some id: one by one, a thousand
-#: overlaps among 50,000 siblings took a minute.
+#: Number of siblings that are compared at once when looking for the first with some id. One by one,
+#: a thousand overlaps among 50,000 siblings took a minute.
 _BLOCK = 256
 
 _SUGGESTIONS = {
@@ -44,11 +47,11 @@ _SUGGESTIONS = {
 
 
 def check(topo: object, at: str, findings: Findings) -> None:
-    """Note in *findings* everything wrong in *topo*, which stands at JSON pointer *at*."""
+    """Note in *findings* all problems of *topo*, which is at JSON pointer *at*."""
     walk = _Walk(findings)
     walk.domain(topo, at, ())
     if walk.unknown and not _is_json(topo):
-        findings.misformed(at, "has a value that is no JSON")
+        findings.note(at, "has a value that is not JSON")
     if walk.domains > MAX_DOMAINS:
         findings.note(at, f"has more than {MAX_DOMAINS} domains")
 
@@ -62,7 +65,7 @@ def ids(topo: Mapping[str, Any]) -> tuple[int, int]:
 def is_locality(name: object, value: object) -> bool:
     """Whether key *name* of a domain is a locality: *value* is the array of its domains.
 
-    An array without objects is none: it has no domain, whatever else is in it.
+    An array without objects is not a locality, because it has no domains.
     """
     return (
         name not in RESOURCE_KEYS
@@ -92,18 +95,18 @@ class _Ids:
 
 
 class _Walk:
-    """One way through a topo, with the count of domains seen."""
+    """One walk through a topo, with the number of domains seen."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
         self.domains = 0
-        self.unknown = False  # whether there are keys whose values nobody looked at
+        self.unknown = False  # whether some keys have values that were not checked
 
     def domain(self, value: object, at: str, inside: tuple[str, ...]) -> _Ids:
-        """Check the domain at *at*, in localities *inside*; the ids in it and in all below it."""
+        """Check the domain at *at*, within localities *inside*. Returns all ids in it."""
         self.domains += 1
         if not isinstance(value, dict):
-            self.findings.misformed(at, f"must be an object, not {shown(value)}")
+            self.findings.mistyped(at, "an object", value)
             return _Ids()
         below = self.below(value, at, inside)
         self.hints(value, at)
@@ -112,7 +115,7 @@ class _Walk:
         )
 
     def below(self, domain: Mapping[str, Any], at: str, inside: tuple[str, ...]) -> _Ids:
-        """The ids of all domains nested in *domain*, which may not share any."""
+        """The ids of all domains nested in *domain*. No two domains may share an id."""
         children: list[tuple[str, _Ids]] = []
         for name, items in domain.items():
             if name in RESOURCE_KEYS or self.findings.enough:
@@ -128,17 +131,17 @@ class _Walk:
         return self.disjoint(children)
 
     def locality(self, name: Any, items: object, key: str, inside: tuple[str, ...]) -> bool:
-        """Whether *items* are domains of a locality that may be called *name*, here."""
+        """Whether *items* are domains of a locality that may have this *name* here."""
         defined = name in DEFINED
         if defined and not isinstance(items, list):
-            self.findings.misformed(key, f"must be an array, not {shown(items)}")
+            self.findings.mistyped(key, "an array", items)
         elif not isinstance(name, str):
             self.findings.note(key, f"a key must be a string, not {shown(name)}")
         elif not defined and not is_locality(name, items):
             self.unknown = True
         elif not name or name in RESERVED:
             suggestion = _SUGGESTIONS.get(name, "")
-            self.findings.note(key, f"{shown(name)} is no name for a locality{suggestion}")
+            self.findings.note(key, f"{shown(name)} cannot be the name of a locality{suggestion}")
         elif name in inside:
             self.findings.note(key, f"locality {shown(name)} is inside one of the same name")
         elif len(inside) >= MAX_LEVELS:
@@ -148,7 +151,7 @@ class _Walk:
         return False
 
     def disjoint(self, children: list[tuple[str, _Ids]]) -> _Ids:
-        """The union of *children*, by pointer, after noting ids that two of them have."""
+        """The union of *children*, each with its pointer. Notes ids that two of them share."""
         cores = gpus = 0
         blocks: list[_Ids] = []
         for i, (_, ids) in enumerate(children):
@@ -159,9 +162,9 @@ class _Walk:
         return _Ids(cores, gpus)
 
     def overlap(self, children: list[tuple[str, _Ids]], i: int, blocks: list[_Ids]) -> None:
-        """Note what the *i*-th of *children* shares with the first that it shares something with.
+        """Note what the *i*-th of *children* shares with the first earlier one that overlaps it.
 
-        *blocks* has the unions of those before, _BLOCK at a time, as far as they were needed.
+        *blocks* has the unions of earlier ones, _BLOCK at a time, as far as they were needed.
         """
         blocks += [
             _union(ids for _, ids in children[start : start + _BLOCK])
@@ -177,7 +180,7 @@ class _Walk:
                 return
 
     def ids(self, domain: Mapping[str, Any], what: str, at: str, below: int) -> int:
-        """The ids listed under key *what*, which must include those *below*; else those below."""
+        """The ids under key *what*, which must include those *below*; by default those below."""
         if what not in domain:
             return below
         known = len(self.findings)
@@ -185,32 +188,30 @@ class _Walk:
         if below & ~own and len(self.findings) == known:
             lacking = shown_ids(below & ~own)
             self.findings.note(f"{at}/{what}", f"lacks {lacking}, which domains inside have")
-        return own | below if below & ~own else own  # a wide set is not to be there twice
+        return own | below if below & ~own else own  # avoids a second copy of a wide set
 
     def hints(self, domain: Mapping[str, Any], at: str) -> None:
         """Check ``memory`` and ``storage``."""
-        memory = domain.get("memory", 0)
-        if not integer(memory):
-            self.findings.misformed(f"{at}/memory", f"must be an integer, not {shown(memory)}")
-        elif memory < 0:
-            self.findings.misformed(f"{at}/memory", "must be at least 0")
-        storage = domain.get("storage", [])
-        if not isinstance(storage, list):
-            self.findings.misformed(f"{at}/storage", f"must be an array, not {shown(storage)}")
-            return
-        for i, item in enumerate(storage):
-            if self.findings.enough:
-                return
-            if not _is_storage(item):
-                self.findings.misformed(f"{at}/storage/{i}", "must have path and capacity")
-            elif not item.keys() <= {"path", "capacity", "unit"}:
-                self.unknown = True
+        if "memory" in domain:
+            self.findings.integer(domain["memory"], f"{at}/memory")
+        if "storage" in domain:
+            self.findings.items(domain["storage"], f"{at}/storage", self.storage)
+
+    def storage(self, item: object, at: str) -> None:
+        """Check one entry of ``storage``."""
+        readers: Readers = {
+            "path": lambda v, at: self.findings.string(v, at, least=1),
+            "capacity": lambda v, at: self.findings.number(v, at, 0, MAX_CAPACITY),
+            "unit": lambda v, at: self.findings.one_of(v, at, UNITS),
+        }
+        self.findings.members(item, at, readers, required=("path", "capacity"))
+        self.unknown |= isinstance(item, dict) and not item.keys() <= readers.keys()
 
 
 def _is_json(topo: object) -> bool:
-    """Whether a JSON text says the same as *topo*; a caller's own dict may have other values."""
+    """Whether JSON text can say the same as *topo*; a caller's own dict may have other values."""
     try:
-        return schema.is_json(topo) and bool(json.loads(json.dumps(topo)) == topo)
+        return bool(json.loads(json.dumps(topo)) == topo)
     except (TypeError, ValueError, RecursionError):
         return False
 
@@ -221,17 +222,3 @@ def _union(parts: Iterable[_Ids]) -> _Ids:
         cores |= ids.cores
         gpus |= ids.gpus
     return _Ids(cores, gpus)
-
-
-def _is_storage(item: object) -> bool:
-    """Whether *item* is an object with a path, a capacity, and a known unit if it has one."""
-    return (
-        isinstance(item, dict)
-        and item.keys() >= {"path", "capacity"}
-        and isinstance(item["path"], str)
-        and item["path"] != ""
-        and number(item["capacity"])
-        and 0 <= item["capacity"] <= 1e30
-        and isinstance(item.get("unit", "GiB"), str)
-        and item.get("unit", "GiB") in UNITS
-    )

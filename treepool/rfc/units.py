@@ -1,4 +1,4 @@
-"""Units of memory and storage, as RFC 14 jobspecs and RFC 49 topos write them."""
+"""Units of memory and storage in RFC 14 jobspecs and RFC 49 topos."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Iterable, Optional
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.scheduling import union
+from treepool.rfc.idset import union
 from treepool.view.model import (
     DOWN,
     DRAINED,

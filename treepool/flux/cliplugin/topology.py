@@ -157,7 +157,7 @@ def _value(name: str, given: Any) -> Any:
 def _add_gpu(given: _Gpu, jobspec: Any, options: dict[str, _Option]) -> None:
     """Add what ``--gpu`` asks for to *jobspec* and *options*."""
     from treepool.errors import InvalidOption
-    from treepool.rfc import gpuopt
+    from treepool.flux import gpuopt
 
     try:
         gpu = gpuopt.parse(given.text)

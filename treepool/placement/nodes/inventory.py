@@ -23,6 +23,7 @@ from treepool.rfc import constraint as rfc31
 from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown_ids
+from treepool.rfc.idset import union
 from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import (
@@ -30,7 +31,6 @@ from treepool.rfc.scheduling import (
     KeyEntry,
     SchedulingKey,
     is_treepool,
-    union,
 )
 
 #: How many constraints' rank sets are remembered.

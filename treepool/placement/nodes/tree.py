@@ -14,7 +14,7 @@ import attrs
 from treepool.placement.nodes.links import LinkTable
 from treepool.placement.nodes.memory import TIERS, amounts_in
 from treepool.rfc import idset, units
-from treepool.rfc.scheduling import union
+from treepool.rfc.idset import union
 from treepool.rfc.topo import nested
 
 #: Name of the root domain of every tree.

@@ -15,7 +15,7 @@ from treepool.placement.on_node.ledger import Take
 from treepool.placement.on_node.levels import usable_gpus
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
-from treepool.rfc.scheduling import union
+from treepool.rfc.idset import union
 
 #: Choices tried to leave something for the other takes, before the take gets what is planned.
 LOOKAHEAD = 1_000

@@ -18,7 +18,7 @@ from treepool.placement.on_node.ledger import Take
 from treepool.placement.on_node.levels import amount_levels, smallest_host, usable_gpus
 from treepool.placement.on_node.spread import cores_near, lowest_ids, spread
 from treepool.rfc import idset
-from treepool.rfc.scheduling import union
+from treepool.rfc.idset import union
 
 
 @attrs.frozen(eq=False)

@@ -1,9 +1,8 @@
-"""The text of ``flux submit --gpu``: GPUs as users of LSF and LavaLite ask for them.
+"""The option ``flux submit --gpu``, in the syntax of LSF and LavaLite.
 
 ``num=4:mode=exclusive:nvlink=yes:gmodel=A100:gmem=40GB``: pairs in any order, each at most once.
-Sizes have the units of RFC 14, or LSF's letters (``40G``), which count by 1024. LSF has more keys;
-those that would mean something else here are refused, never ignored, and the refusal says what
-treepool has instead.
+Sizes have the units of RFC 14, or LSF's letters (``40G``), which are powers of 1024. LSF has more
+keys. They are refused, and the message says what treepool has instead.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MAX_TEXT = 512
 #: Most GPUs that a slot can ask for: Flux reads counts into C ints.
 MAX_GPUS = 999_999_999
 
-# None of these can match more digits than Python's conversions take in their stride.
+# None of these patterns matches more digits than Python converts quickly.
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _VALUE = re.compile(r"[^:]*")
 _COUNT = re.compile(r"([1-9][0-9]{0,8})(/task|/host)?", re.ASCII)
@@ -59,7 +58,7 @@ _Value = Union[int, str, bool]
 
 @attrs.frozen
 class GpuOption:
-    """What a slot asks of its GPUs; None is no demand.
+    """What a slot asks of its GPUs; None means no demand.
 
     ``num`` is how many, ``link`` the type of link between them ("nvlink" or "xgmi"), ``model``
     their model as it was written, ``memory`` the least that each one has, in GiB, rounded up.

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treepool.errors import InvalidOption
-from treepool.rfc import gpuopt, units
-from treepool.rfc.gpuopt import GpuOption
+from treepool.flux import gpuopt
+from treepool.flux.gpuopt import GpuOption
+from treepool.rfc import units
 from work import Lines
 
 

@@ -1,0 +1,66 @@
+"""What is wrong with a file of test vectors."""
+
+import json
+
+import pytest
+
+from treepool.cli import vectors
+from treepool.cli.files import data_folder
+
+SCHEMA = json.loads((data_folder("schemas") / "testvectors.json").read_text())
+
+
+def told(document):
+    return [str(problem) for problem in vectors.problems(document)]
+
+
+def test_the_options_of_a_job_are_those_of_the_schema():
+    assert SCHEMA["$defs"]["wishes"]["propertyNames"]["enum"] == list(vectors.JOB_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ({}, ["/vectors/0: key 'expect' is missing", "/vectors/0: key 'id' is missing",
+              "/vectors/0: key 'rationale' is missing", "/vectors/0: key 'shape' is missing"]),
+        (5, ["/vectors/0: must be an object, not 5"]),
+        ({"id": "x", "free": "x", "shape": "z"},
+         ["/vectors/0/free: no earlier step has id 'x'",
+          "/vectors/0/shape: unknown key; known are free, id, rationale"]),
+        ({"id": "x", "jobspec": {}, "expect": {}, "rationale": "r"},
+         ["/vectors/0/expect: key 'R_lite' is missing"]),
+        ({"id": "x", "shape": "", "expect": {"error": "no"}, "rationale": "r"},
+         ["/vectors/0/expect/error: must be one "
+          "of 'invalid', 'infeasible', 'insufficient', not 'no'"]),
+        ({"id": "x", "down": "a"},
+         ["/vectors/0/down: 'a' is not an id or range in idset 'a'"]),
+        ({"id": "a b", "up": "0"}, ["/vectors/0/id: 'a b' is not the id of a vector"]),
+        ({"id": "x", "shape": "", "options": [], "expect": {"error": "invalid"}, "rationale": "r"},
+         ["/vectors/0/options: must be an object, not an array"]),
+    ],
+)  # fmt: skip
+def test_a_mistyped_step_is_a_problem(cluster_a, step, expected):
+    cluster_a["vectors"] = [step]
+    assert told(cluster_a) == expected
+
+
+def test_a_steps_options_are_those_of_a_job_whatever_their_values(cluster_a):
+    cluster_a["vectors"][0]["options"] = {"same": 5, "topology_policy": "strict"}
+    assert told(cluster_a) == []
+    cluster_a["vectors"][0]["options"] = {"alpha": 1}
+    (problem,) = told(cluster_a)
+    assert problem.startswith("/vectors/0/options/alpha: unknown key; known are locality, level, ")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"locality": "none", "policy": "best-locality", "alpha": 0, "beta": 0.5}, []),
+        ({"same": "driver"},
+         ["/options/same: unknown key; known are locality, policy, alpha, beta"]),
+        ({"alpha": 1.5}, ["/options/alpha: must be at least 0 and at most 1, not 1.5"]),
+        ({"beta": "0.5"}, ["/options/beta: must be a number, not '0.5'"]),
+    ],
+)  # fmt: skip
+def test_a_files_options_are_those_of_a_pool(cluster_a, options, expected):
+    assert told({**cluster_a, "options": options}) == expected
