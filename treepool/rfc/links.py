@@ -122,16 +122,6 @@ class Links:
                 found.update(((a, b), wire) for i, a in enumerate(ids) for b in ids[i + 1 :])
         return found
 
-    def matrix(self, gpus: int) -> tuple[tuple[float, ...], ...]:
-        """GB/s between any two of bitmask *gpus*, in ascending order; 0 where no link is known.
-
-        A GPU and itself have 0, too.
-        """
-        pairs = self.pairs()
-        ids = list(idset.iterate(gpus))
-        none = Wire("", 0)
-        return tuple(tuple(pairs.get((min(a, b), max(a, b)), none).gbps for b in ids) for a in ids)
-
     @property
     def kind(self) -> str:
         """The form of the graph of links: "nvswitch", "pairs", "mesh", "pcie" or "none".
