@@ -14,7 +14,7 @@ import pytest
 from depth import deep
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, TreepoolError
-from treepool.placement.choose.choice import policy
+from treepool.placement.choose import policy
 from treepool.rfc.jobspec import from_resources
 
 _PLACEMENT = os.sep + os.path.join("treepool", "placement") + os.sep

@@ -7,7 +7,7 @@ import pytest
 
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
-from treepool.placement.on_node.gpu_assignment import backfill
+from treepool.placement.plan import backfill
 from treepool.placement.plan.backfill import Plan
 from treepool.rfc.jobspec import from_resources
 

@@ -20,7 +20,7 @@ from treepool import Pool, parse_shape
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NodeType, compile_topo
 from treepool.placement.on_node import fit
-from treepool.placement.request.vertices import need
+from treepool.placement.request import need
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 

@@ -10,7 +10,7 @@ import pytest
 from placement.test_work import HARD, UNEVEN, cluster, request
 from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources
-from treepool.placement.request.vertices import need
+from treepool.placement.request import need
 
 VECTORS = Path(__file__).parents[2] / "testvectors"
 

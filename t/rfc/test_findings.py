@@ -1,81 +1,12 @@
-"""The report of a document: its order, its length, and the name that was probably meant."""
+"""The report of a document: its order, its length and its words."""
 
 from __future__ import annotations
 
-import time
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from treepool.errors import Problem
 from treepool.rfc import findings
-from treepool.rfc.findings import did_you_mean, nearest
 from treepool.rfc.jobspec import resource_problems
-
-KNOWN = ("node", "slot", "core", "gpu", "memory", "storage", "l3", "numa", "socket")
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        # plurals
-        ("cores", "core"),
-        ("nodes", "node"),
-        ("gpus", "gpu"),
-        ("sockets", "socket"),
-        ("slots", "slot"),
-        ("numas", "numa"),
-        # abbreviations, upper case, letters exchanged or missing
-        ("mem", "memory"),
-        ("GPU", "gpu"),
-        ("L3", "l3"),
-        ("memroy", "memory"),
-        ("soket", "socket"),
-        # what others call it
-        ("cpu", "core"),
-        ("cpus", "core"),
-        ("hosts", "node"),
-        ("package", "socket"),
-        ("ram", "memory"),
-        ("task", "slot"),
-        # nothing like it
-        ("rack", ""),
-        ("switch", ""),
-        ("gpumem", ""),
-        ("s", ""),
-        ("", ""),
-    ],
-)
-def test_the_nearest_known_name_is_the_one_that_was_meant(name: str, meant: str) -> None:
-    assert nearest(name, KNOWN) == meant
-
-
-def test_a_synonym_is_told_only_if_it_is_known_here() -> None:
-    assert nearest("package", ("node", "core")) == ""
-
-
-def test_an_abbreviation_of_two_names_is_neither() -> None:
-    assert nearest("soc", ("socket", "social")) == ""
-
-
-def test_the_question_stands_behind_the_unknown_name() -> None:
-    assert did_you_mean("cores", KNOWN) == " (did you mean 'core'?)"
-    assert did_you_mean("rack", KNOWN) == ""
-
-
-def test_long_names_cost_nothing() -> None:
-    start = time.process_time()
-    assert nearest("core" * 20_000, KNOWN) == ""
-    assert time.process_time() - start < 0.1
-
-
-@given(st.text(), st.lists(st.text(max_size=40)))
-def test_what_is_told_is_known(name: str, known: list[str]) -> None:
-    assert nearest(name, known) in ("", *known)
-
-
-# ---- The report ----
 
 
 def test_places_are_sorted_as_numbers():

@@ -11,7 +11,6 @@ Documents can come from anybody. Text that is quoted from one is shortened and e
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Type, TypeVar, Union
 
 from treepool.errors import InvalidIdset, InvalidInput, Problem
@@ -39,23 +38,6 @@ MAX_BITS = 1 << 32
 FIRST_BITS = 1 << 27
 
 _MAX_NOTED = 1_000
-
-#: Longest unknown name that is compared with the known ones, in characters.
-_MAX_NAME = 32
-
-#: Least similarity of a misspelling, as difflib measures it: one letter in four may be wrong.
-_ALIKE = 0.75
-
-#: Names of resources in other schedulers and tools, and the names here.
-_SYNONYMS = {
-    "cpu": "core",
-    "host": "node",
-    "package": "socket",
-    "numanode": "numa",
-    "ram": "memory",
-    "disk": "storage",
-    "task": "slot",
-}
 
 
 class Findings:
@@ -262,32 +244,6 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     return "an array" if isinstance(value, list) else f"a {type(value).__name__}"
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """The one of *known* names that unknown *name* probably means; "" if there is none.
-
-    ``cores`` means core, ``mem`` means memory, and ``cpu`` means core, although it looks like gpu.
-    """
-    if len(name) > _MAX_NAME:  # comparing costs the product of the lengths
-        return ""
-    plain = name.casefold()
-    single = plain[:-1] if plain.endswith("s") else plain
-    for one in (plain, single, _SYNONYMS.get(plain, ""), _SYNONYMS.get(single, "")):
-        if one in known:
-            return one
-    if len(plain) >= 3:
-        longer = [one for one in known if one.startswith(plain)]
-        if len(longer) == 1:
-            return longer[0]
-
-    return next(iter(get_close_matches(plain, known, 1, _ALIKE)), "")
-
-
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """A question that names the nearest of *known* names, to follow unknown *name*, or ""."""
-    near = nearest(name, known)
-    return f" (did you mean {shown(near)}?)" if near else ""
 
 
 def shown_ids(mask: int) -> str:

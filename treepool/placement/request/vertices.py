@@ -27,8 +27,9 @@ from treepool.placement.request.need import (
 from treepool.rfc import units
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.count import Count
-from treepool.rfc.findings import did_you_mean, shown
+from treepool.rfc.findings import shown
 from treepool.rfc.jobspec import Jobspec, Vertex
+from treepool.rfc.spelling import did_you_mean
 
 #: Resource types with a meaning of their own; every other type is the name of a locality.
 AMOUNTS = ("core", "gpu", "memory", "storage")
