@@ -106,14 +106,16 @@ def _from_flux(environment: Mapping[str, str]) -> Here:
 
 def _machine(xml: Optional[bytes], nested: bool) -> Machine:
     """What the broker's *xml* describes, else /sys; *nested* tells that it may be cut to a part."""
+    machine = None
+    if xml is not None:
+        from treepool.discovery.hwloc import read_hwloc
+
+        machine = read_hwloc(xml, "this broker's hwloc XML")
+        if not nested or not machine.gpus:
+            return machine
     from treepool.discovery.sysfs import read_sysfs
 
-    if xml is None:
-        return read_sysfs()
-    from treepool.discovery.hwloc import read_hwloc
-
-    machine = read_hwloc(xml, "this broker's hwloc XML")
-    return with_bus_order(machine, read_sysfs()) if nested and machine.gpus else machine
+    return read_sysfs() if machine is None else with_bus_order(machine, read_sysfs())
 
 
 def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
