@@ -114,7 +114,7 @@ class NodeType:
     links: Optional[LinkTable] = None
     #: The bytes of memory of each GPU of which the key says it, by id.
     gpu_memory: Mapping[int, int] = _UNKNOWN
-    #: What fit.py works out per need and remembers here.
+    #: What on_node/ works out per need and remembers here.
     memo: dict[Any, Any] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
     #: For each domain the innermost MIG domain that it is or is in, else the root: amounts asked

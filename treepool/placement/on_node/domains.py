@@ -14,7 +14,7 @@ from treepool.placement.request.need import Part, least
 class DomainOptions:
     """The options on a node of *node_type*, of which *ledger* says what is left.
 
-    With *local* groups of domains sit in a domain of level 0, see spread.levels_of(). *able* says
+    With *local* groups of domains sit in a domain of level 0, see levels.levels_of(). *able* says
     which domains could give what a part asks of each if the node were idle.
     """
 
@@ -112,7 +112,7 @@ class DomainOptions:
         return steps[::-1]
 
     def group_levels(self, part: Part) -> dict[Domain, int]:
-        """The levels of the domains that could host *part*'s group, see spread.levels_of()."""
+        """The levels of the domains that could host *part*'s group, see levels.levels_of()."""
 
         def compute() -> dict[Domain, int]:
             able = self.able(self.node_type, part)

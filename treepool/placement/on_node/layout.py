@@ -8,7 +8,7 @@ all alike), so nothing needs to be searched: per domain no more than min(copies 
 
 With ``local`` the domains of a slot sit in one *group* (a domain of level 0 for k of them), what
 each gives in one *point* (a domain of level 0 for that) in it, and the other amount in one *host*
-(a domain of level 0 for it); see spread.levels_of(). Groups do not overlap, nor do points, nor
+(a domain of level 0 for it); see levels.levels_of(). Groups do not overlap, nor do points, nor
 hosts, so the best layout is found from the leaves up: for each number of slots whose domains are in
 a subtree, the most amounts that can still be had there.
 """

@@ -5,7 +5,7 @@ match is a choice of domains such that in every domain what is promised to all s
 not more than what is free there. Scopes nest, so this condition is enough (Hall's theorem for a
 laminar family). The search tries these choices depth first, the preferred one first, and
 gives up a branch as soon as some domain is overdrawn. Where links or memory are demanded of GPUs,
-numbers are not enough: then a match has an assignment of GPUs to slots as well, see assign.py.
+numbers are not enough: then a match has an assignment of GPUs to slots as well, see gpus/assignment.py.
 
 Branches stand on a stack of their own: how deep the search goes does not depend on Python's.
 """
@@ -73,7 +73,7 @@ class Search:
     """A search for ways to meet needs on a node of *node_type* where *cores* and *gpus* are free.
 
     With *local*, every amount and every group of domains must sit in a domain of level 0, see
-    spread.levels_of(). With *plain*, domains are tried in the order of the tree. *effort* counts
+    levels.levels_of(). With *plain*, domains are tried in the order of the tree. *effort* counts
     the choices; when they are too many, the search raises GaveUp.
     """
 
