@@ -157,7 +157,7 @@ def test_a_bad_constraint_is_a_usage_error(treepool):
 
 
 def wished(treepool, *words):
-    """The one answer with some job_options."""
+    """The one answer with some job options."""
     (answer,) = treepool("alloc", "--json", *words).json
     return answer
 

@@ -206,7 +206,7 @@ class _Run:
         return job
 
     def _kind(self, traced: TraceJob) -> Request:
-        """What *traced* asks for but for its duration, the same object for equal job_options."""
+        """What *traced* asks for but for its duration, the same object for equal requests."""
         limits = "" if traced.constraint is None else json.dumps(traced.constraint, sort_keys=True)
         key = traced.shape, limits, traced.locality
         kind = self._kinds.get(key)

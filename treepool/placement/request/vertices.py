@@ -135,7 +135,7 @@ class _Reader:
         node: Optional[Vertex],
         above: Sequence[Vertex],
     ) -> Part:
-        """*group* with each slot, or all on a node, in one domain of the level options for.
+        """*group* with each slot, or all on a node, in one domain of the level asked for.
 
         The same as if the jobspec had this locality below, or above, the slot.
         """
