@@ -131,5 +131,5 @@ def test_a_pool_loads_nothing_that_only_commands_need():
 def test_bind_reads_xml_only_if_it_must():
     """It runs for each task of a job, and is often refused or asked for --help."""
     found = loaded("import treepool.cli.bind, treepool.cli.verify")
-    heavy = ("defusedxml", "xml.parsers.expat", "ctypes", "tarfile", "subprocess")
+    heavy = ("defusedxml", "xml.parsers.expat", "ctypes", "tarfile")
     assert [name for name in heavy if name in found] == []
