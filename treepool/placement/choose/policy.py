@@ -73,7 +73,7 @@ class WorstFit(Policy):
 
 
 class GpuSparing(BestFit):
-    """Best fit, but jobs that ask for no GPUs first use the nodes without free GPUs.
+    """Best fit, but jobs that ask no GPUs use nodes that have none free before all others.
 
     It keeps cores beside free GPUs for jobs that need both.
     """
