@@ -27,7 +27,7 @@ class GaveUp(Exception):
 
 @attrs.define(eq=False)
 class Effort:
-    """The choices tried so far, at most ``limit``, and whether a search gave up."""
+    """The choices tried so far, of ``limit`` that are allowed, and whether a search gave up."""
 
     limit: int
     tried: int = 0

@@ -48,7 +48,7 @@ class Choice:
     """What a request would get: ``selection``, None if it cannot be served.
 
     ``request`` is the request that was served, with its counts below the slot and its constraint
-    settled. If a search ``gave_up``, a better selection may exist, or one where this has none.
+    settled. If a search ``gave_up``, a better selection may exist, even if this one is None.
     """
 
     request: Request

@@ -120,7 +120,7 @@ class _Choice:
         return sorted({self.gbps[v][w] for v in range(self.count) for w in range(v)})
 
     def _widest(self, number: int) -> Optional[list[int]]:
-        """The graph of the links of the largest bandwidth that has a clique of *number*."""
+        """The graph of the fastest links that still has a clique of *number*; None if none has."""
         if clique(self.allowed, self.all, number) is None:
             return None
         values = self._values()

@@ -231,7 +231,7 @@ def _types(
     allocated: Optional[ByRank[Optional[AllocatedCores]]],
     types: ByRank[Optional[NodeType]],
 ) -> ByRank[Optional[NodeType]]:
-    """The type of every rank, in *types*: one object for equal topo and equal R_lite children."""
+    """Fill *types* with the type of every rank: one object per topo and R_lite children."""
     topos = [entry.topo for entry in key.children] if key else []
     texts = [canonical(topo) for topo in topos]
     links = [key.links_of(topo) for topo in topos] if key else []

@@ -86,7 +86,7 @@ class Domain:
         return idset.size(self.open_gpus)
 
     def walk(self) -> Iterator[Domain]:
-        """This domain and all below it, parents first."""
+        """This domain and all domains inside it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()

@@ -89,7 +89,7 @@ class Layout:
         self.groups = self._groups(local)
         self.hosts = self._hosts(local)
         self.applies = self._applies()
-        #: The domains on the way from the scope to those that matter.
+        #: The domains on the paths from the scope to the domains above.
         self.on_the_way: set[Domain] = set()
         for domain in (*self.order, *self.domain_of, *self.groups, *self.hosts):
             at: Optional[Domain] = domain
@@ -97,7 +97,7 @@ class Layout:
                 self.on_the_way.add(at)
                 at = None if at is scope else node_type.parent[at]
 
-    # -- what there is
+    # -- points, groups and hosts
 
     def _points(self, domain: Domain, local: bool) -> dict[Domain, int]:
         """The points in *domain* where the part may be met, and how often."""

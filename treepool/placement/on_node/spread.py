@@ -19,7 +19,7 @@ from treepool.rfc import idset
 
 
 def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
-    """The lowest free cores and GPUs of *domain* that make up *want*, whatever the tree says."""
+    """The lowest free cores and GPUs of *domain* that make up *want*, regardless of the tree."""
     return (
         idset.take_lowest(domain.cores & cores, want[1]),
         idset.take_lowest(domain.gpus & gpus, want[0]),

@@ -15,7 +15,7 @@ SLOT = "slot"
 
 @attrs.frozen(cache_hash=True)
 class Demand:
-    """What every link between two GPUs of a slot must have: at least ``gbps`` GB/s, this type."""
+    """What a link between any two GPUs of a slot must have: at least ``gbps`` GB/s, this type."""
 
     gbps: float = 0.0
     type: str = ""
@@ -58,7 +58,7 @@ class Need:
 
     @property
     def takes_amount(self) -> bool:
-        """True if the need asks for cores or GPUs beside its parts."""
+        """True if the need asks for cores or GPUs in addition to its parts."""
         return bool(self.cores or self.gpus)
 
 
@@ -94,9 +94,9 @@ class Ask:
 
     Asks are interned (see ``ask_of``), so equal asks are one object and hash by identity. A node
     hosts ``group``: with ``fill`` up to its largest count, otherwise one of its valid counts.
-    ``whole`` takes the entire node, which must be idle. ``min_cores`` and ``min_gpus`` are the
-    fewest cores and GPUs with which a node can serve the ask. These two numbers alone rule out most
-    states.
+    ``whole`` takes the entire node, which must be idle. A node with fewer free cores than
+    ``min_cores`` or fewer free GPUs than ``min_gpus`` cannot serve the ask. These two numbers alone
+    rule out most states.
 
     With ``counted``, some count on or above the slot is a range that each node, or domain, meets
     independently: nodes that can give more come first. With ``searched``, arithmetic does not

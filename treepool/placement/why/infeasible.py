@@ -142,7 +142,7 @@ class _Node:
     def why_not(
         self, need: Need, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
     ) -> Optional[str]:
-        """Why no scope, each a *where* domain, meets *need*; None if no single part explains it."""
+        """Why none of *scopes* (*where* domains) meets *need*; None if unexplained."""
         if need.storage:
             largest = max(t.storage for t in self.types)
             if largest < need.storage:
@@ -157,7 +157,7 @@ class _Node:
     def why_no_part(
         self, part: Part, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
     ) -> Optional[str]:
-        """Why no scope has the domains that *part* asks for."""
+        """Why none of *scopes* (*where* domains) has the domains that *part* asks for."""
         if part.name == SLOT:
             return self.why_not(part.need, where, scopes)
         name = part.name
