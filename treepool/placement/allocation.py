@@ -13,11 +13,11 @@ from treepool.rfc import idset
 
 
 class Allocation:
-    """What a job got: the resources, the number of slots, and the R that says so.
+    """What a job got: its resources, its number of slots, and its R.
 
-    ``parts`` groups the ranks by what they give, ascending by rank: each is (ranks, cores, GPUs),
-    the last two as bitmasks. ``starttime`` and ``expiration`` are seconds since the epoch, 0 when
-    unset; the scheduler sets them when the job starts.
+    ``parts`` groups the ranks by what they give, ascending by rank. Each part is (ranks, cores,
+    GPUs), with cores and GPUs as bitmasks. ``starttime`` and ``expiration`` are in seconds since
+    the epoch, 0 when unset. The scheduler sets them when the job starts.
     """
 
     __slots__ = ("parts", "nslots", "starttime", "expiration", "_inventory")
@@ -39,7 +39,7 @@ class Allocation:
         self.starttime = starttime
 
     def set_expiration(self, expiration: float) -> None:
-        """Set when the resources stop being valid, in seconds since the epoch, 0 for never."""
+        """Set when the resources stop being valid, in seconds since the epoch; 0 means never."""
         self.expiration = expiration
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Allocation:
 
 
 def parts_of(selection: Selection) -> tuple[Held, ...]:
-    """What *selection* takes, equal amounts together, ascending by lowest rank."""
+    """What *selection* takes: ranks with equal ids grouped together, ascending by lowest rank."""
     if len(selection.grants) == 1:
         grant = selection.grants[0]
         return ((grant.ranks, grant.step.cores, grant.step.gpus),)

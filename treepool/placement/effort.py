@@ -1,49 +1,49 @@
 """The effort of searches: how many choices may be tried, and what happens when that is not enough.
 
-Requests of the usual forms are decided by arithmetic. For the others there is a search with a
-bound, so that a request made to be hard cannot hold the scheduler up. A search that ends at its
-bound has not found a "no": its request waits. The bound belongs to one call; nothing that
-was searched before makes a later call stop sooner.
+Arithmetic decides requests of the usual forms. Other requests need a search. The search has a
+bound, so a request that is made to be hard cannot block the scheduler. A search that ends at its
+bound has no answer, so its request waits. The bound applies to one call: earlier searches do not
+make a later call stop sooner.
 """
 
 from __future__ import annotations
 
 import attrs
 
-#: Choices tried by one search, about 0.2 s, and by all searches on one node in one state.
+#: Choices that one search may try (about 0.2 s), and all searches for one node state together.
 PER_SEARCH = 5_000
 PER_STATE = 20_000
 
-#: Choices tried for one request over all states, about 2 s.
+#: Choices that one request may try over all states, about 2 s.
 PER_REQUEST = 50_000
 
-#: What a user reads whose request is too hard.
+#: The message for a user whose request is too hard.
 REASON = "the search for a placement was given up: the request is too complex for the nodes as used"
 
 
 class GaveUp(Exception):
-    """The search was ended; whether there is an answer is not known."""
+    """The search reached its bound; it is not known whether there is an answer."""
 
 
 @attrs.define(eq=False)
 class Effort:
-    """The choices tried so far, of which there may be ``limit``; and whether a search ended."""
+    """The choices tried so far, of ``limit`` that are allowed, and whether a search gave up."""
 
     limit: int
     tried: int = 0
     gave_up: bool = False
 
     def part(self) -> Effort:
-        """The effort that one search may take of what is left; ``add`` it when it is done."""
+        """The part of the remaining effort that one search may use; ``add`` it afterwards."""
         return Effort(min(PER_SEARCH, self.limit - self.tried))
 
     def add(self, part: Effort) -> None:
-        """Take note of the effort of a search."""
+        """Add the effort of a search."""
         self.tried += part.tried
         self.gave_up |= part.gave_up
 
     def count(self, choices: int = 1) -> None:
-        """Take note of *choices* more; raises GaveUp once they are too many."""
+        """Count *choices* more; raises GaveUp once the limit is exceeded."""
         self.tried += choices
         if self.tried > self.limit:
             self.gave_up = True

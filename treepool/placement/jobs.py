@@ -1,4 +1,4 @@
-"""What live jobs hold, and what an R says of it."""
+"""What live jobs hold, and how an R describes it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from treepool.placement.nodes.inventory import Held
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
-#: What stands for an R in calls: an RFC 20 object, its JSON text, or either read already.
+#: What callers may pass as an R: an RFC 20 object, its JSON text, or an object already read.
 AnyR = Union[Mapping[str, Any], str, ResourceSet, Allocation]
 
 
 @attrs.frozen
 class Job:
-    """What a live job holds, and when it ends (seconds since the epoch, 0 for never)."""
+    """What a live job holds, and when it ends (seconds since the epoch; 0 means never)."""
 
     parts: tuple[Held, ...]
     end_time: float
@@ -34,7 +34,7 @@ def read_held(R: AnyR) -> tuple[tuple[Held, ...], float]:
 
 
 def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -> tuple[Held, ...]:
-    """*parts* less the ranks of *freed*, which must hold there exactly what *freed* says."""
+    """*parts* without the ranks of *freed*; *parts* and *freed* must agree on these ranks."""
     gone = {rank: (cores, gpus) for ranks, cores, gpus in freed for rank in ranks}
     left = []
     for ranks, cores, gpus in parts:

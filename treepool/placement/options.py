@@ -13,9 +13,9 @@ OPTIONS = {"locality": "preferred", "policy": "best-fit", "alpha": str(ALPHA), "
 
 
 def checked(options: Mapping[str, object]) -> dict[str, Any]:
-    """All options of a pool, with the defaults of those that *options* leave out.
+    """All options of a pool: *options*, and the defaults of the options that it omits.
 
-    Raises InvalidOption naming what is unknown.
+    Raises InvalidOption, which names the unknown option or value.
     """
     chosen: dict[str, Any] = {**OPTIONS, **options}
     for name in options:
@@ -28,7 +28,7 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def fraction(name: str, options: Mapping[str, Any]) -> float:
-    """The number from 0 to 1 that option *name* is."""
+    """The value of option *name*, a number from 0 to 1."""
     try:
         value = float(options[name])
     except (TypeError, ValueError):

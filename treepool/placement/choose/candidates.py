@@ -1,8 +1,8 @@
-"""Candidates: the states of nodes that can serve a request, in the order it wants them.
+"""Candidates: the node states that can serve a request, in order of preference.
 
-A heap of states, brought up to date from the index's log of changes, in which fits are computed
-only for states that reach the top. An allocation therefore looks at the states it uses and at those
-that changed since the request was last tried, not at all nodes and not at all states.
+The candidates are a heap of states, updated from the index's log of changes. Fits are computed only
+for states that reach the top. An allocation therefore looks only at the states it uses and at those
+that changed since the request was last tried, not at all nodes or all states.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from treepool.placement.request.need import Ask
 class Entry(NamedTuple):
     """A place in a request's order: nodes in ``state`` from rank ``rank`` up.
 
-    ``order`` is made of the shortfall of the units meant (see fit.Segment), whether they are
-    remote, and the policy's key. ``segment`` tells which units of the state's fit are meant.
+    ``segment`` says which units of the state's fit the entry is for (see fit.Segment). ``order``
+    combines the shortfall of these units, whether they are remote, and the policy's key.
     """
 
     order: int
@@ -33,16 +33,16 @@ class Entry(NamedTuple):
     segment: int = 0
 
 
-#: The least number above any policy's key; what is remote, and then shortfalls, weigh more.
+#: A number above any policy's key. Remote units weigh this much, and shortfalls weigh more.
 _ABOVE_KEYS = 1 << 80
 
 
 class Candidates:
     """The states that can serve one ask on the ranks of *within* (None: all), best first.
 
-    *effort* counts the choices of the searches that the fits of the states looked at took, now or
-    when they were worked out. Where there may be some, nothing is remembered from one request to
-    the next, so that the same states are looked at whatever was asked before.
+    ``effort`` counts the choices that searches tried for the fits of the states looked at, no
+    matter when the fits were computed. For an ask that may need a search, nothing is kept from one
+    request to the next. The same states are then looked at regardless of earlier requests.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Candidates:
         self._seen = -1
 
     def refresh(self, effort: Effort) -> None:
-        """Take in what changed in the index since the last call; count *effort* from now on."""
+        """Apply the changes of the index since the last call; count in *effort* from now on."""
         index, self.effort = self.index, effort
         if self.ask.searched:
             self._seen = -1
@@ -89,7 +89,7 @@ class Candidates:
         self._seen = index.log_start + len(log)
 
     def _reachable(self) -> Iterable[NodeState]:
-        """The states that a rank of ``within`` may be in."""
+        """The states that ranks of ``within`` may be in."""
         index, within = self.index, self.within
         if within is None or len(within) > len(index.buckets):
             return list(index.buckets)
@@ -97,7 +97,7 @@ class Candidates:
         return {state: None for state in states if state is not None}
 
     def _offer(self, state: NodeState) -> None:
-        """Put *state* on the heap unless it is there already, at its lowest rank or below."""
+        """Put *state* on the heap unless it is already there at its lowest rank or below."""
         self.visited += 1
         found = None if self.ask.searched else state.fits.get(self.ask)
         if not (possible(state, self.ask) if found is None else found.steps or found.gave_up):
@@ -109,7 +109,7 @@ class Candidates:
         live = self._live.get(state)
         if rank < 0 or (live is not None and live.rank <= rank):
             return
-        # A fit not worked out yet counts as local: the top is looked at again before use.
+        # A fit that is not computed yet counts as local: best() checks the top again before use.
         self._push(state, rank, self._order(state, found if found and found.steps else None))
 
     def _order(self, state: NodeState, found: Optional[Fit]) -> int:
@@ -119,7 +119,7 @@ class Candidates:
         return key + (self.ask.least_shortfall(state.ncores) * 2 * _ABOVE_KEYS)
 
     def order_of(self, key: int, found: Fit, segment: int) -> int:
-        """The order of a segment of a fit whose policy's key is *key*."""
+        """The order of a segment of a fit, where *key* is the policy's key of the fit."""
         _, shortfall, remote = found.segments[segment]
         return key + (2 * shortfall + remote) * _ABOVE_KEYS
 
@@ -130,10 +130,10 @@ class Candidates:
         return entry
 
     def too_few(self, wanted: int) -> bool:
-        """True if all states that may serve the ask are known to have fewer than *wanted* ranks.
+        """True if all states that may serve the ask have fewer than *wanted* ranks together.
 
-        Looked into only when fewer states than *wanted* are to be asked, so that it is cheaper
-        than what it may save.
+        The ranks are counted only if there are fewer states than *wanted*: otherwise counting could
+        cost more than it saves.
         """
         buckets = self.index.buckets
         if wanted <= len(self._live):
@@ -142,7 +142,7 @@ class Candidates:
         return sum(found) < wanted
 
     def best(self) -> Optional[Entry]:
-        """The first entry in order whose state fits and whose rank is in it now."""
+        """The first entry in order whose state fits and whose rank is still in that state."""
         heap = self._heap
         while heap:
             self.visited += 1
@@ -165,7 +165,7 @@ class Candidates:
         return None
 
     def _fit(self, state: NodeState) -> Fit:
-        """The fit of *state*, and its effort; raises GaveUp once that is too much in all."""
+        """The fit of *state*; adds its effort, and raises GaveUp once the total is too much."""
         found = assess(state, self.ask)
         self.effort.gave_up |= found.gave_up
         if self.ask.searched:
@@ -173,7 +173,7 @@ class Candidates:
         return found
 
     def drop(self, entry: Entry) -> None:
-        """Take the top entry off; ``restore`` brings its state back."""
+        """Remove the top entry; ``restore`` brings its state back."""
         heapq.heappop(self._heap)
         del self._live[entry.state]
 

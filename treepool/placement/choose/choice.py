@@ -1,8 +1,8 @@
-"""The choice: which nodes a request gets, of all that may be tried for it.
+"""The choice: which nodes a request gets, with its open questions settled.
 
-A request may leave open which property its nodes have in common (``same``), and how much each slot
-gets (a count below the slot). Whatever asks what a request would get, to allocate it or to explain
-it, asks here.
+A request may leave open which property its nodes share (``same``) and how much each slot gets (a
+range as a count below the slot). Both allocation and explanation use this module to find out what a
+request would get.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
 
-#: What makes the candidates for an ask on the nodes that satisfy a constraint.
+#: A function that makes the candidates for an ask on the nodes that satisfy a constraint.
 CandidatesOf = Callable[[Ask, Optional[Constraint]], Candidates]
 
-#: A request with what it leaves open settled, and what it gets; None if nothing.
+#: A request with its open questions settled, and what it gets; None if nothing.
 _Found = tuple[Request, Optional[Selection]]
 
-#: Combinations of counts below the slot that are tried where no order among them helps.
+#: Combinations of counts below the slot that are tried where no order allows a faster search.
 MOST_COMBINATIONS = 4096
 
 
 @attrs.frozen(eq=False)
 class Situation:
-    """What choices are made from: the nodes, what is free on them, and the policy among them."""
+    """The input of a choice: the nodes, what is free on them, and the policy that orders them."""
 
     inventory: Inventory
     index: NodeIndex
@@ -47,8 +47,8 @@ class Situation:
 class Choice:
     """What a request would get: ``selection``, None if it cannot be served.
 
-    ``request`` is the one that was served: with its counts below the slot and its constraint
-    settled. If a search ``gave_up``, there may be a better selection, or one at all.
+    ``request`` is the request that was served, with its counts below the slot and its constraint
+    settled. If a search ``gave_up``, a better selection may exist, even if this one is None.
     """
 
     request: Request
@@ -59,11 +59,11 @@ class Choice:
 def choose(
     request: Request, inventory: Inventory, index: NodeIndex, candidates_of: CandidatesOf
 ) -> Choice:
-    """What *request* gets of the nodes in *index*, the first of the best."""
+    """What *request* gets of the nodes in *index*: the first of the best selections."""
     effort = Effort(PER_REQUEST)
     best: _Found = request, None
     try:
-        if request.same is None:  # as most; without it a slot takes a fifth less time
+        if request.same is None:  # the common case; this shortcut saves a fifth of a slot's time
             best = _grown(request, inventory, candidates_of, effort)
         else:
             best = _best_alike(request, inventory, index, candidates_of, effort)
@@ -79,11 +79,11 @@ def _best_alike(
     candidates_of: CandidatesOf,
     effort: Effort,
 ) -> _Found:
-    """What *request* gets of nodes with the same property."""
+    """What *request* gets on nodes that share a property of its family."""
     best: _Found = request, None
     for constraint in alternatives(request, inventory, index):
         if best[1] is not None and constraint == request.constraint:
-            break  # the nodes need not be alike, but can be
+            break  # the property is only preferred, and nodes that share it can serve the request
         one = attrs.evolve(request, constraint=constraint)
         found = _grown(one, inventory, candidates_of, effort)
         if found[1] is not None and (best[1] is None or found[1].preference < best[1].preference):
@@ -94,10 +94,10 @@ def _best_alike(
 def _grown(
     request: Request, inventory: Inventory, candidates_of: CandidatesOf, effort: Effort
 ) -> _Found:
-    """What *request* gets with the counts below its slot as large as they can be.
+    """What *request* gets with the counts below its slot as large as possible.
 
-    These are the same for all slots. They come after the counts on and above the slot, and among
-    each other the outer ones come first.
+    All slots have the same counts. The counts on and above the slot have priority over them. Among
+    the counts below the slot, the outer ones have priority.
     """
     if not request.growing:
         return request, select(request, candidates_of(request.ask, request.constraint), effort)
@@ -119,7 +119,7 @@ def _grown(
 
 
 def _values(growing: Growing, inventory: Inventory) -> list[int]:
-    """The valid values of a count that some node may have room for, descending; at least one."""
+    """The valid values of a count that some node may have room for, descending; never empty."""
     types = inventory.node_types
     if growing.what == "core":
         most = max((t.root.ncores for t in types), default=0)
@@ -131,14 +131,14 @@ def _values(growing: Growing, inventory: Inventory) -> list[int]:
 
 
 def _largest(values: list[list[int]], attempt: Callable[[Sequence[int]], _Found]) -> _Found:
-    """The best choice where what fits with more fits with less: by halving, count by count."""
+    """The best choice if a smaller count always fits when a larger one does: by bisection."""
     settled = [those[-1] for those in values]
     best = attempt(settled)
     if best[1] is None:
         return best
     extent = best[1].extent
     for place, those in enumerate(values):
-        first, last = 0, len(those) - 1  # those[last] is known to do
+        first, last = 0, len(those) - 1  # those[last] is known to fit
         while first < last:
             middle = (first + last) // 2
             found = attempt([*settled[:place], those[middle], *settled[place + 1 :]])
@@ -153,9 +153,10 @@ def _largest(values: list[list[int]], attempt: Callable[[Sequence[int]], _Found]
 def _best_of_all(
     values: list[list[int]], attempt: Callable[[Sequence[int]], _Found], request: Request
 ) -> _Found:
-    """The best choice where the smallest domain for more may be free when that for less is not.
+    """The best choice if a larger count may fit where a smaller one does not.
 
-    So all combinations are tried, the largest first.
+    With locality=required, the smallest domain for the larger count may be free while the smallest
+    domain for the smaller count is not. All combinations are tried, the largest first.
     """
     best: _Found = request, None
     for combination in _combinations(values):

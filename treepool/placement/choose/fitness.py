@@ -1,16 +1,17 @@
-"""Fitness: how good a placement is, from 0 to 1, to be reported and to choose nodes by.
+"""Fitness: how good a placement is, from 0 to 1, for reports and for policies.
 
     fitness = (1 - alpha) * intra + alpha * inter
     intra   = beta * links + (1 - beta) * memory
 
-``links`` is the smallest link between the GPUs of a slot over the largest on the node. ``memory``
-is the share of a slot's cores and GPUs that are in one memory domain, ``inter`` the fewest nodes
-that could hold the job over those it has. What has no meaning drops out: ``links`` without a link
-table or with fewer than two GPUs a slot, ``inter`` for a job on one node.
+``links`` is the slowest link between the GPUs of a slot divided by the fastest link on the node.
+``memory`` is the fraction of a slot's cores and GPUs that are in one memory domain. ``inter`` is
+the fewest nodes that could hold the job divided by the nodes that it has. A term without a meaning
+is omitted: ``links`` without a link table or with fewer than two GPUs per slot, ``inter`` for a job
+on one node.
 
-By default alpha is 0.3 and beta 0.5. (The design that these come from takes 0.7 for the nodes,
-because there they are of different switches; here they are not.) 0.7 suits jobs whose GPUs talk
-much, 0.3 those whose cores feed them.
+By default, alpha is 0.3 and beta is 0.5. (The design that these weights come from uses 0.7 for
+alpha, because its nodes are on different switches. Here they are not.) A beta of 0.7 suits jobs
+whose GPUs communicate much, 0.3 suits jobs whose cores feed the GPUs.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from treepool.placement.nodes.links import LinkTable, smallest_link
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 
-#: The weights by default.
+#: The default weights.
 ALPHA, BETA = 0.3, 0.5
 
-#: Localities that are memory domains, the first that a node has; without one the node is one.
+#: Localities that are memory domains: the first one that a node has counts, else the node itself.
 MEMORY_DOMAINS = ("numa", "socket")
 
 
 @attrs.frozen
 class Weights:
-    """How much nodes count beside what is on them (``alpha``), and links beside memory (``beta``).
+    """The weights of ``inter`` against ``intra`` (alpha), and of links against memory (beta).
 
     Both are from 0 to 1.
     """
@@ -42,7 +43,7 @@ class Weights:
     beta: float = BETA
 
 
-#: What counts unless a pool says otherwise.
+#: The weights unless a pool sets others.
 DEFAULT = Weights()
 
 
@@ -57,7 +58,7 @@ class Fitness:
 
     @property
     def intra(self) -> float:
-        """How good it is on the nodes."""
+        """How good the placement is within the nodes."""
         if self.links is None:
             return self.memory
         beta = self.weights.beta
@@ -65,7 +66,7 @@ class Fitness:
 
     @property
     def total(self) -> float:
-        """How good it is in all."""
+        """How good the placement is overall."""
         if self.inter is None:
             return self.intra
         alpha = self.weights.alpha
@@ -74,7 +75,7 @@ class Fitness:
 
 @attrs.frozen
 class Share:
-    """What a job has on some nodes of one type: on each *cores* and *gpus* (bitmasks) of slots."""
+    """What a job has on some nodes of one type: the same cores and GPUs (bitmasks) on each node."""
 
     node_type: NodeType
     nodes: int
@@ -88,9 +89,9 @@ def shares_of(
     nslots: int,
     types: ByRank[Optional[NodeType]],
 ) -> Iterator[Share]:
-    """What a job has on each kind of node: *parts* are (ranks, cores, GPUs), *types* by rank.
+    """What a job has on each node type: *parts* are (ranks, cores, GPUs), *types* is by rank.
 
-    Its *nslots* slots are shared out by cores.
+    The job's *nslots* slots are divided among the nodes in proportion to cores.
     """
     listed = list(parts)
     everything = sum(len(ranks) * idset.size(cores) for ranks, cores, _ in listed)
@@ -106,7 +107,7 @@ def shares_of(
 
 
 def of_job(shares: Iterable[Share], weights: Weights = DEFAULT) -> Fitness:
-    """The fitness of a job, the average over its nodes."""
+    """The fitness of a job: the average over its nodes."""
     listed = list(shares)
     nodes = sum(share.nodes for share in listed)
     memory = sum(share.nodes * memory_locality(share) for share in listed) / nodes
@@ -124,10 +125,11 @@ def on_node(share: Share, weights: Weights = DEFAULT) -> Fitness:
 
 
 def memory_locality(share: Share) -> float:
-    """The share of each slot's cores and GPUs in one memory domain, averaged over the slots.
+    """The fraction of each slot's cores and GPUs in one memory domain, averaged over the slots.
 
-    The slots of a node are alike, and which core is whose is the job's to say: as many slots as
-    can are counted whole into a domain, and what remains by its largest part in one domain.
+    The slots of a node are equal, and the job decides which core belongs to which slot. As many
+    slots as possible therefore count as whole in a domain. The remaining slots count by the largest
+    remaining part in one domain.
     """
     domains = memory_domains(share.node_type)
     have = [(idset.size(d.cores & share.cores), idset.size(d.gpus & share.gpus)) for d in domains]
@@ -156,10 +158,10 @@ def memory_domains(node_type: NodeType) -> tuple[Domain, ...]:
 
 
 def link_fitness(share: Share) -> Optional[float]:
-    """The smallest link between a slot's GPUs over the largest on the node; None if neither.
+    """The slowest link between a slot's GPUs divided by the fastest on the node; None if unknown.
 
-    Of several slots on a node whose GPUs are not told apart, all GPUs count as one slot's, unless
-    each has just one.
+    It is not known which GPU belongs to which slot of a node, so all GPUs count as one slot's. The
+    result is None if no slot has more than one GPU.
     """
     table = share.node_type.links
     ngpus = idset.size(share.gpus)
@@ -172,12 +174,12 @@ def link_fitness(share: Share) -> Optional[float]:
 
 
 def largest_link(table: LinkTable) -> float:
-    """GB/s between the pair of GPUs that is joined best."""
+    """The bandwidth of the fastest link between two GPUs, in GB/s; 0 if there is none."""
     return max((gbps for row in table.gbps for gbps in row), default=0.0)
 
 
 def _fewest_nodes(shares: list[Share]) -> int:
-    """The fewest nodes, as large as the largest of these, that could hold all that the job has."""
+    """The fewest nodes, of the largest size among *shares*, that could hold the whole job."""
     cores = sum(s.nodes * idset.size(s.cores) for s in shares)
     gpus = sum(s.nodes * idset.size(s.gpus) for s in shares)
     most_cores = max(s.node_type.root.ncores for s in shares)

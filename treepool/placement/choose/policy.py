@@ -1,7 +1,7 @@
-"""Node policies: in which order nodes are tried. A policy is one small class with one method.
+"""Node policies: the order in which nodes are tried. A policy is one small class with one method.
 
-The order of two nodes is that of ``(not local, policy.key(...), rank)``: locality comes before
-fit, and ties break to the lowest rank.
+Nodes are ordered by ``(not local, policy.key(...), rank)``: locality comes before the policy, and
+the lowest rank wins a tie.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import Fit
 from treepool.placement.request.need import Ask, Need
 
-#: More than a node has of anything.
+#: More than a node has of any resource.
 _MANY = 1 << 20
 
 
 class Policy:
-    """An order of nodes; ``weights`` are those of fitness, for a policy that goes by it."""
+    """An order of nodes; ``weights`` are the weights of fitness, for a policy that uses it."""
 
     name: str
 
@@ -29,8 +29,8 @@ class Policy:
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
         """A non-negative number below 2^80; nodes with a lower one are used first for *ask*.
 
-        *found* is what the node can give to *ask*. It is None when that is not known yet; the
-        key must then not be higher than it will be.
+        *found* is what the node can give to *ask*. It is None if that is not known yet. The key
+        must then be a lower bound of the later key.
         """
         raise NotImplementedError
 
@@ -38,8 +38,8 @@ class Policy:
 class BestFit(Policy):
     """Fewest free cores first, then fewest free GPUs: partly used nodes before fresh ones.
 
-    Jobs gather on as few nodes as possible, so that whole nodes stay whole for those who need
-    them (RFC 49's test vectors assume this policy).
+    Jobs gather on as few nodes as possible, so whole nodes remain for the jobs that need them.
+    RFC 49's test vectors assume this policy.
     """
 
     name = "best-fit"
@@ -55,14 +55,14 @@ class FirstFit(Policy):
     name = "first-fit"
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
-        """The same for all."""
+        """The same for all nodes."""
         return 0
 
 
 class WorstFit(Policy):
     """Most free cores first, then most free GPUs: jobs spread out, each with room around it.
 
-    For small jobs that fight over memory bandwidth or power; costs whole nodes.
+    It suits small jobs that compete for memory bandwidth or power. Fewer whole nodes remain.
     """
 
     name = "worst-fit"
@@ -75,13 +75,13 @@ class WorstFit(Policy):
 class GpuSparing(BestFit):
     """Best fit, but jobs that ask no GPUs use nodes that have none free before all others.
 
-    Keeps cores beside free GPUs for the jobs that will need both.
+    It keeps cores beside free GPUs for jobs that need both.
     """
 
     name = "gpu-sparing"
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
-        """(has free GPUs though none is asked, free cores, free GPUs)."""
+        """(has free GPUs that the job does not need, free cores, free GPUs)."""
         spare = state.ngpus > 0 and not _asks_gpus(ask.group.need)
         return super().key(state, ask, found) + (_MANY * _MANY if spare else 0)
 
@@ -89,8 +89,8 @@ class GpuSparing(BestFit):
 class MinSpan(BestFit):
     """Nodes that can host the most of the request first: the job spans the fewest nodes.
 
-    For jobs that talk much among their slots. Taking the largest shares first is the least
-    number of nodes; among equals best fit.
+    It suits jobs whose slots communicate much. Taking the largest shares first gives the fewest
+    nodes. Best fit decides between equal nodes.
     """
 
     name = "min-span"
@@ -99,15 +99,15 @@ class MinSpan(BestFit):
         """(units hosted, from the most to the fewest; free cores, free GPUs)."""
         if found is None:
             return 0
-        units = found.local or len(found.steps)  # the local ones have their turn first
+        units = found.local or len(found.steps)  # local units are used first
         return (_MANY - units) * _MANY * _MANY + super().key(state, ask, found)
 
 
 class BestLocality(BestFit):
     """The node where a slot sits best first, by its fitness: links and memory; see fitness.py.
 
-    For sites where a job's speed matters more than room for the next: fresh nodes are broken for
-    a better place. Among equals best fit.
+    It suits sites where the speed of a job matters more than room for the next one: it uses a fresh
+    node if that gives a better place. Best fit decides between equal nodes.
     """
 
     name = "best-locality"
@@ -135,7 +135,7 @@ POLICIES: dict[str, type[Policy]] = {
 def policy_named(name: object, weights: Weights = DEFAULT) -> Policy:
     """The policy called *name*, with the *weights* of fitness.
 
-    Raises InvalidOption listing the known ones.
+    Raises InvalidOption, which lists the known policies.
     """
     if isinstance(name, str) and name in POLICIES:
         return POLICIES[name](weights)

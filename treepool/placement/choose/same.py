@@ -1,8 +1,8 @@
-"""Jobs whose nodes must be alike: the same driver, firmware, or whatever a property tells.
+"""Jobs whose nodes must share a property, such as the same driver or firmware.
 
-A property family is all properties that begin alike up to a colon: ``driver:550`` and
-``driver:560`` are of the family driver. A job that asks for the same driver is tried on the
-nodes of each member in turn.
+A property family is all properties with the same prefix before a colon: ``driver:550`` and
+``driver:560`` belong to the family ``driver``. A job that asks for the same driver is tried on the
+nodes of each member of the family in turn.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from treepool.rfc.constraint import Constraint
 def alternatives(
     request: Request, inventory: Inventory, index: NodeIndex
 ) -> Iterator[Optional[Constraint]]:
-    """The constraints under which *request* is to be tried, one after another.
+    """The constraints under which to try *request*, in order.
 
-    Just its own, unless its nodes must be alike: then, of the members of the family, the one with
-    the fewest free cores on its nodes first, then the fewest free GPUs (best fit: what is free in
-    large remains so); and last, if alike nodes are only preferred, any nodes. The pool takes the
-    first of those that serve it best.
+    Without ``same``, this is the request's own constraint. Otherwise there is one constraint for
+    each member of the family: first the member with the fewest free cores on its nodes, then the
+    fewest free GPUs (best fit: large free areas remain). If the same property is only preferred,
+    the request's own constraint comes last. The pool takes the first of the best selections.
     """
     same = request.same
     if same is None:
@@ -45,7 +45,7 @@ def members(family: str, inventory: Inventory) -> list[str]:
 
 
 def narrowed(request: Request, name: str) -> Request:
-    """*request* for the nodes with property *name* only."""
+    """*request* restricted to the nodes with property *name*."""
     return attrs.evolve(request, constraint=_with(request.constraint, name), same=None)
 
 

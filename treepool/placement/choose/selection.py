@@ -1,6 +1,6 @@
-"""Selection: walking a request's candidates in order until it has what it asks for.
+"""Selection: walk a request's candidates in order until it has what it asks for.
 
-Nothing is changed here; the pool commits a complete selection or none.
+This module changes nothing. The pool commits a complete selection or none.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Selection:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """How much is served: units (nodes, where the request asks for nodes) and slots."""
+        """How much is served: units (nodes if the request asks for nodes) and slots."""
         return sum(len(grant.ranks) * grant.units for grant in self.grants), self.nslots
 
     @property
     def preference(self) -> tuple[int, int, bool]:
-        """Of two selections for one request the lower is better: counts, then all local."""
+        """A sort key, the lower the better: more units, more slots, then all slots local."""
         units, nslots = self.extent
         return -units, -nslots, any(grant.units > grant.fit.local for grant in self.grants)
 
@@ -58,8 +58,8 @@ def select(
 ) -> Optional[Selection]:
     """The nodes that serve *request* now, None if there are not enough.
 
-    Its counts below the slot are at their least. Raises GaveUp if the searches for what fits take
-    more than *effort* has left.
+    The counts below its slot are at their minimum. Raises GaveUp if the searches need more than
+    *effort* has left.
     """
     candidates.refresh(Effort(PER_REQUEST) if effort is None else effort)
     if request.nodes is None:
@@ -70,7 +70,7 @@ def select(
 
 
 def _nodes(nodes: Count, candidates: Candidates) -> Optional[Selection]:
-    """A number of distinct nodes, each with its slots."""
+    """Select a number of distinct nodes, each with its slots."""
     if candidates.too_few(nodes.minimum):
         return None
     grants = _distinct(nodes.maximum, candidates)
@@ -82,7 +82,7 @@ def _nodes(nodes: Count, candidates: Candidates) -> Optional[Selection]:
 
 
 def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
-    """Slots of several distinct nodes each: as many slots as fit, then as many nodes per slot."""
+    """Select slots that span several nodes each: the most slots, then the most nodes per slot."""
     assert request.nodes is not None
     nodes, slots = request.nodes, request.units
     if candidates.too_few(nodes.minimum * slots.minimum):
@@ -101,7 +101,7 @@ def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
 
 
 def _first(candidates: Candidates) -> list[Grant]:
-    """One unit of the first node in order; what most requests ask, in a third of the time."""
+    """One unit of the first node in order: the most common request, in a third of the time."""
     entry = candidates.best()
     if entry is None:
         return []
@@ -111,7 +111,7 @@ def _first(candidates: Candidates) -> list[Grant]:
 
 
 def _distinct(most: Optional[int], candidates: Candidates) -> list[Grant]:
-    """Up to *most* distinct nodes in order, each giving all that one node is to give."""
+    """Up to *most* distinct nodes in order, each giving all that is asked of one node."""
     if most == 1:
         return _first(candidates)
     grants = []
@@ -127,7 +127,7 @@ def _distinct(most: Optional[int], candidates: Candidates) -> list[Grant]:
 
 
 def _fill(units: Count, candidates: Candidates) -> Optional[Selection]:
-    """Units wherever they fit: those with local slots first, node by node in order."""
+    """Select units wherever they fit: units with local slots first, node by node in order."""
     grants: list[Grant] = []
     found = 0
     most = units.maximum
@@ -159,7 +159,7 @@ def _slots_of(grants: list[Grant]) -> int:
 
 
 def _cut(grants: list[Grant], wanted: int, per_rank: bool) -> list[Grant]:
-    """The first *wanted* nodes of *grants*, or units if *per_rank*."""
+    """The first *wanted* nodes of *grants*, or the first *wanted* units with *per_rank*."""
     kept = []
     for grant in grants:
         each = grant.units if per_rank else 1
@@ -167,7 +167,7 @@ def _cut(grants: list[Grant], wanted: int, per_rank: bool) -> list[Grant]:
         if whole:
             kept.append(attrs.evolve(grant, ranks=grant.ranks[:whole]))
         wanted -= whole * each
-        if wanted and whole < len(grant.ranks):  # part of one more node's units
+        if wanted and whole < len(grant.ranks):  # some units of one more node
             kept.append(Grant(grant.state, grant.ranks[whole : whole + 1], grant.fit, wanted))
             wanted = 0
         if not wanted:
@@ -176,7 +176,7 @@ def _cut(grants: list[Grant], wanted: int, per_rank: bool) -> list[Grant]:
 
 
 def _merged(grants: list[Grant]) -> list[Grant]:
-    """Grants in which a rank that gave local and other units stands once."""
+    """*grants* with each rank in only one grant, also if it gave both local and remote units."""
     units: dict[int, int] = {}
     for grant in grants:
         for rank in grant.ranks:
@@ -194,9 +194,9 @@ def _merged(grants: list[Grant]) -> list[Grant]:
 
 
 class _Run:
-    """Ranks of one state that come next in order, until another state's turn.
+    """Consecutive ranks of one state in the order, until another state has its turn.
 
-    *ahead* tells at which rank that is; it is asked only once a second rank is wanted.
+    *ahead* returns the rank at which that happens. It is called only when a second rank is wanted.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class _Run:
         self.state = entry.state
         self.fit = found
         ends = [0, *(segment.end for segment in found.segments)]
-        #: Which of the fit's units are meant: from the first number up to the second.
+        #: The units of the fit that belong to the run: from the first number up to the second.
         self.share = ends[entry.segment], ends[entry.segment + 1]
         self.next: Optional[int] = entry.rank
         self._order = entry.order
@@ -213,7 +213,7 @@ class _Run:
         self._ahead = ahead
 
     def take(self, most: Optional[int]) -> tuple[int, ...]:
-        """Up to *most* (None: all) of the run's ranks, but one at least."""
+        """Take up to *most* (None: all) of the run's ranks, but at least one."""
         assert self.next is not None
         taken = [self.next]
         self.next = next(self._ranks, None)
@@ -231,17 +231,17 @@ class _Run:
 def _runs(candidates: Candidates, split: bool) -> Generator[_Run, None, None]:
     """The candidates' nodes in order, as runs of ranks in one state.
 
-    With *split*, each segment of a node's units is a place of its own in the order. Whoever reads
-    the runs takes some ranks of each, and closes them explicitly: the states that were dropped come
-    back then, and an exception raised during garbage collection would be lost.
+    With *split*, each segment of a node's units has its own place in the order. The caller takes
+    some ranks of each run and closes the generator explicitly. Closing restores the dropped states;
+    an exception raised during garbage collection would be lost.
     """
     dropped: list[NodeState] = []
-    cursors: list[Entry] = []  # states already begun, at the rank where they go on
+    cursors: list[Entry] = []  # states already begun, at the rank where they continue
     iterators: dict[tuple[NodeState, int], Iterator[int]] = {}
     index, within = candidates.index, candidates.within
 
     def ahead(order: int) -> float:
-        """The rank at which another state with the same order comes in between."""
+        """The lowest rank at which another state with the same order has its turn."""
         coming = (candidates.best(), cursors[0] if cursors else None)
         return min((e.rank for e in coming if e and e.order == order), default=float("inf"))
 

@@ -1,8 +1,8 @@
-"""The assignment: which slot gets which GPUs, where links or memory are demanded of them.
+"""The assignment: which slot gets which GPUs, for requests that demand links or memory of GPUs.
 
-Without a demand, numbers say whether slots fit beside each other. With links they do not: of four
-GPUs linked 0-1-2-3 in a row two slots of two fit, but not if the first takes 1 and 2. So the GPUs
-are assigned one by one, going back where that leads nowhere.
+Without a demand, counting is enough to decide whether slots fit beside each other. With links it is
+not: two slots of two GPUs fit on four GPUs linked in a row 0-1-2-3, but not if the first slot takes
+GPUs 1 and 2. The GPUs are therefore assigned by a search with backtracking.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from treepool.rfc import idset
 
 @attrs.frozen(eq=False)
 class Claim:
-    """``number`` of the GPUs ``among`` (bitmask) for ``slot``. Of two claims' GPUs all of one are
-    among the other's, or none."""
+    """``number`` of the GPUs ``among`` (bitmask) for ``slot``.
+
+    The ``among`` sets of two claims are either nested or disjoint.
+    """
 
     slot: int
     among: int
@@ -28,10 +30,10 @@ class Claim:
 def assign(
     claims: Sequence[Claim], graph: Optional[Graph], free: int, count: Callable[[], None]
 ) -> Optional[list[int]]:
-    """For each of *claims* its GPUs, out of those *free*, no GPU given twice; None if in no way.
+    """The GPUs of each of *claims*, disjoint and out of those *free*; None if that is impossible.
 
-    If there is a *graph*, all GPUs of a slot are joined; claims of one slot then stand next to each
-    other. *count* is called for each choice tried, and may raise an exception to give up.
+    With a *graph*, all GPUs of a slot are joined, and claims of one slot must be adjacent in
+    *claims*. *count* is called for each choice tried. It may raise an exception to give up.
     """
     if graph is None:
         return _any(claims, free)
@@ -40,7 +42,7 @@ def assign(
 
 
 def _any(claims: Sequence[Claim], free: int) -> Optional[list[int]]:
-    """Any GPUs will do, so those with the least choice come first, and take the lowest."""
+    """Assign without links: the claims with the least choice come first and take the lowest ids."""
     given = [0] * len(claims)
     for i in sorted(range(len(claims)), key=lambda i: idset.size(claims[i].among)):
         given[i] = idset.take_lowest(claims[i].among & free, claims[i].number)
@@ -51,7 +53,7 @@ def _any(claims: Sequence[Claim], free: int) -> Optional[list[int]]:
 
 
 class _Search:
-    """A depth-first search; ``given`` is what the first claims have so far."""
+    """A depth-first search. ``given`` holds the GPUs of the claims served so far."""
 
     def __init__(self, claims: Sequence[Claim], graph: Graph, count: Callable[[], None]) -> None:
         self.claims = claims
@@ -59,7 +61,7 @@ class _Search:
         self.count = count
         self.given: list[int] = []
         self.masks = {claim.among for claim in claims}
-        #: Per claim, for the GPUs of each mask how many those from this one on want of them.
+        #: For each claim and each mask: how many GPUs of the mask this and later claims want.
         self.wanted = [
             [
                 (mask, sum(c.number for c in claims[i:] if c.among & ~mask == 0))
@@ -67,13 +69,14 @@ class _Search:
             ]
             for i in range(len(claims))
         ]
-        #: Beginnings of slots from which there is no way on: (claim, free GPUs, above).
+        #: Dead ends, recorded at the first claim of a slot: (claim, free GPUs, above).
         self.failed: set[tuple[int, int, int]] = set()
 
     def serve(self, i: int, free: int, own: int, above: int) -> bool:
-        """Serve the claims from *i* on; *own* is what the slot of this one has already.
+        """Serve the claims from *i* on.
 
-        GPUs below bit *above* are not for this claim.
+        *own* holds the GPUs that the slot of claim *i* has already. Claim *i* must not take GPUs
+        below bit *above*.
         """
         if i == len(self.claims):
             return True
@@ -96,9 +99,9 @@ class _Search:
         return False
 
     def _after(self, i: int, own: int, chosen: int) -> tuple[int, int]:
-        """What the slot of the claim after *i* has, and what is not for that claim.
+        """*own* and *above* for the claim after *i*.
 
-        Slots that claim the same can be exchanged, so they are served in the order of their lowest
+        Slots with equal claims are interchangeable, so they are served in the order of their lowest
         GPUs.
         """
         this, rest = self.claims[i], self.claims[i + 1 : i + 3]
@@ -111,7 +114,7 @@ class _Search:
         return 0, (chosen & -chosen) << 1 if alone and same else 0
 
     def _sets(self, chosen: int, among: int, wanted: int) -> Iterator[int]:
-        """*chosen* and *wanted* more of *among*, joined; the lowest ids first."""
+        """Joined sets of *chosen* and *wanted* more GPUs of *among*, the lowest ids first."""
         self.count()
         if not wanted:
             yield chosen
@@ -123,7 +126,7 @@ class _Search:
             inner = left & self.graph.neighbours(low)
             if idset.size(inner) >= wanted - 1:
                 yield from self._sets(chosen | 1 << low, inner, wanted - 1)
-            # Of GPUs that can be exchanged for each other the lowest serve as well.
+            # Interchangeable GPUs give the same result, so only the lowest of them is tried.
             left &= ~self._twins(low)
 
     def _twins(self, gpu: int) -> int:

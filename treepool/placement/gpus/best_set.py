@@ -1,21 +1,22 @@
 """Link sets: which GPUs of a node work best together, by the links between them.
 
-Of all sets of g free GPUs the one is taken that is first in this order:
+Sets of g free GPUs are compared by these criteria, in this order:
 
-1. the largest smallest link: what the slowest pair in the set can move, in GB/s;
-2. the best way to the network: the smallest of the worst path from a GPU to its nearest NIC, then
-   the smallest sum of the paths, each a number from PIX (0) over PXB, PHB and NODE to SYS (4);
-3. the best set left behind: among the GPUs that stay free the most pairs with the fastest link,
-   then the most with the next fastest, and so on. A job of one GPU so takes the partner of one in
-   use, and splits no pair that is free as long as there is another way. Of sets that leave as
-   much, that with the most pairs of its own with the fastest link, then the next fastest, and so
-   on: it cuts the fewest;
-4. the lowest ids.
+1. Slowest link: the set whose slowest pair has the highest bandwidth, in GB/s.
+2. Path to the network: the set with the shortest worst path from a GPU to its nearest NIC, then
+   the smallest sum of the paths. A path is a number: PIX (0), PXB, PHB, NODE, SYS (4).
+3. GPUs left free: the set that leaves the most free pairs with the fastest link, then the most
+   with the next fastest, and so on. A one-GPU job therefore takes a GPU whose partner is already
+   in use, and splits a free pair only if it must. Among sets that leave equal pairs, the set that
+   has the most pairs with the fastest link inside it, then with the next fastest, and so on: it
+   cuts the fewest links.
+4. Ids: the lowest.
 
-The first two are found exactly: a set whose smallest link is at least some bandwidth is a clique
-in the graph of the links that have it, and a clique of so few GPUs is found at once. The third is
-a search over the cliques, see cliques.cheapest(). GPUs between which no link tells, as all those
-on an NVSwitch, are exchanged for no gain, which makes large regular nodes as simple as small ones.
+Criteria 1 and 2 are exact. A set whose slowest link has at least some bandwidth is a clique in the
+graph of the links of that bandwidth, and a clique of so few GPUs is found quickly. Criterion 3 is
+a search over the cliques, see cliques.cheapest(). GPUs with identical links, such as all those on
+an NVSwitch, are interchangeable, so only one of them is tried. A large regular node is therefore
+as cheap as a small one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from treepool.placement.nodes.links import LinkTable
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 
-#: How many answers a table remembers. A node of 8 GPUs has 255 sets that may be free.
+#: How many answers a table remembers. A node of 8 GPUs has 255 possible sets of free GPUs.
 MAX_MEMO = 4096
 
 #: Links of any bandwidth and type.
@@ -35,9 +36,9 @@ ANY = Demand()
 
 
 def best_set(table: LinkTable, free: int, number: int, demand: Demand = ANY) -> Optional[int]:
-    """The best *number* of the GPUs *free* (bitmasks), None if no set meets *demand*.
+    """The best set of *number* of the GPUs *free* (bitmasks); None if no set meets *demand*.
 
-    Remembered per table.
+    The table remembers the result.
     """
     key = (free, number, demand)
     try:
@@ -50,10 +51,9 @@ def best_set(table: LinkTable, free: int, number: int, demand: Demand = ANY) -> 
 
 
 def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
-    """Whether any two of the GPUs *free* can be exchanged without a link or NIC to tell.
+    """Whether all of the GPUs *free* are interchangeable: they have equal links and NIC paths.
 
-    Then there is no reason to leave the order that the tree gives. If there are two of them that
-    meet *demand*, all do.
+    The order of the tree then decides. If any two of these GPUs meet *demand*, all pairs do.
     """
     key = (free, demand)
     found = table.uniform.get(key)
@@ -65,7 +65,7 @@ def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
 
 
 class _Choice:
-    """The choice among some free GPUs, which are vertices 0, 1, 2, ... by ascending id here."""
+    """The choice among some free GPUs, numbered as vertices 0, 1, 2, ... by ascending id."""
 
     def __init__(self, table: LinkTable, free: int, demand: Demand) -> None:
         self.ids = list(idset.iterate(free & table.gpus))
@@ -82,7 +82,7 @@ class _Choice:
         self.alike = self._alike()
 
     def best(self, number: int) -> tuple[Optional[int], bool]:
-        """The best set as bitmask of ids, and whether it is sure to be the best left behind."""
+        """The best set as a bitmask of ids, and whether criterion 3 was decided exactly."""
         if number > self.count:
             return None, True
         if number == 0:
@@ -99,7 +99,7 @@ class _Choice:
         return [sum(1 << w for w in vertices if w != v and linked(v, w)) for v in vertices]
 
     def _alike(self) -> list[int]:
-        """For each vertex the lowest one that it can be exchanged for, all links staying."""
+        """For each vertex, the lowest vertex that is interchangeable with it."""
         kinds: list[int] = []
         for v in range(self.count):
             kinds.append(next((w for w in range(v) if kinds[w] == w and self._twins(v, w)), v))
@@ -120,14 +120,14 @@ class _Choice:
         return sorted({self.gbps[v][w] for v in range(self.count) for w in range(v)})
 
     def _widest(self, number: int) -> Optional[list[int]]:
-        """The graph of the links of the largest bandwidth that has a clique of *number*."""
+        """The graph of the fastest links that still has a clique of *number*; None if none has."""
         if clique(self.allowed, self.all, number) is None:
             return None
         values = self._values()
         if number == 1 or not values:
             return self.allowed
         graph = self.allowed
-        first, last = 0, len(values) - 1  # values[first] is known to do
+        first, last = 0, len(values) - 1  # a clique at values[first] is known to exist
         while first < last:
             middle = (first + last + 1) // 2
             least = values[middle]
@@ -140,7 +140,7 @@ class _Choice:
         return graph
 
     def _nearest(self, graph: Sequence[int], number: int) -> tuple[int, int]:
-        """The vertices whose NIC is as near as can be for all, and a clique of *number* of them."""
+        """The vertices within the shortest possible NIC path, and a clique of *number* in them."""
         near = 0
         for path in sorted(set(self.paths)):
             near |= sum(1 << v for v, p in enumerate(self.paths) if p == path)
@@ -152,20 +152,22 @@ class _Choice:
     def _left_best(
         self, graph: Sequence[int], near: int, number: int, start: int
     ) -> tuple[int, bool]:
-        """Of the cliques of *number* in *near* that with the smallest sum of paths, the most fast
-        links left, and the lowest ids."""
+        """The best clique of *number* in *near*, and whether it is sure to be the best.
+
+        It has the smallest sum of paths, then leaves the most fast links, then has the lowest ids.
+        """
         if idset.size(near) == number:
             return near, True
         count, vertices = self.count, range(self.count)
-        # One number for all of it: ids below links below paths. A link of one bandwidth weighs
-        # more than all of the next lower together. Slowest links need no weight: the number of
-        # all pairs left is the same.
+        # One number holds all criteria: paths weigh more than links, links more than ids. One link
+        # weighs more than all links of the next lower bandwidth together. The slowest links need
+        # no weight, because every set leaves the same number of pairs.
         unit, pairs = 1 << count, count * (count - 1) // 2 + 1
         values = self._values()
         weights = [0, *(unit * pairs**i for i in range(len(values) - 1))]
         weight = dict(zip(values, weights))
         fast = [[0 if v == w else weight[self.gbps[v][w]] for w in vertices] for v in vertices]
-        # A link left counts more than all links of the set's own.
+        # A link that stays free weighs more than all links inside the set.
         left_unit = weights[-1] * pairs + 1
         path_unit = 1 << (unit + weights[-1] * pairs * (left_unit + 1)).bit_length()
         pair = [[amount * (left_unit + 1) for amount in row] for row in fast]
@@ -174,7 +176,7 @@ class _Choice:
         complete = all(near & ~(graph[v] | 1 << v) == 0 for v in idset.iterate(near))
         rest = count - number
         if complete and rest < number:
-            # Any set will do, so the fewer that stay are chosen: they keep the links they have.
+            # Every set is a clique and fewer GPUs stay than go, so choose those that stay.
             forced = self.all & ~near
             each = [
                 low_id[v] - paths[v] + sum(fast[v]) - sum(pair[v][w] for w in idset.iterate(forced))
@@ -183,6 +185,6 @@ class _Choice:
             costs = Costs(each, pair, self.alike)
             stay, sure = cheapest(costs, graph, near, rest - idset.size(forced), near & ~start)
             return near & ~stay, sure
-        # A set takes with it all links that it has, those inside it once.
+        # A set removes all links of its members; those inside the set count once.
         each = [paths[v] + left_unit * sum(fast[v]) - low_id[v] for v in vertices]
         return cheapest(Costs(each, pair, self.alike), graph, near, number, start)

@@ -1,7 +1,7 @@
-"""Cliques: sets of GPUs any two of which are linked, and the cheapest of them.
+"""Cliques: sets of GPUs in which every pair is linked, and the cheapest of them.
 
-A graph is a list of bitmasks: ``adjacent[i]`` has the neighbours of vertex ``i``. Graphs have as
-many vertices as a node has GPUs, so the searches below are exact, up to a bound on their work.
+A graph is a list of bitmasks: ``adjacent[i]`` holds the neighbours of vertex ``i``. A graph has as
+many vertices as a node has GPUs, so the searches below are exact up to a bound on their work.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ import attrs
 from treepool.placement.effort import GaveUp
 from treepool.rfc import idset
 
-#: Vertices weighed before a search for the cheapest is ended with the best so far. The slowest
-#: choice in 1,778 random tables of 24 GPUs, with 2 to 60 bandwidths, took 49 ms of CPU time; on an
-#: MI300A node in CPX mode (4 x 6 partitions, better linked within an APU) none takes 2 ms.
+#: Vertices weighed before cheapest() ends with the best set so far. The slowest choice in 1,778
+#: random tables of 24 GPUs, with 2 to 60 bandwidths, took 49 ms of CPU time. On an MI300A node in
+#: CPX mode (4 x 6 partitions, better linked within an APU) every choice takes less than 2 ms.
 LIMIT = 60_000
 
-#: Sets looked into before the search for a clique is given up. The hardest graph of 24 vertices
-#: found needs a tenth of it (1,946 sets, of random, circulant and nearly complete graphs); this is
-#: for keys with more GPUs, made to be hard.
+#: Sets that clique() examines before it gives up. The hardest known graph of 24 vertices needs a
+#: tenth of that: 1,946 sets, among random, circulant and nearly complete graphs. The bound guards
+#: against keys with more GPUs that are made to be hard.
 MOST_SETS = 20_000
 
-#: Exchanges made to better a set before the search proper.
+#: Exchanges that improve the start set before the search begins.
 MOST_EXCHANGES = 100
 
-#: With more values of a pair than these it is quicker to sort partners than to count them.
+#: With more distinct pair values than this, sorting partners is faster than counting them.
 FEW_STEPS = 8
 
 
 def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
     """Some clique of *size* vertices in bitmask *among*, None if there is none.
 
-    Raises GaveUp if that is too hard to tell.
+    Raises GaveUp if the search exceeds its bound.
 
-    A clique has no two vertices of one color, so if vertices that are not linked share colors,
-    the number of colors bounds its size.
+    Vertices of one color are not linked to each other, so a clique has at most one vertex of each
+    color, and the number of colors bounds its size.
     """
     sets = 0
 
@@ -49,7 +49,7 @@ def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
             raise GaveUp
         if idset.size(left) < wanted:
             return None
-        colored: list[int] = []  # one vertex after another, by color
+        colored: list[int] = []  # the vertices, grouped by color
         uncolored, colors = left, 0
         bounds: list[int] = []
         while uncolored:
@@ -76,17 +76,17 @@ def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
 
 @attrs.frozen(eq=False)
 class Costs:
-    """What sets of vertices cost: the sum of ``each`` less the ``pair`` of any two in the set.
+    """The cost of a set of vertices: the sum of ``each`` minus ``pair`` of every two in the set.
 
-    ``pair`` is a symmetric table with zeros on the diagonal and no negative number. Vertices of
-    one number in ``alike`` can be exchanged with nothing but ``each`` to tell.
+    ``pair`` is a symmetric table with zeros on the diagonal and no negative numbers. Vertices with
+    the same number in ``alike`` are interchangeable except for their cost in ``each``.
     """
 
     each: Sequence[int]
     pair: Sequence[Sequence[int]]
     alike: Sequence[int]
-    #: The distinct values of ``pair`` above zero, ascending: (by how much more than the one before,
-    #: for each vertex the bitmask of those with which it has at least that).
+    #: For each distinct value of ``pair`` above zero, ascending: (its difference to the value
+    #: before it; for each vertex, the bitmask of the vertices it has at least this value with).
     steps: Sequence[tuple[int, Sequence[int]]] = attrs.field(init=False)
 
     @steps.default
@@ -112,11 +112,11 @@ class Costs:
 def cheapest(
     costs: Costs, adjacent: Sequence[int], among: int, size: int, start: int, limit: int = LIMIT
 ) -> tuple[int, bool]:
-    """The cheapest clique of *size* vertices in *among*, and whether it is sure to be.
+    """The cheapest clique of *size* vertices in *among*, and whether it is sure to be the cheapest.
 
-    *start* is some such clique. Branch and bound: a set can be no cheaper than if each further
-    vertex had its best partners, half of each pair counted at either end. It is not sure once
-    *limit* vertices have been weighed, which depends on nothing but the arguments.
+    *start* is some such clique. The method is branch and bound. The lower bound of a set assumes
+    that each further vertex gets its best partners; each end of a pair counts half of it. The
+    result is not sure once *limit* vertices are weighed. It depends on the arguments alone.
     """
     best = _improved(costs, adjacent, among, start)
     search = _Search(costs, adjacent, limit, best)
@@ -139,8 +139,8 @@ class _Search:
     def extend(self, chosen: int, twice: int, left: list[tuple[int, int]], wanted: int) -> None:
         """Try all ways to add *wanted* of the vertices *left* to *chosen*.
 
-        *left* has (what it costs to add the vertex to chosen, the vertex); *twice* is double the
-        cost of chosen.
+        *left* holds pairs (cost of adding the vertex to *chosen*, vertex). *twice* is double the
+        cost of *chosen*.
         """
         self.weighed += len(left)
         if self.weighed > self.limit:
@@ -161,12 +161,12 @@ class _Search:
             inner = [(c - row[v], v) for _, c, v in bounds if neighbours >> v & 1]
             if len(inner) >= partners:
                 self.extend(chosen | 1 << vertex, twice + 2 * cost, inner, partners)
-            # Without this one, those like it, which cost more, are not worth a try.
+            # Interchangeable vertices cost at least as much, so they need no try without this one.
             kind = alike[vertex]
             bounds = [item for item in bounds if alike[item[2]] != kind]
 
     def _bounds(self, left: list[tuple[int, int]], partners: int) -> list[tuple[int, int, int]]:
-        """(double the least that the vertex adds, its cost, the vertex), cheapest first."""
+        """Triples (double a lower bound of what the vertex adds, its cost, vertex), ascending."""
         size = idset.size
         mask = 0
         for _, vertex in left:
@@ -189,7 +189,7 @@ class _Search:
 
 
 def _improved(costs: Costs, adjacent: Sequence[int], among: int, start: int) -> int:
-    """*start* after exchanges of one vertex for another, each the best there is."""
+    """*start* after repeated exchanges of one vertex for another, the best exchange each time."""
     chosen = start
     members = list(idset.iterate(among))
     for _ in range(MOST_EXCHANGES):

@@ -1,7 +1,7 @@
-"""Joined GPUs: sets of which any two are linked as a job demands.
+"""Joined GPUs: sets in which every pair is linked as a job demands.
 
-The GPUs that meet a demand in pairs make a graph, and joined sets are its cliques. Finding out
-whether there is one is quick (see cliques.py); which one is best is the question of best_set.py.
+The pairs of GPUs that meet a demand form a graph, and joined sets are its cliques. cliques.py
+decides quickly whether there is one; best_set.py decides which one is best.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MAX_GRAPHS = 64
 
 @attrs.frozen(eq=False)
 class Graph:
-    """Which GPUs of a kind of node are linked as some demand says: by id, bitmasks of ids."""
+    """Which GPUs of a node type meet a demand in pairs: ``linked[id]`` is a bitmask of ids."""
 
     linked: tuple[int, ...]
-    #: For each GPU those that can be exchanged for it: they have the same neighbours.
+    #: For each GPU, the GPUs that are interchangeable with it: they have the same neighbours.
     alike: tuple[int, ...] = attrs.field(init=False)
-    #: Answers of has_clique(): free GPUs, number.
+    #: Answers of has_clique(), by (free GPUs, number).
     memo: dict[tuple[int, int], bool] = attrs.field(factory=dict)
 
     @alike.default
@@ -44,14 +44,14 @@ class Graph:
         return self.linked[gpu] if gpu < len(self.linked) else 0
 
 
-#: Of nodes that do not tell how their GPUs are linked.
+#: The graph of nodes whose GPU links are unknown.
 _UNLINKED = Graph(())
 
 
 def graph_of(table: Optional[LinkTable], demand: Optional[Demand]) -> Optional[Graph]:
-    """The graph of the GPUs that are linked as *demand* says; None if it demands nothing.
+    """The graph of the GPUs that are linked as *demand* says; None without a demand.
 
-    Without a *table* no link is known. Remembered by the table.
+    Without a *table* no link is known. The table remembers the result.
     """
     if demand is None:
         return None
@@ -75,7 +75,7 @@ def _linked(table: LinkTable, demand: Demand) -> tuple[int, ...]:
 
 
 def has_clique(graph: Graph, free: int, number: int) -> bool:
-    """Whether some *number* of the GPUs *free* are joined; one GPU always is."""
+    """Whether the GPUs *free* contain a joined set of *number*; a single GPU is always joined."""
     if number < 2:
         return idset.size(free) >= number
     known = graph.memo.get((free, number))
@@ -87,7 +87,7 @@ def has_clique(graph: Graph, free: int, number: int) -> bool:
 
 
 def lowest_clique(graph: Graph, free: int, number: int) -> Optional[int]:
-    """The joined set of *number* of the GPUs *free* that has the lowest ids; None if none is."""
+    """The joined set of *number* of the GPUs *free* with the lowest ids; None if there is none."""
     chosen = 0
     while number > 1:
         for gpu in idset.iterate(free):
@@ -103,7 +103,7 @@ def lowest_clique(graph: Graph, free: int, number: int) -> Optional[int]:
 
 
 def largest_clique(graph: Graph, gpus: int) -> int:
-    """How many of *gpus* the largest joined set has."""
+    """The size of the largest joined set in *gpus*."""
     number = min(1, idset.size(gpus))
     while has_clique(graph, gpus, number + 1):
         number += 1
@@ -111,7 +111,7 @@ def largest_clique(graph: Graph, gpus: int) -> int:
 
 
 def is_clique(graph: Graph, gpus: int) -> bool:
-    """Whether any two of *gpus* are linked as demanded."""
+    """Whether every pair of *gpus* is linked as demanded."""
     return all(gpus & ~(graph.neighbours(gpu) | 1 << gpu) == 0 for gpu in idset.iterate(gpus))
 
 

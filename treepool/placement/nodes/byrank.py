@@ -1,7 +1,7 @@
-"""Values by rank: a list, or, where ranks are few and far apart, what reads like one.
+"""Values by rank: a list, or a sparse table with a list's interface if ranks are few and far apart.
 
-A node of rank 4,000,000 would make lists of 300 MB and loops of two seconds. All other pools have
-lists: reading one takes a third of the time.
+With lists, a node of rank 4,000,000 would cost 300 MB and loops of two seconds. All other pools use
+lists, because reading a list takes a third of the time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from treepool.rfc import idset
 T = TypeVar("T")
 U = TypeVar("U")
 
-#: Lists are no longer than this where less than one rank in _SPARSE has a value: about there a dict
-#: begins to be smaller.
+#: A table longer than _SHORT is sparse if less than one rank in _SPARSE has a value: around that
+#: density, a dict becomes smaller than a list.
 _SHORT = 1 << 16
 _SPARSE = 8
 
 
 class Sparse(Generic[T]):
-    """A value for each of the ranks below ``width``, of which most have ``default``."""
+    """A value for each rank below ``width``; most ranks have the value ``default``."""
 
     __slots__ = ("width", "default", "values")
 
@@ -58,19 +58,19 @@ ByRank = Union[List[T], Sparse[T]]
 
 
 def filled(width: int, most: int, default: T) -> ByRank[T]:
-    """*default* for each rank below *width*, of which *most* or fewer are to get other values."""
+    """*default* for each rank below *width*; at most *most* ranks are to get other values."""
     if width > _SHORT and most * _SPARSE < width:
         return Sparse(width, default)
     return [default] * width
 
 
 def items(values: ByRank[T]) -> Iterable[tuple[int, T]]:
-    """Ranks and their values, ascending by rank; those of a default may be left out."""
+    """Ranks and their values, ascending by rank; ranks with the default value may be missing."""
     return sorted(values.values.items()) if isinstance(values, Sparse) else enumerate(values)
 
 
 def mapped(function: Callable[[T], U], values: ByRank[T]) -> ByRank[U]:
-    """*function* of the value of each rank."""
+    """The values of all ranks with *function* applied to each."""
     if isinstance(values, Sparse):
         new = Sparse(values.width, function(values.default))
         new.values = {rank: function(value) for rank, value in values.values.items()}
@@ -79,7 +79,7 @@ def mapped(function: Callable[[T], U], values: ByRank[T]) -> ByRank[U]:
 
 
 def ranks_of(values: ByRank[Optional[T]], among: int) -> dict[T, RankSet]:
-    """For each value but None the ranks of bitmask *among* that have it."""
+    """For each value except None, the ranks in bitmask *among* that have it."""
     found: dict[T, RankSet] = {}
 
     def add(value: Optional[T], first: int, end: int) -> None:
@@ -90,7 +90,7 @@ def ranks_of(values: ByRank[Optional[T]], among: int) -> dict[T, RankSet]:
         last = values[first]
         for rank in range(first, end):
             value = values[rank]
-            if value is not last:  # most have the value of the rank before
+            if value is not last:  # most ranks have the value of the previous rank
                 add(last, first, rank)
                 first, last = rank, value
         add(last, first, end)

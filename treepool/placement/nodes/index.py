@@ -1,4 +1,4 @@
-"""The index: which ranks are in which state, and the log of ranks that changed theirs."""
+"""The index: which ranks are in which state, and a log of the states that ranks entered."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class NodeIndex:
         self.state_of = state_of
         self.up = up
         self.buckets: dict[NodeState, RankSet] = {}
-        #: States that some rank entered, in order; entries before log_start are forgotten.
+        #: States that some rank entered, in order; entries before log_start are dropped.
         self.log: list[NodeState] = []
         self.log_start = 0
-        #: Buckets whose set is shared with a copy of this index, to be copied before a change.
+        #: States whose set of ranks is shared with a copy of this index: copy it before a change.
         self._shared: set[NodeState] = set()
         self.rebuild()
 
@@ -40,9 +40,9 @@ class NodeIndex:
         return new
 
     def rebuild(self) -> None:
-        """Make the buckets anew from ``state_of`` and ``up``, as after a change that failed."""
+        """Rebuild the buckets from ``state_of`` and ``up``, for example after a failed change."""
         self._shared = set()
-        self.log_start += len(self.log) + 1  # nobody has seen up to there: all is to be looked at
+        self.log_start += len(self.log) + 1  # no reader is this far, so each looks at all states
         self.log = []
         self.buckets = ranks_of(self.state_of, idset.from_flags(self.up))
 
@@ -54,7 +54,7 @@ class NodeIndex:
         self.state_of[rank] = state
 
     def set_up(self, rank: int, up: bool) -> None:
-        """Make *rank* available or not."""
+        """Make *rank* available or unavailable."""
         state = self.state_of[rank]
         if state is None or self.up[rank] == up:
             return

@@ -1,7 +1,7 @@
-"""The inventory: what a pool's nodes are, fixed as long as the nodes stay.
+"""The inventory: what a pool's nodes are. It stays fixed as long as the nodes stay.
 
-Everything about a rank that a job needs is looked up here by rank: its type, its host, its place
-in the key, its properties. Copies of a pool share one inventory.
+It holds all that a job needs to know of a rank: its type, its host, its place in the key, and its
+properties. Copies of a pool share one inventory.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Held = tuple[tuple[int, ...], int, int]
 
 @attrs.define(eq=False, slots=False)
 class Inventory:
-    """The nodes of a resource set, by rank; None where there is none.
+    """The nodes of a resource set, by rank; None where there is no node.
 
-    ``key`` covers every rank: those without an entry of their own got a flat one. It is None if
-    R has no key of ours; R's ``scheduling`` is then carried along as it is.
+    ``key`` covers every rank: a rank without an entry in R has a flat one. ``key`` is None if R has
+    no treepool key; R's ``scheduling`` is then passed on unchanged.
     """
 
     resource_set: ResourceSet
@@ -60,7 +60,7 @@ class Inventory:
     def of(cls, resource_set: ResourceSet, width: int = 0) -> Inventory:
         """The inventory of *resource_set*; raises InvalidKey if its key fits other ranks.
 
-        There is room for *width* ranks or more, for jobs on ranks that are gone.
+        It has room for at least *width* ranks, because jobs may still hold ranks that were removed.
         """
         ranks = resource_set.ranks
         width = max(ranks.bit_length(), width)
@@ -89,7 +89,7 @@ class Inventory:
 
     @cached_property
     def node_types(self) -> dict[NodeType, RankSet]:
-        """Each kind of node and the ranks that are of it."""
+        """Each node type and its ranks."""
         return ranks_of(self.types, self.ranks)
 
     @cached_property
@@ -99,12 +99,12 @@ class Inventory:
 
     @cached_property
     def _rank_of_host(self) -> dict[str, int]:
-        """For each host name its highest rank."""
+        """For each host name, its highest rank."""
         return {self.hosts[rank]: rank for rank in idset.iterate(self.ranks)}
 
     @cached_property
     def _ranks_of_host(self) -> dict[str, list[int]]:
-        """The ranks of the hosts that brokers share."""
+        """The ranks of each host that several brokers share."""
         found: dict[str, list[int]] = {}
         if len(self._rank_of_host) < idset.size(self.ranks):
             for rank in idset.iterate(self.ranks):
@@ -112,7 +112,7 @@ class Inventory:
         return {host: ranks for host, ranks in found.items() if len(ranks) > 1}
 
     def ranks_on(self, host: str) -> Sequence[int]:
-        """The ranks on *host*, of which there may be none."""
+        """The ranks on *host*; there may be none."""
         rank = self._rank_of_host.get(host)
         return () if rank is None else self._ranks_of_host.get(host) or (rank,)
 
@@ -139,7 +139,7 @@ class Inventory:
 
     @cached_property
     def idle_index(self) -> NodeIndex:
-        """An index in which every rank is idle and up, for questions of feasibility."""
+        """An index in which every rank is idle and up, to decide feasibility."""
         up = idset.flags(union(ranks.mask() for ranks in self.node_types.values()), len(self.types))
         return NodeIndex(self.idle_states(), up)
 
@@ -193,9 +193,10 @@ def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKe
 def _allocated(
     key: Optional[SchedulingKey], width: int, size: int
 ) -> Optional[ByRank[Optional[AllocatedCores]]]:
-    """For every rank what the key tells of its cores, None where it does not.
+    """For each rank, what the key says about its cores; None where it says nothing.
 
-    None if it tells nothing. It tells them of *size* ranks or fewer.
+    The result is None if the key says nothing about any rank. *size* is an upper bound of the
+    number of ranks that it covers.
     """
     if key is None or not key.allocated:
         return None
@@ -209,8 +210,8 @@ def _allocated(
 def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
     """The topo's ids of an R_lite entry's *cores*, in their order; None if they are the same ids.
 
-    Flux counts the cores of a sub-instance's nodes from zero, and what is allocated there keeps
-    those ids; other tools may leave or cut them.
+    Flux numbers the cores of a sub-instance's nodes from zero, and allocations there keep these
+    ids. Other tools may keep the topo's ids, or a subset of them.
     """
     if cores & ~allocated == 0:
         return None
@@ -230,7 +231,7 @@ def _types(
     allocated: Optional[ByRank[Optional[AllocatedCores]]],
     types: ByRank[Optional[NodeType]],
 ) -> ByRank[Optional[NodeType]]:
-    """The type of every rank, in *types*: one object for equal topo and equal R_lite children."""
+    """Fill *types* with the type of every rank: one object per topo and R_lite children."""
     topos = [entry.topo for entry in key.children] if key else []
     texts = [canonical(topo) for topo in topos]
     links = [key.links_of(topo) for topo in topos] if key else []
@@ -242,7 +243,7 @@ def _types(
         for rank in idset.iterate(entry.ranks):
             i = entries[rank] if key is not None else -1
             told = allocated[rank] if allocated is not None else None
-            if i == last[0] and told is last[1]:  # as most are
+            if i == last[0] and told is last[1]:  # the common case
                 types[rank] = found
                 continue
             last = i, told
@@ -268,7 +269,7 @@ def _types(
 
 
 def _gpu_memory(links: Optional[Links]) -> dict[int, int]:
-    """The bytes of memory of each GPU of which the link table says it, by id."""
+    """The memory in bytes of each GPU for which the link table gives it, by id."""
     return {
         gpu: device.memory << 30
         for device in (links.devices if links is not None else ())
@@ -278,7 +279,7 @@ def _gpu_memory(links: Optional[Links]) -> dict[int, int]:
 
 
 def _entries_after(key: Optional[SchedulingKey], kept: int, entries: ByRank[int]) -> ByRank[int]:
-    """The places of the key's entries once those without a rank in *kept* are gone."""
+    """The places of the key's entries after those without a rank in *kept* are removed."""
     if key is None:
         return entries
     place: dict[int, int] = {-1: -1}

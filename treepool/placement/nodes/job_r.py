@@ -16,8 +16,7 @@ def job_R(
 ) -> dict[str, Any]:
     """The RFC 20 R of a job that was given *parts*.
 
-    Topos are shared with the pool's own key, not copied: treat the result as read-only below
-    ``scheduling``.
+    The result shares topos with the pool's own key: treat it as read-only below ``scheduling``.
     """
     if len(parts) == 1:
         ranks = parts[0][0]
@@ -53,9 +52,11 @@ def _key_dict(inventory: Inventory, key: SchedulingKey, ranks: tuple[int, ...]) 
 
 
 def _allocated(inventory: Inventory, parts: Sequence[Held]) -> list[dict[str, Any]]:
-    """Which cores of the topo *parts* have, where that is less than the pool had there.
+    """The ``allocated`` entries: the topo's ids of the cores that *parts* have.
 
-    And where they are not the topo's first ones: Flux counts a sub-instance's from zero.
+    They cover the ranks where *parts* have less than the pool had, where the pool itself had only a
+    part of the node, and where the cores are not the topo's first ones. Flux numbers the cores of a
+    sub-instance from zero, so a reader could not tell which cores these are.
     """
     groups: dict[tuple[int, tuple[int, int]], list[int]] = {}
     for ranks, cores, gpus in parts:

@@ -1,4 +1,4 @@
-"""Link tables: what connects the GPUs of a kind of node."""
+"""Link tables: what connects the GPUs of a node type."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from treepool.rfc.links import MAX_GPUS, PATHS, Links
 
 @attrs.frozen(eq=False)
 class LinkTable:
-    """What connects the GPUs of a kind of node; make it with compile_links().
+    """What connects the GPUs of a node type; make it with compile_links().
 
-    ``ids`` are the GPU ids, ascending; ``gpus`` the same as bitmask. ``gbps[i][j]`` is the
-    bandwidth between ids[i] and ids[j], 0 where no link is known; ``types[i][j]`` the link's type,
-    "" if there is none. ``paths[i]`` is how far the nearest NIC is, an index of PATHS, larger if
-    there is none.
+    ``ids`` are the GPU ids, ascending; ``gpus`` is the same set as a bitmask. ``gbps[i][j]`` is the
+    bandwidth between ids[i] and ids[j] in GB/s, 0 where no link is known. ``types[i][j]`` is the
+    type of that link, "" if there is none. ``paths[i]`` is the distance from ids[i] to its nearest
+    NIC, an index of PATHS; it is len(PATHS) if there is no NIC.
     """
 
     gpus: int
@@ -31,7 +31,7 @@ class LinkTable:
     uniform: dict[Any, bool] = attrs.field(factory=dict)
     #: Answers of gpus.graph.graph_of().
     graphs: dict[Any, Any] = attrs.field(factory=dict)
-    #: GPU id to its place in ``ids``.
+    #: The place of each GPU id in ``ids``.
     place: dict[int, int] = attrs.field(init=False)
 
     @place.default
@@ -40,10 +40,10 @@ class LinkTable:
 
 
 def compile_links(links: Links, gpus: int) -> Optional[LinkTable]:
-    """The table of *links* for a node of which R has the GPUs of bitmask *gpus*.
+    """The table of *links* for a node whose GPUs in R are bitmask *gpus*.
 
-    None if there is nothing to choose by: fewer than two GPUs, more than MAX_GPUS, or neither a
-    link nor a NIC of theirs.
+    None if there is no basis for a choice: fewer than two GPUs, more than MAX_GPUS, or GPUs without
+    a known link and with equal paths to a NIC.
     """
     ids = tuple(idset.iterate(gpus))
     if not 1 < len(ids) <= MAX_GPUS:
@@ -70,9 +70,9 @@ def compile_links(links: Links, gpus: int) -> Optional[LinkTable]:
 
 
 def smallest_link(table: LinkTable, chosen: int) -> Optional[float]:
-    """GB/s between the slowest pair of the GPUs *chosen*, 0 if some pair has no known link.
+    """The bandwidth of the slowest pair of the GPUs *chosen*, in GB/s.
 
-    None if they are fewer than two.
+    0 if some pair has no known link, None if there are fewer than two GPUs.
     """
     places = [table.place[gpu] for gpu in idset.iterate(chosen)]
     pairs = (table.gbps[i][j] for n, i in enumerate(places) for j in places[:n])

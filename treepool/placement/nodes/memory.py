@@ -1,10 +1,10 @@
-"""How much memory a domain has, by kind: local, CXL, and what a memory tier has of its own.
+"""How much memory a domain has, by kind: local, CXL, and the own memory of a memory tier.
 
-Localities named as in TIERS are memory tiers: kinds of memory that are no cores' ordinary one. A
-tier is a domain inside the one that it is near to, with the same cores and GPUs, around all else in
-it; its ``memory`` in the topo is the tier's capacity. HBM is as near as memory gets and counts as
-local; CXL memory counts for who allows it; NVM and the memory of GPUs count for no request but one
-that names them.
+Localities with a name in TIERS are memory tiers: memory other than the ordinary memory of cores. A
+tier is a domain inside the domain that it is near to. It has the same cores and GPUs, and encloses
+everything else in that domain. Its ``memory`` in the topo is the capacity of the tier. HBM is the
+nearest memory and counts as local. CXL memory counts for requests that allow it. NVM and GPU memory
+count only for requests that name them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ TIERS = frozenset(("hbm", "cxl", "nvm", "gpumem"))
 class Amounts:
     """Bytes of memory in a domain, nested domains included.
 
-    ``ordinary`` is what the domain lists, or what the domains in it have if that is more; ``hbm``
-    and ``cxl`` what the tiers in it have, or it has as such a tier. ``own`` is what it lists.
+    ``ordinary`` is the larger of what the domain lists and what the domains in it have. ``hbm`` and
+    ``cxl`` are the memory of such tiers in the domain, itself included. ``own`` is what the domain
+    lists.
     """
 
     ordinary: int
@@ -34,12 +35,12 @@ class Amounts:
 
     @property
     def local(self) -> int:
-        """What a request for memory is met from."""
+        """The bytes that count for a request for memory."""
         return self.ordinary + self.hbm
 
 
 def amounts_in(name: str, topo: Mapping[str, Any]) -> Amounts:
-    """The memory in a domain called *name*, of which *topo* is the RFC 49 JSON."""
+    """The memory in a domain called *name* with the RFC 49 JSON *topo*."""
     own = int(topo.get("memory", 0)) << 30
     inside = [amounts_in(inner, item) for inner, item in nested(topo)]
     ordinary = sum(amounts.ordinary for amounts in inside)

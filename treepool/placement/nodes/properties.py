@@ -1,4 +1,4 @@
-"""The properties of nodes, for the R of a job: which of them it has, on which of its ranks."""
+"""The properties of nodes, for the R of a job: which properties its ranks have."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Iterator, Mapping, Sequence
 from treepool.placement.nodes.byrank import ByRank, filled
 from treepool.rfc import idset
 
-#: Ranks with a property, summed over the sets of ranks that have one, up to which it is looked up
-#: by rank what a rank has; so many, and so many more for each rank.
+#: Properties are looked up by rank as long as the sizes of all sets of ranks add up to at most
+#: _LOOKED_UP, plus _LOOKED_UP_PER_RANK for each rank.
 _LOOKED_UP = 1 << 20
 _LOOKED_UP_PER_RANK = 8
 
 
 class Properties:
-    """The properties that a job's R passes on: RFC 20 has those with a leading ``+`` stay.
+    """The properties that a job's R inherits: all except those with a leading ``+`` (RFC 20).
 
-    Properties of the same ranks are one *trait*, a place in ``_names`` and ``_masks``. Ranks with
-    the same traits are of one *kind*, and ``_kinds`` has the kind of each rank. A kind has the
-    traits of its parent and one more; kind 0 has none. So a rank with 60,000 properties costs no
-    more than they do, where tuples of names for each rank took 37 s.
+    Properties of the same set of ranks form one *trait*, an index into ``_names`` and ``_masks``.
+    Ranks with the same traits are of one *kind*, and ``_kinds`` holds the kind of each rank. A kind
+    has the traits of its parent and one more trait; kind 0 has none. A rank with 60,000 properties
+    then costs no more than the properties themselves. Tuples of names for each rank took 37 s.
 
-    Sets of ranks that have, together, too many to look at are compared with those of a job instead:
-    ``_kinds`` is then empty.
+    If the sets of ranks are too large together, ``_kinds`` is empty, and each set is compared with
+    the ranks of a job instead.
     """
 
     def __init__(self, properties: Mapping[str, int], width: int, ranks: int) -> None:
@@ -41,7 +41,7 @@ class Properties:
                 self._add(trait, mask)
 
     def _add(self, trait: int, mask: int) -> None:
-        """Give the ranks of *mask* one more *trait*."""
+        """Give the ranks in *mask* one more *trait*."""
         kinds = self._kinds
         longer: dict[int, int] = {}
         for rank in idset.iterate(mask):
@@ -54,14 +54,14 @@ class Properties:
             kinds[rank] = new
 
     def of(self, ranks: Sequence[int]) -> dict[str, str]:
-        """The properties that some of *ranks* (ascending) have: RFC 22 text by name, sorted."""
+        """The properties of *ranks* (ascending), sorted: each name and its ranks as RFC 22 text."""
         if not self._names:
             return {}
         texts = self._found(ranks) if self._kinds else self._compared(ranks)
         return dict(sorted((name, text) for trait, text in texts for name in self._names[trait]))
 
     def _found(self, ranks: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Each trait that some of *ranks* have, with the text of those that do."""
+        """Each trait that some of *ranks* have, with these ranks as text."""
         kinds = self._kinds
         of_kind: dict[int, list[int]] = {}
         for rank in ranks:
@@ -83,7 +83,7 @@ class Properties:
             kind = self._parents[kind]
 
     def _compared(self, ranks: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """What ``_found`` says, from the sets of ranks: some 0.2 us for each, whatever the job."""
+        """The same as ``_found``, from the sets of ranks: about 0.2 us per set for any job."""
         here = idset.from_ids(ranks)
         for trait, mask in enumerate(self._masks):
             if mask & here:

@@ -1,9 +1,9 @@
-"""A mutable set of ranks whose operations do not grow with the cluster.
+"""A mutable set of ranks. The cost of its operations does not grow with the cluster.
 
-One wide ``int`` would do for a thousand nodes, but setting a bit of a million-bit int copies
-125 KB (7 us, four times per job). Here ranks live in chunks of 1,024 bits, and a summary int has
-a bit per chunk that is not empty, so that adding, removing and finding the lowest rank touch two
-small ints whatever the size.
+One wide ``int`` would be enough for a thousand nodes. But setting a bit of a million-bit int copies
+125 KB (7 us, four times per job). This set stores ranks in chunks of 1,024 bits, and a summary int
+has a bit for each chunk that is not empty. Adding, removing and finding the lowest rank touch two
+small ints, whatever the size of the cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RankSet:
 
     @classmethod
     def from_mask(cls, mask: int) -> RankSet:
-        """The set of the ids of bitmask *mask*."""
+        """The set of the ids in bitmask *mask*."""
         new = cls()
         data = mask.to_bytes((mask.bit_length() + 7) >> 3, "little")
         step = _WIDTH >> 3
@@ -55,7 +55,7 @@ class RankSet:
         return new
 
     def add(self, rank: int) -> None:
-        """Put *rank* in."""
+        """Add *rank*."""
         chunk = rank >> _SHIFT
         bits = self.chunks.get(chunk)
         if bits is None:
@@ -65,7 +65,7 @@ class RankSet:
             self.chunks[chunk] = bits | 1 << (rank & _MASK)
 
     def add_run(self, first: int, end: int) -> None:
-        """Put the ranks from *first* up in, those below *end*."""
+        """Add the ranks from *first* up to, but not including, *end*."""
         while first < end:
             chunk = first >> _SHIFT
             stop = min(end, (chunk + 1) << _SHIFT)
@@ -75,12 +75,12 @@ class RankSet:
             first = stop
 
     def update(self, ranks: Iterable[int]) -> None:
-        """Put all of *ranks* in."""
+        """Add all of *ranks*."""
         for rank in ranks:
             self.add(rank)
 
     def discard(self, rank: int) -> None:
-        """Take *rank* out if it is in."""
+        """Remove *rank* if it is in the set."""
         chunk = rank >> _SHIFT
         bits = self.chunks.get(chunk, 0) & ~(1 << (rank & _MASK))
         if bits:
@@ -98,7 +98,7 @@ class RankSet:
         return sum(map(idset.size, self.chunks.values()))
 
     def count(self, within: Optional[RankSet] = None) -> int:
-        """How many ranks there are, of those also in *within* if given."""
+        """The number of ranks; with *within*, only of those that are also in it."""
         if within is None:
             return len(self)
         theirs = within.chunks
@@ -112,7 +112,7 @@ class RankSet:
         return self.ascending()
 
     def lowest(self, within: Optional[RankSet] = None) -> int:
-        """The lowest rank, of those also in *within* if given; -1 if there is none."""
+        """The lowest rank, or the lowest one that is also in *within*; -1 if there is none."""
         if within is None:
             summary = self.summary
             if not summary:
@@ -123,7 +123,7 @@ class RankSet:
         return next(self.ascending(within), -1)
 
     def ascending(self, within: Optional[RankSet] = None, start: int = 0) -> Iterator[int]:
-        """The ranks from *start* up in ascending order, of those also in *within* if given."""
+        """The ranks from *start* up, ascending; with *within*, only those that are also in it."""
         first = start >> _SHIFT
         summary = (self.summary if within is None else self.summary & within.summary) >> first
         chunk = first - 1

@@ -1,7 +1,7 @@
 """Node states: what is free on a node, interned so that equal nodes share one object.
 
-Most nodes of a cluster look alike at any moment. What a request would take from a node depends
-only on its state, so it is computed once per state and remembered there.
+At any moment, most nodes of a cluster are in few states. What a request would take from a node
+depends only on the state of the node, so it is computed once per state and remembered there.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Iterable
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
 
-#: How many requests' fits a state remembers; more than the shapes in use at one time on a site.
+#: How many fits a state remembers: more than a site has different requests at one time.
 MAX_FITS = 64
 
 
 class NodeState:
     """The cores and GPUs (bitmasks) that are free on a node of some type.
 
-    ``ncores`` and ``ngpus`` are their numbers; ``fits`` remembers, per ask, what assess() returned.
+    ``ncores`` and ``ngpus`` are their numbers. ``fits`` remembers what assess() returned per ask.
     """
 
     __slots__ = ("type", "cores", "gpus", "ncores", "ngpus", "fits")
@@ -58,10 +58,10 @@ class StateTable:
         return state
 
     def forget(self, used: Iterable[NodeState]) -> None:
-        """Drop states that are not in *used*, once many have gathered.
+        """Drop states that are not in *used*, once there are many.
 
-        A state that is dropped while a copy of the pool still uses it may come into being a
-        second time. That is harmless: choices depend on what is free, not on the object.
+        A state that is dropped while a copy of the pool still uses it may be created a second
+        time. That is harmless: choices depend on what is free, not on the object.
         """
         if len(self._states) > self._limit:
             self._states = {(s.type, s.cores, s.gpus): s for s in used}

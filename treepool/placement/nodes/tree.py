@@ -1,7 +1,7 @@
-"""Locality trees: the compiled form of an RFC 49 topo on a kind of node.
+"""Locality trees: the compiled form of an RFC 49 topo for a node type.
 
-A domain is two bitmasks, its cores and its GPUs. A NodeType is one tree of domains, shared by all
-ranks that have the same topo and the same R_lite children.
+A domain is two bitmasks: its cores and its GPUs. A NodeType is one tree of domains. All ranks with
+the same topo and the same R_lite children share it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from treepool.rfc import idset, units
 from treepool.rfc.idset import union
 from treepool.rfc.topo import nested
 
-#: Name of the root domain of every tree.
+#: The name of the root domain of every tree.
 NODE = "node"
 
-#: How the names of localities begin whose GPUs are slices of one: instances of NVIDIA's MIG.
+#: The prefix of localities whose GPUs are slices of a GPU: instances of NVIDIA's MIG.
 MIG = "mig-"
 
 _UNKNOWN: Mapping[int, int] = MappingProxyType({})
@@ -30,16 +30,16 @@ _UNKNOWN: Mapping[int, int] = MappingProxyType({})
 class Domain:
     """One instance of a locality, or the node itself (the root, named "node").
 
-    ``cores`` and ``gpus`` are bitmasks of the ids here that R has, nested domains included;
-    ``own_cores`` and ``own_gpus`` those that no nested domain holds. ``open_gpus`` are those that
-    an amount asked of this domain may have: slices of GPUs are only for who asks them of their
-    MIG locality, or takes whole domains. ``ncores`` and ``ngpus`` are the numbers of ``cores`` and
-    ``open_gpus``. ``whole`` is False when the enclosing instance kept ids that the topo lists here.
-    ``children`` are in order of their lowest id.
+    ``cores`` and ``gpus`` are bitmasks of the ids here that R has, nested domains included.
+    ``own_cores`` and ``own_gpus`` are those that no nested domain holds. ``open_gpus`` are those
+    that an amount asked of this domain may take: slices of GPUs are only for requests that ask
+    for them in their MIG locality, or that take whole domains. ``ncores`` and ``ngpus`` are the
+    numbers of ``cores`` and ``open_gpus``. ``whole`` is False when the enclosing instance kept ids
+    that the topo lists here. ``children`` are in order of their lowest id.
 
-    ``memory`` (bytes, 0 where the topo has no such data) is the local memory, HBM included;
-    ``cxl`` the CXL memory in it or around it. ``capacity`` is what a memory tier has of its own,
-    None for other domains.
+    ``memory`` is the local memory in bytes, HBM included; it is 0 where the topo gives none.
+    ``cxl`` is the CXL memory in the domain or around it, in bytes. ``capacity`` is the own memory
+    of a memory tier, None for other domains.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Domain:
         return idset.size(self.open_gpus)
 
     def walk(self) -> Iterator[Domain]:
-        """This domain and all below it, parents first."""
+        """This domain and all domains inside it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -97,33 +97,33 @@ class NodeType:
     """A kind of node: its tree, and the RFC 49 topo that an allocation's key gives for it.
 
     ``storage`` is the capacity in bytes of the largest storage, 0 if there is none.
-    ``localities`` are the names in the topo, also of domains that R has nothing of.
+    ``localities`` are the names in the topo, including those of domains of which R has nothing.
     """
 
     root: Domain
     topo: Mapping[str, Any]
     storage: int = 0
     localities: frozenset[str] = frozenset()
-    #: The topo's ids of cores 0, 1, 2, ... (-1: not in R) where R calls them otherwise, else None.
+    #: The topo's ids of R's cores 0, 1, 2, ... (-1: not in R); None if R uses the topo's ids.
     physical: Optional[tuple[int, ...]] = None
-    #: Whether the enclosing instance kept some of the node, as an allocated R tells.
+    #: Whether the enclosing instance kept some of the node, according to an allocated R.
     partial: bool = False
-    #: The cores and GPUs of the topo, in its ids, that no instance has: the site keeps them.
+    #: The cores and GPUs (the topo's ids) that no instance has, because the site keeps them.
     site: tuple[int, int] = (0, 0)
-    #: What connects the GPUs, if the key says so.
+    #: What connects the GPUs, if the key says it.
     links: Optional[LinkTable] = None
-    #: The bytes of memory of each GPU of which the key says it, by id.
+    #: The memory in bytes of each GPU for which the key gives it, by id.
     gpu_memory: Mapping[int, int] = _UNKNOWN
-    #: What on_node/ works out per need and remembers here.
+    #: Results per need that on_node/ remembers here.
     memo: dict[Any, Any] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
-    #: For each domain the innermost MIG domain that it is or is in, else the root: amounts asked
-    #: in a realm take GPUs of that realm alone.
+    #: For each domain, the innermost MIG domain that it is or is in, else the root. An amount that
+    #: is asked in a realm takes GPUs of that realm only.
     realm: dict[Domain, Domain] = attrs.field(init=False)
     named: dict[str, tuple[Domain, ...]] = attrs.field(init=False)
 
     def gpus_with(self, memory: int) -> int:
-        """The GPUs that are known to have *memory* (bytes) or more; all of them if it is 0."""
+        """The GPUs that are known to have at least *memory* bytes; all GPUs if it is 0."""
         if not memory:
             return self.root.gpus
         known = sum(1 << gpu for gpu, size in self.gpu_memory.items() if size >= memory)
@@ -162,15 +162,16 @@ def compile_topo(
     gpu_memory: Mapping[int, int] = _UNKNOWN,
     site: Optional[tuple[int, int]] = None,
 ) -> NodeType:
-    """The NodeType of a valid RFC 49 *topo* on a node of which R has *cores* and *gpus*.
+    """The NodeType of a valid RFC 49 *topo* on a node for which R has *cores* and *gpus*.
 
-    Without a topo the node is flat: a root and nothing below. Ids that R has and the topo does
-    not mention belong to the root; ids of the topo that R does not have are left out. Where R
-    counts cores anew, *physical* has the topo's id of each, -1 where R has none. *links* is the
-    table of such nodes, if there is one, and *gpu_memory* the bytes of each GPU, where known.
+    Without a topo, the node is flat: a root and nothing below it. Ids that R has and the topo does
+    not mention belong to the root. Ids of the topo that R does not have are omitted. If R renumbers
+    cores, *physical* holds the topo's id of each core, -1 where R has none. *links* is the link
+    table of such nodes, if there is one. *gpu_memory* holds the memory of each GPU in bytes, where
+    known.
 
-    In an allocated R, *site* has the cores and GPUs that the site keeps; the other ids that R lacks
-    the enclosing instance kept. Without *site* the site keeps all of them.
+    In an allocated R, *site* holds the cores and GPUs that the site keeps; the enclosing instance
+    kept the other ids that R lacks. Without *site*, the site keeps all ids that R lacks.
     """
     if topo is None:
         root = Domain(NODE, cores, gpus, True)
@@ -200,11 +201,11 @@ def _lacking(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
 
 
 class _Ids:
-    """What R has of a node, in the ids of the topo; cores may have other ids in R."""
+    """What R has of a node, in the topo's ids; cores may have other ids in R."""
 
     def __init__(self, cores: int, gpus: int, physical: Optional[tuple[int, ...]]) -> None:
         self.gpus = gpus
-        #: What the site keeps of the topo.
+        #: The cores and GPUs of the topo that the site keeps.
         self.site = (0, 0)
         if physical is None:
             self.cores, self._in_r = cores, None
@@ -213,7 +214,7 @@ class _Ids:
             self.cores = idset.from_ids(self._in_r)
 
     def in_r(self, cores: int) -> int:
-        """The ids in R of *cores* of the topo."""
+        """The ids in R of the topo's *cores*."""
         if self._in_r is None:
             return cores
         return idset.from_ids(self._in_r[core] for core in idset.iterate(cores))
@@ -228,9 +229,9 @@ def flat_topo(cores: int, gpus: int) -> dict[str, Any]:
 
 
 def _children(topo: Mapping[str, Any], ids: _Ids, cxl: int) -> tuple[Domain, ...]:
-    """The domains in *topo*, around which is so much CXL memory."""
+    """The domains in *topo*; *cxl* is the CXL memory around them, in bytes."""
     found = [_domain(name, item, ids, cxl) for name, item in nested(topo)]
-    # A domain of which R has nothing is not ours to place on.
+    # Drop the domains of which R has nothing: nothing can be placed there.
     found = [d for d in found if d.cores or d.gpus]
     return tuple(sorted(found, key=lowest_id))
 
@@ -261,7 +262,7 @@ def _names(topo: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _storage(topo: Mapping[str, Any]) -> int:
-    """The largest storage of a node in bytes, wherever in the topo it stands."""
+    """The largest storage of a node in bytes, anywhere in the topo."""
     sizes = [
         units.to_bytes(item["capacity"], item.get("unit", "GiB"))
         for item in topo.get("storage", [])
@@ -281,7 +282,7 @@ def _listed(topo: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def lowest_id(domain: Domain) -> tuple[int, int, int, int]:
-    """Order of siblings: by lowest core, those without cores last, then by lowest GPU."""
+    """A sort key for siblings: by lowest core, those without cores last, then by lowest GPU."""
     return (
         not domain.cores,
         idset.lowest(domain.cores) if domain.cores else 0,

@@ -1,4 +1,4 @@
-"""The options: which domains a part may be met in, as things stand, the preferred ones first."""
+"""The options: the domains that can currently meet a part, the preferred ones first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from treepool.placement.request.need import Part, least
 
 
 class DomainOptions:
-    """The options on a node of *node_type*, of which *ledger* says what is left.
+    """The options on a node of *node_type*; *ledger* says what is left on it.
 
-    With *local* groups of domains sit in a domain of level 0, see levels.levels_of(). *able* says
-    which domains could give what a part asks of each if the node were idle.
+    With *local*, groups of domains sit in a domain of level 0, see levels.levels_of(). *able* says
+    which domains of an idle node could give what a part asks of each.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class DomainOptions:
         self.able = able
 
     def singly(self, scope: Domain, part: Part) -> list[Domain]:
-        """The domains in *scope* for *part*, each to be chosen for itself, the preferred first."""
+        """The domains in *scope* for *part*, each chosen on its own, the preferred first."""
         return sorted(self.listed(scope, part), key=lambda d: self.path(d, scope))
 
     def groups(self, scope: Domain, part: Part, count: int) -> Iterator[list[Domain]]:
-        """The options of each domain that can host *count* together, the preferred group first.
+        """The options of each domain that can host *count* together, the preferred host first.
 
-        Of each list the first *count* are the preferred ones.
+        In each list, the first *count* options are the preferred ones.
         """
         options = self.listed(scope, part)
         levels = self.group_levels(part)
@@ -61,7 +61,7 @@ class DomainOptions:
                 yield first + [d for d in held[host] if d not in first]
 
     def _fewest(self, host: Domain, count: int, held: dict[Domain, list[Domain]]) -> list[Domain]:
-        """*count* of the options held in *host*, from as few of its children as possible."""
+        """*count* of the options in *host*, from as few of its children as possible."""
         if held[host] == [host]:
             return [host]
         children = [c for c in host.children if c in held]
@@ -74,7 +74,7 @@ class DomainOptions:
         return chosen
 
     def listed(self, scope: Domain, part: Part) -> list[Domain]:
-        """The domains in *scope* that can give *part*'s need once, as things stand."""
+        """The domains in *scope* that can currently give *part*'s need once."""
         able = self.able(self.node_type, part)
         ledger = self.ledger
         ncores, ngpus = least(part.need)
@@ -102,7 +102,7 @@ class DomainOptions:
         return False
 
     def path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
-        """A sort key that puts domains in the order in which the walk down reaches them."""
+        """A sort key that orders domains as the walk down from *scope* reaches them."""
         steps = []
         while domain is not scope:
             parent = self.node_type.parent[domain]

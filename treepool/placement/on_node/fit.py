@@ -1,8 +1,8 @@
 """The fit: which ids a request takes from a node in a given state.
 
-A pure function of (state, ask), remembered on the state: units.py says how many units there are
-and what each takes. A request for which that takes a search (search.py) may be too hard; its fit
-then says so, and is no answer that such a node cannot serve it.
+A fit is a pure function of (state, ask), and the state remembers it. units.py decides how many
+units there are and what each takes. Some requests need a search (search.py), which may give up. The
+fit then says so; it does not mean that such a node cannot serve the request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treepool.placement.request.need import SLOT, Ask, Need
 
 @attrs.frozen(eq=False)
 class Step:
-    """What some units take together: cores and GPUs (bitmasks), and how many slots they are."""
+    """What some units take together: cores and GPUs (bitmasks), and their number of slots."""
 
     cores: int
     gpus: int
@@ -28,10 +28,10 @@ class Step:
 
 
 class Segment(NamedTuple):
-    """Units, from where the segment before ends up to ``end``, that stand together in the order.
+    """Consecutive units with the same place in the order: from the previous segment up to ``end``.
 
-    ``shortfall`` is Ask.shortfall of each; ``remote`` tells that some slot is in a larger kind of
-    domain than the smallest that the node, idle, could offer.
+    ``shortfall`` is the Ask.shortfall of each unit. ``remote`` is True when some slot is in a
+    larger kind of domain than the smallest that the idle node could offer.
     """
 
     end: int
@@ -43,10 +43,10 @@ class Segment(NamedTuple):
 class Fit:
     """What a node in some state can give to an ask.
 
-    ``steps[i]`` is what i + 1 units take: slots, or domains with slots inside when a locality
-    stands above the slot; an ask without ``fill`` has one step, all it wants of the node.
-    ``segments`` divide them, the best first. ``tried`` is how many choices a search tried; if it
-    ``gave_up``, there may be more steps than these, which may be none.
+    ``steps[i]`` is what i + 1 units take. A unit is a slot, or a domain with slots inside when a
+    locality stands above the slot. An ask without ``fill`` has one step: all that it wants of the
+    node. ``segments`` divide the steps, the best first. ``tried`` is how many choices a search
+    tried. If the search ``gave_up``, more steps may exist than are listed here, even if none is.
     """
 
     steps: tuple[Step, ...]
@@ -56,7 +56,7 @@ class Fit:
 
     @property
     def local(self) -> int:
-        """How many of the first steps have all slots in the smallest kind of domain."""
+        """How many steps, from the first on, have all slots in the smallest kind of domain."""
         first = next((s for s in self.segments if s.remote), None)
         if first is None:
             return len(self.steps)
@@ -64,21 +64,21 @@ class Fit:
         return self.segments[before - 1].end if before else 0
 
 
-#: The fit of a state that gives nothing, as arithmetic tells.
+#: The fit of a state that gives nothing, where a comparison of numbers is enough to decide that.
 NOTHING = Fit((), ())
 
-#: Fits worked out, for tests that count work instead of time.
+#: Number of fits computed, for tests that count work instead of time.
 computed = 0
 
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
-    """What *state* can give to *ask*, None if nothing; remembered on the state."""
+    """What *state* can give to *ask*, None if nothing; the state remembers it."""
     found = assess(state, ask)
     return found if found.steps else None
 
 
 def assess(state: NodeState, ask: Ask) -> Fit:
-    """The fit of *state*, which has no steps if it gives nothing, and what finding out took."""
+    """The fit of *state* with the effort it took; it has no steps if *state* gives nothing."""
     try:
         found: Fit = state.fits[ask]
         return found
@@ -90,13 +90,13 @@ def assess(state: NodeState, ask: Ask) -> Fit:
 
 
 def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
-    """What *state* can give to *ask*, None if nothing, worked out afresh."""
+    """What *state* can give to *ask*, None if nothing; always computed, never remembered."""
     found = _assessed(state, ask)
     return found if found.steps else None
 
 
 def possible(state: NodeState, ask: Ask) -> bool:
-    """False if a look at what is free in all tells that *state* gives nothing to *ask*."""
+    """False if the totals of free cores and GPUs rule out that *state* gives *ask* anything."""
     if state.ncores < ask.min_cores or state.ngpus < ask.min_gpus:
         return False
     return state.idle if ask.whole else True

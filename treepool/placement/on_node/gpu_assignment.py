@@ -1,7 +1,8 @@
-"""The plan: GPUs for every take of a match, so that a good choice for one leaves some for all.
+"""The assignment of GPUs to the takes of a match, kept valid while takes choose their GPUs.
 
-For requests that demand links or memory of GPUs. The match found an assignment; as takes get the
-best GPUs there are for each, it changes with them, or is followed where it cannot.
+It serves requests that demand links or memory of GPUs. The match has found one assignment. Each
+take in turn gets its best GPUs if the other takes can still be served; the assignment then changes
+accordingly. Otherwise the take gets the GPUs that the assignment plans for it.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 
-#: Choices tried to leave something for the other takes, before the take gets what is planned.
+#: Choices tried to serve the other takes, before the take gets the GPUs that are planned for it.
 LOOKAHEAD = 1_000
 
 
 class TooFar(Exception):
-    """The look ahead was ended."""
+    """The look-ahead reached its limit."""
 
 
 def demanded(takes: Sequence[Take]) -> Optional[Demand]:
-    """What is demanded of the links of *takes*' GPUs: the same of all, or nothing."""
+    """The demand on the links of *takes*' GPUs, which all takes share; None if there is none."""
     return next((take.need.demand for take in takes if take.need.demand is not None), None)
 
 
 def claims_of(
     node_type: NodeType, takes: Sequence[Take], gpus: int
 ) -> tuple[list[Take], list[Claim], int]:
-    """The *takes* that claim GPUs, their claims, and the free *gpus* that are there to be claimed.
+    """The *takes* that claim GPUs, their claims, and the free *gpus* that can be claimed.
 
-    Claims of one slot stand together. What whole domains take is claimed where it must be joined
-    with the rest of a slot, and gone otherwise.
+    Claims of one slot are adjacent. The GPUs of a whole domain are claimed if they must be joined
+    with the rest of the slot. Otherwise they are removed from the free GPUs.
     """
     wholes = union(take.scope.gpus for take in takes if take.whole)
     found = []
@@ -54,19 +55,19 @@ def claims_of(
     for _, claim in found:
         size = idset.size(claim.among)
         choice[claim.slot] = min(size, choice.get(claim.slot, size))
-    # Slots with the least to choose from first.
+    # Slots with the fewest GPUs to choose from come first.
     found.sort(key=lambda pair: (choice[pair[1].slot], pair[1].slot))
     return [take for take, _ in found], [claim for _, claim in found], gpus
 
 
 class GpuAssignment:
-    """What the takes get that have not been settled yet."""
+    """The GPUs planned for the takes that are not settled yet."""
 
     def __init__(self, node_type: NodeType, takes: Sequence[Take], gpus: int) -> None:
         self.graph = graph_of(node_type.links, demanded(takes))
         open_takes, claims, self.free = claims_of(node_type, takes, gpus)
         self.claims = dict(zip(map(id, open_takes), claims))
-        #: What each slot has for good.
+        #: The GPUs that each slot has definitely.
         self.settled: dict[int, int] = {}
         assignment = assign(claims, self.graph, self.free, lambda: None)
         assert assignment is not None, "the matcher promised what is not there"
@@ -77,16 +78,16 @@ class GpuAssignment:
                 self.settle(take, take.scope.gpus)
 
     def within(self, take: Take) -> int:
-        """The GPUs that *take* may have: linked to all that its slot has."""
+        """The GPUs that *take* may have: those linked to all settled GPUs of its slot."""
         return self._left(self.claims[id(take)], self.settled)
 
     def planned(self, take: Take) -> int:
-        """The GPUs that *take* gets as planned."""
+        """The GPUs that the assignment plans for *take*."""
         self.next_assignment = self.assignment
         return self.assignment[id(take)]
 
     def allows(self, take: Take, gpus: int) -> bool:
-        """Whether the others can still be served if *take* gets *gpus*; they are then planned."""
+        """Whether the other takes can be served if *take* gets *gpus*; if so, plan that."""
         slot = self.claims[id(take)].slot
         settled = {**self.settled, slot: self.settled.get(slot, 0) | gpus}
         others = {key: claim for key, claim in self.claims.items() if key != id(take)}
@@ -101,7 +102,7 @@ class GpuAssignment:
         return True
 
     def settle(self, take: Take, gpus: int) -> None:
-        """Give *gpus* to *take*, which are planned or have been allowed just before."""
+        """Give *gpus* to *take*; planned() or allows() must have just returned or accepted them."""
         slot = self.claims.pop(id(take)).slot
         self.settled[slot] = self.settled.get(slot, 0) | gpus
         self.free &= ~gpus
@@ -116,7 +117,7 @@ class GpuAssignment:
 
 
 def _counter(limit: int) -> Callable[[], None]:
-    """A function that raises TooFar when it has been called more than *limit* times."""
+    """A function that raises TooFar once it is called more than *limit* times."""
     calls = 0
 
     def count() -> None:

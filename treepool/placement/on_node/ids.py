@@ -1,8 +1,9 @@
 """The ids: which cores and GPUs the takes of a match get.
 
-A match promises only numbers, of domains. Whole domains come first, then amounts from the inside
-out: what a scope gives may come from anywhere in it, so the smaller scopes must choose first. Where
-links or memory are demanded of GPUs, each choice leaves an assignment for those after it.
+A match promises numbers per domain, not ids. Whole domains come first, then amounts from the
+innermost scope outwards: a scope may give ids from anywhere inside it, so the smaller scopes must
+choose first. If links or memory of GPUs are demanded, each choice keeps an assignment possible for
+the takes that follow.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from treepool.rfc.idset import union
 
 @attrs.frozen(eq=False)
 class _Placed:
-    """What an amount has been given, in ``host``."""
+    """The ids that an amount got in ``host``."""
 
     take: Take
     host: Domain
@@ -36,7 +37,7 @@ def ids_of(
 ) -> tuple[int, int]:
     """The cores and GPUs of *takes* out of the free *cores* and *gpus*.
 
-    With *plain* the lowest ids, whatever the tree and the links say.
+    With *plain*, these are the lowest ids: the tree and links that are not demanded do not matter.
     """
     if all(take.whole for take in takes):
         return (
@@ -52,11 +53,11 @@ def ids_of(
 
 
 def fair_share(host: Domain, ngpus: int, node: Domain, cores: int, gpus: int) -> int:
-    """The cores that go with *ngpus* of *host*'s GPUs when cores are shared out evenly.
+    """The cores that go with *ngpus* of *host*'s GPUs when cores are shared evenly among GPUs.
 
-    Per GPU no more than the cores of *host* over its GPUs, nor than what is free of the *cores* on
-    the *node* over what is free of its *gpus*: no GPU is left without its share. Cores of
-    MIG domains are for the slices there.
+    The share of one GPU is the smaller of two ratios: cores of *host* to GPUs of *host*, and free
+    *cores* of the *node* to its free *gpus*. Every GPU thus keeps its share. Cores of MIG domains
+    are not counted: they belong to the slices there.
     """
     shares = [idset.size(own_cores(host)) * ngpus // host.ngpus]
     free = idset.size(node.open_gpus & gpus)
@@ -66,12 +67,12 @@ def fair_share(host: Domain, ngpus: int, node: Domain, cores: int, gpus: int) ->
 
 
 def own_cores(domain: Domain) -> int:
-    """The cores of *domain* that are not for MIG instances in it, as bitmask."""
+    """The cores of *domain* that are not reserved for MIG instances in it, as a bitmask."""
     return domain.cores & ~union(inner.cores for inner in domain.mig)
 
 
 class _Giver:
-    """Gives ids to one take after another; ``cores`` and ``gpus`` are what is left."""
+    """Gives ids to one take after another; ``cores`` and ``gpus`` are the remaining free ids."""
 
     def __init__(
         self, takes: Sequence[Take], node_type: NodeType, cores: int, gpus: int, plain: bool
@@ -80,7 +81,7 @@ class _Giver:
         self.node_type = node_type
         self.cores = cores & ~union(domain.cores for domain in wholes)
         self.gpus = gpus & ~union(domain.gpus for domain in wholes)
-        #: What is free before any amount is given.
+        #: The free ids before any amount is given.
         self.free = self.cores, self.gpus
         self.plain = plain
         self.given: list[_Placed] = []
@@ -89,7 +90,7 @@ class _Giver:
             self.assignment = GpuAssignment(node_type, takes, gpus)
 
     def give(self, take: Take) -> None:
-        """Give *take* what it asks."""
+        """Give *take* the ids that it asks for."""
         need = take.need
         usable = self.gpus & usable_gpus(self.node_type, take.scope, need)
         assignment = self.assignment if need.gpus else None
@@ -106,7 +107,7 @@ class _Giver:
         self.given.append(given)
 
     def _best(self, take: Take, gpus: int) -> Optional[_Placed]:
-        """The best that *take* can have of the free cores and of *gpus*."""
+        """The best ids for *take* among the free cores and *gpus*."""
         need, scope = take.need, take.scope
         graph = graph_of(self.node_type.links, need.demand)
         want = need.gpus, need.cores
@@ -120,7 +121,7 @@ class _Giver:
         return _Placed(take, host, *spread(host, want, self.cores, gpus, links, need.demand))
 
     def share(self) -> None:
-        """Give the amounts that are GPUs with their share of cores as much of it as is free."""
+        """Give amounts with ``fair_share`` as much of their share of cores as is free."""
         for given in self.given:
             need, host = given.take.need, given.host
             if not need.fair_share:
@@ -134,9 +135,9 @@ class _Giver:
             self.gpus = (self.gpus | given.gpus) & ~taken[1]
 
     def _again(self, given: _Placed, want: tuple[int, int]) -> tuple[int, int]:
-        """What *given* is to have now that it is to have *want*."""
+        """The ids for *given*, chosen again for the amount *want*."""
         need, host = given.take.need, given.host
-        if self.assignment is not None:  # other slots' GPUs have been chosen to go with these
+        if self.assignment is not None:  # other slots' GPUs depend on these, so the GPUs stay
             if self.plain:
                 return idset.take_lowest(host.cores & self.cores, want[1]), given.gpus
             return cores_near(host, given.gpus, want[1], self.cores, given.gpus), given.gpus
@@ -150,7 +151,7 @@ class _Giver:
 def plain_ids(
     domain: Domain, want: tuple[int, int], cores: int, gpus: int, graph: Optional[Graph]
 ) -> tuple[int, int]:
-    """The lowest ids of *domain* that make up *want*; with a *graph* its GPUs are joined."""
+    """The lowest ids of *domain* that make up *want*; with a *graph*, the GPUs are joined."""
     if graph is None:
         return lowest_ids(domain, want, cores, gpus)
     joined = lowest_clique(graph, domain.gpus & gpus, want[0])

@@ -1,16 +1,16 @@
-"""The layout: how many slots fit that each need domains of one locality, by arithmetic alone.
+"""The layout: how many slots fit when each needs domains of one locality, by arithmetic alone.
 
-A slot needs ``k`` distinct domains of a locality, an amount or all of each, and perhaps one more
-amount from anywhere. For n slots a layout says how many times each domain gives, and how many of
-the other amounts each host gives. Slots can be dealt out to the domains exactly when no
-domain gives more than n times and all together give n * k times (Gale and Ryser, for rows that are
-all alike), so nothing needs to be searched: per domain no more than min(copies in it, n) counts.
+A slot needs ``k`` distinct domains of a locality, an amount or all of each, and perhaps one other
+amount from anywhere. For n slots, a layout says how many times each domain gives, and how many of
+the other amounts each host gives. Slots can be dealt out to the domains exactly when no domain
+gives more than n times and all domains together give n * k times (Gale and Ryser, for equal rows).
+No search is needed: a domain counts min(copies in it, n) times.
 
-With ``local`` the domains of a slot sit in one *group* (a domain of level 0 for k of them), what
-each gives in one *point* (a domain of level 0 for that) in it, and the other amount in one *host*
-(a domain of level 0 for it); see levels.levels_of(). Groups do not overlap, nor do points, nor
-hosts, so the best layout is found from the leaves up: for each number of slots whose domains are in
-a subtree, the most amounts that can still be had there.
+With ``local``, the domains of a slot sit in one *group* (a domain of level 0 for k of them). What
+each domain gives comes from one *point* in it (a domain of level 0 for that amount). The other
+amount comes from one *host* (a domain of level 0 for it); see levels.levels_of(). Groups do not
+overlap, nor do points, nor hosts. The best layout can therefore be computed from the leaves up: for
+each number of slots with their domains in a subtree, the most other amounts that still fit there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ALL = 1 << 30
 _UNFIT = "so many slots do not fit"
 
 
-#: Points and how often each can give, by the domain that they are in.
+#: For each domain: the points in it, and how often each can give.
 _Points = Sequence[tuple[Domain, Iterable[tuple[Domain, int]]]]
 
 
@@ -44,20 +44,20 @@ class _Load:
     times: int
 
 
-#: Loads, as a tree whose inner nodes are pairs; None for none. Most are never looked at, so some
-#: are worked out only then.
+#: Loads, as a tree whose inner nodes are pairs; None means no loads. Most are never read, so some
+#: are functions that compute the loads on demand.
 _Loads = Union[None, _Load, tuple["_Loads", "_Loads"], Callable[[], "_Loads"]]
 
-#: By the number of slots, or of times that domains give: the most of the other amounts that can be
-#: had, and the loads with which that is so. None where so many do not fit.
+#: Indexed by the number of slots, or of times that domains give: the largest possible number of
+#: other amounts, and the loads that allow it. None where so many do not fit.
 _Table = list[Optional[tuple[int, _Loads]]]
 
 
 class Layout:
     """The layouts of slots of *need* in *scope*, out of the free *cores* and *gpus* of a node.
 
-    *able* says which domains could give what a part asks of each if the node were idle.
-    ``applies`` is False where arithmetic does not decide; then only the search does.
+    *able* says which domains of an idle node could give what a part asks of each. ``applies`` is
+    False where arithmetic cannot decide and a search is needed.
     """
 
     def __init__(
@@ -81,15 +81,15 @@ class Layout:
         self.domains = DomainOptions(node_type, self.ledger, local, able)
         #: The domains that may give, the preferred ones first.
         self.order = self.domains.singly(scope, part)
-        #: How often each point can give, by the domain that it is in or is; and this number for
-        #: the domains.
+        #: For each domain: the points in it (or itself), and how often each can give. ``copies``
+        #: has the sum for each domain.
         self.points = {d: self._points(d, local) for d in self.order}
         self.copies = {d: sum(points.values()) for d, points in self.points.items()}
         self.domain_of = {p: d for d, points in self.points.items() for p in points}
         self.groups = self._groups(local)
         self.hosts = self._hosts(local)
         self.applies = self._applies()
-        #: The domains on the way from the scope to those that matter.
+        #: The domains on the paths from the scope to the domains above.
         self.on_the_way: set[Domain] = set()
         for domain in (*self.order, *self.domain_of, *self.groups, *self.hosts):
             at: Optional[Domain] = domain
@@ -97,10 +97,10 @@ class Layout:
                 self.on_the_way.add(at)
                 at = None if at is scope else node_type.parent[at]
 
-    # -- what there is
+    # -- points, groups and hosts
 
     def _points(self, domain: Domain, local: bool) -> dict[Domain, int]:
-        """Where in *domain* the part may be met, and how often."""
+        """The points in *domain* where the part may be met, and how often."""
         if self.part.whole:
             return {domain: 1}
         need = asked_of(domain, self.part.need)
@@ -120,7 +120,7 @@ class Layout:
         return min(bounds, default=_ALL)
 
     def _groups(self, local: bool) -> dict[Domain, list[Domain]]:
-        """The domains that a slot's domains may be chosen in together, and these."""
+        """For each domain that a slot's domains may share: the domains to choose from in it."""
         if not local or self.wanted == 1:
             return {self.scope: self.order} if len(self.order) >= self.wanted else {}
         levels = self.domains.group_levels(self.part)
@@ -140,7 +140,7 @@ class Layout:
         return self._smallest(self.scope, self.need) if local else [self.scope]
 
     def _applies(self) -> bool:
-        """Whether domains do not overlap and, where another amount is asked, are alike."""
+        """Whether domains do not overlap and, if another amount is asked, are equal in size."""
         if any(self._around(d) for d in self.order):
             return False
         if not self.need.takes_amount:
@@ -162,7 +162,7 @@ class Layout:
     # -- how many slots
 
     def takes(self, count: int) -> Optional[list[Take]]:
-        """What *count* slots take, None if so many do not fit."""
+        """The takes of *count* slots, None if so many do not fit."""
         loads = self._loads(count)
         if loads is None:
             return None
@@ -186,7 +186,7 @@ class Layout:
         return takes
 
     def _loads(self, count: int) -> Optional[list[_Load]]:
-        """How often each domain gives for *count* slots; None if these do not fit."""
+        """How often each domain gives for *count* slots; None if so many do not fit."""
         if sum(self._capacity(domains, count) for domains in self.groups.values()) < count:
             return None
         if not self.need.takes_amount:
@@ -201,7 +201,7 @@ class Layout:
         return None if found is None or found[0] < count else list(_flat(found[1]))
 
     def _capacity(self, domains: list[Domain], upto: int) -> int:
-        """How many slots, up to *upto*, can have their domains among *domains*."""
+        """How many slots, at most *upto*, can have their domains among *domains*."""
         low, high = 0, upto
         while low < high:
             middle = (low + high + 1) // 2
@@ -213,7 +213,7 @@ class Layout:
         return low
 
     def _in_order(self, groups: Iterable[list[Domain]], count: int) -> _Loads:
-        """Loads for *count* slots, which fit: group by group, domain by domain."""
+        """Loads for *count* slots, which must fit: group by group, domain by domain."""
         loads: _Loads = None
         for domains in groups:
             slots = self._capacity(domains, count)
@@ -222,12 +222,12 @@ class Layout:
         return loads
 
     def _fill(self, domains: list[Domain], each: int, times: int) -> _Loads:
-        """Loads of *times* in all and at most *each*, from the first of *domains* on."""
+        """Loads of *times* in total, at most *each* per domain, from the first of *domains* on."""
         points = [(d, self.points[d].items()) for d in domains]
         return self._fill_points(points, each, times)
 
     def _fill_points(self, points: _Points, each: int, times: int) -> _Loads:
-        """Loads of *times* in all, at most *each* of a domain, from the first of *points* on."""
+        """Loads of *times* in total, at most *each* per domain, from the first of *points* on."""
         loads: _Loads = None
         for _, inside in points:
             left = min(each, times)
@@ -241,7 +241,7 @@ class Layout:
     # -- layouts with another amount
 
     def _by_slots(self, domain: Domain, upto: int) -> _Table:
-        """The table of *domain* by slots whose groups are in it."""
+        """The table of *domain*, indexed by the number of slots whose groups are in it."""
         if domain in self.groups:
             table: _Table = []
             for slots in range(upto + 1):
@@ -259,7 +259,7 @@ class Layout:
         return self._children(domain, upto, lambda child: self._by_slots(child, upto))
 
     def _by_times(self, domain: Domain, slots: int, upto: int) -> _Table:
-        """The table of *domain*, in a group, by how often domains in it give for *slots* slots."""
+        """The table of *domain* in a group, by how often domains in it give to *slots* slots."""
         if domain in self.domain_of:
             most = sum(self._beside(d, 0) for d in self.hosts if self.domains.within(d, domain))
             copies = self.points[self.domain_of[domain]][domain]
@@ -278,7 +278,7 @@ class Layout:
         return self._children(domain, upto, lambda child: self._by_times(child, slots, upto))
 
     def _children(self, domain: Domain, upto: int, table_of: Callable[[Domain], _Table]) -> _Table:
-        """The table of what the children of *domain* give together, up to index *upto*."""
+        """The combined table of the children of *domain*, up to index *upto*."""
         table: _Table = [(0, None)]
         for child in domain.children:
             if child in self.on_the_way:
@@ -286,7 +286,7 @@ class Layout:
         return table
 
     def _points_in(self, scope: Domain) -> _Points:
-        """The points in *scope* by the domains that they are in."""
+        """The points in *scope*, grouped by the domains that they are in."""
         found = []
         for domain in self.order:
             points = [p for p in self.points[domain].items() if self.domains.within(p[0], scope)]
@@ -295,7 +295,7 @@ class Layout:
         return found
 
     def _beside(self, domain: Domain, times: int) -> int:
-        """How many of the other amounts fit in *domain* when domains in it give so often."""
+        """How many of the other amounts fit in *domain* when domains in it give *times* times."""
         cores, gpus = self.ledger.cores[domain], self.ledger.gpus[domain]
         if times:
             each = self.part.need
@@ -308,7 +308,7 @@ class Layout:
 
 
 def _together(one: _Table, other: _Table, upto: int) -> _Table:
-    """The table of two domains side by side, up to index *upto*."""
+    """The combined table of two disjoint domains, up to index *upto*."""
     found: _Table = [None] * min(len(one) + len(other) - 1, upto + 1)
     for i, first in enumerate(one):
         if first is None:
@@ -324,7 +324,7 @@ def _together(one: _Table, other: _Table, upto: int) -> _Table:
 
 
 def _flat(loads: _Loads) -> Iterator[_Load]:
-    """The loads of a tree of them."""
+    """The loads in a tree of loads."""
     stack = [loads]
     while stack:
         found = stack.pop()

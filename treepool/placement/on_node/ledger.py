@@ -1,7 +1,7 @@
 """The ledger: how much of each domain is free and not yet promised, while a match is searched.
 
-Cores that are promised to a scope are missing in all domains around it. So are GPUs, but only as
-far as the scope's realm goes (NodeType.realm): slices of GPUs and full ones are counted apart.
+A promise to a scope reduces the cores of every domain around the scope. It reduces the GPUs only
+within the scope's realm (NodeType.realm), because slices of GPUs and full GPUs are counted apart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from treepool.rfc import idset
 class Take:
     """What a match takes: all of ``scope``, or ``need``'s amount from somewhere inside it.
 
-    ``slot`` is a number that takes of one slot have in common.
+    ``slot`` is a number that all takes of one slot share.
     """
 
     scope: Domain
@@ -40,7 +40,7 @@ class Ledger:
         self.gpus = {d: idset.size(d.open_gpus & gpus) for d in self.parent}
 
     def promise(self, scope: Domain, ncores: int, ngpus: int) -> bool:
-        """Set aside an amount of *scope*; False, and nothing changes, if it is not there."""
+        """Set aside an amount in *scope*; if it is not available, change nothing, return False."""
         realm = self.realm[scope]
         domain: Optional[Domain] = scope
         while domain is not None:
@@ -63,7 +63,7 @@ class Ledger:
             domain = self.parent[domain]
 
     def promise_whole(self, domain: Domain) -> bool:
-        """Set aside all of *domain*; False, and nothing changes, if not all is there."""
+        """Set aside all of *domain*; if some of it is in use, change nothing and return False."""
         if domain.mig and not self.untouched(domain):
             return False
         if not self.promise(domain, domain.ncores, domain.ngpus):
@@ -92,11 +92,11 @@ class Ledger:
         return gpus + sum(self.gpus[inner] for inner in domain.mig) if domain.mig else gpus
 
     def free_in(self, domain: Domain) -> tuple[int, int]:
-        """How much is left in *domain*, GPUs first: the order in which domains are used up."""
+        """How much is left in *domain*, GPUs first: domains with the least left are used first."""
         return self.gpus[domain], self.cores[domain]
 
     def shape(self, domain: Domain) -> tuple[Any, ...]:
-        """A value that is equal for domains between which the matcher need not tell."""
+        """A value that is equal for domains that are interchangeable in a match."""
         inside = sorted(self.shape(child) for child in domain.children)
         return (
             domain.name,

@@ -1,7 +1,8 @@
-"""Levels: how close to the smallest kind of domain that could host an amount a domain is.
+"""Levels: how far a domain is from the smallest kind of domain that could host an amount.
 
-An amount goes into the smallest domain that has it free, found by walking down from its scope;
-among equals into the one that leaves whole domains whole.
+An amount goes into the smallest domain that has it free. The domain is found by walking down from
+the scope of the amount. Among equal domains, the walk prefers the one that leaves whole domains
+whole.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.request.need import Need
 from treepool.rfc import idset
 
-#: Two amounts, compared one by one: (GPUs, cores), or (0, domains).
+#: Two numbers that are compared in order: (GPUs, cores), or (0, domains).
 Amount = tuple[int, int]
 
-#: How many answers a node type remembers; far more than the needs in use at a time on a site.
+#: How many answers a node type remembers: far more than a site has different needs at a time.
 MAX_MEMO = 1024
 
 
@@ -35,9 +36,10 @@ def remembered(node_type: NodeType, key: object, compute: Callable[[], object]) 
 def levels_of(root: Domain, hosts: Callable[[Domain], bool]) -> dict[Domain, int]:
     """For each domain that could host something, how far it is from the smallest that could.
 
-    *hosts* says whether a domain could, on an idle node; a domain can if one inside it can. The
-    level is 0 when no nested domain could; else one more than the highest level among those that
-    could. On a regular tree it counts the kinds of domain from the smallest that fits.
+    *hosts* says whether a domain of an idle node could host it. A domain can if a domain inside it
+    can. The level is 0 when no nested domain can; otherwise it is one more than the highest level
+    among the nested domains that can. On a regular tree, the level counts the kinds of domain
+    above the smallest kind that fits.
     """
     levels: dict[Domain, int] = {}
 
@@ -55,10 +57,10 @@ def levels_of(root: Domain, hosts: Callable[[Domain], bool]) -> dict[Domain, int
 def amount_levels(
     node_type: NodeType, need: Need, scope: Optional[Domain] = None
 ) -> dict[Domain, int]:
-    """The levels of the domains that could host *need*'s amount, if it is asked of *scope*.
+    """The levels of the domains that could host *need*'s amount when it is asked of *scope*.
 
-    Without a scope it is asked of the node. The domains are all of the scope's realm: nothing
-    asked outside of a MIG domain goes into it.
+    Without a scope, the amount is asked of the node. All the domains are in the scope's realm: an
+    amount that is asked outside a MIG domain does not go into it.
     """
     realm = node_type.root if scope is None else node_type.realm[scope]
 
@@ -84,24 +86,29 @@ def amount_levels(
 
 
 def memory_for(domain: Domain, need: Need) -> int:
-    """The bytes of *domain* that count for the memory that *need* asks."""
+    """The bytes of memory of *domain* that count for what *need* asks."""
     return domain.memory + domain.cxl if need.allow_cxl else domain.memory
 
 
 def has_memory(scope: Domain, need: Need) -> bool:
-    """Whether *scope*, of which *need* is asked, has the memory; a tier, of its own."""
+    """Whether *scope* has the memory that *need* asks of it; a tier counts its own capacity."""
     have = memory_for(scope, need) if scope.capacity is None else scope.capacity
     return have >= need.memory
 
 
 def asked_of(scope: Domain, need: Need) -> Need:
-    """*need* as it is for the domains in *scope*: a tier's memory is near to all of them."""
+    """*need* as asked of the domains in *scope*, without memory if *scope* is a memory tier.
+
+    The memory of a tier is near to all domains in it.
+    """
     return need if scope.capacity is None else attrs.evolve(need, memory=0)
 
 
 def usable_gpus(node_type: NodeType, scope: Domain, need: Need) -> int:
-    """The GPUs that *need*'s amount may have if it is asked of *scope*: those of its realm that
-    have the memory demanded."""
+    """The GPUs that *need*'s amount may take when it is asked of *scope*.
+
+    These are the GPUs of the scope's realm that have the demanded memory.
+    """
     gpus = node_type.realm[scope].open_gpus
     return gpus & node_type.gpus_with(need.gpu_memory) if need.gpu_memory else gpus
 
@@ -114,11 +121,11 @@ def smallest_host(
     gpus: int,
     graph: Optional[Graph] = None,
 ) -> Optional[Domain]:
-    """The domain in *scope* that is to give *need*'s amount out of the free *cores* and *gpus*.
+    """The domain in *scope* to take *need*'s amount from, out of the free *cores* and *gpus*.
 
-    Of the domains that can, one of the lowest level; reached by going, at each step down, into
-    the child with the fewest free GPUs, then the fewest free cores, then the lowest id. With a
-    *graph* the GPUs are to be joined.
+    It has the lowest level among the domains that can give the amount. The walk down enters, at
+    each step, the child with the fewest free GPUs, then the fewest free cores, then the lowest id.
+    With a *graph*, the GPUs must be joined.
     """
     best: dict[Domain, int] = {}
 
@@ -148,5 +155,5 @@ def smallest_host(
 
 
 def free_in(domain: Domain, cores: int, gpus: int) -> Amount:
-    """How much is free in *domain*, GPUs first: the order in which domains are used up."""
+    """How much is free in *domain*, GPUs first: domains with the least free are used first."""
     return idset.size(domain.gpus & gpus), idset.size(domain.cores & cores)

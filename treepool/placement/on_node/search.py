@@ -1,13 +1,13 @@
-"""The search: in which domains the parts of a need are met. Exact: a no means there is no way.
+"""The search: in which domains the parts of a need are met. It is exact: no answer means no way.
 
-Which ids an amount takes inside its domain does not matter for the others, only how many, so a
-match is a choice of domains such that in every domain what is promised to all scopes inside it is
-not more than what is free there. Scopes nest, so this condition is enough (Hall's theorem for a
-laminar family). The search tries these choices depth first, the preferred one first, and
-gives up a branch as soon as some domain is overdrawn. Where links or memory are demanded of GPUs,
-numbers are not enough: then a match has an assignment of GPUs to slots as well, see gpus/assignment.py.
+An amount affects the others only by its size, not by the ids it takes inside its domain. A match is
+therefore a choice of domains in which no domain promises more to the scopes inside it than it has
+free. Scopes nest, so this condition is sufficient (Hall's theorem for a laminar family). The search
+tries the choices depth first, the preferred one first, and abandons a branch as soon as some domain
+is overdrawn. If links or memory of GPUs are demanded, numbers are not enough: a match then also
+needs an assignment of GPUs to slots, see gpus/assignment.py.
 
-Branches stand on a stack of their own: how deep the search goes does not depend on Python's.
+The search keeps its branches on a stack of its own, so Python's recursion limit does not apply.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from treepool.placement.on_node.ledger import Ledger, Take
 from treepool.placement.on_node.levels import amount_levels, asked_of, has_memory, remembered
 from treepool.placement.request.need import SLOT, Need, Part, least
 
-#: More than any count there is on a node.
+#: Larger than any count on a node.
 _UNBOUNDED = 1 << 20
 
 
@@ -34,8 +34,8 @@ _UNBOUNDED = 1 << 20
 class _Amount:
     """To do: find ``need``'s amount in ``scope``, several times.
 
-    ``hosts`` are the domains that it may come from, None if not listed yet, of which those before
-    ``start`` have given what they are to give.
+    ``hosts`` are the domains that may give it, None if not listed yet. Those before ``start`` have
+    already given their part.
     """
 
     scope: Domain
@@ -50,8 +50,8 @@ class _Amount:
 class _Choice:
     """To do: choose ``left`` more domains for ``part`` in ``scope``.
 
-    ``options`` are the domains to choose from, None if not listed yet, of which those before
-    ``start`` have been chosen or passed over.
+    ``options`` are the domains to choose from, None if not listed yet. Those before ``start`` are
+    already chosen or passed over.
     """
 
     scope: Domain
@@ -74,7 +74,7 @@ class Search:
 
     With *local*, every amount and every group of domains must sit in a domain of level 0, see
     levels.levels_of(). With *plain*, domains are tried in the order of the tree. *effort* counts
-    the choices; when they are too many, the search raises GaveUp.
+    the choices; once there are too many, the search raises GaveUp.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Search:
         self.takes: list[Take] = []
         #: Whether links or memory are demanded of some GPUs.
         self.has_gpu_demand = False
-        #: How many slots have been begun, which is what they are told apart by.
+        #: How many slots have been begun; the count numbers the slots.
         self.slots = 0
         self.effort = Effort(PER_SEARCH) if effort is None else effort
 
@@ -113,7 +113,7 @@ class Search:
         return next(self._ways(tasks), False)
 
     def several(self, scope: Domain, part: Part, count: int) -> bool:
-        """Meet *count* slots of *part* in *scope*, going back over slots met before if need be."""
+        """Meet *count* slots of *part* in *scope*, with backtracking over earlier slots."""
         self.has_gpu_demand = part.need.has_gpu_demand
         failed: set[tuple[int, object]] = set()
         single = attrs.evolve(part, count=attrs.evolve(part.count, minimum=1, maximum=1, ids=()))
@@ -131,7 +131,7 @@ class Search:
         return False
 
     def _standing(self) -> object:
-        """A value that is equal where the same can still be met."""
+        """A value that is equal for situations in which the same needs can still be met."""
         if not self.has_gpu_demand:
             return self.ledger.shape(self.node_type.root)
         slots: dict[int, list[int]] = {}
@@ -164,7 +164,7 @@ class Search:
         return min(bounds) if bounds else 0
 
     def _copies(self, domain: Domain, ncores: int, ngpus: int) -> int:
-        """How often an amount is left in *domain*; of nothing, more than any count."""
+        """How often an amount is left in *domain*; a very large number for an empty amount."""
         bounds = [self.ledger.cores[domain] // ncores] if ncores else []
         bounds += [self.ledger.gpus_in(domain) // ngpus] if ngpus else []
         return min(bounds) if bounds else _UNBOUNDED
@@ -174,15 +174,15 @@ class Search:
     def _begin(self, scope: Domain, part: Part, rest: _Tasks, slot: int = 0) -> _Tasks:
         """The tasks that meet *part* in *scope* for *slot*, before *rest*."""
         if part.name != SLOT:
-            # Domains that slots sit inside of need not be close to each other; a slot's must.
+            # The domains of one slot must be close to each other; domains above slots need not be.
             near = all(inner.name != SLOT for inner in _all_parts(part.need))
             return _Choice(scope, part, part.count.minimum, near, slot), rest
         root = self.node_type.root
-        if part.count.minimum > root.ncores + root.ngpus:  # more slots than could ever be
+        if part.count.minimum > root.ncores + root.ngpus:  # more slots than the node can have
             return self._never(scope), rest
         if not self._has_capacity(scope, part.need):
             return self._never(scope), rest
-        if not (part.need.parts or self.has_gpu_demand):  # as one, for all slots
+        if not (part.need.parts or self.has_gpu_demand):  # one task for all slots
             return _Amount(scope, asked_of(scope, part.need), part.count.minimum, 0), rest
         for _ in range(part.count.minimum):
             self.slots += 1
@@ -200,7 +200,10 @@ class Search:
         return rest
 
     def _has_capacity(self, scope: Domain, need: Need) -> bool:
-        """Whether *scope* has the memory, and the node the storage; no domain in it has more."""
+        """Whether *scope* has the memory and the node has the storage.
+
+        No domain inside *scope* has more memory than *scope* itself.
+        """
         return has_memory(scope, need) and need.storage <= self.node_type.storage
 
     def _never(self, scope: Domain) -> _Task:
@@ -208,7 +211,7 @@ class Search:
         return _Amount(scope, Need(cores=self.node_type.root.ncores + 1), 1, 0)
 
     def _ways(self, tasks: _Tasks) -> Iterator[bool]:
-        """True for each way to do *tasks*; ledger and takes are as it says while it is current."""
+        """Yield True for each way to do *tasks*; ledger and takes reflect it until the next one."""
         stack = [self._branches(tasks)]
         while stack:
             for rest in stack[-1]:
@@ -221,7 +224,7 @@ class Search:
                 stack.pop()
 
     def _branches(self, tasks: _Tasks) -> Iterator[_Tasks]:
-        """What is left of *tasks* after each way to do the first of them, which is then done."""
+        """Do the first of *tasks* in each possible way, and yield the remaining tasks each time."""
         if tasks is None:
             yield None
             return
@@ -232,12 +235,12 @@ class Search:
             yield from self._choice_ways(task, task.options, rest)
         else:
             for options in self._listed(task):
-                # Not evolve(), which takes a tenth of a fit.
+                # evolve() would take a tenth of the time of a fit.
                 listed = _Choice(task.scope, task.part, task.left, task.near, task.slot, options)
                 yield from self._choice_ways(listed, options, rest)
 
     def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[_Tasks]:
-        """The first host gives as many as it can, then one less, and so on."""
+        """The ways to do *task*: the first host gives as many as it can, then one less, etc."""
         need = task.need
         hosts = self._hosts(task) if task.hosts is None else task.hosts
         copies = [self._copies(host, need.cores, need.gpus) for host in hosts]
@@ -261,7 +264,7 @@ class Search:
                     self.ledger.release(hosts[i], *amount)
 
     def _hosts(self, task: _Amount) -> list[Domain]:
-        """The domains that *task*'s amount may come from, the preferred first."""
+        """The domains that may give *task*'s amount, the preferred first."""
         scope = task.scope
         if not self.local:
             return [scope]
@@ -290,7 +293,7 @@ class Search:
                 self.ledger.release_whole(domain)
 
     def _listed(self, task: _Choice) -> Iterator[list[Domain]]:
-        """Lists of domains of which ``left`` are to be chosen; each one's first are preferred."""
+        """Lists of domains to choose ``left`` from; each list has the preferred domains first."""
         part, count = task.part, task.left
         if self.plain:
             yield self.domains.listed(task.scope, part)
@@ -300,14 +303,14 @@ class Search:
             yield from self.domains.groups(task.scope, part, count)
 
     def _assigned(self) -> bool:
-        """Whether there are GPUs for all that is taken."""
+        """Whether all takes can be given GPUs that meet the demand."""
         _, claims, free = claims_of(self.node_type, self.takes, self.gpus)
         graph = graph_of(self.node_type.links, demanded(self.takes))
         return assign(claims, graph, free, self.effort.count) is not None
 
     def _like_an_earlier(self, options: list[Domain], i: int, start: int) -> bool:
-        """True if options[i] differs in nothing from a sibling that was passed over before it."""
-        if i == start or self.has_gpu_demand:  # which GPUs they have tells between any two
+        """True if options[i] is identical in shape to a sibling that was passed over before it."""
+        if i == start or self.has_gpu_demand:  # with a demand, the GPUs themselves differ
             return False
         parent, shape = self.node_type.parent[options[i]], None
         for other in options[start:i]:
@@ -321,7 +324,7 @@ class Search:
 def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
     """The domains of *part*'s locality that could give its need once on an idle node.
 
-    Raises GaveUp if that is too hard to tell.
+    Raises GaveUp if a search exceeds its bound.
     """
 
     def compute() -> frozenset[Domain]:
@@ -341,7 +344,7 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
 
 
 def meets_demand(node_type: NodeType, gpus: int, need: Need) -> bool:
-    """Whether the *gpus* of a whole domain are all as *need* demands."""
+    """Whether all *gpus* of a whole domain meet what *need* demands of them."""
     if gpus & ~node_type.gpus_with(need.gpu_memory):
         return False
     joined = graph_of(node_type.links, need.demand)

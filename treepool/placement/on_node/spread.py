@@ -1,8 +1,9 @@
 """The spread: which ids of a domain an amount takes.
 
-An amount that no smaller domain can host spans as few as possible, which is a small covering
-problem, solved exactly. Its GPUs go where cores are free beside them; its cores are dealt to the
-domains of its GPUs in proportion to these, level by level, before any other domain gives one.
+An amount that no smaller domain can host spans as few child domains as possible. This is a small
+covering problem, and it is solved exactly. GPUs come from domains with free cores beside them.
+Cores come from the domains of the chosen GPUs, level by level, in proportion to the GPUs; other
+domains give cores only after that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from treepool.rfc import idset
 
 
 def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
-    """The lowest free cores and GPUs of *domain* that make up *want*, whatever the tree says."""
+    """The lowest free cores and GPUs of *domain* that make up *want*, regardless of the tree."""
     return (
         idset.take_lowest(domain.cores & cores, want[1]),
         idset.take_lowest(domain.gpus & gpus, want[0]),
@@ -33,11 +34,11 @@ def spread(
     links: Optional[LinkTable] = None,
     demand: Optional[Demand] = None,
 ) -> tuple[int, int]:
-    """The cores and GPUs of *domain*, which has *want* free, that make up *want*.
+    """The cores and GPUs of *domain* that make up *want*; *domain* must have *want* free.
 
-    First the GPUs: those that *links* finds best, of those that meet *demand*, which some do; or if
-    there is no link to tell between them, from as few child domains as GPUs and cores together
-    need. Then the cores, near the GPUs.
+    The GPUs are chosen first. With *links*, they are the best set that meets *demand*; such a set
+    must exist. If the links do not distinguish the GPUs, they come from as few child domains as
+    GPUs and cores together need. The cores are then chosen near the GPUs.
     """
     linked = links is not None and want[0] > 0
     if not linked and not domain.children:
@@ -52,9 +53,10 @@ def spread(
 
 
 def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
-    """The GPUs of *want*: level by level from the fewest children that have all of *want*.
+    """The GPUs of *want*: at each level, from the fewest children that together have *want*.
 
-    Of equally few, those where each GPU has its share of the cores beside it, if there are such.
+    Among equally few children, those that have each GPU's share of the cores beside it are
+    preferred.
     """
     if not want[0]:
         return 0
@@ -83,9 +85,9 @@ def _fed(amount: Amount, want: Amount) -> int:
 
 
 def _deal_gpus(want: Amount, amounts: Sequence[Amount]) -> list[int]:
-    """*want*'s GPUs dealt out to sources in order: where cores are free beside them, then others.
+    """Deal *want*'s GPUs out to sources in order, first where cores are free beside the GPUs.
 
-    A source that has GPUs but no cores for them gives some only when the others have no more.
+    GPUs without cores beside them are used only when no other GPUs are left.
     """
     given = deal(want[0], [_fed(amount, want) for amount in amounts])
     rest = [have - taken for (have, _), taken in zip(amounts, given)]
@@ -93,11 +95,12 @@ def _deal_gpus(want: Amount, amounts: Sequence[Amount]) -> list[int]:
 
 
 def deal_beside(wanted: int, gpus: Sequence[int], cores: Sequence[int]) -> list[int]:
-    """*wanted* cores dealt out to sources that give *gpus*, in proportion to these.
+    """Deal *wanted* cores out to sources in proportion to the *gpus* that each gives.
 
-    A source gives no more *cores* than it has; what it lacks the others with GPUs give, again in
-    proportion, and sources without GPUs, in order, only what is then left. Shares are rounded down,
-    and the cores that remain go to the largest remainders, the first of equals first.
+    A source gives at most the *cores* it has. The other sources with GPUs give what it lacks, again
+    in proportion. Sources without GPUs give only what is still missing, in order. Shares are
+    rounded down; the remaining cores go to the sources with the largest remainders, the first
+    source first among equals.
     """
     given = [0] * len(cores)
     dealt = [i for i, number in enumerate(gpus) if number]
@@ -124,10 +127,10 @@ def deal_beside(wanted: int, gpus: Sequence[int], cores: Sequence[int]) -> list[
 
 
 def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> int:
-    """*wanted* free cores of *host*, all it has if that is less, near the GPUs *taken*.
+    """*wanted* free cores of *host* near the GPUs *taken*; all its free cores if it has fewer.
 
-    Level by level, each child that has some of the GPUs gives cores in proportion to these, as far
-    as it has them; then what is in no child; then the fewest other children.
+    At each level, the children with some of the GPUs give cores in proportion to these GPUs, as far
+    as they have cores. The cores in no child come next, then as few other children as possible.
     """
     here = host.gpus & taken
     if not here:
@@ -146,14 +149,14 @@ def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> 
 
 
 def _cores_of(domain: Domain, wanted: int, cores: int, gpus: int) -> int:
-    """*wanted* free cores of *domain*, which has them: its own first, then of few children."""
+    """*wanted* free cores of *domain*, which must have them: its own, then of few children."""
     chosen = idset.take_lowest(domain.own_cores & cores, wanted)
     left = wanted - idset.size(chosen)
     return chosen | _from_fewest(domain.children, left, cores, gpus) if left else chosen
 
 
 def _from_fewest(domains: Iterable[Domain], wanted: int, cores: int, gpus: int) -> int:
-    """*wanted* free cores of as few of *domains*, which have them, as possible."""
+    """*wanted* free cores from as few of *domains* as possible; they must have them."""
     domains = _fullest_first(domains, cores, gpus)
     amounts = [idset.size(domain.cores & cores) for domain in domains]
     sources = fewest([(0, amount) for amount in amounts], (0, wanted))
@@ -169,7 +172,7 @@ def _fullest_first(domains: Iterable[Domain], cores: int, gpus: int) -> list[Dom
 
 
 def deal(wanted: int, amounts: Sequence[int]) -> list[int]:
-    """*wanted* dealt out to sources in order, each giving as much as it can."""
+    """Deal *wanted* out to sources in order; each gives as much as it can."""
     given = []
     for amount in amounts:
         given.append(min(wanted, amount))
@@ -178,10 +181,10 @@ def deal(wanted: int, amounts: Sequence[int]) -> list[int]:
 
 
 def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:
-    """Indexes of the fewest *amounts* that sum up to *want*, lexicographically first.
+    """The indexes of the fewest *amounts* that cover *want*; among equals, the first in order.
 
-    The amounts together must cover *want*. With n amounts of which k are needed and g wanted of
-    the first kind, takes n * k * g steps.
+    All amounts together must cover *want*. The run time is n * k * g steps for n amounts, of which
+    k are needed, with g wanted of the first kind.
     """
     # tables[k][i][g]: the most of the second kind that exactly k of amounts[i:] give together
     # with at least g of the first; -1 if they cannot.

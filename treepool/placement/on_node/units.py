@@ -1,8 +1,8 @@
 """The units of a group: how many a node in some state can give, and what each takes.
 
-A unit is a slot, or a domain of the locality above it, with as many slots inside as fit there.
-Slots are placed one after another, each in the best way that is left. If fewer come about that
-way than there is room for, which layout.py and search.py tell, all are placed together.
+A unit is a slot, or a domain of the locality above it with as many slots inside as fit there. Slots
+are placed one after another, each in the best remaining way. layout.py and search.py say whether
+there is room for more slots than are placed this way; if so, all slots are placed together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from treepool.rfc.count import Count
 
 _ONE = Count(1, 1)
 
-#: Choices tried to place one slot in the best way that is left, where arithmetic says what fits.
+#: Choices tried to place one slot in the best remaining way, where arithmetic says what fits.
 _TRIES = 256
 
 #: Cores and GPUs (bitmasks).
@@ -42,10 +42,10 @@ Ids = tuple[int, int]
 
 
 class Unit(NamedTuple):
-    """The first ``number`` units of a list of them: what they take and how many slots they are.
+    """The first ``number`` units of a list: what they take together, and their number of slots.
 
-    ``remote`` tells that some of the slots of the last one, or of all if they come together, are
-    in a larger kind of domain than the smallest that the node, idle, could offer.
+    ``remote`` is True when the last unit has a slot in a larger kind of domain than the smallest
+    that the idle node could offer. If the units are placed together, this applies to any of them.
     """
 
     number: int
@@ -58,8 +58,8 @@ class Unit(NamedTuple):
 class Placer:
     """Places units on a node in *state*; *locality* is preferred, required or none.
 
-    *effort* counts the choices of searches. One that is given up counts as having found nothing,
-    and the effort says so.
+    *effort* counts the choices of searches. A search that gives up counts as one that found
+    nothing, and *effort* records that it gave up.
     """
 
     def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
@@ -84,9 +84,9 @@ class Placer:
     # -- domains above the slot
 
     def _domains(self, scope: Domain, part: Part) -> list[Unit]:
-        """What each domain of *part* in *scope* can give, those with the most slots first.
+        """What each domain of *part* in *scope* can give, the domains with the most slots first.
 
-        Each gives the largest of the valid counts that it can, whatever the others give.
+        Each domain gives the largest valid count that it can, independently of the others.
         """
         ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
         options = DomainOptions(self.node_type, ledger, False, able_domains)
@@ -101,7 +101,7 @@ class Placer:
         found = []
         for domain in domains:
             if any(options.within(domain, d) or options.within(d, domain) for d in taken):
-                self.effort.gave_up = True  # a locality inside itself: others may fit better
+                self.effort.gave_up = True  # nested domains of one locality: others may fit better
                 continue
             unit = self._domain(domain, part)
             if unit is not None:
@@ -110,9 +110,9 @@ class Placer:
         return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
 
     def _domain(self, domain: Domain, part: Part) -> Optional[Unit]:
-        """What *domain* gives for one of *part*, None if it cannot."""
+        """What *domain* gives as one domain of *part*, None if it cannot."""
         (inner,) = part.need.parts
-        if part.whole:  # what is in it is there for the taking
+        if part.whole:  # everything in the domain is free, as on an idle node
             root = self.node_type.root
             idle = Placer(NodeState(self.node_type, root.cores, root.gpus), "none", self.effort)
             found = idle._domain(domain, attrs.evolve(part, whole=False))
@@ -134,10 +134,10 @@ class Placer:
     # -- slots
 
     def _slots(self, scope: Domain, part: Part) -> tuple[list[Ids], list[Ids]]:
-        """What 1, 2, ... slots of *part* in *scope* take, up to its largest count.
+        """What 1, 2, ... slots of *part* in *scope* take, up to its largest count, as two lists.
 
-        First those that are all local, then as many as fit; the latter are looked for only where
-        more could count.
+        The first list has only local slots, the second as many slots as fit. The second is computed
+        only if the count allows more slots than the first has.
         """
         need, limit = part.need, part.count.maximum
         if not (has_memory(scope, need) and need.storage <= self.node_type.storage):
@@ -153,11 +153,11 @@ class Placer:
         return local, local if self.required or len(total) < len(local) else total
 
     def _amounts(self, scope: Domain, need: Need, limit: Optional[int]) -> tuple[list[Ids], int]:
-        """What slots of nothing but an amount take, and how many of them are local.
+        """What slots take that need only an amount, and how many of them are local.
 
-        What _most() finds for such slots, without a search: one slot takes as much from the scope
-        as any other, so one after another is exact. Six slots of ``[core=8;gpu=1]`` on a node of
-        RFC 49's cluster A take 50 us this way, 145 us with a search.
+        The result is that of _most(), without a search. All slots take equally much from the scope,
+        so placing one after another is exact. Six slots of ``[core=8;gpu=1]`` on a node of RFC 49's
+        cluster A take 50 us this way, and 145 us with a search.
         """
         levels = amount_levels(self.node_type, need, scope)
         usable = self.state.gpus & usable_gpus(self.node_type, scope, need)
@@ -175,7 +175,8 @@ class Placer:
             else:
                 links = self.node_type.links
                 taken_cores, taken_gpus = spread(host, want, cores, gpus, links)
-                # Slots are alike and only use things up: once one is not local, none after it is.
+                # Slots are equal and resources only shrink: after a slot that is not local, no
+                # later slot is local.
                 nlocal += levels[host] == 0
             cores &= ~taken_cores
             gpus &= ~taken_gpus
@@ -183,7 +184,7 @@ class Placer:
         return found, nlocal
 
     def _most(self, scope: Domain, need: Need, limit: Optional[int], local: bool) -> list[Ids]:
-        """What 1, 2, ... slots of *need* take: one after another, and beyond that together."""
+        """What 1, 2, ... slots of *need* take: placed one by one, then together if more fit."""
         effort = self.effort.part()
         cores, gpus = self.state.cores, self.state.gpus
         found: list[Ids] = []
@@ -193,7 +194,7 @@ class Placer:
             if takes is None:
                 if not (found or tries.gave_up):
                     self.effort.add(effort)
-                    return []  # the search is exact: there is no way for one
+                    return []  # the search is exact: not even one slot fits
                 break
             taken_cores, taken_gpus = ids_of(takes, self.node_type, cores, gpus, self.plain)
             cores &= ~taken_cores
@@ -212,7 +213,7 @@ class Placer:
     def _together(
         self, scope: Domain, need: Need, local: bool, effort: Effort
     ) -> Callable[[int], Optional[list[Take]]]:
-        """A function that says what a number of slots of *need* take; None if there is no way."""
+        """A function that returns the takes of a number of slots of *need*; None if impossible."""
         cores, gpus = self.state.cores, self.state.gpus
         if decided(need) and need.parts:
             try:
@@ -230,7 +231,7 @@ class Placer:
     def _takes(
         self, cores: int, gpus: int, local: bool, effort: Effort, ways: Callable[[Search], bool]
     ) -> Optional[list[Take]]:
-        """What a search takes that goes by *ways*, out of *cores* and *gpus*; None if nothing."""
+        """The takes of a search by *ways* out of *cores* and *gpus*; None if it finds none."""
         search = Search(self.node_type, cores, gpus, local and not self.plain, self.plain, effort)
         try:
             return search.takes if ways(search) else None
@@ -249,7 +250,7 @@ def _several(scope: Domain, need: Need, number: int, search: Search) -> bool:
 
 
 def _joined(units: Unit, more: Unit) -> Unit:
-    """*units* and one more."""
+    """*units* and *more* as one Unit."""
     return Unit(
         units.number + more.number,
         units.cores | more.cores,

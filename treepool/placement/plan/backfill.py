@@ -1,14 +1,15 @@
 """Reservations and backfill: which jobs may start now without delaying those ahead of them.
 
-A plan belongs to one state of a pool. Jobs are put to it in the order of the queue. One that does
-not fit now may get a *reservation*: the earliest time at which it fits, with the very cores and
-GPUs it will then have, found by letting time pass on a copy of the pool. From then on a job may
-start now only on resources that are free now and are in no reservation that begins before the
-job ends. Jobs end when their time limits say, so a reserved job starts no later than its
-reservation says; it may get other resources then, because the next plan is made afresh.
+A plan belongs to one state of a pool. The caller offers it jobs in the order of the queue. A job
+that does not fit now may get a *reservation*: the earliest time at which it fits, and the cores and
+GPUs it would then get. The plan finds them by simulating the end of jobs on a copy of the pool.
+Afterwards, a job may start now only on resources that are free and not in any reservation that
+begins before the job ends. Jobs end at their time limits at the latest, so a reserved job starts no
+later than its reservation says. It may get other resources then, because the next plan starts from
+scratch.
 
-The time of jobs without limit is infinity: a job that waits for one of them has a reservation at
-infinity, which keeps other jobs without limit off its resources and lets all others pass.
+A job without a time limit ends at infinity. A job that waits for one has a reservation at infinity.
+That reservation keeps other jobs without a limit off its resources and does not affect the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from treepool.placement.request.vertices import Request
 
 @attrs.frozen
 class Reservation:
-    """When a waiting job will start and end, in seconds since the epoch, and what it will have."""
+    """When a waiting job starts and ends, in seconds since the epoch, and what it gets."""
 
     jobid: int
     start: float
@@ -37,11 +38,11 @@ class Reservation:
     parts: tuple[Held, ...]
 
     def before(self, end: float) -> bool:
-        """Whether this job will start before *end*, or both are infinity."""
+        """Whether this job starts before *end*, or both times are infinity."""
         return self.start < end or self.start == end == math.inf
 
     def between(self, start: float, end: float) -> bool:
-        """Whether this job will run, or be without end, between *start* and *end*."""
+        """Whether this job runs at some time between *start* and *end*, which may be infinity."""
         return self.before(end) and self.end > start
 
 
@@ -52,8 +53,8 @@ class Plan:
         self.pool = pool
         self.generation = pool.generation
         self.reservations: list[Reservation] = []
-        #: Copies of the pool in which the reservations that a job must avoid are occupied, by how
-        #: many these are (of the reservations by start).
+        #: Copies of the pool in which the first reservations by start are occupied, by the number
+        #: of these reservations.
         self._without: dict[int, Pool] = {}
         #: Requests (by id) known not to fit, and the number of reservations they must avoid.
         self._failed: set[tuple[int, int]] = set()
@@ -61,17 +62,18 @@ class Plan:
 
     @property
     def current(self) -> bool:
-        """Whether the pool is still as this plan left it."""
+        """Whether the pool is still in the state in which this plan left it."""
         return self.pool.generation == self.generation
 
     def start(self, jobid: int, request: Request, kind: Request, now: float) -> Allocation:
-        """Start a job now, if that delays no reservation.
+        """Start a job now if that delays no reservation.
 
-        *kind* is the request without its duration, the same object for jobs known to ask the
-        same. The allocation has its expiration. Raises InsufficientResources or InfeasibleRequest.
+        *kind* is the request without its duration. It is the same object for all jobs that are
+        known to have equal requests. The returned allocation has its expiration set. Raises
+        InsufficientResources or InfeasibleRequest.
         """
         end = _end(now, request.duration)
-        # Those whose time has passed too: their jobs still wait, for one that ends late.
+        # Reservations whose start has passed count too: their jobs still wait for a late one.
         avoid = sorted((r for r in self.reservations if r.before(end)), key=_by_start)
         known = id(kind), len(avoid)
         if known in self._failed:
@@ -88,14 +90,14 @@ class Plan:
                 self.pool.register_alloc(jobid, allocation)
         except InsufficientResources:
             self._failed.add(known)
-            self._kept.append(kind)  # or its id might become another's
+            self._kept.append(kind)  # keep it alive, so that no other object gets its id
             raise
         self._without.clear()
         self.generation = self.pool.generation
         return allocation
 
     def withdraw(self, jobid: int) -> None:
-        """Take back what ``start`` gave job *jobid*, if anything; the plan stays as it was."""
+        """Free what ``start`` gave job *jobid*, if anything; the reservations stay unchanged."""
         if self.pool.has_job(jobid):
             self.pool.free(jobid)
             self._without.clear()
@@ -104,10 +106,10 @@ class Plan:
     def reserve(
         self, jobid: int, request: Request, now: float, not_before: float = 0.0
     ) -> Optional[Reservation]:
-        """Reserve the earliest time a job can start that delays no other reservation.
+        """Reserve the earliest time at which a job can start without delaying a reservation.
 
-        The time may be infinity. None if it could not even when all jobs were over: what it
-        needs is down.
+        The time may be infinity. None if the job could not start even after all jobs have ended,
+        because resources that it needs are down.
         """
         then = self.pool.copy()
         running = sorted((end or math.inf, job) for job, end in then.job_end_times())
@@ -116,7 +118,7 @@ class Plan:
             return None
         then, over = found
         time = max(now, running[over - 1][0]) if over else now
-        del running[:over]  # what is left is a heap still
+        del running[:over]  # a sorted list is a heap, and so is its tail
         ends = sorted({r.end for r in self.reservations if r.end > time}, reverse=True)
         while True:
             while running and running[0][0] <= time:
@@ -137,7 +139,7 @@ class Plan:
         return reservation
 
     def _fit(self, then: Pool, jobid: int, request: Request, time: float) -> Optional[Allocation]:
-        """What a job gets at *time* beside the other reservations; *then* is left as it is."""
+        """What a job gets at *time* beside the other reservations; *then* stays unchanged."""
         try:
             allocation = then.alloc(jobid, request)
             then.free(jobid)
@@ -154,8 +156,7 @@ class Plan:
     def _pool_without(self, avoid: list[Reservation]) -> Pool:
         """A copy of the pool in which the reservations *avoid* are occupied.
 
-        They are the first by start, up to those that start as another job ends, so their number
-        says which they are.
+        They are always the first reservations by start, so their number identifies them.
         """
         found = self._without.get(len(avoid))
         if found is None:
@@ -167,19 +168,20 @@ class Plan:
 def _first_that_fits(
     pool: Pool, running: list[tuple[float, int]], jobid: int, request: Request, now: float
 ) -> Optional[tuple[Pool, int]]:
-    """How many of the jobs *running*, by end, must be over for a job to fit; None if all is no use.
+    """A copy of *pool* in which a job fits, and how many *running* jobs have ended there.
 
-    Never fewer than are over *now*, and all that end at one time. With them comes a copy of *pool*
-    in which they are over. Reservations are not looked at. What fits still does when more is free,
-    so the number is found by steps that double, then by halving: of a thousand running jobs some
-    twenty trials instead of hundreds.
+    The jobs in *running* are sorted by end. The number is the smallest possible one. It includes
+    all jobs that are over *now*, and all jobs that end at the same time. None if the job does not
+    fit even after all of them. Reservations are ignored. A job that fits still fits when more is
+    free, so the number is found by doubling steps, then by bisection: some twenty trials for a
+    thousand running jobs, instead of hundreds.
     """
     count = len(running)
     ends = [k for k in range(1, count) if running[k - 1][0] < running[k][0]] + [count] * (count > 0)
     late = bisect_right(running, (now, math.inf))
     marks = [late, *ends[bisect_right(ends, late) :]]
-    low, high, step = 0, len(marks), 1  # marks[:low] are known not to do, marks[high] is known to
-    base, done = pool, 0  # in which the first so many are over
+    low, high, step = 0, len(marks), 1  # marks[:low] are too few, marks[high] is known to be enough
+    base, done = pool, 0  # in base, the first done jobs are over
     best = None
     while low < high:
         middle = min(low + step - 1, high - 1) if best is None else (low + high) // 2

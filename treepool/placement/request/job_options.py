@@ -3,17 +3,17 @@
 ==================  ==============================================================================
 ``locality``        ``preferred``, ``required`` or ``none``: see DESIGN, "Which node"
 ``level``           the name of a locality: each slot sits in one domain of it
-``topology_policy`` Kubernetes' words for both: ``none``, ``best-effort``, ``restricted``,
+``topology_policy`` Kubernetes' names for both: ``none``, ``best-effort``, ``restricted``,
                     ``single-numa-node``
 ``topology_scope``  ``slot`` (the default) or ``node``: with a level, all slots on a node sit in
                     one domain
 ``same_numa``       ``prefer`` or ``require``: the slot's cores in one NUMA domain
-``gpu_link``        least GB/s between any two GPUs of a slot, or the type: ``nvlink``, ``xgmi``
-``gpu_memory``      least GiB that each GPU has
+``gpu_link``        minimum GB/s between any two GPUs of a slot, or the type: ``nvlink``, ``xgmi``
+``gpu_memory``      minimum GiB of each GPU
 ``unified_memory``  true: only nodes whose CPUs and GPUs share one memory
 ``allow_cxl``       true: CXL memory counts for ``memory``
 ``same``            a family of properties, such as ``driver`` for ``driver:550``, ``driver:560``:
-                    all nodes have the same one. ``driver:prefer``: if that can be had
+                    all nodes have the same one. ``driver:prefer``: if possible
 ==================  ==============================================================================
 """
 
@@ -29,7 +29,7 @@ from treepool.rfc.findings import number, shown
 #: Values of ``locality``, see DESIGN "Which node".
 LOCALITIES = ("preferred", "required", "none")
 
-#: Kubernetes' topology manager policies, as locality modes. The last has a level, too.
+#: Kubernetes' topology manager policies, as locality modes. The last also implies a level.
 POLICIES = {
     "none": "none",
     "best-effort": "preferred",
@@ -37,20 +37,20 @@ POLICIES = {
     "single-numa-node": "required",
 }
 
-#: Property that ``unified_memory`` asks for; ``treepool encode --properties`` writes it.
+#: The property that ``unified_memory`` asks for; ``treepool encode --properties`` writes it.
 UNIFIED = "unified-memory"
 
 _PLACE = "/attributes/system/treepool"
 
-#: Largest numbers that mean anything: 1,000 times the hardware of today.
+#: The largest values accepted: 1,000 times the hardware of today.
 _MAX_GBPS, _MAX_GIB = 1_000_000, 1 << 20
 
 
 @attrs.frozen
 class Same:
-    """All nodes have one and the same property of those that begin with ``family`` and a colon.
+    """All nodes must share one property that begins with ``family`` and a colon.
 
-    Unless ``required``, other nodes will do when no such ones can serve the request.
+    If this is not ``required``, any nodes may be used when no such nodes can serve the request.
     """
 
     family: str
@@ -59,7 +59,7 @@ class Same:
 
 @attrs.frozen
 class JobOptions:
-    """What a job's options ask for; see the module. ``gpu_memory`` is in bytes."""
+    """What a job's options ask for; see the module's docstring. ``gpu_memory`` is in bytes."""
 
     locality: str
     level: Optional[str] = None
@@ -106,7 +106,7 @@ def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -
 
 
 def _locality(options: Mapping[str, Any], locality: str) -> str:
-    """The mode that *options* ask for, by whichever name; *locality* if they do not."""
+    """The mode that *options* ask for, under any of its names; *locality* if they ask for none."""
     policy = options.get("topology_policy")
     mode: Optional[str] = POLICIES[policy] if policy else options.get("locality")
     if options.get("same_numa") == "prefer":
@@ -129,8 +129,8 @@ def _level(options: Mapping[str, Any], localities: Sequence[str]) -> Optional[st
     if _one_numa(options):
         if level not in (None, "numa"):
             raise InvalidJobspec(f"{_PLACE}/level: {shown(level)}, but one NUMA domain is required")
-        # Where a key has no such locality, each socket is one NUMA domain; without sockets the
-        # node is one.
+        # Without a numa locality in the key, each socket counts as one NUMA domain; without
+        # sockets, the node does.
         return next((name for name in ("numa", "socket") if name in localities), None)
     if level is not None and level not in localities:
         known = ", ".join(localities) or "none, nodes are flat"
@@ -179,7 +179,7 @@ def _check_same(value: object) -> str:
     return "the family of a property, such as driver or driver:prefer"
 
 
-#: For each option, what a value is to be if it is not; "" if it is.
+#: For each option, a function that returns what a value should be, or "" if the value is valid.
 _CHECKS: dict[str, Callable[[object], str]] = {
     "locality": _one_of(*LOCALITIES),
     "level": _check_name,

@@ -1,4 +1,4 @@
-"""Needs: what a slot, a locality or a node is asked to give, in the terms of placement."""
+"""Needs: what a slot, a domain or a node is asked to give, in the terms of placement."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import attrs
 
 from treepool.rfc.count import Count
 
-#: The name of the part that stands for task slots; every other name is a locality.
+#: The name of the part that represents task slots; every other name is a locality.
 SLOT = "slot"
 
 
 @attrs.frozen(cache_hash=True)
 class Demand:
-    """What the link between any two GPUs of a slot must be: GB/s at least, and of this type."""
+    """What a link between any two GPUs of a slot must have: at least ``gbps`` GB/s, this type."""
 
     gbps: float = 0.0
     type: str = ""
 
     def met_by(self, gbps: float, type: str) -> bool:
-        """Whether a link of *gbps* and *type* will do."""
+        """Whether a link of *gbps* and *type* meets the demand."""
         return gbps >= self.gbps and self.type in ("", type)
 
 
 @attrs.frozen(cache_hash=True)
 class Need:
-    """What is taken together: an amount from one domain, and parts of their own localities.
+    """What is taken together: an amount from one domain, and parts with their own localities.
 
-    ``cores`` and ``gpus`` are numbers. With ``fair_share`` the GPUs bring as many cores as their
-    share of the domain they sit in, of which ``cores`` (1) is the least. ``memory`` and
-    ``storage`` (bytes) are what the domain, or the node, must have; nothing of them is used up.
-    With ``allow_cxl`` CXL memory counts for ``memory``.
+    ``cores`` and ``gpus`` are numbers. With ``fair_share``, the GPUs come with their share of the
+    cores of the domain they sit in, at least ``cores`` (1). ``memory`` and ``storage`` (bytes) are
+    what the domain, or the node, must have; they are not consumed. With ``allow_cxl``, CXL memory
+    counts for ``memory``.
 
-    ``demand`` and ``gpu_memory`` (bytes) are about the GPUs of this need: each has that much memory
-    at least, and any two of one slot, wherever in its parts, are linked as the demand says. For a
-    whole domain they are about all of its GPUs.
+    ``demand`` and ``gpu_memory`` (bytes) apply to the GPUs of this need. Each GPU has at least that
+    much memory. Any two GPUs of one slot, in whatever parts, are linked as the demand says. For a
+    whole domain they apply to all of its GPUs.
     """
 
     cores: int = 0
@@ -48,7 +48,7 @@ class Need:
     allow_cxl: bool = False
     demand: Optional[Demand] = None
     gpu_memory: int = 0
-    #: Whether something is demanded of GPUs, here or in some part.
+    #: Whether this need or a part in it demands links or memory of GPUs.
     has_gpu_demand: bool = attrs.field(init=False, eq=False)
 
     @has_gpu_demand.default
@@ -58,7 +58,7 @@ class Need:
 
     @property
     def takes_amount(self) -> bool:
-        """True if cores or GPUs are asked beside the parts."""
+        """True if the need asks for cores or GPUs in addition to its parts."""
         return bool(self.cores or self.gpus)
 
 
@@ -67,8 +67,8 @@ class Part:
     """``count`` slots, or that many distinct domains of locality ``name``, each giving ``need``.
 
     A ``whole`` domain is taken entirely; ``need`` is then the least it must have. ``with_core``
-    rules out domains without cores: those whole domains are all that a slot takes, and no slot is
-    without a core (RFC 20: nor is a node).
+    excludes domains without cores. It is set where whole domains are all that a slot takes, because
+    every slot needs a core (and so does every node of a job, RFC 20).
     """
 
     name: str
@@ -79,12 +79,12 @@ class Part:
 
     @property
     def nslots(self) -> int:
-        """How many task slots the part holds, every count at its minimum."""
+        """The number of task slots in the part, with every count at its minimum."""
         inside = sum(part.nslots for part in self.need.parts)
         return self.count.minimum * (1 if self.name == SLOT else inside)
 
 
-#: More than a node has of anything; what counts fall short of is measured from here.
+#: More than a node has of anything. Shortfalls are measured from this number.
 MANY = 1 << 24
 
 
@@ -92,14 +92,15 @@ MANY = 1 << 24
 class Ask:
     """What a request wants of a single node; the key under which states remember their fit.
 
-    Asks are interned (see ``ask_of``), so equal ones are one object and hash by identity. A node
-    hosts ``group``: with ``fill`` up to its largest count, else one of its valid counts. ``whole``
-    takes the entire node, which must be idle. ``min_cores`` and ``min_gpus`` are fewer than which
-    no node can serve it: most states are ruled out by these two numbers alone.
+    Asks are interned (see ``ask_of``), so equal asks are one object and hash by identity. A node
+    hosts ``group``: with ``fill`` up to its largest count, otherwise one of its valid counts.
+    ``whole`` takes the entire node, which must be idle. A node with fewer free cores than
+    ``min_cores`` or fewer free GPUs than ``min_gpus`` cannot serve the ask. These two numbers alone
+    rule out most states.
 
-    With ``counted`` some count on or above the slot is a range that each node, or domain, meets by
-    itself: nodes that can give more come first. With ``searched`` no arithmetic decides what fits,
-    so finding out may take a search (search.py) and be given up.
+    With ``counted``, some count on or above the slot is a range that each node, or domain, meets
+    independently: nodes that can give more come first. With ``searched``, arithmetic does not
+    decide what fits; a search (search.py) may be necessary, and it may give up.
     """
 
     group: Part
@@ -122,16 +123,17 @@ class Ask:
         object.__setattr__(self, "searched", not _always_decided(above[-1].need))
 
     def shortfall(self, units: int, nslots: int) -> int:
-        """What *units* with *nslots* slots in all fall short of; less is better.
+        """How far *units* with *nslots* slots in total fall short of MANY; less is better.
 
-        Counts come before all else, the outermost first (RFC 14: the largest valid count).
+        Counts have priority over everything else, the outermost count first (RFC 14: the largest
+        valid count).
         """
         if not self.counted:
             return 0
         return MANY - nslots if self.fill else (MANY - units) * MANY + MANY - nslots
 
     def least_shortfall(self, ncores: int) -> int:
-        """A bound of the shortfall of a node with *ncores* free cores."""
+        """A lower bound of the shortfall of a node with *ncores* free cores."""
         if not self.counted:
             return 0
         slot = list(_down_to_slot(self.group))[-1]
@@ -145,7 +147,7 @@ class Ask:
 
 
 def _down_to_slot(part: Part) -> Iterator[Part]:
-    """*part*, and what is in it down to the slot."""
+    """*part* and the parts inside it, down to the slot."""
     while True:
         yield part
         if part.name == SLOT:
@@ -154,9 +156,9 @@ def _down_to_slot(part: Part) -> Iterator[Part]:
 
 
 def decided(need: Need) -> bool:
-    """Whether arithmetic decides how many slots of *need* fit: see layout.py.
+    """Whether arithmetic decides how many slots of *need* fit, see layout.py.
 
-    They are an amount, or domains of one locality with an amount in each, or both.
+    This holds if a slot is an amount, or domains of one locality with an amount in each, or both.
     """
     if not need.parts:
         return need.demand is None
@@ -166,17 +168,18 @@ def decided(need: Need) -> bool:
 def _always_decided(need: Need) -> bool:
     """Whether arithmetic decides on every node.
 
-    It does not where whole domains of different sizes leave more or less for an amount beside them.
+    It does not if a slot takes whole domains and an amount beside them: the domains may differ in
+    size, and then the remaining amount depends on which of them are taken.
     """
     return decided(need) and not (need.takes_amount and any(part.whole for part in need.parts))
 
 
 @attrs.frozen
 class Growing:
-    """A count below the slot that is a range, the same for all slots of a job.
+    """A count below the slot that is a range; all slots of a job get the same value.
 
-    ``path`` leads to the need or the part that it counts: the places of parts from the slot on.
-    ``what`` is ``core``, ``gpu``, or the name of a locality.
+    ``path`` leads from the slot to the need or part that it counts: the index of the part at each
+    step. ``what`` is ``core``, ``gpu``, or the name of a locality.
     """
 
     path: tuple[int, ...]
@@ -185,7 +188,7 @@ class Growing:
 
 
 def with_count(group: Part, growing: Growing, number: int) -> Part:
-    """*group* with *number* for the count *growing* below its slot."""
+    """*group* with the count *growing* below its slot set to *number*."""
     if group.name != SLOT:
         (inner,) = group.need.parts
         parts: tuple[Part, ...] = (with_count(inner, growing, number),)
@@ -217,11 +220,11 @@ def with_demands(
     whole: bool = False,
     growing: bool = False,
 ) -> Need:
-    """A slot's *need* with *demand* and *gpu_memory* for its GPUs, and CXL memory perhaps.
+    """A slot's *need* with *demand*, *gpu_memory* and *allow_cxl* added.
 
-    With *whole* it is the least that an entire node must have; with *growing* a slot may get more
-    GPUs than *need* says. Nothing is noted where it has no effect: with one GPU there is no link
-    between two, and equal needs are remembered together.
+    With *whole*, *need* is the least that an entire node must have. With *growing*, a slot may get
+    more GPUs than *need* says. A demand without an effect is omitted, because equal needs share
+    their results: for example, one GPU has no link to another.
     """
     if demand is not None and not whole and not growing and _most_gpus(need) < 2:
         demand = None
@@ -242,20 +245,20 @@ def with_demands(
 
 
 def without_link_demand(need: Need) -> Need:
-    """*need* without what it demands of the links of GPUs."""
+    """*need* without its demand on the links between GPUs."""
     parts = tuple(attrs.evolve(part, need=without_link_demand(part.need)) for part in need.parts)
     return attrs.evolve(need, parts=parts, demand=None)
 
 
 def needs_in(need: Need) -> Iterator[Need]:
-    """*need* and those of all parts in it."""
+    """*need* and the needs of all parts in it."""
     yield need
     for part in need.parts:
         yield from needs_in(part.need)
 
 
 def _most_gpus(need: Need) -> float:
-    """The most GPUs that meet *need*; whole domains may have any number."""
+    """The most GPUs that *need* can take; whole domains may have any number."""
     most: float = need.gpus
     for part in need.parts:
         number = math.inf if part.count.maximum is None else part.count.maximum
@@ -265,7 +268,7 @@ def _most_gpus(need: Need) -> float:
 
 
 def least(need: Need) -> tuple[int, int]:
-    """Fewest cores and GPUs that meet *need*; what whole domains take is not counted."""
+    """The fewest cores and GPUs that meet *need*, without what whole domains take."""
     ncores, ngpus = need.cores, need.gpus
     for part in need.parts:
         if not part.whole:
@@ -283,7 +286,7 @@ def ask_of(group: Part, fill: bool, whole: bool, locality: str) -> Ask:
     key = (group, fill, whole, locality)
     ask = _asks.get(key)
     if ask is None:
-        if len(_asks) >= 4096:  # forgetting only means computing fits again
+        if len(_asks) >= 4096:  # the only effect of dropping asks is that fits are computed again
             _asks.clear()
         ask = _asks[key] = Ask(*key)
     return ask

@@ -1,7 +1,7 @@
 """Requests: what a jobspec asks for, in the terms of placement.
 
-RFC 14's vertices are checked here against DESIGN's table of forms, once, at submission. What no
-form covers is an error that names the vertex; nothing is ignored.
+This module checks RFC 14's vertices against DESIGN's table of forms, once, at submission. A vertex
+that no form covers is an error that names the vertex; nothing is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from treepool.rfc.spelling import did_you_mean
 #: Resource types with a meaning of their own; every other type is the name of a locality.
 AMOUNTS = ("core", "gpu", "memory", "storage")
 
-#: What memory and storage are in when no unit is given: as in the topo (RFC 49).
+#: The unit of memory and storage when none is given, as in the topo (RFC 49).
 DEFAULT_UNIT = "GiB"
 
 _ONE = Count(1, 1)
@@ -44,13 +44,13 @@ _ONE = Count(1, 1)
 class Request:
     """A job's resource request, ready for Pool.alloc; make it with Pool.parse_resource_request.
 
-    ``nodes`` is None when the request may fill any nodes; else the number of distinct nodes, per
-    slot if ``spans`` (slot above node), in all otherwise. ``units`` is how many units are wanted
-    in all: slots, or domains when a locality but no node stands above the slot; it has no meaning
-    when a node stands above. ``duration`` is in seconds, 0 for unlimited. ``same`` asks for nodes
-    that are alike in a property.
+    ``nodes`` is None when the request may fill any nodes. Otherwise it is the number of distinct
+    nodes: per slot if ``spans`` (slot above node), else in total. ``units`` is the total number of
+    units wanted: slots, or domains if a locality but no node is above the slot. It has no meaning
+    if a node is above the slot. ``duration`` is in seconds, 0 for unlimited. ``same`` asks for
+    nodes that share a property.
 
-    Counts below the slot that are ranges are at their least in ``ask``; ``growing`` has them, the
+    In ``ask``, ranges below the slot are at their minimum. ``growing`` lists these ranges, the
     outer ones first.
     """
 
@@ -74,7 +74,7 @@ def request_of(jobspec: Jobspec, localities: Sequence[str], locality: str) -> Re
     """The Request of *jobspec* for a pool whose trees have these *localities*.
 
     *locality* is the pool's mode, which the jobspec may override. Raises InvalidJobspec with the
-    JSON pointer of the vertex that no form of DESIGN's table covers.
+    JSON pointer of a vertex that no form of DESIGN's table covers.
     """
     return _Reader(localities).request(jobspec, locality)
 
@@ -135,9 +135,9 @@ class _Reader:
         node: Optional[Vertex],
         above: Sequence[Vertex],
     ) -> Part:
-        """*group* with each slot, or all on a node, in one domain of the level asked for.
+        """*group* with each slot, or all slots on a node, in one domain of the level asked for.
 
-        The same as if the jobspec had this locality below, or above, the slot.
+        The result is the same as if the jobspec named this locality below, or above, the slot.
         """
         assert options.level is not None
         if group.need.parts or above:
@@ -151,7 +151,7 @@ class _Reader:
         return Part(options.level, _ONE, False, Need(parts=(group,)))
 
     def with_demands(self, need: Need, options: JobOptions, whole: bool = False) -> Need:
-        """*need* of a slot with what is asked for its memory and GPUs."""
+        """A slot's *need* with what *options* ask of its memory and GPUs."""
         demand = None
         if options.gpu_gbps or options.gpu_link_type:
             demand = Demand(options.gpu_gbps, options.gpu_link_type)
@@ -159,7 +159,7 @@ class _Reader:
         return with_demands(need, demand, options.gpu_memory, options.allow_cxl, whole, growing)
 
     def above(self, resources: Sequence[Vertex]) -> tuple[Optional[Vertex], list[Vertex], Vertex]:
-        """The node above the slot if there is one, the localities above it, and the slot."""
+        """The node above the slot, if any, the localities above the slot, and the slot."""
         node: Optional[Vertex] = None
         above: list[Vertex] = []
         level = resources
@@ -196,9 +196,9 @@ class _Reader:
         return None
 
     def need(self, parent: Vertex, path: tuple[int, ...], shared: bool) -> Need:
-        """What the children of *parent* ask; if not *shared*, as a minimum of a whole domain.
+        """What the children of *parent* ask for; if not *shared*, the minimum of a whole domain.
 
-        *path* leads to it from the slot, see Growing.
+        *path* leads from the slot to *parent*, see Growing.
         """
         amounts: dict[str, int] = {}
         parts: list[Part] = []
@@ -227,7 +227,7 @@ class _Reader:
         )
 
     def part(self, vertex: Vertex, path: tuple[int, ...], shared: bool) -> Part:
-        """The locality *vertex* below a slot; if not *shared*, of what a whole domain has."""
+        """The part for locality *vertex* below a slot; if not *shared*, inside a whole domain."""
         self.check_known(vertex)
         if vertex.type == NODE:
             raise _refused(vertex, "only directly below slot, and alone, can stand a")
@@ -241,7 +241,7 @@ class _Reader:
         return Part(vertex.type, least, whole, need)
 
     def amount(self, vertex: Vertex) -> int:
-        """The number of cores or GPUs, the bytes of memory or storage; ranges their minimum."""
+        """The number of cores or GPUs, or bytes of memory or storage; the minimum of a range."""
         self.check_plain(vertex)
         if vertex.children:
             raise _refused(vertex.children[0], f"nothing can stand below {vertex.type}:")
@@ -258,7 +258,7 @@ class _Reader:
         return units.to_bytes(vertex.count.minimum, unit)
 
     def check_known(self, vertex: Vertex) -> None:
-        """Refuse a vertex of a type that means nothing to the pool."""
+        """Reject a vertex whose type is unknown to the pool."""
         if vertex.type == SLOT:
             raise _refused(vertex, "a request has one slot vertex, this is a second")
         known = [NODE, SLOT, *AMOUNTS, *sorted(self.localities)]
@@ -269,7 +269,7 @@ class _Reader:
         self.check_plain(vertex)
 
     def check_plain(self, vertex: Vertex) -> None:
-        """Refuse the keys of RFC 14 that have no meaning on *vertex*."""
+        """Reject the keys of RFC 14 that have no meaning on *vertex*."""
         if vertex.id is not None:
             raise _refused(vertex, "resources cannot be asked for by id:")
         if vertex.unit is not None and vertex.type not in ("memory", "storage"):
@@ -279,18 +279,18 @@ class _Reader:
 def _is_whole(vertex: Vertex) -> bool:
     """Whether a locality or node below the slot is taken entirely.
 
-    RFC 14: what a slot holds is exclusive unless the jobspec says more.
+    RFC 14: resources in a slot are exclusive unless the jobspec says otherwise.
     """
     return _is_bare(vertex) if vertex.exclusive is None else vertex.exclusive
 
 
 def _is_bare(vertex: Vertex) -> bool:
-    """Whether nothing that can be taken is asked for below *vertex*; memory is no such thing."""
+    """Whether *vertex* has no children that can be taken: none, or only memory and storage."""
     return all(child.type in ("memory", "storage") for child in vertex.children)
 
 
 def _with_property(constraint: Optional[Constraint], options: JobOptions) -> Optional[Constraint]:
-    """*constraint*, and the property that an option stands for."""
+    """*constraint* combined with the property that ``unified_memory`` asks for, if it is set."""
     if not options.unified_memory:
         return constraint
     unified = Constraint("properties", (job_options.UNIFIED,))

@@ -1,6 +1,6 @@
-"""Decisions, to be looked at: what a pool chose for a request, and among which nodes.
+"""Decisions for inspection: what a pool would choose for a request, and among which nodes.
 
-A decision reports the very choice that an allocation would get; nothing is allocated.
+A decision reports exactly the choice that an allocation would get. It allocates nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from treepool.rfc import idset
 
 @attrs.frozen(eq=False)
 class Looked:
-    """Nodes in one state: ``ranks``, ascending, of those that are up and may serve the request.
+    """Nodes in one state: ``ranks`` (ascending) that are up and may serve the request.
 
-    ``found`` is what each could give, None for nothing. ``key`` is the policy's: nodes with a
-    lower one are tried first, ties to the lowest rank.
+    ``found`` is what each node could give, None for nothing. ``key`` is the policy's key: nodes
+    with a lower key are tried first, and the lowest rank wins a tie.
     """
 
     state: NodeState
@@ -39,10 +39,10 @@ class Looked:
 class Decision:
     """What a pool would choose for a request now.
 
-    ``request`` is the request with what it leaves open settled: its constraint says which nodes
-    alike were chosen, its counts below the slot how large they are. ``looked`` are all nodes that
-    may serve it, in the policy's order. Those with local slots are tried in this order first, then
-    those with others. ``selection`` is None if they are not enough.
+    ``request`` is the request with its open questions settled: its constraint names the property
+    that the nodes share, and its counts below the slot have their values. ``looked`` are all nodes
+    that may serve it, in the policy's order. Nodes with local slots are tried first, in this order,
+    then the others. ``selection`` is None if the nodes are not enough.
     """
 
     request: Request
@@ -51,7 +51,7 @@ class Decision:
 
 
 def decide(situation: Situation, choice: Choice) -> Decision:
-    """The decision that *choice* is, as things are in *situation*."""
+    """The decision that reports *choice* in *situation*."""
     inventory, index, policy = situation.inventory, situation.index, situation.policy
     ask, within = choice.request.ask, inventory.matching(choice.request.constraint)
     looked = []
@@ -71,9 +71,9 @@ def ranks_down(situation: Situation) -> tuple[int, ...]:
 
 
 def why_insufficient(situation: Situation, request: Request) -> Optional[str]:
-    """One line on what the nodes that are up lack now, of what is free on them.
+    """One line on which free resources the nodes that are up lack now.
 
-    None if no single number tells, as when slots would fit but not where the request wants them.
+    None if no single number explains it, as when slots fit, but not where the request wants them.
     """
     up = situation.index.up
     free: dict[NodeState, Optional[NodeType]] = {}
@@ -88,9 +88,9 @@ def why_insufficient(situation: Situation, request: Request) -> Optional[str]:
 
 
 def why_passed_over(situation: Situation, request: Request, state: NodeState) -> Optional[str]:
-    """One line on what a node in *state* lacks, of what is free on it, to give anything.
+    """One line on which free resources a node in *state* lacks to give anything.
 
-    None if no single number tells.
+    None if no single number explains it.
     """
     rank = next(iter(situation.index.buckets.get(state, ())), None)
     if rank is None or (request.ask.whole and not state.idle):
@@ -101,7 +101,7 @@ def why_passed_over(situation: Situation, request: Request, state: NodeState) ->
 
 
 def _no_types(situation: Situation) -> ByRank[Optional[NodeType]]:
-    """A place for the type of each rank, with none in it."""
+    """A table for the type of each rank, without any types yet."""
     inventory = situation.inventory
     return filled(len(inventory.types), idset.size(inventory.ranks), None)
 
@@ -109,7 +109,7 @@ def _no_types(situation: Situation) -> ByRank[Optional[NodeType]]:
 def _why(
     situation: Situation, request: Request, types: ByRank[Optional[NodeType]]
 ) -> Optional[str]:
-    """Why a pool of idle nodes of *types*, by rank, would not do."""
+    """Why a pool of idle nodes of *types*, by rank, could not serve *request*."""
     inventory = attrs.evolve(situation.inventory, types=types, states=StateTable())
     within = inventory.matching(request.constraint)
     if not any(t is not None and (within is None or r in within) for r, t in items(types)):
@@ -121,7 +121,7 @@ def _why(
 
 
 def free_part(state: NodeState) -> NodeType:
-    """A kind of node that has nothing but what is free in *state*."""
+    """A node type that has only what is free in *state*."""
     node_type = state.type
     root = _free_domain(node_type.root, state.cores, state.gpus)
     return attrs.evolve(node_type, root=root, memo={})

@@ -1,7 +1,7 @@
 """Why a request is infeasible, in the words of the person who made it.
 
-Called only for requests that an idle pool does not serve. Finds the first number that does not
-fit and what the largest of its kind would be: "no numa domain has 20 cores: the largest has 15".
+This module is used only for requests that an idle pool cannot serve. It reports the first number
+that does not fit, and the largest available one: "no numa domain has 20 cores: the largest has 15".
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def why_infeasible(request: Request, inventory: Inventory) -> str:
 
 
 def _why_not_alike(request: Request, inventory: Inventory) -> str:
-    """The reason that holds for those alike nodes that have the most room for the request."""
+    """The reason for the member of the property family whose nodes have the most room."""
     assert request.same is not None
     family = request.same.family
     found = [narrowed(request, name) for name in members(family, inventory)]
@@ -90,7 +90,7 @@ def _units_on(node_type: NodeType, ask: Ask) -> int:
 
 
 class _Node:
-    """The search for what no single node of some types can give."""
+    """The search for a part of an ask that no single node of some types can give."""
 
     def __init__(self, ask: Ask, types: Sequence[NodeType], inventory: Inventory) -> None:
         self.ask = ask
@@ -98,7 +98,7 @@ class _Node:
         self.inventory = inventory
 
     def why(self) -> str:
-        """Why no node can give what is asked of one node."""
+        """Why no node can give all that is asked of one node."""
         group = self.ask.group
         one = attrs.evolve(group, count=Count(1, 1))
         if self.able(one):
@@ -123,7 +123,7 @@ class _Node:
         return "no way was found to have all parts of a slot on one node"
 
     def why_not_chosen(self, group: Part) -> Optional[str]:
-        """Why GPUs as they are demanded cannot be had, though there are enough of others."""
+        """Why no GPUs meet the demand, though there are enough GPUs without it."""
         demand = next((need.demand for need in needs_in(group.need) if need.demand), None)
         if demand is None or not self.able(
             attrs.evolve(group, need=without_link_demand(group.need))
@@ -132,7 +132,7 @@ class _Node:
         return f"no way was found to have all GPUs of a slot joined by {links(demand)}"
 
     def able(self, group: Part) -> bool:
-        """Whether some node can give *group*, its count at the minimum, whatever the locality."""
+        """Whether some node can give *group* at least once."""
         return any(self.units(group))
 
     def units(self, group: Part) -> list[int]:
@@ -142,7 +142,7 @@ class _Node:
     def why_not(
         self, need: Need, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
     ) -> Optional[str]:
-        """Why no scope, each a domain of *where*, meets *need*; None if no single part tells."""
+        """Why none of *scopes* (*where* domains) meets *need*; None if unexplained."""
         if need.storage:
             largest = max(t.storage for t in self.types)
             if largest < need.storage:
@@ -157,7 +157,7 @@ class _Node:
     def why_no_part(
         self, part: Part, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
     ) -> Optional[str]:
-        """Why no scope has the domains that *part* asks."""
+        """Why none of *scopes* (*where* domains) has the domains that *part* asks for."""
         if part.name == SLOT:
             return self.why_not(part.need, where, scopes)
         name = part.name

@@ -1,6 +1,7 @@
-"""What is lacking: why no domain of some has an amount, with the largest that there is.
+"""What is missing: why none of some domains has an amount, with the largest one available.
 
-The first number that does not fit is told: "no numa domain has 20 cores: the largest has 15".
+The message names the first number that does not fit: "no numa domain has 20 cores: the largest
+has 15".
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from treepool.placement.on_node.levels import has_memory, usable_gpus
 from treepool.placement.request.need import Demand, Need
 from treepool.rfc import idset
 
-#: A domain and the kind of node that it is in.
+#: A domain and the node type that it is in.
 Place = tuple[NodeType, Domain]
 
 
 def why_no_amount(need: Need, where: str, places: Sequence[Place]) -> Optional[str]:
-    """Why none of *places*, each a domain called *where*, has *need*'s amount; None if some has."""
+    """Why none of *places*, each a *where* domain, has *need*'s amount; None if one of them has."""
     kind = where if where == "node" else f"{where} domain"
     domains = [domain for _, domain in places]
     cores, gpus = max(d.ncores for d in domains), max(d.ngpus for d in domains)
@@ -43,7 +44,7 @@ def why_no_amount(need: Need, where: str, places: Sequence[Place]) -> Optional[s
 
 
 def why_no_whole(need: Need, name: str, places: Sequence[Place]) -> Optional[str]:
-    """Why not all GPUs of any of *places*, whole domains called *name*, are as *need* demands."""
+    """Why none of *places*, whole domains called *name*, has all its GPUs as *need* demands."""
     if need.gpu_memory and not any(d.gpus & ~t.gpus_with(need.gpu_memory) == 0 for t, d in places):
         return f"not all GPUs of any {name} are known to have {size(need.gpu_memory)}"
     if need.demand is None:
@@ -68,7 +69,7 @@ def _has(need: Need, place: Place) -> bool:
 
 
 def _slices(domains: Sequence[Domain]) -> str:
-    """What to ask for where there are slices of GPUs besides."""
+    """A hint on how to ask for slices of GPUs, if *domains* have any."""
     names = sorted({inner.name for domain in domains for inner in domain.mig})
     return f" (slices are asked for as {', '.join(names[:4])})" if names else ""
 
@@ -136,7 +137,7 @@ def amount(number: int, what: str) -> str:
 
 
 def size(number: int) -> str:
-    """Bytes in the largest binary unit that leaves a number of 1 or more."""
+    """A number of bytes in the largest binary unit in which it is 1 or more."""
     units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
     exponent = max(0, min(len(units) - 1, (number.bit_length() - 1) // 10))
     text = f"{number / (1 << 10 * exponent):.1f}"

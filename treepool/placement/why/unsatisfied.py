@@ -1,7 +1,7 @@
 """Which part of a job's constraints no node satisfies.
 
-The smallest part that fails is named: a property that no node has, a host that is not there, or
-parts of which each is satisfied by some node, and no node satisfies all.
+The message names the smallest part that fails: a property that no node has, a host that does not
+exist, or a few parts that some node satisfies one by one but no node satisfies together.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from treepool.rfc.findings import MAX_SHOWN, shown
 #: The ranks that satisfy a constraint, such as Inventory.matching.
 Matching = Callable[[Constraint], Optional[RankSet]]
 
-#: Most parts that are tried alone. A constraint can have 4096, and the ranks of each take up to
-#: a bit for every rank.
+#: How many parts are tried alone. A constraint can have 4096 parts, and the ranks of each part take
+#: up to one bit per rank.
 _MAX_TRIED = 64
 
-#: Most parts that are named together.
+#: How many parts one message names.
 _MAX_NAMED = 4
 
 #: Longest reason, in characters.
 _MAX_REASON = 300
 
-#: Most alternatives of an ``or`` whose reasons are told.
+#: How many alternatives of an ``or`` get a reason in the message.
 _MAX_ALTERNATIVES = 3
 
 
 def unsatisfied(constraint: Optional[Constraint], matching: Matching) -> str:
-    """Why no node satisfies *constraint*, to be put behind a sentence that says so.
+    """Why no node satisfies *constraint*, as text to append to a sentence that says so.
 
-    ": no node has property amd-mi300", for example; "" if no small part tells, or if there are no
-    nodes at all. *matching* gives the ranks that satisfy a constraint.
+    For example ": no node has property amd-mi300". "" if no small part explains it, or if there are
+    no nodes at all. *matching* returns the ranks that satisfy a constraint.
     """
     if constraint is None or not matching(Constraint()):
         return ""
@@ -44,7 +44,7 @@ def unsatisfied(constraint: Optional[Constraint], matching: Matching) -> str:
 
 
 def _why(constraint: Constraint, matching: Matching) -> str:
-    """Why no node satisfies *constraint*; "" if no small part tells."""
+    """Why no node satisfies *constraint*; "" if no small part explains it."""
     operator, texts, parts = constraint.operator, constraint.texts, constraint.parts
     if operator == "hostlist":
         return f"no node is called {_one_of(texts)}" if texts else "an empty hostlist has no node"
@@ -64,7 +64,7 @@ def _why(constraint: Constraint, matching: Matching) -> str:
 
 
 def _why_excluded(constraint: Constraint) -> str:
-    """Why no node is left if those that satisfy *constraint* are excluded."""
+    """Why no node remains when the nodes that satisfy *constraint* are excluded."""
     operands = _operands(constraint)
     if not operands:
         return "a not of what every node satisfies is satisfied by none"
@@ -75,7 +75,7 @@ def _why_excluded(constraint: Constraint) -> str:
 
 
 def _operands(constraint: Constraint) -> list[Constraint]:
-    """The constraints that must all hold for *constraint* to hold; one property in each."""
+    """The constraints that must all hold for *constraint* to hold, each with one property."""
     if constraint.operator == "properties":
         return [Constraint("properties", (text,)) for text in constraint.texts]
     if constraint.operator == "and":
@@ -84,7 +84,7 @@ def _operands(constraint: Constraint) -> list[Constraint]:
 
 
 def _alternatives(constraint: Constraint) -> list[Constraint]:
-    """Constraints, one of which must hold for *constraint* to hold; none is an ``or``."""
+    """The constraints of which one must hold for *constraint* to hold; none is an ``or``."""
     if constraint.operator == "or" and constraint.parts:
         return [one for part in constraint.parts for one in _alternatives(part)]
     return [constraint]
@@ -111,10 +111,10 @@ def _why_not_all(operands: Sequence[Constraint], matching: Matching) -> str:
 
 
 def _contradiction(masks: Sequence[int]) -> list[int]:
-    """The places of the fewest *masks* in sight that have no rank in common; none if they are many.
+    """The indexes of a few *masks* that have no rank in common; empty if that takes many masks.
 
-    Of the shortest beginning without a common rank, the last mask is needed; those before it are
-    cut in the same way, until the needed ones have no rank in common.
+    The last mask of the shortest prefix without a common rank is needed. The masks before it are
+    then shortened in the same way, until the needed masks have no rank in common.
     """
     needed: list[int] = []
     common = -1
@@ -125,7 +125,7 @@ def _contradiction(masks: Sequence[int]) -> list[int]:
             if not left:
                 last = i
                 break
-        # There is no last if the contradiction is in parts that were not tried.
+        # No prefix is contradictory if the contradiction is in parts that were not tried.
         if last < 0 or len(needed) == _MAX_NAMED:
             return []
         needed.insert(0, last)
@@ -144,7 +144,7 @@ def _all_of(operands: Sequence[Constraint]) -> str:
 
 
 def _words(constraint: Constraint) -> str:
-    """*constraint* in words, short."""
+    """*constraint* in a few words."""
     operator, texts, parts = constraint.operator, constraint.texts, constraint.parts
     if operator == "properties":
         words = " and ".join(map(_property, texts)) or "no properties"
@@ -172,10 +172,10 @@ def _every_node_has(name: str) -> str:
 
 
 def _one_of(texts: Sequence[str]) -> str:
-    """A host or rank set as it was written."""
-    return _plain(",".join(texts[:MAX_SHOWN]))  # one more is cut off anyway
+    """A host or rank set as the user wrote it."""
+    return _plain(",".join(texts[:MAX_SHOWN]))  # _plain() would cut off more texts anyway
 
 
 def _plain(text: str) -> str:
-    """*text* without quotes where it is short and plain to read."""
+    """*text*, without quotes if it is short and printable."""
     return text if text.isprintable() and len(text) <= MAX_SHOWN else shown(text)
