@@ -52,7 +52,7 @@ def _cores(task: Task, affinity: int) -> Iterator[Misalignment]:
 
 
 def _numa(task: Task, affinity: int) -> Iterator[Misalignment]:
-    """Report a task on more NUMA nodes than its share from ``treepool bind``; that may span some."""
+    """Report a task on more NUMA nodes than the share that ``treepool bind`` would give it."""
     cores = binding.cores_of(task.machine, affinity) & task.cores
     spanned = binding.numa_of(task.machine, cores)
     own = binding.share(task.cores, task.index, task.tasks)

@@ -169,12 +169,12 @@ def cliques(links: Links, within: int) -> tuple[int, ...]:
 
 
 def _groups(pairs: Iterable[tuple[int, int]], within: int) -> tuple[int, ...]:
-    """The cliques that *pairs* are the edges of, by lowest GPU; () if they are no such thing."""
+    """The cliques with edges *pairs*, by lowest GPU; () if *pairs* do not form cliques."""
     group = {gpu: 1 << gpu for gpu in idset.iterate(within)}
     for a, b in pairs:
         group[a] |= 1 << b
         group[b] |= 1 << a
-    # In a clique all have the same neighbours, themselves included.
+    # All members of a clique have the same neighbours, themselves included.
     if any(group[member] != mask for mask in group.values() for member in idset.iterate(mask)):
         return ()
     return tuple(sorted(set(group.values()), key=idset.lowest))

@@ -53,9 +53,9 @@ class FarMemory:
 class Gpu:
     """One GPU, or partition of one, as jobs see it.
 
-    ``id`` is its id in R. ``vendor`` is "nvidia", "amd", "intel" or "". ``cores`` has the cores near
-    it, 0 if not known. ``profile`` names the kind of MIG instance or partition, "" for a whole GPU.
-    ``pci`` is its bus id (domain:bus:device.function), "" if not known.
+    ``id`` is its id in R. ``vendor`` is "nvidia", "amd", "intel" or "". ``cores`` has the cores
+    near it, 0 if not known. ``profile`` names the kind of MIG instance or partition, "" for a whole
+    GPU. ``pci`` is its bus id (domain:bus:device.function), "" if not known.
     """
 
     id: int

@@ -111,7 +111,7 @@ def _allocated(key: Optional[SchedulingKey], rank: int) -> int:
 def _near_by_key(
     key: Optional[SchedulingKey], rank: int, core_of: Mapping[int, int]
 ) -> dict[int, int]:
-    """For each GPU of the topo of *rank* those of the job's cores that are in its domain.
+    """For each GPU in the topo of *rank*, those of the job's cores that are in its domain.
 
     *core_of* has the machine's ids of the job's cores by the topo's ids.
     """
@@ -126,7 +126,7 @@ def _near_by_key(
 
 
 def _domains(domain: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The localities in a valid topo that have cores and GPUs, outermost first."""
+    """The domains of localities in a valid topo that have cores and GPUs, outermost first."""
     for _, child in nested(domain):
         if "cores" in child and "gpus" in child:
             yield child
