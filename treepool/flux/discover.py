@@ -98,7 +98,7 @@ class Discovery:
 
     @property
     def stats(self) -> dict[str, int]:
-        """How many nodes sent their topology, how many XMLs were parsed, how many are awaited."""
+        """How many nodes sent a topology, how many XMLs were parsed, how many nodes remain."""
         waiting = idset.size(self.unknown)
         return {"nodes": self.nodes, "parsed": self._describer.parsed, "waiting": waiting}
 
