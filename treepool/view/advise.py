@@ -111,7 +111,7 @@ def advise(pool: Pool, shapes: Sequence[str] = ()) -> tuple[tuple[Advice, ...], 
 
 
 class _Adviser:
-    """Fills *pool*, which has one node of *node_type*, with jobs of different shapes."""
+    """Fills copies of *pool*, which has one node of *node_type*."""
 
     def __init__(self, pool: Pool, node_type: NodeType) -> None:
         self.pool = pool
