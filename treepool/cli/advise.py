@@ -1,4 +1,4 @@
-"""``treepool advise``: which shapes fill the nodes of this cluster, and which leave a rest?"""
+"""``treepool advise``: which shapes fill the nodes of this cluster, and which leave a remainder?"""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ exit status:
   0 done; 1 R or a shape is not valid; 2 usage, or no such file
 """
 
-#: Most shapes asked about.
+#: Most shapes in one question.
 MAX_SHAPES = 64
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool advise [-R FILE | --cluster a|b] [--shape SHAPE...] [--json]"
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
@@ -51,7 +51,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     if len(arguments.shape) > MAX_SHAPES:
         raise Stop(f"argument --shape: more than {MAX_SHAPES} shapes", USAGE)
     pool = Pool(cluster.resource_set(arguments))
@@ -68,7 +68,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _check(pool: Pool, shapes: list[str]) -> None:
-    """Raise Stop naming the shape that the pool does not understand."""
+    """Raise Stop, naming the shape, if the pool does not understand one of *shapes*."""
     for shape in shapes:
         try:
             request_of(pool, shape)
@@ -78,7 +78,7 @@ def _check(pool: Pool, shapes: list[str]) -> None:
 
 
 def _line(advice: Advice) -> dict[str, Any]:
-    """The JSON object of *advice*; memory in bytes, least and most as pairs."""
+    """The JSON object for *advice*; memory is in bytes, least and most are pairs."""
     return {
         "ranks": idset.encode_ids(advice.ranks),
         "levels": [attrs.asdict(level) for level in advice.levels],

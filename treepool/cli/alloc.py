@@ -1,4 +1,4 @@
-"""``treepool alloc``: what would these jobs get, one after the other?"""
+"""``treepool alloc``: what would these jobs get, one after another?"""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ exit status:
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool alloc [-R FILE | --cluster a|b] [options] SHAPE..."
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
@@ -86,7 +86,7 @@ def define(parser: ArgumentParser) -> None:
     )
     how.add_argument(
         "--option",
-        "--wish",  # as it was called in 0.1
+        "--wish",  # its name in 0.1
         metavar="NAME=VALUE",
         action="append",
         default=[],
@@ -109,7 +109,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     if not arguments.words and not arguments.jobspec:
         raise Stop("a SHAPE or --jobspec FILE is needed (see treepool alloc --help)", USAGE)
     if [arguments.R_file, *arguments.jobspec].count("-") > 1:
@@ -126,7 +126,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _jobspec(path: str) -> Any:
-    """The JSON value of a jobspec file; what is no JSON is refused as a bad shape is."""
+    """The JSON value of a jobspec file; invalid JSON is refused in the same way as a bad shape."""
     try:
         return files.read_json(path)
     except Stop as e:
@@ -136,7 +136,7 @@ def _jobspec(path: str) -> Any:
 
 
 def _options(given: list[str]) -> dict[str, Any]:
-    """The options of a job that ``--option`` gives: values are JSON if they can be, else text."""
+    """The job options given by ``--option``; a value that is not valid JSON is text."""
     options: dict[str, Any] = {}
     for one in given:
         name, equals, text = one.partition("=")

@@ -1,9 +1,9 @@
 """The table of allocations that ``treepool alloc`` prints for people.
 
-A refusal needs the room of all the columns that say what a job got. rich has no cells across
-columns, so these columns are a grid of their own inside one column, equally wide in every row.
-Widths are chosen here and not by rich, which would drop columns where a terminal is narrow, and
-break "72-88" after the first 8.
+A refusal takes the space of all columns that say what a job got. rich has no cells that span
+columns, so these columns are a grid inside one column, with equal widths in every row. This module
+chooses the widths, because on a narrow terminal rich would drop columns, and break "72-88" after
+the first 8.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from treepool.cli.screen import printable
 from treepool.placement.allocation import Allocation
 from treepool.rfc import hostlist, idset
 
-#: What the columns are called, and how narrow each may get: to its heading, or to this.
+#: The headings of the columns, and the smallest width of each: that of its heading, or this one.
 _HEADINGS = ("shape", "nodes", "ranks", "cores", "GPUs", "slots")
 _NARROWEST = (16, 10, 6, 10, 6, 5)
 
@@ -34,7 +34,7 @@ _Cells = Sequence[str]
 
 
 def table(answers: Sequence[Answer], width: int) -> RenderableType:
-    """*answers* as a table of at most *width* columns, or as a list where that is too narrow."""
+    """*answers* as a table of at most *width* columns, or as a list if *width* is too small."""
     got = [() if isinstance(a.outcome, Refusal) else _rows(a.outcome) for a in answers]
     columns = list(zip(*(row for rows in got for row in rows))) or [()] * 5
     cells = [[printable(a.shape) for a in answers], *columns]
@@ -55,7 +55,7 @@ def table(answers: Sequence[Answer], width: int) -> RenderableType:
 
 
 def _rows(allocation: Allocation) -> Sequence[_Cells]:
-    """One row for each entry of R_lite: hosts, ranks, cores, GPUs, and in the first the slots."""
+    """A row for each entry of R_lite: hosts, ranks, cores, GPUs; the first row has the slots."""
     hosts = hostlist.decode(",".join(allocation.to_dict()["execution"]["nodelist"]))
     names = dict(zip(allocation.ranks, hosts))
     return [
@@ -71,7 +71,7 @@ def _rows(allocation: Allocation) -> Sequence[_Cells]:
 
 
 def _fitted(natural: Sequence[int], room: int) -> Optional[list[int]]:
-    """*natural* widths, the largest cut until all fit into *room*; None if that cannot be."""
+    """*natural* widths, with the largest reduced until all fit into *room*; None if impossible."""
     widths = list(natural)
     while sum(widths) > room:
         can = [i for i, width in enumerate(widths) if width > _NARROWEST[i]]
@@ -93,7 +93,7 @@ def _grid(rows: Sequence[_Cells], widths: Sequence[int]) -> Table:
 
 
 def _wrapped(text: str, width: int) -> str:
-    """*text* in lines of at most *width*, broken after a comma, slash or semicolon if it can be."""
+    """*text* in lines of at most *width*, broken after a comma, slash or semicolon if possible."""
     lines = [""]
     for piece in re.findall(r"[^,/;]*[,/;]|[^,/;]+", text):
         if lines[-1] and cell_len(lines[-1]) + cell_len(piece) > width:
@@ -103,7 +103,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _list(answers: Sequence[Answer], got: Sequence[Sequence[_Cells]]) -> Text:
-    """The same in words, for where no columns fit."""
+    """The same answers in words, for widths where columns do not fit."""
     text = Text(overflow="fold")
     for i, (answer, rows) in enumerate(zip(answers, got), 1):
         text.append(f"{i}: {printable(answer.shape)}\n", style="bold")

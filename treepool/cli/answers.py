@@ -1,4 +1,4 @@
-"""What a pool answers to a shape or a jobspec: an allocation, or one of three kinds of no."""
+"""A pool's answer to a shape or a jobspec: an allocation, or one of three kinds of refusal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from treepool.rfc.shape import format_shape, parse_shape
 
 @attrs.frozen
 class Refusal:
-    """A no: ``kind`` is invalid, infeasible or insufficient, ``message`` one line on why.
+    """A refusal: ``kind`` is invalid, infeasible or insufficient, ``message`` is the reason.
 
-    ``caret`` shows the place in a shape that cannot be read, as two lines.
+    ``message`` is one line. ``caret`` shows the place of a syntax error in a shape, in two lines.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Refusal:
 
 @attrs.frozen
 class Answer:
-    """What was asked for, as a shape, and what came of it."""
+    """What was asked for, as a shape, and the result."""
 
     shape: str
     outcome: Union[Allocation, Refusal]
@@ -46,7 +46,7 @@ def allocate_shape(
     constraints: Optional[Mapping[str, Any]] = None,
     options: Optional[Mapping[str, Any]] = None,
 ) -> Answer:
-    """Allocate RFC 46 *shape* as job *jobid*; *constraints* are RFC 31's, *options* treepool's."""
+    """Allocate RFC 46 *shape* as job *jobid*, with RFC 31 *constraints* and treepool *options*."""
 
     def spec() -> dict[str, Any]:
         resources = parse_shape(shape)
@@ -64,10 +64,10 @@ def allocate_jobspec(
 ) -> Answer:
     """Allocate jobspec *spec*, a JSON value, as job *jobid*.
 
-    *options* are put over the jobspec's own. The answer goes under the shape of the jobspec's
-    resources, or under *name* if they have none.
+    *options* override the jobspec's own. The answer is labelled with the shape of the jobspec's
+    resources, or with *name* if they have no shape.
     """
-    if isinstance(spec, str):  # which the pool would take for JSON text
+    if isinstance(spec, str):  # the pool would take it for JSON text
         return Answer(name, Refusal("invalid", "/: a jobspec is an object, not a string"))
     if options:
         spec = _with_options(spec, options)
@@ -86,7 +86,7 @@ def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocatio
         return Refusal("infeasible", str(e))
     except InsufficientResources as e:
         return Refusal("insufficient", str(e))
-    if request.duration > 0:  # as Flux does when it starts a job; here every job starts now
+    if request.duration > 0:  # as in Flux when a job starts; here every job starts now
         now = time.time()
         allocation.set_starttime(now)
         allocation.set_expiration(now + request.duration)
@@ -105,7 +105,7 @@ def _shape_of(spec: object) -> Optional[str]:
 def _with_options(spec: Any, options: Mapping[str, Any]) -> Any:
     """A copy of *spec* with *options* in ``attributes.system.treepool``.
 
-    What is not an object on the way there stays as it is: the pool will say what is wrong with it.
+    If a value on that path is not an object, it stays as it is, and the pool reports the error.
     """
     path = ("attributes", "system", "treepool")
     objects = [spec]

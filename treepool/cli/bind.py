@@ -1,4 +1,4 @@
-"""``treepool bind``: run a program of a job bound to what was placed."""
+"""``treepool bind``: run a program of a job, bound to the resources of its task."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ exit status:
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool bind [OPTION...] [--] COMMAND [ARGUMENT...]"
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
@@ -66,13 +66,13 @@ def define(parser: ArgumentParser) -> None:
         "--print", action="store_true", help="say what would be done, a fact a line; run nothing"
     )
     here.add_options(parser)
-    # What follows the first word belongs to COMMAND, whatever it looks like.
+    # All words after the first belong to COMMAND, whatever they look like.
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns, with the exit status, only if nothing is to be run."""
+    """Run the subcommand; returns, with the exit status, only if there is no program to run."""
     program = list(arguments.program)
     if program[:1] == ["--"]:
         del program[0]
@@ -99,11 +99,11 @@ def run(arguments: Namespace) -> int:
 def _bound(
     place: Here, arguments: Namespace, environment: Mapping[str, str]
 ) -> tuple[Binding, Mapping[str, str], str]:
-    """The binding, the variables to set for it, and a note on what is left as it is."""
+    """The binding, the variables to set for it, and a note on what stays unchanged."""
     task, note = place.task, ""
     amd = here.is_amd(task, environment)
     if arguments.xml is not None:
-        # It need not be this machine, so what this process has says nothing about it.
+        # The machine may be another one, so the affinity of this process does not apply to it.
         bound = binding.bind(task, gpu_order=arguments.gpus)
         return bound, settings(bound.gpus, amd, environment), note
     affinity = idset.from_ids(os.sched_getaffinity(0))
@@ -159,7 +159,7 @@ def _facts(
 
 
 def _find_program(program: str, environment: Mapping[str, str]) -> None:
-    """Raise Stop for a command that cannot be run: numactl would have its own status for it."""
+    """Raise Stop for a command that cannot be run; numactl would exit with a status of its own."""
     path = environment.get("PATH", os.defpath)
     if shutil.which(program, path=path) is not None:
         return
@@ -179,7 +179,7 @@ def _pin(bound: Binding) -> None:
 
 
 def _execute(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    # Python ignores these for itself, and a program would inherit that.
+    # Python ignores these signals, and the program would inherit that.
     for name in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""The options that say which cluster a question is about, and what runs on it already."""
+"""The options that name the cluster of a question, and what already runs on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_placement(parser: Any) -> Any:
 
 
 def resource_set(arguments: Any) -> ResourceSet:
-    """The R that the options name, with a key that fits it; raises Stop naming the file."""
+    """The R that the options name, with a key that fits it; raises Stop, which names the file."""
     return _pool(arguments).inventory.resource_set
 
 
@@ -60,7 +60,7 @@ def _pool(arguments: Any, **options: str) -> Pool:
 
 
 def constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
-    """The RFC 31 constraint of ``--constraint`` *text*; raises Stop if it is none."""
+    """The RFC 31 constraint in ``--constraint`` *text*; raises Stop if it is invalid."""
     if text is None:
         return None
     try:
@@ -72,9 +72,9 @@ def constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
 
 
 def shapes(words: list[str]) -> Iterator[str]:
-    """The shapes among *words*; ``@FILE`` stands for those in a file, one on each line.
+    """The shapes in *words*; ``@FILE`` stands for the shapes in a file, one per line.
 
-    Blank lines there, and those that begin with #, are none.
+    Blank lines in the file, and lines that begin with #, are skipped.
     """
     for word in words:
         if not word.startswith("@"):

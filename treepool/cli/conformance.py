@@ -1,4 +1,4 @@
-"""``treepool conformance``: do the test vectors come out as they should?"""
+"""``treepool conformance``: do the test vectors give the expected results?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ exit status:
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool conformance [--json] [DIR|FILE...]"
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
@@ -44,7 +44,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     words = arguments.words or [str(data_folder("testvectors"))]
     played = passed = unreadable = 0
     for path in [path for word in words for path in _files(word)]:
@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _files(path: str) -> Iterator[str]:
-    """The vector files that *path*, a file or a folder, stands for."""
+    """The vector files in *path*, a file or a folder."""
     try:
         if path == "-" or not Path(path).is_dir():
             yield path

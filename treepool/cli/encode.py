@@ -44,7 +44,7 @@ exit status:
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
     source = parser.add_argument_group("hardware").add_mutually_exclusive_group(required=True)
@@ -112,7 +112,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     R = _given_R(arguments)
     try:
         encoded = _encode(arguments, R)
@@ -204,7 +204,7 @@ def _levels(text: Optional[str]) -> Optional[list[str]]:
 
 @attrs.frozen
 class _Found:
-    """A node that was read, and what it holds for, as in Description."""
+    """A node that was read, and the ranks and hosts it applies to, as in Description."""
 
     node: NodeTopo
     name: str
@@ -230,7 +230,7 @@ def _read(description: Description, describer: Describer) -> _Found:
 
 
 def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tuple[str, ...]]:
-    """The ranks and hosts of a new R: as asked, else as the descriptions say."""
+    """The ranks and hosts of a new R: from the options, otherwise from the descriptions."""
     told = union(f.ranks for f in found)
     named = [host for f in found for host in f.hosts]
     try:
@@ -254,13 +254,13 @@ def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tupl
         )
     try:
         hostlist.encode(hosts)
-    except InvalidHostlist as e:  # what calls itself so may be no host to Flux
+    except InvalidHostlist as e:  # a machine's own name may not be a valid host for Flux
         raise Stop(f"{e}: --hosts gives others") from None
     return ranks, tuple(hosts)
 
 
 def _assigned(found: Sequence[_Found], ranks: int, hosts: Sequence[str]) -> list[Nodes]:
-    """Which of *ranks*, called *hosts*, each description holds for."""
+    """Which of *ranks*, called *hosts*, each description applies to."""
     rank_of = dict(zip(hosts, idset.iterate(ranks)))
     nodes: list[Nodes] = []
     taken = 0

@@ -37,12 +37,12 @@ exit status:
   0 it gets something; 1 it does not, or a file is not valid; 2 usage, or no such file
 """
 
-#: Most jobs that run before.
+#: Most jobs that run before the one to explain.
 MAX_JOBS = 1 << 17
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.usage = (
         "treepool explain [-R FILE | --cluster a|b] SHAPE [--jobs SHAPE...] [options]\n"
         "       treepool explain --job ID"
@@ -69,7 +69,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     if arguments.job is not None:
         return _explain_job(arguments)
     if arguments.shape is None:
@@ -100,7 +100,7 @@ def _print(told: Explanation) -> int:
 
 
 def _explain_job(arguments: Namespace) -> int:
-    """What a job of the running instance would get, or waits for, without what it has."""
+    """Explain what a job of the running instance would get or waits for, if it held nothing."""
     if arguments.shape is not None or arguments.jobs or arguments.R_file or arguments.down:
         raise Stop("--job: the instance tells the shape, R and the other jobs", USAGE)
     jobid = instance.job_named(arguments.job)
@@ -133,7 +133,7 @@ def _explain_job(arguments: Namespace) -> int:
 
 
 def _allocated(pool: Pool, words: list[str]) -> dict[int, Allocation]:
-    """What the jobs of *words* got; all of them must get something."""
+    """The allocations of the jobs in *words*; each of them must get one."""
     jobs = {}
     for number, shape in enumerate(cluster.shapes(words), 1):
         if number > MAX_JOBS:

@@ -1,7 +1,7 @@
-"""Files named on the command line, "-" being stdin.
+"""Files named on the command line; "-" is stdin.
 
-A file that cannot be read is a usage error (exit status 2), because the question was never asked;
-a file that can be read but makes no sense is an answer (exit status 1).
+A file that cannot be read is a usage error (exit status 2), because the question was never asked.
+A file that can be read but is invalid is an answer (exit status 1).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _BOM = "\ufeff"
 
 
 def shown(path: str) -> str:
-    """What a message calls file *path*."""
+    """The name of file *path* in messages."""
     return "<stdin>" if path == "-" else path
 
 
 def read_text(path: str) -> str:
-    """The text of a file; raises Stop if it cannot be read, is too long, or is no UTF-8."""
+    """The text of a file; raises Stop if it cannot be read, is too long, or is not UTF-8."""
     try:
         data = _read_bytes(path)
     except ValueError as e:  # a path with a null character
@@ -47,7 +47,7 @@ def read_text(path: str) -> str:
 
 
 def read_json(path: str) -> Any:
-    """The JSON value of a file; raises Stop, with line and column, if it is no JSON."""
+    """The JSON value of a file; raises Stop, with line and column, if it is not JSON."""
     text = read_text(path)
     try:
         return document.load(text, InvalidInput, shown(path))
@@ -67,7 +67,7 @@ def read_R(path: str) -> Any:
 
 
 def check_writable(option: str, path: Path) -> None:
-    """Raise Stop now, not after minutes, if *path*, given by *option*, cannot be written."""
+    """Raise Stop early, not after minutes, if *path*, given by *option*, cannot be written."""
     try:
         path.open("ab").close()
     except (OSError, ValueError) as e:
@@ -76,7 +76,7 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def _read_bytes(path: str) -> bytes:
-    """At most one byte more than may be: /dev/zero has no end."""
+    """At most one byte more than the limit, because a file such as /dev/zero has no end."""
     if path == "-":
         if sys.stdin is None:
             raise OSError("stdin is closed")

@@ -1,4 +1,4 @@
-"""``treepool flux-env``: what a site sets so that Flux finds the module, the commands, the pool."""
+"""``treepool flux-env``: the settings with which Flux finds the module, the commands, the pool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ exit status:
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -41,7 +41,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     if not arguments.modprobe:
         if arguments.options:
             raise Stop("options of the module go with --modprobe", USAGE)

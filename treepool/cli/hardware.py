@@ -1,4 +1,4 @@
-"""Where ``treepool encode`` finds descriptions of nodes: XML files, folders and tars, or here."""
+"""The sources of ``treepool encode``: XML files, folders and tars, or the local machine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from treepool.discovery.hwlocxml import MAX_XML
 from treepool.errors import InvalidHardware, InvalidHostlist, InvalidIdset
 from treepool.rfc import hostlist, idset
 
-#: Most files read from a folder or tar: one a host.
+#: Most files read from a folder or tar, which has one per host.
 MAX_FILES = 100_000
 
-#: Most bytes in all files of a tar together, whatever they are.
+#: Most bytes in all files of a tar together, including files that are not XML.
 MAX_TAR = 16 << 30
 
-#: What reading a tar that is damaged may raise.
+#: The exceptions that reading a damaged tar may raise.
 _BROKEN = (tarfile.TarError, OSError, EOFError, lzma.LZMAError, zlib.error)
 
 _RANKS = re.compile(r"[\d,\-\[\]]+", re.ASCII)
@@ -35,10 +35,10 @@ _NUMBERS = re.compile(r"(\d+)", re.ASCII)
 
 @attrs.frozen
 class Description:
-    """One node's hwloc XML. ``ranks`` (bitmask) and ``hosts`` say what it holds for, if told.
+    """One node's hwloc XML. ``ranks`` (bitmask) and ``hosts`` say what it applies to, if given.
 
-    ``name`` is for messages. ``stem`` is the host that the name of a file in a folder tells, ""
-    for a file named by itself.
+    ``name`` is for messages. ``stem`` is the host according to the name of a file in a folder, ""
+    for a file given by itself.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Description:
 def read(argument: str) -> Iterator[Description]:
     """The descriptions that ``--xml`` *argument* names: ``PATH``, ``PATH:RANKS``, ``PATH:HOSTS``.
 
-    Raises Stop for what cannot be read.
+    Raises Stop for a path that cannot be read.
     """
     path, ranks, hosts = _split(argument)
     if path != "-" and Path(path).is_dir():
@@ -115,14 +115,14 @@ def _folder(path: Path) -> Iterator[Description]:
 def _is_tar(path: str) -> bool:
     try:
         return tarfile.is_tarfile(path)
-    except OSError:  # said when it is read
+    except OSError:  # reported when the file is read
         return False
     except _BROKEN:
         return True
 
 
 def _tar(path: str) -> Iterator[Description]:
-    """The XML files in a tar, in its order; nothing is written to disk."""
+    """The XML files in a tar, in the order of the tar; nothing is written to disk."""
     count = size = 0
     try:
         with tarfile.open(path) as tar:
@@ -152,13 +152,13 @@ def _check_number(count: int, path: str) -> None:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Sorts node10 after node9."""
+    """Sort key that puts node10 after node9."""
     parts = _NUMBERS.split(name)
     return [(int(p), "") if p.isdigit() and len(p) < 19 else (-1, p) for p in parts]
 
 
 def local() -> Description:
-    """This machine's hwloc XML: from hwloc's library, or without that the Flux broker's.
+    """This machine's hwloc XML, from hwloc's library or, without it, from the Flux broker.
 
     Raises Stop, with what to install, if there is neither.
     """
@@ -176,6 +176,6 @@ def _of_broker() -> Optional[bytes]:
         return None
     try:
         from treepool.flux import hardware
-    except ImportError:  # no Flux for this Python
+    except ImportError:  # this Python has no bindings of Flux
         return None
     return hardware.local_xml()

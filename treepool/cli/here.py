@@ -1,4 +1,4 @@
-"""Which task this is: from the environment of a running job, or from files and options."""
+"""Find out which task this is, from the environment of a running job or from files and options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 
 @attrs.frozen
 class Here:
-    """A task, the job and the rank of the node it is on, and its number in the job ("" if none)."""
+    """A task, its job, the rank of its node, and its number in the job ("" if none)."""
 
     task: Task
     job: str
@@ -34,7 +34,7 @@ class Here:
 
 
 def add_options(parser: Any) -> None:
-    """The options that say which task it is, for use without Flux."""
+    """Add the options that say which task it is, for use without Flux."""
     group = parser.add_argument_group(
         "without Flux", "by default the job, the node and the task are those of the environment"
     )
@@ -49,7 +49,7 @@ def add_options(parser: Any) -> None:
 
 
 def find(arguments: Namespace, environment: Mapping[str, str]) -> Here:
-    """The task of *arguments*, else of *environment*; raises Stop."""
+    """The task given by *arguments*, otherwise by *environment*; raises Stop."""
     try:
         if arguments.R_file is not None:
             return _from_files(arguments, environment)
@@ -62,7 +62,7 @@ def find(arguments: Namespace, environment: Mapping[str, str]) -> Here:
 
 
 def is_amd(task: Task, environment: Mapping[str, str]) -> bool:
-    """Whether the GPUs of the task's job are AMD's, whose libraries read other variables."""
+    """Whether the GPUs of the task's job are AMD's; their libraries read different variables."""
     mine = [gpu for gpu in task.machine.gpus if task.gpus >> gpu.id & 1] or task.machine.gpus
     vendors = {gpu.vendor for gpu in mine if gpu.vendor}
     return vendors == {"amd"} if vendors else ROCR in environment
@@ -105,10 +105,10 @@ def _from_flux(environment: Mapping[str, str]) -> Here:
 
 
 def _machine(xml: Optional[bytes], nested: bool) -> Machine:
-    """What the broker's *xml* describes, else this machine; *nested*: it may be cut to a part."""
+    """The machine in the broker's *xml*, or this one; with *nested* *xml* may have only a part."""
     if xml is None:
         return _this_machine()
-    # Imported here, because a task that is told a usage error or --help needs no XML parser.
+    # Imported here, because a usage error or --help does not need an XML parser.
     from treepool.discovery.hwloc import read_hwloc
 
     machine = read_hwloc(xml, "this broker's hwloc XML")
@@ -157,7 +157,7 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
 
 
 def _machine_of(path: str) -> Machine:
-    """What hwloc XML file *path* describes."""
+    """The machine that hwloc XML file *path* describes."""
     from treepool.cli import hardware
     from treepool.discovery.hwloc import read_hwloc
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def look() -> Live:
-    """The instance of the environment now; raises Stop if there is none that can be read."""
+    """The current state of the environment's instance; raises Stop if it cannot be read."""
     live = _live()
     try:
         found: Live = live.Live.now()
@@ -26,7 +26,7 @@ def look() -> Live:
 
 
 def job_named(name: str) -> int:
-    """The number of the job that Flux's id *name* means; raises Stop if it is none."""
+    """The number of the job with Flux's id *name*; raises Stop if *name* is not an id."""
     try:
         return int(_live().job_id(name))
     except ValueError:
@@ -34,7 +34,7 @@ def job_named(name: str) -> int:
 
 
 def jobspec_of(jobid: int, name: str) -> dict[str, Any]:
-    """The jobspec of job *jobid*, called *name*; raises Stop if it cannot be had."""
+    """The jobspec of job *jobid*, called *name*; raises Stop if it is not available."""
     try:
         found: dict[str, Any] = _live().jobspec_of(jobid)
     except OSError as e:
@@ -43,7 +43,7 @@ def jobspec_of(jobid: int, name: str) -> dict[str, Any]:
 
 
 def running(live: Live) -> list[Running]:
-    """The jobs of *live*, as views know them."""
+    """The jobs of *live*, in the form that views use."""
     return [_running(job) for job in live.jobs]
 
 

@@ -1,8 +1,8 @@
-"""``treepool``: finds the subcommand, runs it, and turns whatever happens into an exit status.
+"""``treepool``: finds the subcommand, runs it, and turns the result into an exit status.
 
 Exit statuses: 0 done; 1 the answer is no; 2 usage, which includes files that cannot be read. As
-with other Unix tools, 130 after an interrupt and 141 when the reader of a pipe went away. A bug in
-treepool is one line and 70 (EX_SOFTWARE); TREEPOOL_DEBUG=1 shows where it is.
+with other Unix tools, 130 after an interrupt and 141 if the reader of a pipe went away. A bug in
+treepool prints one line and exits with 70 (EX_SOFTWARE); TREEPOOL_DEBUG=1 shows the traceback.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except MemoryError:
         complain(command, "out of memory")
         return NO
-    except OSError as e:  # files are handled where they are read: this is the output
+    except OSError as e:  # this is an error of the output; files are handled where they are read
         _drop(sys.stdout)
         complain(command, f"cannot write the output: {e.strerror or e}")
         return NO
@@ -102,7 +102,8 @@ class Parser(argparse.ArgumentParser):
 class Subcommand(Parser):
     """The parser of a subcommand. It imports the subcommand's module when it is used.
 
-    So a command loads its own module and no other: ``treepool bind`` runs once for each task.
+    A command therefore loads only its own module. This matters for ``treepool bind``, which runs
+    once for each task.
     """
 
     def __init__(self, *, module: str, **kwargs: object) -> None:
@@ -110,7 +111,7 @@ class Subcommand(Parser):
         self._module = module
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the words after the subcommand: argparse calls this for the one that is named."""
+        """Parse the words after the subcommand; argparse calls this only for the one given."""
         import_module(f"treepool.cli.{self._module}").define(self)
         return super().parse_known_args(args, namespace)
 
@@ -123,7 +124,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         epilog=_EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=f"treepool {__version__}")
-    # argparse makes room for the names as if they were not indented; the dots make up for it.
+    # argparse computes the width of the names without their indent; the dots compensate for that.
     subcommands = parser.add_subparsers(
         dest="command",
         prog="treepool",
@@ -136,7 +137,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     arguments, rest = parser.parse_known_args(argv)
     if arguments.command is None:
         parser.error(f"a subcommand is needed: {', '.join(subcommands.choices)}")
-    # argparse takes the words before the next option and calls those after it unknown.
+    # argparse takes the words before the next option and reports those after it as unknown.
     after = rest.index("--") if "--" in rest else len(rest)
     options = [word for word in rest[:after] if word.startswith("-")]
     rest[after : after + 1] = []
@@ -151,7 +152,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def _prepare_streams() -> None:
-    """Make writing safe: to closed streams, and of characters the terminal's encoding lacks."""
+    """Make output safe for closed streams, and for characters that the encoding lacks."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -161,7 +162,7 @@ def _prepare_streams() -> None:
 
 
 def _drop(stream: TextIO) -> None:
-    """Let what *stream* still holds go nowhere, or the interpreter complains at its end."""
+    """Discard what *stream* still holds; otherwise the interpreter reports an error at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

@@ -83,7 +83,7 @@ def _links(links: Links) -> Iterator[str]:
         shown = [f"[{idset.encode(mask)}]" for mask in link.among[:_MOST]]
         if len(link.among) > _MOST:
             shown.append(f"and {len(link.among) - _MOST} more")
-        # What PCIe gives depends on much that nobody told: the figure only puts paths in order.
+        # The real speed of PCIe depends on facts that are not known; the figure only orders paths.
         speed = "nominal " if link.type == "pcie" else ""
         yield f"    {link.type} {speed}{link.gbps:g} GB/s among gpus {' '.join(shown)}"
     for nic in links.nics:

@@ -8,7 +8,7 @@ from typing import Any
 from treepool.cli import files
 from treepool.cli.screen import Stop
 
-#: Words in an SVG are text, and never formulas; the same plot is the same file.
+#: Words in the SVG are text and never formulas, and equal plots give equal files.
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "treepool",
@@ -21,12 +21,12 @@ _STYLE = {
     "grid.linewidth": 0.6,
 }
 
-#: Ten colours, then the same with other dashes: what tells the lines of a plot apart.
+#: Lines of a plot have ten colours, then the same colours again with other dashes.
 DASHES = ("-", "--", ":")
 
 
 def check(option: str, path: Path) -> None:
-    """Raise Stop now, not after minutes, if no plot can be written to *path*, given by *option*."""
+    """Raise Stop early, not after minutes, if *option* cannot write its plot to *path*."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""A bar on stderr that shows how far a long command is, where stderr is a terminal."""
+"""A progress bar on stderr for long commands, shown only if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Callable, Iterator
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[float, str], None]]:
-    """Show a bar while the block runs; what it gives sets how much is done, 0 to 1, and of what."""
+    """Show a bar while the block runs; call the result with the progress, 0 to 1, and a label."""
     if not sys.stderr.isatty():
         yield lambda done, doing: None
         return

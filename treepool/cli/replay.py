@@ -52,18 +52,18 @@ exit status:
   0 done; 1 some jobs could never run, or a file is not valid; 2 usage, or no such file
 """
 
-#: What a set of rules may say: those options of the module that mean something here.
+#: The options that a set of rules may have: those of the module that apply to a replay.
 _OPTIONS = ("policy", "reservation-depth", "node-policy", "locality")
 
-#: Most jobs refused that are named.
+#: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
 
-#: Most sets of rules side by side.
+#: Most sets of rules in one comparison.
 MAX_RULES = 12
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool replay [-R FILE | --cluster a|b] TRACE|--synthetic N [options]"
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
@@ -113,7 +113,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     if (arguments.trace is None) == (arguments.synthetic is None):
         raise Stop("one of TRACE and --synthetic N is needed (see treepool replay --help)", USAGE)
     if arguments.trace == "-" and arguments.R_file == "-":
@@ -158,9 +158,9 @@ def _outcomes(
     name: str,
     starts: list[Start],
 ) -> list[tuple[Outcome, float]]:
-    """What comes of each of the *rules*, and how many seconds it took to find out.
+    """The outcome of each of the *rules*, and how many seconds its replay took.
 
-    *starts* gets the jobs that start under the first of them.
+    *starts* receives the jobs that start under the first rules.
     """
     found = []
     with progress_bar() as bar:
@@ -209,7 +209,7 @@ def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
 
 
 def _line(outcome: Outcome, seconds: float) -> dict[str, Any]:
-    """The JSON object of *outcome*: times in seconds, shares from 0 to 1."""
+    """The JSON object for *outcome*: times in seconds, shares from 0 to 1."""
     return {
         "rules": outcome.rules.name,
         "jobs": outcome.jobs,
@@ -246,7 +246,7 @@ def _line(outcome: Outcome, seconds: float) -> dict[str, Any]:
 
 
 def _refusals(outcomes: list[Outcome]) -> int:
-    """Name the jobs that could never run, once each; the exit status."""
+    """Name each job that could never run once; returns the exit status."""
     seen: dict[tuple[str, str], TraceJob] = {}
     for outcome in outcomes:
         for job, reason in outcome.refused:
@@ -277,7 +277,7 @@ def _rules(text: str) -> Rules:
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
-    """A type: whole numbers from *least* to *most*."""
+    """An argument type: whole numbers from *least* to *most*."""
 
     def whole(text: str) -> int:
         digits = text.isascii() and text.isdigit() and len(text) < 20

@@ -1,7 +1,7 @@
 """The plot of replays: cores and GPUs in use, fragments and queue over time, as an SVG.
 
-A panel for each number and a line in it for each set of rules. Points are means over equal times,
-so lines are steps.
+The plot has a panel for each number, and each panel has a line for each set of rules. Points are
+means over equal intervals, so the lines are steps.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from treepool.cli.screen import printable
 from treepool.view.replay import Outcome
 from treepool.view.tally import Point
 
-#: A panel: its title, and what it shows of a point.
+#: A panel: its title, and the value of a point that it shows.
 _Panel = tuple[str, Callable[[Point], float]]
 
 #: Units of the time axis: how long one is, in seconds, and its name.
 _UNITS = ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
-#: The axis is in the largest unit of which it has as many.
+#: The axis uses the largest unit of which it has at least this many.
 _FEWEST_UNITS = 3
 
 
 def write(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write the plot of *outcomes*, of which there is one at least, to *path*."""
+    """Write the plot of *outcomes*, at least one, to *path*."""
     from matplotlib.figure import Figure
 
     panels = _panels(outcomes[0])

@@ -1,6 +1,6 @@
 """The table of replays that ``treepool replay`` prints for people: a column for each set of rules.
 
-Columns that do not fit beside the others are a table of their own below.
+Columns that do not fit beside the others form another table below.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def table(found: Sequence[Timed], width: int) -> RenderableType:
 
 
 def _heads(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """What stands above each column: an option on each line, as many for all."""
+    """The heading of each column: one option per line, with the same number of lines for all."""
     heads = [[_option(word) for word in o.rules.name.split(",")] for o in outcomes]
     height = max(map(len, heads))
     return [head + [""] * (height - len(head)) for head in heads]
 
 
 def _option(word: str) -> str:
-    """An option in few words: of policies the value tells which one it is."""
+    """A short form of an option; for a policy the value alone is clear."""
     name, _, value = printable(word).partition("=")
     if name in ("policy", "node-policy"):
         return value
@@ -62,7 +62,7 @@ def _option(word: str) -> str:
 
 
 def _fitting(columns: Sequence[list[str]], room: int) -> Iterator[list[list[str]]]:
-    """*columns* in groups that fit into *room*, one at least in each."""
+    """*columns* in groups that fit into *room*, with at least one column in each."""
     some: list[list[str]] = []
     left = room
     for column in columns:
@@ -83,7 +83,7 @@ def _line(label: str, values: Sequence[str], first: int, widths: Sequence[int]) 
 
 
 def _cells(outcome: Outcome, seconds: float) -> list[tuple[str, str]]:
-    """What stands in each row, and for this outcome."""
+    """The label of each row, and its value for this outcome."""
     gpus = outcome.gpus > 0
     found = [
         ("jobs run", f"{outcome.jobs:,}"),
@@ -112,7 +112,7 @@ def _percent(share: float) -> str:
 
 
 def _time(seconds: Optional[float]) -> str:
-    """A time in the two units people would use: "3 h 05 min", "12.5 s"."""
+    """A time in its usual one or two units: "3 h 05 min", "12.5 s"."""
     if seconds is None:
         return "-"
     if seconds < _MINUTE:

@@ -1,7 +1,7 @@
-"""What reaches the person: plain text on stdout, one line per error on stderr, rich if it can.
+"""Output to the user: plain text on stdout, one line per error on stderr, rich where possible.
 
-Whatever comes from input is made printable first, so that a file cannot send commands to a
-terminal. Nothing else in this room writes to the streams.
+All text from input is made printable first, so that a file cannot send commands to a terminal. No
+other module of this package writes to the streams.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Callable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-#: Exit statuses: done, the answer is no, the command could not be carried out as it was given.
+#: Exit statuses: done, the answer is no, the command cannot be run as given.
 DONE, NO, USAGE = 0, 1, 2
 
-#: Columns of a table that does not go to a terminal; COLUMNS in the environment overrides it.
+#: Width of a table that is not written to a terminal; COLUMNS in the environment overrides it.
 PLAIN_WIDTH = 120
 
 
@@ -30,7 +30,7 @@ class Stop(Exception):
 
 
 def printable(text: str) -> str:
-    """*text* with everything a terminal would act on, or not show, as a backslash escape."""
+    """*text* with control and invisible characters as backslash escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape(c) for c in text)
@@ -47,14 +47,14 @@ def out(line: str) -> None:
 
 def complain(command: str, message: str) -> None:
     """Write one line about what went wrong in *command* to stderr."""
-    with suppress(OSError):  # ``main`` flushes again, and reports
-        sys.stdout.flush()  # what was said before stays before, when both go to one place
-    with suppress(OSError):  # where could one complain about stderr?
-        sys.stderr.write(f"{command}: {printable(message)}\n")  # at once: others may write, too
+    with suppress(OSError):  # ``main`` flushes again, and reports the error
+        sys.stdout.flush()  # keeps the order if both streams go to one place
+    with suppress(OSError):  # an error of stderr cannot be reported anywhere
+        sys.stderr.write(f"{command}: {printable(message)}\n")  # one call: others may write, too
 
 
 def console() -> Console:
-    """A rich console on stdout: colour on a terminal only, and none under NO_COLOR or TERM=dumb.
+    """A rich console on stdout, with colour only on a terminal without NO_COLOR or TERM=dumb.
 
     Markup, emoji and highlighting are off, because shapes are full of brackets.
     """
@@ -76,7 +76,7 @@ def console() -> Console:
 
 
 def draw(make: Callable[[int], RenderableType]) -> None:
-    """Write what *make* makes for a width in columns, without the blanks rich pads lines with."""
+    """Write what *make* returns for the width in columns, without rich's trailing blanks."""
     screen = console()
     with screen.capture() as capture:
         screen.print(make(screen.width))

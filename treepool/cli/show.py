@@ -1,4 +1,4 @@
-"""``treepool show``: the cluster as a picture, for a terminal, as SVG and as HTML."""
+"""``treepool show``: the cluster as a picture, in a terminal, as SVG or as HTML."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ exit status:
   0 all were allocated; 1 not all, or R is not valid; 2 usage, or no such file
 """
 
-#: How many refused jobs are named.
+#: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
 
-#: Most jobs that one picture is made of.
+#: Most jobs in one picture.
 MAX_JOBS = 1 << 17
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.usage = (
         "treepool show [-R FILE | --cluster a|b | --instance] [--jobs SHAPE...] [options]"
     )
@@ -91,7 +91,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     _check_streams(arguments)
     if arguments.instance:
         return _show_instance(arguments)
@@ -130,7 +130,7 @@ def _check_streams(arguments: Namespace) -> None:
 
 
 def _ids(pool: Pool, option: str, text: Optional[str]) -> int:
-    """The ranks of an option, which must be in the pool."""
+    """The ranks given by an option (bitmask); they must be in the pool."""
     if text is None:
         return 0
     try:

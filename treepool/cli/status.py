@@ -33,12 +33,12 @@ exit status:
   0 done; 1 the instance cannot be read; 2 usage, or there is no instance
 """
 
-#: Seconds between two looks of --watch, and the least that may be asked for.
+#: Seconds between two updates of --watch, and the smallest interval allowed.
 INTERVAL, SHORTEST = 5.0, 0.2
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
     parser.add_argument("--gpus", action="store_true", help="a line for each GPU")
@@ -64,7 +64,7 @@ def _interval(text: str) -> float:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     while True:
         live = instance.look()
         jobs = instance.running(live)

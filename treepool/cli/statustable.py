@@ -13,7 +13,7 @@ _STYLES = {"free": "green", "used": "", "down": "red", "drained": "yellow"}
 
 
 def gpu_table(lines: Sequence[GpuLine]) -> Table:
-    """A row for each GPU; columns that say nothing are left out."""
+    """A row for each GPU; columns without information are left out."""
     memory = any(line.memory for line in lines)
     domain = any(line.domain for line in lines)
     model = any(line.model for line in lines)

@@ -28,7 +28,7 @@ exit status:
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
     parser.add_argument("file", metavar="FILE", help='an R as JSON, "-" for stdin')
@@ -36,7 +36,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     R = files.read_R(arguments.file)
     try:
         new = subinstance(R)

@@ -1,4 +1,4 @@
-"""What a good file has, on one line: nodes, kinds of nodes, and the localities of each."""
+"""The contents of a valid file in one line: nodes, kinds of nodes, the localities of each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
 from treepool.rfc.topo import nested
 
-#: How many kinds of nodes are described; of the others only the number is given.
+#: Most kinds of nodes that are described; the others are only counted.
 MAX_KINDS = 4
 
 
 def of_R(R: Mapping[str, Any]) -> str:
-    """What valid *R* has, as this pool sees it."""
+    """The contents of a valid *R*, as treepool reads it."""
     inventory = Inventory.of(ResourceSet.read(R))
     kinds = [(len(ranks), _of_type(t)) for t, ranks in inventory.node_types.items()]
     text = f"{_number(idset.size(inventory.ranks), 'node')}: {_kinds(kinds)}"
@@ -32,7 +32,7 @@ def of_R(R: Mapping[str, Any]) -> str:
 
 
 def of_key(key: Mapping[str, Any]) -> str:
-    """What the topos of valid scheduling key *key* have."""
+    """The contents of the topos in a valid scheduling *key*."""
     entries = SchedulingKey.read(key).children
     if not entries:
         return "all nodes are flat"
@@ -41,10 +41,10 @@ def of_key(key: Mapping[str, Any]) -> str:
 
 
 def of_resources(resources: list[dict[str, Any]]) -> str:
-    """A valid resource list as the shape that says the same."""
+    """A valid resource list as an equivalent shape."""
     try:
         return format_shape(resources)
-    except InvalidInput:  # such as a slot without label, which flux-core's own tests have
+    except InvalidInput:  # such as a slot without a label, which occurs in flux-core's tests
         return "no shape can say what it asks for"
 
 

@@ -1,4 +1,4 @@
-"""``treepool validate``: everything wrong with a file, each with its JSON pointer."""
+"""``treepool validate``: all problems of a file, each with its JSON pointer."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ exit status:
 
 @attrs.frozen
 class _Kind:
-    """A kind of file: its name for people, its problems, and what one without problems has.
+    """A kind of file: its name for people, its problems, and the summary of a valid file.
 
-    ``warnings`` is about a file without problems, too.
+    ``warnings`` also applies to a file without problems.
     """
 
     name: str
@@ -50,7 +50,7 @@ class _Kind:
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
     parser.add_argument("file", metavar="FILE", help='JSON, "-" for stdin')
@@ -61,7 +61,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     document = files.read_json(arguments.file)
     name = files.shown(arguments.file)
     kind = _KINDS[arguments.kind or _recognise(document, name)]
@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _recognise(document: Any, name: str) -> str:
-    """The name in _KINDS of what *document* looks like."""
+    """The name in _KINDS of the kind of file that *document* looks like."""
     if isinstance(document, list):
         return "resources"
     keys = document.keys() if isinstance(document, dict) else ()

@@ -1,7 +1,7 @@
-"""Test vector files: steps played on one pool, and whether each came out as it should.
+"""Test vector files: steps played on one pool, and whether each gives the expected result.
 
-``schemas/testvectors.json`` describes the files. What a step allocates stays allocated for those
-that follow, until a step frees it.
+``schemas/testvectors.json`` describes the files. What a step allocates stays allocated in the
+following steps, until a step frees it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from treepool.rfc.findings import Findings, Readers
 from treepool.rfc.findings import shown as quoted
 from treepool.rfc.rset import ResourceSet
 
-#: Where the R of a file's cluster stands.
+#: The JSON pointer to the R of a file's cluster.
 _R = "/cluster/R"
 
 #: The options of a job, ``attributes.system.treepool``.
@@ -45,10 +45,10 @@ _ID = re.compile("[A-Za-z0-9_.-]+")
 
 @attrs.frozen
 class Result:
-    """One step played: what it was, what was expected, and what came.
+    """The result of one step: the step, what was expected, and what the pool returned.
 
-    ``expected`` and ``got`` are JSON values, None for a step that just has to work; ``rationale``
-    is the file's reason why the expectation is right.
+    ``expected`` and ``got`` are JSON values, None for a step that only has to succeed.
+    ``rationale`` is the reason that the file gives for the expectation.
     """
 
     id: str
@@ -60,7 +60,7 @@ class Result:
 
 
 def problems(document: Any) -> list[Problem]:
-    """Everything wrong with a test vector file, by place; none if ``play`` can play it."""
+    """All problems of a test vector file, by place; none if ``play`` can play it."""
     findings = Findings()
     _Reader(findings).document(document)
     if not len(findings):
@@ -74,7 +74,7 @@ def problems(document: Any) -> list[Problem]:
 
 
 class _Reader:
-    """Checks one file, and keeps which ids its steps have had so far."""
+    """Checks one file, and records which ids its steps have used so far."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
@@ -114,7 +114,7 @@ class _Reader:
         self.findings.members(value, at, readers, closed=True)
 
     def step(self, value: object, at: str) -> None:
-        """A step, which has one of the keys free, down, up, jobspec and shape."""
+        """Check a step, which has one of the keys free, down, up, jobspec and shape."""
         readers: Readers = {
             "free": self.earlier_id,
             "down": self.findings.idset,
@@ -132,7 +132,7 @@ class _Reader:
         self.findings.members(value, at, readers, required, closed=True)
 
     def new_id(self, value: object, at: str) -> None:
-        """The id of a step, which no earlier one has."""
+        """Check the id of a step, which must differ from all earlier ids."""
         name = self.findings.string(value, at)
         if isinstance(value, str) and not _ID.fullmatch(name):
             self.findings.note(at, f"{quoted(name)} is not the id of a vector")
@@ -146,7 +146,7 @@ class _Reader:
             self.findings.note(at, f"no earlier step has id {quoted(name)}")
 
     def job_options(self, value: object, at: str) -> None:
-        """Options of a job. Their values may be wrong, because that can be what is tested."""
+        """Check options of a job. Their values may be invalid, because a vector may test that."""
         self.findings.members(value, at, dict.fromkeys(JOB_OPTIONS, lambda v, at: v), closed=True)
 
     def expectation(self, value: object, at: str) -> None:
@@ -165,7 +165,7 @@ class _Reader:
         self.findings.members(value, at, readers, required=("R_lite",), closed=True)
 
     def entry(self, value: object, at: str) -> None:
-        """An entry of the expected R_lite."""
+        """Check an entry of the expected R_lite."""
         ids = self.findings.idset
         resources: Readers = {"core": ids, "gpu": ids}
         readers: Readers = {
@@ -192,7 +192,7 @@ def _pool(document: Mapping[str, Any]) -> Pool:
 
 
 def _ask(pool: Pool, jobid: int, step: Mapping[str, Any]) -> Result:
-    """Allocate, and compare with what is expected."""
+    """Allocate, and compare the result with the expectation."""
     options = step.get("options")
     if "jobspec" in step:
         answer = allocate_jobspec(pool, jobid, step["jobspec"], "jobspec", options)
@@ -229,7 +229,7 @@ def _json(answer: Answer) -> dict[str, Any]:
 
 
 def _alike(expected: Mapping[str, Any], got: Mapping[str, Any]) -> bool:
-    """Whether *got* is as *expected*: "0,1" is as good as "0-1", and a message may say more."""
+    """Whether *got* matches *expected*: "0,1" equals "0-1", and a message may contain more."""
     if "error" in expected:
         message = expected.get("message", "")
         return expected["error"] == got.get("error") and message in got["message"]
@@ -250,5 +250,5 @@ def _masks(R_lite: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
 
 
 def shown(value: Optional[Mapping[str, Any]]) -> str:
-    """An expectation, or what came instead, on one line."""
+    """An expectation, or an actual result, on one line."""
     return json.dumps(value) if value else "done"

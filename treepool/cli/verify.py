@@ -1,4 +1,4 @@
-"""``treepool verify``: does a task run on what was placed?"""
+"""``treepool verify``: does a task run where its job was placed?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treepool.discovery.visible import BY_BUS, ORDER, seen
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
-#: Most bytes of a process's environment, and most of its threads, that are looked at.
+#: Most bytes of a process's environment, and most of its threads, that are read.
 _MAX_ENVIRONMENT, _MAX_THREADS = 4 << 20, 1 << 14
 
 _DESCRIPTION = """\
@@ -38,7 +38,7 @@ exit status:
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add what the subcommand takes to *parser*."""
+    """Add the subcommand's arguments to *parser*."""
     parser.description = _DESCRIPTION
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -50,7 +50,7 @@ def define(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Carry out the subcommand; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     environment = os.environ if arguments.pid is None else _environment(arguments.pid)
     place = here.find(arguments, environment)
     task, notes = place.task, []
@@ -94,7 +94,7 @@ def _about(place: Here) -> dict[str, Any]:
 
 
 def _say(place: Here, reasons: list[str], notes: list[str]) -> None:
-    """One line for each reason: the lines of many tasks come mixed."""
+    """Print one line for each reason, because the lines of many tasks may be interleaved."""
     task = place.task
     name = f"task {place.number}" if place.number else f"local task {task.index} of {task.tasks}"
     name = printable(f"{name} on {place.host or f'rank {place.rank}'}")
@@ -126,7 +126,7 @@ def _environment(pid: int) -> Mapping[str, str]:
 
 
 def _affinity(pid: Optional[int]) -> int:
-    """The PUs that some thread of a process may use: a program may pin each elsewhere."""
+    """The PUs that any thread of a process may use; a program may pin each thread elsewhere."""
     if pid is None:
         return idset.from_ids(os.sched_getaffinity(0))
     found = 0
@@ -137,7 +137,7 @@ def _affinity(pid: Optional[int]) -> int:
     for thread in threads:
         try:
             found |= idset.from_ids(os.sched_getaffinity(int(thread)))
-        except OSError:  # ended meanwhile
+        except OSError:  # the thread ended meanwhile
             continue
     if not found:
         raise Stop(f"--pid {pid}: the process has ended", USAGE)

@@ -1,1 +1,1 @@
-"""Hardware to RFC 49: what a machine has, read from hwloc and vendor tools."""
+"""From hardware to RFC 49: what a machine has, as hwloc and vendor tools report it."""

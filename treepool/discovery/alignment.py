@@ -1,4 +1,4 @@
-"""Whether a task runs where its job was placed: its affinity and GPUs against the allocation."""
+"""Check that a task runs where its job was placed, by its affinity and its visible GPUs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from treepool.rfc.findings import shown_ids
 
 @attrs.frozen
 class Misalignment:
-    """One thing that is not as it should be.
+    """One difference between a task and its allocation.
 
-    ``kind`` is ``cores`` (uses cores that are not the job's), ``numa`` (spans more NUMA nodes than
-    its share of the job's cores), ``gpus`` (sees GPUs that are not the job's, or none although it
-    has some), or ``socket`` (a GPU of the task is in a socket where it has no core). ``message``
-    is one line.
+    ``kind`` is ``cores`` (the task uses cores of which the job has none), ``numa`` (it spans more
+    NUMA nodes than its share of the job's cores), ``gpus`` (it sees GPUs that the job does not
+    have, or no GPU although the job has some), or ``socket`` (one of its GPUs is in a socket where
+    it has no core). ``message`` is one line.
     """
 
     kind: str
@@ -32,7 +32,7 @@ def check(
 ) -> list[Misalignment]:
     """What is wrong with a task that may use PUs *affinity* (bitmask) and sees GPUs *visible*.
 
-    *visible* is None for all GPUs of the node. Without *gpus_known* nothing is said about GPUs.
+    *visible* is None for all GPUs of the node. Without *gpus_known* GPUs are not checked.
     """
     found = [*_cores(task, affinity), *_numa(task, affinity)]
     if gpus_known:
@@ -52,7 +52,7 @@ def _cores(task: Task, affinity: int) -> Iterator[Misalignment]:
 
 
 def _numa(task: Task, affinity: int) -> Iterator[Misalignment]:
-    """Compared with the share that ``treepool bind`` gives: a job that is spread stays so."""
+    """Report a task on more NUMA nodes than the share that ``treepool bind`` would give it."""
     cores = binding.cores_of(task.machine, affinity) & task.cores
     spanned = binding.numa_of(task.machine, cores)
     own = binding.share(task.cores, task.index, task.tasks)
@@ -72,7 +72,7 @@ def _gpus(task: Task, visible: Sequence[int]) -> Iterator[Misalignment]:
 
 
 def _sockets(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misalignment]:
-    """A task uses the first GPUs that it sees, as many as are its share."""
+    """Report GPUs in other sockets; a task uses the first GPUs it sees, as many as its share."""
     machine = task.machine
     here = binding.sockets_of(machine, binding.cores_of(machine, affinity))
     mine = [gpu for gpu in visible if task.gpus >> gpu & 1]

@@ -1,6 +1,6 @@
 """What a task is bound to: its share of what its job has on the node, the nearest GPU first.
 
-Flux gives a job cores and GPUs of a node, and does not say which task has which. Tasks take
+Flux gives a job cores and GPUs of a node, but does not divide them among the tasks. Tasks take
 contiguous shares of the cores, in order, as slots do.
 """
 
@@ -15,19 +15,19 @@ from treepool.discovery.place import Task
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
-#: Ways to give GPUs to tasks: each the nearest to its cores, or by their ids in order.
+#: Ways to give GPUs to tasks: the nearest GPUs to the cores of each, or in order of their ids.
 GPU_ORDER = ("nearest", "order")
 
 #: Memory policies, as in numactl.
 MEMORY = ("local", "interleave", "preferred", "bind")
 
-#: Most pairs of a task and a GPU that are compared: 0.1 s.
+#: Most pairs of a task and a GPU that are compared; this many take 0.1 s.
 _MAX_PAIRS = 1 << 16
 
 
 @attrs.frozen
 class Binding:
-    """What a task is bound to: cores, PUs and NUMA nodes (bitmasks), and GPUs in its order.
+    """What a task is bound to: cores, PUs and NUMA nodes (bitmasks), and GPUs in the task's order.
 
     PUs and NUMA nodes have the operating system's numbers.
     """
@@ -44,11 +44,12 @@ def bind(
     visible: Optional[Sequence[int]] = None,
     gpu_order: str = "nearest",
 ) -> Binding:
-    """What *task* is to be bound to.
+    """The binding for *task*.
 
-    *affinity* are the PUs it may use now and *visible* the GPUs it sees now. If these are a part
-    of what the job has, they stay: someone, such as the job shell with ``cpu-affinity=per-task``,
-    has divided it already. *gpu_order* is one of GPU_ORDER.
+    *affinity* has the PUs that the task may use now, and *visible* the GPUs that it sees now. If
+    these are only a part of what the job has, they stay as they are: something else, such as the
+    job shell with ``cpu-affinity=per-task``, has already divided the job's resources. *gpu_order*
+    is one of GPU_ORDER.
     """
     job_pus = pus_of(task.machine, task.cores)
     pus = affinity & job_pus
@@ -69,7 +70,7 @@ def bind(
 
 
 def share(ids: int, index: int, total: int) -> int:
-    """The ids of task *index* of *total*: contiguous, in order; shared if there are too few."""
+    """The part of *ids* for task *index* of *total*: contiguous, in order, shared if too few."""
     return _part(list(idset.iterate(ids)), index, total)
 
 
@@ -80,18 +81,19 @@ def _part(ids: Sequence[int], index: int, total: int) -> int:
 
 
 def _nearest_share(task: Task) -> int:
-    """The GPUs of the task if each task gets the nearest to its cores, as many as in order.
+    """The GPUs of the task if each task gets the GPUs nearest to its cores.
 
-    Every task of the node computes the same division, so that together they use each GPU: the
-    nearest pair of a task and a GPU first. It goes by the shares of cores in order, whatever the
-    affinity, because a task does not know that of the others.
+    Each task gets as many GPUs as it would in order. Every task of the node computes the same
+    division, the nearest pair of a task and a GPU first, so together they use each GPU. The
+    division uses the shares of cores in order and ignores affinity, because a task does not know
+    the affinity of the others.
     """
     cores, gpus = list(idset.iterate(task.cores)), list(idset.iterate(task.gpus))
     if task.tasks == 1 or not 1 < len(gpus) <= _MAX_PAIRS // task.tasks:
         return share(task.gpus, task.index, task.tasks)
     in_order = [_part(gpus, i, task.tasks) for i in range(task.tasks)]
     wanted = [idset.size(part) for part in in_order]
-    # Where tasks share GPUs, each GPU serves as many as it would in order.
+    # If tasks share GPUs, each GPU serves as many tasks as it would in order.
     serves = {gpu: sum(part >> gpu & 1 for part in in_order) for gpu in gpus}
     # Tasks that share cores are equally far from a GPU.
     parts = [_part(cores, i, task.tasks) for i in range(task.tasks)]
@@ -107,9 +109,10 @@ def _nearest_share(task: Task) -> int:
 
 
 def distance(machine: Machine, cores: int, gpu: int) -> tuple[int, int]:
-    """How far a GPU is from *cores*: the smaller, the nearer.
+    """How far a GPU is from *cores*: a smaller value is nearer.
 
-    Near some of them (the more, the nearer); in a socket with some; unknown; elsewhere.
+    From nearest to farthest: the GPU is near some of the cores (the more, the nearer); it is in a
+    socket with some of them; its location is unknown; it is elsewhere.
     """
     near = near_cores(machine, gpu)
     if near & cores:
@@ -120,12 +123,12 @@ def distance(machine: Machine, cores: int, gpu: int) -> tuple[int, int]:
 
 
 def near_cores(machine: Machine, gpu: int) -> int:
-    """The cores near a GPU, 0 if that is not known."""
+    """The cores near a GPU, 0 if they are not known."""
     return next((g.cores for g in machine.gpus if g.id == gpu), 0)
 
 
 def sockets_of(machine: Machine, cores: int) -> int:
-    """The sockets that have some of *cores*, by their place in the machine (bitmask)."""
+    """The sockets that have some of *cores*, by their index in the machine (bitmask)."""
     sockets = [r.cores for r in machine.regions if r.kind == "socket"]
     return idset.from_ids(i for i, socket in enumerate(sockets) if socket & cores)
 
@@ -150,8 +153,8 @@ def cores_of(machine: Machine, pus: int) -> int:
 def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
     """numactl's option for *policy*, one of MEMORY, with the NUMA nodes of the binding.
 
-    ``preferred`` is for one node: the one with most of the cores. Raises InvalidHardware if the
-    machine tells no NUMA nodes.
+    ``preferred`` takes a single node: the one with most of the cores. Raises InvalidHardware if
+    the NUMA nodes of the machine are not known.
     """
     if policy == "local":
         return "--localalloc"

@@ -1,4 +1,4 @@
-"""A machine together with what ``nvidia-smi topo -m`` printed on it."""
+"""Combine a machine with the output of ``nvidia-smi topo -m`` on it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from treepool.rfc.links import Links
 def with_nvidia(machine: Machine, told: NvidiaTopology) -> Machine:
     """*machine* with the links, NICs and GPU localities of *told*, whose GPU ids are NVML's.
 
-    Where hwloc knows no GPUs those of *told* are added. Where both know a locality and differ,
-    hwloc's holds and a warning says so. A machine with other GPUs than *told* is left as it is,
-    with a warning: the text is of another node.
+    If hwloc knows no GPUs, the GPUs of *told* are added. If both know a GPU's locality and they
+    differ, hwloc's is used and a warning says so. If the GPUs of the machine and of *told* differ,
+    the text is from another node: the machine stays as it is, with a warning.
     """
     gpus = {gpu.id: gpu for gpu in machine.gpus}
     if not told.near:
@@ -45,7 +45,7 @@ def with_nvidia(machine: Machine, told: NvidiaTopology) -> Machine:
 
 
 def _cores(machine: Machine, near: Near) -> int:
-    """The cores that have one of the PUs near a GPU; 0 if they are all of the machine's."""
+    """The cores that have one of the PUs near a GPU; 0 if these are all cores of the machine."""
     found = idset.from_ids(
         core for core, pus in machine.pus.items() if any(near.pus >> pu & 1 for pu in pus)
     )

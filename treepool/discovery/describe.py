@@ -1,4 +1,4 @@
-"""Topos of many nodes: each different hwloc XML is read once."""
+"""Topos of many nodes: equal hwloc XML is read only once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from treepool.discovery.machine import Machine
 from treepool.discovery.mig import with_instances
 from treepool.discovery.nvidia import NvidiaTopology
 
-#: Most topos remembered; more kinds of node than any site has.
+#: Most topos in the cache; no site has so many kinds of node.
 MAX_KNOWN = 1024
 
-#: What differs from node to node of one kind and says nothing about topology: names, addresses,
-#: serial numbers, and how many pages of each size are free to use.
+#: XML that differs between nodes of one kind and does not describe topology: names, addresses,
+#: serial numbers, and the number of available pages of each size.
 _OF_ONE_NODE = re.compile(
     rb'<info name="(?:HostName|OS[A-Za-z]*|Address|NodeGUID|SysImageGUID|SerialNumber|'
     rb"LinuxDeviceID|LinuxCgroup|Port\d+[A-Za-z0-9]*|AMDUUID|NVIDIAUUID|AMDSerial|NVIDIASerial|"
@@ -33,15 +33,15 @@ _HOST_NAME = re.compile(rb'<info name="HostName" value="([^"]*)"/>')
 class Describer:
     """Reads hwloc XML into topos, all with the same ``levels`` and ``gpu_index``.
 
-    See ``levels.topo_of`` and ``gpus.find`` for these. ``nvidia`` is what nvidia-smi told of the
-    nodes with GPUs, ``instances`` how their GPUs are cut up (mig.py).
+    See ``levels.topo_of`` and ``gpus.find`` for these. ``nvidia`` is what nvidia-smi reported on
+    nodes with GPUs, and ``instances`` has the MIG instances of their GPUs (mig.py).
     """
 
     levels: Optional[Sequence[str]] = None
     gpu_index: str = "vendor"
     nvidia: Optional[NvidiaTopology] = None
     instances: Sequence[Sequence[str]] = ()
-    #: How many XMLs were read, not known already.
+    #: How many XMLs were parsed, because they were not in the cache.
     parsed: int = attrs.field(init=False, default=0)
     _known: dict[bytes, NodeTopo] = attrs.field(init=False, factory=dict)
 

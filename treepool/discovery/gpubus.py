@@ -1,7 +1,8 @@
 """The GPUs on the PCI bus of the whole node, from Linux's /sys.
 
-For tasks inside a job that is itself a Flux instance: hwloc there is often cut to the job's part of
-the node, and lacks the GPUs near the rest, which R and CUDA_VISIBLE_DEVICES count.
+This is for tasks inside a job that is itself a Flux instance. There hwloc is often restricted to
+the job's part of the node, and lacks the GPUs near the rest. R and CUDA_VISIBLE_DEVICES still count
+these GPUs.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from treepool.discovery.gpus import VENDORS, bus_order, is_compute
 def bus_ids(devices: Path = Path("/sys/bus/pci/devices")) -> list[str]:
     """The PCI bus ids of the node's GPUs in the order of their ids; [] if there are none.
 
-    As of ``--gpu-index vendor``: NVIDIA's first, then AMD's, then Intel's. GPUs that are kept for
-    virtual machines are left out, and so are virtual functions.
+    The order is that of ``--gpu-index vendor``: NVIDIA's first, then AMD's, then Intel's. GPUs that
+    are reserved for virtual machines are left out, and so are virtual functions.
     """
     try:
         names = os.listdir(devices)
@@ -32,7 +33,7 @@ def bus_ids(devices: Path = Path("/sys/bus/pci/devices")) -> list[str]:
 
 
 def _hex(file: Path) -> str:
-    """The number in a file of /sys, without 0x; "" if it cannot be read."""
+    """The hexadecimal number in a file of /sys, without 0x; "" if it cannot be read."""
     try:
         return file.read_text("ascii").strip()[2:]
     except (OSError, ValueError):

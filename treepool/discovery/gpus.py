@@ -1,16 +1,16 @@
 """The GPUs in a topology, each once, and the ids that jobs will see.
 
 Flux's job shell puts the GPU ids of R into ``CUDA_VISIBLE_DEVICES``, with ``CUDA_DEVICE_ORDER`` set
-to ``PCI_BUS_ID``. So on NVIDIA's GPUs id i must be the i-th GPU in the order of PCI bus ids, which
-is also NVML's index; on AMD's it is the index of rsmi (ROCm SMI). hwloc's tree, whose order
-flux-core takes for R, often has them in another order. ``--gpu-index`` chooses:
+to ``PCI_BUS_ID``. On NVIDIA's GPUs id i must therefore be the i-th GPU in the order of PCI bus ids,
+which is also NVML's index. On AMD's GPUs it is the index of rsmi (ROCm SMI). flux-core uses the
+order of hwloc's tree for R, which often differs. ``--gpu-index`` selects the order:
 
 ``vendor``
     NVIDIA's by PCI bus id, then AMD's by rsmi index, then others by PCI bus id.
 ``pci``
     All by PCI bus id; partitions of one GPU in their order.
 ``hwloc``
-    As hwloc's tree has them, and flux-core.
+    In the order of hwloc's tree, as in flux-core.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from treepool.discovery.hwlocxml import Object
 #: Ways to number GPUs.
 GPU_INDEX = ("vendor", "pci", "hwloc")
 
-#: hwloc's backends whose devices Flux counts as GPUs (flux-core's rhwloc), most telling first.
+#: hwloc's backends whose devices Flux counts as GPUs (flux-core's rhwloc), most detailed first.
 _BACKENDS = ("NVML", "RSMI", "CUDA", "OpenCL")
 
 #: PCI vendors of GPUs, in the order in which their GPUs are numbered.
 VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
 #: PCI classes of a vendor's compute GPUs: VGA and 3D controllers, other displays, accelerators.
-#: A VGA controller is one only from NVIDIA; AMD's and Intel's are for consoles. Intel's
-#: accelerators are no GPUs.
+#: A VGA controller is a compute GPU only if it is NVIDIA's; AMD's and Intel's are for consoles.
+#: Intel's accelerators are not GPUs.
 _CLASSES = {
     "nvidia": ("0300", "0302"),
     "amd": ("0302", "0380", "1200"),
@@ -44,15 +44,15 @@ _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]", re.ASCI
 _BUS_ID = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])", re.ASCII)
 _DIGITS = re.compile(r"\d+", re.ASCII)
 
-#: What a GPU in so many partitions is called (AMD's compute partition modes).
+#: The name of a GPU's mode by its number of partitions (AMD's compute partition modes).
 _PARTITIONS = {2: "dpx", 3: "tpx", 4: "qpx", 6: "cpx", 8: "cpx"}
 
 
 @attrs.define(eq=False)
 class Found:
-    """A GPU, or partition of one: the objects that stand for it, and what they say.
+    """A GPU, or partition of one: the objects that represent it, and their information.
 
-    ``osdev`` is the object of the backend that counts it, the PCI device itself if there is none.
+    ``osdev`` is the object of the backend that counts it, or the PCI device if there is none.
     """
 
     device: Object
@@ -79,7 +79,7 @@ def find(root: Object, gpu_index: str = "vendor") -> list[Found]:
     if by_device:
         found = [gpu for device, osdevs in by_device.items() for gpu in _gpus_of(device, osdevs)]
     else:
-        # hwloc was built without any vendor's library, so all there is to see is the bus.
+        # hwloc was built without a vendor's library, so it only shows the bus.
         found = [_gpu(device, device) for device in plain]
     found = _numbered(found, gpu_index)
     for i, gpu in enumerate(found):
@@ -88,7 +88,7 @@ def find(root: Object, gpu_index: str = "vendor") -> list[Found]:
 
 
 def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[Found]:
-    """The GPUs that one PCI device is: as many as the backend that tells most of them apart."""
+    """The GPUs of one PCI device, from the backend that distinguishes the most."""
     by_backend = [[o for o in osdevs if o.infos["Backend"] == name] for name in _BACKENDS]
     chosen = max(by_backend, key=len)
     for osdev in chosen:
@@ -128,7 +128,7 @@ def _numbered(found: list[Found], gpu_index: str) -> list[Found]:
 
 
 def bus_order(pci: str) -> tuple[int, ...]:
-    """The order of PCI bus ids; what has none comes last."""
+    """Sort key for PCI bus ids; a device without one comes last."""
     match = _BUS_ID.fullmatch(pci)
     return tuple(int(part, 16) for part in match.groups()) if match else (1 << 40,)
 
@@ -157,7 +157,7 @@ def _first(objects: Sequence[Object], info: str) -> str:
 
 
 def _memory(told: Sequence[Object]) -> int:
-    """Bytes of memory; hwloc's backends tell KiB."""
+    """Memory in bytes; hwloc's backends give KiB."""
     for info in ("CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"):
         text = _first(told, info)
         if text.isascii() and text.isdigit() and len(text) < 16:

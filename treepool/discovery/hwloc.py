@@ -1,7 +1,8 @@
 """A machine from hwloc XML: what its objects mean to a scheduler.
 
-Like Flux, which reads the same XML for R (``flux R encode --xml``): PUs that may not be used are
-left out with the cores that have no other, and the rest are counted from zero in hwloc's order.
+Cores are counted as in Flux, which reads the same XML for R (``flux R encode --xml``). PUs that may
+not be used are left out, and so are cores that have no other PU. The remaining cores are counted
+from zero in hwloc's order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from treepool.rfc import idset
 #: hwloc's types of objects that hold cores, by the kind of region they are.
 _REGIONS = {"Package": "socket", "Die": "die", "Group": "group", "L3Cache": "l3"}
 
-#: The tier that hwloc's subtype of a NUMA node tells, in upper case.
+#: The tier by hwloc's subtype of a NUMA node, in upper case.
 _TIERS = {
     "DRAM": "",
     "HBM": "hbm",
@@ -111,7 +112,7 @@ class _Cores:
     def mask(self, holder: Optional[Object]) -> int:
         """The cores of an object that has a cpuset, 0 for none.
 
-        A core belongs where its lowest PU is, so that no core is in two siblings.
+        A core belongs to the object that has its lowest PU, so no core is in two siblings.
         """
         if holder is None or not holder.cpuset:
             return 0
@@ -123,7 +124,7 @@ class _Cores:
 
 
 def _placed(found: gpu_reader.Found, cores: _Cores) -> Gpu:
-    """The GPU with the cores near it: those of the object its bus hangs on, if that is a part."""
+    """The GPU with the cores near it: those of the object its bus is attached to, if not all."""
     near = near_cores(found.device, cores.mask)
     return Gpu(
         found.id, found.vendor, found.model, found.memory, near, found.pci, profile=found.profile
@@ -133,7 +134,7 @@ def _placed(found: gpu_reader.Found, cores: _Cores) -> Gpu:
 def _regions(root: Object, cores: _Cores) -> Iterator[Region]:
     for holder in root.walk():
         kind = _REGIONS.get(holder.type)
-        # A memory-side cache is no place of its own: it is where its NUMA node is.
+        # A memory-side cache does not count as a place: it is where its NUMA node is.
         if kind and cores.mask(holder) and holder.attributes.get("subtype") != "MemorySideCache":
             yield Region(kind, cores.mask(holder))
 
@@ -143,8 +144,8 @@ def _memory(
 ) -> tuple[list[Region], list[FarMemory], dict[int, int]]:
     """The NUMA nodes that are regions, the memory of tiers of their own, and Machine.numa_nodes.
 
-    Of NUMA nodes around the same cores one is their ordinary memory: the first that nothing says
-    is of a special tier.
+    Of several NUMA nodes with the same cores one is their ordinary memory: the first that is not
+    known to be of a special tier.
     """
     allowed = topology.root.attributes.get("allowed_nodeset")
     nodes = [
@@ -176,7 +177,7 @@ def _memory(
     for node, tier in others:
         near = cores.mask(node) or cores.mask(node.parent)
         if not tier and node in gpu_memory and not cores.mask(node):
-            # Which of them is which GPU's is not told; each GPU has one.
+            # hwloc does not say which of them belongs to which GPU; each GPU has one.
             which = gpu_memory.index(node)
             near = gpus[which].cores if len(gpu_memory) == len(gpus) else near
             tier = "gpumem"
@@ -190,7 +191,7 @@ def _memory(
             )
             continue
         if near not in ordinary and cores.mask(node) and tier == "hbm":
-            # All the memory these cores have, such as HBM without DRAM beside it.
+            # This is the only memory of these cores, such as HBM without DRAM.
             ordinary[near] = node
             regions.append(Region("numa", near, _bytes(node)))
             continue
@@ -200,7 +201,7 @@ def _memory(
 
 
 def _tier_told(node: Object) -> str:
-    """The tier of a NUMA node where hwloc names it: "" for ordinary memory or no word."""
+    """The tier of a NUMA node if hwloc names it; "" for ordinary memory or if it does not."""
     told = _TIERS.get(node.attributes.get("subtype", node.infos.get("Type", "")).upper(), "")
     if told:
         return told
@@ -212,16 +213,16 @@ def _tier_told(node: Object) -> str:
 
 
 def _tier_measured(node: Object, ordinary: Object, bandwidth: Mapping[str, int]) -> str:
-    """The tier that bandwidths tell of a NUMA node beside the *ordinary* one of its cores."""
+    """The tier of a NUMA node, by its bandwidth relative to its cores' *ordinary* memory."""
     here = bandwidth.get(node.attributes.get("gp_index", ""), 0)
     there = bandwidth.get(ordinary.attributes.get("gp_index", ""), 0)
-    # hwloc calls memory of twice the bandwidth high-bandwidth memory, too. What is slower may be
-    # of any kind.
+    # hwloc also calls memory of twice the bandwidth high-bandwidth memory. Slower memory may be of
+    # any kind.
     return "hbm" if there and here >= 2 * there else ""
 
 
 def _like_a_gpu(node: Object, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether a NUMA node is as large as a GPU's memory, to the byte: then it is that memory."""
+    """Whether a NUMA node has exactly the size of a GPU's memory: then it is that memory."""
     return any(gpu.memory == _bytes(node) for gpu in gpus if gpu.memory)
 
 
@@ -235,7 +236,7 @@ def _in(mask: int, index: int) -> bool:
 
 
 def _unified(gpus: tuple[Gpu, ...]) -> bool:
-    """Whether every GPU is of a kind that shares its memory with the CPU (superchips)."""
+    """Whether every GPU shares its memory with the CPU (superchips)."""
     return bool(gpus) and all(
         "MI300A" in gpu.model.upper() or "GH200" in gpu.model.upper() for gpu in gpus
     )

@@ -1,4 +1,4 @@
-"""Links, NICs and GPU models in hwloc XML: where its devices and matrices go in a link table."""
+"""Links, NICs and GPU models from hwloc XML: its devices and matrices as a link table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _bridges(device: Object, numbers: dict[int, str]) -> Iterator[str]:
 
 
 def near_cores(device: Object, cores_of: CoresOf) -> int:
-    """The cores near a device: those of the object its bus hangs on, if that is not the machine."""
+    """The cores near a device: those of the object its bus is attached to, 0 for the machine."""
     here = device.parent
     while here is not None and not here.cpuset:
         here = here.parent
@@ -62,12 +62,12 @@ def near_cores(device: Object, cores_of: CoresOf) -> int:
 
 
 def _ids(gpus: Sequence[Found]) -> dict[str, int]:
-    """The GPU ids of the objects that stand for GPUs, by their keys in matrices."""
+    """The GPU ids of the objects that represent GPUs, by the objects' keys in matrices."""
     ids: dict[str, int] = {}
     several = [gpu.device for gpu in gpus]
     for gpu in gpus:
         if several.count(gpu.device) > 1:
-            objects = [gpu.osdev]  # the PCI device stands for all its partitions
+            objects = [gpu.osdev]  # the PCI device represents all its partitions
         else:
             objects = [gpu.device, *gpu.device.walk()]
         for item in objects:
@@ -77,7 +77,7 @@ def _ids(gpus: Sequence[Found]) -> dict[str, int]:
 
 
 def _switch_keys(root: Object, gpus: Sequence[Found]) -> frozenset[str]:
-    """The keys of PCI devices that are no GPUs: where a matrix has them, they are switches."""
+    """The keys of PCI devices that are not GPUs; those that occur in a matrix are switches."""
     devices = {id(gpu.device) for gpu in gpus}
     return frozenset(
         _key(item) for item in root.walk() if item.type == "PCIDev" and id(item) not in devices
@@ -89,7 +89,7 @@ def _key(item: Object) -> str:
 
 
 def _matrix(distances: Distances, switches: frozenset[str]) -> Optional[Matrix]:
-    """What is about objects by gp_index; None for a matrix of another size than it says."""
+    """The matrix for objects by gp_index; None if its size is not the one it declares."""
     objects = tuple(distances.objects)
     if not distances.by_gp or len(distances.values) != len(objects) ** 2:
         return None
@@ -104,9 +104,9 @@ def _matrix(distances: Distances, switches: frozenset[str]) -> Optional[Matrix]:
 
 
 def _nics(root: Object) -> list[tuple[str, Object]]:
-    """The NICs that jobs talk through, best first: no console's or service network's.
+    """The NICs that jobs communicate through, best first, without those for console or service.
 
-    Those that are less than half as fast as the fastest are left out.
+    NICs that are less than half as fast as the fastest are left out.
     """
     found: list[tuple[bool, float, str, Object]] = []
     for device in root.walk():
@@ -128,7 +128,7 @@ def _is_fabric(port: Object) -> bool:
 
 
 def _speed(device: Object) -> float:
-    """GB/s of the device's PCI link, 0 if hwloc could not tell."""
+    """The speed of the device's PCI link in GB/s, 0 if hwloc does not know it."""
     try:
         speed = float(device.attributes.get("pci_link_speed", "0"))
     except ValueError:

@@ -1,8 +1,8 @@
-"""hwloc XML, read safely: the objects of a topology, whatever version of hwloc wrote it.
+"""A safe reader of hwloc XML: the objects of a topology, whichever version of hwloc wrote it.
 
 hwloc 1 (``hwloc.dtd``: sockets, caches by depth, NUMA nodes around their cores), 2 and 3
-(``hwloc2.dtd``: NUMA nodes beside their cores) all become the same tree of ``Object``. What the
-objects mean is for ``hwloc.py``.
+(``hwloc2.dtd``: NUMA nodes beside their cores) all become the same tree of ``Object``. ``hwloc.py``
+interprets the objects.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import attrs
 
 from treepool.errors import InvalidHardware
 
-#: Longest XML read, in bytes. The largest nodes of today are described in less than 1 MiB.
+#: Longest XML accepted, in bytes. Descriptions of today's largest nodes have less than 1 MiB.
 MAX_XML = 32 << 20
 
-#: Most elements, and deepest nesting of them.
+#: Most elements, and their deepest nesting.
 MAX_ELEMENTS = 1_000_000
 MAX_DEPTH = 128
 
 #: Highest number of a PU or NUMA node; Linux knows at most 8,192 CPUs.
 MAX_INDEX = 1 << 16
 
-#: Most objects that a matrix of distances may be about.
+#: Most objects in a matrix of distances.
 MAX_MATRIX = 1024
 
 _TYPES = {"Socket": "Package", "Node": "NUMANode"}
@@ -33,7 +33,7 @@ _TYPES = {"Socket": "Package", "Node": "NUMANode"}
 class Object:
     """One hwloc object: ``type`` in hwloc 2's names, its attributes, infos and children.
 
-    ``cpuset`` is the bitmask of PU numbers, None where the object has none (I/O objects).
+    ``cpuset`` is the bitmask of PU numbers, None for an object without a cpuset (I/O objects).
     """
 
     type: str
@@ -85,7 +85,7 @@ class Distances:
 
 @attrs.define
 class MemoryValue:
-    """A memory attribute (hwloc's ``memattr``): what a NUMA node, by gp_index, offers locally."""
+    """A memory attribute (hwloc's ``memattr``): the local value of a NUMA node, by gp_index."""
 
     name: str
     target: str
@@ -94,7 +94,7 @@ class MemoryValue:
 
 @attrs.define
 class Topology:
-    """What one XML says: the root object, matrices, memory attributes."""
+    """The contents of one XML: the root object, matrices, memory attributes."""
 
     root: Object
     distances: list[Distances] = attrs.field(factory=list)
@@ -104,8 +104,8 @@ class Topology:
 def parse(xml: Union[str, bytes], source: str = "hwloc XML") -> Topology:
     """The topology in *xml*; *source* names it in messages.
 
-    Raises InvalidHardware, with the line, for what is no hwloc XML: other documents, entities,
-    too much of anything.
+    Raises InvalidHardware, with the line, if *xml* is not valid hwloc XML: another document,
+    entities, or more of anything than the limits allow.
     """
     from xml.etree.ElementTree import ParseError
 
@@ -134,7 +134,7 @@ def parse(xml: Union[str, bytes], source: str = "hwloc XML") -> Topology:
 
 
 class _Builder:
-    """The target of the XML parser: keeps what is known, skips the rest, counts everything."""
+    """The target of the XML parser: keeps known elements, skips others, counts all of them."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -206,7 +206,7 @@ class _Builder:
     # -- objects
 
     def object(self, attributes: dict[str, str]) -> None:
-        """An object begins, inside ``here``."""
+        """An object begins inside ``here``."""
         kind = attributes.get("type", "")
         kind = _TYPES.get(kind, kind)
         if kind == "Cache":
@@ -223,7 +223,7 @@ class _Builder:
         self.here = new
 
     def bitmap(self, attributes: dict[str, str], name: str) -> int:
-        """The bitmask in an attribute, in hwloc's form: 32-bit words in hex, highest first."""
+        """The bitmask in an attribute, in hwloc's format: 32-bit words in hex, highest first."""
         text = attributes[name]
         try:
             return bitmap(text)
@@ -231,7 +231,7 @@ class _Builder:
             raise self.error(f"{name} {_shown(text)!r} is no set of hwloc") from None
 
     def topology(self) -> Topology:
-        """What was read, once all is read."""
+        """The topology, after the whole document is read."""
         root = self.root
         if root is None or root.type != "Machine":
             raise InvalidHardware(f"{self.source}: has no object of type Machine")
@@ -249,8 +249,8 @@ class _Builder:
 def bitmap(text: str) -> int:
     """The bitmask of hwloc's text for a set, such as ``0x0000ffff,,0x1``.
 
-    Words of 32 bits, the highest first; an empty word is zero. Raises ValueError for other text,
-    infinite sets (``0xf...f``), and numbers of MAX_INDEX and above.
+    The text has 32-bit words, the highest first; an empty word is zero. Raises ValueError for other
+    text, infinite sets (``0xf...f``), and numbers of MAX_INDEX and above.
     """
     words = text.split(",")
     if len(words) * 32 > MAX_INDEX:
@@ -265,10 +265,10 @@ def bitmap(text: str) -> int:
 
 
 def _number(text: str) -> int:
-    """A number of the XML, 0 if it is none."""
+    """The number in *text*, 0 if it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
 
 
 def _shown(text: Any) -> str:
-    """At most 40 printable characters of something from the document."""
+    """At most 40 printable characters of a text from the document."""
     return "".join(c if c.isprintable() else "?" for c in str(text)[:40])

@@ -1,4 +1,4 @@
-"""From the topos of nodes to an R with its RFC 49 key; and what an administrator must be told."""
+"""From the topos of nodes to an R with its RFC 49 key, and warnings for the administrator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)
 
 @attrs.frozen
 class Nodes:
-    """Nodes that one description is about: their ranks (bitmask) and what was found."""
+    """Nodes that share one description: their ranks (bitmask) and the topo found."""
 
     ranks: int
     node: NodeTopo
@@ -30,7 +30,7 @@ class Nodes:
 
 @attrs.frozen
 class Encoded:
-    """An R with its key, the kinds of node in it (equal topos in one), and warnings, a line each.
+    """An R with its key, its kinds of node (one per distinct topo), and warnings, a line each.
 
     ``kinds`` are ordered by lowest rank.
     """
@@ -53,9 +53,9 @@ def encode_new(
 
 
 def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = False) -> Encoded:
-    """*R* with the key that *nodes* have; ranks that are not in R are left out.
+    """*R* with the key of *nodes*; ranks that are not in R are left out.
 
-    Ranks of R that no node describes stay flat, or as the key in R has them. Raises
+    Ranks of R that *nodes* do not describe stay flat, or as the key in R describes them. Raises
     InvalidHardware if R has the key of another scheduler, which would be lost.
     """
     old = R.scheduling
@@ -87,7 +87,7 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
 
 
 def _merged(nodes: Sequence[Nodes]) -> list[Nodes]:
-    """*nodes* with those of equal topos in one, by lowest rank."""
+    """*nodes* with those of equal topos merged, by lowest rank."""
     by_topo: dict[str, Nodes] = {}
     for described in nodes:
         name = digest(described.node.topo)
@@ -109,7 +109,7 @@ def _properties(nodes: Sequence[Nodes]) -> dict[str, int]:
 
 
 def _tables(nodes: Sequence[Nodes]) -> dict[str, list[dict[str, Any]]]:
-    """The different link tables of nodes with the same topo, by its digest."""
+    """The distinct link tables of the nodes of each topo, by the topo's digest."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for described in nodes:
         links = described.node.machine.links
@@ -122,7 +122,7 @@ def _tables(nodes: Sequence[Nodes]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _links(nodes: Sequence[Nodes]) -> dict[str, dict[str, Any]]:
-    """``scheduling.links``: only tables that hold for all nodes of their topo."""
+    """``scheduling.links``: only tables that are valid for all nodes of their topo."""
     return {name: same[0] for name, same in _tables(nodes).items() if len(same) == 1}
 
 
@@ -138,7 +138,7 @@ def _link_warnings(nodes: Sequence[Nodes]) -> list[str]:
 
 
 def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
-    """Cores and GPUs that R has and the hardware does not, or the other way round."""
+    """Cores and GPUs that only R has, or only the hardware."""
     found: dict[tuple[str, str, str], int] = {}
     for kind in kinds:
         machine = kind.node.machine
@@ -163,9 +163,9 @@ def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
 
 
 def _odd_ones(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
-    """Hosts that have another topo than most hosts whose names begin alike.
+    """Hosts whose topo differs from that of most hosts with the same name prefix.
 
-    Such a node often came up with another BIOS setting, such as the number of NUMA nodes.
+    Such a node often has a different BIOS setting, such as the number of NUMA nodes.
     """
     if len(kinds) < 2 or not R.hosts:
         return []

@@ -1,8 +1,8 @@
 """From a machine to its topo: which levels become localities, and what belongs in which domain.
 
-A level is a kind of region (``machine.KINDS``) or ``gpulink``, the groups of GPUs that better links
-join. Domains nest by the cores they hold, whatever kind they are: packages inside NUMA nodes or
-NUMA nodes inside packages, as the machine has it.
+A level is a kind of region (``machine.KINDS``) or ``gpulink``, the groups of GPUs joined by faster
+links. Domains nest by the cores they hold, whatever their kind: packages inside NUMA nodes or NUMA
+nodes inside packages, depending on the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GPULINK = "gpulink"
 #: What ``--levels`` may name.
 LEVELS = (*KINDS, GPULINK)
 
-#: The levels taken when none are named, where they add something.
+#: The levels used by default, where they add information.
 DEFAULT = ("socket", "numa")
 
 _GIB = 1 << 30
@@ -31,7 +31,7 @@ _GIB = 1 << 30
 
 @attrs.define(eq=False)
 class _Domain:
-    """A domain on its way to JSON; memory in bytes, ``tiers`` by name."""
+    """A domain while the tree is built; memory in bytes, ``tiers`` by name."""
 
     name: str
     cores: int
@@ -43,7 +43,7 @@ class _Domain:
 
 @attrs.frozen
 class NodeTopo:
-    """A machine's RFC 49 topo; one line each about what was merged or left out, or is unusual."""
+    """A machine's RFC 49 topo, with a line for whatever was merged, left out or is unusual."""
 
     machine: Machine
     topo: dict[str, Any]
@@ -54,9 +54,9 @@ class NodeTopo:
 def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTopo:
     """The topo of *machine* with these *levels*.
 
-    Levels that are named are there if the machine has them; by default socket and numa are, where
-    they add something, and any other that separates GPUs. Raises InvalidHardware for an unknown
-    level.
+    Levels that are named are included if the machine has them. By default the topo includes socket
+    and numa, where they add information, and any other level that separates GPUs. Raises
+    InvalidHardware for an unknown level.
     """
     for level in levels or ():
         if level not in LEVELS:
@@ -87,7 +87,7 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
 
 
 def _chosen(machine: Machine, notes: list[str]) -> list[str]:
-    """The kinds that a topo has by default; says in *notes* which were left out, and why."""
+    """The kinds that a topo has by default; adds to *notes* which were left out, and why."""
     chosen: list[str] = []
     have: list[set[int]] = []
     for kind in (*DEFAULT, *(k for k in KINDS if k not in DEFAULT)):
@@ -112,7 +112,7 @@ def _masks(machine: Machine, kind: str) -> set[int]:
 
 
 def _separates_gpus(machine: Machine, masks: set[int], have: list[set[int]]) -> bool:
-    """Whether some of *masks* tell apart GPUs that the kinds in *have* do not."""
+    """Whether some of *masks* separate GPUs that the kinds in *have* do not."""
     return len(_gpu_groups(machine, [*have, masks])) > len(_gpu_groups(machine, have))
 
 
@@ -126,7 +126,7 @@ def _gpu_groups(machine: Machine, kinds: list[set[int]]) -> set[int]:
 
 
 def _nesting(machine: Machine, kinds: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """The regions of *kinds* as (kind, cores), outer ones first."""
+    """The regions of *kinds* as (kind, cores), outermost first."""
     found = {(k, cores) for k in kinds for cores in _masks(machine, k)}
     yield from sorted(
         found, key=lambda r: (-idset.size(r[1]), idset.lowest(r[1]), kinds.index(r[0]))
@@ -137,7 +137,7 @@ def _nesting(machine: Machine, kinds: Sequence[str]) -> Iterator[tuple[str, int]
 
 
 def _insert(root: _Domain, new: _Domain, warnings: list[str]) -> None:
-    """Put *new* where its cores are, inside the smallest domain around them."""
+    """Insert *new* into the smallest domain around its cores."""
     parent = _around(root, new.cores)
     if any(child.cores & new.cores for child in parent.children):
         cores = idset.encode(new.cores)
@@ -153,7 +153,7 @@ def _insert(root: _Domain, new: _Domain, warnings: list[str]) -> None:
 
 
 def _around(root: _Domain, cores: int) -> _Domain:
-    """The smallest domain around *cores*; the node where there are none."""
+    """The smallest domain around *cores*; the node if there are no cores."""
     here = root
     while cores:
         inside = next((c for c in here.children if c.cores and cores & ~c.cores == 0), None)
@@ -164,7 +164,7 @@ def _around(root: _Domain, cores: int) -> _Domain:
 
 
 def _place_gpu(root: _Domain, gpu: Gpu, warnings: list[str]) -> None:
-    """List *gpu* in the smallest domain around the cores near it, and in all around that."""
+    """Add *gpu* to the smallest domain around the cores near it, and to all enclosing domains."""
     here: Optional[_Domain] = root
     if root.children and not gpu.cores:
         warnings.append(f"gpu {gpu.id} is near no part of the node: it belongs to the node itself")
@@ -177,10 +177,10 @@ def _place_gpu(root: _Domain, gpu: Gpu, warnings: list[str]) -> None:
 
 
 def _add_gpulinks(domain: _Domain, machine: Machine, notes: list[str]) -> None:
-    """Divide a domain's own GPUs into those that better links join, each with its share of cores.
+    """Divide a domain's own GPUs into groups joined by faster links, each with a share of cores.
 
-    The cores of a domain are as near to one of its GPUs as to another, so they are dealt out
-    evenly, in order.
+    All cores of a domain are equally near to each of its GPUs, so they are dealt out evenly, in
+    order.
     """
     own = domain.gpus & ~union(child.gpus for child in domain.children)
     groups = cliques(machine.links, own) if machine.links is not None else ()
@@ -198,7 +198,8 @@ def _add_gpulinks(domain: _Domain, machine: Machine, notes: list[str]) -> None:
 def _add_instances(domain: _Domain, machine: Machine, notes: list[str]) -> None:
     """Put a domain's own MIG instances into domains named by their profile, with cores.
 
-    Each GPU, cut up or not, has an even share of the cores; each instance one of its GPU's.
+    Each GPU, divided or not, has an even share of the cores. Each instance has an even share of its
+    GPU's cores.
     """
     own = domain.gpus & ~union(child.gpus for child in domain.children)
     gpus = [gpu for gpu in machine.gpus if own >> gpu.id & 1]
@@ -225,7 +226,7 @@ def _add_instances(domain: _Domain, machine: Machine, notes: list[str]) -> None:
 
 
 def _dealt(cores: Sequence[int], shares: int) -> list[Sequence[int]]:
-    """*cores* in order, in so many even shares; the first have one more."""
+    """*cores* in order, in *shares* even parts; the first parts may have one more."""
     size, more = divmod(len(cores), shares)
     starts = [i * size + min(i, more) for i in range(shares + 1)]
     return [cores[a:b] for a, b in zip(starts, starts[1:])]
@@ -238,7 +239,7 @@ def _walk(domain: _Domain) -> Iterator[_Domain]:
 
 
 def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
-    """Warn of domains of one name that differ in cores or GPUs: often a wrong BIOS setting."""
+    """Warn of domains of one name with different cores or GPUs, often a wrong BIOS setting."""
     sizes: dict[str, set[tuple[int, int]]] = {}
     for domain in _walk(root):
         sizes.setdefault(domain.name, set()).add(
@@ -258,7 +259,7 @@ def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
 
 
 def _json(domain: _Domain) -> dict[str, Any]:
-    """The RFC 49 JSON of a domain: what nested domains list in full is not repeated."""
+    """The RFC 49 JSON of a domain; it does not repeat what nested domains list in full."""
     out: dict[str, Any] = {}
     inner = domain
     nested = domain.children
@@ -273,7 +274,7 @@ def _json(domain: _Domain) -> dict[str, Any]:
         out["memory"] = memory
     for tier in TIERS:
         if tier in domain.tiers:
-            # What is near a domain is near all that is in it, so a tier stands around the rest.
+            # Memory near a domain is near everything in it, so a tier encloses the rest.
             rest = {t: m for t, m in domain.tiers.items() if TIERS.index(t) > TIERS.index(tier)}
             inner = attrs.evolve(domain, memory=0, tiers=rest)
             item = _json(inner)
@@ -293,5 +294,5 @@ def _listed_memory(domain: _Domain) -> int:
 
 
 def _gib(size: int) -> int:
-    """GiB, rounded to the nearest as hwloc's lstopo does."""
+    """*size* in GiB, rounded to the nearest as in hwloc's lstopo."""
     return (size + _GIB // 2) // _GIB

@@ -1,8 +1,8 @@
 """This machine as hwloc XML, from hwloc's C library.
 
-The steps are those of flux-core (src/common/librlist/rhwloc.c), with the same variables in the
-environment (FLUX_HWLOC_XMLFILE; HWLOC_XMLFILE and HWLOC_FSROOT, which hwloc itself reads), so that
-cores have the ids that ``flux R encode --local`` gives them.
+This module takes the same steps as flux-core (src/common/librlist/rhwloc.c), and uses the same
+environment variables (FLUX_HWLOC_XMLFILE; HWLOC_XMLFILE and HWLOC_FSROOT, which hwloc itself
+reads). Cores therefore have the ids that ``flux R encode --local`` gives them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from treepool.errors import InvalidHardware
 
-#: The library of hwloc 2. Others are looked up, which takes longer.
+#: The library of hwloc 2. Other versions are searched for, which takes longer.
 _USUAL = "libhwloc.so.15"
 
-#: The oldest API that has all the functions called here, as hwloc_get_api_version() gives it: 2.1.
+#: The oldest API with all functions called here, as hwloc_get_api_version() returns it: 2.1.
 _OLDEST = 0x20100
 
-#: What a person should do if there is no such library.
+#: The advice if there is no such library.
 _NEEDED = "hwloc 2.1 or newer is needed: install its library (libhwloc15, hwloc-libs or hwloc)"
 
 #: Values of hwloc.h: HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED and ..._IS_THISSYSTEM,
@@ -37,11 +37,11 @@ _VENDORS = (b"cuda", b"nvml", b"rsmi", b"levelzero", b"opencl", b"gl")
 
 
 def local_xml(whole: bool = False) -> bytes:
-    """The XML of this machine, cut to the CPUs that this process may use.
+    """The XML of this machine, restricted to the CPUs that this process may use.
 
-    *whole* means all CPUs that are online, and all GPUs on the PCI bus. The vendors' libraries are
-    then not asked, because they may know only the GPUs that the environment lets a process see.
-    Raises InvalidHardware, with what to install, if there is no library that can be used.
+    With *whole* it has all CPUs that are online, and all GPUs on the PCI bus. The vendors'
+    libraries are then not used, because they may only report the GPUs that the environment makes
+    visible. Raises InvalidHardware, with what to install, if there is no usable library.
     """
     library = _library()
     topology = ctypes.c_void_p()
@@ -67,7 +67,7 @@ def _library() -> Any:
             if library is not None and library.hwloc_get_api_version() >= _OLDEST:
                 library.hwloc_bitmap_alloc.restype = ctypes.c_void_p
                 return library
-        except (OSError, AttributeError):  # not there, or something else of that name
+        except (OSError, AttributeError):  # missing, or another library of that name
             continue
     raise InvalidHardware(_NEEDED)
 
@@ -79,12 +79,12 @@ def _call(library: Any, name: str, *arguments: Any) -> None:
 
 
 def _choose(library: Any, topology: ctypes.c_void_p, whole: bool) -> None:
-    """Say what is to be loaded."""
+    """Configure what hwloc loads."""
     flags = 0
     if whole:
         flags |= _INCLUDE_DISALLOWED
         for name in _VENDORS:
-            # A component that this hwloc does not have cannot be left out: that is no error.
+            # This call fails for a component that this hwloc does not have; that is not an error.
             library.hwloc_topology_set_components(topology, ctypes.c_ulong(_BLACKLIST), name)
     path = os.environ.get("FLUX_HWLOC_XMLFILE")
     if path:
@@ -98,7 +98,7 @@ def _choose(library: Any, topology: ctypes.c_void_p, whole: bool) -> None:
 def _restrict_to_binding(library: Any, topology: ctypes.c_void_p) -> None:
     bound = ctypes.c_void_p(library.hwloc_bitmap_alloc())
     try:
-        # hwloc answers with all CPUs for a machine that is not this one.
+        # For a machine other than this one, hwloc answers with all CPUs.
         _call(library, "get_cpubind", topology, bound, _CPUBIND_PROCESS)
         _call(library, "topology_restrict", topology, bound, ctypes.c_ulong(0))
     finally:

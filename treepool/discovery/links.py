@@ -1,7 +1,8 @@
-"""From what hardware tells to a link table: hwloc's matrices, and where devices are on PCIe.
+"""Builds a link table from hwloc's matrices and the positions of devices on PCIe.
 
-Each reader of hardware says which GPUs NVLink or xGMI joins, and how near the others are on PCIe;
-here these become one table (``rfc/links.py``), in which faster links stand for slower ones.
+Each reader of hardware reports which GPUs are joined by NVLink or xGMI, and how near the others are
+on PCIe. This module combines both into one table (``rfc/links.py``), in which faster links replace
+slower ones.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from treepool.rfc import idset
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Device, Links, Nic, Wire
 
-#: GB/s in the table for a pair of GPUs joined by PCIe alone. Nominal: weights that put paths in
-#: order, all below the slowest NVLink, and no measurements; the real figure depends on the
+#: GB/s in the table for a pair of GPUs joined only by PCIe. The values are nominal: they order the
+#: paths, all below the slowest NVLink, and are not measurements. The real figure depends on the
 #: generation of PCIe, its width and the processor.
 PCIE_GBPS = {"PIX": 16.0, "PXB": 14.0, "PHB": 12.0, "NODE": 10.0, "SYS": 8.0}
 
-#: The type of link that each of hwloc's matrices is about. Others (hops, latencies) are not used.
+#: The type of link in each of hwloc's matrices. Other matrices (hops, latencies) are not used.
 MATRICES = {"NVLinkBandwidth": "nvlink", "XGMIBandwidth": "xgmi"}
 
 Pairs = dict[tuple[int, int], Wire]
@@ -30,7 +31,7 @@ Pairs = dict[tuple[int, int], Wire]
 class Matrix:
     """One of hwloc's matrices between objects: ``name``, and MB/s row by row in ``values``.
 
-    ``objects`` are the caller's keys; those among ``switches`` are NVSwitches. The diagonal has no
+    ``objects`` are the caller's keys; those in ``switches`` are NVSwitches. The diagonal has no
     meaning.
     """
 
@@ -44,8 +45,8 @@ class Matrix:
 class DeviceAt:
     """Where a GPU or NIC is: its key, the bridges above it, and the cores of its NUMA node.
 
-    ``bridges`` are the caller's keys, outermost first, of which the first is the host bridge.
-    ``cores`` is a bitmask, 0 if not known.
+    ``bridges`` are the caller's keys, outermost first; the first is the host bridge. ``cores`` is a
+    bitmask, 0 if not known.
     """
 
     key: str
@@ -62,9 +63,9 @@ def table(
 ) -> Links:
     """Everything known about one node: links of *matrices*, PCIe for the other pairs, NICs.
 
-    *ids* has the GPU ids of objects of the matrices, *gpus* where GPUs are, by id; a NIC's key is
-    its name. *nics* stand in the order in which they are preferred where several are as near.
-    Raises InvalidHardware.
+    *ids* has the GPU ids of objects of the matrices, *gpus* the position of each GPU, by id. A
+    NIC's key is its name. *nics* are in order of preference, which decides between equally near
+    ones. Raises InvalidHardware.
     """
     _check_ids("PCI", gpus)
     kept = tuple(devices)
@@ -78,14 +79,14 @@ def table(
 
 
 def fast_pairs(matrices: Iterable[Matrix], ids: Mapping[str, int]) -> Pairs:
-    """The GPUs that NVLink or xGMI joins; *ids* has the GPU ids of objects of the matrices.
+    """The pairs joined by NVLink or xGMI; *ids* has the GPU ids of objects of the matrices.
 
-    GPUs on NVSwitches have, between each two of them, what the one with less can send into
-    switches, besides links that join them directly. All NVSwitches of a node count as one: hwloc
-    knows only the links that end at a GPU, not those between switches, and treats switches as
-    ports of one, too. (A DGX-2 has six on each of two boards; all its 16 GPUs are joined alike.)
-    Where both directions have a figure, the smaller counts. Objects that are neither switch nor in
-    *ids* are left out. Raises InvalidHardware.
+    Two GPUs on NVSwitches have the bandwidth into switches of the slower one, in addition to links
+    that join them directly. All NVSwitches of a node count as one: hwloc only knows the links that
+    end at a GPU, not those between switches, and also treats switches as ports of one. (A DGX-2 has
+    six on each of two boards; all its 16 GPUs are joined alike.) If both directions have a figure,
+    the smaller counts. Objects that are not switches and not in *ids* are left out. Raises
+    InvalidHardware.
     """
     found: Pairs = {}
     for matrix in matrices:
@@ -101,9 +102,9 @@ def fast_pairs(matrices: Iterable[Matrix], ids: Mapping[str, int]) -> Pairs:
 def path(a: DeviceAt, b: DeviceAt) -> str:
     """How near two devices are on PCIe, in the words of ``nvidia-smi topo``.
 
-    PIX: at most one switch is between them. PXB: several are, but not the host bridge. PHB: the
-    host bridge is. NODE: they are under two host bridges of one NUMA node. SYS: of two, or nobody
-    knows.
+    PIX: at most one switch is between them. PXB: several switches are between them, but not the
+    host bridge. PHB: the host bridge is between them. NODE: they are under two host bridges of one
+    NUMA node. SYS: the host bridges are of two NUMA nodes, or this is not known.
     """
     shared = 0
     for above_a, above_b in zip(a.bridges, b.bridges):
@@ -114,8 +115,8 @@ def path(a: DeviceAt, b: DeviceAt) -> str:
         return "NODE" if a.cores and a.cores == b.cores else "SYS"
     if shared == 1:
         return "PHB"
-    # Below the port into a shared switch each has one more bridge, the switch's port to it; if
-    # there are more, they are of a further switch.
+    # Below the port into a shared switch each device has one more bridge: the switch's port to it.
+    # Any further bridges belong to another switch.
     return "PIX" if max(len(a.bridges), len(b.bridges)) - shared <= 1 else "PXB"
 
 
@@ -130,10 +131,10 @@ def pcie_pairs(gpus: Mapping[int, DeviceAt]) -> Pairs:
 
 
 def nearest_nics(names: Sequence[str], paths: Mapping[int, Sequence[str]]) -> tuple[Nic, ...]:
-    """The NIC nearest to each GPU, from its path to each of *names*, "" where none is known.
+    """The NIC nearest to each GPU, from its path to each of *names*, "" for an unknown path.
 
-    Of several as near it is the first, so that each GPU has one: the others are of the same use to
-    it, and which one a job takes is not for the table to say.
+    If several NICs are equally near, the first is taken, so that each GPU has one NIC. The others
+    would serve it equally well, and the table does not decide which NIC a job uses.
     """
     found: dict[tuple[int, int], int] = {}
     for gpu, row in paths.items():
@@ -147,13 +148,13 @@ def nearest_nics(names: Sequence[str], paths: Mapping[int, Sequence[str]]) -> tu
 
 
 def cliques(links: Links, within: int) -> tuple[int, ...]:
-    """The groups into which better links divide the GPUs *within* (bitmask); () if they do not.
+    """The groups into which faster links divide the GPUs *within* (bitmask); () if they do not.
 
-    They do where, of NVLink and xGMI, all links from some bandwidth up make groups in which each
-    GPU is joined to each, and no link of that bandwidth leaves a group. Of several such
-    bandwidths the lowest counts: it gives the largest groups. A GPU without such a link is a
-    group of its own. So pairs and islands divide; a mesh and an NVSwitch, where all are joined,
-    and PCIe do not.
+    Only NVLink and xGMI count. A bandwidth divides the GPUs if the links of at least that bandwidth
+    form groups in which each GPU is joined to each other, and no such link leaves a group. Of
+    several such bandwidths the lowest is used, because it gives the largest groups. A GPU without
+    such a link is a group of its own. Pairs and islands therefore divide the GPUs. PCIe does not,
+    nor do a mesh and an NVSwitch, which join all of them.
     """
     fast = {
         pair: wire.gbps
@@ -168,26 +169,26 @@ def cliques(links: Links, within: int) -> tuple[int, ...]:
 
 
 def _groups(pairs: Iterable[tuple[int, int]], within: int) -> tuple[int, ...]:
-    """The cliques that *pairs* are the edges of, by lowest GPU; () if they are no such thing."""
+    """The cliques with edges *pairs*, by lowest GPU; () if *pairs* do not form cliques."""
     group = {gpu: 1 << gpu for gpu in idset.iterate(within)}
     for a, b in pairs:
         group[a] |= 1 << b
         group[b] |= 1 << a
-    # In a clique all have the same neighbours, themselves included.
+    # All members of a clique have the same neighbours, themselves included.
     if any(group[member] != mask for mask in group.values() for member in idset.iterate(mask)):
         return ()
     return tuple(sorted(set(group.values()), key=idset.lowest))
 
 
 def _check(matrix: Matrix, ids: Mapping[str, int]) -> None:
-    """Raise InvalidHardware for a matrix of the wrong size or with values that are none."""
+    """Raise InvalidHardware for a matrix of the wrong size or with invalid values."""
     size = len(matrix.objects)
     if len(matrix.values) != size * size:
         raise InvalidHardware(
             f"{matrix.name}: {len(matrix.values)} values for {size} objects, not {size * size}"
         )
     for place, value in enumerate(matrix.values):
-        if not (0 <= value <= 1000 * MAX_GBPS) and place % (size + 1):  # NaN is in no range
+        if not (0 <= value <= 1000 * MAX_GBPS) and place % (size + 1):  # NaN fails every comparison
             row, column = divmod(place, size)
             raise InvalidHardware(
                 f"{matrix.name}: row {row + 1} column {column + 1}: {shown(value)} is no bandwidth"
@@ -196,14 +197,14 @@ def _check(matrix: Matrix, ids: Mapping[str, int]) -> None:
 
 
 def _check_ids(what: str, gpus: Iterable[int]) -> None:
-    """Raise InvalidHardware for ids that no link table has."""
+    """Raise InvalidHardware for ids that a link table cannot have."""
     for gpu in gpus:
         if not 0 <= gpu < MAX_GPUS:
             raise InvalidHardware(f"{what}: GPU id {gpu} is not among 0-{MAX_GPUS - 1}")
 
 
 def _check_name(what: str, name: str) -> None:
-    """Raise InvalidHardware for a name that no link table has."""
+    """Raise InvalidHardware for a name that a link table cannot have."""
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise InvalidHardware(f"{what} {shown(name)}: no name for one")
 
@@ -211,7 +212,7 @@ def _check_name(what: str, name: str) -> None:
 def _joined(matrix: Matrix, ids: Mapping[str, int]) -> dict[tuple[int, int], float]:
     """MB/s between the GPUs of *matrix* that it joins, directly or through switches."""
     size = len(matrix.objects)
-    # Of one GPU's several objects, which backends may add, the first speaks.
+    # Several backends may add objects for one GPU; the first object counts.
     rows: dict[int, int] = {}
     for row, key in enumerate(matrix.objects):
         if key in ids:

@@ -1,6 +1,6 @@
-"""What a machine has, whoever told it: the neutral form between hardware and a topo.
+"""What a machine has, whatever the source: the neutral form between hardware and a topo.
 
-Cores are physical cores; a core's id is its logical index among the cores that may be used, as
+Cores are physical cores. A core's id is its logical index among the cores that may be used, as
 Flux counts them in R (RFC 20; hwloc's logical index). Sets of cores and GPUs are bitmasks of ids.
 Memory is in bytes, bandwidth in GB/s.
 """
@@ -13,15 +13,15 @@ import attrs
 
 from treepool.rfc.links import Links
 
-#: Memory tiers that get a locality of their own, in the order in which they are nested. A NUMA
-#: node's ordinary memory counts as its domain's ``memory``.
+#: Memory tiers that have a locality of their own, in the order in which they nest. A NUMA node's
+#: ordinary memory counts as its domain's ``memory``.
 TIERS = ("hbm", "cxl", "nvm", "gpumem")
 
-#: Kinds of region that hwloc knows between a machine and a core, as localities name them, from
-#: the outermost that is usual to the innermost.
+#: Kinds of region that hwloc knows between a machine and a core, by their names as localities, in
+#: the usual order from the outermost to the innermost.
 KINDS = ("socket", "die", "numa", "group", "l3")
 
-#: How the profile of a MIG instance begins, and the locality that holds such instances.
+#: The prefix of the profile of a MIG instance, and of the locality that holds such instances.
 MIG = "mig-"
 
 
@@ -29,7 +29,7 @@ MIG = "mig-"
 class Region:
     """One object that holds cores: a package, die, NUMA node, group or L3 cache.
 
-    ``kind`` is one of KINDS. ``memory`` is that of a NUMA node, 0 for any other kind.
+    ``kind`` is one of KINDS. ``memory`` is the memory of a NUMA node, 0 for any other kind.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Region:
 class FarMemory:
     """Memory of a tier of its own (one of TIERS), near ``cores``: a NUMA node without PUs.
 
-    ``cores`` is 0 where nothing is known about what it is near to.
+    ``cores`` is 0 if it is not known what the memory is near to.
     """
 
     tier: str
@@ -53,9 +53,9 @@ class FarMemory:
 class Gpu:
     """One GPU, or partition of one, as jobs see it.
 
-    ``id`` is its id in R. ``vendor`` is "nvidia", "amd", "intel" or "". ``cores`` are those near
-    it, 0 if that is not known. ``profile`` names the kind of MIG instance or partition, "" for a
-    whole GPU. ``pci`` is its bus id (domain:bus:device.function), "" if not known.
+    ``id`` is its id in R. ``vendor`` is "nvidia", "amd", "intel" or "". ``cores`` has the cores
+    near it, 0 if not known. ``profile`` names the kind of MIG instance or partition, "" for a whole
+    GPU. ``pci`` is its bus id (domain:bus:device.function), "" if not known.
     """
 
     id: int
@@ -77,17 +77,17 @@ class Machine:
     regions: tuple[Region, ...] = ()
     far_memory: tuple[FarMemory, ...] = ()
     gpus: tuple[Gpu, ...] = ()
-    #: None where nothing is known about links.
+    #: None if nothing is known about links.
     links: Optional[Links] = None
-    #: Per core id, the operating system's numbers of its PUs.
+    #: The operating system's numbers of each core's PUs, by core id.
     pus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
-    #: Per NUMA node of ordinary memory, by the operating system's number, its cores.
+    #: The cores of each NUMA node of ordinary memory, by the operating system's number.
     numa_nodes: Mapping[int, int] = attrs.field(factory=dict)
     #: True if CPUs and GPUs share one memory (MI300A, GH200).
     unified_memory: bool = False
-    #: True if there are CXL memory devices, used as memory or not.
+    #: True if there are CXL memory devices, whether or not they are used as memory.
     cxl: bool = False
-    #: One line each about what was left out or guessed.
+    #: A line for whatever was left out or guessed.
     notes: tuple[str, ...] = ()
-    #: One line each about what is unusual, and may be wrong with the node.
+    #: A line for whatever is unusual and may be a fault of the node.
     warnings: tuple[str, ...] = ()

@@ -1,14 +1,14 @@
-"""MIG: which of a node's NVIDIA GPUs are cut into instances, from the text of ``nvidia-smi -L``.
+"""MIG: which NVIDIA GPUs of a node are divided into instances, from the text of ``nvidia-smi -L``.
 
-hwloc knows nothing of MIG. The text has a line for each GPU, in the order of NVML's index, and
-below it one for each MIG device, which is what a job can use:
+hwloc does not report MIG. The text has a line for each GPU, in the order of NVML's index, and
+below it a line for each MIG device, which is what a job can use:
 
     GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5a3...)
       MIG 1g.10gb     Device  0: (UUID: MIG-c6d...)
       MIG 2g.20gb     Device  1: (UUID: MIG-0f1...)
     GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-7b9...)
 
-In a GPU id of R each instance counts, in this order; a GPU that is cut up is none itself.
+Each instance has a GPU id in R, in this order. A GPU that is divided has no id itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from treepool.rfc import idset
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_GPUS, Device, Link, Links, Nic
 
-#: Longest text read, in characters: 16 GPUs of seven instances need 16 KiB.
+#: Longest text accepted, in characters; 16 GPUs with seven instances each need 16 KiB.
 MAX_TEXT = 1 << 20
 
 #: Most instances of one GPU.
@@ -36,7 +36,7 @@ _PROFILE = re.compile(r"(?:\d+c\.)?\d+g\.(\d+)gb(?:\+[a-z.]+)?", re.ASCII)
 
 
 def read_list(text: str) -> list[list[str]]:
-    """The profiles of each GPU's instances, by NVML's index; none for a whole GPU.
+    """The profiles of each GPU's instances, by NVML's index; an empty list for a whole GPU.
 
     Raises InvalidHardware, with the line.
     """
@@ -65,13 +65,13 @@ def read_list(text: str) -> list[list[str]]:
 
 
 def with_instances(machine: Machine, instances: Sequence[Sequence[str]]) -> Machine:
-    """*machine*, whose NVIDIA GPUs have NVML's ids, with its GPUs cut up as *instances* says."""
+    """*machine*, whose NVIDIA GPUs have NVML's ids, with its GPUs divided into *instances*."""
     whole = {gpu.id: gpu for gpu in machine.gpus}
     if set(whole) != set(range(len(instances))):
         warning = f"nvidia-smi -L has {len(instances)} GPUs, the node {len(whole)}: it is not used"
         return attrs.evolve(machine, warnings=(*machine.warnings, warning))
     gpus: list[Gpu] = []
-    #: The new ids of each old one.
+    #: The new ids that replace each old id.
     ids: dict[int, list[int]] = {}
     for old, profiles in enumerate(instances):
         ids[old] = list(range(len(gpus), len(gpus) + max(len(profiles), 1)))
@@ -87,7 +87,7 @@ def with_instances(machine: Machine, instances: Sequence[Sequence[str]]) -> Mach
 
 
 def _renumbered(links: Links, ids: Mapping[int, Sequence[int]], gpus: Sequence[Gpu]) -> Links:
-    """*links* in the new ids. Instances talk over no link, but are near NICs like their GPU."""
+    """*links* with the new ids. Instances have no links, but they are near their GPU's NIC."""
 
     def whole(mask: int) -> int:
         return idset.from_ids(ids[i][0] for i in idset.iterate(mask) if len(ids[i]) == 1)

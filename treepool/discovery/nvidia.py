@@ -1,9 +1,9 @@
-"""The text of ``nvidia-smi topo -m``: what joins an NVIDIA node's GPUs, and what they are near.
+"""The text of ``nvidia-smi topo -m``: the links between an NVIDIA node's GPUs, and their locality.
 
-The command prints a table: a row and a column for each GPU and NIC, then columns with the CPUs and
-NUMA nodes near each GPU; then what the words in it mean, and, if NICs are called NIC0, NIC1, ...,
-their names. Drivers differ in which columns there are, in whether tabs or blanks part them, and
-in underlining the line of column names with terminal escapes; all of these are read.
+The command prints a table with a row and a column for each GPU and NIC, and columns with the CPUs
+and NUMA nodes near each GPU. A legend follows, and, if NICs are called NIC0, NIC1, ..., their
+names. Drivers differ in the columns they print, in the use of tabs or blanks between them, and in
+terminal escapes that underline the header. This module reads all of these variants.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Links, Wire
 
-#: Longest text read, in characters. 16 GPUs and 64 NICs need 64 KiB.
+#: Longest text accepted, in characters. 16 GPUs and 64 NICs need 64 KiB.
 MAX_TEXT = 1 << 20
 
 #: Longest line of the table, in characters: five times what 1,000 NICs need.
 MAX_LINE = 1 << 15
 
-#: GB/s per direction of one NVLink: that of NVLink 2 to 4 (V100, A100, H100). One of NVLink 1
-#: (P100) has 20 and one of NVLink 5 (B200) 50, which the text does not tell. All GPUs of a node
-#: have the same, so what is faster than what comes out right.
+#: GB/s per direction of one NVLink, for NVLink 2 to 4 (V100, A100, H100). A link of NVLink 1 (P100)
+#: has 20 and a link of NVLink 5 (B200) has 50, but the text does not give the version. All GPUs of
+#: a node have the same version, so the order of speeds is right.
 NVLINK_GBPS = 25.0
 
 #: Numbers of CPUs and NUMA nodes are below this. Linux has at most 8,192 CPUs.
 MAX_CPUS = 1 << 16
 
-#: Older words for a path: one switch on the board of two GPUs, and between sockets.
+#: Older words for a path: one switch on a board of two GPUs, and a path between sockets.
 _OLDER = {"PSB": "PIX", "SOC": "SYS"}
 
-#: Where the driver does not know.
+#: Words for values that the driver does not know.
 _UNKNOWN = ("N/A", "UNK", "-")
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
@@ -46,7 +46,7 @@ _NVLINKS = re.compile(r"NV([0-9]{1,3})", re.ASCII)
 _NIC_NAME = re.compile(r"\s*NIC[0-9]{1,4}:\s+\S", re.ASCII)
 _NUMBERS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
-#: The columns after those of devices: the words of their names, longest first.
+#: The columns after the devices: the words of their names, longest first.
 _TAILS = (
     ("GPU", "NUMA", "ID"),
     ("CPU", "Affinity"),
@@ -59,8 +59,8 @@ _TAILS = (
 class Near:
     """What is near one GPU, as bitmasks: the operating system's numbers of PUs and NUMA nodes.
 
-    0 where the text does not tell. ``memory_node`` is the NUMA node that the GPU's own memory is
-    (GH200), None for a GPU whose memory is none.
+    0 means not known. ``memory_node`` is the NUMA node formed by the GPU's own memory (GH200), None
+    if its memory is not a NUMA node.
     """
 
     pus: int = 0
@@ -70,9 +70,9 @@ class Near:
 
 @attrs.frozen
 class NvidiaTopology:
-    """What the text says: the link table, and what is near each GPU, by id.
+    """The contents of the text: the link table, and what is near each GPU, by id.
 
-    ``notes`` has a line about everything that was doubtful.
+    ``notes`` has a line for everything doubtful.
     """
 
     links: Links
@@ -93,12 +93,12 @@ class _Word:
 
 
 def read_topo(text: Union[str, bytes]) -> NvidiaTopology:
-    """What the text of ``nvidia-smi topo -m`` says of a node.
+    """Read the text that ``nvidia-smi topo -m`` prints on a node.
 
-    GPU ids are NVML's, as the text has them. NV# is an NVLink of # times NVLINK_GBPS; GPUs without
-    are joined by PCIe with nominal GB/s (``links.PCIE_GBPS``). A GPU's NIC is the nearest, of
-    several as near the first. "No devices were found" is a node without GPUs. Raises
-    InvalidHardware, with line and column.
+    GPU ids are NVML's, as in the text. NV# is an NVLink of # times NVLINK_GBPS. GPUs without NVLink
+    are joined by PCIe with nominal GB/s (``links.PCIE_GBPS``). The NIC of a GPU is the nearest, or
+    the first of several that are equally near. "No devices were found" means a node without GPUs.
+    Raises InvalidHardware, with line and column.
     """
     lines = _lines(text)
     start = next((number for number, line in enumerate(lines, 1) if _is_header(line)), 0)
@@ -130,7 +130,7 @@ def _lines(text: Union[str, bytes]) -> list[str]:
     if len(text) > MAX_TEXT:
         raise _error(1, 1, f"more than {MAX_TEXT >> 20} MiB of text is no table of one node")
     plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    # Only \n ends a line: a form feed or a lone \r in between is a blank.
+    # Only \n ends a line; a form feed or a lone \r inside a line is a blank.
     return _ESCAPE.sub("", plain.lstrip("\ufeff")).split("\n")
 
 
@@ -143,7 +143,7 @@ def _words(lines: Sequence[str], number: int) -> list[_Word]:
 
 
 def _is_header(line: str) -> bool:
-    """Whether a line names columns: it begins like a row, but its second word is a name, too."""
+    """Whether a line names columns: it begins like a row, but its second word is also a name."""
     first, second = [*line.split(None, 2)[:2], "", ""][:2]
     if not (_GPU.fullmatch(first) or _NIC.fullmatch(first)):
         return False
@@ -175,7 +175,7 @@ def _columns(header: Sequence[_Word]) -> tuple[list[str], list[str]]:
 
 
 def _tail_at(words: Sequence[str], place: int) -> tuple[str, ...]:
-    """The words of the column after the devices' that begins at *place*, () if none does."""
+    """The words of the column after the devices that begins at *place*, () if there is none."""
     return next((t for t in _TAILS if tuple(words[place : place + len(t)]) == t), ())
 
 
@@ -206,7 +206,7 @@ def _rows(lines: Sequence[str], start: int, names: Sequence[str]) -> dict[str, l
 def _pairs(
     names: Sequence[str], ids: Mapping[str, int], rows: Mapping[str, list[_Word]], notes: list[str]
 ) -> Pairs:
-    """What joins each pair of GPUs; where the two rows differ, the slower of both counts."""
+    """The link between each pair of GPUs; if the two rows differ, the slower link counts."""
     at = {name: place for place, name in enumerate(names, 1)}
     found: Pairs = {}
     ordered = sorted(ids, key=lambda name: ids[name])
@@ -225,7 +225,7 @@ def _pairs(
 
 
 def _wire(word: _Word) -> Optional[Wire]:
-    """What the word for a pair of GPUs stands for, None if the driver does not know."""
+    """The link that the word for a pair of GPUs means, None if the driver does not know it."""
     match = _NVLINKS.fullmatch(word.text)
     if match:
         if int(match.group(1)) == 0:
@@ -240,7 +240,7 @@ def _is_path(text: str) -> bool:
 
 
 def _path(word: _Word) -> str:
-    """The path that a word stands for, in today's words; "" if the driver does not know."""
+    """The path that a word means, in current words; "" if the driver does not know it."""
     path = _OLDER.get(word.text, word.text)
     if path in PATHS:
         return path
@@ -250,7 +250,7 @@ def _path(word: _Word) -> str:
 
 
 def _near(words: Sequence[_Word], tails: Sequence[str]) -> Near:
-    """What the words after the devices' say, which are as many as the columns or fewer."""
+    """The meaning of the words after the devices; there are at most as many as columns."""
     if len(words) > len(tails):
         raise words[len(tails)].error("stands behind the last column")
     told = dict(zip(tails, words))
@@ -263,7 +263,7 @@ def _near(words: Sequence[_Word], tails: Sequence[str]) -> Near:
 
 
 def _numbers(word: Optional[_Word]) -> int:
-    """The bitmask of a list such as 0-3,8, in any order; 0 for what is not known."""
+    """The bitmask of a list such as 0-3,8, in any order; 0 if the list is not known."""
     if word is None or word.text in _UNKNOWN:
         return 0
     mask = 0
@@ -279,7 +279,7 @@ def _numbers(word: Optional[_Word]) -> int:
 
 
 def _nic_names(lines: Sequence[str]) -> dict[str, str]:
-    """The names of NIC0, NIC1, ..., which the text has at its end, in lines like NIC0: mlx5_0."""
+    """The names of NIC0, NIC1, ... from lines such as "NIC0: mlx5_0" at the end of the text."""
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if _NIC_NAME.match(line):

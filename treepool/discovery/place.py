@@ -1,8 +1,8 @@
-"""Where a task is: which cores and GPUs of its node's machine the R of its job means.
+"""Where a task is: which cores and GPUs of its node's machine the R of its job refers to.
 
-In a sub-instance, Flux counts the cores of each node from zero, and does not count GPUs anew. The
-broker's hwloc XML is there cut to the cores that the broker may use, and with these go the GPUs
-near others, if the broker is bound to them; if not, it is of the whole node.
+In a sub-instance, Flux counts the cores of each node from zero, but does not renumber GPUs. If the
+broker is bound to cores, its hwloc XML is restricted to these cores, and lacks the GPUs near other
+cores. Otherwise the XML describes the whole node.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MAX_GPUS = 1 << 10
 class Task:
     """A task of a job on one node: what the job has of the *machine*, and which task it is.
 
-    ``cores`` are ids of the machine's cores and ``gpus`` ids of GPUs in R (bitmasks). The task is
-    number ``index``, from 0, of the ``tasks`` that the job has on the node.
+    ``cores`` has ids of the machine's cores, and ``gpus`` ids of GPUs in R (bitmasks). The task has
+    number ``index``, from 0, among the ``tasks`` that the job has on the node.
     """
 
     machine: Machine
@@ -49,11 +49,12 @@ def place(
 ) -> Task:
     """The task of the job of *R* on the node with this *rank* and *machine*.
 
-    *instance_cores* is for a job of a sub-instance: how many cores of the node that instance has.
-    If the machine has as many, it counts its cores as R does. If not, only treepool's key tells
-    which are meant (``allocated``). Where the machine does not tell which cores a GPU is near to,
-    the key does. Raises InvalidR if R has no such rank, or cores that the machine does not have;
-    InvalidKey for a malformed key; InvalidHardware if nothing tells which cores are meant.
+    For a job of a sub-instance, *instance_cores* is how many cores of the node that instance has.
+    If the machine has as many, its cores have the same ids as in R. If not, only treepool's key
+    says which cores R refers to (``allocated``). The key is also used for GPUs if the machine does
+    not say which cores they are near. Raises InvalidR if R has no such rank, or has cores that the
+    machine does not have; InvalidKey for a malformed key; InvalidHardware if it cannot be found out
+    which cores R refers to.
     """
     entry = next((e for e in R.entries if rank >= 0 and e.ranks >> rank & 1), None)
     if entry is None:
@@ -68,7 +69,7 @@ def place(
     if idset.size(in_topo) != idset.size(cores):
         in_topo = cores
     if instance_cores is None or idset.size(machine.cores) != instance_cores:
-        # The key leaves ``allocated`` out where they are the first cores of the node.
+        # The key has no ``allocated`` if the cores are the first cores of the node.
         proven = in_topo != cores or (key is not None and cores & (cores + 1) == 0)
         if instance_cores is not None and not proven:
             raise InvalidHardware(
@@ -88,9 +89,9 @@ def place(
 def with_bus_order(machine: Machine, bus_ids: Sequence[str]) -> Machine:
     """*machine* with its GPUs numbered as on the whole node, whose GPUs have *bus_ids*, in order.
 
-    A broker inside a job may know only the GPUs near its cores, and numbers these from zero; R and
+    A broker inside a job may know only the GPUs near its cores, and numbers these from zero. R and
     the environment keep the numbers of the whole node. GPUs that are not in *bus_ids* are dropped.
-    All GPUs of the node are taken to be in as many partitions as those of *machine*.
+    All GPUs of the node are assumed to have as many partitions as those of *machine*.
     """
     parts_at = {bus_id: [gpu for gpu in machine.gpus if gpu.pci == bus_id] for bus_id in bus_ids}
     most = max(map(len, parts_at.values()), default=0)
@@ -103,14 +104,14 @@ def with_bus_order(machine: Machine, bus_ids: Sequence[str]) -> Machine:
 
 
 def _allocated(key: Optional[SchedulingKey], rank: int) -> int:
-    """The topo's ids of the cores of *rank*, 0 where the key does not tell them."""
+    """The topo's ids of the cores of *rank*, 0 if the key does not have them."""
     return next((a.cores for a in key.allocated if a.ranks >> rank & 1), 0) if key else 0
 
 
 def _near_by_key(
     key: Optional[SchedulingKey], rank: int, core_of: Mapping[int, int]
 ) -> dict[int, int]:
-    """For each GPU of the topo of *rank* those of the job's cores that are in its domain.
+    """For each GPU in the topo of *rank*, those of the job's cores that are in its domain.
 
     *core_of* has the machine's ids of the job's cores by the topo's ids.
     """
@@ -125,7 +126,7 @@ def _near_by_key(
 
 
 def _domains(domain: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The domains of localities in a checked topo that have cores and GPUs, outer ones first."""
+    """The domains of localities in a valid topo that have cores and GPUs, outermost first."""
     for _, child in nested(domain):
         if "cores" in child and "gpus" in child:
             yield child
@@ -133,7 +134,7 @@ def _domains(domain: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _completed(machine: Machine, gpus: int, near: Mapping[int, int]) -> Machine:
-    """*machine* with the cores near *gpus* where it does not know them itself."""
+    """*machine* with the cores near *gpus* added from *near* where it does not know them."""
     known = {gpu.id: gpu for gpu in machine.gpus}
     for i in idset.iterate(gpus):
         if near.get(i) and not (i in known and known[i].cores):

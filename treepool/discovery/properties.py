@@ -1,4 +1,4 @@
-"""RFC 20 properties that a node's hardware gives it, for constraints (RFC 31) to use."""
+"""RFC 20 properties that describe a node's hardware, for use in constraints (RFC 31)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from treepool.discovery.machine import Machine
 
 _WORD = re.compile(r"[A-Za-z0-9]+", re.ASCII)
 
-#: Words of a model's name that say nothing: who makes it, and that it is a GPU.
+#: Words in a model's name that carry no information: the vendor, and that it is a GPU.
 _NOISE = frozenset(("nvidia", "amd", "tesla", "radeon", "instinct", "intel", "corporation", "gpu"))
 
-#: The parts of a model's name that people call it by: A100, H100, MI250X, V100, GH200, L40S.
+#: The usual short names of models: A100, H100, MI250X, V100, GH200, L40S.
 _MODEL = re.compile(r"[a-z]{1,3}\d{2,4}[a-z]{0,2}", re.ASCII)
 
 
 def of_machine(machine: Machine) -> frozenset[str]:
     """The properties of one node.
 
-    ``gpu-vendor-nvidia``, ``gpu-v100`` (the model's usual name), ``gpus-4`` (how many),
-    ``gpu-profile-tpx`` (of partitions), ``unified-memory``, ``nvswitch``, ``cxl``, and
-    ``memory-hbm`` and the like for each tier of memory beside the ordinary. There is no colon in
-    them, because ``flux submit --requires`` takes what stands before one for an operator.
+    ``gpu-vendor-nvidia``, ``gpu-v100`` (the model's usual name), ``gpus-4`` (the number of GPUs),
+    ``gpu-profile-tpx`` (of partitions), ``unified-memory``, ``nvswitch``, ``cxl``, and one such as
+    ``memory-hbm`` for each tier of memory other than ordinary memory. They contain no colon,
+    because ``flux submit --requires`` takes the text before a colon as an operator.
     """
     names = set()
     for gpu in machine.gpus:
@@ -45,7 +45,7 @@ def of_machine(machine: Machine) -> frozenset[str]:
 
 
 def model_name(model: str) -> str:
-    """What people call a GPU model, in lower case: v100 for "Tesla V100-SXM2-16GB"."""
+    """The usual name of a GPU model, in lower case: v100 for "Tesla V100-SXM2-16GB"."""
     words: list[str] = [word.lower() for word in _WORD.findall(model)]
     for word in words:
         if _MODEL.fullmatch(word):

@@ -1,9 +1,9 @@
 """Which GPUs a program sees: the environment variables that the vendors' libraries read.
 
 CUDA numbers all GPUs of the node, in the order of their PCI bus ids if CUDA_DEVICE_ORDER says so.
-ROCm has two filters in a row: ROCR_VISIBLE_DEVICES numbers all GPUs of the node, then
-HIP_VISIBLE_DEVICES (CUDA_VISIBLE_DEVICES if that is unset) numbers those that the first one let
-through. So on AMD's GPUs one and the same list in both would hide GPUs.
+ROCm applies two filters in sequence. ROCR_VISIBLE_DEVICES numbers all GPUs of the node. Then
+HIP_VISIBLE_DEVICES (CUDA_VISIBLE_DEVICES if that is unset) numbers the GPUs that pass the first
+filter. On AMD's GPUs the same list in both variables would therefore hide GPUs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from treepool.errors import InvalidHardware
 
 CUDA, HIP, ROCR = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 
-#: How CUDA numbers GPUs; Flux's job shell sets it, too.
+#: The variable for CUDA's order of GPUs and its value, which Flux's job shell also sets.
 ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 
-#: Most GPUs in a list; the libraries know fewer.
+#: Most GPUs in a list; the libraries support fewer.
 _MAX_LISTED = 1024
 
 _NUMBER = re.compile(r"\s*([+-]?)(\d{1,9})\s*", re.ASCII)
@@ -27,12 +27,12 @@ _NUMBER = re.compile(r"\s*([+-]?)(\d{1,9})\s*", re.ASCII)
 def seen(environment: Mapping[str, str], amd: bool, node: int = 0) -> Optional[tuple[int, ...]]:
     """The ids of the GPUs that a program with this *environment* sees, in its order.
 
-    None if nothing keeps any of the node's from it. *node* are the ids of all GPUs of the node
-    (bitmask), 0 if not known. As in the libraries, a list ends at the first number that is no GPU.
-    Raises InvalidHardware for GPUs that are not named by number.
+    None if it sees all GPUs of the node. *node* has the ids of all GPUs of the node (bitmask), 0 if
+    not known. As in the libraries, a list ends at the first number that is not a GPU. Raises
+    InvalidHardware for GPUs that are not given by number.
     """
     passed = _listed(environment, ROCR, node) if amd else None
-    # Empty is none for CUDA, and as good as unset for HIP.
+    # An empty value means no GPUs for CUDA, and is the same as unset for HIP.
     name = next((n for n in (HIP, CUDA) if environment.get(n)), "") if amd else CUDA
     if passed is None:
         return _listed(environment, name, node)
@@ -41,9 +41,9 @@ def seen(environment: Mapping[str, str], amd: bool, node: int = 0) -> Optional[t
 
 
 def settings(gpus: Sequence[int], amd: bool, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables with which a program sees just *gpus* (ids), in this order.
+    """The variables with which a program sees only *gpus* (ids), in this order.
 
-    *environment* is what they are put over.
+    The caller sets them on top of *environment*.
     """
     ids = ",".join(map(str, gpus)) or "-1"
     settings = {CUDA: ids}
@@ -55,7 +55,7 @@ def settings(gpus: Sequence[int], amd: bool, environment: Mapping[str, str]) -> 
 
 
 def _listed(environment: Mapping[str, str], name: str, valid: int) -> Optional[tuple[int, ...]]:
-    """The numbers in variable *name* up to the first not in *valid* (bitmask; 0: any goes)."""
+    """The numbers in variable *name* up to the first not in *valid* (bitmask; 0 allows any)."""
     text = environment.get(name)
     if text is None:
         return None
@@ -65,10 +65,10 @@ def _listed(environment: Mapping[str, str], name: str, valid: int) -> Optional[t
         if match is None:
             raise InvalidHardware(f"{name} does not name GPUs by number: {word.strip()[:20]!r}")
         number = int(match[2])
-        # Numbers as large as these are no GPU, and would make bitmasks of any size.
+        # Such large numbers are not GPUs, and would make bitmasks of unlimited size.
         if match[1] == "-" or number >= _MAX_LISTED or (valid and not valid >> number & 1):
             break
-        if number in found:  # the libraries then show none at all
+        if number in found:  # the libraries then show no GPU at all
             return ()
         found.append(number)
     return tuple(found)

@@ -1,1 +1,1 @@
-"""What touches Flux: the only room that imports ``flux``, and only when something needs it."""
+"""The code that talks to Flux: only this package imports ``flux``, and only when it is needed."""

@@ -1,14 +1,16 @@
-"""Topology of an instance whose R has no key: asked of the brokers as they come up.
+"""Discovery of the topology of an instance whose R has no key: ask each broker as it comes up.
 
-Requests are asynchronous and few at a time; the XML of nodes that are alike is read once. Ranks
-are handed over in batches, because a new key for the whole pool takes time linear in its nodes.
-A rank is not used before its topology is known, or known not to be had.
+Requests are asynchronous, and only a few are open at a time. The XML that several nodes share is
+parsed once. Ranks are handed over in batches, because making a new key for the whole pool takes
+time linear in its nodes. A rank is not used until its topology is known, or known to be
+unavailable.
 
-A rank whose broker does not answer in time, or with an error, is handed over without topology. It
-is asked again a few times, and whenever it comes up again. An answer that is late is used, too.
+If a broker answers with an error, or does not answer in time, its rank is handed over without
+topology. The broker is asked again a few times, and again whenever it comes up. A late answer is
+still used.
 
-Time is counted in ticks of the reactor. While the module is busy it cannot receive answers, so this
-time is not held against the brokers.
+Time is counted in ticks of the reactor. A busy module cannot receive answers, and the time for
+which it is busy does not count towards a broker's timeout.
 """
 
 from __future__ import annotations
@@ -35,16 +37,16 @@ INTERVAL = 0.25
 #: Seconds of a tick.
 TICK = 1.0
 
-#: Ticks after which a broker that did not tell its topology is asked again, each time.
+#: Ticks to wait before each further request to a broker that did not send its topology.
 RETRIES = (10, 30, 120)
 
-#: Receives a batch: what was learnt, and why not of each other rank. Together, all its ranks.
+#: Receives a batch: the topologies found, and for each of its other ranks why there is none.
 Receiver = Callable[[list[Nodes], dict[int, str]], None]
 
 
 @attrs.frozen
 class Question:
-    """A request to the broker of a rank; it is late if there is no answer at tick ``due``."""
+    """A request to the broker of a rank; it is late if tick ``due`` comes before an answer."""
 
     rank: int
     due: int
@@ -53,8 +55,9 @@ class Question:
 class Discovery:
     """Asks brokers for the topology of their nodes, and hands it to *receive* in batches.
 
-    With *exact* a node must have just the cores that R says: in a sub-instance whose brokers see
-    the whole machine, R's ids say nothing about it. Nothing is asked before ``begin``.
+    With *exact* a node must have exactly the cores that R lists. In a sub-instance whose brokers
+    see the whole machine, the ids in R do not tell which of its cores the instance has. No broker
+    is asked before ``begin``.
     """
 
     def __init__(self, handle: Any, R: ResourceSet, receive: Receiver, exact: bool) -> None:
@@ -64,22 +67,23 @@ class Discovery:
         self._entries = R.entries
         self._describer = Describer()
         self._begun = False
-        #: Ranks to ask; the questions without an answer that are not late, by rank; the ticks at
-        #: which to ask ranks again; and how often each was asked again since it came up.
+        #: Ranks to ask; open questions that are not late, by rank; the ticks at which to ask
+        #: ranks again; and how often each rank was asked again since it came up.
         self._waiting: deque[int] = deque()
         self._open: dict[int, Question] = {}
         self._again: list[tuple[int, int]] = []
         self._tries: dict[int, int] = {}
         self._found: list[Nodes] = []
         self._failed: dict[int, str] = {}
-        #: Why each rank was handed over without topology, as far as that is known.
+        #: Why each rank was handed over without topology, if the reason is known.
         self._told: dict[int, str] = {}
-        #: Bitmasks of ranks: handed over; asked for; up; with a topology, handed over or not.
+        #: Bitmasks of ranks: handed over; asked for; up; with a known topology, even if it is not
+        #: handed over yet.
         self.known = 0
         self.wanted = 0
         self.up = 0
         self._described = 0
-        #: How many nodes told their topology.
+        #: How many nodes have sent their topology.
         self.nodes = 0
         self._due = 0.0
         self._timer = handle.timer_watcher_create(0.0, self._on_timer)
@@ -89,22 +93,22 @@ class Discovery:
 
     @property
     def unknown(self) -> int:
-        """The ranks that were asked for and not handed over, as bitmask."""
+        """The ranks that were asked for and are not handed over yet, as a bitmask."""
         return self.wanted & ~self.known
 
     @property
     def stats(self) -> dict[str, int]:
-        """How many nodes told their topology, how many different XMLs that were, who is asked."""
+        """How many nodes sent a topology, how many XMLs were parsed, how many nodes remain."""
         waiting = idset.size(self.unknown)
         return {"nodes": self.nodes, "parsed": self._describer.parsed, "waiting": waiting}
 
     def begin(self) -> None:
-        """Ask; to be called when the reactor is about to run, and answers can be received."""
+        """Start asking; call this when the reactor is about to run and can receive answers."""
         self._begun = True
         self._ask()
 
     def want(self, ranks: int) -> None:
-        """Ask for the topology of *ranks* (bitmask), which came up, where it is not known yet."""
+        """Ask for the topology of *ranks* (bitmask), which came up, unless it is known already."""
         new = ranks & ~self._described & ~self.unknown
         for rank in idset.iterate(new):
             self._tries.pop(rank, None)
@@ -119,7 +123,7 @@ class Discovery:
             rank = self._waiting.popleft()
             if self._described >> rank & 1 or rank in self._open:
                 continue
-            # The tick that comes next may be near.
+            # One tick more, because the next tick may come at once.
             question = Question(rank, self._ticks + 1 + math.ceil(TIMEOUT / TICK))
             self._open[rank] = question
             self._handle.rpc(TOPO_GET, nodeid=rank).then(self._on_answer, question)
@@ -163,7 +167,7 @@ class Discovery:
             self._found.append(Nodes(1 << rank, node))
 
     def _fail(self, rank: int, why: str) -> None:
-        """Take note that *rank* has no topology; that of a rank is told once for each reason."""
+        """Record that *rank* has no topology; each reason is reported once per rank."""
         if self._told.get(rank) != why:
             self._failed[rank] = self._told[rank] = why
 

@@ -1,8 +1,8 @@
 """The option ``flux submit --gpu``, in the syntax of LSF and LavaLite.
 
 ``num=4:mode=exclusive:nvlink=yes:gmodel=A100:gmem=40GB``: pairs in any order, each at most once.
-Sizes have the units of RFC 14, or LSF's letters (``40G``), which are powers of 1024. LSF has more
-keys. They are refused, and the message says what treepool has instead.
+Sizes have the units of RFC 14, or LSF's letters (``40G``), which are powers of 1024. The other
+keys of LSF are refused with a message that says what treepool has instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from treepool.rfc import units
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_MEMORY
 
-#: Longest text read, in characters: every key once needs no more.
+#: Longest text accepted, in characters; a text with every key once fits.
 MAX_TEXT = 512
 
 #: Most GPUs that a slot can ask for: Flux reads counts into C ints.
@@ -32,7 +32,7 @@ _COUNT = re.compile(r"([1-9][0-9]{0,8})(/task|/host)?", re.ASCII)
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)([A-Za-z]*)", re.ASCII)
 
-#: Bytes per unit of gmem: those of RFC 14, and a letter as in LSF.
+#: Bytes per unit of gmem: the units of RFC 14, and LSF's single letters.
 _BYTES = {
     **units.BYTES,
     **{
@@ -42,7 +42,7 @@ _BYTES = {
     },
 }
 
-#: What treepool has instead of keys that only LSF has.
+#: What to use in treepool instead of the keys that only LSF has.
 _INSTEAD = {
     "j_exclusive": "write mode=exclusive",
     "mps": "write nothing: treepool does not share GPUs",
@@ -60,8 +60,8 @@ _Value = Union[int, str, bool]
 class GpuOption:
     """What a slot asks of its GPUs; None means no demand.
 
-    ``num`` is how many, ``link`` the type of link between them ("nvlink" or "xgmi"), ``model``
-    their model as it was written, ``memory`` the least that each one has, in GiB, rounded up.
+    ``num`` is their number, ``link`` the type of link between them ("nvlink" or "xgmi"), ``model``
+    their model as the user wrote it, ``memory`` the minimum memory of each, in GiB, rounded up.
     """
 
     num: Optional[int] = None
@@ -128,7 +128,7 @@ class _Reader:
 
 
 def _count(key: str, value: str, column: int) -> int:
-    """VALUE of num: INTEGER '/task'?, from 1 to MAX_GPUS; a slot of treepool's is LSF's task"""
+    """VALUE of num: INTEGER '/task'?, from 1 to MAX_GPUS; LSF's task is a slot in treepool"""
     match = _COUNT.fullmatch(value)
     if match is None:
         _fail(column, f"{key}={_quoted(value)}: a number of GPUs from 1 to {MAX_GPUS} is expected")
@@ -168,8 +168,8 @@ def _model(key: str, value: str, column: int) -> str:
 def _size(key: str, value: str, column: int) -> int:
     """VALUE of gmem: NUMBER UNIT, without blanks between them
 
-    The unit must be there: without one LSF means MB, and Flux GiB. LSF reserves so much memory of
-    each GPU; here, where a GPU is never shared, it is what each one has at least.
+    The unit is required: without one, LSF means MB and Flux means GiB. LSF reserves this amount of
+    each GPU's memory. treepool never shares a GPU, so here it is the minimum memory of each GPU.
     """
     match = _SIZE.fullmatch(value)
     if match is None or match[2] not in _BYTES:
@@ -197,7 +197,7 @@ _KNOWN = ", ".join(_READERS)
 
 
 def _quoted(value: str) -> str:
-    """*value* for a message: as it is where that is plain to read."""
+    """*value* for a message, quoted only if it is hard to read without quotes."""
     return value if _MODEL.fullmatch(value) else shown(value)
 
 

@@ -1,7 +1,7 @@
-"""What the brokers of an instance know of their nodes: hwloc XML, by ``resource.topo-get``.
+"""The hwloc XML that each broker of an instance holds of its node, read by ``resource.topo-get``.
 
-Each broker holds the XML of its node, cut to the cores it may use, so that cores count from zero
-as in the instance's R (flux-core's src/modules/resource/topo.c).
+A broker restricts the XML of its node to the cores it may use. Core ids therefore count from zero,
+as they do in the instance's R (flux-core's src/modules/resource/topo.c).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from treepool.rfc.rset import ResourceSet
 #: The RPC.
 TOPO_GET = "resource.topo-get"
 
-#: Most requests in flight. An answer has up to 1 MiB.
+#: Most requests in flight. An answer is at most 1 MiB.
 IN_FLIGHT = 32
 
 #: Seconds that one broker may take to answer.
 TIMEOUT = 10.0
 
-#: Why there is no topology of a rank whose broker took longer.
+#: The reason given for a rank whose broker took longer.
 LATE = "its broker did not answer in time"
 
 
@@ -67,7 +67,7 @@ class Instance:
 
 
 def answer_of(future: Any, timeout: float = 0.0) -> Union[bytes, str]:
-    """The XML that a TOPO_GET *future* has, or why it has none, in one line."""
+    """The XML in the answer to a TOPO_GET *future*, or why there is none, in one line."""
     try:
         if timeout:
             future.wait_for(timeout)

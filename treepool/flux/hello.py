@@ -1,9 +1,10 @@
-"""What jobs held when a scheduler started, and what of it they gave back before it was ready.
+"""What jobs held when a scheduler started, and what they gave back before it was ready.
 
-The job manager tells a scheduler at ``hello`` what each job holds, and from ``ready`` on what is
-freed. What is freed between the two it tells nobody (flux-core 0.88, alloc_send_free_request), and
-with many running jobs that time is long, for their Rs are read one by one. So once ready, it is
-asked what is allocated, and what the jobs of ``hello`` hold beyond that is free.
+At ``hello`` the job manager tells a scheduler what each job holds. From ``ready`` on it tells what
+is freed. It does not report what is freed between the two (flux-core 0.88,
+alloc_send_free_request). With many running jobs that time is long, because their Rs are read one
+by one. Once ready, the scheduler therefore asks what is allocated, and frees everything else that
+the jobs of ``hello`` hold in the pool.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ ALLOCATED = "job-manager.resource-status"
 
 
 class Hello:
-    """The jobs that *pool* took over at hello; *freed* is told in a line of what was missed."""
+    """The jobs that *pool* took over at hello; *freed* receives a line about missed releases."""
 
     def __init__(self, freed: Callable[[str], None]) -> None:
         self._freed = freed
         self._held: dict[int, ResourceSet] = {}
 
     def add(self, jobid: int, held: ResourceSet) -> None:
-        """Take note that job *jobid* holds *held* at hello."""
+        """Record that job *jobid* holds *held* at hello."""
         self._held[jobid] = held
 
     def ask(self, handle: Any, pool: Pool) -> None:
-        """Find out what was freed before ready, now that this has been said.
+        """Ask what was freed before ready; call this after ready.
 
-        The answer comes after all that was freed before it was made, and before all that is freed
-        later, so it fits what the jobs hold in the pool when it comes.
+        The answer arrives after every release that precedes it, and before every later release. It
+        therefore matches what the jobs hold in the pool at that moment.
         """
         if self._held:
             handle.rpc(ALLOCATED).then(self._on_answer, pool)
@@ -55,7 +56,7 @@ class Hello:
 
 
 def held_of(execution: Any) -> ResourceSet:
-    """What the ``execution`` of an R says is held, its times and key left aside."""
+    """The resources in the ``execution`` of an R, without its start time and key."""
     entries = []
     for entry in execution.get("R_lite") or ():
         children = {name: idset.decode(ids) for name, ids in entry["children"].items() if ids}
@@ -65,7 +66,7 @@ def held_of(execution: Any) -> ResourceSet:
 
 
 def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ResourceSet) -> int:
-    """Free what *jobid* has of *held* and is not in *allocated*; returns on how many nodes."""
+    """Free what *jobid* has of *held* beyond *allocated*; returns on how many nodes."""
     count = 0
     for entry in held.entries:
         gone = entry.ranks
@@ -75,7 +76,7 @@ def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ResourceSet) 
         for rank in idset.iterate(gone):
             if not pool.has_job(jobid):
                 break
-            # What was freed in the ordinary way since then it does not hold any more.
+            # The job may have freed this rank in the ordinary way since then.
             with suppress(ValueError):
                 pool.free(jobid, ResourceSet((attrs.evolve(entry, ranks=1 << rank),), ()))
                 count += 1

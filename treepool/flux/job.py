@@ -1,4 +1,4 @@
-"""A job as one of its tasks sees it: R, this broker's rank and topology, tasks on this node."""
+"""A job as one of its tasks sees it: R, the broker's rank and topology, tasks on this node."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from treepool.rfc.rset import ResourceSet
 class Job:
     """A running job, on the node of this broker.
 
-    ``rank`` is the broker's, ``tasks`` how many tasks the job has on it, ``xml`` the hwloc XML that
-    the broker holds, None if it has none. ``instance_cores`` is how many cores of the node the
-    instance has if that is itself a job, else None.
+    ``rank`` is the broker's rank, and ``tasks`` is how many tasks the job has there. ``xml`` is the
+    hwloc XML that the broker holds, None if it has none. If the instance is itself a job,
+    ``instance_cores`` is how many cores of the node it has; otherwise None.
     """
 
     R: ResourceSet
@@ -33,10 +33,10 @@ class Job:
 
 
 def read(environment: Mapping[str, str]) -> Job:
-    """The job that *environment*, that of one of its tasks, is about.
+    """The job to which *environment*, the environment of one of its tasks, belongs.
 
-    Raises OSError if Flux does not answer, ValueError if there is no such job or it makes no sense
-    (InvalidR for its R), each with one line on why.
+    Raises OSError if Flux does not answer. Raises ValueError if there is no such job or its data
+    is invalid (InvalidR for its R). Each message gives the reason in one line.
     """
     handle = flux.Flux(environment.get("FLUX_URI"))
     jobid = JobID(environment["FLUX_JOB_ID"])
@@ -58,7 +58,7 @@ def read(environment: Mapping[str, str]) -> Job:
 def _instance_cores(handle: Any, rank: int) -> Optional[int]:
     if int(handle.attr_get("instance-level")) == 0:
         return None
-    # A task's own namespace, which the environment names, has no such key.
+    # The environment names the task's own KVS namespace, which does not have this key.
     R = ResourceSet.read(get_key_direct(handle, "resource.R", "primary"))
     return sum(idset.size(entry.cores) for entry in R.entries if entry.ranks >> rank & 1)
 
@@ -66,17 +66,17 @@ def _instance_cores(handle: Any, rank: int) -> Optional[int]:
 def _local_tasks(
     handle: Any, jobid: JobID, R: ResourceSet, rank: int, environment: Mapping[str, str]
 ) -> int:
-    """How many tasks are on this node; the environment tells it only of a job on one node."""
+    """How many tasks are on this node; the environment has the number only for one-node jobs."""
     size = environment.get("FLUX_JOB_SIZE", "")
     if environment.get("FLUX_JOB_NNODES") == "1" and size.isascii() and size.isdigit():
         return int(size[:9])
-    # Shells are numbered as the ranks of R.
+    # Shells are numbered in the order of the ranks in R.
     node = idset.size(R.ranks & ((1 << rank) - 1))
     return tasks_on(_taskmap(handle, jobid), node)
 
 
 def _taskmap(handle: Any, jobid: JobID) -> Sequence[Sequence[int]]:
-    """The job's taskmap (RFC 34), which its first shell posts when it has started its tasks."""
+    """The job's taskmap (RFC 34), which its first shell posts after it has started its tasks."""
     watcher = event_watch_async(handle, jobid, "guest.exec.eventlog")
     end = time.monotonic() + TIMEOUT
     try:
@@ -87,7 +87,7 @@ def _taskmap(handle: Any, jobid: JobID) -> Sequence[Sequence[int]]:
                 raise ValueError("the job ended before it told which tasks are where")
             if event.name == "shell.start":
                 taskmap = event.context.get("taskmap")
-                # RFC 34 allows it alone, or as a versioned object.
+                # RFC 34 allows a bare list of blocks or a versioned object.
                 blocks = taskmap.get("map") if isinstance(taskmap, dict) else taskmap
                 return blocks or ()
     finally:
@@ -95,9 +95,9 @@ def _taskmap(handle: Any, jobid: JobID) -> Sequence[Sequence[int]]:
 
 
 def tasks_on(taskmap: Sequence[Sequence[int]], node: int) -> int:
-    """The number of tasks that a *taskmap* of RFC 34 has on its node number *node*.
+    """The number of tasks that an RFC 34 *taskmap* has on its node number *node*.
 
-    Each block is: first node, number of nodes, tasks on each of them, times repeated.
+    Each block is (first node, number of nodes, tasks on each node, number of repetitions).
     """
     return sum(
         tasks * repeat for first, count, tasks, repeat in taskmap if first <= node < first + count

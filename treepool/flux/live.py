@@ -1,4 +1,4 @@
-"""A running Flux instance as a pool and its jobs, for those who look at it from outside."""
+"""A running Flux instance as a pool and its jobs, for clients that only look at it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
-#: Lookups of jobs in flight.
+#: Most job lookups in flight.
 IN_FLIGHT = 64
 
 
 @attrs.frozen
 class LiveJob:
-    """A job that waits or has resources: who it is of, its state in Flux's words, what it holds.
+    """A job that waits or has resources: its owner, its state in Flux's words, what it holds.
 
-    ``held`` is its R, None while it waits, and if it is somebody else's whose R one may not see.
-    ``annotations`` are the scheduler's. Times are in seconds since the epoch, 0 if not yet.
+    ``held`` is its R. It is None while the job waits, or if it belongs to another user and its R
+    is not readable. ``annotations`` are the scheduler's. Times are in seconds since the epoch, 0
+    if not yet set.
     """
 
     id: int
@@ -43,7 +44,7 @@ class LiveJob:
 class Live:
     """The instance at one moment. ``down`` and ``drained`` are bitmasks of ranks.
 
-    ``pool`` has the jobs allocated whose R is known.
+    In ``pool`` every job whose R is known is allocated.
     """
 
     pool: Pool
@@ -53,7 +54,7 @@ class Live:
 
     @classmethod
     def now(cls) -> Live:
-        """The instance of the environment; raises OSError, or InvalidInput for an R of no sense."""
+        """The instance of the environment; raises OSError, or InvalidInput for an invalid R."""
         handle = flux.Flux()
         R = _resources(handle)
         pool = Pool(R)
@@ -66,7 +67,7 @@ class Live:
             if job.held is not None:
                 try:
                     pool.register_alloc(job.id, job.held)
-                except PoolConflict:  # ended, and its resources already another's
+                except PoolConflict:  # it ended, and another job already has its resources
                     continue
         pool.mark_down(idset.encode((offline | drained) & R.ranks))
         return cls(pool, jobs, offline & R.ranks, drained & R.ranks)
@@ -78,7 +79,7 @@ def job_id(text: str) -> int:
 
 
 def jobspec_of(jobid: int) -> dict[str, Any]:
-    """The jobspec of a job, as it was submitted; raises OSError if one may not see it."""
+    """The jobspec of a job, as it was submitted; raises OSError if it is not readable."""
     answer = job_info_lookup(flux.Flux(), jobid, keys=["jobspec"]).get_decode()
     jobspec = answer.get("jobspec")
     if not isinstance(jobspec, dict):
@@ -87,7 +88,7 @@ def jobspec_of(jobid: int) -> dict[str, Any]:
 
 
 def _resources(handle: Any) -> ResourceSet:
-    """What the scheduler has, with the topology it found; else the R of the instance."""
+    """The scheduler's resources with the topology it found; otherwise the R of the instance."""
     try:
         return ResourceSet.read(handle.rpc("sched.resource-status", nodeid=0).get()["all"])
     except (OSError, KeyError) as e:
@@ -117,7 +118,7 @@ def _jobs(handle: Any) -> Iterator[LiveJob]:
 
 
 def _held(handle: Any, ids: list[int]) -> dict[int, ResourceSet]:
-    """The R of each of these jobs that has one that can be seen and read."""
+    """The R of each of these jobs, where there is one that is readable and valid."""
     found: dict[int, ResourceSet] = {}
     for start in range(0, len(ids), IN_FLIGHT):
         asked = [
@@ -126,7 +127,7 @@ def _held(handle: Any, ids: list[int]) -> dict[int, ResourceSet]:
         for jobid, future in asked:
             try:
                 R = future.get_decode()["R"]
-                # The key of another R is of no use here, and may be large.
+                # The key of a job's R is not needed here, and may be large.
                 R = {name: value for name, value in R.items() if name != "scheduling"}
                 found[jobid] = ResourceSet.read(R)
             except (OSError, KeyError, InvalidInput):

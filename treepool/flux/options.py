@@ -1,6 +1,7 @@
 """The options of the scheduler module: ``flux module load sched-treepool NAME=VALUE...``.
 
-They are all checked at load, which fails if one means nothing; ``flux dmesg`` tells why.
+All options are checked when the module is loaded. If one is invalid, loading fails and
+``flux dmesg`` shows the reason.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
 from treepool.placement.request.job_options import LOCALITIES
 
-#: Queue policies, and how many waiting jobs get a start time unless ``reservation-depth`` says so.
-#: With fifo the times are estimates only: nothing passes the first job that waits.
+#: Queue policies, and how many waiting jobs get a start time if ``reservation-depth`` is not given.
+#: With fifo the times are only estimates: no job passes the first one that waits.
 POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
 
 KNOWN = (
@@ -26,15 +27,15 @@ KNOWN = (
 )
 
 
-#: Makes a value of an option's text, or raises InvalidOption.
+#: Converts an option's text to its value, or raises InvalidOption.
 Reader = Callable[[str], Union[str, float]]
 
 
 @attrs.frozen
 class Options:
-    """What to do with the queue: ``depth`` jobs get reservations. ``pool`` is for the pool.
+    """How to run the queue: ``depth`` jobs get reservations. ``pool`` has the pool's options.
 
-    With ``discover`` a missing key is made from what the brokers know of their nodes.
+    With ``discover`` a missing key is made from the hwloc XML that the brokers hold.
     """
 
     policy: str = "fifo"
@@ -59,7 +60,7 @@ def read(arguments: Iterable[str]) -> Options:
 
 
 def check(arguments: Iterable[str]) -> None:
-    """Raise InvalidOption if the module would refuse *arguments*, those of Flux's own included."""
+    """Raise InvalidOption if the module would refuse *arguments*, Flux's own options included."""
     read(argument for argument in arguments if argument.partition("=")[0] not in _OF_FLUX)
 
 
@@ -96,10 +97,10 @@ def _depth(value: str) -> float:
     return int(value)
 
 
-#: What flux.scheduler.Scheduler reads itself.
+#: Options that flux.scheduler.Scheduler reads itself.
 _OF_FLUX = ("queue-depth", "log-level")
 
-#: What each option is in the pool.
+#: The name of the pool option that each module option sets.
 _OF_POOL = {"locality": "locality", "node-policy": "policy", "alpha": "alpha", "beta": "beta"}
 
 _READERS: dict[str, Reader] = {

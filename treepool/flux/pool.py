@@ -1,9 +1,9 @@
 """The pool class that Flux's schedulers load: ``flux.resource.ResourcePool`` over treepool.Pool.
 
-All logic is treepool.Pool's; here its calls, results and errors get the form that flux-core's
-``flux.scheduler`` expects (see doc/python/scheduler.rst there). Schedulers make pools of two kinds
-of R: one of the instance's, which is scheduled, and many of jobs', which are only carried from
-call to call. A tree is therefore built when the first call needs one.
+All logic is in treepool.Pool. This module gives its calls, results and errors the form that
+flux-core's ``flux.scheduler`` expects (see doc/python/scheduler.rst there). Schedulers make pools
+from two kinds of R: one from the instance's R, which is scheduled, and many from jobs' Rs, which
+are only passed from call to call. The tree is therefore built when the first call needs it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_KINDS = 4096
 class JobRequest:
     """A job's request as Flux's schedulers carry it from submission to alloc.
 
-    ``kind`` is the request without its duration; jobs that ask the same usually have the same
+    ``kind`` is the request without its duration; jobs with equal requests usually share the
     object. ``duration`` is in seconds, 0 for unlimited; ``jobspec`` is the job's own.
     """
 
@@ -102,7 +102,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         if log is not None:
             self.log = log
         self._R: Mapping[str, Any] = json.loads(R) if isinstance(R, str) else R
-        # What is not ours the scheduler warns about, once (Scheduler._acquire_resources).
+        # The scheduler warns once about unknown options (Scheduler._acquire_resources).
         self._options = {name: options[name] for name in OPTIONS if name in options}
         self._pool: Optional[Pool] = None
         self._kinds: dict[Request, Request] = {}
@@ -113,7 +113,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         if self._pool is None:
             try:
                 self._pool = Pool(self._R, **self._options)
-            except ValueError as e:  # of which Flux's schedulers log nothing
+            except ValueError as e:  # Flux's schedulers do not log it
                 self.log(syslog.LOG_ERR, f"cannot use this instance's R: {e}")
                 raise
             for line in keycheck.warnings(self._pool.inventory.resource_set):
@@ -129,7 +129,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
     # -- requests and jobs
 
     def parse_resource_request(self, jobspec: Mapping[str, Any]) -> JobRequest:
-        """The request of a jobspec; raises ValueError naming the vertex that means nothing."""
+        """The request of a jobspec; raises ValueError, which names the invalid vertex."""
         request = self.pool.parse_resource_request(jobspec)
         kind = attrs.evolve(request, duration=0.0)
         if len(self._kinds) >= _MAX_KINDS:
@@ -154,7 +154,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         return AllocatedR(allocation)
 
     def register_alloc(self, jobid: int, R: Any) -> None:
-        """Take note of what a job holds already; raises ValueError if that cannot be."""
+        """Record what a job holds already; raises ValueError if the pool cannot give it that."""
         has = held(R)
         self.pool.register_alloc(jobid, has)
         parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in has.entries)
@@ -163,9 +163,9 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """Give back what a job holds, or what it holds on the ranks of *R*.
 
-        A job that holds nothing is ignored, because Flux frees also the jobs that ``hello`` could
-        not register. With *final* all is freed, even if *R* has less: what housekeeping releases
-        while a scheduler starts, between hello and ready, the job manager tells nobody. Raises
+        A job that holds nothing is ignored, because Flux also frees jobs that ``hello`` could not
+        register. With *final* everything is freed, even if *R* has less: the job manager does not
+        report what housekeeping releases while a scheduler starts, between hello and ready. Raises
         ValueError if *R* is not what the job holds.
         """
         if not self.pool.has_job(jobid):
@@ -179,7 +179,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         self.pool.free(jobid)
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
-        """Set when a job ends; one that holds nothing is ignored."""
+        """Set when a job ends; a job that holds nothing is ignored."""
         if self.pool.has_job(jobid):
             self.pool.update_expiration(jobid, expiration)
 
@@ -198,7 +198,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         self.pool.mark_down(ids)
 
     def remove_ranks(self, ranks: Any) -> None:
-        """Take *ranks*, an IDset or its text, out for good: of the instance, or of a job's R."""
+        """Remove *ranks*, an IDset or its text, for good from the instance or from a job's R."""
         if self._pool is not None:
             self._pool.remove_ranks(str(ranks))
             return
@@ -224,7 +224,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         return Rv1Set(self.pool.copy_down().to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The R of the whole."""
+        """The R of the whole pool."""
         return dict(self._R) if self._pool is None else self._pool.to_dict()
 
     def dumps(self) -> str:
@@ -251,7 +251,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
 class TreepoolPool(AnyPool):
     """A Flux resource pool with the topology of its nodes.
 
-    Flux makes it for ``pool-class=treepool``, and for an R whose ``scheduling.writer`` is
+    Flux creates it for ``pool-class=treepool``, and for an R whose ``scheduling.writer`` is
     TreePool (through the top-level module TreePool).
     """
 
@@ -261,13 +261,13 @@ class TreepoolPool(AnyPool):
         super().__init__(R)
 
 
-#: What Flux looks for in a module named by ``pool-class=`` or by an R's writer.
+#: The name that Flux looks up in a module given by ``pool-class=`` or by an R's writer.
 pool_class = TreepoolPool
 
 
 def held(R: Any) -> ResourceSet:
-    """What a job's R of any pool says it holds, read without its key.
+    """What a job holds according to its R, from any pool; the key of R is not read.
 
-    The key is not looked at: a job that another pool placed may carry one for other ranks.
+    If another pool placed the job, the key may describe other ranks.
     """
     return held_of(R.to_dict()["execution"])

@@ -1,10 +1,11 @@
 """The scheduler module ``sched-treepool``: priority order, reservations, backfill.
 
-flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27) and holds the queue; here is
-the order in which jobs start. A pass over the queue is a generator that Flux closes at a ``yield``
-whenever something happens, so at each ``yield`` everything is in order: a job that was started is
-no longer in the queue. The plan and the place in the queue outlive the pass, and the next one goes
-on from there, unless the pool or the order of the queue changed: then all is planned afresh.
+flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27) and holds the queue. This
+module decides the order in which jobs start. A pass over the queue is a generator, and Flux closes
+it at a ``yield`` whenever an event arrives. The state is therefore consistent at each ``yield``: a
+job that was started is no longer in the queue. The plan and the place in the queue outlive the
+pass, and the next pass continues from there. If the pool or the order of the queue has changed,
+the next pass plans all jobs anew.
 """
 
 from __future__ import annotations
@@ -33,27 +34,27 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
-#: A pending job with its place in the queue: of two, the greater is first.
+#: A pending job with its place in the queue; the greater place comes first.
 Place = tuple[int, int, PendingJob]
 
-#: How many jobs are looked at in vain before other messages get their turn.
+#: How many jobs that cannot start are tried before other messages get their turn.
 _PATIENCE = 64
 
-#: Of how many kinds of request it is remembered whether the nodes that are up can serve them.
+#: Most kinds of request for which the module remembers whether nodes that are up can serve them.
 _MAX_SERVABLE = 4096
 
-#: Seconds for which submissions are judged before other messages get their turn.
+#: Seconds spent on submissions before other messages get their turn.
 _SLICE = 0.01
 
-#: Seconds that a module to be unloaded may take for allocations that are on their way.
+#: Seconds that the module waits at unload for allocations that are being written.
 _LAST_WORDS = 10.0
 
-#: Estimates are idle for this many times as long as they took: they must not slow down starts.
+#: Estimates pause for this many times as long as they took, so that they do not slow down starts.
 _SHARE = 10
 
 
 class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
-    """Starts jobs by priority, then in the order of submission; ``options`` says how else."""
+    """Starts jobs by priority, then in the order of submission, as ``options`` say."""
 
     pool_class = TreepoolPool
 
@@ -63,35 +64,35 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             if any(arg.startswith("pool-class=") for arg in args):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
             self.options = options.read(self._pending_args)
-        except ValueError as e:  # who loads the module is told no more than "Invalid argument"
+        except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
         self._queue: list[PendingJob]
         self._pending_args: list[str] = []
         self.pool_kwargs.update(self.options.pool)
         self._plan: Optional[Plan] = None
-        #: Pending jobs not yet put to the plan, the first in the queue last; and the place of the
-        #: last one that was.
+        #: Pending jobs that the plan has not seen yet, in reverse order of the queue; and the
+        #: place of the last job that the plan has seen.
         self._todo: list[Place] = []
         self._place: Optional[Place] = None
-        #: With fifo, the job that holds the queue.
+        #: With fifo, the job that all others wait for.
         self._blocked: Optional[PendingJob] = None
-        #: A copy of the pool with nothing allocated, and the requests (by id) that it can serve
-        #: or not; until a node goes up or down.
+        #: A copy of the pool with nothing allocated, and whether it can serve each request (by
+        #: id). Both are valid until a node goes up or down.
         self._idle: Optional[Pool] = None
         self._servable: dict[int, tuple[Request, bool]] = {}
-        #: Estimates are made no sooner than this, and a timer for those put off.
+        #: The earliest time for the next estimates, and a timer for estimates that are postponed.
         self._forecast_due = 0.0
         self._forecast_waits = False
         self._forecast_timer = h.timer_watcher_create(0.0, self._on_forecast_timer)
-        #: While topology is still to come: who brings it, the submissions that wait for it, a timer
-        #: for those to be judged, and questions of feasibility with the ranks that they wait for.
+        #: While topology is incomplete: its discovery, the submissions that wait for it, a timer
+        #: for submissions that are ready, and feasibility checks with the ranks they wait for.
         self._discovery: Optional[Discovery] = None
         self._held = Submissions()
         self._judge_timer = h.timer_watcher_create(0.0, self._on_judge_timer)
         self._checks: list[tuple[Any, Mapping[str, Any], int]] = []
         self._hello = Hello(self._on_missed)
-        #: How many jobs have an R that is being written; and whether this module is to end.
+        #: How many jobs have an R that is being written; whether this module is being unloaded.
         self._committing = 0
         self._ending = False
 
@@ -101,7 +102,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         impl: PoolV1 = self.resources.impl
         return impl.pool
 
-    # -- jobs that are there already
+    # -- jobs that are already running
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Take over a job that holds R."""
@@ -112,7 +113,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         super()._sched_ready()
         self._hello.ask(self.handle, self.pool)
         if self._discovery is not None:
-            # Not before: what comes during hello would count as time that brokers take to answer.
+            # Not earlier: the time that hello takes would count towards the brokers' timeout.
             self._discovery.begin()
 
     def _on_missed(self, what: str) -> None:
@@ -132,7 +133,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     ) -> None:
         """Queue a job, or deny it with the reason if it can never run.
 
-        While topology is to come every job is held: what it asks cannot be told before.
+        While topology is incomplete every job is held, because what it asks for is not yet defined.
         """
         submission = Submission(request, jobid, priority, t_submit, jobspec)
         awaited = self._awaited
@@ -146,11 +147,11 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         try:
             wanted = self.resources.parse_resource_request(submission.jobspec)
             self.resources.check_feasibility(wanted)
-        except Exception as e:  # the jobspec is a user's: whatever it breaks, it breaks alone
+        except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
             awaited = self._awaited
             if awaited is None:
                 request.deny(str(e) or type(e).__name__)
-            else:  # nodes that came up since it was submitted may be able to
+            else:  # nodes that came up since it was submitted may be able to serve it
                 self._held.hold(submission, awaited)
             return
         job = PendingJob(
@@ -176,28 +177,28 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             self._plan = None
 
     def prioritize(self, jobs: Any) -> None:
-        """Take note of new priorities."""
+        """Apply new priorities."""
         super().prioritize(jobs)
         self._held.prioritize(jobs)
         self._plan = None
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        """Take note of a running job's new end, in seconds since the epoch, 0 for never."""
+        """Apply a running job's new end, in seconds since the epoch, 0 for never."""
         self.resources.update_expiration(jobid, expiration)
         self.handle.respond(msg, None)
 
     def resource_update(self) -> None:
-        """Take note that nodes went up or down, or for good."""
+        """React to nodes that went up, went down or were removed."""
         self._idle = None
         self._servable.clear()
 
-    # -- topology that is still to come
+    # -- topology that is not known yet
 
     @property
     def _awaited(self) -> Optional[int]:
-        """The ranks whose topology a submission must wait for, as bitmask; None if it need not.
+        """The ranks whose topology a submission must wait for (bitmask); None if it need not wait.
 
-        0 stands for any: no node that could be asked has been up yet.
+        0 stands for any rank: no node that could be asked has been up yet.
         """
         discovery = self._discovery
         if discovery is None or not (
@@ -207,9 +208,9 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         return discovery.unknown
 
     def feasibility_check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
-        """Tell whether a job could ever run, once the nodes that were asked have answered.
+        """Say whether a job could ever run, once the nodes that were asked have answered.
 
-        It may, as long as no node is up that could be asked.
+        As long as no node is up that could be asked, any job might run.
         """
         awaited = self._awaited
         if awaited is None:
@@ -220,7 +221,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             self.handle.respond(msg, None)
 
     def _release(self) -> None:
-        """Judge those that waited for topology that has come."""
+        """Check and queue the submissions whose topology has arrived."""
         discovery, awaited = self._discovery, self._awaited
         if discovery is None or awaited == 0:
             return
@@ -232,7 +233,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                 self._checks.append((msg, jobspec, ranks))
             elif awaited is None:
                 super().feasibility_check(msg, jobspec)
-            else:  # it may, on a node that came up since
+            else:  # it may run on a node that came up since
                 self.handle.respond(msg, None)
 
     def _on_judge_timer(self, *_: Any) -> None:
@@ -246,7 +247,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._judge_timer.reset(after=0.0)
 
     def _judge_queue_again(self) -> None:
-        """Take all jobs out of the queue to be judged again: localities changed."""
+        """Take all jobs out of the queue to check them again, because localities changed."""
         queue, self._queue = self._queue, []
         self._plan, self._todo, self._blocked = None, [], None
         for job in queue:
@@ -258,7 +259,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             )
 
     def _apply_resource_update(self, data: Mapping[str, Any]) -> None:
-        """Take note of nodes that went up, down or away; those of unknown topology wait."""
+        """Apply nodes that went up, went down or were removed; a node without topology waits."""
         discovery = self._discovery
         if discovery is not None and "up" in data:
             ranks = self.pool.ranks
@@ -273,7 +274,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._release()
 
     def _on_topology(self, found: list[Nodes], failed: dict[int, str]) -> None:
-        """Give nodes the topology that their brokers told, and use them."""
+        """Give nodes the topology that their brokers sent, and use the nodes."""
         discovery = self._discovery
         assert discovery is not None
         localities = self.pool.localities
@@ -301,8 +302,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     # -- starting jobs
 
     def schedule(self) -> Iterator[None]:
-        """Put the jobs to the plan in the order of the queue."""
-        if self._held.ready:  # the first in the queue may be among them
+        """Offer the jobs to the plan in the order of the queue."""
+        if self._held.ready:  # the first job of the queue may be among them
             return
         if self._plan is None or not self._plan.current:
             self._plan = Plan(self.pool)
@@ -316,10 +317,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                 yield
 
     def _put(self, job: PendingJob, plan: Plan) -> bool:
-        """Start *job*, deny it, or let it wait; returns whether there was much to do.
+        """Start *job*, deny it, or let it wait; returns whether that took much work.
 
-        Whatever fails, up to the moment when R is on its way to the KVS, the job is answered and
-        holds nothing: nobody would look at it again.
+        If anything fails before R is on its way to the KVS, the job is answered and holds nothing.
+        Otherwise nothing would ever handle it again.
         """
         wanted, now = job.resource_request, time.time()
         holds = plan.pool.has_job(job.jobid)
@@ -333,7 +334,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             job.request.success(allocation, annotations)
         except errors.InfeasibleRequest as e:  # nodes were removed since it was submitted
             self._refuse(job, str(e))
-        except Exception as e:  # or this job would stop all others, again after every reload
+        except Exception as e:  # otherwise this job would block all others, even after a reload
             self.log.error(f"{JobID(job.jobid).f58}: {type(e).__name__}: {e}")
             if not holds:
                 plan.withdraw(job.jobid)
@@ -343,7 +344,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         return True
 
     def _wait(self, job: PendingJob, plan: Plan, now: float) -> bool:
-        """Let *job* wait: hold the queue or have a reservation if it can; says if that was work."""
+        """Let *job* wait: it holds the queue or gets a reservation; returns if that was work."""
         if len(plan.reservations) >= self.options.depth or not self._servable_by_up_nodes(job):
             return False
         if self.options.policy == "fifo":
@@ -353,7 +354,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         return True
 
     def _servable_by_up_nodes(self, job: PendingJob) -> bool:
-        """Whether *job* waits for jobs, and not for nodes that are down."""
+        """Whether *job* waits for other jobs, and not for nodes that are down."""
         wanted = job.resource_request
         known = self._servable.get(id(wanted.kind))
         if known is None:
@@ -364,10 +365,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                 self._idle.free(job.jobid)
                 servable = True
             except (errors.InsufficientResources, errors.InfeasibleRequest):
-                servable = False  # the latter when nodes were removed since it was submitted
+                servable = False  # infeasible if nodes were removed since it was submitted
             if len(self._servable) >= _MAX_SERVABLE:
                 self._servable.clear()
-            # With the kind itself, or its id might become another's.
+            # Keep the kind itself, so that no other object can get its id.
             known = self._servable[id(wanted.kind)] = wanted.kind, servable
         return known[1]
 
@@ -389,10 +390,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     # -- the end
 
     def run(self) -> None:
-        """Run the module until it is unloaded and all that it allocated is known.
+        """Run the module until it is unloaded and the job manager knows all its allocations.
 
-        Else a job could have an R in the KVS that the job manager was never told of: it would
-        find it when it starts again, and from then on refuse the job's allocation.
+        Otherwise the KVS could hold an R of a job that the job manager does not know of. It would
+        find that R after a restart, and refuse the job's allocation from then on.
         """
         super().run()
         self._ending = True
@@ -445,7 +446,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._forecast_due = time.monotonic() + _SHARE * (time.monotonic() - began)
 
     def _first_waiting(self) -> list[PendingJob]:
-        """With fifo, the jobs that wait for jobs, in order, as many as get estimates."""
+        """With fifo, the first jobs that wait for other jobs, as many as get estimates."""
         found = [self._blocked] if self._blocked else []
         for _, _, job in reversed(self._todo if found else []):
             if len(found) >= self.options.depth:
@@ -486,7 +487,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             super()._acquire_resources()
             localities = self.pool.localities
             R = self.pool.inventory.resource_set
-        except ValueError as e:  # the pool has logged it
+        except ValueError as e:  # the pool has already logged it
             raise OSError(EINVAL, str(e)) from None
         if localities:
             self.log.info(f"topology: {', '.join(localities)}")
@@ -497,7 +498,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             self.log.info("topology: none in R, nodes are flat")
 
     def _start_discovery(self, R: ResourceSet) -> None:
-        """Ask for the topology of all nodes that are up; they are down until it is known."""
+        """Ask all nodes that are up for their topology; a node stays down until it is known."""
         exact = int(self.handle.attr_get("instance-level")) > 0
         discovery = self._discovery = Discovery(self.handle, R, self._on_topology, exact)
         discovery.up = self.pool.up

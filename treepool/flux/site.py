@@ -1,7 +1,7 @@
-"""Where Flux finds treepool, and how a site says so; imports nothing of Flux.
+"""Where Flux finds treepool, and how a site configures that; does not import Flux.
 
-``modules``, ``bin`` and ``cliplugin`` beside this file hold one file each: Flux takes the names of
-broker modules and of subcommands from the names of files.
+``modules``, ``bin`` and ``cliplugin`` beside this file hold one file each, because Flux names
+broker modules and subcommands after their files.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MODULE = MODULES / "sched-treepool.py"
 
 
 def python_path() -> list[Path]:
-    """What Flux's Python needs on its path: treepool, and what treepool needs if that is apart."""
+    """What Flux's Python needs on its path: treepool, and its dependencies if elsewhere."""
     needed = Path(attrs.__file__).resolve().parents[1]
     return [ROOT] if needed == ROOT else [ROOT, needed]
 
 
 def environment() -> dict[str, list[Path]]:
-    """The variables to extend before Flux starts, and what goes in front of their old values."""
+    """The variables to extend before Flux starts, and what to put in front of their old values."""
     return {
         "FLUX_MODULE_PATH_PREPEND": [MODULES],
         "FLUX_EXEC_PATH_PREPEND": [COMMANDS],
@@ -50,9 +50,9 @@ def exports() -> str:
 
 
 def modprobe(arguments: Iterable[str] = ()) -> str:
-    """TOML for Flux's modprobe.d: sched-treepool, with *arguments*, is the scheduler.
+    """TOML for Flux's modprobe.d that makes sched-treepool, with *arguments*, the scheduler.
 
-    Its priority is above that of flux-core's own (sched-simple has 50).
+    Its priority is above that of flux-core's own scheduler (sched-simple has 50).
     """
     lines = [
         "[[modules]]",

@@ -1,8 +1,9 @@
-"""Submissions that cannot be judged yet, because the topology of some nodes is still to come.
+"""Submissions that cannot be checked yet, because the topology of some nodes is not known.
 
-What a jobspec means depends on the localities of the pool: ``same_numa=require`` is a level where
-there are NUMA domains, and ``numa`` is an unknown word where there are none. So a submission waits
-until every node that was asked for its topology when it came has told it, or is known not to.
+The meaning of a jobspec depends on the localities of the pool: ``same_numa=require`` is a level if
+there are NUMA domains, and ``numa`` is an unknown word if there are none. A submission therefore
+waits for every node that was being asked for its topology when the submission arrived. The wait
+ends when each of these nodes has sent its topology, or is known to have none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import attrs
 
 @attrs.frozen
 class Submission:
-    """A job as the scheduler was asked to allocate it; *request* is to be answered."""
+    """A job as the scheduler was asked to allocate it; *request* still needs an answer."""
 
     request: Any
     jobid: int
@@ -35,31 +36,31 @@ class Submissions:
 
     @property
     def ready(self) -> bool:
-        """Whether there is one to be judged."""
+        """Whether there is a submission that can be checked now."""
         return bool(self._ready)
 
     def hold(self, submission: Submission, ranks: int) -> None:
-        """Keep *submission* until all of *ranks* are known; at least until ``release``."""
+        """Keep *submission* until all of *ranks* are known, and at least until ``release``."""
         self._waiting[submission.jobid] = submission, ranks
 
     def release(self, unknown: int) -> None:
-        """Make those ready that wait for none of the ranks *unknown*."""
+        """Make ready all submissions that wait for none of the ranks *unknown*."""
         for jobid, (submission, ranks) in list(self._waiting.items()):
             if not ranks & unknown:
                 del self._waiting[jobid]
                 self._ready[jobid] = submission
 
     def next(self) -> Optional[Submission]:
-        """Take out the first that is ready; None if there is none."""
+        """Remove and return the first submission that is ready; None if there is none."""
         return self._ready.pop(next(iter(self._ready))) if self._ready else None
 
     def cancel(self, jobid: int) -> Optional[Submission]:
-        """Take out that of job *jobid*; None if it is not here."""
+        """Remove and return the submission of job *jobid*; None if it is not here."""
         held = self._waiting.pop(jobid, None)
         return held[0] if held else self._ready.pop(jobid, None)
 
     def prioritize(self, jobs: Iterable[tuple[int, int]]) -> None:
-        """Take note of new priorities, by job id."""
+        """Apply new priorities, by job id."""
         for jobid, priority in jobs:
             if jobid in self._waiting:
                 submission, ranks = self._waiting[jobid]

@@ -1,7 +1,7 @@
-"""What flux-core 0.86, 0.87 and 0.88 do differently and treepool makes up for: this, no more.
+"""All differences between flux-core 0.86, 0.87 and 0.88 that treepool compensates for.
 
-The protocol, the scheduler's base class and how pools are found (``pool-class=``, an R's writer)
-are the same in all three. What counts is what flux-core has, not which version it says it is.
+The protocol, the scheduler's base class and the way pools are found (``pool-class=``, an R's
+writer) are the same in all three. The code tests for features of flux-core, not for its version.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 
 class AnyPool(ResourcePool):  # type: ignore[misc]  # flux has no types
-    """flux-core's ResourcePool, around whatever an implementation returns.
+    """flux-core's ResourcePool, which wraps whatever an implementation returns.
 
-    That of 0.86 takes no allocation that is not a whole pool itself, as treepool's are not, and
-    loses the class of what it copies; from 0.87 on it does as this does.
+    The class of 0.86 accepts only allocations that are whole pools themselves, which treepool's
+    are not, and its copies lose their class. From 0.87 on flux-core's class behaves like this one.
     """
 
     def alloc(self, jobid: int, request: Any) -> Any:
-        """Allocate for job *jobid*; what it got, as a pool of this class."""
+        """Allocate for job *jobid*; returns the allocation as a pool of this class."""
         return self._around(self.impl.alloc(jobid, request))
 
     def copy(self) -> Any:
@@ -36,10 +36,10 @@ class AnyPool(ResourcePool):  # type: ignore[misc]  # flux has no types
 
 
 def tell_whose(pool: Any) -> None:
-    """Log whose implementation *pool* is, and what is in it, where Flux's schedulers do not.
+    """Log which implementation *pool* has, and its contents, if Flux's schedulers do not.
 
-    Their line ``ready:`` does, in the same words, from 0.87 on, where every implementation has a
-    name.
+    From 0.87 on every implementation has a name, and their line ``ready:`` says this in the same
+    words.
     """
     if not hasattr(ResourcePoolImplementation, "name"):
         pool.log(syslog.LOG_INFO, f"pool-class={pool.name} Rv{pool.version} {pool.dumps()}")

@@ -1,7 +1,7 @@
-"""What Flux's ResourceSet offers, for anything that can say its R.
+"""The interface of Flux's ResourceSet, for any class that can return its R.
 
-Flux asks pools for node lists, counts and unions as if they were its own sets. They are few and
-rare questions, so they are put to flux-core's own set, made from the R.
+Flux asks pools for node lists, counts and unions as if they were its own sets. Such calls are rare,
+so they are answered by flux-core's own set, made from the R.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SetView(ResourceSetImplementation):  # type: ignore[misc]  # flux has no t
         raise NotImplementedError
 
     def to_set(self) -> Rv1Set:
-        """The resources as a set of flux-core's own."""
+        """The resources as one of flux-core's own sets."""
         return Rv1Set(self.to_dict())
 
     def encode(self) -> str:
@@ -59,7 +59,7 @@ class SetView(ResourceSetImplementation):  # type: ignore[misc]  # flux has no t
         return self.to_set()
 
     def copy_ranks(self, ranks: Any) -> Rv1Set:
-        """A set of those resources that are on *ranks*."""
+        """A set of the resources on *ranks*."""
         return self.to_set().copy_ranks(ranks)
 
     def copy_constraint(self, constraint: Any) -> Rv1Set:
@@ -87,7 +87,7 @@ class SetView(ResourceSetImplementation):  # type: ignore[misc]  # flux has no t
         raise NotImplementedError("resources cannot be added to a pool with a topology")
 
     def remove_ranks(self, ranks: Any) -> None:
-        """Refused, unless a subclass knows how."""
+        """Refused, unless a subclass implements it."""
         raise NotImplementedError("what a job got is not changed")
 
 

@@ -1,8 +1,8 @@
 """Advice: how large slots should be on each kind of node, so that nothing is left over.
 
-What a platform team tells its users: the geometry of each kind of node, the slots that fill it
-without a rest, and what shapes in common use leave stranded. Every number is found by filling a
-pool of one such node, job after job, until no more fits.
+This is what a platform team tells its users: the geometry of each kind of node, the slots that
+fill it completely, and what shapes in common use leave stranded. To find each number, the adviser
+fills a pool of one such node, job after job, until no more fits.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from treepool.rfc import idset, jobspec
 from treepool.rfc.shape import parse_shape
 from treepool.view.places import local_slots
 
-#: Most kinds of node and slots per kind that advice is given on, and jobs that fill a node.
+#: Most kinds of node, most slot sizes per kind, and most jobs used to fill a node.
 MAX_TYPES, MAX_SLOTS, MAX_JOBS = 12, 16, 1024
 
-#: Shapes that people ask for by habit, on nodes with GPUs and without.
+#: Shapes that people commonly ask for, on nodes with GPUs and without.
 COMMON_GPU = tuple(
     f"slot=1/[core={cores};gpu={gpus}]"
     for cores, gpus in ((1, 1), (4, 1), (8, 1), (12, 1), (16, 1), (24, 1), (32, 2), (64, 4))
@@ -34,9 +34,9 @@ COMMON_CPU = tuple(f"slot=1/core={cores}" for cores in (1, 4, 8, 16, 24, 32, 64)
 
 @attrs.frozen
 class Level:
-    """The domains of one locality on a node: how many, and the least and most that one has.
+    """The domains of one locality on a node: their number, and the least and most that one has.
 
-    ``cores``, ``gpus`` and ``memory`` (bytes) are (least, most).
+    ``cores``, ``gpus`` and ``memory`` (bytes) are pairs (least, most).
     """
 
     name: str
@@ -48,11 +48,12 @@ class Level:
 
 @attrs.frozen
 class Filled:
-    """A node filled with jobs of one shape: how many slots that are, and what is left over.
+    """A node filled with jobs of one shape: how many slots fit, and what is left over.
 
-    ``local`` of the slots sit in the smallest kind of domain that can host one. ``inside`` tells,
-    per level, how many slots each of its domains holds whole (least, most). ``memory`` is a slot's
-    part of the node's, in bytes, 0 if not known. ``reason`` says why not one fits, if none does.
+    ``local`` is the number of slots in the smallest kind of domain that can host one. ``inside``
+    gives, per level, how many whole slots each of its domains holds (least, most). ``memory`` is a
+    slot's part of the node's memory, in bytes, 0 if not known. ``reason`` says why no slot fits,
+    if none does.
     """
 
     shape: str
@@ -76,9 +77,9 @@ class Filled:
 class Advice:
     """What to ask of one kind of node: ``ranks`` are its ranks, ``hosts`` their names.
 
-    ``levels`` are its localities from the node inwards; ``tiling`` the slots that fill it without a
-    rest, ``nearly`` those with one GPU and the most cores if these leave a rest; ``common`` what
-    becomes of other shapes: those of habit that fit at all, and those asked about.
+    ``levels`` are its localities from the node inwards. ``tiling`` has the slots that fill it
+    completely. ``nearly`` has the slots with one GPU and the most cores, if they leave a remainder.
+    ``common`` has the result for other shapes: common ones that fit, and those asked about.
     """
 
     ranks: tuple[int, ...]
@@ -92,8 +93,8 @@ class Advice:
 def advise(pool: Pool, shapes: Sequence[str] = ()) -> tuple[tuple[Advice, ...], int]:
     """Advice on each kind of node of *pool*, the most frequent first, and how many are left out.
 
-    *shapes* are put to the common ones. Raises InvalidShape or InvalidJobspec for one that the
-    pool does not understand.
+    *shapes* are added to the common ones. Raises InvalidShape or InvalidJobspec for a shape that
+    the pool does not understand.
     """
     asked = [(shape, request_of(pool, shape)) for shape in shapes]
     inventory = pool.inventory
@@ -110,7 +111,7 @@ def advise(pool: Pool, shapes: Sequence[str] = ()) -> tuple[tuple[Advice, ...], 
 
 
 class _Adviser:
-    """Fills pools of one node, *pool*, which is of *node_type*."""
+    """Fills copies of *pool*, which has one node of *node_type*."""
 
     def __init__(self, pool: Pool, node_type: NodeType) -> None:
         self.pool = pool
@@ -157,7 +158,7 @@ class _Adviser:
         return [domain for domain in self.node_type.root.walk() if domain.name == name]
 
     def fill(self, shape: str, request: Optional[Request] = None) -> Filled:
-        """What becomes of the node when jobs of *shape* have taken all they can."""
+        """The node after jobs of *shape* have taken all they can."""
         root = self.node_type.root
         asked = request or request_of(self.pool, shape)
         pool = self.pool.copy()
@@ -188,7 +189,7 @@ class _Adviser:
         )
 
     def inside(self, name: str, jobs: Sequence[Allocation]) -> tuple[int, int]:
-        """The least and most slots that a domain called *name* holds whole."""
+        """The least and most whole slots that a domain called *name* holds."""
         counts = []
         for domain in self.domains(name):
             held = 0
@@ -201,9 +202,9 @@ class _Adviser:
 
 
 def slot_sizes(root: Domain) -> list[tuple[int, int]]:
-    """The (cores, GPUs) of slots into which some domain falls without a rest, smallest first.
+    """The (cores, GPUs) of slots that divide some domain without a remainder, smallest first.
 
-    On a node with GPUs each slot has one at least.
+    On a node with GPUs each slot has at least one.
     """
     sizes: set[tuple[int, int]] = set()
     for domain in root.walk():
@@ -217,9 +218,9 @@ def slot_sizes(root: Domain) -> list[tuple[int, int]]:
 
 
 def shares(root: Domain) -> list[int]:
-    """The cores that go with one GPU, at least one, where some domain's are shared out evenly.
+    """The cores per GPU, at least one, if a domain divides its cores evenly among its GPUs.
 
-    The smallest domains that have GPUs count, each kind of share once.
+    Only the smallest domains that have GPUs count. Each size of share is listed once.
     """
     domains = [d for d in root.walk() if d.ngpus and not any(c.ngpus for c in d.children)]
     return sorted({d.ncores // d.ngpus for d in domains if d.ncores >= d.ngpus})
@@ -230,5 +231,5 @@ def _shape(cores: int, gpus: int) -> str:
 
 
 def request_of(pool: Pool, shape: str) -> Request:
-    """What *shape* asks of *pool*; raises InvalidShape or InvalidJobspec."""
+    """The request that *shape* makes of *pool*; raises InvalidShape or InvalidJobspec."""
     return pool.parse_resource_request(jobspec.from_resources(parse_shape(shape)))

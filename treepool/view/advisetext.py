@@ -1,4 +1,4 @@
-"""Advice for a terminal: the geometry of each kind of node, and what slots fill it."""
+"""Advice for a terminal: the geometry of each kind of node, and which slots fill it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treepool.view.advise import Advice, Filled, Level
 from treepool.view.textboxes import Lines, cut_words, wrapped
 from treepool.view.words import count, listed, plain, size
 
-#: Least width drawn for.
+#: Smallest width supported, in columns.
 NARROWEST = 40
 
 _GAP = 2
@@ -22,7 +22,7 @@ _Row = Sequence[str]
 
 
 def text(advice: Sequence[Advice], left_out: int, width: int) -> Text:
-    """*advice* in at most *width* columns (NARROWEST at least); *left_out* types have none."""
+    """*advice* in at most *width* columns (at least NARROWEST); *left_out* types have none."""
     width = max(width, NARROWEST)
     lines: Lines = []
     for i, one in enumerate(advice):
@@ -53,7 +53,7 @@ def _advice(advice: Advice, width: int) -> Lines:
 
 
 def _geometry(levels: Sequence[Level], width: int) -> Lines:
-    """A line for each locality: how many there are, and what each has."""
+    """A line for each locality: how many domains there are, and what each has."""
     rows = []
     for level in levels:
         has = [_between(level.cores, "core")]
@@ -94,7 +94,7 @@ def _slots(filled: Sequence[Filled], kinds: Sequence[str], width: int, left: boo
 
 
 def _common(filled: Sequence[Filled], node: Level, width: int) -> Lines:
-    """A line for each shape: the slots on a node, those that are local, what is stranded."""
+    """A line for each shape: the slots on a node, how many are local, what is stranded."""
     gpus = node.gpus[1] > 0
     rows = [["shape", "slots", "local", "cores left", *(["GPUs left"] if gpus else [])]]
     for one in filled:
@@ -110,7 +110,7 @@ def _common(filled: Sequence[Filled], node: Level, width: int) -> Lines:
 
 
 def _slot(shape: str) -> str:
-    """A shape without the words that all such shapes begin with."""
+    """A shape without the prefix that all such shapes share."""
     return plain(shape[len("slot=1/") :] if shape.startswith("slot=1/[") else shape, 60)
 
 
@@ -131,7 +131,7 @@ def _rounded(amount: int) -> int:
 
 
 def _table(rows: Sequence[_Row], align: str, width: int) -> Lines:
-    """*rows* in columns, each "l" or "r" as *align* says; lines are cut where there is no room."""
+    """*rows* in columns, aligned by *align* ("l" or "r" each); lines that are too long are cut."""
     widths = [max(map(cell_len, column)) for column in zip(*rows)]
     lines = []
     for row in rows:

@@ -1,7 +1,7 @@
-"""The board: who holds what on the nodes, as jobs start and end, and the numbers that follow.
+"""The board: which job holds what on each node, as jobs start and end, and the resulting numbers.
 
-A look or layout is made once, the first time a node has it, and its numbers are counted then, so
-that moving a thousand nodes from one look to another is one addition.
+A look or layout is created once, the first time a node has it, and its numbers are counted then.
+Moving a thousand nodes from one look to another is therefore one addition.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from treepool.view.model import (
 
 
 class Board:
-    """Who holds what, now: jobs start and end on it, and the numbers follow.
+    """Which job holds what now, and the resulting numbers; jobs start and end on it.
 
-    ``looks`` and ``layouts`` are all there have been, by number; ``look_of`` has the number of the
-    look of each rank, -1 where there is no such rank.
+    ``looks`` and ``layouts`` are all that have occurred so far, by number. ``look_of`` has the
+    number of the look of each rank, -1 where there is no such rank.
     """
 
     def __init__(self, cluster: Cluster, jobs: tuple[Job, ...]) -> None:
@@ -54,7 +54,7 @@ class Board:
                 self.look_of[rank] = look.number
 
     def start(self, job: int) -> None:
-        """Job number *job* has what it holds from now on; what others have already stays theirs."""
+        """Let job number *job* hold its resources, except those that other jobs hold already."""
         for ranks, cores, gpus in self.jobs[job].parts:
             for look, here in self._by_look(ranks):
                 root = self.cluster.types[look.layout.type].root
@@ -64,14 +64,14 @@ class Board:
                     self._change(here, look, [*_holdings(look), mine])
 
     def end(self, job: int) -> None:
-        """Job number *job* holds nothing from now on."""
+        """Let job number *job* give back all that it holds."""
         for ranks, _, _ in self.jobs[job].parts:
             for look, here in self._by_look(ranks):
                 if job in look.jobs:
                     self._change(here, look, [h for h in _holdings(look) if h[0] != job])
 
     def _by_look(self, ranks: Iterable[int]) -> list[tuple[Look, list[int]]]:
-        """Those of *ranks* that there are, grouped by how they look."""
+        """The existing ones of *ranks*, grouped by their look."""
         groups: dict[int, list[int]] = {}
         for rank in ranks:
             if rank < len(self.look_of) and self.look_of[rank] >= 0:
@@ -79,7 +79,7 @@ class Board:
         return [(self.looks[number], here) for number, here in groups.items()]
 
     def _change(self, ranks: list[int], old: Look, holdings: list[Holding]) -> None:
-        # By lowest id, so that nodes shared out alike have one layout whoever came first.
+        # By lowest id: nodes divided in the same way share a layout, whichever job came first.
         holdings.sort(key=lambda h: (idset.lowest(h[1]) if h[1] else 1 << 30, h[2] & -h[2], h[0]))
         new = self._look(old.layout.type, old.layout.status, tuple(holdings))
         for rank in ranks:
@@ -104,7 +104,7 @@ class Board:
 
 
 def others(pool: Pool, jobs: Iterable[Job]) -> Optional[Job]:
-    """What *pool* says is allocated and none of *jobs* holds, as a job; None if nothing is."""
+    """A job that stands for what is allocated in *pool* but held by none of *jobs*, or None."""
     left = {
         rank: (entry.cores, entry.gpus)
         for entry in pool.copy_allocated().entries
@@ -160,7 +160,7 @@ def _layout(
 
 
 def fragmented(root: Domain, cores: int, gpus: int) -> int:
-    """Those of the free *gpus* that are in no whole domain, where *cores* are free; see Totals."""
+    """The free *gpus* that are in no whole domain, given the free *cores*; see Totals."""
     found = 0
     for domain in root.walk():
         own = domain.own_gpus & gpus

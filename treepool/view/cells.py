@@ -1,7 +1,7 @@
 """What every view draws of a node: its domains as nested blocks, their ids as runs of cells.
 
-An R may describe nodes of a million cores in ten thousand domains. Such a node is drawn in part:
-``MAX_CELLS`` and ``MAX_DOMAINS`` bound what any picture has to hold.
+An R may describe nodes of a million cores in ten thousand domains. Such a node is drawn only in
+part: ``MAX_CELLS`` and ``MAX_DOMAINS`` limit the size of a picture.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MAX_DOMAINS = 256
 
 @attrs.frozen(eq=False)
 class Block:
-    """A domain as it is drawn: its title, the ids of its own (bitmasks), and the blocks inside.
+    """A domain as it is drawn: its title, its own ids (bitmasks), and the blocks inside it.
 
-    A domain that has nothing but one other inside is one block with it. ``memory`` is in bytes, 0
-    if not known. ``left_out`` domains inside are not drawn.
+    A domain that contains only one other domain is drawn as one block with it. ``memory`` is in
+    bytes, 0 if not known. ``left_out`` is the number of inner domains that are not drawn.
     """
 
     title: str
@@ -39,9 +39,9 @@ class Block:
 
 @attrs.frozen
 class Run:
-    """Cells of one holder, next to each other: ``holder`` is its place in the layout, or None.
+    """Adjacent cells of one holder; ``holder`` is its place in the layout, or None.
 
-    Too many cells to draw are one run for each holder, and ``last`` is just its highest id.
+    If there are too many cells to draw, each holder has one run, and ``last`` is its highest id.
     """
 
     first: int
@@ -79,12 +79,12 @@ def block(node_type: NodeType) -> Block:
 
 
 def _wraps(domain: Domain) -> bool:
-    """Whether *domain* has nothing but one other domain inside."""
+    """Whether *domain* contains only one other domain."""
     return len(domain.children) == 1 and not domain.own_cores and not domain.own_gpus
 
 
 def runs(mask: int, held: Iterable[int]) -> list[Run]:
-    """The ids of bitmask *mask* by holder, who have the bitmasks *held*, in order of ids."""
+    """The ids in bitmask *mask* as runs in order of ids; *held* has the bitmask of each holder."""
     parts = [(holder, mask & ids) for holder, ids in enumerate(held) if mask & ids]
     everyone: list[tuple[Optional[int], int]] = [*parts]
     free = mask

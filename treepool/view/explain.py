@@ -1,7 +1,7 @@
 """Explanations: why a request gets what it gets, or nothing, node by node.
 
-What the pool decides comes from placement.decision, by the functions that allocate; here it is put
-in an order in which a person would tell it, with nodes that are alike told once.
+placement.decision returns the pool's decisions, made by the same functions that allocate. This
+module puts them in the order in which a person would explain them, and reports equal nodes once.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from treepool.view.places import Place, local_slots, shortage, slot_places, smal
 from treepool.view.waiting import Waiting, waiting
 from treepool.view.words import count
 
-#: What came of it.
+#: The verdicts.
 ALLOCATED, WAITS, INFEASIBLE = "allocated", "waits", "infeasible"
 
-#: Most states whose reasons are told one by one.
+#: Most node states whose reasons are given one by one.
 MAX_PASSED = 8
 
 
 @attrs.frozen
 class Nodes:
-    """Nodes in one state, told together: their ranks and what is free of what they have."""
+    """Nodes in one state, reported together: their ranks, what they have and what is free."""
 
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
@@ -51,7 +51,7 @@ class Nodes:
 
 @attrs.frozen
 class Passed:
-    """Nodes passed over, in one state or several that follow each other, and why, in one line."""
+    """Nodes that were passed over, in one or several consecutive states, and why in one line."""
 
     nodes: tuple[Nodes, ...]
     why: str
@@ -64,10 +64,10 @@ class Passed:
 
 @attrs.frozen
 class Taken:
-    """Nodes that give something, each the same: its slots, and where each sits.
+    """Nodes that each give the same: the slots, and where each slot sits.
 
-    ``places`` has one place, of all of them together, where slots cannot be told apart. ``local``
-    of the slots were found in the first pass. ``whole`` says that the entire node is taken.
+    If slots cannot be told apart, ``places`` has one place for all of them. ``local`` is the number
+    of slots found in the first pass. ``whole`` says that the entire node is taken.
     """
 
     nodes: Nodes
@@ -81,13 +81,13 @@ class Taken:
 class Explanation:
     """Why a request gets what it gets.
 
-    ``verdict`` is ALLOCATED, WAITS or INFEASIBLE, ``reason`` one line on why not, if not.
-    ``passed`` are the first nodes passed over, in the order in which they were looked at,
-    ``passed_more`` how many nodes more, ``unneeded`` the number of those that were not looked at.
-    ``second_pass`` says whether domains larger than the smallest kind were tried. ``smallest`` are
-    the kinds of domain that an idle node could offer to a slot, if it asks for an amount alone.
-    ``fitness`` is how good the placement is. ``idle`` is what an idle cluster would have given,
-    None if the same, and ``idle_fitness`` how good that is.
+    ``verdict`` is ALLOCATED, WAITS or INFEASIBLE. ``reason`` says in one line why the request is
+    not allocated. ``passed`` has the first nodes that were passed over, in the order of the
+    search; ``passed_more`` is the number of further ones. ``unneeded`` is the number of nodes that
+    the search did not reach. ``second_pass`` says whether domains larger than the smallest kind
+    were tried. ``smallest`` has the kinds of domain that an idle node could offer to a slot, if
+    the slot asks only for an amount. ``fitness`` is the fitness of the placement. ``idle`` is what
+    an idle cluster would have given, None if the same, and ``idle_fitness`` is its fitness.
     """
 
     shape: str
@@ -119,11 +119,11 @@ def explain(
     options: Optional[Mapping[str, Any]] = None,
     names: Mapping[int, str] = {},
 ) -> Explanation:
-    """Why *resources*, which *shape* says too, get what they get on *pool* now.
+    """Why *resources*, written as *shape*, get what they get on *pool* now.
 
-    *constraints* are RFC 31's, *options* treepool's own; *jobs* are those that run on the pool, by
-    id, and *names* what people call them. Raises InvalidJobspec if the pool does not understand
-    the request.
+    *constraints* are those of RFC 31, *options* are treepool's own. *jobs* are the jobs that run on
+    the pool, by id, and *names* their names for people. Raises InvalidJobspec if the pool does not
+    understand the request.
     """
 
     def request_of(some: list[Any]) -> Request:
@@ -146,7 +146,7 @@ def explain(
 
 
 class _Teller:
-    """Tells the decisions on one request."""
+    """Explains the decisions on one request."""
 
     def __init__(self, pool: Pool, request: Request) -> None:
         self.pool = pool
@@ -156,7 +156,7 @@ class _Teller:
         self.inventory = pool.inventory
 
     def base(self, shape: str) -> Explanation:
-        """What there is to say before anything was looked at."""
+        """The explanation before the search has looked at any node."""
         within = self.inventory.matching(self.request.constraint)
         nodes = idset.size(self.inventory.ranks) if within is None else len(within)
         down = sum(1 for r in decision.ranks_down(self.situation) if within is None or r in within)
@@ -169,7 +169,7 @@ class _Teller:
         )
 
     def refused(self, base: Explanation, decided: Decision) -> Explanation:
-        """Why *decided* is no: all nodes were looked at."""
+        """Why *decided* is a refusal: the search looked at all nodes."""
         reason = decision.why_insufficient(self.situation, self.request)
         if reason is None:
             reason = "what is free lies in no such domains as are asked"
@@ -187,7 +187,7 @@ class _Teller:
         )
 
     def allocated(self, base: Explanation, decided: Decision) -> Explanation:
-        """Why *decided* is what it is."""
+        """Why *decided* gives these resources."""
         assert decided.selection is not None
         selection = decided.selection
         grants = selection.grants
@@ -219,7 +219,7 @@ class _Teller:
         )
 
     def fitness(self, selection: Selection) -> Fitness:
-        """How good what *selection* says is."""
+        """The fitness of *selection*."""
         allocation = Allocation(self.inventory, parts_of(selection), selection.nslots)
         return allocation.fitness(self.pool.weights)
 
@@ -234,7 +234,7 @@ class _Teller:
     def passed(self, seen: Sequence[Looked], first_pass: bool) -> tuple[tuple[Passed, ...], int]:
         """The first of *seen* with the reasons, and the number of nodes in the rest.
 
-        Those one after another that lack the same, though not as much of it, are told as one.
+        Consecutive states that lack the same resource are reported as one, whatever the amount.
         """
         told: list[Passed] = []
         place = 0
@@ -253,11 +253,11 @@ class _Teller:
         return tuple(told), sum(len(one.ranks) for one in seen[place:])
 
     def lacks(self, one: Looked) -> Optional[tuple[str, int]]:
-        """What a whole node lacks for one slot, and how much of it is free; None if not that."""
+        """What a whole node lacks for one slot, and how much is free; None for other reasons."""
         return None if one.found is not None else too_little(one.state, self.ask)
 
     def why(self, group: Sequence[Looked], first_pass: bool) -> str:
-        """Why *group*, which lacks the same, gives nothing, in the first pass or in both."""
+        """Why *group*, whose states lack the same, gives nothing, in the first pass or in both."""
         one = group[0]
         state, root = one.state, one.state.type.root
         if self.ask.whole and not state.idle:
@@ -280,7 +280,7 @@ class _Teller:
     # -- nodes taken
 
     def taken(self, grants: Iterable[Grant]) -> tuple[Taken, ...]:
-        """What *grants* say, by lowest rank."""
+        """The nodes in *grants*, by lowest rank."""
         found = []
         for grant in grants:
             state, step = grant.state, grant.step

@@ -14,20 +14,20 @@ from treepool.view.places import Place
 from treepool.view.textboxes import Lines, wrapped
 from treepool.view.words import count, listed, plain
 
-#: Least width drawn for.
+#: Smallest width supported, in columns.
 NARROWEST = 40
 
-#: Most slots of a node, nodes of an allocation and jobs waited for that are told one by one.
+#: Most slots of a node, nodes of an allocation and jobs waited for that are listed one by one.
 MAX_SLOTS, MAX_TAKEN, MAX_JOBS = 8, 12, 12
 
-#: Columns of a label with the blanks behind it.
+#: Columns of a label, including the blanks after it.
 _LABEL = 10
 
 _STYLES = {ALLOCATED: "green", INFEASIBLE: "red"}
 
 
 def text(told: Explanation, width: int) -> Text:
-    """*told* in at most *width* columns (NARROWEST at least)."""
+    """*told* in at most *width* columns (at least NARROWEST)."""
     width = max(width, NARROWEST)
     lines: Lines = []
     shape = plain(told.shape, 400)
@@ -45,7 +45,7 @@ def text(told: Explanation, width: int) -> Text:
 
 
 def _asked(told: Explanation) -> Lines:
-    """What the pool goes by: domains, nodes, order."""
+    """What the decision is based on: domains, nodes, order."""
     if told.verdict == INFEASIBLE:
         return []
     lines = []
@@ -149,7 +149,7 @@ def _idle(told: Explanation) -> Lines:
 
 
 def _fitness(fitness: Fitness) -> str:
-    """How good a placement is, and what that is made of."""
+    """The fitness of a placement, and its components."""
     parts = [f"memory {fitness.memory:.2f}"]
     parts += [f"links {fitness.links:.2f}"] if fitness.links is not None else []
     parts += [f"nodes {fitness.inter:.2f}"] if fitness.inter is not None else []

@@ -16,16 +16,16 @@ Start = tuple[TraceJob, float, Allocation]
 
 
 def picture_of(resource_set: ResourceSet, starts: Iterable[Start]) -> Picture:
-    """The picture of a cluster on which jobs started as *starts* say, and ended after their time.
+    """The picture of a cluster on which jobs start as *starts* say, and end after their run time.
 
-    The cluster is idle in the end.
+    The cluster is idle at the end.
     """
     jobs: list[Job] = []
     events: list[tuple[float, int, int, str]] = []
     for number, (traced, start, allocation) in enumerate(starts):
         jobs.append(Job.of(traced.name, traced.shape, allocation))
         end = start + traced.runs
-        # At one time jobs end before others start, which may have what they had.
+        # At equal times jobs end before others start, because those may take over what is freed.
         events.append((start, 1, number, f"{_clock(start)}: job {traced.name}: {traced.shape}"))
         events.append((end, 0, number, f"{_clock(end)}: job {traced.name} ends"))
     changes = [
@@ -36,7 +36,7 @@ def picture_of(resource_set: ResourceSet, starts: Iterable[Start]) -> Picture:
 
 
 def _clock(seconds: float) -> str:
-    """A time of the trace: days, hours, minutes and seconds from its zero."""
+    """A time of the trace as days, hours, minutes and seconds since time zero."""
     whole = int(seconds)
     days, rest = divmod(whole, 86400)
     text = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"

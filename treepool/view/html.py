@@ -1,9 +1,9 @@
-"""The picture as a page: one file with everything in it, which asks no network for anything.
+"""The picture as an HTML page: one self-contained file that loads nothing from the network.
 
 The page holds the picture as JSON and a script that draws it: ``picture.js``, ``page.js`` and
-``page.css`` beside this module. No name is ever written as HTML: JSON in a script element has no
-``<``, ``>`` or ``&`` but as escapes, and the script only sets texts. A policy in the page lets the
-browser run this one script and no other.
+``page.css`` beside this module. Names are never written as HTML: the JSON in the script element
+escapes ``<``, ``>`` and ``&``, and the script only sets text. A security policy in the page lets
+the browser run only this script.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from treepool.view.palette import COLOURS, LETTERS
 from treepool.view.picture import Picture, Step
 from treepool.view.rows import Rows, hosts
 
-#: Kinds of node whose domains are drawn; those of more are counted, listed and filtered only.
+#: Most kinds of node whose domains are drawn; further kinds are only counted, listed and filtered.
 MAX_TYPES = 64
 
-#: The scripts beside this module, which the page holds as one.
+#: The scripts beside this module, which the page contains as one script.
 _SCRIPTS = ("picture.js", "page.js")
 
 _WHOLE = re.compile("[1-9][0-9]{0,14}")
@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]{0,8}|0[0-9]{1,8})")
 def html(picture: Picture, rows: Rows) -> str:
     """*picture* as the text of an HTML file.
 
-    It opens on the nodes of *rows* if those are unfolded; whoever reads it can fold and filter.
+    It opens on the nodes of *rows* if those are unfolded. The reader can fold and filter.
     """
     here = Path(__file__).parent
     style = _style(here.joinpath("page.css").read_text(encoding="utf-8"))
@@ -139,7 +139,7 @@ def _type(picture: Picture, place: int) -> dict[str, Any]:
 
 
 def _block(here: Block) -> list[Any]:
-    """Title, memory, own cores, own GPUs, blocks inside, and how many more of them there are."""
+    """Title, memory, own cores, own GPUs, inner blocks, and the number of those left out."""
     return [
         here.title,
         words.size(here.memory) if here.memory else "",
@@ -151,9 +151,9 @@ def _block(here: Block) -> list[Any]:
 
 
 def _jobs(jobs: Sequence[Job], kinds: dict[tuple[Any, ...], int]) -> list[list[Any]]:
-    """The jobs as [first name, kinds]: jobs whose names count up from it are together.
+    """The jobs as [first name, kinds]; jobs whose names count up from the first are grouped.
 
-    A kind, by its place in *kinds*, is what was asked for, slots, nodes, cores, GPUs.
+    A kind, given by its place in *kinds*, is (what was asked for, slots, nodes, cores, GPUs).
     """
     found: list[list[Any]] = []
     following = ""
@@ -170,7 +170,7 @@ def _jobs(jobs: Sequence[Job], kinds: dict[tuple[Any, ...], int]) -> list[list[A
 
 
 def _host_runs(names: Iterable[str]) -> list[list[Any]]:
-    """Names that count up as [prefix, first number, its width, how many]; others as [name]."""
+    """Names that count up as [prefix, first number, its width, count]; others as [name]."""
     found: list[list[Any]] = []
     for host in names:
         match = _NUMBER.fullmatch(host)

@@ -1,11 +1,11 @@
-"""What pictures show: the nodes of a pool, who holds what on each, and the numbers that come of it.
+"""What pictures show: the nodes of a pool, which job holds what on each, and the totals.
 
-Like the pool itself, a picture knows a node by how it looks: nodes of one type and status on which
-the same jobs hold the same ids share one Look. What is worked out per node is worked out per Look,
-so that a picture of 100,000 nodes costs little more than one of a hundred.
+Like the pool itself, a picture identifies a node by how it looks: nodes of one type and status on
+which the same jobs hold the same ids share one Look. Everything is computed per Look instead of
+per node, so a picture of 100,000 nodes costs little more than one of a hundred.
 
-A model is made from a Pool and from what its jobs hold, both by public names, so that it does not
-matter whether a command or a live instance made them.
+A model is made from a Pool and from what its jobs hold, and uses only their public names. It
+therefore does not matter whether a command or a live instance made them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from treepool.rfc import idset
 from treepool.rfc.links import Links
 from treepool.rfc.rset import ResourceSet
 
-#: Whether a node may be given to jobs: up, down, or drained by an administrator.
+#: Whether jobs may use a node: it is up, down, or drained by an administrator.
 UP, DOWN, DRAINED = "up", "down", "drained"
 
-#: What a node that is up is like: nothing allocated, something, or no core left.
+#: The state of a node that is up: nothing allocated, something allocated, or no core left.
 IDLE, PARTLY, FULL = "idle", "partly used", "full"
 
-#: All that a node may be like, in the order of Totals.
+#: All states of a node, in the order of Totals.
 STATES = (IDLE, PARTLY, FULL, DOWN, DRAINED)
 
-#: Name of the job that stands for whatever the pool says is allocated and no given job holds.
+#: Name of the job that stands for everything allocated in the pool that no given job holds.
 OTHER = "other"
 
 
@@ -42,11 +42,12 @@ Holding = tuple[int, int, int]
 class Totals(NamedTuple):
     """Numbers of a cluster, or of one node of it.
 
-    Nodes are counted in one of idle to drained. Free is what a job could get now, so nothing of a
-    node that is down or drained; used is what jobs hold, on such nodes too; what is left of
-    ``cores`` and ``gpus`` is out of service. ``gpus_fragmented`` of the free GPUs are in no whole
-    domain: in the smallest domain that holds the GPU (the node, if no other does) some core or
-    GPU is allocated, or was kept by the enclosing instance.
+    Each node is counted in exactly one state, from idle to drained. Free resources are those that a
+    job could get now; a node that is down or drained has none. Used resources are those that jobs
+    hold, also on such nodes. The rest of ``cores`` and ``gpus`` is out of service.
+    ``gpus_fragmented`` is the number of free GPUs that are in no whole domain: in the smallest
+    domain that holds the GPU (the node, if no other does) some core or GPU is allocated, or was
+    kept by the enclosing instance.
     """
 
     nodes: int
@@ -65,7 +66,7 @@ class Totals(NamedTuple):
 
     @property
     def amounts(self) -> list[Amount]:
-        """The cores and, if there are any, the GPUs."""
+        """The cores and, if there are any, the GPUs, as Amounts."""
         found = [Amount("cores", self.cores, self.cores_free, self.cores_used, 0)]
         if self.gpus:
             gpus = self.gpus, self.gpus_free, self.gpus_used, self.gpus_fragmented
@@ -74,18 +75,18 @@ class Totals(NamedTuple):
 
     @property
     def states(self) -> list[tuple[str, int]]:
-        """How many nodes are in each state, in words, without those that no node is in."""
+        """How many nodes are in each state, by its name; states without nodes are left out."""
         numbers = self.idle, self.partly, self.full, self.down, self.drained
         return [(state, number) for state, number in zip(STATES, numbers) if number]
 
     def plus(self, other: Totals, times: int = 1) -> Totals:
-        """These numbers and *times* those of *other*."""
+        """The sum of these numbers and *times* those of *other*."""
         return Totals(*(a + times * b for a, b in zip(self, other)))
 
 
 @attrs.frozen
 class Amount:
-    """The cores or the GPUs of Totals: free (of which some fragmented), used, out of service."""
+    """The cores or the GPUs of Totals: free (some of it fragmented), used, out of service."""
 
     name: str
     total: int
@@ -95,7 +96,7 @@ class Amount:
 
     @property
     def away(self) -> int:
-        """Those of nodes that are down or drained and held by no job."""
+        """The amount on nodes that are down or drained that no job holds."""
         return self.total - self.free - self.used
 
 
@@ -104,7 +105,7 @@ NOTHING = Totals(*[0] * len(Totals._fields))
 
 @attrs.frozen
 class Job:
-    """A job as pictures call it: its name, what it asked for, and what it holds.
+    """A job as pictures show it: its name, what it asked for, and what it holds.
 
     ``parts`` are (ranks, cores, GPUs), the last two as bitmasks. ``nslots`` is 0 if not known.
     """
@@ -116,7 +117,7 @@ class Job:
 
     @classmethod
     def of(cls, name: str, asked: str, held: Union[Allocation, ResourceSet]) -> Job:
-        """The job *name* that has the allocation or R *held*."""
+        """The job *name* that holds the allocation or R *held*."""
         if isinstance(held, Allocation):
             return cls(name, asked, held.parts, held.nslots)
         parts = tuple((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in held.entries)
@@ -140,9 +141,9 @@ class Job:
 
 @attrs.frozen(eq=False)
 class Layout:
-    """How a node looks but for which jobs they are: what each holder has (cores, GPUs).
+    """How a node looks, whichever jobs are on it: what each holder has (cores, GPUs).
 
-    ``fragmented`` are the GPUs (bitmask) that Totals counts as such.
+    ``fragmented`` are the GPUs (bitmask) that Totals counts as fragmented.
     """
 
     number: int
@@ -173,10 +174,10 @@ class Look:
 class Cluster:
     """The nodes of a pool, which no job changes.
 
-    ``types`` are the kinds of node, the most frequent first; ``type_of`` gives the place in it of
-    each rank, ``status`` and ``hosts`` the rest, by rank. Ranks that the pool does not have are -1
-    in ``type_of``. ``links`` are what is known of each type's GPUs; ``properties`` counts the nodes
-    of each.
+    ``types`` are the kinds of node, the most frequent first. ``type_of`` has, by rank, the place in
+    ``types``, -1 for a rank that is not in the pool; ``status`` and ``hosts`` are by rank, too.
+    ``links`` has the link table of each type's GPUs, if known. ``properties`` has the number of
+    nodes with each property.
     """
 
     types: tuple[NodeType, ...]
@@ -189,9 +190,9 @@ class Cluster:
 
     @classmethod
     def of(cls, pool: Pool, drained: int = 0) -> Cluster:
-        """The nodes of *pool*; of those that are down the ranks of bitmask *drained* are drained.
+        """The nodes of *pool*; the ranks in bitmask *drained* count as drained.
 
-        Drained ranks that are up count as drained too: Flux may tell the pool a moment later.
+        They count as drained even if they are up, because Flux may tell the pool a moment later.
         """
         inventory = pool.inventory
         known = sorted(inventory.node_types.items(), key=lambda item: -len(item[1]))

@@ -1,8 +1,8 @@
 """The nearest shapes that would fit, for a request that no idle cluster could serve.
 
-Found by asking: counts are lowered, one of them alone if that does, until the cluster could serve
-the request. What fits with more fits with less, as a rule, so the largest count is found by
-halving; every shape given was asked and found to do.
+The search lowers counts, a single one if that is enough, until the cluster could serve the
+request. A request that fits usually still fits with a smaller count, so the largest count is found
+by bisection. Each shape returned has been tried and fits.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from treepool.errors import InvalidCount, InvalidInput
 from treepool.rfc import count
 from treepool.rfc.shape import format_shape
 
-#: Most vertices of a request that is searched.
+#: Most vertices of a request for which the search runs.
 MAX_VERTICES = 24
 
-#: Most shapes given.
+#: Most shapes returned.
 MAX_SHAPES = 3
 
-#: In which order counts are raised again when all had to be lowered: what is hard to find first.
+#: The order in which counts are raised again after all were lowered: the scarcest type first.
 _ORDER = ("gpu", "core", "memory", "storage")
 
 Resources = list[Any]
@@ -30,13 +30,13 @@ Resources = list[Any]
 #: Whether a cluster could serve a resource list.
 Oracle = Callable[[Resources], bool]
 
-#: Where a vertex stands: indexes from the root down.
+#: The position of a vertex: indexes from the root down.
 _Path = tuple[int, ...]
 
 
 @attrs.frozen
 class Nearest:
-    """A shape that fits, what is other in it, and the share that is left of the count changed."""
+    """A shape that fits, what differs in it, and the fraction that remains of the changed count."""
 
     shape: str
     change: str
@@ -44,7 +44,7 @@ class Nearest:
 
 
 def nearest(resources: Resources, fits: Oracle) -> list[Nearest]:
-    """Up to MAX_SHAPES shapes near *resources*, which do not fit, that do; the nearest first."""
+    """Up to MAX_SHAPES shapes that fit and are near *resources*, which do not; nearest first."""
     paths = list(_paths(resources))
     if len(paths) > MAX_VERTICES:
         return []
@@ -56,7 +56,7 @@ def nearest(resources: Resources, fits: Oracle) -> list[Nearest]:
 
 
 def _changed(resources: Resources, path: _Path, fits: Oracle) -> Iterator[Nearest]:
-    """What does if just the vertex at *path* is changed: a lower count, or a locality left out."""
+    """Shapes that fit and change only the vertex at *path*: a lower count, or no locality."""
     vertex = _at(resources, path)
     name, old = vertex["type"], _least(vertex.get("count", 1))
     best = _largest(resources, path, old - 1, fits)
@@ -71,7 +71,7 @@ def _changed(resources: Resources, path: _Path, fits: Oracle) -> Iterator[Neares
 
 
 def _lowered(resources: Resources, paths: list[_Path], fits: Oracle) -> Iterator[Nearest]:
-    """What does if every count is lowered: to one, then each raised as far as it can be."""
+    """A shape that fits with every count lowered to one, then each raised as far as possible."""
     lowest = resources
     for path in paths:
         lowest = _with_count(lowest, path, 1)
@@ -87,7 +87,7 @@ def _lowered(resources: Resources, paths: list[_Path], fits: Oracle) -> Iterator
 
 
 def _largest(resources: Resources, path: _Path, most: int, fits: Oracle) -> int:
-    """The largest count up to *most* for the vertex at *path* that does; 0 if none."""
+    """The largest count up to *most* with which the vertex at *path* fits; 0 if none does."""
     if most < 1 or not fits(_with_count(resources, path, 1)):
         return 0
     good, bad = 1, most + 1
@@ -125,9 +125,9 @@ def _with_count(resources: Resources, path: _Path, number: int) -> Resources:
 
 
 def _without(resources: Resources, path: _Path) -> Union[Resources, None]:
-    """*resources* without the vertex at *path*; what stands below it moves up.
+    """*resources* without the vertex at *path*; the vertices below it move up.
 
-    None for what must stay: slots, and amounts that are alone.
+    None for a vertex that must stay: a slot, or an amount without siblings.
     """
     vertex = _at(resources, path)
     if vertex["type"] == "slot" or (vertex["type"] not in _ORDER and "with" not in vertex):
@@ -155,7 +155,7 @@ def _shown(name: str, number: int, vertex: Any) -> str:
 
 
 def oracle(ask: Callable[[Resources], object]) -> Oracle:
-    """The oracle that takes any error of *ask* for a no."""
+    """The oracle that treats any error of *ask* as a no."""
 
     def fits(resources: Resources) -> bool:
         try:

@@ -1,8 +1,8 @@
-"""How jobs are told apart: a colour and a letter each, in every view the same.
+"""How jobs are told apart: each has a colour and a letter, the same in every view.
 
-The colours are equally bright, so that black letters on them, and they themselves on a white page
-and on a dark one, have contrast enough (WCAG 2: 4.5 to 1 for text, 3 to 1 for shapes). Neighbours
-in the list are far apart in hue. Letters tell apart what colours do not.
+The colours are equally bright. Black letters on them have enough contrast, and so do the colours
+themselves on a white page and on a dark one (WCAG 2: 4.5 to 1 for text, 3 to 1 for shapes).
+Neighbours in the list are far apart in hue. Letters distinguish jobs with the same colour.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from treepool.view.model import OTHER
 from treepool.view.picture import Picture
 from treepool.view.rows import Row
 
-#: Colours of jobs, one after another, then again from the first.
+#: Colours of jobs, used in order, then again from the first.
 COLOURS = (
     *("#3395ee", "#e17328", "#2aa654", "#b577e0", "#b18d0d", "#e86881"),
     *("#0ea1a8", "#8d84f2", "#789e0b", "#db6bae", "#08a489", "#cb8101"),
 )
 
-#: Letters of jobs, one after another, then again from the first.
+#: Letters of jobs, used in order, then again from the first.
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
-#: In rows of several nodes: holders that are another job on each.
+#: Letters in a row of several nodes for a holder that is a different job on each node.
 SEVERAL = "123456789"
 
-#: What stands for cores and GPUs that nobody holds: on nodes that are up, GPUs in no whole domain,
-#: and on other nodes.
+#: Signs for cores and GPUs that no job holds: on nodes that are up, fragmented GPUs there, and on
+#: other nodes.
 FREE, FRAGMENTED, AWAY = ".", "~", "x"
 
 
 @attrs.frozen
 class Mark:
-    """How a holder is shown: its letter, and the place of its colour in COLOURS; -1 is grey."""
+    """How a holder is shown: its letter, and the index of its colour in COLOURS; -1 is grey."""
 
     letter: str
     colour: int
@@ -49,7 +49,7 @@ def mark(picture: Picture, job: int) -> Mark:
 
 
 def marks(picture: Picture, row: Row) -> list[Mark]:
-    """The marks of the holders in *row*, in order, different ones as long as letters last."""
+    """The marks of the holders in *row*, in order; they differ as long as there are letters."""
     found: list[Mark] = []
     taken: set[str] = set()
     for i, jobs in enumerate(row.jobs):

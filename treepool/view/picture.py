@@ -1,7 +1,7 @@
 """A picture: a cluster, its jobs, and how its nodes looked step by step.
 
-A step is what changed on a few nodes, so that a run of a thousand jobs on 10,000 nodes takes no
-more room than the jobs themselves. A view that shows one moment takes the last.
+A step has only the nodes that changed, so a run of a thousand jobs on 10,000 nodes takes no more
+space than the jobs themselves. A view that shows a single moment uses the last step.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from treepool.placement.pool import Pool
 from treepool.view.board import Board, others
 from treepool.view.model import Cluster, Job, Layout, Look, Totals
 
-#: Most steps kept. A longer run has several changes in each, which a slider could not tell apart.
+#: Most steps kept. In a longer run a step has several changes, which a slider could not separate.
 MAX_STEPS = 400
 
 
 @attrs.frozen
 class Change:
-    """What happens at one time: the jobs (their places in the list of all) that end and start."""
+    """What happens at one time: the jobs (by place in the list of all jobs) that end and start."""
 
     label: str
     started: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class Change:
 
 @attrs.frozen
 class Step:
-    """The cluster after one or more changes: numbers, and (look, ranks) of nodes that changed."""
+    """The cluster after one or more changes: totals, and (look, ranks) of nodes that changed."""
 
     label: str
     totals: Totals
@@ -38,9 +38,9 @@ class Step:
 
 @attrs.frozen(eq=False)
 class Picture:
-    """All that a view needs. The first step has every node, later ones those that changed.
+    """All that a view needs. The first step has every node, later steps the nodes that changed.
 
-    ``look_of`` has the number of the look of each rank in the end, -1 where there is no such rank.
+    ``look_of`` has the number of each rank's look at the end, -1 where there is no such rank.
     """
 
     cluster: Cluster
@@ -52,7 +52,7 @@ class Picture:
 
     @property
     def totals(self) -> Totals:
-        """The numbers in the end."""
+        """The totals at the end."""
         return self.steps[-1].totals
 
     @classmethod
@@ -63,10 +63,10 @@ class Picture:
         changes: Optional[Sequence[Change]] = None,
         drained: int = 0,
     ) -> Picture:
-        """The picture of *pool*, on which *jobs* started one after another and hold what they do.
+        """The picture of *pool*, on which *jobs* started one after another and still run.
 
-        For another history give its *changes*, of which the last leaves the pool as it is. What
-        is allocated to no job of these is there from the first step on.
+        For another history pass its *changes*; the last one must leave the pool as it is.
+        Allocated resources that none of these jobs holds are present from the first step on.
         """
         known = tuple(jobs)
         if changes is None:

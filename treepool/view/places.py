@@ -22,9 +22,9 @@ from treepool.view.words import count, title
 class Place:
     """Where a slot sits: the smallest domain around all it has, and what it has (bitmasks).
 
-    ``local`` tells whether no smaller kind of domain of the node, idle, could have hosted it.
-    ``gbps`` is the slowest link between its GPUs, ``best`` that of the best such GPUs on an idle
-    node; both None if there is nothing to tell.
+    ``local`` says that no smaller kind of domain of the idle node could have hosted it. ``gbps`` is
+    the bandwidth of the slowest link between its GPUs, and ``best`` the same for the best such GPUs
+    on an idle node. Both are None if there is nothing to report.
     """
 
     domain: str
@@ -36,11 +36,11 @@ class Place:
 
 
 def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[int, int]:
-    """How many slots of *ask* the *cores* and *gpus* of a node are, and how many of them local.
+    """How many slots of *ask* the *cores* and *gpus* of a node make up, and how many are local.
 
-    Found by placing the slots once more, on a node where nothing but these ids is free: first as
-    many as there are, then as many as have the smallest kind of domain that the node, idle, could
-    offer. So it does not matter by which rules they were chosen.
+    The slots are placed once more, on a node where only these ids are free: first as many as fit,
+    then as many as fit in the smallest kind of domain that the idle node could offer. The result
+    therefore does not depend on the rules by which the ids were chosen.
     """
     if ask.whole:
         return ask.group.nslots, ask.group.nslots
@@ -54,9 +54,9 @@ def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[i
 
 
 def smallest(node_type: NodeType, ask: Ask) -> list[str]:
-    """The smallest kinds of domain that a node, idle, could offer to a slot of *ask*.
+    """The smallest kinds of domain that an idle node could offer to a slot of *ask*.
 
-    Empty if the slot asks for localities of its own, or for the whole node.
+    Empty if the slot names localities itself, or asks for the whole node.
     """
     need = _amount(ask)
     if need is None:
@@ -68,7 +68,7 @@ def smallest(node_type: NodeType, ask: Ask) -> list[str]:
 def too_little(state: NodeState, ask: Ask) -> Optional[tuple[str, int]]:
     """What the node as a whole lacks for one slot of *ask*, and how much of it is free.
 
-    None if it is not for a mere number.
+    None if the cause is not a plain shortage of some amount.
     """
     need = _amount(ask)
     if need is None:
@@ -80,7 +80,7 @@ def too_little(state: NodeState, ask: Ask) -> Optional[tuple[str, int]]:
 
 
 def shortage(state: NodeState, ask: Ask) -> Optional[str]:
-    """What the smallest kinds of domain lack for slots of *ask* now; None if no number tells."""
+    """What the smallest kinds of domain lack for slots of *ask*; None if it is not an amount."""
     need = _amount(ask)
     if need is None:
         return None
@@ -111,7 +111,7 @@ def shortage(state: NodeState, ask: Ask) -> Optional[str]:
 
 
 def _amount(ask: Ask) -> Optional[Need]:
-    """The amount that each slot of *ask* asks for, if that is all it asks for."""
+    """The amount that each slot of *ask* asks for; None if it asks for anything else."""
     need = ask.group.need
     if ask.group.name != SLOT or need.parts or not need.takes_amount or ask.whole:
         return None
@@ -119,10 +119,10 @@ def _amount(ask: Ask) -> Optional[Need]:
 
 
 def slot_places(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> list[Place]:
-    """Where the slots of *ask* sit that have *cores* and *gpus* of a node together.
+    """Where the slots of *ask* sit that together have *cores* and *gpus* of a node.
 
-    Found by placing them once more, one after another, where nothing else is free; if they do not
-    come out as they were, as one place for all of them.
+    The slots are placed once more, one after another, where nothing else is free. If that does not
+    give the same ids, the result is one place for all slots.
     """
     state = NodeState(node_type, cores, gpus)
     group = attrs.evolve(ask.group, count=Count(1, None))

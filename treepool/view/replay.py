@@ -2,8 +2,8 @@
 
 Time is that of the trace and jumps from event to event: jobs end, jobs are submitted, and jobs
 start as ``sched-treepool`` would start them, by the same Plan. All jobs have the same priority, so
-the queue is in the order of submission. A job ends when its duration is over, or its limit; the
-plan knows the limit only, as a scheduler does.
+the queue is in the order of submission. A job ends after its duration, or at its limit if that is
+earlier. The plan only knows the limit, as in a real scheduler.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from treepool.rfc.shape import parse_shape
 from treepool.view.tally import Point, Tally, quantile
 from treepool.view.trace import InvalidTrace, TraceJob
 
-#: How many refused jobs are remembered by name.
+#: Most refused jobs that are listed by name.
 MAX_REFUSED = 100
 
 #: Events between two reports of progress.
 _STRIDE = 64
 
-#: Told of each job that starts: when, and with what.
+#: Called for each job that starts, with the time and the allocation.
 Watcher = Callable[[TraceJob, float, Allocation], None]
 
 
@@ -40,7 +40,7 @@ Watcher = Callable[[TraceJob, float, Allocation], None]
 class Rules:
     """How jobs are started: the options of the scheduler module.
 
-    ``policy`` is fifo, easy or conservative; ``depth`` jobs get reservations. ``pool`` are the
+    ``policy`` is fifo, easy or conservative; ``depth`` jobs get reservations. ``pool`` has the
     options of Pool.
     """
 
@@ -52,13 +52,13 @@ class Rules:
 
 @attrs.frozen
 class Outcome:
-    """What came of a trace under some rules; times in seconds, shares from 0 to 1.
+    """The result of a trace under some rules; times in seconds, shares from 0 to 1.
 
-    ``span`` is from the first submission to the last end, over which the shares of cores and GPUs
-    in use, and fragmented ones (free but in no whole domain), are means of all there are. Waiting
-    times are None if no job ran. ``local`` of the ``slots`` sit in the smallest kind of domain
-    that an idle node could offer. ``refused`` names jobs that the cluster could never serve, and
-    why, ``nrefused`` says how many they are.
+    ``span`` is the time from the first submission to the last end. The shares of cores and GPUs
+    that are in use, or fragmented (free but in no whole domain), are means over this time, relative
+    to all cores and GPUs. Waiting times are None if no job ran. Of the ``slots``, ``local`` sit in
+    the smallest kind of domain that an idle node could offer. ``refused`` names jobs that the
+    cluster could never serve, with the reasons; ``nrefused`` is their number.
     """
 
     rules: Rules
@@ -83,7 +83,7 @@ class Outcome:
 
 @attrs.frozen(eq=False)
 class _Job:
-    """A job in the queue: its number in the order, and its request with and without its limit."""
+    """A job in the queue: its position, and its request with and without its limit."""
 
     number: int
     traced: TraceJob
@@ -100,8 +100,8 @@ def replay(
 ) -> Outcome:
     """Run *jobs*, in order of submission, on an idle cluster under *rules*.
 
-    *progress* is told the share of jobs that have ended, 0 to 1. Raises InvalidTrace if a job
-    asks for what nobody understands, and InvalidInput for rules or a cluster that make no sense.
+    *progress* receives the share of jobs that have ended, 0 to 1. Raises InvalidTrace for a job
+    whose request is invalid, and InvalidInput for invalid rules or an invalid cluster.
     """
     run = _Run(resource_set, jobs, rules, watch)
     for done in run.events():
@@ -130,7 +130,7 @@ class _Run:
         self.plan: Optional[Plan] = None
         #: Waiting jobs by kind of request, each in the order of the queue.
         self.lanes: dict[Request, list[_Job]] = {}
-        #: With fifo, whether a job holds the queue under this plan.
+        #: With fifo, whether a job holds up the queue under this plan.
         self.blocked = False
         self.running: list[tuple[float, int]] = []
         self.allocations: dict[int, Allocation] = {}
@@ -140,7 +140,7 @@ class _Run:
         self._kinds: dict[tuple[str, str, Optional[str]], Request] = {}
 
     def events(self) -> Iterator[float]:
-        """Let everything happen; yields the share of jobs that is over, now and then."""
+        """Run all events; regularly yields the share of jobs that have ended."""
         submitted, total = 0, len(self.jobs)
         count = 0
         while submitted < total or self.running or self.lanes:
@@ -166,7 +166,7 @@ class _Run:
             count += 1
 
     def outcome(self) -> Outcome:
-        """The numbers, once everything has happened."""
+        """The numbers, after all events."""
         tally, waits = self.tally, sorted(self.tally.waits)
         whole_cores, whole_gpus = tally.ncores * self.now, tally.ngpus * self.now
         total = tally.curve.total
@@ -206,7 +206,7 @@ class _Run:
         return job
 
     def _kind(self, traced: TraceJob) -> Request:
-        """What *traced* asks for but for its duration, the same object for equal requests."""
+        """The request of *traced* without its duration; equal requests share the object."""
         limits = "" if traced.constraint is None else json.dumps(traced.constraint, sort_keys=True)
         key = traced.shape, limits, traced.locality
         kind = self._kinds.get(key)
@@ -238,7 +238,7 @@ class _Run:
         self.tally.end(self.allocations.pop(number))
 
     def _give_up(self) -> None:
-        """Refuse the first job, which nobody is in the way of: a search for places is bounded."""
+        """Refuse the first job: no other job blocks it, but the bounded search finds no place."""
         lane = min(self.lanes.values(), key=lambda lane: lane[0].number)
         job = lane[0]
         self._refuse(job.traced, "there is room for it, but no way was found to place it")
@@ -255,7 +255,7 @@ class _Run:
     # -- the queue
 
     def _schedule(self, new: Sequence[_Job]) -> None:
-        """Put the waiting jobs to the plan: all of them, or just *new* ones if it still holds."""
+        """Offer the waiting jobs to the plan: all, or only the *new* ones if it is still valid."""
         if self.plan is None or not self.plan.current:
             self.plan = Plan(self.pool)
             self.blocked = False
@@ -268,10 +268,10 @@ class _Run:
                 self._leave(self.lanes[job.kind], job)
 
     def _pass(self, plan: Plan, lanes: Iterable[list[_Job]]) -> None:
-        """Put all jobs of *lanes* to *plan*, in the order of the queue.
+        """Offer all jobs of *lanes* to *plan*, in the order of the queue.
 
-        A plan only ever takes resources away. So once a job that gets no reservation was refused,
-        those behind it in its lane are too unless they end sooner, and are not tried.
+        A plan only ever takes resources away. Once a job is refused and gets no reservation, the
+        later jobs in its lane would be refused, too, unless they end sooner. They are not tried.
         """
         heads = [(lane[0].number, lane, 0) for lane in lanes]
         heapq.heapify(heads)
@@ -291,7 +291,7 @@ class _Run:
                 heapq.heappush(heads, (lane[place].number, lane, place))
 
     def _put(self, plan: Plan, job: _Job) -> bool:
-        """Start *job* if it can; otherwise it holds the queue, has a reservation, or just waits."""
+        """Start *job* if possible; otherwise it holds the queue, gets a reservation, or waits."""
         try:
             allocation = plan.start(job.number, job.request, job.kind, self.now)
         except InsufficientResources:

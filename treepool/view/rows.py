@@ -1,8 +1,8 @@
 """Folding: equal nodes become one row with a count, so that a large cluster fits on a page.
 
-Nodes are equal that have the same type and status and on which the same jobs hold the same ids.
-If that still leaves too many rows, nodes fold on which *some* jobs hold the same ids: a thousand
-nodes that each run four one-GPU jobs of their own are one row, "a thousand times four jobs".
+Two nodes are equal if they have the same type and status and the same jobs hold the same ids on
+both. If that still leaves too many rows, nodes also fold if *some* jobs hold the same ids on each.
+For example, a thousand nodes that each run four one-GPU jobs of their own become one row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from treepool.rfc import hostlist
 from treepool.view.model import Layout
 from treepool.view.picture import Picture
 
-#: Rows from which nodes fold whatever their jobs are.
+#: With more rows than this, nodes fold whichever jobs they run.
 MANY_ROWS = 48
 
 #: Most nodes shown one by one.
@@ -24,9 +24,9 @@ MOST_BOXES = 1024
 
 @attrs.frozen
 class Row:
-    """Nodes shown as one: their layout, their ranks (ascending), and who the holders in it are.
+    """Nodes shown as one: their layout, their ranks (ascending), and the jobs of each holder.
 
-    ``jobs`` has for each holder of the layout the jobs that it is on some of the nodes.
+    ``jobs`` has, for each holder of the layout, the jobs that it stands for on these nodes.
     """
 
     layout: Layout
@@ -36,9 +36,9 @@ class Row:
 
 @attrs.frozen
 class Rows:
-    """The rows to be shown, and how many more there are, of how many nodes.
+    """The rows to show, how many more there are, and how many nodes those have.
 
-    ``unfolded`` if somebody asked for these nodes, each by itself.
+    ``unfolded`` says that the user asked for these nodes, each in a row of its own.
     """
 
     shown: tuple[Row, ...]
@@ -48,10 +48,11 @@ class Rows:
 
 
 def rows(picture: Picture, unfold: Iterable[int] = (), most: int = MANY_ROWS) -> Rows:
-    """The nodes of *picture* as rows: a row of its own for each rank in *unfold*.
+    """The nodes of *picture* as rows; each rank in *unfold* has a row of its own.
 
-    With *unfold* no other nodes are shown. Rows come by lowest rank, but if they are more than
-    *most* and fold further, those of most nodes come first, and only *most* of them.
+    With *unfold* no other nodes are shown. Rows are in order of their lowest rank. If there are
+    more than *most*, they fold further; then only *most* rows are shown, those with the most nodes
+    first.
     """
     wanted = [r for r in unfold if r < len(picture.look_of) and picture.look_of[r] >= 0]
     if wanted:

@@ -1,6 +1,6 @@
 """A running cluster in lines: one for each GPU, one for each job, and the totals.
 
-What a line says is worked out here; how lines are laid out is for whoever prints them.
+This module computes the contents of each line. The caller that prints the lines lays them out.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from treepool.view.picture import Picture
 
 @attrs.frozen
 class Running:
-    """A job of the instance: what it holds, whose it is, its name and its state in Flux's words.
+    """A job of the instance: what it holds, its owner, its name and its state in Flux's words.
 
-    ``since`` is when it started, or was submitted if it waits: seconds since the epoch.
+    ``since`` is when it started or, if it waits, was submitted, in seconds since the epoch.
     """
 
     job: Job
@@ -50,7 +50,7 @@ class GpuLine:
 
 @attrs.frozen
 class JobLine:
-    """One job: ``placement`` in Flux's short form, ``domains`` what it sits in on a node.
+    """One job: ``placement`` in Flux's short form, ``domains`` the domains it has on a node.
 
     ``fitness`` is from 0 to 1, None for a job that holds nothing.
     """
@@ -101,7 +101,7 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
 
 
 def _models(links: Any, node_type: NodeType) -> dict[int, tuple[str, int]]:
-    """The model and memory (GiB) of each GPU that the key tells about."""
+    """The model and memory (GiB) of each GPU, where the key has them."""
     found = {}
     for device in links.devices if links else ():
         for gpu in idset.iterate(device.gpus & node_type.root.gpus):
@@ -110,7 +110,7 @@ def _models(links: Any, node_type: NodeType) -> dict[int, tuple[str, int]]:
 
 
 def domain_of(node_type: NodeType, gpu: int) -> str:
-    """The smallest domain that has a GPU, such as "numa 3"; "" if the node itself does."""
+    """The smallest domain that has the GPU, such as "numa 3"; "" if it is the node itself."""
     here = node_type.root
     while True:
         inside = [child for child in here.children if child.gpus >> gpu & 1]
@@ -146,7 +146,7 @@ def job_lines(picture: Picture, jobs: Sequence[Running], weights: Weights) -> It
 
 
 def _domains(types: Sequence[Any], part: tuple[tuple[int, ...], int, int]) -> str:
-    """The memory domains that a part of a job sits in, on its first node."""
+    """The memory domains that a job uses on the first node of *part*."""
     ranks, cores, gpus = part
     node_type = types[ranks[0]] if ranks and ranks[0] < len(types) else None
     if node_type is None:

@@ -1,4 +1,4 @@
-"""The picture as an SVG, for a document: what the terminal shows, in its colours, on white."""
+"""The picture as an SVG for documents: what the terminal shows, in its colours, on white."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from treepool.view.text import text
 #: Columns of the terminal: two boxes of RFC 49's cluster A stand side by side.
 COLUMNS = 160
 
-# rich's own format draws the window of a terminal, and loads a font from the network. Here any
-# font of the reader's does, because each text says how wide it is.
+# rich's own format draws a terminal window and loads a font from the network. This format works
+# with any installed font, because each text states its width.
 _FORMAT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}">
 <style>
@@ -36,7 +36,7 @@ def svg(picture: Picture, rows: Rows) -> str:
         file=io.StringIO(),
         record=True,
         width=COLUMNS,
-        height=1,  # with a width alone, TERM=dumb means 80 columns
+        height=1,  # with only a width given, TERM=dumb means 80 columns
         legacy_windows=False,
     )
     console.print(text(picture, rows, COLUMNS))

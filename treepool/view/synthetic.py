@@ -1,10 +1,10 @@
-"""Synthetic traces: jobs made up for a cluster, always the same for the same seed.
+"""Synthetic traces: generated jobs for a cluster, always the same for the same seed.
 
-They are a mixture as clusters for GPU work see it: many small jobs, few large ones, more short
-than long. Sizes follow the cluster's own kinds of node: parts of a GPU's share of the cores, whole
-shares, several of them, cores alone, whole nodes. Run times are log-normal, limits are what people
-ask for: more than needed, in round numbers. Jobs come at random over the time in which they would
-keep ``load`` of the cores, or of the GPUs, in use.
+The mix of jobs is typical of GPU clusters: many small jobs, few large ones, more short than long.
+Sizes follow the cluster's own kinds of node: parts of a GPU's share of the cores, whole shares,
+several shares, only cores, whole nodes. Run times are log-normal. Limits are round numbers above
+the run time, as users choose them. Jobs arrive at random over the time in which they would keep
+``load`` of the cores, or of the GPUs, in use.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view.trace import TraceJob, in_order
 
-#: The run time, in seconds, that half of the jobs exceed; how wide times scatter (the standard
-#: deviation of their logarithm); the shortest and the longest.
+#: The median run time in seconds; the scatter of run times (the standard deviation of their
+#: logarithm); the shortest and the longest run time, in seconds.
 _MEDIAN, _SCATTER, _SHORTEST, _LONGEST = 1200.0, 1.4, 10.0, 86_400.0
 
-#: Limits are multiples of this many seconds, and up to so many times the run time.
+#: Limits are multiples of the first number, in seconds, and at most the second times the run time.
 _ROUND, _MOST_OVER = 900, 4.0
 
 #: Largest share of a kind's nodes that one job has.
@@ -33,7 +33,7 @@ _LARGEST_SHARE = 0.25
 
 @attrs.frozen
 class _Size:
-    """A shape with the number of its slots left open, what a slot has, and how many a node has."""
+    """A shape without its number of slots, what a slot has, and how many slots fit on a node."""
 
     shape: str
     weight: int
@@ -97,7 +97,7 @@ def _sizes(node_type: NodeType) -> list[_Size]:
 
 
 def _slots(rng: random.Random, nodes: int, per_node: int) -> int:
-    """How many slots a job has: half one, most few, some as many as a quarter of the nodes have."""
+    """A random number of slots: often one, mostly few, at most what a quarter of the nodes have."""
     most = max(1, int(nodes * _LARGEST_SHARE)) * per_node
     doublings = int(rng.expovariate(0.7))
     return min(1 << doublings, most)

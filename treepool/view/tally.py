@@ -1,7 +1,7 @@
-"""The numbers of a replay: how much is in use, how scattered what is free is, how long jobs wait.
+"""The numbers of a replay: how much is in use, how fragmented the rest is, how long jobs wait.
 
-The tally keeps its own account of what is free on each rank, from what jobs say they got. So it
-notices when something is given out twice, and needs no look into the pool.
+The tally keeps its own account of what is free on each rank, based on the allocations of jobs. It
+therefore does not read the pool, and notices if something is allocated twice.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from treepool.rfc.rset import ResourceSet
 from treepool.view.board import fragmented
 from treepool.view.places import local_slots
 
-#: How many answers about one kind of node are remembered.
+#: Most results that are cached for one kind of node.
 MAX_KNOWN = 1 << 16
 
-#: Points of a curve: never more than this, at least half of it once there was time for as many.
+#: Most points of a curve; a curve that is long enough has at least half as many.
 POINTS = 512
 
 
@@ -31,8 +31,8 @@ POINTS = 512
 class Point:
     """Means over the time from ``start`` to ``end`` (seconds since the first submission).
 
-    Cores and GPUs are numbers in use, or free but in no whole domain (fragmented); ``waiting`` is
-    the number of waiting jobs.
+    Cores and GPUs are counted if they are in use, or free but in no whole domain (fragmented).
+    ``waiting`` is the number of waiting jobs.
     """
 
     start: float
@@ -44,12 +44,12 @@ class Point:
     waiting: float
 
 
-#: The numbers that a curve is made of, in the order of Point.
+#: The values that a curve records, in the order of Point.
 _Level = tuple[int, int, int, int, int]
 
 
 class Curve:
-    """Levels that change in time, as at most POINTS means over intervals of equal length."""
+    """Levels that change over time, as at most POINTS means over intervals of equal length."""
 
     def __init__(self) -> None:
         self.width = 0.0
@@ -59,7 +59,7 @@ class Curve:
         self.total = [0.0] * 5
 
     def extend(self, until: float, level: _Level) -> None:
-        """The levels are *level* from where the curve ends up to the time *until*."""
+        """Extend the curve to the time *until* with the levels *level*."""
         at = self._at
         if until <= at:
             return
@@ -72,7 +72,7 @@ class Curve:
         while at < until:
             place = min(int(at / self.width), POINTS - 1)
             end = (place + 1) * self.width
-            if end <= at and place < POINTS - 1:  # rounding put *at* just below its own interval
+            if end <= at and place < POINTS - 1:  # rounding put *at* just before its own interval
                 place, end = place + 1, end + self.width
             upto = min(until, end) if place < POINTS - 1 else until
             while len(self._sums) <= place:
@@ -99,7 +99,7 @@ class Curve:
 
 
 class Tally:
-    """Counts along as jobs are submitted, start and end; times are from the first submission."""
+    """Counts jobs as they are submitted, start and end; times are since the first submission."""
 
     def __init__(self, resource_set: ResourceSet) -> None:
         inventory = Inventory.of(resource_set)
@@ -111,8 +111,8 @@ class Tally:
         self.ngpus = sum(idset.size(root.gpus) for root in roots if root)
         self.curve = Curve()
         self.waits: list[float] = []
-        #: Slots started, and those that sit in the smallest kind of domain that an idle node of
-        #: theirs could offer; a slot that spans nodes counts on each.
+        #: The number of slots started, and how many of them sit in the smallest kind of domain
+        #: that their node could offer when idle. A slot that spans nodes counts on each of them.
         self.slots = self.local = 0
         self._used = [0, 0]
         self._scattered = [0, 0]
@@ -125,15 +125,15 @@ class Tally:
         self.curve.extend(now, (*self._used, *self._scattered, self._waiting))  # type: ignore[arg-type]
 
     def submit(self) -> None:
-        """A job waits."""
+        """Count a job that starts to wait."""
         self._waiting += 1
 
     def withdraw(self) -> None:
-        """A job waits no longer."""
+        """Count a job that stops waiting without a start."""
         self._waiting -= 1
 
     def start(self, wait: float, ask: Ask, allocation: Allocation) -> None:
-        """A job that waited for *wait* seconds starts with *allocation*."""
+        """Count a job that waited for *wait* seconds and starts with *allocation*."""
         self._waiting -= 1
         self.waits.append(wait)
         for ranks, cores, gpus in allocation.parts:
@@ -144,7 +144,7 @@ class Tally:
                 self.local += local * count
 
     def end(self, allocation: Allocation) -> None:
-        """A job ends."""
+        """Count a job that ends."""
         for ranks, cores, gpus in allocation.parts:
             self._change(ranks, cores, gpus, False)
 
@@ -200,10 +200,10 @@ class Tally:
 
 
 def fragmented_cores(root: Domain, cores: int, gpus: int) -> int:
-    """Those of the free *cores* that are in no whole domain, where *gpus* are free.
+    """The free *cores* that are in no whole domain, given the free *gpus*.
 
-    As board.fragmented() has it for GPUs: something is allocated in the smallest domain that
-    holds the core.
+    The rule is that of board.fragmented() for GPUs: something is allocated in the smallest domain
+    that holds the core.
     """
     found = 0
     for domain in root.walk():
@@ -214,7 +214,7 @@ def fragmented_cores(root: Domain, cores: int, gpus: int) -> int:
 
 
 def quantile(values: Sequence[float], share: float) -> Optional[float]:
-    """The smallest of *values* (ascending) that at least *share* of them do not exceed."""
+    """The smallest of *values* (ascending) such that at least *share* of them do not exceed it."""
     if not values:
         return None
     return values[max(0, math.ceil(share * len(values)) - 1)]

@@ -1,7 +1,7 @@
 """The picture for a terminal: numbers, kinds of node, jobs, and the nodes as boxes of cells.
 
-A core and a GPU is a character each: the letter of the job that has it, in the job's colour, a dot
-if nobody has it, an x on a node that is down or drained. So nothing is said by colour alone.
+Each core and each GPU is one character: the letter of the job that has it, in the job's colour; a
+dot if it is free; an x on a node that is down or drained. No information is in the colour alone.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from treepool.view.rows import Rows, hosts
 from treepool.view.textboxes import Lines, columns, cut, cut_words, side_by_side, wrapped
 from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
 
-#: Least width drawn for, and least width of a node's box before two stand side by side.
+#: Smallest width supported, and smallest width of a node's box when boxes stand side by side.
 NARROWEST, NODE_WIDTH = 40, 76
 
 #: Most kinds of node, jobs and properties listed, and lines about the links of a kind of node.
 MOST_TYPES, MOST_JOBS, MOST_PROPERTIES, MOST_LINKS = 12, 20, 12, 6
 
-#: What stands for characters that an ASCII terminal does not have.
+#: Replacements for characters that an ASCII terminal does not have.
 _ASCII = {ord(words.TIMES): "x", ord("…"): "~"}
 
 #: A bar's least and greatest width, and the blanks before it.
@@ -30,7 +30,7 @@ _BAR, _LONGEST_BAR, _BEFORE = 12, 60, 3
 
 
 def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> Text:
-    """*picture*, with its nodes as *rows*, in at most *width* columns (NARROWEST at least)."""
+    """*picture*, with its nodes as *rows*, in at most *width* columns (at least NARROWEST)."""
     width = max(width, NARROWEST)
     boxes = NodeBoxes(picture, ascii_only)
     lines = [*_numbers(picture, width, ascii_only), Text(), *_types(picture, width)]
@@ -86,14 +86,14 @@ def _bar(amount: Amount, width: int, ascii_only: bool) -> Text:
         seen += part
         upto = max(done, round(width * seen / amount.total) if amount.total else 0)
         if part and upto == done:
-            upto = min(done + 1, width)  # what there is of something is seen
+            upto = min(done + 1, width)  # a small amount is still visible
         bar.append(sign * (upto - done), style)
         done = upto
     return bar
 
 
 def _types(picture: Picture, width: int) -> Lines:
-    """Every kind of node: how many and which, what it has and how it is divided, its links."""
+    """Every kind of node: its number and hosts, what it has, how it is divided, its links."""
     cluster = picture.cluster
     lines: Lines = [Text("node types", "bold")]
     for i, node_type in enumerate(cluster.types[:MOST_TYPES]):
@@ -140,7 +140,7 @@ def _jobs(picture: Picture, width: int) -> Lines:
 def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
     least = max([NODE_WIDTH, *(boxes.least(row) for row in rows.shown)])
     across, each = columns(least, width, len(rows.shown))
-    # What is said in a word is drawn only where no other box shows how such a node is divided.
+    # A node whose state fits in a word is drawn only if no other box shows how its type is divided.
     drawn = {row.layout.type for row in rows.shown if not uniform(row)}
     blocks = []
     for row in rows.shown:

@@ -1,7 +1,7 @@
-"""Boxes in text: blocks side by side where they fit, nested in frames, never wider than asked for.
+"""Boxes in text: blocks side by side where they fit, nested in frames, within a given width.
 
-A block is a list of lines. How many stand side by side follows from the least width each needs,
-so that laying out a tree takes one walk over it.
+A block is a list of lines. The number of blocks side by side follows from the smallest width that
+each needs, so the layout of a tree takes a single walk over it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lines = list[Text]
 
 
 def framed(title: Text, lines: Sequence[Text], width: int, ascii_only: bool) -> Lines:
-    """*lines* in a frame *width* columns wide with *title* in its upper edge."""
+    """*lines* in a frame of *width* columns, with *title* in its upper edge."""
     left, right, low_left, low_right, across, down = _ASCII if ascii_only else _ROUND
     heading = cut(title, width - 6)
     rest = across * (width - 5 - heading.cell_len)
@@ -34,7 +34,7 @@ def framed(title: Text, lines: Sequence[Text], width: int, ascii_only: bool) -> 
 
 
 def columns(least: int, width: int, number: int) -> tuple[int, int]:
-    """How many of *number* blocks that need *least* columns stand side by side, and their width."""
+    """How many of *number* blocks that need *least* columns fit side by side, and their width."""
     across = max(1, min(number, (width + GAP) // (least + GAP)))
     return across, (width - GAP * (across - 1)) // across
 
@@ -57,7 +57,7 @@ def cut(text: Text, width: int) -> Text:
     """*text* in at most *width* columns."""
     if text.cell_len <= width:
         return text
-    if width < 2:  # where rich 12 would try for ever
+    if width < 2:  # rich 12 would loop forever
         return Text("…" * max(width, 0))
     text = text.copy()
     text.truncate(width, overflow="ellipsis")
@@ -65,7 +65,7 @@ def cut(text: Text, width: int) -> Text:
 
 
 def padded(text: Text, width: int) -> Text:
-    """*text* in just *width* columns."""
+    """*text* in exactly *width* columns."""
     text = cut(text, width).copy()
     text.append(" " * (width - text.cell_len))
     return text

@@ -24,18 +24,18 @@ STATE_STYLES = {
     "drained": "bold yellow",
 }
 
-#: Cells of a domain on one line at most; more go on lines of their own.
+#: Most cells of a domain on one line; further cells go on lines of their own.
 _ON_A_LINE = 64
 
-#: Holders named below a node at most.
+#: Most holders named below a node.
 _MOST_HOLDERS = 12
 
-#: What a frame adds to the width of what is in it, and how narrow one may be.
+#: The columns that a frame adds to its contents, and the smallest width of a frame.
 _FRAME, _NARROWEST_FRAME = 4, 24
 
 
 def uniform(row: Row) -> bool:
-    """Whether cells would say no more of *row* than a word: one holder has all, or nobody any."""
+    """Whether one word describes *row* as well as cells: one holder has all, or none has any."""
     if not row.jobs:
         return True
     if len(row.jobs) > 1:
@@ -51,7 +51,7 @@ def mark_style(mark: Mark) -> str:
 
 
 class NodeBoxes:
-    """Draws rows of one picture; blocks of a type are made once."""
+    """Draws rows of one picture; the blocks of a node type are made once."""
 
     def __init__(self, picture: Picture, ascii_only: bool) -> None:
         self._picture = picture
@@ -59,11 +59,11 @@ class NodeBoxes:
         self._blocks: dict[int, Block] = {}
 
     def least(self, row: Row) -> int:
-        """How many columns the box of *row* needs before its lines are broken."""
+        """How many columns the box of *row* needs without broken lines."""
         return _least(self._block(row)) + _FRAME
 
     def box(self, row: Row, width: int, short: bool = False) -> Lines:
-        """The box of *row*, just *width* columns wide; if *short*, without cells."""
+        """The box of *row*, exactly *width* columns wide; without cells if *short*."""
         marks = palette.marks(self._picture, row)
         lines = []
         if not short:
@@ -94,7 +94,7 @@ class NodeBoxes:
         return title
 
     def _holders(self, row: Row, marks: Sequence[Mark], width: int) -> Lines:
-        """Whose the letters are, as far as letters alone do not say."""
+        """Which jobs the letters stand for, where the letters alone do not show it."""
         if not row.jobs:
             return []
         line = Text()
@@ -114,7 +114,7 @@ def _named(picture: Picture, jobs: Sequence[int]) -> str:
 
 
 def _least(here: Block) -> int:
-    """Columns for *here* with everything inside it one below the other."""
+    """The columns that *here* needs if its inner blocks are stacked."""
     if not here.children:
         return len(here.title) + 2 + _cells_width(here)
     inside = max(map(_least, here.children)) + (0 if here.title == NODE else _FRAME)
@@ -197,7 +197,7 @@ class _Cells:
         return cells
 
     def _gpus(self, mask: int) -> Text:
-        """GPUs as cells, those in no whole domain with a sign of their own."""
+        """GPUs as cells; fragmented GPUs have a sign of their own."""
         held = [gpus for _, gpus in self._held]
         cells = Text()
         for run in runs(mask, [*held, self._fragmented]):

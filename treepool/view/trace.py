@@ -12,7 +12,7 @@ A trace is JSON lines, an object for each job:
 ``locality``    preferred, required or none, see DESIGN "Which node"
 ==============  ==================================================================================
 
-Traces are anybody's: every error names the line, and nothing is read that has no meaning.
+A trace may come from anyone: every error names the line, and unknown keys are rejected.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ MAX_JOBS = 1 << 20
 #: Longest id, in characters.
 MAX_ID = 128
 
-#: Latest time and longest duration, in seconds: the year 5138, and 317 years. Between two times
-#: up to there a float tells 20 microseconds.
+#: Latest time and longest duration, in seconds: the year 5138, and 317 years. In this range a float
+#: resolves 20 microseconds.
 MAX_TIME, MAX_DURATION = 1e11, 1e10
 
 
 class InvalidTrace(InvalidInput):
-    """A line of a trace that is no job; the message names the line."""
+    """A line of a trace that is not a valid job; the message names the line."""
 
 
 @attrs.frozen
 class TraceJob:
-    """A job of a trace; times in seconds. ``place`` says where it stands, for messages."""
+    """A job of a trace; times in seconds. ``place`` is its location in the trace, for messages."""
 
     place: str
     name: str
@@ -58,11 +58,11 @@ class TraceJob:
 
     @property
     def runs(self) -> float:
-        """How long it runs, which its limit may cut short."""
+        """How long the job runs: its duration, or its limit if that is shorter."""
         return min(self.duration, self.limit)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object that says the same."""
+        """The job as a JSON object of the trace."""
         found: dict[str, Any] = {"id": self.name, "submit": self.submit, "duration": self.duration}
         if self.limit != self.duration:
             found["limit"] = self.limit
@@ -77,8 +77,8 @@ class TraceJob:
 def read(text: str) -> list[TraceJob]:
     """The jobs of trace *text* in the order in which they were submitted.
 
-    Jobs of the same time are in the order of their lines. Raises InvalidTrace, also for a trace
-    without jobs or with more than MAX_JOBS.
+    Jobs submitted at the same time are in the order of their lines. Raises InvalidTrace, also for a
+    trace without jobs or with more than MAX_JOBS.
     """
     jobs: list[TraceJob] = []
     for place, line in _lines(text):
@@ -91,7 +91,7 @@ def read(text: str) -> list[TraceJob]:
 
 
 def in_order(jobs: Iterable[TraceJob]) -> list[TraceJob]:
-    """*jobs* by time of submission, otherwise as they came."""
+    """*jobs* by time of submission; jobs with equal times keep their order."""
     return sorted(jobs, key=lambda job: job.submit)
 
 
@@ -101,7 +101,7 @@ def write(jobs: Iterable[TraceJob]) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Every line that is not blank, one at a time, with what messages call it."""
+    """Every line that is not blank, with its name for messages."""
     start = count = 0
     while start < len(text):
         count += 1
@@ -172,7 +172,7 @@ def _check_locality(value: object) -> str:
     return "" if value in LOCALITIES else f"one of {', '.join(LOCALITIES)}"
 
 
-#: For each key, what a value is to be if it is not; "" if it is.
+#: For each key, a check that returns what the value should be, or "" if it is valid.
 _CHECKS: dict[str, Callable[[object], str]] = {
     "submit": _check_submit,
     "duration": _check_duration,

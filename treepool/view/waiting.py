@@ -12,15 +12,15 @@ from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
-#: How many jobs are tried one by one.
+#: Most jobs that are tried one by one.
 MAX_TRIED = 512
 
 
 @attrs.frozen
 class Holder:
-    """A job that holds what is waited for: its id, what it has (Flux's short form), its size.
+    """A job that holds what the request waits for: its id, what it has (Flux's short form), size.
 
-    ``name`` is what people call it, its id if nothing else.
+    ``name`` is its name for people, or its id if it has no name.
     """
 
     jobid: int
@@ -34,8 +34,9 @@ class Holder:
 class Waiting:
     """The jobs that a request waits for.
 
-    If ``one_will_do`` the end of any of ``holders`` is enough; otherwise all of them must end, and
-    none of them could go on. There are none if it waits for nodes that are down, too.
+    If ``one_will_do`` is true, the end of any one of ``holders`` is enough. Otherwise all of them
+    must end, and none could be left out. ``holders`` is empty if the request also waits for nodes
+    that are down.
     """
 
     one_will_do: bool
@@ -50,10 +51,10 @@ def waiting(
 ) -> Waiting:
     """What *request*, which *pool* cannot serve now, waits for among *jobs*, by id.
 
-    *names* has what people call them, if that is not their ids.
+    *names* has names of jobs for people, where they differ from the ids.
 
-    If one job's end will do: all such, of the first MAX_TRIED. Otherwise of the jobs that came
-    first, as few as it takes.
+    If the end of a single job is enough, the result has all such jobs among the first MAX_TRIED.
+    Otherwise it has as few as needed of the jobs that came first.
     """
     ids = list(jobs)
     left = pool.copy()
@@ -61,7 +62,7 @@ def waiting(
     if one:
         return Waiting(True, _holders(one, jobs, names))
     first, last = 0, len(ids) + 1
-    while last - first > 1:  # without the first *last* of them it can start, if at all
+    while last - first > 1:  # if it can start at all, it can after the first *last* jobs ended
         middle = (first + last) // 2
         if _serves(_without(pool, ids[:middle]), request):
             last = middle
@@ -72,7 +73,7 @@ def waiting(
     ended = ids[:last]
     left = _without(pool, ended)
     needed = []
-    for jobid in reversed(ended):  # the later ones may well go on
+    for jobid in reversed(ended):  # later jobs can often go on
         left.register_alloc(jobid, jobs[jobid])
         if not _serves(left, request):
             left.free(jobid)

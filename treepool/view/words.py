@@ -1,7 +1,7 @@
-"""What pictures say in words: names made safe, amounts, kinds of node, links.
+"""The words in pictures: names made safe, amounts, kinds of node, links.
 
-Names come from R, which may be anybody's. ``plain`` takes out of them what a terminal would act
-on; the views for browsers escape on top of that.
+Names come from R, which may come from anyone. ``plain`` removes characters from them that a
+terminal would interpret. The views for browsers escape them as well.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from treepool.rfc.links import Links
 #: Longest name shown, and longest list of ids or hosts.
 MAX_NAME, MAX_LIST = 64, 400
 
-#: Between a number and what there is of it.
+#: The sign between a number and the thing it counts.
 TIMES = "\N{MULTIPLICATION SIGN}"
 
-#: How many kinds of sibling a description tells apart, and how deep it goes.
+#: How many kinds of sibling a description distinguishes, and how deep it goes.
 _MAX_KINDS, _MAX_DEPTH = 4, 6
 
 
 def plain(text: str, longest: int = MAX_NAME) -> str:
-    """*text* without what a terminal acts on or does not show, cut to *longest* characters."""
+    """*text* without control and invisible characters, cut to *longest* characters."""
     if len(text) > longest:
         text = text[: longest - 1] + "…"
     if text.isprintable():
@@ -56,14 +56,14 @@ def size(number: int) -> str:
 
 
 def title(node_type: NodeType, domain: Domain) -> str:
-    """The name of *domain* and its number among all of that name on the node: "numa 3"."""
+    """The name of *domain* and its number among the node's domains of that name: "numa 3"."""
     if domain.name == NODE:
         return NODE
     return f"{plain(domain.name)} {node_type.named[domain.name].index(domain)}"
 
 
 def amounts(domain: Domain) -> str:
-    """What *domain* has in all: "120 cores, 8 GPUs, 1 TiB"."""
+    """What *domain* has in total: "120 cores, 8 GPUs, 1 TiB"."""
     found = [count(domain.ncores, "core")]
     if domain.gpus:
         found.append(count(idset.size(domain.gpus), "GPU"))
@@ -95,7 +95,7 @@ def makeup(domain: Domain, depth: int = _MAX_DEPTH) -> str:
 
 
 def links_shown(links: Optional[Links]) -> list[str]:
-    """What is known of a kind of node's GPUs: models, links, nearest NICs, a line for each."""
+    """What is known about the GPUs of a kind of node: a line for each model, link, nearest NIC."""
     if links is None:
         return []
     found = [_device(d.model, d.memory, d.gpus) for d in links.devices]
@@ -112,7 +112,7 @@ def links_shown(links: Optional[Links]) -> list[str]:
 
 
 def gpu_links(links: Optional[Links], gpu: int) -> str:
-    """What is known of one GPU: "A100 80 GiB; nvlink 50 GB/s to 1; NIC mlx5_0 (PIX)"."""
+    """What is known about one GPU: "A100 80 GiB; nvlink 50 GB/s to 1; NIC mlx5_0 (PIX)"."""
     if links is None:
         return ""
     bit = 1 << gpu

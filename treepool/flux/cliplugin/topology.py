@@ -1,11 +1,11 @@
 """Options of ``flux submit``, ``run``, ``alloc``, ``batch``, ``bulksubmit``: a Flux CLI plugin.
 
 Flux loads each file of this folder whenever one of these commands starts, and in the validator of
-each instance. So treepool is imported only where one of the options is used: whoever uses none
-does not wait for it, and loses nothing where it cannot be imported.
+each instance. This module therefore imports treepool only if one of the options is used. Without
+these options a command does not wait for the import, and works even if the import would fail.
 
-What an option may say is in ``placement/request/job_options.py``: ``attributes.system.treepool`` of
-the jobspec.
+``placement/request/job_options.py`` defines the values of the options, which are stored in
+``attributes.system.treepool`` of the jobspec.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, NoReturn, Optional
 
 from flux.cli.plugin import CLIPlugin
 
-#: Each option, what stands for its value in the help (None: it has none), and its help.
+#: Each option, the placeholder of its value in the help (None if it has no value), and its help.
 OPTIONS = (
     ("--locality", "MODE", "How near a slot's cores and GPUs are: preferred, required or none"),
     ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink or xgmi"),
@@ -41,7 +41,7 @@ _COUNTS = {
     "resources_json": "--resources-json",
 }
 
-#: Options of Flux with which a slot is no task.
+#: Options of Flux with which a slot is not a task.
 _PER_RESOURCE = ("cores", "tasks_per_node", "tasks_per_core")
 
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
@@ -51,7 +51,7 @@ _GIVEN = "treepool_given"
 
 
 class _Gpu(NamedTuple):
-    """The text of ``--gpu``, which other options count GPUs, and whether others count by node."""
+    """The text of ``--gpu``, the other options that count GPUs, and whether any is per resource."""
 
     text: str
     counted: list[str]
@@ -59,7 +59,7 @@ class _Gpu(NamedTuple):
 
 
 class _Option(NamedTuple):
-    """A value for ``attributes.system.treepool``, and the option that it came with."""
+    """A value for ``attributes.system.treepool``, and the option that gave it."""
 
     value: Any
     flag: str
@@ -95,9 +95,9 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                 self.add_option(name, metavar=value, help=text)
 
     def preinit(self, args: Any) -> None:
-        """Keep what the options say.
+        """Store the values of the options.
 
-        With ``--cc``, and in ``bulksubmit``, only what is set here reaches ``modify_jobspec``.
+        With ``--cc``, and in ``bulksubmit``, only values set here reach ``modify_jobspec``.
         """
         values = {name: getattr(args, name, None) for name in (*_PLAIN, "gpu")}
         given = {name: value for name, value in values.items() if value not in (None, False)}
@@ -108,7 +108,7 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
         setattr(args, _GIVEN, given)
 
     def modify_jobspec(self, args: Any, jobspec: Any) -> None:
-        """Write the options into *jobspec*; raises ValueError, one line, for what is wrong."""
+        """Write the options into *jobspec*; raises ValueError, with one line, for an error."""
         given = getattr(args, _GIVEN, None)
         if not given:
             return
@@ -130,7 +130,7 @@ def _is_set(args: Any, name: str) -> bool:
 
 
 def _find_treepool() -> None:
-    """Make treepool importable, as in ``modules``: last, in no other installation's place."""
+    """Make treepool importable, as in ``modules``: last, so that other installations win."""
     root = str(Path(__file__).resolve().parents[3])
     if root not in sys.path:
         sys.path.append(root)
@@ -143,7 +143,7 @@ def _find_treepool() -> None:
 
 
 def _value(name: str, given: Any) -> Any:
-    """The value in the jobspec of what stands on the command line."""
+    """The value for the jobspec of an option's value on the command line."""
     if given is True:
         return True
     text = str(given)
@@ -176,10 +176,10 @@ def _add_gpu(given: _Gpu, jobspec: Any, options: dict[str, _Option]) -> None:
 
 
 def _count(num: Optional[int], given: _Gpu, vertices: list[dict[str, Any]]) -> None:
-    """Let the slot among *vertices* have *num* GPUs, or one: LSF's default."""
+    """Give the slot in *vertices* *num* GPUs, or one if *num* is None, as in LSF."""
     counted = given.counted
     if not counted and any(vertex.get("type") == "gpu" for vertex in vertices):
-        counted = ["the request"]  # made by a program, without options of Flux
+        counted = ["the request"]  # a program made it, without options of Flux
     if counted:
         if num is not None:
             _refuse("--gpu", f"num={num}: {counted[0]} says already how many GPUs there are")
@@ -209,7 +209,7 @@ def _property(model: str) -> str:
 
 
 def _require(system: dict[str, Any], name: str) -> None:
-    """Let the RFC 31 constraint of *system* ask for property *name*, too."""
+    """Add property *name* to the RFC 31 constraint of *system*."""
     ours = {"properties": [name]}
     theirs = system.get("constraints")
     system["constraints"] = {"and": [theirs, ours]} if theirs else ours
@@ -224,12 +224,12 @@ def _check(options: Mapping[str, _Option]) -> None:
         try:
             job_options.read({name: option.value}, (), "preferred")
         except InvalidJobspec as e:
-            # The user typed an option, not a jobspec: name that one in place of the JSON pointer.
+            # The user typed an option, not a jobspec: name the option instead of the JSON pointer.
             _refuse(option.flag, str(e).partition(": ")[2])
 
 
 def _write(system: dict[str, Any], options: Mapping[str, _Option]) -> None:
-    """Write *options* into ``attributes.system.treepool``, beside those of ``--setattr``."""
+    """Write *options* into ``attributes.system.treepool``, besides those of ``--setattr``."""
     if not options:
         return
     there = system.setdefault("treepool", {})

@@ -1,10 +1,11 @@
-"""The broker module ``sched-treepool``: Flux takes a module's name from its file's."""
+"""The broker module ``sched-treepool``; Flux names a module after its file."""
 
 import sys
 from pathlib import Path
 
-# Where this treepool is, and with ``pip install --target`` what it needs: a site then has nothing
-# to set but where this file is. Last, so that it never stands in for another installation.
+# The directory of this treepool and, after ``pip install --target``, of its dependencies. A site
+# then only sets the path of this file. The entry goes last, so that it never hides another
+# installation.
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from treepool.flux.sched import mod_main
