@@ -7,7 +7,7 @@ import sys
 from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, settings
-from hypothesis.errors import HypothesisException
+from hypothesis.errors import Flaky, HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
 
 #: Steps of one example.
@@ -67,4 +67,9 @@ def explore(machine: type[Counted], steps: int, **limits: Any) -> None:
         try:
             run_state_machine_as_test(machine, settings=chosen)
         except BudgetSpent:
+            break
+        except Flaky:
+            # The budget ended where hypothesis ran a beginning again that it knew to go on.
+            if machine.failed or machine.steps < steps:
+                raise
             break

@@ -95,6 +95,8 @@ class _Reader:
             self.findings.note(at, f"constraint nesting depth is above {MAX_DEPTH}")
             return Constraint()
         for operator in value if isinstance(value, dict) else ():
+            if self.findings.enough:
+                break
             if operator not in TEXT_OPERATORS and operator not in LOGICAL_OPERATORS:
                 self.findings.note(at, f"unknown constraint operator {shown(operator)}")
         self.depth += 1
@@ -131,7 +133,8 @@ class _Reader:
     def text(self, operator: str, value: object, at: str) -> str:
         """text: property | '^' property | RFC 29 hostlist | RFC 22 idset"""
         text = self.findings.string(value, at)
-        if not isinstance(value, str):
+        beyond = self.bits > MAX_BITS or self.hosts > MAX_HOSTS  # noted already
+        if not isinstance(value, str) or beyond:
             return text
         self.characters += len(text)
         if self.characters > MAX_TEXT:

@@ -52,6 +52,8 @@ class Candidates:
         "within",
         "visited",
         "effort",
+        "_charged",
+        "_unsure",
         "_heap",
         "_live",
         "_seen",
@@ -68,6 +70,10 @@ class Candidates:
         #: States and entries looked at so far, for tests that count work instead of time.
         self.visited = 0
         self.effort = Effort(PER_REQUEST)
+        #: States whose effort this request has paid for.
+        self._charged: set[NodeState] = set()
+        #: States that give nothing because their search gave up.
+        self._unsure: set[NodeState] = set()
         self._heap: list[Entry] = []
         self._live: dict[NodeState, Entry] = {}
         self._serial = 0
@@ -76,8 +82,13 @@ class Candidates:
     def refresh(self, effort: Effort) -> None:
         """Apply the changes of the index since the last call; count in *effort* from now on."""
         index, self.effort = self.index, effort
+        self._charged.clear()
         if self.ask.searched:
             self._seen = -1
+        # A state that is off the heap because its search gave up is still no definite "no".
+        self._unsure = {state for state in self._unsure if state in index.buckets}
+        within = self.within
+        effort.gave_up |= any(index.buckets[s].lowest(within) >= 0 for s in self._unsure)
         log, seen = index.log, self._seen - index.log_start
         if seen < 0 or len(log) - seen > len(index.buckets):
             self._heap, self._live = [], {}
@@ -167,8 +178,12 @@ class Candidates:
     def _fit(self, state: NodeState) -> Fit:
         """The fit of *state*; adds its effort, and raises GaveUp once the total is too much."""
         found = assess(state, self.ask)
-        self.effort.gave_up |= found.gave_up
-        if self.ask.searched:
+        if found.gave_up:
+            self.effort.gave_up = True
+            if not found.steps:
+                self._unsure.add(state)
+        if self.ask.searched and state not in self._charged:
+            self._charged.add(state)
             self.effort.count(found.tried)
         return found
 

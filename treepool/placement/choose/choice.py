@@ -7,8 +7,8 @@ request would get.
 
 from __future__ import annotations
 
-from itertools import islice, product
-from typing import Callable, Iterator, Optional, Sequence
+from itertools import product
+from typing import Callable, NamedTuple, Optional, Sequence
 
 import attrs
 
@@ -27,11 +27,30 @@ from treepool.rfc.constraint import Constraint
 #: A function that makes the candidates for an ask on the nodes that satisfy a constraint.
 CandidatesOf = Callable[[Ask, Optional[Constraint]], Candidates]
 
-#: A request with its open questions settled, and what it gets; None if nothing.
-_Found = tuple[Request, Optional[Selection]]
+
+class _Found(NamedTuple):
+    """A request with what it leaves open settled, and what it gets; None if nothing.
+
+    ``values`` are those of its counts below the slot.
+    """
+
+    request: Request
+    selection: Optional[Selection]
+    values: tuple[int, ...] = ()
+
+    def better(self, other: _Found) -> bool:
+        """Whether this selection is preferred to that of *other*: counts first, then locality."""
+        if self.selection is None or other.selection is None:
+            return self.selection is not None
+        return self._key(self.selection) < other._key(other.selection)
+
+    def _key(self, selection: Selection) -> tuple[object, ...]:
+        units, nslots, remote = selection.preference
+        return units, nslots, [-value for value in self.values], remote
+
 
 #: Combinations of counts below the slot that are tried where no order allows a faster search.
-MOST_COMBINATIONS = 4096
+MOST_COMBINATIONS = 500
 
 
 @attrs.frozen(eq=False)
@@ -61,7 +80,7 @@ def choose(
 ) -> Choice:
     """What *request* gets of the nodes in *index*: the first of the best selections."""
     effort = Effort(PER_REQUEST)
-    best: _Found = request, None
+    best = _Found(request, None)
     try:
         if request.same is None:  # the common case; this shortcut saves a fifth of a slot's time
             best = _grown(request, inventory, candidates_of, effort)
@@ -69,7 +88,7 @@ def choose(
             best = _best_alike(request, inventory, index, candidates_of, effort)
     except GaveUp:
         effort.gave_up = True
-    return Choice(*best, effort.gave_up)
+    return Choice(best.request, best.selection, effort.gave_up)
 
 
 def _best_alike(
@@ -80,14 +99,17 @@ def _best_alike(
     effort: Effort,
 ) -> _Found:
     """What *request* gets on nodes that share a property of its family."""
-    best: _Found = request, None
+    best = _Found(request, None)
     for constraint in alternatives(request, inventory, index):
-        if best[1] is not None and constraint == request.constraint:
+        if best.selection is not None and constraint == request.constraint:
             break  # the property is only preferred, and nodes that share it can serve the request
         one = attrs.evolve(request, constraint=constraint)
-        found = _grown(one, inventory, candidates_of, effort)
-        if found[1] is not None and (best[1] is None or found[1].preference < best[1].preference):
-            best = found
+        try:
+            found = _grown(one, inventory, candidates_of, effort)
+        except GaveUp:
+            effort.gave_up = True
+            break
+        best = found if found.better(best) else best
     return best
 
 
@@ -100,22 +122,22 @@ def _grown(
     the counts below the slot, the outer ones have priority.
     """
     if not request.growing:
-        return request, select(request, candidates_of(request.ask, request.constraint), effort)
+        candidates = candidates_of(request.ask, request.constraint)
+        return _Found(request, select(request, candidates, effort))
 
-    def attempt(values: Sequence[int]) -> _Found:
+    def attempt(values: Sequence[int], locality: str = request.ask.locality) -> _Found:
         ask = request.ask
         group = ask.group
         for growing, value in zip(request.growing, values):
             group = with_count(group, growing, value)
-        one = attrs.evolve(
-            request, ask=ask_of(group, ask.fill, ask.whole, ask.locality), growing=()
-        )
-        return one, select(one, candidates_of(one.ask, one.constraint), effort)
+        one = attrs.evolve(request, ask=ask_of(group, ask.fill, ask.whole, locality), growing=())
+        selection = select(one, candidates_of(one.ask, one.constraint), effort)
+        return _Found(one, selection, tuple(values))
 
     values = [_values(growing, inventory) for growing in request.growing]
     if request.ask.locality == "required":
-        return _best_of_all(values, attempt, request)
-    return _largest(values, attempt)
+        return _best_of_all(values, attempt, request, effort)
+    return _largest(values, attempt, effort)
 
 
 def _values(growing: Growing, inventory: Inventory) -> list[int]:
@@ -130,46 +152,52 @@ def _values(growing: Growing, inventory: Inventory) -> list[int]:
     return list(growing.count.valid(most)) or [growing.count.minimum]
 
 
-def _largest(values: list[list[int]], attempt: Callable[[Sequence[int]], _Found]) -> _Found:
+def _largest(values: list[list[int]], attempt: Callable[..., _Found], effort: Effort) -> _Found:
     """The best choice if a smaller count always fits when a larger one does: by bisection."""
     settled = [those[-1] for those in values]
     best = attempt(settled)
-    if best[1] is None:
+    if best.selection is None:
         return best
-    extent = best[1].extent
-    for place, those in enumerate(values):
-        first, last = 0, len(those) - 1  # those[last] is known to fit
-        while first < last:
-            middle = (first + last) // 2
-            found = attempt([*settled[:place], those[middle], *settled[place + 1 :]])
-            if found[1] is not None and found[1].extent == extent:
-                last, best = middle, found
-            else:
-                first = middle + 1
-        settled[place] = those[last]
+    extent = best.selection.extent
+    try:
+        for place, those in enumerate(values):
+            first, last = 0, len(those) - 1  # those[last] is known to fit
+            while first < last:
+                middle = (first + last) // 2
+                found = attempt([*settled[:place], those[middle], *settled[place + 1 :]])
+                if found.selection is not None and found.selection.extent == extent:
+                    last, best = middle, found
+                else:
+                    first = middle + 1
+            settled[place] = those[last]
+    except GaveUp:  # the best found so far is an answer
+        effort.gave_up = True
     return best
 
 
 def _best_of_all(
-    values: list[list[int]], attempt: Callable[[Sequence[int]], _Found], request: Request
+    values: list[list[int]], attempt: Callable[..., _Found], request: Request, effort: Effort
 ) -> _Found:
     """The best choice if a larger count may fit where a smaller one does not.
 
     With locality=required, the smallest domain for the larger count may be free while the smallest
-    domain for the smaller count is not. All combinations are tried, the largest first.
+    domain for the smaller count is not. All combinations are tried, the largest first, until
+    one serves as much as could be served without regard to locality.
     """
-    best: _Found = request, None
-    for combination in _combinations(values):
-        found = attempt(combination)
-        if found[1] is not None and (best[1] is None or found[1].extent > best[1].extent):
-            best = found
-            if not request.ranges_above:
+    best = _Found(request, None)
+    most = attempt([those[-1] for those in values], "none").selection
+    if most is None:
+        return best
+    try:
+        for combination in product(*values):
+            effort.count(PER_REQUEST // MOST_COMBINATIONS)
+            found = attempt(combination)
+            if found.selection is None:
+                continue
+            if best.selection is None or found.selection.extent > best.selection.extent:
+                best = found
+            if found.selection.extent >= most.extent:
                 break
+    except GaveUp:  # the best found so far is an answer
+        effort.gave_up = True
     return best
-
-
-def _combinations(values: list[list[int]]) -> Iterator[tuple[int, ...]]:
-    everything = product(*values)
-    yield from islice(everything, MOST_COMBINATIONS)
-    if next(everything, None) is not None:
-        raise GaveUp

@@ -168,8 +168,10 @@ class Layout:
             return None
         ledger = Ledger(self.node_type, *self.free)
         takes = []
-        each = self.part.need
         for load in loads:
+            each = self.part.need
+            if not self.part.whole:
+                each = asked_of(self.domain_of[load.point], each)
             takes += [Take(load.point, each, self.part.whole)] * load.times
             if self.part.whole:
                 kept = ledger.promise_whole(load.point)

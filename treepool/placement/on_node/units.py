@@ -90,11 +90,13 @@ class Placer:
         """
         ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
         options = DomainOptions(self.node_type, ledger, False, able_domains)
-        try:
-            domains = options.listed(scope, part)
-        except GaveUp:
-            self.effort.gave_up = True
-            return []
+        domains = [
+            d
+            for d in self.node_type.named.get(part.name, ())
+            if d is not scope
+            and options.within(d, scope)
+            and not (part.whole and not (d.whole and ledger.untouched(d)))
+        ]
         if not self.plain:
             domains = sorted(domains, key=lambda d: options.path(d, scope))
         taken: list[Domain] = []

@@ -161,7 +161,7 @@ def decided(need: Need) -> bool:
     This holds if a slot is an amount, or domains of one locality with an amount in each, or both.
     """
     if not need.parts:
-        return need.demand is None
+        return need.demand is None and not (need.fair_share and need.gpu_memory)
     return len(need.parts) == 1 and not need.has_gpu_demand and not need.parts[0].need.parts
 
 

@@ -11,6 +11,7 @@ from typing import Callable, Optional, Sequence
 import attrs
 
 from treepool.placement.choose.same import members, narrowed
+from treepool.placement.effort import GaveUp
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -29,6 +30,14 @@ KEPT = "the enclosing instance kept a part of each"
 
 
 def why_infeasible(request: Request, inventory: Inventory) -> str:
+    """One line on why an idle pool of *inventory* could not serve *request*."""
+    try:
+        return _why(request, inventory)
+    except GaveUp:  # finding the words takes more than finding that there is no way
+        return "no way was found to have all that is asked"
+
+
+def _why(request: Request, inventory: Inventory) -> str:
     """One line on why an idle pool of *inventory* could not serve *request*."""
     if request.same is not None and request.same.required:
         return _why_not_alike(request, inventory)
