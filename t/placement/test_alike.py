@@ -113,10 +113,11 @@ def slowly(pool, R, jobid, shape, constraints, family, required):
         if isinstance(got, list) and (name is not None or not served):
             slots = slots_of(pool.copy(), shape, narrowed)
             near = slots_of(pool.copy(), shape, narrowed, locality="required")
-            served.append((near != slots, -slots, place, got, name))
+            units = len(ranks_of(got)) if "node" in shape else slots
+            served.append((-units, -slots, near != slots, place, got, name))
     if served:
-        # Close before large, large before best fit.
-        return min(served)[3:]
+        # Counts before locality, locality before best fit.
+        return min(served)[4:]
     could = [isinstance(ask(Pool(R), jobid, shape, narrowed), list) for _, narrowed in tries]
     return (InsufficientResources if any(could) else InfeasibleRequest), None
 
