@@ -156,17 +156,6 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     return Here(task, environment.get("FLUX_JOB_ID", ""), rank, "", _host(R, rank))
 
 
-def _machine_of(path: str) -> Machine:
-    """The machine that hwloc XML file *path* describes."""
-    from treepool.cli import hardware
-    from treepool.discovery.hwloc import read_hwloc
-
-    description = next(hardware.read(path))
-    if description.stem or description.ranks or description.hosts:
-        raise Stop(f"--xml {path:.60}: must be one file", USAGE)
-    return read_hwloc(description.xml, description.name)
-
-
 def _rank(text: Optional[str], R: ResourceSet) -> int:
     if text is None:
         if idset.size(R.ranks) > 1:

@@ -85,10 +85,10 @@ class Candidates:
         self._charged.clear()
         if self.ask.searched:
             self._seen = -1
-        # A state that is off the heap because its search gave up is still no definite "no".
-        self._unsure = {state for state in self._unsure if state in index.buckets}
-        within = self.within
-        effort.gave_up |= any(index.buckets[s].lowest(within) >= 0 for s in self._unsure)
+        if self._unsure:  # off the heap because a search gave up: still no definite "no"
+            self._unsure.intersection_update(index.buckets)
+            ranks = (index.buckets[state].lowest(self.within) for state in self._unsure)
+            effort.gave_up |= any(rank >= 0 for rank in ranks)
         log, seen = index.log, self._seen - index.log_start
         if seen < 0 or len(log) - seen > len(index.buckets):
             self._heap, self._live = [], {}

@@ -189,12 +189,11 @@ class Growing:
 
 def with_count(group: Part, growing: Growing, number: int) -> Part:
     """*group* with the count *growing* below its slot set to *number*."""
-    if group.name != SLOT:
-        (inner,) = group.need.parts
-        parts: tuple[Part, ...] = (with_count(inner, growing, number),)
-    else:
+    if group.name == SLOT:
         return attrs.evolve(group, need=_need_with(group.need, growing, growing.path, number))
-    return attrs.evolve(group, need=attrs.evolve(group.need, parts=parts))
+    (inner,) = group.need.parts
+    need = attrs.evolve(group.need, parts=(with_count(inner, growing, number),))
+    return attrs.evolve(group, need=need)
 
 
 def _need_with(need: Need, growing: Growing, path: tuple[int, ...], number: int) -> Need:

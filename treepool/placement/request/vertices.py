@@ -63,12 +63,6 @@ class Request:
     same: Optional[Same] = None
     growing: tuple[Growing, ...] = ()
 
-    @property
-    def ranges_above(self) -> bool:
-        """Whether some count on or above the slot is a range."""
-        above = [self.units] if self.nodes is None else [self.units, self.nodes]
-        return self.ask.counted or not all(count.fixed for count in above)
-
 
 def request_of(jobspec: Jobspec, localities: Sequence[str], locality: str) -> Request:
     """The Request of *jobspec* for a pool whose trees have these *localities*.
