@@ -20,8 +20,14 @@ class Submission:
     request: Any
     jobid: int
     priority: int
-    t_submit: float
+    userid: int
     jobspec: Mapping[str, Any]
+
+    @property
+    def queue(self) -> str:
+        """The Flux queue of the job, "" if it is in none."""
+        attributes = self.jobspec.get("attributes") or {}
+        return str((attributes.get("system") or {}).get("queue") or "")
 
 
 class Submissions:

@@ -25,6 +25,7 @@ from treepool.placement.choose.fitness import Weights
 from treepool.placement.choose.policy import policy_named
 from treepool.placement.effort import REASON
 from treepool.placement.jobs import AnyR, Job, held_without, read_held
+from treepool.placement.journal import Journal, of_rank
 from treepool.placement.nodes.byrank import items, ranks_of
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Held, Inventory
@@ -71,6 +72,7 @@ class Pool:
         self._starttime = resource_set.starttime
         self._expiration = resource_set.expiration
         self._generation = 0
+        self._journal = Journal()
 
     # -- requests
 
@@ -138,7 +140,7 @@ class Pool:
                 new = inventory.states.get(old.type, old.cores & ~step.cores, old.gpus & ~step.gpus)
                 for rank in grant.ranks:
                     index.move(rank, new)
-            self._changed()
+            self._changed(jobid)
             self._jobs[jobid] = job
             return allocation
         except BaseException:
@@ -185,12 +187,16 @@ class Pool:
         if jobid not in self._jobs:
             raise PoolConflict(f"job {jobid} has no allocation")
         job = attrs.evolve(self._jobs[jobid], end_time=expiration)
-        self._changed()
+        self._changed(jobid)
         self._jobs[jobid] = job
 
     def job_end_times(self) -> list[tuple[int, float]]:
         """(job id, end time in seconds since the epoch or 0 for never) of every live job."""
         return [(jobid, job.end_time) for jobid, job in self._jobs.items()]
+
+    def job(self, jobid: int) -> Optional[Job]:
+        """What job *jobid* holds; None if it has no allocation."""
+        return self._jobs.get(jobid)
 
     def has_job(self, jobid: int) -> bool:
         """Whether job *jobid* has an allocation."""
@@ -282,6 +288,11 @@ class Pool:
         return self._inventory.localities
 
     @property
+    def journal(self) -> Journal:
+        """What changed, for a plan that follows the pool."""
+        return self._journal
+
+    @property
     def generation(self) -> int:
         """A number that grows with every change of the pool."""
         return self._generation
@@ -313,6 +324,7 @@ class Pool:
         new._index = self._index.copy()
         new._jobs = self._jobs.copy()
         new._candidates = {}
+        new._journal = Journal()
         return new
 
     def copy_idle(self) -> Pool:
@@ -398,8 +410,10 @@ class Pool:
         """Forget what was worked out for requests, as the nodes are about to change."""
         self._candidates, self._idle, self._reasons = {}, {}, {}
 
-    def _changed(self) -> None:
+    def _changed(self, *what: int) -> None:
+        """Count a change: of *what*, see Journal, or without it of the nodes themselves."""
         self._generation += 1
+        self._journal.note(what)
         self._inventory.states.forget(self._index.buckets)
 
     def _set_up(self, ids: str, up: bool) -> None:
@@ -407,9 +421,11 @@ class Pool:
         mask = ranks if ids == "all" else idset.decode(ids) & ranks
         index, before = self._index, self._index.up.copy()
         try:
-            for rank in idset.iterate(mask):
+            changed = [rank for rank in idset.iterate(mask) if index.up[rank] != up]
+            for rank in changed:
                 index.set_up(rank, up)
-            self._changed()
+            if changed:
+                self._changed(*(of_rank(rank) for rank in changed))
         except BaseException:
             index.up = before
             self._move_back(())
@@ -450,7 +466,7 @@ class Pool:
                         new = states.get(old.type, old.cores | cores, old.gpus | gpus)
                     before.append((rank, old))
                     index.move(rank, new)
-            self._changed()
+            self._changed(jobid)
             if job is None:
                 del self._jobs[jobid]
             else:

@@ -1,7 +1,7 @@
 """Replay: a trace of jobs run through a pool and the scheduler's policies, without Flux.
 
 Time is that of the trace and jumps from event to event: jobs end, jobs are submitted, and jobs
-start as ``sched-treepool`` would start them, by the same Plan. All jobs have the same priority, so
+start as ``sched-treepool`` would start them, by the same Queue. All jobs have the same priority, so
 the queue is in the order of submission. A job ends after its duration, or at its limit if that is
 earlier. The plan only knows the limit, as in a real scheduler.
 """
@@ -11,13 +11,15 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from typing import Callable, Iterable, Iterator, Optional, Sequence
+from typing import Callable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidInput, InvalidShape
+from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape
 from treepool.placement.allocation import Allocation
-from treepool.placement.plan.backfill import Plan
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.timeline import finish
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import jobspec
@@ -81,16 +83,6 @@ class Outcome:
     curve: tuple[Point, ...]
 
 
-@attrs.frozen(eq=False)
-class _Job:
-    """A job in the queue: its position, and its request with and without its limit."""
-
-    number: int
-    traced: TraceJob
-    kind: Request
-    request: Request
-
-
 def replay(
     resource_set: ResourceSet,
     jobs: Sequence[TraceJob],
@@ -110,7 +102,7 @@ def replay(
 
 
 class _Run:
-    """A replay in progress."""
+    """A replay in progress: the owner of a queue whose clock is the trace's."""
 
     def __init__(
         self,
@@ -121,29 +113,25 @@ class _Run:
     ) -> None:
         self.pool = Pool(resource_set, **rules.pool)
         self.pool.set_expiration(0.0)
+        self.queue = Queue(self.pool, self, lambda: self.now, Rule(rules.policy, rules.depth))
         self.rules = rules
         self.jobs = jobs
         self.watch = watch
         self.tally = Tally(resource_set)
         self.began = jobs[0].submit if jobs else 0.0
         self.now = 0.0
-        self.plan: Optional[Plan] = None
-        #: Waiting jobs by kind of request, each in the order of the queue.
-        self.lanes: dict[Request, list[_Job]] = {}
-        #: With fifo, whether a job holds up the queue under this plan.
-        self.blocked = False
         self.running: list[tuple[float, int]] = []
         self.allocations: dict[int, Allocation] = {}
-        self.refused: list[tuple[TraceJob, str]] = []
+        self.refusals: list[tuple[TraceJob, str]] = []
         self.nrefused = 0
         self.ran = 0
-        self._kinds: dict[tuple[str, str, Optional[str]], Request] = {}
+        self._requests: dict[tuple[str, str, Optional[str]], Request] = {}
 
     def events(self) -> Iterator[float]:
         """Run all events; regularly yields the share of jobs that have ended."""
         submitted, total = 0, len(self.jobs)
         count = 0
-        while submitted < total or self.running or self.lanes:
+        while submitted < total or self.running or self.queue.jobs:
             if submitted == total and not self.running:
                 self._give_up()
                 continue
@@ -153,14 +141,13 @@ class _Run:
             self.now = time
             self.tally.advance(time)
             while self.running and self.running[0][0] <= time:
-                self._end(heapq.heappop(self.running)[1])
-            new = []
+                number = heapq.heappop(self.running)[1]
+                self.pool.free(number)
+                self.tally.end(self.allocations.pop(number))
             while submitted < total and self.jobs[submitted].submit - self.began <= time:
-                job = self._submit(submitted + 1, self.jobs[submitted])
+                self._submit(submitted + 1, self.jobs[submitted])
                 submitted += 1
-                if job is not None:
-                    new.append(job)
-            self._schedule(new)
+            finish(self.queue.run())
             if count % _STRIDE == 0:
                 yield (self.ran - len(self.running) + self.nrefused) / total
             count += 1
@@ -174,7 +161,7 @@ class _Run:
             rules=self.rules,
             jobs=self.ran,
             nrefused=self.nrefused,
-            refused=tuple(self.refused),
+            refused=tuple(self.refusals),
             span=self.now,
             cores=tally.ncores,
             gpus=tally.ngpus,
@@ -191,125 +178,72 @@ class _Run:
             curve=tuple(tally.curve.points()),
         )
 
-    # -- jobs come and go
+    # -- jobs come
 
-    def _submit(self, number: int, traced: TraceJob) -> Optional[_Job]:
-        kind = self._kind(traced)
+    def _submit(self, number: int, traced: TraceJob) -> None:
+        request = self._request(traced)
         try:
-            self.pool.check_feasibility(kind)
+            self.pool.check_feasibility(request)
         except InfeasibleRequest as e:
             self._refuse(traced, str(e))
-            return None
-        job = _Job(number, traced, kind, attrs.evolve(kind, duration=traced.limit))
-        self.lanes.setdefault(kind, []).append(job)
+            return
+        kind = self.queue.plan.kind(request)
+        limited = attrs.evolve(request, duration=traced.limit)
+        self.queue.add(Waiting(number, 0, limited, kind))
         self.tally.submit()
-        return job
 
-    def _kind(self, traced: TraceJob) -> Request:
+    def _request(self, traced: TraceJob) -> Request:
         """The request of *traced* without its duration; equal requests share the object."""
         limits = "" if traced.constraint is None else json.dumps(traced.constraint, sort_keys=True)
         key = traced.shape, limits, traced.locality
-        kind = self._kinds.get(key)
-        if kind is None:
+        request = self._requests.get(key)
+        if request is None:
             options = None if traced.locality is None else {"locality": traced.locality}
             try:
                 spec = jobspec.from_resources(
                     parse_shape(traced.shape), constraints=traced.constraint, options=options
                 )
-                kind = self.pool.parse_resource_request(spec)
+                request = self.pool.parse_resource_request(spec)
             except InvalidShape as e:
                 raise InvalidTrace(f"{traced.place}: shape: {e.line}") from None
             except InvalidInput as e:
                 raise InvalidTrace(f"{traced.place}: {e}") from None
-            self._kinds[key] = kind
-        return kind
+            self._requests[key] = request
+        return request
 
-    def _start(self, job: _Job, allocation: Allocation) -> None:
+    # -- jobs leave the queue
+
+    def started(self, job: Waiting, allocation: Allocation) -> None:
+        """Let *job* run."""
+        traced = self.jobs[job.jobid - 1]
         self.ran += 1
-        self.allocations[job.number] = allocation
-        heapq.heappush(self.running, (self.now + job.traced.runs, job.number))
-        wait = max(0.0, self.now - (job.traced.submit - self.began))
-        self.tally.start(wait, job.kind.ask, allocation)
+        self.allocations[job.jobid] = allocation
+        heapq.heappush(self.running, (self.now + traced.runs, job.jobid))
+        wait = max(0.0, self.now - (traced.submit - self.began))
+        self.tally.start(wait, job.kind.request.ask, allocation)
         if self.watch is not None:
-            self.watch(job.traced, self.began + self.now, allocation)
+            self.watch(traced, self.began + self.now, allocation)
 
-    def _end(self, number: int) -> None:
-        self.pool.free(number)
-        self.tally.end(self.allocations.pop(number))
+    def refused(self, job: Waiting, reason: str) -> None:
+        """Count *job* among those that the cluster cannot serve."""
+        self._refuse(self.jobs[job.jobid - 1], reason)
+        self.tally.withdraw()
+
+    def failed(self, job: Waiting, error: Exception) -> None:
+        """End the replay: a bug, or Ctrl-C."""
+        raise error
 
     def _give_up(self) -> None:
         """Refuse the first job: no other job blocks it, but the bounded search finds no place."""
-        lane = min(self.lanes.values(), key=lambda lane: lane[0].number)
-        job = lane[0]
-        self._refuse(job.traced, "there is room for it, but no way was found to place it")
-        self.tally.withdraw()
-        self._leave(lane, job)
-        self.plan = None
-        self._schedule(())
+        job = min(self.queue.jobs.values(), key=lambda job: job.place)
+        self.queue.remove(job.jobid)
+        self.refused(job, "there is room for it, but no way was found to place it")
+        finish(self.queue.run())
 
     def _refuse(self, traced: TraceJob, reason: str) -> None:
         self.nrefused += 1
-        if len(self.refused) < MAX_REFUSED:
-            self.refused.append((traced, reason))
-
-    # -- the queue
-
-    def _schedule(self, new: Sequence[_Job]) -> None:
-        """Offer the waiting jobs to the plan: all, or only the *new* ones if it is still valid."""
-        if self.plan is None or not self.plan.current:
-            self.plan = Plan(self.pool)
-            self.blocked = False
-            self._pass(self.plan, list(self.lanes.values()))
-            return
-        for job in new:
-            if self.blocked:
-                break
-            if self._put(self.plan, job):
-                self._leave(self.lanes[job.kind], job)
-
-    def _pass(self, plan: Plan, lanes: Iterable[list[_Job]]) -> None:
-        """Offer all jobs of *lanes* to *plan*, in the order of the queue.
-
-        A plan only ever takes resources away. Once a job is refused and gets no reservation, the
-        later jobs in its lane would be refused, too, unless they end sooner. They are not tried.
-        """
-        heads = [(lane[0].number, lane, 0) for lane in lanes]
-        heapq.heapify(heads)
-        while heads and not self.blocked:
-            _, lane, place = heapq.heappop(heads)
-            job = lane[place]
-            reserving = self._reserving(plan)
-            if self._put(plan, job):
-                self._leave(lane, job)
-            else:
-                place += 1
-                if not reserving:
-                    limit = job.traced.limit
-                    while place < len(lane) and lane[place].traced.limit >= limit:
-                        place += 1
-            if place < len(lane):
-                heapq.heappush(heads, (lane[place].number, lane, place))
-
-    def _put(self, plan: Plan, job: _Job) -> bool:
-        """Start *job* if possible; otherwise it holds the queue, gets a reservation, or waits."""
-        try:
-            allocation = plan.start(job.number, job.request, job.kind, self.now)
-        except InsufficientResources:
-            if self.rules.policy == "fifo":
-                self.blocked = True
-            elif self._reserving(plan):
-                plan.reserve(job.number, job.request, self.now)
-            return False
-        self._start(job, allocation)
-        return True
-
-    def _reserving(self, plan: Plan) -> bool:
-        return self.rules.policy != "fifo" and len(plan.reservations) < self.rules.depth
-
-    def _leave(self, lane: list[_Job], job: _Job) -> None:
-        lane.remove(job)
-        if not lane:
-            del self.lanes[job.kind]
+        if len(self.refusals) < MAX_REFUSED:
+            self.refusals.append((traced, reason))
 
 
 def _share(part: float, whole: float) -> float:

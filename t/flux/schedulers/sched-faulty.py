@@ -21,7 +21,7 @@ from treepool.flux import discover
 from treepool.flux.pool import AllocatedR
 from treepool.flux.sched import TreepoolScheduler
 from treepool.placement.allocation import Allocation
-from treepool.placement.plan.backfill import Plan
+from treepool.placement.plan.plan import Plan
 
 
 def cores_of(allocation):
@@ -35,10 +35,10 @@ class Faulty(TreepoolScheduler):
     fails = -9
     hello_takes = 0.0
 
-    def _annotations(self, allocation, plan):
+    def started(self, job, allocation):
         if cores_of(allocation) == self.fails:
             raise RuntimeError("no annotations")
-        return super()._annotations(allocation, plan)
+        super().started(job, allocation)
 
     def alloc_success(self, msg, R, annotations=None):
         if R["execution"]["R_lite"][0]["children"]["core"] == f"0-{self.fails + 1}":
@@ -60,7 +60,7 @@ def fail_in_pool(number):
         return to_dict(self)
 
     def failing_start(self, *arguments):
-        allocation = start(self, *arguments)
+        allocation = yield from start(self, *arguments)
         if cores_of(allocation) == number + 3:
             raise MemoryError("no memory")
         return allocation

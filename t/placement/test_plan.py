@@ -1,0 +1,216 @@
+"""Reservations, backfill, windows and reasons: each rule in one case."""
+
+import math
+
+import pytest
+
+from treepool import Pool, parse_shape
+from treepool.placement.plan.forecast import Forecast
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.reason import why_waiting
+from treepool.placement.plan.timeline import NEVER, finish
+from treepool.placement.plan.window import Window
+from treepool.rfc.jobspec import from_resources
+
+NOW = 1000.0
+
+
+class Case:
+    """A queue on a few nodes of 8 cores, at NOW."""
+
+    def __init__(self, nodes=2, policy="conservative", depth=8, rules=None):
+        self.now = NOW
+        ranks = f"0-{nodes - 1}" if nodes > 1 else "0"
+        self.pool = Pool({
+            "version": 1,
+            "execution": {
+                "R_lite": [{"rank": ranks, "children": {"core": "0-7"}}],
+                "nodelist": [f"n[{ranks}]"],
+            },
+        })  # fmt: skip
+        self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, depth), rules)
+        self.got = {}
+
+    def started(self, job, allocation):
+        self.got[job.jobid] = allocation.dumps()
+
+    def refused(self, job, reason):
+        self.got[job.jobid] = reason
+
+    def failed(self, job, error):
+        raise error
+
+    def submit(self, jobid, shape, duration=100.0, priority=16, queue="", user=0):
+        spec = from_resources(parse_shape(shape), duration=duration)
+        request = self.pool.parse_resource_request(spec)
+        kind = self.queue.plan.kind(request, self.queue.admitted(user, queue))
+        self.queue.add(Waiting(jobid, priority, request, kind, queue))
+        self.run()
+        return self.got.get(jobid)
+
+    def run(self):
+        finish(self.queue.run())
+
+    def runs(self, jobid, shape, end):
+        """Have a job run until *end*; 0 means without limit."""
+        spec = from_resources(parse_shape(shape))
+        self.pool.alloc(jobid, self.pool.parse_resource_request(spec))
+        self.pool.update_expiration(jobid, end)
+
+    def starts(self):
+        return {j: r.start for j, r in self.queue.plan.reservations.items()}
+
+    def why(self, jobid):
+        work = why_waiting(self.queue, self.queue.jobs[jobid], self.now)
+        while True:
+            try:
+                next(work)
+            except StopIteration as stop:
+                return stop.value
+
+
+def test_a_reservation_is_at_the_first_end_that_frees_enough():
+    case = Case()
+    case.runs(1, "slot=1/core=6", NOW + 10)
+    case.runs(2, "slot=1/core=6", NOW + 20)
+    case.submit(3, "slot=1/core=8")
+    case.submit(4, "slot=2/core=8")
+    assert case.starts() == {3: NOW + 10, 4: NOW + 110}
+
+
+def test_one_that_waits_for_a_job_without_end_is_at_never():
+    case = Case()
+    case.runs(1, "slot=1/core=8", 0)
+    case.submit(2, "slot=2/core=8")
+    assert case.starts() == {2: NEVER}
+
+
+def test_one_that_waits_for_a_node_that_is_down_gets_none():
+    case = Case()
+    case.pool.mark_down("1")
+    case.submit(2, "slot=2/core=8")
+    assert case.starts() == {}
+    assert case.why(2) == "nodes are down: 1 of 2 slots up"
+
+
+def test_a_job_that_is_late_to_end_is_expected_to_end_now():
+    case = Case()
+    case.runs(1, "slot=1/core=8", NOW - 50)
+    case.submit(2, "slot=2/core=8")
+    assert case.starts() == {2: NOW}
+    case.pool.free(1)
+    case.run()
+    assert 2 in case.got
+
+
+def test_a_hole_before_a_reservation_is_used():
+    case = Case(nodes=1)
+    case.runs(1, "slot=1/core=4", NOW + 100)
+    case.runs(2, "slot=1/core=4", NOW + 10)
+    case.submit(3, "slot=1/core=8")
+    case.submit(4, "slot=1/core=4", 90)
+    case.submit(5, "slot=1/core=4", 91)
+    assert case.starts() == {3: NOW + 100, 4: NOW + 10, 5: NOW + 200}
+
+
+@pytest.mark.parametrize(("length", "passes"), [(100, True), (101, False), (0, False)])
+def test_a_short_job_passes_and_a_long_one_does_not(length, passes):
+    case = Case(nodes=1, policy="easy", depth=1)
+    case.runs(1, "slot=1/core=4", NOW + 100)
+    case.submit(2, "slot=1/core=8")
+    assert (case.submit(3, "slot=1/core=1", length) is not None) == passes
+
+
+def test_with_fifo_nothing_passes():
+    case = Case(nodes=1, policy="fifo")
+    case.runs(1, "slot=1/core=4", NOW + 100)
+    case.submit(2, "slot=1/core=8")
+    assert case.submit(3, "slot=1/core=1", 1) is None
+    assert case.why(3) == "2 is ahead in the queue"
+
+
+def test_queues_do_not_hold_each_other_up_but_respect_reservations():
+    case = Case(nodes=1, rules={"batch": Rule("fifo", 1), "debug": Rule("fifo", 1)})
+    case.runs(1, "slot=1/core=4", NOW + 100)
+    case.submit(2, "slot=1/core=8", queue="batch")
+    assert case.submit(3, "slot=1/core=1", 50, queue="debug") == "rank0/core4"
+    assert case.submit(4, "slot=1/core=1", 150, queue="debug") is None
+
+
+def test_more_room_moves_a_reservation_to_an_earlier_start():
+    case = Case(nodes=1)
+    case.runs(1, "slot=1/core=8", NOW + 100)
+    case.submit(2, "slot=1/core=8", 50)
+    case.submit(3, "slot=1/core=8", 50)
+    case.pool.update_expiration(1, NOW + 40)
+    case.run()
+    assert case.starts() == {2: NOW + 40, 3: NOW + 90}
+
+
+def test_a_job_of_higher_priority_is_planned_before_the_others():
+    case = Case(nodes=1)
+    case.runs(1, "slot=1/core=8", NOW + 100)
+    case.submit(2, "slot=1/core=8", 50)
+    case.submit(3, "slot=1/core=8", 50, priority=31)
+    assert case.starts() == {3: NOW + 100, 2: NOW + 150}
+
+
+def test_what_the_pool_can_never_do_is_refused():
+    case = Case()
+    assert "the largest has 8" in case.submit(1, "slot/core=9")
+
+
+def test_no_job_starts_that_would_reach_into_a_window():
+    case = Case(nodes=2, policy="fifo")
+    case.queue.set_windows([Window("maint", 0b11, NOW + 60, NOW + 90)])
+    assert case.submit(1, "slot/core=1", 60) is not None
+    assert case.submit(2, "slot/core=1", 61) is None
+    assert case.why(2) == "window maint"
+    case.now = NOW + 90
+    case.run()
+    assert 2 in case.got
+
+
+def test_a_window_is_open_to_its_users_and_queues():
+    case = Case(nodes=1)
+    window = Window("reserved", 0b1, NOW, NOW + 500, frozenset([7]), frozenset(["debug"]))
+    case.queue.set_windows([window])
+    assert case.submit(1, "slot/core=1", user=8) is None
+    assert case.submit(2, "slot/core=1", user=7) is not None
+    assert case.submit(3, "slot/core=1", user=8, queue="debug") is not None
+    assert case.starts() == {1: NOW + 500}
+
+
+def test_a_window_moves_reservations_out_of_its_way():
+    case = Case(nodes=1)
+    case.runs(1, "slot=1/core=8", NOW + 10)
+    case.submit(2, "slot/core=8", 100)
+    case.queue.set_windows([Window("maint", 0b1, NOW + 50, NOW + 60)])
+    case.run()
+    assert case.starts() == {2: NOW + 60}
+
+
+def test_a_reason_says_what_is_lacking_and_when_it_comes():
+    case = Case(nodes=2, policy="easy", depth=1)
+    case.runs(1, "slot=1/core=4", NOW + 100)
+    case.submit(2, "slot=2/node{x}", 1000)
+    assert case.why(2).startswith("1 of 2 nodes free now, 2 at ")
+    case.submit(3, "slot/core=8", 1000)
+    assert case.why(3) == "what is free is reserved for 2"
+
+
+def test_a_forecast_plans_one_after_another_and_changes_nothing():
+    case = Case(nodes=1, policy="fifo")
+    case.runs(1, "slot/core=8", NOW + 10)
+    for jobid in (2, 3, 4):
+        case.submit(jobid, "slot/core=5", 30)
+    found = {}
+    forecast = Forecast(case.pool)
+    finish(forecast.starts(list(case.queue.jobs.values()), NOW, found))
+    assert found == {2: NOW + 10, 3: NOW + 40, 4: NOW + 70}
+    assert case.starts() == {}
+
+
+def test_time_without_end_comes_after_all_times():
+    assert NEVER < math.inf

@@ -1,0 +1,173 @@
+"""The queue plans as the slow queue of the same rules does, whatever happens in which order."""
+
+import random
+
+import attrs
+import pytest
+from placement.slowqueue import Held, SlowQueue
+
+from treepool import Pool, parse_shape
+from treepool.errors import InsufficientResources
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.window import Window, admitting
+from treepool.rfc.jobspec import from_resources
+
+SHAPES = (
+    "slot/core=1", "slot/core=3", "slot=2/core=2", "slot=5/core=2", "slot=2/node/core=4",
+    "slot/node{x}", "slot=3/[core=1;gpu=1]", "node=2/slot/socket{x}", "slot/socket/core=3",
+)  # fmt: skip
+RULES = {"a": ("easy", 1), "b": ("conservative", 3), "c": ("fifo", 1), "d": ("conservative", 1e9)}
+
+
+def pool_of(nodes):
+    topo = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
+    return Pool({
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": f"0-{nodes - 1}", "children": {"core": "0-7", "gpu": "0-1"}}],
+            "nodelist": [f"n[0-{nodes - 1}]"],
+        },
+        "scheduling": {"writer": "TreePool", "children": [
+            {"ranks": f"0-{nodes - 1}", "topo": topo}]},
+    })  # fmt: skip
+
+
+class Both:
+    """A queue and the slow one, on pools of their own, told the same."""
+
+    def __init__(self, chance, queues):
+        self.chance = chance
+        nodes = chance.randint(2, 4)
+        self.now = 1000.0
+        self.pool = pool_of(nodes)
+        rules = {name: Rule(*RULES[name]) for name in queues}
+        self.queue = Queue(self.pool, self, lambda: self.now, Rule(), rules)
+        self.slow = SlowQueue(self.pool.copy(), RULES)
+        self.slow.known = []
+        self.queues = queues
+        self.running = {}
+        self.promised = {}
+        self.windows = []
+        self.jobid = 0
+        self.work = None
+
+    def started(self, job, allocation):
+        self.running[job.jobid] = (self.now, job.request.duration)
+
+    def refused(self, job, reason):
+        raise AssertionError(reason)
+
+    def failed(self, job, error):
+        raise error
+
+    # -- what may happen
+
+    def submit(self):
+        self.jobid += 1
+        shape, queue = self.chance.choice(SHAPES), self.chance.choice(self.queues)
+        duration = self.chance.choice([0, 5, 10, 10, 20, 33])
+        spec = from_resources(parse_shape(shape), duration=duration)
+        request = self.pool.parse_resource_request(spec)
+        priority = self.chance.choice([16, 16, 16, 17])
+        leave = admitting(self.windows, self.chance.choice([1, 2]), queue)
+        job = Waiting(self.jobid, priority, request, self.queue.plan.kind(request, leave), queue)
+        self.queue.add(job)
+        self.slow.known.append(job)
+        self.slow.add(job)
+
+    def end_one(self):
+        if self.running:
+            jobid = self.chance.choice(list(self.running))
+            self.free(jobid)
+
+    def free(self, jobid):
+        del self.running[jobid]
+        self.pool.free(jobid)
+        self.slow.pool.free(jobid)
+
+    def pass_time(self):
+        """Go to the next thing that is planned; jobs at their limits end, but not all."""
+        ends = [began + length for began, length in self.running.values() if length]
+        ends += [r.start for r in self.queue.plan.reservations.values() if r.start < 1e17]
+        ends += [window.end for window in self.windows]
+        self.now = min((e for e in ends if e > self.now), default=self.now + 1)
+        for jobid, (began, length) in list(self.running.items()):
+            if length and began + length <= self.now and self.chance.random() < 0.8:
+                self.free(jobid)
+
+    def cancel(self):
+        if self.queue.jobs:
+            jobid = self.chance.choice(list(self.queue.jobs))
+            self.queue.remove(jobid)
+            self.slow.remove(jobid)
+
+    def prioritize(self):
+        if self.queue.jobs:
+            jobid, priority = self.chance.choice(list(self.queue.jobs)), self.chance.randint(15, 18)
+            self.queue.prioritize(jobid, priority)
+            self.slow.prioritize(jobid, priority)
+
+    def update(self):
+        if self.running:
+            jobid = self.chance.choice(list(self.running))
+            end = self.chance.choice([0.0, self.now + 3, self.now + 15])
+            self.running[jobid] = (self.now, end - self.now if end else 0)
+            self.pool.update_expiration(jobid, end)
+            self.slow.pool.update_expiration(jobid, end)
+
+    def down_or_up(self):
+        rank = str(self.chance.randint(0, 3))
+        what = self.chance.choice(["mark_up", "mark_up", "mark_down"])
+        getattr(self.pool, what)(rank)
+        getattr(self.slow.pool, what)(rank)
+
+    def window(self):
+        if self.windows and self.chance.random() < 0.5:
+            self.windows.pop()
+        else:
+            start = self.now + self.chance.choice([-1, 4, 12])
+            users = frozenset(self.chance.choice([(), (1,)]))
+            name = f"w{self.jobid}-{self.now}-{len(self.windows)}"
+            self.windows.append(Window(name, self.chance.randint(1, 3), start, start + 9, users))
+        self.queue.set_windows(self.windows)
+        self.slow.windows = {
+            w.name: Held(w.start, w.end, w.parts(self.pool.inventory)) for w in self.windows
+        }
+
+    def run(self):
+        for _ in self.queue.run():
+            pass
+        self.windows = list(self.queue.plan.windows.values())
+        self.slow.now = self.now
+        self.slow.run()
+
+    def compare(self):
+        plan = self.queue.plan
+        assert sorted(self.slow.jobs) == sorted(self.queue.jobs)
+        mine = {j: (r.start, r.end, by_rank(r.parts)) for j, r in plan.reservations.items()}
+        assert mine == {
+            j: (h.start, h.end, by_rank(h.parts)) for j, h in self.slow.reserved.items()
+        }
+        assert running(self.pool) == running(self.slow.pool)
+
+
+def by_rank(parts):
+    return {rank: (cores, gpus) for ranks, cores, gpus in parts for rank in ranks}
+
+
+def running(pool):
+    return {jobid: (end, by_rank(pool.job(jobid).parts)) for jobid, end in pool.job_end_times()}
+
+
+@pytest.mark.parametrize("queues", ["a", "b", "c", "d", "abcd"])
+@pytest.mark.parametrize("seed", range(12))
+def test_it_plans_as_the_slow_queue_does(seed, queues):
+    chance = random.Random(f"{seed} {queues}")
+    both = Both(chance, queues)
+    steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
+    steps += [both.prioritize, both.update, both.down_or_up, both.window]
+    for _ in range(40):
+        chance.choice(steps)()
+        both.run()
+        both.compare()

@@ -1,0 +1,133 @@
+"""What waiting jobs are told: ``t_estimate`` and ``reason_pending`` (RFC 27), kept up to date."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from itertools import islice
+from typing import Any, Callable, Iterator, Optional
+
+import attrs
+from flux.job import JobID
+
+from treepool.placement.plan.forecast import Forecast
+from treepool.placement.plan.jobs import Kind, Waiting
+from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.reason import why_waiting
+from treepool.placement.plan.timeline import NEVER
+
+#: Annotations pause for this many times as long as they took, so that they do not slow down starts.
+_SHARE = 10
+
+#: Seconds between two annotations of a job, unless its estimate changes.
+_INTERVAL = 5.0
+
+#: Jobs of each queue that get a reason every time; and how many of all jobs do in turn.
+_FIRST, _ROUND = 64, 256
+
+
+#: Most jobs of a fifo queue that get an estimate.
+_MAX_ESTIMATES = 1024
+
+
+@attrs.define
+class _Told:
+    """What a job was told last, and when (monotonic seconds)."""
+
+    estimate: Optional[float] = None
+    reason: str = ""
+    when: float = -math.inf
+
+
+class Annotator:
+    """Annotates the jobs of *queue*; *request_of* gives the AllocRequest of a job id."""
+
+    def __init__(self, queue: Queue, request_of: Callable[[int], Any]) -> None:
+        self._queue = queue
+        self._request_of = request_of
+        self._forecast = Forecast(queue.plan.pool)
+        self._told: dict[int, _Told] = {}
+        #: The jobs that get a reason in turn.
+        self._turn: deque[int] = deque()
+        #: When to run again (monotonic seconds).
+        self.due = 0.0
+
+    def forget(self, jobid: int) -> None:
+        """Forget what job *jobid* was told, as it leaves the queue."""
+        self._told.pop(jobid, None)
+
+    def run(self) -> Iterator[None]:
+        """Tell the jobs what has changed; yields between steps."""
+        began = time.monotonic()
+        spent = 0.0
+        estimates: dict[int, float] = {}
+        for step in self._steps(estimates):
+            spent += step
+            yield
+        self.due = time.monotonic() + _SHARE * min(spent, time.monotonic() - began)
+
+    def _steps(self, estimates: dict[int, float]) -> Iterator[float]:
+        """The work, in steps; each yields how long it took, in seconds."""
+        work = self._work(estimates)
+        while True:
+            began = time.monotonic()
+            try:
+                next(work)
+            except StopIteration:
+                return
+            yield time.monotonic() - began
+
+    def _work(self, estimates: dict[int, float]) -> Iterator[None]:
+        yield from self._estimate(estimates)
+        jobs = self._queue.jobs
+        for jobid in [j for j, told in self._told.items() if told.estimate and j not in estimates]:
+            self._tell(jobid, None, self._told[jobid].reason)
+        for jobid, start in estimates.items():
+            if jobid in jobs:
+                told = self._told.get(jobid) or _Told()
+                self._tell(jobid, start, told.reason)
+        yield
+        free: dict[Kind, int] = {}
+        for job in self._round():
+            told = self._told.get(job.jobid) or _Told()
+            if time.monotonic() - told.when >= _INTERVAL and job.jobid in jobs:
+                reason = yield from why_waiting(self._queue, job, time.time(), _name, free)
+                if job.jobid in jobs:
+                    self._tell(job.jobid, told.estimate, reason)
+            yield
+
+    def _estimate(self, estimates: dict[int, float]) -> Iterator[None]:
+        """Add to *estimates* when jobs start, those of fifo queues one after another."""
+        for jobid, reservation in self._queue.plan.reservations.items():
+            if reservation.start < NEVER:
+                estimates[jobid] = reservation.start
+        for _, rule, jobs in list(self._queue.lines()):
+            if rule.policy == "fifo":
+                first = list(islice(jobs, int(min(rule.depth, _MAX_ESTIMATES))))
+                yield from self._forecast.starts(first, time.time(), estimates)
+
+    def _round(self) -> list[Waiting]:
+        """The jobs that get a reason now."""
+        jobs, turn = self._queue.jobs, self._turn
+        first = [job for _, _, line in self._queue.lines() for job in islice(line, _FIRST)]
+        if not turn:
+            turn.extend(jobs)
+        later = [turn.popleft() for _ in range(min(len(turn), _ROUND))]
+        return first + [jobs[jobid] for jobid in later if jobid in jobs]
+
+    def _tell(self, jobid: int, estimate: Optional[float], reason: str) -> None:
+        told = self._told.setdefault(jobid, _Told())
+        changes: dict[str, Any] = {}
+        if told.estimate != estimate:
+            changes["t_estimate"] = estimate
+        if told.reason != reason:
+            changes["reason_pending"] = reason
+        told.estimate, told.reason = estimate, reason
+        if changes:
+            told.when = time.monotonic()
+            self._request_of(jobid).annotate({"sched": changes})
+
+
+def _name(jobid: int) -> str:
+    return str(JobID(jobid).f58)

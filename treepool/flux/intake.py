@@ -1,0 +1,203 @@
+"""The way of a submission into the queue, and what waits until the nodes' topology is known."""
+
+from __future__ import annotations
+
+import time
+from errno import ENOSYS
+from typing import Any, Callable, Mapping, Optional
+
+from treepool.discovery.key import Nodes, encode_into
+from treepool.flux.discover import Discovery
+from treepool.flux.submissions import Submission, Submissions
+from treepool.placement.pool import Pool
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
+
+#: Seconds spent on submissions before other messages get their turn.
+_SLICE = 0.01
+
+#: A feasibility check: its message, the jobspec, and the ranks it waits for.
+Check = tuple[Any, Mapping[str, Any], int]
+
+
+class Intake:
+    """Holds submissions and feasibility checks back while the topology of nodes is to come.
+
+    *judge* is called for each submission when its meaning is clear, and *check* for each
+    feasibility check. *changed* is called when nodes got their topology, with whether localities
+    changed by that.
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        log: Any,
+        judge: Callable[[Submission], None],
+        check: Callable[[Any, Mapping[str, Any]], None],
+        changed: Callable[[bool], None],
+        idle: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        self._log = log
+        self._judge = judge
+        self._check = check
+        self._changed = changed
+        self._idle = idle
+        self._pool: Optional[Pool] = None
+        self._discovery: Optional[Discovery] = None
+        self._held = Submissions()
+        self._timer = handle.timer_watcher_create(0.0, self._on_timer)
+        self._checks: list[Check] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def ready(self) -> bool:
+        """Whether submissions are about to be judged, one of which may be first in the queue."""
+        return self._held.ready
+
+    @property
+    def stats(self) -> Optional[dict[str, int]]:
+        """How discovery stands; None if nothing is discovered."""
+        return self._discovery.stats if self._discovery else None
+
+    @property
+    def awaited(self) -> Optional[int]:
+        """The ranks whose topology a submission must wait for (bitmask); None if it need not wait.
+
+        0 stands for any rank: no node that could be asked has been up yet.
+        """
+        discovery, pool = self._discovery, self._pool
+        if discovery is None or pool is None:
+            return None
+        if discovery.unknown or (not discovery.known and pool.ranks):
+            return discovery.unknown
+        return None
+
+    # -- submissions
+
+    def take(self, submission: Submission) -> None:
+        """Judge *submission*, at once or as soon as its meaning is clear."""
+        awaited = self.awaited
+        if awaited is None:
+            self._judge(submission)
+        else:
+            self._held.hold(submission, awaited)
+
+    def hold(self, submission: Submission) -> bool:
+        """Judge *submission* again later if more nodes will be known then; returns whether so."""
+        awaited = self.awaited
+        if awaited is not None:
+            self._held.hold(submission, awaited)
+        return awaited is not None
+
+    def again(self, submission: Submission) -> None:
+        """Judge *submission* again as soon as possible."""
+        self._held.hold(submission, 0)
+
+    def cancel(self, jobid: int) -> Optional[Submission]:
+        """Drop the submission of job *jobid*; returns it, None if it is not held."""
+        return self._held.cancel(jobid)
+
+    def prioritize(self, jobs: Any) -> None:
+        """Apply new priorities."""
+        self._held.prioritize(jobs)
+
+    def check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
+        """Answer a feasibility check, once the nodes that were asked have answered.
+
+        As long as no node is up that could be asked, any job might run.
+        """
+        awaited = self.awaited
+        if awaited is None:
+            self._check(msg, jobspec)
+        elif awaited:
+            self._checks.append((msg, jobspec, awaited))
+        else:
+            self._handle.respond(msg, None)
+
+    def end(self) -> None:
+        """Answer the checks that are open, because the module is being unloaded."""
+        checks, self._checks = self._checks, []
+        for msg, _, _ in checks:
+            self._handle.respond_error(msg, ENOSYS, "the scheduler is being unloaded")
+
+    def release(self) -> None:
+        """Judge the submissions, and answer the checks, whose topology has arrived."""
+        discovery, awaited = self._discovery, self.awaited
+        if discovery is None or awaited == 0:
+            return
+        self._held.release(discovery.unknown)
+        self._timer.reset(after=0.0)
+        checks, self._checks = self._checks, []
+        for msg, jobspec, ranks in checks:
+            if ranks & discovery.unknown:
+                self._checks.append((msg, jobspec, ranks))
+            elif awaited is None:
+                self._check(msg, jobspec)
+            else:  # it may run on a node that came up since
+                self._handle.respond(msg, None)
+
+    def _on_timer(self, *_: Any) -> None:
+        end = time.monotonic() + _SLICE
+        while time.monotonic() < end:
+            submission = self._held.next()
+            if submission is None:
+                self._idle()
+                return
+            self._judge(submission)
+        self._timer.reset(after=0.0)
+
+    # -- discovery
+
+    def discover(self, pool: Pool, R: ResourceSet) -> None:
+        """Ask all nodes that are up for their topology; a node stays down until it is known."""
+        exact = int(self._handle.attr_get("instance-level")) > 0
+        self._pool = pool
+        discovery = self._discovery = Discovery(self._handle, R, self._on_topology, exact)
+        discovery.up = pool.up
+        pool.mark_down("all")
+        discovery.want(discovery.up)
+
+    def begin(self) -> None:
+        """Start asking; call this when the reactor is about to run."""
+        if self._discovery is not None:
+            self._discovery.begin()
+
+    def filtered(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A resource update without the nodes that must stay down until they are known."""
+        discovery, pool = self._discovery, self._pool
+        if discovery is None or pool is None:
+            return data
+        if "up" in data:
+            ranks = pool.ranks
+            up = ranks if data["up"] == "all" else idset.decode(str(data["up"])) & ranks
+            discovery.up |= up
+            discovery.want(up)
+            data = {**data, "up": idset.encode(up & discovery.known)}
+        if "down" in data:
+            down = str(data["down"])
+            discovery.up &= 0 if down == "all" else ~idset.decode(down)
+        return data
+
+    def _on_topology(self, found: list[Nodes], failed: dict[int, str]) -> None:
+        """Give nodes the topology that their brokers sent, and use the nodes."""
+        discovery, pool = self._discovery, self._pool
+        assert discovery is not None and pool is not None
+        localities = pool.localities
+        if found:
+            try:
+                encoded = encode_into(pool.inventory.resource_set, found)
+                pool.replace_key(encoded.R.scheduling or {})
+            except ValueError as e:
+                self._log.error(f"topology: {e}: nodes stay flat")
+        for reason in sorted(set(failed.values())):
+            ranks = idset.encode(idset.from_ids(r for r, why in failed.items() if why == reason))
+            self._log.warning(f"topology: rank {ranks} is flat: {reason}")
+        pool.mark_up(idset.encode(discovery.up & discovery.known))
+        if not discovery.unknown:
+            known = ", ".join(pool.localities) or "none, nodes are flat"
+            self._log.info(f"topology: {known} (hwloc of {discovery.nodes} nodes)")
+        self._changed(pool.localities != localities)
+        self.release()

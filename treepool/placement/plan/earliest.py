@@ -1,0 +1,252 @@
+"""The earliest time at which a request fits beside everything that is planned.
+
+The time is now, or the end of some span. These times are not tried one by one. An upper bound of
+how many units of the request the free cores and GPUs could serve rules out most of them: first at
+some marks along the timeline, which ignore reservations and therefore only ever gain, then step by
+step from the last mark that is too early.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Generator, NamedTuple, Optional
+
+from treepool.placement.choose.selection import Selection
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.on_node.fit import NOTHING, assess
+from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Holder, Timeline, View
+from treepool.placement.request.vertices import Request
+
+#: Ends of spans between two marks.
+_STRIDE = 256
+
+#: Times that are tried between two yields.
+_STEPS = 32
+
+#: Ranks that are looked at one by one; more than these are taken to help every request.
+_FEW = 128
+
+#: More units than any request needs.
+_MANY = 1 << 40
+
+
+class Found(NamedTuple):
+    """A selection for a request, and when its resources are free."""
+
+    start: float
+    selection: Selection
+
+
+class Use(NamedTuple):
+    """Units of a request that nodes with more room could serve, if it starts between two times."""
+
+    start: float
+    end: float
+    units: int
+
+
+#: No use.
+NO_USE = Use(math.inf, -math.inf, 0)
+
+
+def end_of(start: float, duration: float) -> float:
+    """When a job that begins at *start* ends; a *duration* of 0 means never."""
+    return start + duration if duration > 0 and start < NEVER else math.inf
+
+
+def wanted(request: Request) -> int:
+    """The fewest units (see Units) that serve *request*."""
+    if request.nodes is None:
+        return request.units.minimum
+    if request.spans:
+        return request.nodes.minimum * request.units.minimum
+    return request.nodes.minimum
+
+
+class Units:
+    """How many units of a request the nodes of a view could serve: slots, domains or nodes.
+
+    An upper bound by numbers of cores and GPUs, or the exact number once ``exact`` is set.
+    """
+
+    def __init__(self, request: Request, inventory: Inventory, exact: bool = False) -> None:
+        ask = request.ask
+        self.ask = ask
+        self.within = inventory.matching(request.constraint)
+        self.exact = exact
+        #: The most units that were free at a time that was too early.
+        self.peak = 0
+        #: The units of the view that was counted, as far as ``moved`` was told of its changes.
+        self.free = 0
+        most = ask.group.count.maximum if ask.fill else 1
+        self._most = 1 << 30 if most is None else most
+        self._known: dict[NodeState, int] = {}
+
+    def of(self, state: NodeState) -> int:
+        """The units of one node in *state*."""
+        known = self._known.get(state)
+        if known is None:
+            known = self._known[state] = self._exact(state) if self.exact else self._bound(state)
+        return known
+
+    def of_view(self, view: View) -> int:
+        """The units of all nodes of *view* that are up."""
+        within = self.within
+        return sum(
+            units * ranks.count(within)
+            for state, ranks in view.index.buckets.items()
+            for units in (self.of(state),)
+            if units
+        )
+
+    def count(self, view: View) -> None:
+        """Set ``free`` to the units of *view*."""
+        self.free = self.of_view(view)
+
+    def moved(self, rank: int, old: Optional[NodeState], new: Optional[NodeState]) -> None:
+        """Follow a change of the view that was counted."""
+        if old is not new and (self.within is None or rank in self.within):
+            self.free -= 0 if old is None else self.of(old)
+            self.free += 0 if new is None else self.of(new)
+
+    def become_exact(self, view: View) -> Generator[None, None, None]:
+        """Count the units that really fit from now on, those of *view* first."""
+        self.exact = True
+        self._known.clear()
+        for count, state in enumerate(list(view.index.buckets), 1):
+            self.of(state)
+            if count % _STEPS == 0:
+                yield
+        self.count(view)
+
+    def _bound(self, state: NodeState) -> int:
+        ask = self.ask
+        if state.ncores < ask.min_cores or state.ngpus < ask.min_gpus:
+            return 0
+        if ask.whole and not state.idle:
+            return 0
+        if not ask.fill:
+            return 1
+        units = min(self._most, state.ncores // ask.min_cores)
+        return min(units, state.ngpus // ask.min_gpus) if ask.min_gpus else units
+
+    def _exact(self, state: NodeState) -> int:
+        if not self._bound(state):
+            return 0
+        found = assess(state, self.ask)
+        return self._bound(state) if found.gave_up else len(found.steps)
+
+
+def earliest(
+    timeline: Timeline,
+    request: Request,
+    leave: frozenset[Holder],
+    begin: float,
+    before: float,
+    units: Units,
+) -> Generator[None, None, Optional[Found]]:
+    """Where *request* can start first, not earlier than *begin* and earlier than *before*.
+
+    If it must wait for jobs without a time limit, that is at NEVER. None if it cannot start even
+    after all jobs have ended, because resources that it needs are down. *units* are new ones of the
+    request; afterwards, their ``peak`` says how close it came to an earlier start.
+    """
+    need = wanted(request)
+    time = yield from _skipped(timeline, units, need, leave, begin)
+    view: Optional[View] = None
+    steps = 0
+    while time < min(before, NEVER):
+        end = end_of(time, request.duration)
+        if view is None:
+            view = yield from timeline.view(time, end, leave)
+            timeline.take(view)
+            units.count(view)
+        else:
+            yield from timeline.advance(view, time, end, units.moved)
+        if units.free >= need:
+            found = timeline.choice(view, request)
+            if found.selection is not None:
+                timeline.keep(view)
+                return Found(time, found.selection)
+            if not units.exact:
+                yield from units.become_exact(view)
+            yield
+        units.peak = max(units.peak, units.free)
+        steps += 1
+        if steps % _STEPS == 0:
+            yield
+        following = timeline.next_end(time)
+        time = NEVER if following is None else following
+    if before <= NEVER:
+        return None
+    view = yield from timeline.view(NEVER, UNPLANNED, leave)
+    last = timeline.choice(view, request).selection
+    return None if last is None else Found(NEVER, last)
+
+
+def _skipped(
+    timeline: Timeline, units: Units, need: int, leave: frozenset[Holder], begin: float
+) -> Generator[None, None, float]:
+    """A time from *begin* on, before the first at which *need* units may be free, but close to it.
+
+    Without what is planned, the free units only grow with time, so marks are tried by doubling
+    steps and then by bisection.
+    """
+    first = low = timeline.place(begin)
+    high, step = timeline.place(math.nextafter(NEVER, 0)) + 1, _STRIDE
+    while high - low > _STRIDE:
+        place, view = yield from timeline.mark(low, min(low + step, (low + high) // 2), high, leave)
+        free = units.of_view(view)
+        if free >= need:
+            high = place
+        else:
+            low = place
+            step *= 2
+            units.peak = max(units.peak, free)
+        yield
+    return begin if low == first else max(begin, timeline.time_at(low))
+
+
+def use_of(
+    timeline: Timeline,
+    change: Change,
+    request: Request,
+    length: float,
+    leave: frozenset[Holder],
+    now: float,
+    before: float,
+) -> Use:
+    """What *request* could use of the ranks of *change*, where that made more room.
+
+    The units are for *length* seconds, and start from *now* on but before *before*. A request that
+    could not start between two times before the change, because it lacked more units than this use
+    has, still cannot; otherwise it may between the times of this use.
+    """
+    inventory = timeline.pool.inventory
+    within = inventory.matching(request.constraint)
+    up = timeline.pool.situation.index.up
+    if len(change.ranks) > _FEW:
+        return Use(now, before, _MANY) if now < before else NO_USE
+    # The first start with which the job reaches into the change.
+    first = max(now, math.nextafter(change.start - length, math.inf))
+    last = min(before, change.end)  # a job that ends late makes room now
+    if first >= before:
+        return NO_USE
+    start, total = math.inf, 0
+    for rank in change.ranks:
+        if not up[rank] or (within is not None and rank not in within):
+            continue
+        ends = {span.end for span in timeline.spans(rank) if first < span.end < last}
+        most = 0
+        for time in (first, *sorted(ends)):
+            state = timeline.state(rank, time, end_of(time, length), leave)
+            found = NOTHING if state is None else assess(state, request.ask)
+            if found.steps or found.gave_up:
+                start = min(start, time)
+                most = max(most, _MANY if found.gave_up else len(found.steps))
+                if not request.ask.fill:
+                    break
+        total += most
+    end = max(min(before, change.end), math.nextafter(now, math.inf))
+    return Use(start, end, total) if total else NO_USE

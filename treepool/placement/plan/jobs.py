@@ -1,0 +1,85 @@
+"""Waiting jobs, and what is known of all jobs of one kind."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Optional
+
+import attrs
+
+from treepool.placement.plan.timeline import NEVER, PRESENT, Holder
+from treepool.placement.request.vertices import Request
+
+#: The sort key of the queue: the negative priority, then the job id.
+Place = tuple[int, int]
+
+
+class Floor(NamedTuple):
+    """Jobs of at least ``length`` cannot be planned to start before ``time``.
+
+    Before that time no more than ``peak`` of the units that they want are free.
+    """
+
+    length: float
+    time: float
+    peak: int
+
+
+#: A floor that says nothing.
+NO_FLOOR = Floor(0.0, PRESENT, 0)
+
+
+@attrs.define(eq=False)
+class Kind:
+    """Waiting jobs whose requests differ in their duration only, and what is known of them.
+
+    ``request`` has no duration. The spans of the windows in ``leave`` do not keep these jobs away.
+    """
+
+    request: Request
+    leave: frozenset[Holder] = frozenset()
+    #: Jobs of at least this length (seconds) cannot start now; and how many units they lack.
+    stuck: float = math.inf
+    lacking: int = 0
+    #: Jobs of at least a floor's length cannot be planned to start before its time.
+    floors: list[Floor] = attrs.field(factory=list)
+    #: How many jobs of the kind wait.
+    waiting: int = 0
+    #: Whether the nodes that are up could serve the kind if nothing else ran; None: not known.
+    servable: Optional[bool] = None
+
+    def forget(self) -> None:
+        """Forget what is known of the jobs."""
+        self.stuck, self.floors, self.servable = math.inf, [], None
+
+    def floor(self, length: float) -> Floor:
+        """The highest floor of jobs of *length*."""
+        valid = (floor for floor in self.floors if floor.length <= length)
+        return max(valid, key=lambda floor: floor.time, default=NO_FLOOR)
+
+    def raise_floor(self, floor: Floor) -> None:
+        """Remember *floor*, if it is higher than the one there is."""
+        if floor.time > self.floor(floor.length).time:
+            kept = (f for f in self.floors if f.length < floor.length or f.time > floor.time)
+            self.floors = [*kept, floor]
+
+
+@attrs.frozen(eq=False)
+class Waiting:
+    """A job in the queue; a ``request`` has its ``duration``. The lowest ``place`` is first."""
+
+    jobid: int
+    priority: int
+    request: Request
+    kind: Kind
+    queue: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Where the job is in the queue: by priority, then in the order of submission."""
+        return -self.priority, self.jobid
+
+    @property
+    def length(self) -> float:
+        """The time limit in seconds; NEVER if there is none."""
+        return self.request.duration or NEVER

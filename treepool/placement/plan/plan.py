@@ -1,0 +1,438 @@
+"""The plan: reservations, and which jobs may start beside them.
+
+A *reservation* is the earliest time at which a waiting job can start beside the running jobs and
+all other reservations, and the cores and GPUs it then gets. A job may start now only on resources
+that are free and not in a reservation that begins before the job ends.
+
+A reservation stays where it is until something concerns it:
+
+* More room (a job ended early, a reservation was given up, a node came up): in the order of the
+  queue, each reservation moves to the earliest start it can now have. All others stay in place
+  meanwhile, so none ever moves to a later start.
+* Less room (a node went down, a job got a later end or started late): reservations that no longer
+  hold are given up, and their jobs are planned again.
+
+Jobs end at their time limits at the latest. A job that is over its limit is expected to end at any
+moment. A reservation whose start has passed keeps its resources free until its job starts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Generator, Iterable, Iterator, Optional
+
+import attrs
+
+from treepool.errors import InsufficientResources
+from treepool.placement.allocation import Allocation, parts_of
+from treepool.placement.nodes.inventory import Held
+from treepool.placement.plan.earliest import Found, Units, Use, earliest, end_of, use_of, wanted
+from treepool.placement.plan.jobs import Floor, Kind, Waiting
+from treepool.placement.plan.timeline import (
+    NEVER,
+    PRESENT,
+    UNPLANNED,
+    Change,
+    Holder,
+    Timeline,
+)
+from treepool.placement.plan.window import Window
+from treepool.placement.pool import Pool
+from treepool.placement.request.vertices import Request
+
+
+@attrs.frozen(eq=False)
+class Reservation:
+    """When a waiting job will start at the latest, in seconds since the epoch, and what it gets.
+
+    ``start`` is NEVER if the job waits for one without a time limit.
+    """
+
+    job: Waiting
+    start: float
+    parts: tuple[Held, ...]
+    nslots: int
+
+    @property
+    def end(self) -> float:
+        """When the job then ends."""
+        end = end_of(self.start, self.job.request.duration)
+        return min(end, NEVER) if self.start < NEVER else end
+
+
+@attrs.define(eq=False)
+class _Track:
+    """What is known of earlier starts of a job that has a reservation.
+
+    Up to ``seen`` it has followed the gains. Before its start no more than ``peak`` of the units
+    that it wants were free when it was looked at; since then it may have ``gained`` some more
+    between ``begin`` and ``end``. When it was tried to start last, the timeline had so many
+    changes as ``tried`` says.
+    """
+
+    seen: int
+    peak: int
+    gained: int = 0
+    begin: float = math.inf
+    end: float = -math.inf
+    tried: int = -1
+
+
+class Plan:
+    """The reservations of waiting jobs on a pool; it follows the pool by ``follow``."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.timeline = Timeline(pool)
+        self.reservations: dict[int, Reservation] = {}
+        self._kinds: dict[tuple[Request, frozenset[Holder]], Kind] = {}
+        #: Where there is more room than before, for ``move`` and ``reconsider``; entries before
+        #: the number of ``_used`` are dropped.
+        self._gains: list[Change] = []
+        self._gains_start = 0
+        #: Up to where the kinds have followed the gains; and how each reservation stands.
+        self._reconsidered = 0
+        self._tracks: dict[int, _Track] = {}
+        self._position = -1
+        self.windows: dict[str, Window] = {}
+        #: Whether nodes went up or down, or changed otherwise, since a pass began.
+        self.nodes_changed = True
+        #: Jobs whose reservations were given up since ``follow`` was called last.
+        self._void: list[Waiting] = []
+
+    # -- windows
+
+    def set_windows(self, windows: Iterable[Window]) -> None:
+        """Let *windows* be all windows there are; ``follow`` gives up reservations in their way."""
+        new = {window.name: window for window in windows}
+        for name, window in list(self.windows.items()):
+            if new.get(name) != window:
+                del self.windows[name]
+                self._gain(self.timeline.remove(name))
+        for name, window in new.items():
+            if name not in self.windows:
+                self.windows[name] = window
+                parts = window.parts(self.pool.inventory)
+                self.timeline.add(name, window.start, window.end, parts)
+                for holder in self.timeline.overlapping(window.start, window.end, parts):
+                    reservation = self.reservations.get(holder) if isinstance(holder, int) else None
+                    if reservation is not None and name not in reservation.job.kind.leave:
+                        self._void.append(self.cancel(reservation.job.jobid))
+
+    def expire(self, now: float) -> None:
+        """Drop the windows that are over."""
+        if any(window.end <= now for window in self.windows.values()):
+            self.set_windows(w for w in list(self.windows.values()) if w.end > now)
+
+    # -- kinds
+
+    def kind(self, request: Request, leave: frozenset[Holder] = frozenset()) -> Kind:
+        """The kind of a job with *request*; equal requests share the object."""
+        plain = attrs.evolve(request, duration=0.0)
+        return self._kinds.get((plain, leave)) or Kind(plain, leave)
+
+    def expect(self, kind: Kind) -> None:
+        """One more job of *kind* waits."""
+        if kind.waiting == 0:
+            kind.forget()
+            self._kinds[kind.request, kind.leave] = kind
+        kind.waiting += 1
+
+    def dismiss(self, kind: Kind) -> None:
+        """One job less of *kind* waits."""
+        kind.waiting -= 1
+        if kind.waiting == 0:
+            self._kinds.pop((kind.request, kind.leave), None)
+
+    # -- following the pool
+
+    def follow(self) -> list[Waiting]:
+        """Take note of what changed in the pool; returns the jobs whose reservations are void."""
+        journal = self.pool.journal
+        void, self._void = self._void, []
+        if self._position == journal.end:
+            return void
+        entries = journal.since(self._position)
+        self._position = journal.end
+        if entries is None:
+            self._follow_all()
+        else:
+            for entry in dict.fromkeys(entries):
+                if entry >= 0:
+                    self._follow_job(entry)
+                else:
+                    self._follow_rank(-1 - entry)
+        void, self._void = void + self._void, []
+        return void
+
+    def _follow_all(self) -> None:
+        """Start again: any node may have changed."""
+        timeline = self.timeline
+        self.nodes_changed = True
+        for jobid in list(self.reservations):
+            self._void.append(self.cancel(jobid))
+        windows = list(self.windows.values())
+        self.set_windows(())
+        timeline.forget()
+        now = {jobid for jobid, _ in self.pool.job_end_times()}
+        known = {holder for holder in timeline.holdings if isinstance(holder, int)}
+        for jobid in now | known:
+            self._follow_job(jobid)
+        self.set_windows(windows)
+        for kind in self._kinds.values():
+            kind.forget()
+
+    def _follow_job(self, jobid: int) -> None:
+        timeline = self.timeline
+        if jobid in self.reservations:  # it was started by somebody else
+            self.cancel(jobid)
+        old, job = timeline.holdings.get(jobid), self.pool.job(jobid)
+        end = NEVER if job is None else (job.end_time or NEVER)
+        if old is not None:
+            if job is not None and (old.end, old.parts) == (end, job.parts):
+                return
+            change = timeline.remove(jobid)
+            if job is None or job.parts != old.parts:
+                self._gain(change)
+            elif end < old.end:
+                self._gain(Change(end, old.end, change.ranks))
+        if job is not None:
+            timeline.add(jobid, PRESENT, end, job.parts)
+            for holder in timeline.overlapping(PRESENT, end, job.parts):
+                if holder in self.reservations:
+                    self._void.append(self.cancel(int(holder)))
+
+    def _follow_rank(self, rank: int) -> None:
+        change = self.timeline.touch((rank,))
+        self.nodes_changed = True
+        for kind in self._kinds.values():
+            kind.servable = None
+        if self.pool.situation.index.up[rank]:
+            self._gain(change)
+            return
+        for span in self.timeline.spans(rank):
+            if span.holder in self.reservations:
+                self._void.append(self.cancel(int(span.holder)))
+
+    def _gain(self, change: Change) -> None:
+        self._gains.append(change)
+
+    @property
+    def has_gains(self) -> bool:
+        """Whether there is more room somewhere that was not looked at yet."""
+        return bool(self._gains)
+
+    @property
+    def _gains_end(self) -> int:
+        return self._gains_start + len(self._gains)
+
+    def reconsider(self, now: float) -> Iterator[None]:
+        """Forget what is known of the kinds of jobs that may have gained."""
+        soon = math.nextafter(now, math.inf)
+        while self._reconsidered < self._gains_end:
+            change = self._gains[self._reconsidered - self._gains_start]
+            self._reconsidered += 1
+            for kind in list(self._kinds.values()):
+                if kind.stuck < math.inf:
+                    kind.lacking -= self._use(change, kind, kind.stuck, now, soon).units
+                    if kind.lacking <= 0:
+                        kind.stuck = math.inf
+                if any(
+                    floor.time > now
+                    and self._use(change, kind, floor.length, now, floor.time).units
+                    for floor in kind.floors
+                ):
+                    kind.floors = []
+            yield
+
+    def _use(self, change: Change, kind: Kind, length: float, now: float, before: float) -> Use:
+        return use_of(self.timeline, change, kind.request, length, kind.leave, now, before)
+
+    def trim_all(self) -> None:
+        """Forget all gains, where nobody looks at them."""
+        self._reconsidered = self._gains_start = self._gains_end
+        self._gains.clear()
+
+    def trim(self) -> None:
+        """Forget the gains that all have looked at."""
+        used = min([self._reconsidered, *(track.seen for track in self._tracks.values())])
+        del self._gains[: used - self._gains_start]
+        self._gains_start = used
+
+    # -- starting jobs
+
+    def get_stuck(self, job: Waiting, now: float) -> Generator[None, None, None]:
+        """Remember that *job* cannot start now, nor longer jobs of its kind."""
+        kind, need = job.kind, wanted(job.request)
+        kind.stuck, kind.lacking = job.length, 1
+        if need > 1:
+            view = yield from self.timeline.view(
+                PRESENT, end_of(now, job.request.duration), kind.leave
+            )
+            units = self._units(job)
+            units.count(view)
+            if units.free >= need:
+                yield from units.become_exact(view)
+            if kind.stuck == job.length:
+                kind.lacking = max(1, need - units.free)
+
+    def start(self, job: Waiting, now: float) -> Generator[None, None, Allocation]:
+        """Start *job* now if that delays no other job's reservation.
+
+        The returned allocation has its expiration set. Raises InsufficientResources or
+        InfeasibleRequest.
+        """
+        request, duration = job.request, job.request.duration
+        end = end_of(now, duration)
+        if self.timeline.clear_until(end):
+            allocation = self.pool.alloc(job.jobid, request)
+        else:
+            leave = job.kind.leave
+            if job.jobid in self.reservations:
+                leave = leave | {job.jobid}
+            view = yield from self.timeline.view(PRESENT, end, leave)
+            selection = self.timeline.choice(view, request).selection
+            if selection is None:
+                self.pool.check_feasibility(request)
+                raise InsufficientResources("not enough resources are free now")
+            parts, inventory = parts_of(selection), self.pool.inventory
+            allocation = Allocation(inventory, parts, selection.nslots)
+            self.pool.register_alloc(job.jobid, allocation)
+        self._begin(allocation, job, now)
+        return allocation
+
+    def may_start(self, job: Waiting, now: float) -> bool:
+        """Whether it is worth trying to start *job*, because its reservation has come."""
+        if self.reservations[job.jobid].start > now:
+            return False
+        track, changes = self._tracks[job.jobid], self.timeline.changes
+        tried, track.tried = track.tried, changes
+        return tried != changes
+
+    def start_reserved(
+        self, job: Waiting, now: float, behind: set[int]
+    ) -> Generator[None, None, Allocation]:
+        """Start *job*, whose reservation has come, on what is reserved or else elsewhere.
+
+        A job that starts late also ends late. It may then run into the reservations of jobs
+        *behind* it (job ids), which ``follow`` gives up, but not into any other. Raises
+        InsufficientResources or InfeasibleRequest.
+        """
+        reservation = self.reservations[job.jobid]
+        end, parts = end_of(now, job.request.duration), reservation.parts
+        leave = job.kind.leave | {job.jobid}
+        if self.are_free(parts) and (
+            self.timeline.overlapping(reservation.start, end, parts, leave) <= behind
+        ):
+            allocation = Allocation(self.pool.inventory, parts, reservation.nslots)
+            self.pool.register_alloc(job.jobid, allocation)
+            self._begin(allocation, job, now)
+            return allocation
+        return (yield from self.start(job, now))
+
+    def _begin(self, allocation: Allocation, job: Waiting, now: float) -> None:
+        duration = job.request.duration
+        ends = now + duration if duration > 0 else self.pool.expiration
+        allocation.set_expiration(ends)
+        self.pool.update_expiration(job.jobid, ends)
+
+    def are_free(self, parts: tuple[Held, ...]) -> bool:
+        """Whether *parts* are up and free now."""
+        index = self.pool.situation.index
+        for ranks, cores, gpus in parts:
+            for rank in ranks:
+                state = index.state_of[rank]
+                if state is None or not index.up[rank]:
+                    return False
+                if cores & ~state.cores or gpus & ~state.gpus:
+                    return False
+        return True
+
+    # -- reservations
+
+    def reserve(
+        self, job: Waiting, now: float, not_before: float = PRESENT
+    ) -> Generator[None, None, Optional[Reservation]]:
+        """Reserve the earliest start of *job*; None if nodes that it needs are down."""
+        kind = job.kind
+        floor = kind.floor(job.length)
+        begin = max(now, not_before, floor.time)
+        seen, units = self._gains_end, self._units(job)
+        found = yield from earliest(self.timeline, job.request, kind.leave, begin, math.inf, units)
+        if found is None:
+            kind.servable = False
+            return None
+        peak = max(units.peak, floor.peak)
+        if not_before <= now and self._gains_end == seen:
+            kind.raise_floor(Floor(job.length, found.start, peak))
+        self._tracks[job.jobid] = _Track(seen, peak)
+        return self._put(job, found)
+
+    def move(self, job: Waiting, now: float) -> Generator[None, None, bool]:
+        """Move the reservation of *job* to an earlier start if there is room; whether it moved."""
+        reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
+        request, leave = job.request, job.kind.leave | {job.jobid}
+        for change in self._gains[track.seen - self._gains_start :]:
+            start = reservation.start
+            use = use_of(self.timeline, change, request, job.length, leave, now, start)
+            track.begin, track.end = min(track.begin, use.start), max(track.end, use.end)
+            track.gained += use.units
+        track.seen = self._gains_end
+        if track.peak + track.gained < wanted(request):
+            return False
+        units, begin = self._units(job), max(now, track.begin)
+        before = min(track.end, reservation.start)
+        found = yield from earliest(self.timeline, request, leave, begin, before, units)
+        if self.reservations.get(job.jobid) is not reservation:
+            return False
+        self._tracks[job.jobid] = _Track(track.seen, max(track.peak, units.peak), tried=track.tried)
+        if found is None:
+            return False
+        self._gain(self.timeline.remove(job.jobid))
+        self._put(job, found)
+        return True
+
+    def _units(self, job: Waiting) -> Units:
+        return Units(job.request, self.pool.inventory)
+
+    def next_time(self, now: float) -> float:
+        """The first time after *now* at which what is planned begins, or a window ends."""
+        times = [w.end for w in self.windows.values() if w.end > now]
+        start = self.timeline.next_start(now)
+        if start is not None and start < NEVER:
+            times.append(start)
+        return min(times, default=math.inf)
+
+    def begins_by(self, time: float) -> bool:
+        """Whether a reservation may begin at *time* or before."""
+        return not self.timeline.clear_until(math.nextafter(time, math.inf))
+
+    def replace(self, job: Waiting) -> None:
+        """Take *job* for the one that has a reservation now, with another priority."""
+        old = self.reservations[job.jobid]
+        self.reservations[job.jobid] = attrs.evolve(old, job=job)
+
+    def has_gained(self, job: Waiting) -> bool:
+        """Whether there is more room than when the reservation of *job* was last looked at."""
+        return self._tracks[job.jobid].seen < self._gains_end
+
+    def cancel(self, jobid: int) -> Waiting:
+        """Give up the reservation of job *jobid*; returns the job."""
+        reservation = self.reservations.pop(jobid)
+        del self._tracks[jobid]
+        self._gain(self.timeline.remove(jobid))
+        return reservation.job
+
+    def _put(self, job: Waiting, found: Found) -> Reservation:
+        selection = found.selection
+        made = Reservation(job, found.start, parts_of(selection), selection.nslots)
+        self.timeline.add(job.jobid, made.start, made.end, made.parts)
+        self.reservations[job.jobid] = made
+        return made
+
+    def is_servable(self, kind: Kind) -> Generator[None, None, bool]:
+        """Whether jobs of *kind* wait for other jobs, and not for nodes that are down."""
+        if kind.servable is None:
+            view = yield from self.timeline.view(NEVER, UNPLANNED)
+            kind.servable = self.timeline.choice(view, kind.request).selection is not None
+        return kind.servable

@@ -1,0 +1,384 @@
+"""The queue: in which order waiting jobs start, for the Flux module and for replay alike.
+
+Each Flux queue is a *line* of its own with its own policy: jobs of different lines do not hold each
+other up, but all respect the reservations of all lines. In a line, jobs stand by priority, then in
+the order of submission.
+
+A *pass* starts what can start and reserves what must wait. It is a generator that does a few
+milliseconds of work between two yields. The caller may leave it at any yield and ask for the next
+pass later, which then goes on where the last one was.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_left, insort
+from typing import Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol
+
+import attrs
+
+from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.placement.allocation import Allocation
+from treepool.placement.plan.jobs import Kind, Place, Waiting
+from treepool.placement.plan.lane import Lane
+from treepool.placement.plan.plan import Plan
+from treepool.placement.plan.timeline import Holder
+from treepool.placement.plan.window import Window, admitting
+from treepool.placement.pool import Pool
+
+#: The policies of a line, and how many of its waiting jobs get a start time by default. With fifo
+#: the times are only estimates: no job passes the first one that waits.
+POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
+
+
+@attrs.frozen
+class Rule:
+    """How a line works: its policy, and how many of its jobs may have a reservation."""
+
+    policy: str = "fifo"
+    depth: float = POLICIES["fifo"]
+
+
+class Launcher(Protocol):
+    """What the owner of the queue does with the jobs that leave it."""
+
+    def started(self, job: Waiting, allocation: Allocation) -> None:
+        """*job* has *allocation*; if this raises, the allocation is taken back."""
+
+    def refused(self, job: Waiting, reason: str) -> None:
+        """*job* can never run, because of *reason*."""
+
+    def failed(self, job: Waiting, error: Exception) -> None:
+        """Starting *job* raised *error*; it left the queue and holds nothing."""
+
+
+class _Line:
+    """The waiting jobs of one Flux queue."""
+
+    def __init__(self, name: str, rule: Rule) -> None:
+        self.name = name
+        self.rule = rule
+        #: Jobs without a reservation, by kind; and those that have one, in order.
+        self.lanes: dict[Kind, Lane] = {}
+        self.reserved: list[tuple[Place, Waiting]] = []
+        #: Jobs that came to stand ahead of some that have a reservation.
+        self.overriding: set[int] = set()
+
+    @property
+    def reserving(self) -> bool:
+        """Whether one more job gets a reservation."""
+        return self.rule.policy != "fifo" and len(self.reserved) < self.rule.depth
+
+    def add(self, job: Waiting) -> None:
+        """Add *job*, which has no reservation."""
+        lane = self.lanes.get(job.kind)
+        if lane is None:
+            lane = self.lanes[job.kind] = Lane(job.kind, self.name)
+        lane.add(job)
+
+    def remove(self, job: Waiting) -> None:
+        """Remove *job*, which has no reservation."""
+        lane = self.lanes[job.kind]
+        lane.remove(job)
+        if not lane:
+            del self.lanes[job.kind]
+        self.overriding.discard(job.jobid)
+
+    def reserve(self, job: Waiting) -> None:
+        """Note that *job* has a reservation now."""
+        self.remove(job)
+        insort(self.reserved, (job.place, job))
+
+    def unreserve(self, job: Waiting) -> None:
+        """Forget *job*, which had a reservation."""
+        del self.reserved[bisect_left(self.reserved, (job.place,))]
+
+    def behind(self, job: Waiting) -> list[Waiting]:
+        """The jobs with a reservation that stand behind *job*."""
+        return [other for place, other in self.reserved if place > job.place]
+
+    def head(self) -> Optional[Waiting]:
+        """The first job that can be served, as far as is known."""
+        return next(self.in_order(), None)
+
+    def in_order(self) -> Iterator[Waiting]:
+        """All jobs that can be served, as far as is known, in order."""
+        lanes = [lane.jobs() for lane in self.lanes.values() if lane.kind.servable is not False]
+        return (job for _, job in heapq.merge(self.reserved, *lanes))
+
+    def next(self, lane: Lane, after: Optional[Place] = None) -> Optional[Waiting]:
+        """The next job of *lane* to look at, behind *after*; None if none can start or reserve."""
+        if lane.kind.servable is False:
+            return None
+        if self.rule.policy == "fifo":
+            job = lane.first(after)
+            passed = job and self.reserved and job.place > self.reserved[0][0]
+            return None if passed else job
+        return lane.first(after, math.inf if self.reserving else lane.kind.stuck)
+
+
+class Queue:
+    """The jobs that wait for resources of *pool*.
+
+    *rules* has the rules of the lines by name; all others follow *default*. *clock* gives the time
+    in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        launcher: Launcher,
+        clock: Callable[[], float],
+        default: Rule = Rule(),
+        rules: Optional[Mapping[str, Rule]] = None,
+    ) -> None:
+        self.plan = Plan(pool)
+        self.jobs: dict[int, Waiting] = {}
+        self._launcher = launcher
+        self._clock = clock
+        self._default = default
+        self._rules = dict(rules or {})
+        self._lines: dict[str, _Line] = {}
+        #: Whether there may be something to do; a pass in progress, and the place it is at.
+        self._due = True
+        self._work: Optional[Iterator[None]] = None
+        self._at: Optional[Place] = None
+        #: When there may be something to do although nothing changed.
+        self._next = math.inf
+
+    # -- jobs come and go
+
+    def add(self, job: Waiting) -> None:
+        """Add *job*, whose ``kind`` is one of ``plan.kind``."""
+        line = self._lines.get(job.queue)
+        if line is None:
+            rule = self._rules.get(job.queue, self._default)
+            line = self._lines[job.queue] = _Line(job.queue, rule)
+        self.jobs[job.jobid] = job
+        self.plan.expect(job.kind)
+        line.add(job)
+        if line.reserved and job.place < line.reserved[-1][0]:
+            line.overriding.add(job.jobid)
+        if self._at is not None and job.place < self._at:
+            self._work = self._at = None
+        self._due = True
+
+    def remove(self, jobid: int) -> Optional[Waiting]:
+        """Remove a job; returns it, None if it does not wait here."""
+        job = self.jobs.get(jobid)
+        if job is not None:
+            self._leave(job)
+            if self._at == job.place:  # the pass is working on it
+                self._work = self._at = None
+            self._due = True
+        return job
+
+    def prioritize(self, jobid: int, priority: int) -> None:
+        """Give a job another priority; one that passes no other keeps its reservation."""
+        old = self.jobs.get(jobid)
+        if old is None or old.priority == priority:
+            return
+        new = attrs.evolve(old, priority=priority)
+        line = self._lines[old.queue]
+        if jobid in self.plan.reservations:
+            others = [place for place, job in line.reserved if job is not old]
+            if bisect_left(others, old.place) == bisect_left(others, new.place):
+                self.plan.replace(new)
+                line.unreserve(old)
+                insort(line.reserved, (new.place, new))
+                self.jobs[jobid] = new
+                self._due = True
+                return
+        self.remove(jobid)
+        self.add(new)
+
+    def clear(self) -> list[Waiting]:
+        """Remove all jobs; returns them in order."""
+        jobs = sorted(self.jobs.values(), key=lambda job: job.place)
+        for job in jobs:
+            self.remove(job.jobid)
+        return jobs
+
+    def set_windows(self, windows: Iterable[Window]) -> None:
+        """Let *windows* be all windows there are."""
+        self.plan.set_windows(windows)
+        self._due = True
+
+    def admitted(self, user: int, queue: str) -> frozenset[Holder]:
+        """The windows that do not keep away a job of *user* (numeric id) in *queue*."""
+        return admitting(self.plan.windows.values(), user, queue)
+
+    # -- looking
+
+    def passed(self, job: Waiting) -> Optional[Waiting]:
+        """The first job with a reservation that *job* passes if it starts now; None if none."""
+        line = self._lines[job.queue]
+        passed = [other for place, other in line.reserved[:1] if place < job.place]
+        return passed[0] if passed else None
+
+    def ahead(self, job: Waiting) -> Optional[Waiting]:
+        """The job that *job* may not pass, whatever is free; None if there is none."""
+        line = self._lines[job.queue]
+        head = line.head() if line.rule.policy == "fifo" else None
+        return None if head is None or head.place >= job.place else head
+
+    def lines(self) -> Iterator[tuple[str, Rule, Iterator[Waiting]]]:
+        """The name and the rule of each line, and its jobs that can be served, in order."""
+        for name, line in self._lines.items():
+            yield name, line.rule, line.in_order()
+
+    @property
+    def next_time(self) -> float:
+        """When to run again although nothing changes; infinity if there is no such time."""
+        return self._next
+
+    # -- passes
+
+    def run(self) -> Iterator[None]:
+        """Start and reserve what can be; see the module's docstring."""
+        while True:
+            self.follow()
+            if self._work is None:
+                if not self._due and self._clock() < self._next:
+                    return
+                self._due = False
+                self._work = self._pass()
+            try:
+                next(self._work)
+            except StopIteration:
+                self._work = self._at = None
+                self._next = self.plan.next_time(self._clock())
+                continue
+            yield
+
+    def follow(self) -> None:
+        """Take note of what changed in the pool."""
+        for job in self.plan.follow():
+            self._return(job)
+        if self.plan.has_gains or self.plan.nodes_changed:
+            self._due = True
+
+    def _return(self, job: Waiting) -> None:
+        """Put *job*, whose reservation was given up, back among those without."""
+        line = self._lines[job.queue]
+        line.unreserve(job)
+        line.add(job)
+        self._due = True
+
+    def _pass(self) -> Iterator[None]:
+        self.plan.nodes_changed = False
+        self.plan.expire(self._clock())
+        yield from self.plan.reconsider(self._clock())
+        yield from self._visit_reserved()
+        yield from self._override()
+        yield from self.plan.reconsider(self._clock())
+        yield from self._visit_others()
+
+    def _visit_reserved(self) -> Iterator[None]:
+        """Move reservations to earlier starts where there is more room, and start their jobs."""
+        plan = self.plan
+        moved = True
+        while moved and (plan.has_gains or plan.begins_by(self._clock())):
+            moved = False
+            for place, job in list(heapq.merge(*(line.reserved for line in self._lines.values()))):
+                self._at = place
+                if job.jobid in plan.reservations and plan.has_gained(job):
+                    moved |= yield from plan.move(job, self._clock())
+                if job.jobid in plan.reservations:
+                    yield from self._start_reserved(job)
+            plan.trim()
+
+    def _start_reserved(self, job: Waiting) -> Iterator[None]:
+        """Start *job* if its reservation has come; plan it again if others are in its way."""
+        plan, now, line = self.plan, self._clock(), self._lines[job.queue]
+        if plan.may_start(job, now):
+            ready = plan.are_free(plan.reservations[job.jobid].parts)
+            behind = {other.jobid for other in line.behind(job)}
+            left = yield from self._start(job, plan.start_reserved(job, now, behind))
+            if ready and not left:
+                plan.cancel(job.jobid)
+                self._return(job)
+
+    def _visit_others(self) -> Iterator[None]:
+        """Start or reserve the jobs without a reservation."""
+        heap = []
+        for line in self._lines.values():
+            for lane in line.lanes.values():
+                job = line.next(lane)
+                if job is not None:
+                    heap.append((job.place, job, lane, line))
+        heapq.heapify(heap)
+        blocked = set()
+        while heap:
+            self._at, job, lane, line = heapq.heappop(heap)
+            if line in blocked:
+                continue
+            if self.jobs.get(job.jobid) is job and job.jobid not in self.plan.reservations:
+                left = False
+                if job.length < job.kind.stuck:
+                    left = yield from self._start(job, self.plan.start(job, self._clock()))
+                if not left and (yield from self._wait(job, line)):
+                    blocked.add(line)
+                yield
+            following = line.next(lane, job.place)
+            if following is not None:
+                heapq.heappush(heap, (following.place, following, lane, line))
+
+    def _override(self) -> Iterator[None]:
+        """Give up the reservations behind jobs that came to stand ahead of them."""
+        for line in list(self._lines.values()):
+            for job in [self.jobs[jobid] for jobid in line.overriding]:
+                servable = yield from self.plan.is_servable(job.kind)
+                if job.jobid in line.overriding:
+                    line.overriding.discard(job.jobid)
+                    for other in line.behind(job) if servable else ():
+                        self.plan.cancel(other.jobid)
+                        self._return(other)
+
+    def _start(
+        self, job: Waiting, work: Generator[None, None, Allocation]
+    ) -> Generator[None, None, bool]:
+        """Start *job* by *work*; returns whether it left the queue."""
+        kind, pool = job.kind, self.plan.pool
+        held = pool.has_job(job.jobid)
+        try:
+            allocation = yield from work
+            self._leave(job)
+            self._launcher.started(job, allocation)
+        except InsufficientResources:
+            if job.jobid not in self.plan.reservations and job.length < kind.stuck:
+                yield from self.plan.get_stuck(job, self._clock())
+            return False
+        except InfeasibleRequest as e:  # nodes were removed since it was submitted
+            self._leave(job)
+            self._launcher.refused(job, str(e))
+        except Exception as e:  # otherwise this job would hold up all others, even after a reload
+            if not held and pool.has_job(job.jobid):
+                pool.free(job.jobid)
+            self._leave(job)
+            self._launcher.failed(job, e)
+        self.follow()
+        return True
+
+    def _leave(self, job: Waiting) -> None:
+        """Let *job* leave the queue, if it is still there."""
+        if self.jobs.pop(job.jobid, None) is not None:
+            self.plan.dismiss(job.kind)
+            line = self._lines[job.queue]
+            if job.jobid in self.plan.reservations:
+                self.plan.cancel(job.jobid)
+                line.unreserve(job)
+            else:
+                line.remove(job)
+
+    def _wait(self, job: Waiting, line: _Line) -> Generator[None, None, bool]:
+        """Let *job* wait, with a reservation if it gets one; returns whether it holds up *line*."""
+        fifo = line.rule.policy == "fifo"
+        if not (fifo or line.reserving) or not (yield from self.plan.is_servable(job.kind)):
+            return False
+        if line.reserving or (fifo and len(self._lines) > 1):
+            made = yield from self.plan.reserve(job, self._clock())
+            if made is not None:
+                line.reserve(job)
+        return fifo

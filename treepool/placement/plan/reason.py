@@ -1,0 +1,108 @@
+"""Why a job waits, in a few words, for ``annotations.sched.reason_pending`` (RFC 27)."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Generator, Optional
+
+from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.plan.earliest import Units, end_of, wanted
+from treepool.placement.plan.jobs import Kind, Waiting
+from treepool.placement.plan.plan import Plan
+from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.timeline import NEVER, PRESENT
+from treepool.placement.request.need import SLOT
+from treepool.placement.request.vertices import Request
+
+#: Gives the name of a job id, such as its F58 form.
+NameOf = Callable[[int], str]
+
+_DAY = 86400.0
+
+#: Node states that are looked at between two yields.
+_STATES = 32
+
+
+def why_waiting(
+    queue: Queue,
+    job: Waiting,
+    now: float,
+    name_of: NameOf = str,
+    known: Optional[dict[Kind, int]] = None,
+) -> Generator[None, None, str]:
+    """Why *job*, which waits in *queue*, has not started.
+
+    *known* keeps what is free for each kind of job, for calls that follow soon.
+    """
+    plan = queue.plan
+    unit = unit_of(job.request)
+    need = wanted(job.request)
+    if not (yield from plan.is_servable(job.kind)):
+        up = yield from _units(plan, job, plan.pool.inventory.idle_index, only_up=True)
+        return f"nodes are down: {min(up, need)} of {need} {unit} up"
+    ahead = queue.ahead(job)
+    if ahead is not None:
+        return f"{name_of(ahead.jobid)} is ahead in the queue"
+    window = yield from _window(plan, job, now)
+    reservation = plan.reservations.get(job.jobid)
+    later = ""
+    if reservation is not None and reservation.start < NEVER:
+        later = f", {need} at {clock_time(reservation.start, now)}"
+    elif reservation is not None:
+        later = ", the rest is held by jobs without a time limit"
+    if window is not None:
+        return f"window {window}{later}"
+    known = {} if known is None else known
+    free = known.get(job.kind)
+    if free is None:
+        free = known[job.kind] = yield from _units(plan, job, plan.pool.situation.index)
+    if free < need:
+        return f"{free} of {need} {unit} free now{later}"
+    for other in plan.reservations.values():
+        if other.job is not job and other.start < end_of(now, job.request.duration):
+            return f"what is free is reserved for {name_of(other.job.jobid)}{later}"
+    return f"others are late to end{later}" if reservation else "about to be looked at"
+
+
+def unit_of(request: Request) -> str:
+    """What ``wanted`` counts."""
+    if request.nodes is not None:
+        return "nodes"
+    return "slots" if request.ask.group.name == SLOT else f"{request.ask.group.name} domains"
+
+
+def clock_time(when: float, now: float) -> str:
+    """A time of day in local time, with the date if it is not within a day."""
+    shape = "%H:%M" if when - now < _DAY else "%b %d %H:%M"
+    return time.strftime(shape, time.localtime(when))
+
+
+def _units(
+    plan: Plan, job: Waiting, index: NodeIndex, only_up: bool = False
+) -> Generator[None, None, int]:
+    """How many units of *job* the nodes of *index* can serve."""
+    units = Units(job.request, plan.pool.inventory, exact=True)
+    up = plan.pool.situation.index.up
+    total = 0
+    for count, (state, ranks) in enumerate(list(index.buckets.items()), 1):
+        each = units.of(state)
+        if each and only_up:
+            total += each * sum(up[rank] for rank in ranks.ascending(units.within))
+        elif each:
+            total += each * ranks.count(units.within)
+        if count % _STATES == 0:
+            yield
+    return total
+
+
+def _window(plan: Plan, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
+    """The first window without which *job* could start now; None if there is none."""
+    end = end_of(now, job.request.duration)
+    kept = [w for w in plan.windows.values() if w.start < end and w.name not in job.kind.leave]
+    if not kept:
+        return None
+    leave = job.kind.leave | {w.name for w in kept} | {job.jobid}
+    view = yield from plan.timeline.view(PRESENT, end, leave)
+    if plan.timeline.choice(view, job.request).selection is None:
+        return None
+    return min(kept, key=lambda w: w.start).name
