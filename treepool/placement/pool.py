@@ -25,9 +25,9 @@ from treepool.placement.choose.fitness import Weights
 from treepool.placement.choose.policy import policy_named
 from treepool.placement.effort import REASON
 from treepool.placement.jobs import AnyR, Job, held_without, read_held
-from treepool.placement.nodes.byrank import items, ranks_of
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.rankset import ranks_of
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.options import checked, fraction
 from treepool.placement.request.need import Ask
@@ -248,7 +248,7 @@ class Pool:
         resource_set = attrs.evolve(self._inventory.resource_set, scheduling=key)
         inventory = Inventory.of(resource_set, len(self._inventory.types))
         index = NodeIndex(inventory.idle_states(), self._index.up.copy())
-        for rank, old in items(self._index.state_of):
+        for rank, old in enumerate(self._index.state_of):
             idle = index.state_of[rank] if old is not None else None
             if old is not None and idle is not None and not old.idle:
                 index.move(rank, inventory.states.get(idle.type, old.cores, old.gpus))

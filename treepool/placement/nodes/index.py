@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from treepool.placement.nodes.byrank import ByRank, ranks_of
-from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import NodeState
 from treepool.rfc import idset
 
@@ -18,7 +17,7 @@ class NodeIndex:
 
     __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_shared")
 
-    def __init__(self, state_of: ByRank[Optional[NodeState]], up: bytearray) -> None:
+    def __init__(self, state_of: list[Optional[NodeState]], up: bytearray) -> None:
         self.state_of = state_of
         self.up = up
         self.buckets: dict[NodeState, RankSet] = {}

@@ -12,11 +12,10 @@ from typing import Any, Iterable, Optional, Sequence
 import attrs
 
 from treepool.errors import InvalidKey
-from treepool.placement.nodes.byrank import ByRank, filled, mapped, ranks_of
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.links import compile_links
 from treepool.placement.nodes.properties import Properties
-from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import NodeType, compile_topo, flat_topo
 from treepool.rfc import constraint as rfc31
@@ -50,9 +49,9 @@ class Inventory:
 
     resource_set: ResourceSet
     key: Optional[SchedulingKey]
-    types: ByRank[Optional[NodeType]]
-    hosts: ByRank[str]
-    entries: ByRank[int]
+    types: list[Optional[NodeType]]
+    hosts: list[str]
+    entries: list[int]
     properties: Properties
     states: StateTable = attrs.field(factory=StateTable)
 
@@ -64,21 +63,19 @@ class Inventory:
         """
         ranks = resource_set.ranks
         width = max(ranks.bit_length(), width)
-        size = idset.size(ranks)
         key = None
         if is_treepool(resource_set.scheduling):
             assert resource_set.scheduling is not None
             key = SchedulingKey.read(resource_set.scheduling).map_to(ranks)
             key = _covering(key, resource_set.entries)
-        entries = filled(width, size if key else 0, -1)
+        entries = [-1] * width
         for i, entry in enumerate(key.children if key else ()):
             for rank in idset.iterate(entry.ranks):
                 entries[rank] = i
-        hosts = filled(width, size, "")
+        hosts = [""] * width
         for rank, host in zip(idset.iterate(ranks), resource_set.hosts):
             hosts[rank] = host
-        allocated = _allocated(key, width, size)
-        types = _types(resource_set.entries, key, entries, allocated, filled(width, size, None))
+        types = _types(resource_set.entries, key, entries, _allocated(key, width), width)
         properties = Properties(resource_set.properties, width, ranks)
         return cls(resource_set, key, types, hosts, entries, properties)
 
@@ -143,13 +140,13 @@ class Inventory:
         up = idset.flags(union(ranks.mask() for ranks in self.node_types.values()), len(self.types))
         return NodeIndex(self.idle_states(), up)
 
-    def idle_states(self) -> ByRank[Optional[NodeState]]:
+    def idle_states(self) -> list[Optional[NodeState]]:
         """The state of every rank when nothing is allocated."""
         idle: dict[Optional[NodeType], Optional[NodeState]] = {None: None}
         for node_type in self.node_types:
             root = node_type.root
             idle[node_type] = self.states.get(node_type, root.cores, root.gpus)
-        return mapped(idle.__getitem__, self.types)
+        return list(map(idle.__getitem__, self.types))
 
     def without(self, ranks: int) -> Inventory:
         """The inventory of the nodes that are not in bitmask *ranks*."""
@@ -191,16 +188,15 @@ def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKe
 
 
 def _allocated(
-    key: Optional[SchedulingKey], width: int, size: int
-) -> Optional[ByRank[Optional[AllocatedCores]]]:
+    key: Optional[SchedulingKey], width: int
+) -> Optional[list[Optional[AllocatedCores]]]:
     """For each rank, what the key says about its cores; None where it says nothing.
 
-    The result is None if the key says nothing about any rank. *size* is an upper bound of the
-    number of ranks that it covers.
+    The result is None if the key says nothing about any rank.
     """
     if key is None or not key.allocated:
         return None
-    told: ByRank[Optional[AllocatedCores]] = filled(width, size, None)
+    told: list[Optional[AllocatedCores]] = [None] * width
     for entry in key.allocated:
         for rank in idset.iterate(entry.ranks):
             told[rank] = entry
@@ -227,11 +223,12 @@ def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
 def _types(
     r_lite: Iterable[RLiteEntry],
     key: Optional[SchedulingKey],
-    entries: ByRank[int],
-    allocated: Optional[ByRank[Optional[AllocatedCores]]],
-    types: ByRank[Optional[NodeType]],
-) -> ByRank[Optional[NodeType]]:
-    """Fill *types* with the type of every rank: one object per topo and R_lite children."""
+    entries: list[int],
+    allocated: Optional[list[Optional[AllocatedCores]]],
+    width: int,
+) -> list[Optional[NodeType]]:
+    """The type of every rank below *width*: one object per topo and R_lite children."""
+    types: list[Optional[NodeType]] = [None] * width
     topos = [entry.topo for entry in key.children] if key else []
     texts = [canonical(topo) for topo in topos]
     links = [key.links_of(topo) for topo in topos] if key else []
@@ -278,7 +275,7 @@ def _gpu_memory(links: Optional[Links]) -> dict[int, int]:
     }
 
 
-def _entries_after(key: Optional[SchedulingKey], kept: int, entries: ByRank[int]) -> ByRank[int]:
+def _entries_after(key: Optional[SchedulingKey], kept: int, entries: list[int]) -> list[int]:
     """The places of the key's entries after those without a rank in *kept* are removed."""
     if key is None:
         return entries
@@ -286,4 +283,4 @@ def _entries_after(key: Optional[SchedulingKey], kept: int, entries: ByRank[int]
     for i, entry in enumerate(key.children):
         if entry.ranks & kept:
             place[i] = len(place) - 1
-    return mapped(lambda i: place.get(i, -1), entries)
+    return [place.get(i, -1) for i in entries]
