@@ -172,7 +172,7 @@ def test_what_the_pool_forgets_makes_no_difference(history):
     with limits[0], limits[1], patch.multiple(inventory, MAX_CONSTRAINTS=1):
         duel = Duel(history)
         for step in history.steps:
-            duel.pool._inventory.states._limit = 0
+            duel.pool.inventory.states._limit = 0
             duel.do(step)
 
 

@@ -35,9 +35,6 @@ from treepool.rfc.scheduling import (
 #: How many constraints' rank sets are remembered.
 MAX_CONSTRAINTS = 256
 
-#: A set of ranks (ascending) that give the same cores and GPUs (bitmasks) to a job.
-Held = tuple[tuple[int, ...], int, int]
-
 
 @attrs.define(eq=False, slots=False)
 class Inventory:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Sequence
 
-from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import hostlist, idset
 from treepool.rfc.scheduling import SchedulingKey, allocated_entry

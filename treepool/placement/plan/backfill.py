@@ -23,7 +23,7 @@ import attrs
 
 from treepool.errors import InsufficientResources
 from treepool.placement.allocation import Allocation
-from treepool.placement.nodes.inventory import Held
+from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 
