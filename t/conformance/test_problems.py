@@ -16,7 +16,7 @@ def told(document):
 
 
 def test_the_options_of_a_job_are_those_of_the_schema():
-    assert SCHEMA["$defs"]["wishes"]["propertyNames"]["enum"] == list(job_options.CHECKS)
+    assert SCHEMA["$defs"]["job_options"]["propertyNames"]["enum"] == list(job_options.CHECKS)
 
 
 @pytest.mark.parametrize(

@@ -556,7 +556,7 @@ LARGE = {
         for name in JOBS
         if "rank" in name or "host" in name or "property" in name
     },
-    "wishes": {
+    "job_options": {
         name: partial(_in_system, JOBS[name], "treepool")
         for name in ("options", "a huge option", "a huge bandwidth")
     },

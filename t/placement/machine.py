@@ -64,7 +64,7 @@ REACHED = (
 #: Methods of the machine after which nothing is allocated or free that was not before.
 LOOKS = ("ask", "alloc_and_undo", "plan", "expiration", "parts", "same_key")
 
-#: Options of jobs that other tests hold to rules of their own (test_wishes, test_alike).
+#: Options of jobs that other tests hold to rules of their own (test_job_options, test_same).
 OPTIONS = (
     {"same": "driver:prefer"},
     {"same": "driver"},
@@ -195,7 +195,7 @@ class Machine(Counted):
         else:
             names, size = random.localities(R), len(random.ranks_of(R))
             made = random.rich_resources(names, size)
-            spec = random.jobspec(data.draw(made), options=data.draw(random.wishes()))
+            spec = random.jobspec(data.draw(made), options=data.draw(random.job_options()))
         instance.specs.append(spec)
         self.give(instance, spec)
 

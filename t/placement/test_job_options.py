@@ -26,7 +26,7 @@ NAMES = re.findall(r"^``(\w+)``", job_options.__doc__, re.M)
 
 
 def read(known=("numa", "socket"), mode="preferred", **options):
-    """The wishes on a pool that knows some localities and has a mode."""
+    """The options on a pool that knows some localities and has a mode."""
     return job_options.read(options, known, mode)
 
 
@@ -46,7 +46,7 @@ def test_an_unknown_option_is_told_with_the_known_ones_which_are_those_of_the_mo
 
 def test_the_schema_of_test_vectors_knows_the_same_options():
     schema = json.loads((data_folder("schemas") / "testvectors.json").read_text())
-    assert sorted(schema["$defs"]["wishes"]["propertyNames"]["enum"]) == sorted(NAMES)
+    assert sorted(schema["$defs"]["job_options"]["propertyNames"]["enum"]) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("mode", job_options.LOCALITIES)
@@ -245,8 +245,8 @@ def test_a_level_that_the_pool_lacks_is_one_numa_domain_if_that_is_asked_too(kno
 
 
 def test_all_slots_of_a_flat_node_are_in_its_one_numa_domain():
-    wished = read((), topology_policy="single-numa-node", topology_scope="node")
-    assert (wished.level, wished.whole_node) == (None, False)
+    found = read((), topology_policy="single-numa-node", topology_scope="node")
+    assert (found.level, found.whole_node) == (None, False)
 
 
 def test_preferring_one_numa_domain_is_preferring_locality_whatever_the_pools_mode():

@@ -60,7 +60,7 @@ def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
     if found is None:
         if len(table.uniform) >= MAX_MEMO:
             table.uniform.clear()
-        found = table.uniform[key] = len(set(_Choice(table, free, demand).alike)) < 2
+        found = table.uniform[key] = len(set(_Choice(table, free, demand).kinds)) < 2
     return found
 
 
@@ -79,7 +79,7 @@ class _Choice:
             return demand.met_by(self.gbps[v][w], table.types[places[v]][places[w]])
 
         self.allowed = self._graph(meets)
-        self.alike = self._alike()
+        self.kinds = self._kinds()
 
     def best(self, number: int) -> tuple[Optional[int], bool]:
         """The best set as a bitmask of ids, and whether criterion 3 was decided exactly."""
@@ -98,14 +98,14 @@ class _Choice:
         vertices = range(self.count)
         return [sum(1 << w for w in vertices if w != v and linked(v, w)) for v in vertices]
 
-    def _alike(self) -> list[int]:
-        """For each vertex, the lowest vertex that is interchangeable with it."""
+    def _kinds(self) -> list[int]:
+        """For each vertex, the lowest vertex that is its twin."""
         kinds: list[int] = []
         for v in range(self.count):
-            kinds.append(next((w for w in range(v) if kinds[w] == w and self._twins(v, w)), v))
+            kinds.append(next((w for w in range(v) if kinds[w] == w and self._are_twins(v, w)), v))
         return kinds
 
-    def _twins(self, v: int, w: int) -> bool:
+    def _are_twins(self, v: int, w: int) -> bool:
         others = ~(1 << v | 1 << w)
         return (
             self.paths[v] == self.paths[w]
@@ -182,9 +182,9 @@ class _Choice:
                 low_id[v] - paths[v] + sum(fast[v]) - sum(pair[v][w] for w in idset.iterate(forced))
                 for v in vertices
             ]
-            costs = Costs(each, pair, self.alike)
+            costs = Costs(each, pair, self.kinds)
             stay, sure = cheapest(costs, graph, near, rest - idset.size(forced), near & ~start)
             return near & ~stay, sure
         # A set removes all links of its members; those inside the set count once.
         each = [paths[v] + left_unit * sum(fast[v]) - low_id[v] for v in vertices]
-        return cheapest(Costs(each, pair, self.alike), graph, near, number, start)
+        return cheapest(Costs(each, pair, self.kinds), graph, near, number, start)

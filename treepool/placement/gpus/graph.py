@@ -26,12 +26,12 @@ class Graph:
 
     linked: tuple[int, ...]
     #: For each GPU, the GPUs that are interchangeable with it: they have the same neighbours.
-    alike: tuple[int, ...] = attrs.field(init=False)
+    twins: tuple[int, ...] = attrs.field(init=False)
     #: Answers of has_clique(), by (free GPUs, number).
     memo: dict[tuple[int, int], bool] = attrs.field(factory=dict)
 
-    @alike.default
-    def _alike(self) -> tuple[int, ...]:
+    @twins.default
+    def _twins(self) -> tuple[int, ...]:
         ids = range(len(self.linked))
 
         def exchangeable(v: int, w: int) -> bool:

@@ -177,7 +177,7 @@ def compile_topo(
         root = Domain(NODE, cores, gpus, True)
         return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
     ids = _Ids(cores, gpus, physical)
-    ids.site = _lacking(topo, ids) if site is None else site
+    ids.site = _missing(topo, ids) if site is None else site
     inside = amounts_in(NODE, topo)
     children = _children(topo, ids, 0)
     root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl)
@@ -194,7 +194,7 @@ def compile_topo(
     )
 
 
-def _lacking(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
+def _missing(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
     """The cores and GPUs of *topo* that R does not have."""
     cores, gpus = _listed(topo)
     return cores & ~ids.cores, gpus & ~ids.gpus

@@ -52,7 +52,7 @@ class Need:
     has_gpu_demand: bool = attrs.field(init=False, eq=False)
 
     @has_gpu_demand.default
-    def _choosy(self) -> bool:
+    def _demands_of_gpus(self) -> bool:
         inside = any(part.need.has_gpu_demand for part in self.parts)
         return self.demand is not None or self.gpu_memory > 0 or inside
 
