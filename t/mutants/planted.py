@@ -124,8 +124,8 @@ MUTANTS = [
     Mutant(
         "removed ranks stay in the key",
         "nodes/inventory.py",
-        "            self.key.trim(kept) if self.key else None,",
-        "            self.key,",
+        "            key,\n            types,",
+        "            self.key,\n            types,",
     ),
     Mutant(
         "the order of R_lite is lost on removal",

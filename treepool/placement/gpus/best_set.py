@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import Callable, Optional, Sequence
 
 from treepool.placement.gpus.cliques import Costs, cheapest, clique
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.links import LinkTable
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
@@ -40,14 +41,12 @@ def best_set(table: LinkTable, free: int, number: int, demand: Demand = ANY) -> 
 
     The table remembers the result.
     """
-    key = (free, number, demand)
-    try:
-        return table.memo[key]
-    except KeyError:
-        if len(table.memo) >= MAX_MEMO:
-            table.memo.clear()
-        found = table.memo[key] = _Choice(table, free, demand).best(number)[0]
-        return found
+    return remembered(
+        table.memo,
+        MAX_MEMO,
+        (free, number, demand),
+        lambda: _Choice(table, free, demand).best(number)[0],
+    )
 
 
 def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
@@ -55,13 +54,12 @@ def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
 
     The order of the tree then decides. If any two of these GPUs meet *demand*, all pairs do.
     """
-    key = (free, demand)
-    found = table.uniform.get(key)
-    if found is None:
-        if len(table.uniform) >= MAX_MEMO:
-            table.uniform.clear()
-        found = table.uniform[key] = len(set(_Choice(table, free, demand).kinds)) < 2
-    return found
+    return remembered(
+        table.uniform,
+        MAX_MEMO,
+        (free, demand),
+        lambda: len(set(_Choice(table, free, demand).kinds)) < 2,
+    )
 
 
 class _Choice:

@@ -12,6 +12,7 @@ from typing import Any, Iterable, Optional, Sequence
 import attrs
 
 from treepool.errors import InvalidKey
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.links import compile_links
 from treepool.placement.nodes.properties import Properties
@@ -118,18 +119,13 @@ class Inventory:
         """The ranks that satisfy *constraint*; None stands for all of them."""
         if constraint is None:
             return None
-        found = self._matching.get(constraint)
-        if found is None:
-            if len(self._matching) >= MAX_CONSTRAINTS:
-                self._matching.clear()
-            mask = rfc31.evaluate(
-                constraint,
-                self.ranks,
-                self.resource_set.properties,
-                self.ranks_on,
-            )
-            found = self._matching[constraint] = RankSet.from_mask(mask)
-        return found
+
+        def evaluated() -> RankSet:
+            properties = self.resource_set.properties
+            mask = rfc31.evaluate(constraint, self.ranks, properties, self.ranks_on)
+            return RankSet.from_mask(mask)
+
+        return remembered(self._matching, MAX_CONSTRAINTS, constraint, evaluated)
 
     @cached_property
     def idle_index(self) -> NodeIndex:
@@ -149,6 +145,7 @@ class Inventory:
         """The inventory of the nodes that are not in bitmask *ranks*."""
         kept = self.ranks & ~ranks
         old = self.resource_set
+        key = self.key.trim(kept) if self.key else None
         entries = merge_entries(
             attrs.evolve(e, ranks=e.ranks & kept) for e in old.entries if e.ranks & kept
         )
@@ -162,9 +159,9 @@ class Inventory:
                 entries=entries,
                 hosts=tuple(self.hosts[r] for r in idset.iterate(kept)),
                 properties=properties,
-                scheduling=self.key.trim(kept).to_dict() if self.key else old.scheduling,
+                scheduling=key.to_dict() if key else old.scheduling,
             ),
-            self.key.trim(kept) if self.key else None,
+            key,
             types,
             self.hosts,
             _entries_after(self.key, kept, self.entries),
@@ -227,37 +224,36 @@ def _types(
     """The type of every rank below *width*: one object per topo and R_lite children."""
     types: list[Optional[NodeType]] = [None] * width
     topos = [entry.topo for entry in key.children] if key else []
-    texts = [canonical(topo) for topo in topos]
+    first: dict[str, int] = {}
+    equal = [first.setdefault(canonical(topo), i) for i, topo in enumerate(topos)]
     links = [key.links_of(topo) for topo in topos] if key else []
-    known: dict[tuple[Any, ...], NodeType] = {}
-    for entry in r_lite:
-        here: dict[tuple[int, Optional[AllocatedCores]], NodeType] = {}
+
+    def compiled(entry: RLiteEntry, i: int, told: Optional[AllocatedCores]) -> NodeType:
+        topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
+        return compile_topo(
+            topo,
+            entry.cores,
+            entry.gpus,
+            _physical(entry.cores, told.cores) if told is not None else None,
+            compile_links(connected, entry.gpus) if connected else None,
+            _gpu_memory(connected),
+            (told.site_cores, told.site_gpus) if told is not None else None,
+        )
+
+    for entry in r_lite:  # no two of them have equal resources
+        known: dict[tuple[Any, ...], NodeType] = {}
         found: Optional[NodeType] = None
         last: tuple[int, Optional[AllocatedCores]] = -2, None
         for rank in idset.iterate(entry.ranks):
-            i = entries[rank] if key is not None else -1
+            i = entries[rank]
             told = allocated[rank] if allocated is not None else None
-            if i == last[0] and told is last[1]:  # the common case
-                types[rank] = found
-                continue
-            last = i, told
-            found = here.get(last)
-            if found is None:
+            if i != last[0] or told is not last[1]:  # most are as the previous rank
+                last = i, told
                 has = (told.cores, told.site_cores, told.site_gpus) if told is not None else None
-                name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus, has)
+                name = equal[i] if i >= 0 else -1, has
                 found = known.get(name)
                 if found is None:
-                    topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
-                    found = known[name] = compile_topo(
-                        topo,
-                        entry.cores,
-                        entry.gpus,
-                        _physical(entry.cores, told.cores) if told is not None else None,
-                        compile_links(connected, entry.gpus) if connected else None,
-                        _gpu_memory(connected),
-                        (told.site_cores, told.site_gpus) if told is not None else None,
-                    )
-                here[last] = found
+                    found = known[name] = compiled(entry, i, told)
             types[rank] = found
     return types
 

@@ -114,8 +114,10 @@ class NodeType:
     links: Optional[LinkTable] = None
     #: The memory in bytes of each GPU for which the key gives it, by id.
     gpu_memory: Mapping[int, int] = _UNKNOWN
-    #: Results per need that on_node/ remembers here.
-    memo: dict[Any, Any] = attrs.field(factory=dict)
+    #: Answers of on_node.levels.amount_levels() and on_node.domains' group_levels().
+    levels: dict[Any, dict[Domain, int]] = attrs.field(factory=dict)
+    #: Answers of on_node.search.able_domains().
+    able: dict[Any, frozenset[Domain]] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
     #: For each domain, the innermost MIG domain that it is or is in, else the root. An amount that
     #: is asked in a realm takes GPUs of that realm only.

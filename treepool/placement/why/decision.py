@@ -115,7 +115,7 @@ def free_part(state: NodeState) -> NodeType:
     """A node type that has only what is free in *state*."""
     node_type = state.type
     root = _free_domain(node_type.root, state.cores, state.gpus)
-    return attrs.evolve(node_type, root=root, memo={})
+    return attrs.evolve(node_type, root=root, levels={}, able={})
 
 
 def _free_domain(domain: Domain, cores: int, gpus: int) -> Domain:

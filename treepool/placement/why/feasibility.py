@@ -10,6 +10,7 @@ import attrs
 from treepool.errors import InfeasibleRequest
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.policy import Policy
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.vertices import Request
 from treepool.placement.why.infeasible import why_infeasible
@@ -42,13 +43,11 @@ class Feasibility:
         if not self._inventory.ranks:
             raise InfeasibleRequest("the pool has no nodes")
         asked = attrs.evolve(request, duration=0.0)
-        if asked not in self._reasons:
-            if len(self._reasons) >= MAX_REASONS:
-                self._reasons.clear()
-            choice = self.choice(request)
-            served = choice.selection is not None or choice.gave_up
-            reason = None if served else why_infeasible(request, self._inventory)
-            self._reasons[asked] = reason
-        reason = self._reasons[asked]
+        reason = remembered(self._reasons, MAX_REASONS, asked, lambda: self._why_not(asked))
         if reason is not None:
             raise InfeasibleRequest(reason)
+
+    def _why_not(self, request: Request) -> Optional[str]:
+        choice = self.choice(request)
+        served = choice.selection is not None or choice.gave_up
+        return None if served else why_infeasible(request, self._inventory)
