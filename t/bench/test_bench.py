@@ -171,7 +171,7 @@ class TestWorkload:
 
     def test_the_same_seed_makes_the_same_history(self):
         free = [
-            [(s.cores, s.gpus, list(ranks)) for s, ranks in w.pool._index.buckets.items()]
+            [(s.cores, s.gpus, list(ranks)) for s, ranks in w.pool.situation.index.buckets.items()]
             for w in (self.aged(seed=7), self.aged(seed=7), self.aged(seed=8))
         ]
         assert free[0] == free[1] != free[2]
@@ -195,7 +195,7 @@ class TestWorkload:
         workload = self.aged()
         before = workload.jobs
         workload.fill_sockets()
-        for state in workload.pool._index.buckets:
+        for state in workload.pool.situation.index.buckets:
             for socket in state.type.root.children:
                 assert socket.cores & ~state.cores or socket.gpus & ~state.gpus
         workload.empty_sockets()

@@ -208,7 +208,7 @@ class Workload:
     @property
     def states(self) -> int:
         """How many distinct states the nodes are in."""
-        return len(self.pool._index.buckets)
+        return len(self.pool.situation.index.buckets)
 
     def in_use(self) -> tuple[float, float]:
         """The fractions of all cores and of all GPUs that are allocated."""

@@ -156,20 +156,20 @@ def test_a_bad_constraint_is_a_usage_error(treepool):
         assert result.is_one_line_error("--constraint", status=2), text
 
 
-def wished(treepool, *words):
+def answer_of(treepool, *words):
     """The one answer with some job options."""
     (answer,) = treepool("alloc", "--json", *words).json
     return answer
 
 
-def test_a_wish_is_an_option_of_the_shapes(treepool):
-    assert wished(treepool, "slot=1/core=20").get("nslots") == 1
-    told = wished(treepool, "--option", "level=numa", "slot=1/core=20")
+def test_an_option_is_for_the_shapes(treepool):
+    assert answer_of(treepool, "slot=1/core=20").get("nslots") == 1
+    told = answer_of(treepool, "--option", "level=numa", "slot=1/core=20")
     assert told["error"] == "infeasible"
     assert "no numa domain has 20 cores: the largest has 15" in told["message"]
 
 
-def test_wishes_may_be_several_and_hold_for_every_shape(treepool):
+def test_options_may_be_several_and_hold_for_every_shape(treepool):
     words = ["--option", "topology_policy=single-numa-node", "--option", "topology_scope=node"]
     shapes = ["node/slot=2/core=7", "node/slot=2/core=8"]
     first, second = treepool("alloc", "--json", *words, *shapes).json
@@ -177,9 +177,9 @@ def test_wishes_may_be_several_and_hold_for_every_shape(treepool):
     assert second["error"] == "infeasible"
 
 
-def test_a_wishs_value_is_json_if_it_can_be_and_text_if_not(treepool):
-    def why(wish):
-        return wished(treepool, "--option", wish, "slot=1/core")["message"]
+def test_an_options_value_is_json_if_it_can_be_and_text_if_not(treepool):
+    def why(option):
+        return answer_of(treepool, "--option", option, "slot=1/core")["message"]
 
     place = "/attributes/system/treepool"
     assert why("allow_cxl=1").startswith(f"{place}/allow_cxl: 1 is not")
@@ -193,21 +193,21 @@ def test_a_wishs_value_is_json_if_it_can_be_and_text_if_not(treepool):
     assert why("unified_memory=true").startswith("no node satisfies the constraints: no node has")
 
 
-def test_an_unknown_wish_is_an_invalid_job(treepool):
-    answer = wished(treepool, "--option", "numa=1", "slot=1/core")
+def test_an_unknown_option_is_an_invalid_job(treepool):
+    answer = answer_of(treepool, "--option", "numa=1", "slot=1/core")
     assert answer["error"] == "invalid"
     assert "unknown option 'numa', known: allow_cxl, " in answer["message"]
 
 
-def test_a_wish_without_a_name_or_value_or_given_twice_is_a_usage_error(treepool):
-    for wish in ("", "level", "=numa", "\x1b[2J"):
-        result = treepool("alloc", "--option", wish, "slot=1/core")
-        assert result.is_one_line_error("--option", "NAME=VALUE", status=2), wish
+def test_an_option_without_a_name_or_value_or_given_twice_is_a_usage_error(treepool):
+    for option in ("", "level", "=numa", "\x1b[2J"):
+        result = treepool("alloc", "--option", option, "slot=1/core")
+        assert result.is_one_line_error("--option", "NAME=VALUE", status=2), option
     result = treepool("alloc", "--option", "level=numa", "--option", "level=socket", "slot=1/core")
     assert result.is_one_line_error("--option", "'level' is given twice", status=2)
 
 
-def test_a_jobspec_has_wishes_of_its_own(treepool, write):
+def test_a_jobspec_has_options_of_its_own(treepool, write):
     spec = from_resources(parse_shape("slot=1/core=20"), options={"level": "socket"})
     answers = treepool(
         "alloc", "--json", "--option", "level=numa", "slot=1/core=20", "--jobspec", write(spec)

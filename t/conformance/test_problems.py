@@ -6,6 +6,7 @@ import pytest
 
 from treepool.cli import vectors
 from treepool.cli.files import data_folder
+from treepool.placement.request import job_options
 
 SCHEMA = json.loads((data_folder("schemas") / "testvectors.json").read_text())
 
@@ -15,7 +16,7 @@ def told(document):
 
 
 def test_the_options_of_a_job_are_those_of_the_schema():
-    assert SCHEMA["$defs"]["wishes"]["propertyNames"]["enum"] == list(vectors.JOB_OPTIONS)
+    assert SCHEMA["$defs"]["job_options"]["propertyNames"]["enum"] == list(job_options.CHECKS)
 
 
 @pytest.mark.parametrize(

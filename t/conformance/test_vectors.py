@@ -147,7 +147,7 @@ def test_each_policy_and_each_locality_mode_occurs():
 def test_each_topology_policy_and_each_scope_of_kubernetes_occurs():
     options = [options for _, options in served()]
     policies = {o["topology_policy"] for o in options if "topology_policy" in o}
-    assert policies == set(job_options.POLICIES)
+    assert policies == set(job_options.SAYS["topology_policy"])
     assert {o["topology_scope"] for o in options if "topology_scope" in o} == {"slot", "node"}
 
 

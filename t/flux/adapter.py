@@ -8,11 +8,11 @@ from flux.idset import IDset
 from flux.job import JobspecV1
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool, ResourceSet
 from flux.scheduler import PendingJob, Scheduler
+from treepool.placement.plan.backfill import Plan
 
 import treepool
 from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
-from treepool.placement.plan.backfill import Plan
 
 VECTORS = os.path.join(os.environ["TREEPOOL_TEST_ROOT"], "testvectors", "rfc49-cluster-a.json")
 with open(VECTORS) as _file:

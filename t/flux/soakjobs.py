@@ -10,7 +10,7 @@ from treepool import parse_shape
 #: What the nodes are like: cores and GPUs of a node, and of its smallest domain, by cluster.
 NODES = {"a": (120, 8, "numa", 15, 1), "b": (96, 4, "socket", 24, 1)}
 
-WISHES = (
+JOB_OPTIONS = (
     {"locality": "required"},
     {"locality": "none"},
     {"locality": "preferred"},
@@ -132,11 +132,11 @@ def random_job(chance, cluster, nodes, longest):
         spec.jobspec["resources"] = parse_shape(shape)
         spec.jobspec["tasks"][0]["slot"] = "default"
     wanted = {**wanted, "form": shape or str(arguments)}
-    # A wish could make a form infeasible that spans domains, so only these have one.
+    # Options could make a form infeasible that spans domains, so only these have one.
     if kind >= 0.7 and "exclusive" not in arguments and chance.random() < 0.3:
-        wish = chance.choice(WISHES)
-        spec.setattr("system.treepool", wish)
-        wanted["form"] += f" {wish}"
+        some = chance.choice(JOB_OPTIONS)
+        spec.setattr("system.treepool", some)
+        wanted["form"] += f" {some}"
     if kind >= 0.09 and chance.random() < 0.2:
         said, wanted["ranks"] = constraint(chance, nodes)
         spec.setattr("system.constraints", said)

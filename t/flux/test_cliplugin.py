@@ -122,14 +122,14 @@ def test_an_option_of_the_guide_sets_what_stands_beside_it(options, option, expe
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_takes_all_options_at_once(jobspec, command):
     words = (
-        "--locality=required --gpu-link=25.5 --same=driver:require --same-numa=prefer --allow-cxl "
-        "--unified-memory --gpu num=3:gmem=16GB"
+        "--locality=required --gpu-link=25.5 --same=driver:preferred --same-numa=prefer "
+        "--allow-cxl --unified-memory --gpu num=3:gmem=16GB"
     )
     made = jobspec(command, *words.split(), *COMMANDS[command])
     assert made["attributes"]["system"]["treepool"] == {
         "locality": "required",
         "gpu_link": 25.5,
-        "same": "driver",
+        "same": "driver:preferred",
         "same_numa": "prefer",
         "allow_cxl": True,
         "unified_memory": True,
@@ -242,7 +242,7 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--same="], "--same: '' is not"),
         (["--same=:prefer"], "--same: ':prefer' is not"),
         (["--same=driver:maybe"], "--same: 'driver:maybe' is not"),
-        (["--same-numa=yes"], "--same-numa: 'yes' is not one of prefer, require"),
+        (["--same-numa=yes"], "--same-numa: 'yes' is not one of preferred, required"),
         (["--locality=\x1b[31mred\n"], "--locality: '\\x1b[31mred\\n' is not"),
         (["--gpu="], "--gpu: column 1: expected one of num"),
         (["--gpu=num=\udcff"], "--gpu: column 5: num="),

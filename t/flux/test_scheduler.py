@@ -192,7 +192,7 @@ def test_a_job_tells_how_well_it_sits(cluster, idle):
     assert cluster.annotation(across, "locality") == "0.50"
 
 
-def test_a_wish_reaches_the_pool(cluster, idle):
+def test_a_job_option_reaches_the_pool(cluster, idle):
     load(cluster)
     system = "attributes.system.treepool"
     job = cluster.submit(f"--setattr={system}.topology_policy=single-numa-node", "-n1", "-c16")

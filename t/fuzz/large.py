@@ -137,7 +137,7 @@ _JOB = json.loads(jobspec_text("slot=1/core"))
 _SYSTEM = ("attributes", "system")
 _DOMAIN = lambda i: f'{{"cores":"{i}"}}'  # noqa: E731
 _ENTRY = lambda i: f'{{"rank":"{i}","children":{{"core":"0-{i % 999 + 1}"}}}}'  # noqa: E731
-_WIDE = lambda i: f'{{"rank":"{4_194_303 - i}","children":{{"core":"{i + 4_000_000}"}}}}'  # noqa: E731
+_WIDE = lambda i: f'{{"rank":"{1_048_575 - i}","children":{{"core":"{i + 4_000_000}"}}}}'  # noqa: E731
 _TOPO = ("scheduling", "children", 0, "topo")
 _DIGEST = next(iter(_R["scheduling"]["links"]))
 _TABLE = ("scheduling", "links", _DIGEST)
@@ -198,11 +198,12 @@ RS = {
         ),
     ),
     "cores without number": lambda: _nodes("0-99999", core="0-4194303"),
-    "one far rank": lambda: _nodes("4194304", core="4194304"),
-    "far ranks": lambda: _nodes(",".join(str(i) for i in range(9, 4_194_304, 33))),
+    "one far rank": lambda: _nodes("1048575", core="4194304"),
+    "a rank above the limit": lambda: _nodes("4194304"),
+    "far ranks": lambda: _nodes(",".join(str(i) for i in range(9, 1_048_576, 33))),
     "a million ranks": lambda: _nodes("0-1048575"),
-    "a million ranks, far apart": lambda: _nodes(
-        ",".join(f"{i}-{i + 255}" for i in range(0, 4_194_304, 1024))
+    "half a million ranks with gaps": lambda: _nodes(
+        ",".join(f"{i}-{i + 127}" for i in range(0, 1_048_576, 256))
     ),
     "domains": lambda: _holding(_R, (*_TOPO, "socket"), _DOMAIN, ",", 300_000),
     "more domains": lambda: _holding(_R, (*_TOPO, "socket"), _DOMAIN),
@@ -555,7 +556,7 @@ LARGE = {
         for name in JOBS
         if "rank" in name or "host" in name or "property" in name
     },
-    "wishes": {
+    "job_options": {
         name: partial(_in_system, JOBS[name], "treepool")
         for name in ("options", "a huge option", "a huge bandwidth")
     },

@@ -212,7 +212,7 @@ def _constraint(data):
 
 
 @target(InvalidJobspec, seeds=WISHES)
-def _wishes(data):
+def _job_options(data):
     options = _json(data)
     if isinstance(options, dict):
         job_options.read(options, ("numa", "socket"), "preferred")

@@ -166,7 +166,9 @@ DOCUMENTS = ("jobspec", "alloc", "R", "key", "linktable", "subinstance", "pool",
 
 
 @pytest.mark.depth
-@pytest.mark.parametrize("name", (*DOCUMENTS, "constraint", "wishes", "resources", "count_json"))
+@pytest.mark.parametrize(
+    "name", (*DOCUMENTS, "constraint", "job_options", "resources", "count_json")
+)
 def test_any_value_of_a_good_document_may_be_of_any_wrong_type(name):
     for seed in TARGETS[name].seeds[:2]:
         document = json.loads(seed)

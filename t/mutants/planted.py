@@ -62,15 +62,15 @@ MUTANTS = [
     ),
     Mutant(
         "cores freed, GPUs not",
-        "pool.py",
-        "new = states.get(old.type, old.cores | cores, old.gpus | gpus)",
-        "new = states.get(old.type, old.cores | cores, old.gpus)",
+        "nodes/state.py",
+        "return self.get(state.type, state.cores | cores, state.gpus | gpus)",
+        "return self.get(state.type, state.cores | cores, state.gpus)",
     ),
     Mutant(
         "a free of some ranks gives all back",
         "pool.py",
         "left = held_without(jobid, job.parts, freed)",
-        "left, freed = _without(jobid, job.parts, freed), job.parts",
+        "left, freed = held_without(jobid, job.parts, freed), job.parts",
     ),
     Mutant(
         "what a rank holds is not compared on free",
@@ -81,15 +81,15 @@ MUTANTS = [
     Mutant("final is not looked at", "pool.py", "if final and left:", "if final and not left:"),
     Mutant(
         "what is taken may be registered again",
-        "pool.py",
+        "jobs.py",
         "if cores & ~state.cores or gpus & ~state.gpus:",
         "if gpus & ~state.gpus:",
     ),
     Mutant(
         "an allocation without its end",
         "pool.py",
-        "job = attrs.evolve(self._jobs[jobid], end_time=expiration)",
-        "job = attrs.evolve(self._jobs[jobid], end_time=abs(expiration - 5.0))",
+        "job = attrs.evolve(self._live(jobid), end_time=expiration)",
+        "job = attrs.evolve(self._live(jobid), end_time=abs(expiration - 5.0))",
     ),
     Mutant(
         "a copy that shares the jobs",
@@ -112,20 +112,20 @@ MUTANTS = [
     Mutant(
         "what comes up is not found",
         "nodes/index.py",
-        "        if up:\n            self._enter(rank, state)",
-        "        if not up:\n            pass",
+        "                if up:\n                    self._enter(rank, state)",
+        "                if not up:\n                    pass",
     ),
     Mutant(
         "idle answers outlive the nodes",
         "pool.py",
-        "self._candidates, self._idle, self._reasons = {}, {}, {}",
-        "self._candidates = {}",
+        "self._situation, self._feasibility = situation, feasibility",
+        "self._situation = situation",
     ),
     Mutant(
         "removed ranks stay in the key",
         "nodes/inventory.py",
-        "            self.key.trim(kept) if self.key else None,",
-        "            self.key,",
+        "            key,\n            types,",
+        "            self.key,\n            types,",
     ),
     Mutant(
         "the order of R_lite is lost on removal",

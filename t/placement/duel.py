@@ -26,14 +26,14 @@ def free_ids(pool: Pool) -> dict[int, Ids]:
     """What is free on each rank of *pool*, looked up inside it."""
     return {
         rank: Ids(frozenset(idset.iterate(state.cores)), frozenset(idset.iterate(state.gpus)))
-        for rank, state in enumerate(pool._index.state_of)
+        for rank, state in enumerate(pool.situation.index.state_of)
         if state is not None
     }
 
 
 def up_ranks(pool: Pool) -> set[int]:
     """The ranks of *pool* that are up, looked up inside it."""
-    return {rank for rank, up in enumerate(pool._index.up) if up}
+    return {rank for rank, up in enumerate(pool.situation.index.up) if up}
 
 
 def observed(pool: Pool) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def observed(pool: Pool) -> dict[str, Any]:
         "end times": pool.job_end_times(),
         "buckets": {
             (id(state.type), state.cores, state.gpus): sorted(ranks)
-            for state, ranks in pool._index.buckets.items()
+            for state, ranks in pool.situation.index.buckets.items()
         },
         "R": pool.to_dict(),
     }

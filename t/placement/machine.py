@@ -64,7 +64,7 @@ REACHED = (
 #: Methods of the machine after which nothing is allocated or free that was not before.
 LOOKS = ("ask", "alloc_and_undo", "plan", "expiration", "parts", "same_key")
 
-#: Options of jobs that other tests hold to rules of their own (test_wishes, test_alike).
+#: Options of jobs that other tests hold to rules of their own (test_job_options, test_same).
 OPTIONS = (
     {"same": "driver:prefer"},
     {"same": "driver"},
@@ -163,9 +163,9 @@ class Machine(Counted):
             assert set(instance.ledger) == {jobid for jobid, _ in instance.pool.job_end_times()}
             buckets: dict[Any, list[int]] = {}
             for rank in sorted(up):
-                buckets.setdefault(instance.pool._index.state_of[rank], []).append(rank)
+                buckets.setdefault(instance.pool.situation.index.state_of[rank], []).append(rank)
             assert {
-                s: sorted(ranks) for s, ranks in instance.pool._index.buckets.items()
+                s: sorted(ranks) for s, ranks in instance.pool.situation.index.buckets.items()
             } == buckets
 
     # ---- Jobs ----
@@ -195,7 +195,7 @@ class Machine(Counted):
         else:
             names, size = random.localities(R), len(random.ranks_of(R))
             made = random.rich_resources(names, size)
-            spec = random.jobspec(data.draw(made), options=data.draw(random.wishes()))
+            spec = random.jobspec(data.draw(made), options=data.draw(random.job_options()))
         instance.specs.append(spec)
         self.give(instance, spec)
 
@@ -447,7 +447,9 @@ class Machine(Counted):
             return
         before = observed(instance.pool)
         copy, taken = instance.pool.copy(), rank_ids(R["execution"]["R_lite"])
-        here = {rank: one for rank, one in taken.items() if rank < len(copy._index.state_of)}
+        here = {
+            rank: one for rank, one in taken.items() if rank < len(copy.situation.index.state_of)
+        }
         copy.occupy(
             9999,
             [((r,), idset.from_ids(i.cores), idset.from_ids(i.gpus)) for r, i in here.items()],

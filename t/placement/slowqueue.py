@@ -32,11 +32,13 @@ class SlowQueue:
         self.reserved = {}
         self.overriding = set()
         self.windows = {}
+        self.queues = set()
 
     # -- what others do
 
     def add(self, job):
         self.jobs[job.jobid] = job
+        self.queues.add(job.queue)
         if any(place > job.place for place in self.places_reserved(job.queue)):
             self.overriding.add(job.jobid)
 
@@ -209,7 +211,6 @@ class SlowQueue:
 
     def others(self):
         blocked = set()
-        queues = {job.queue for job in self.known}
         for job in self.in_order():
             policy, depth = self.rules[job.queue]
             if job.jobid in self.reserved:
@@ -228,7 +229,7 @@ class SlowQueue:
             count = len(self.places_reserved(job.queue))
             if policy == "fifo":
                 blocked.add(job.queue)
-            if (policy != "fifo" and count < depth) or (policy == "fifo" and len(queues) > 1):
+            if (policy != "fifo" and count < depth) or (policy == "fifo" and len(self.queues) > 1):
                 made = self.earliest(job)
                 if made is not None:
                     self.reserved[job.jobid] = made

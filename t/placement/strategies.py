@@ -876,11 +876,11 @@ def jobspecs(draw: Draw, R: JSON) -> JSON:
         constraint = draw(constraints(ranks_of(R)))
     locality = draw(some(None, None, None, "preferred", "required", "none"))
     made = draw(resources(localities(R), len(ranks_of(R))))
-    return jobspec(made, constraint, locality, draw(wishes()))
+    return jobspec(made, constraint, locality, draw(job_options()))
 
 
 @st.composite
-def wishes(draw: Draw) -> JSON:
+def job_options(draw: Draw) -> JSON:
     """Options of a job about its GPUs and memory; often none."""
     found: JSON = {}
     if draw(some(False, False, True)):

@@ -13,7 +13,7 @@ from depth import examples
 from placement import strategies as random
 from placement.duel import Duel, outcome
 from treepool.errors import InvalidJobspec
-from treepool.placement import pool
+from treepool.placement.choose import choice
 from treepool.placement.nodes import inventory
 from treepool.placement.on_node import fit
 from treepool.rfc.shape import parse_shape
@@ -44,7 +44,9 @@ def test_slots_on_a_node_with_many_domains_that_are_partly_taken(data):
     duel = Duel(random.History(R, mode, data.draw(random.occupations(R)), []))
     for _ in range(3):
         slot = random.vertex("slot", 1, data.draw(random.broad_needs(random.localities(R))))
-        duel.do(random.Step("alloc", random.jobspec([slot], options=data.draw(random.wishes()))))
+        duel.do(
+            random.Step("alloc", random.jobspec([slot], options=data.draw(random.job_options())))
+        )
 
 
 @settings(SETTINGS, max_examples=examples(400))
@@ -57,7 +59,7 @@ def test_localities_of_every_form_on_small_nodes(data):
     duel = Duel(random.History(R, mode, occupied, [], data.draw(random.some(*random.POLICIES))))
     for _ in range(3):
         made = random.rich_resources(random.localities(R), len(random.ranks_of(R)))
-        spec = random.jobspec(data.draw(made), options=data.draw(random.wishes()))
+        spec = random.jobspec(data.draw(made), options=data.draw(random.job_options()))
         duel.do(random.Step("alloc", spec))
 
 
@@ -168,11 +170,11 @@ def test_nodes_are_used_in_the_order_of_the_policy(policy, data):
 @given(random.histories())
 def test_what_the_pool_forgets_makes_no_difference(history):
     """As any step of a history, with room for hardly anything to be remembered."""
-    limits = patch.multiple(fit, MAX_FITS=2), patch.multiple(pool, MAX_CANDIDATES=2)
+    limits = patch.multiple(fit, MAX_FITS=2), patch.multiple(choice, MAX_CANDIDATES=2)
     with limits[0], limits[1], patch.multiple(inventory, MAX_CONSTRAINTS=1):
         duel = Duel(history)
         for step in history.steps:
-            duel.pool._inventory.states._limit = 0
+            duel.pool.inventory.states._limit = 0
             duel.do(step)
 
 

@@ -122,7 +122,7 @@ def test_among_equals_it_is_best_fit():
 @given(st.integers(1, 255), st.integers(0, 15), st.integers(1, 4))
 def test_memory_locality_is_a_share_and_perfect_only_if_every_slot_fits(cores, gpus, nslots):
     pool = Pool(cluster(1))
-    node_type = pool._inventory.types[0]
+    node_type = pool.inventory.types[0]
     share = memory_locality(Share(node_type, 1, cores, gpus, nslots))
     assert 0 < share <= 1
     inside = [cores & ~0xF == 0 and gpus & ~0b11 == 0, cores & 0xF == 0 and gpus & 0b11 == 0]

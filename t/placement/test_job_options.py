@@ -26,7 +26,7 @@ NAMES = re.findall(r"^``(\w+)``", job_options.__doc__, re.M)
 
 
 def read(known=("numa", "socket"), mode="preferred", **options):
-    """The wishes on a pool that knows some localities and has a mode."""
+    """The options on a pool that knows some localities and has a mode."""
     return job_options.read(options, known, mode)
 
 
@@ -46,7 +46,7 @@ def test_an_unknown_option_is_told_with_the_known_ones_which_are_those_of_the_mo
 
 def test_the_schema_of_test_vectors_knows_the_same_options():
     schema = json.loads((data_folder("schemas") / "testvectors.json").read_text())
-    assert sorted(schema["$defs"]["wishes"]["propertyNames"]["enum"]) == sorted(NAMES)
+    assert sorted(schema["$defs"]["job_options"]["propertyNames"]["enum"]) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("mode", job_options.LOCALITIES)
@@ -69,6 +69,8 @@ GOOD = [
     ({"same_numa": "require", "locality": "none"}, {"level": "numa", "locality": "none"}),
     ({"same_numa": "require", "level": "numa"}, {"level": "numa"}),
     ({"same_numa": "require", "topology_policy": "best-effort"}, {"level": "numa"}),
+    ({"same_numa": "required"}, {"level": "numa"}),
+    ({"same_numa": "preferred"}, {}),
     ({"same_numa": "prefer"}, {}),
     ({"same_numa": "prefer", "locality": "required"}, {"locality": "required"}),
     ({"same_numa": "prefer", "level": "socket"}, {"level": "socket"}),
@@ -82,7 +84,9 @@ GOOD = [
     ({"allow_cxl": True}, {"allow_cxl": True}),
     ({"allow_cxl": False}, {}),
     ({"same": "driver"}, {"same": Same("driver", required=True)}),
+    ({"same": "driver:required"}, {"same": Same("driver", required=True)}),
     ({"same": "driver:require"}, {"same": Same("driver", required=True)}),
+    ({"same": "driver:preferred"}, {"same": Same("driver", required=False)}),
     ({"same": "driver:prefer"}, {"same": Same("driver", required=False)}),
 ]
 
@@ -102,7 +106,7 @@ NAME = "is not the name of a locality"
 LINK = "is not nvlink, xgmi or a number of GB/s"
 GIB = "is not a number of GiB"
 FLAG = "is not true or false"
-SAME = "is not the family of a property, such as driver or driver:prefer"
+SAME = "is not the family of a property, such as driver or driver:preferred"
 BAD = [
     *((name, None, "null is not ") for name in NAMES),
     *((name, [], "an array is not ") for name in NAMES),
@@ -120,8 +124,8 @@ BAD = [
     ("topology_policy", "static", f"'static' {POLICY}"),
     ("topology_scope", "pod", "'pod' is not one of slot, node"),
     ("topology_scope", "container", "'container' is not one of slot, node"),
-    ("same_numa", "required", "'required' is not one of prefer, require"),
-    ("same_numa", True, "true is not one of prefer, require"),
+    ("same_numa", "none", "'none' is not one of preferred, required"),
+    ("same_numa", True, "true is not one of preferred, required"),
     ("gpu_link", "pcie", f"'pcie' {LINK}"),
     ("gpu_link", "300", f"'300' {LINK}"),
     ("gpu_link", 0, f"0 {LINK}"),
@@ -169,11 +173,27 @@ def test_a_level_of_a_flat_pool_is_told_that_there_is_none():
 
 
 CONTRADICTIONS = [
-    ("topology_policy", {"topology_policy": "none", "locality": "none"}, "says the same as"),
-    ("topology_policy", {"topology_policy": "restricted", "locality": "none"}, "says the same as"),
-    ("level", {"topology_policy": "single-numa-node", "level": "socket"}, "'socket', but one NUMA"),
-    ("level", {"same_numa": "require", "level": "socket"}, "'socket', but one NUMA"),
-    ("level", {"same_numa": "require", "level": "rack"}, "'rack', but one NUMA"),
+    (
+        "topology_policy",
+        {"topology_policy": "restricted", "locality": "none"},
+        "'restricted' contradicts locality='none'",
+    ),
+    (
+        "topology_policy",
+        {"topology_policy": "best-effort", "locality": "required"},
+        "'best-effort' contradicts locality='required'",
+    ),
+    (
+        "topology_policy",
+        {"topology_policy": "single-numa-node", "level": "socket"},
+        "'single-numa-node' contradicts level='socket'",
+    ),
+    (
+        "same_numa",
+        {"same_numa": "require", "level": "socket"},
+        "'require' contradicts level='socket'",
+    ),
+    ("same_numa", {"same_numa": "required", "level": "rack"}, "'required' contradicts level="),
     ("topology_scope", {"topology_scope": "node"}, "node needs a level"),
     ("topology_scope", {"topology_scope": "node", "same_numa": "prefer"}, "node needs a level"),
     (
@@ -181,11 +201,15 @@ CONTRADICTIONS = [
         {"topology_scope": "node", "topology_policy": "restricted"},
         "node needs a level",
     ),
-    ("same_numa", {"same_numa": "prefer", "locality": "none"}, "prefer contradicts locality none"),
     (
         "same_numa",
-        {"same_numa": "prefer", "topology_policy": "none"},
-        "prefer contradicts locality none",
+        {"same_numa": "prefer", "locality": "none"},
+        "'prefer' contradicts locality='none'",
+    ),
+    (
+        "same_numa",
+        {"same_numa": "preferred", "topology_policy": "none"},
+        "'preferred' contradicts topology_policy='none'",
     ),
 ]
 
@@ -208,9 +232,21 @@ def test_where_no_key_names_numa_domains_each_socket_is_one_and_else_the_node(op
     assert read(("l3",), **options).level is None
 
 
+def test_options_may_say_the_same():
+    assert read(topology_policy="restricted", locality="required").locality == "required"
+    assert read(same_numa="required", topology_policy="single-numa-node", level="numa") == read(
+        topology_policy="single-numa-node"
+    )
+
+
+@pytest.mark.parametrize("known", [(), ("socket",)])
+def test_a_level_that_the_pool_lacks_is_one_numa_domain_if_that_is_asked_too(known):
+    assert read(known, level="numa", same_numa="required") == read(known, same_numa="required")
+
+
 def test_all_slots_of_a_flat_node_are_in_its_one_numa_domain():
-    wished = read((), topology_policy="single-numa-node", topology_scope="node")
-    assert (wished.level, wished.whole_node) == (None, False)
+    found = read((), topology_policy="single-numa-node", topology_scope="node")
+    assert (found.level, found.whole_node) == (None, False)
 
 
 def test_preferring_one_numa_domain_is_preferring_locality_whatever_the_pools_mode():
@@ -309,7 +345,7 @@ def test_unified_memory_is_a_property_beside_the_jobs_own_constraint():
 
 WORDS = [
     *("none", "preferred", "required", "best-effort", "restricted", "single-numa-node", "slot"),
-    *("node", "prefer", "require", "nvlink", "driver", "driver:prefer", "numa", "socket"),
+    *("node", "prefer", "require", "nvlink", "driver", "driver:preferred", "numa", "socket"),
 ]
 VALUES = st.recursive(
     st.none()

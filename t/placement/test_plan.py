@@ -213,4 +213,4 @@ def test_a_forecast_plans_one_after_another_and_changes_nothing():
 
 
 def test_time_without_end_comes_after_all_times():
-    assert NEVER < math.inf
+    assert math.inf > NEVER

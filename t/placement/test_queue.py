@@ -2,12 +2,10 @@
 
 import random
 
-import attrs
 import pytest
-from placement.slowqueue import Held, SlowQueue
 
+from placement.slowqueue import Held, SlowQueue
 from treepool import Pool, parse_shape
-from treepool.errors import InsufficientResources
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue, Rule
 from treepool.placement.plan.window import Window, admitting
@@ -44,7 +42,6 @@ class Both:
         rules = {name: Rule(*RULES[name]) for name in queues}
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(), rules)
         self.slow = SlowQueue(self.pool.copy(), RULES)
-        self.slow.known = []
         self.queues = queues
         self.running = {}
         self.promised = {}
@@ -73,7 +70,6 @@ class Both:
         leave = admitting(self.windows, self.chance.choice([1, 2]), queue)
         job = Waiting(self.jobid, priority, request, self.queue.plan.kind(request, leave), queue)
         self.queue.add(job)
-        self.slow.known.append(job)
         self.slow.add(job)
 
     def end_one(self):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.rfc import idset
 
 #: Ranks around the edges of the chunks that a RankSet keeps them in.
@@ -101,3 +101,16 @@ def test_an_empty_one_has_nothing():
     assert list(ranks.ascending(of([1, 2]))) == []
     ranks.discard(3)
     assert 3 not in ranks
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(st.sampled_from((None, "a", "b")), min_size=1, max_size=40), st.integers(0, 1 << 40)
+)
+def test_each_value_has_the_ranks_that_have_it(values, among):
+    among &= (1 << len(values)) - 1
+    assert {value: list(ranks) for value, ranks in ranks_of(values, among).items()} == {
+        value: having
+        for value in ("a", "b")
+        if (having := [r for r, v in enumerate(values) if v == value and among >> r & 1])
+    }

@@ -60,7 +60,7 @@ class Work:
         self.pool, self.asked = pool, asked
 
     def __enter__(self):
-        self.candidates = self.pool._candidates_of(False, self.asked.ask, self.asked.constraint)
+        self.candidates = self.pool.situation.candidates(self.asked)
         self.before = self.candidates.visited, fit.computed
         return self
 
@@ -84,7 +84,7 @@ def crowded():
     pool = Pool(cluster(3000))
     masks = distinct_masks(3000, 36)
     occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
-    assert len(pool._index.buckets) == 3000
+    assert len(pool.situation.index.buckets) == 3000
     return pool
 
 
@@ -317,11 +317,11 @@ def test_a_million_allocs_and_frees_leave_nothing_behind():
         if jobid in (100_000, 499_999):
             gc.collect()
             seen.append(len(gc.get_objects()))
-    index, table = pool._index, pool._inventory.states
+    index, table = pool.situation.index, pool.inventory.states
     assert len(index.buckets) <= 64
     assert len(table) <= 4096 + 64
     assert len(index.log) <= 1024 + 2 * 64 + 1
-    for candidates in pool._candidates.values():
+    for candidates in pool.situation.kept.values():
         assert len(candidates._heap) <= 4096
     assert seen[1] <= seen[0] + 20_000
     for jobid in live:

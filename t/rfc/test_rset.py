@@ -225,6 +225,10 @@ def renamed(ranks: str) -> dict[str, Any]:
             "/execution/R_lite/1/rank: ranks 6-7 are in an earlier entry too",
         ),
         (
+            lambda R, e: e["R_lite"][1].update(rank="8-15,1048576"),
+            "/execution/R_lite/1/rank: rank 1048576 is above the limit 1048575",
+        ),
+        (
             lambda R, e: e.update(nodelist=["a[0-14]"]),
             "/execution/nodelist: has 15 hosts for the 16 ranks of R_lite",
         ),
@@ -347,9 +351,9 @@ def test_a_few_bytes_of_text_do_not_ask_for_gigabytes(monkeypatch):
     hosts = changed(lambda R, e: e.update(nodelist=["a[0-99999]"] * 100_000))
     assert told(hosts)[0].startswith("/execution/nodelist: has 100000 or more hosts")
     monkeypatch.setattr(findings, "MAX_BITS", 1 << 26)
-    ranks = [{"rank": str(idset.MAX_ID - i), "children": {"core": "0"}} for i in range(30)]
+    entries = [{"rank": str(i), "children": {"core": str(idset.MAX_ID - i)}} for i in range(30)]
     with pytest.raises(InvalidR, match="the sets of this document need more than"):
-        ResourceSet.read(changed(lambda R, e: e.update(R_lite=ranks)))
+        ResourceSet.read(changed(lambda R, e: e.update(R_lite=entries)))
 
 
 @pytest.mark.parametrize("nodes", [11_136, 1_000_000])

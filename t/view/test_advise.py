@@ -178,7 +178,7 @@ def random_node(chance):
 
 
 def test_sizes_are_those_into_which_a_domain_falls():
-    (node_type,) = Pool(xeon())._inventory.node_types
+    (node_type,) = Pool(xeon()).inventory.node_types
     assert slot_sizes(node_type.root) == [(15, 1), (30, 2), (60, 4), (120, 8)]
     assert shares(node_type.root) == [15]
 

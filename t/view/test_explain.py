@@ -259,7 +259,7 @@ def check_passes(pool, shape, found):
         total = len(passed) + len(taken) + found.passed_more + found.unneeded
         assert total == found.nodes - found.down
     free = {}
-    for state, ranks in pool._index.buckets.items():
+    for state, ranks in pool.situation.index.buckets.items():
         free.update(dict.fromkeys(ranks, (state.ncores, state.ngpus)))
     all_nodes = [n for one in found.passed for n in one.nodes] + [t.nodes for t in found.taken]
     for nodes in all_nodes:
@@ -452,7 +452,7 @@ def test_a_decision_lists_all_nodes_once_in_the_policys_order():
 
 def test_what_is_free_of_a_node_is_a_kind_of_node():
     pool, _ = with_jobs(two_sockets(1), ["slot=1/[core=3;gpu=1]", "slot=1/numa{x}"])
-    (state,) = pool._index.buckets
+    (state,) = pool.situation.index.buckets
     root = decision.free_part(state).root
     assert idset.encode(root.cores) == "3,8-15"
     assert [(d.name, d.whole) for d in root.walk()] == [

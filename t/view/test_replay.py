@@ -6,9 +6,11 @@ import random
 
 import pytest
 
+from placement.slowqueue import SlowQueue
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
-from treepool.placement.plan.backfill import Plan
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.plan import Plan
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.rset import ResourceSet
@@ -161,13 +163,14 @@ def test_a_job_that_can_never_run_is_refused_and_holds_nobody_up():
 
 
 def test_a_job_for_which_no_place_is_found_is_given_up_at_last(monkeypatch):
-    class Blind(Plan):
-        def start(self, jobid, request, kind, now):
-            if jobid == 2:
-                raise InsufficientResources("not found")
-            return super().start(jobid, request, kind, now)
+    start = Plan.start
 
-    monkeypatch.setattr("treepool.view.replay.Plan", Blind)
+    def blind(self, job, now):
+        if job.jobid == 2:
+            raise InsufficientResources("not found")
+        return (yield from start(self, job, now))
+
+    monkeypatch.setattr(Plan, "start", blind)
     traced = jobs((0, 5, "slot=1/core"), (1, 5, "slot=1/core=2"), (2, 5, "slot=1/core=8"))
     outcome = replay(cluster(), traced, FIFO)
     assert (outcome.jobs, outcome.nrefused) == (2, 1)
@@ -185,63 +188,27 @@ def test_a_trace_of_refused_jobs_has_no_waiting_times():
 
 
 def slow(resource_set, traced, rules):
-    """When jobs start, by a scheduler that plans everything afresh at every event.
-
-    Pools are made anew for every question; nothing is kept from one to the next.
-    """
-    waiting, running, begun = [], [], {}
-    coming = list(enumerate(traced, 1))
-    depth = 0 if rules.policy == "fifo" else rules.depth
-    now = 0.0
-    while coming or running:
-        now = min([job.submit for _, job in coming] + [r["over"] for r in running])
-        running = [r for r in running if r["over"] > now]
-        waiting += [(n, job) for n, job in coming if job.submit <= now]
-        coming = [(n, job) for n, job in coming if job.submit > now]
-        held, left = [], []
-        for place, (number, job) in enumerate(waiting):
-            end = now + job.limit
-            avoid = [h for h in held if h["start"] < end]
-            got = attempt(resource_set, rules, running, avoid, number, job)
-            if got is not None:
-                begun[job.place] = now
-                running.append({"number": number, "got": got, "end": end, "over": now + job.runs})
-                continue
-            left.append((number, job))
-            if rules.policy == "fifo":
-                left += waiting[place + 1 :]
-                break
-            if len(held) < depth:
-                held.append(reservation(resource_set, rules, running, held, number, job, now))
-        waiting = left
-    return [begun.get(job.place) for job in traced]
-
-
-def attempt(resource_set, rules, running, avoid, number, job):
+    """When jobs start, by a queue that tries everything again at every event."""
     pool = Pool(resource_set, **rules.pool)
-    for r in running:
-        pool.register_alloc(r["number"], r["got"])
-    for h in avoid:
-        pool.occupy(h["number"], h["got"].parts)
-    request = pool.parse_resource_request(from_resources(parse_shape(job.shape)))
-    try:
-        return pool.alloc(number, request)
-    except InsufficientResources:
-        return None
-
-
-def reservation(resource_set, rules, running, held, number, job, now):
-    times = sorted({now} | {r["end"] for r in running} | {h["end"] for h in held})
-    for time in (t for t in times if t >= now):
-        still = [r for r in running if r["end"] > time]
-        end = time + job.limit
-        beside = [h for h in held if h["start"] < end and h["end"] > time]
-        if attempt(resource_set, rules, still, [], number, job) is None:
-            continue
-        got = attempt(resource_set, rules, still, beside, number, job)
-        if got is not None:
-            return {"number": number, "got": got, "start": time, "end": end}
-    raise AssertionError("the last end leaves the cluster idle")
+    queue = SlowQueue(pool, {"": (rules.policy, rules.depth)})
+    coming, running, begun, kinds = list(enumerate(traced, 1)), {}, {}, Plan(pool)
+    while coming or running:
+        queue.now = min([job.submit for _, job in coming] + list(running.values()))
+        for number in [n for n, over in running.items() if over <= queue.now]:
+            pool.free(number)
+            del running[number]
+        for number, job in [(n, job) for n, job in coming if job.submit <= queue.now]:
+            spec = from_resources(parse_shape(job.shape), duration=job.limit)
+            request = pool.parse_resource_request(spec)
+            queue.add(Waiting(number, 0, request, kinds.kind(request)))
+        coming = [(n, job) for n, job in coming if job.submit > queue.now]
+        waiting = set(queue.jobs)
+        queue.run()
+        for number in waiting - set(queue.jobs):
+            job = traced[number - 1]
+            begun[job.place] = queue.now
+            running[number] = queue.now + job.runs
+    return [begun.get(job.place) for job in traced]
 
 
 SHAPES = (

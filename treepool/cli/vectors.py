@@ -17,7 +17,7 @@ from treepool.errors import InvalidKey, InvalidOption, PoolConflict, Problem
 from treepool.placement.allocation import Allocation
 from treepool.placement.choose.policy import POLICIES
 from treepool.placement.pool import Pool
-from treepool.placement.request.job_options import LOCALITIES
+from treepool.placement.request.job_options import CHECKS, LOCALITIES
 from treepool.rfc import idset
 from treepool.rfc.findings import Findings, Readers
 from treepool.rfc.findings import shown as quoted
@@ -25,20 +25,6 @@ from treepool.rfc.rset import ResourceSet
 
 #: The JSON pointer to the R of a file's cluster.
 _R = "/cluster/R"
-
-#: The options of a job, ``attributes.system.treepool``.
-JOB_OPTIONS = (
-    "locality",
-    "level",
-    "topology_policy",
-    "topology_scope",
-    "same_numa",
-    "gpu_link",
-    "gpu_memory",
-    "unified_memory",
-    "allow_cxl",
-    "same",
-)
 
 _ID = re.compile("[A-Za-z0-9_.-]+")
 
@@ -147,7 +133,7 @@ class _Reader:
 
     def job_options(self, value: object, at: str) -> None:
         """Check options of a job. Their values may be invalid, because a vector may test that."""
-        self.findings.members(value, at, dict.fromkeys(JOB_OPTIONS, lambda v, at: v), closed=True)
+        self.findings.members(value, at, dict.fromkeys(CHECKS, lambda v, at: v), closed=True)
 
     def expectation(self, value: object, at: str) -> None:
         if isinstance(value, dict) and "error" in value:

@@ -1,6 +1,6 @@
 """Submissions that cannot be checked yet, because the topology of some nodes is not known.
 
-The meaning of a jobspec depends on the localities of the pool: ``same_numa=require`` is a level if
+The meaning of a jobspec depends on the localities of the pool: ``same_numa=required`` is a level if
 there are NUMA domains, and ``numa`` is an unknown word if there are none. A submission therefore
 waits for every node that was being asked for its topology when the submission arrived. The wait
 ends when each of these nodes has sent its topology, or is known to have none.

@@ -7,8 +7,9 @@ from typing import Any, Iterable
 
 from treepool.placement.choose.fitness import DEFAULT, Fitness, Weights, of_job, shares_of
 from treepool.placement.choose.selection import Selection
-from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.job_r import job_R
+from treepool.placement.nodes.state import Held
 from treepool.rfc import idset
 
 

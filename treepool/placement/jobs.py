@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Union
+from typing import Any, Iterable, Mapping, Union
 
 import attrs
 
 from treepool.errors import PoolConflict
 from treepool.placement.allocation import Allocation, short_form
-from treepool.placement.nodes.inventory import Held
+from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.nodes.state import Held
 from treepool.rfc import idset
-from treepool.rfc.rset import ResourceSet
+from treepool.rfc.rset import ResourceSet, RLiteEntry
 
 #: What callers may pass as an R: an RFC 20 object, its JSON text, or an object already read.
 AnyR = Union[Mapping[str, Any], str, ResourceSet, Allocation]
@@ -29,8 +30,12 @@ def read_held(R: AnyR) -> tuple[tuple[Held, ...], float]:
     if isinstance(R, Allocation):
         return R.parts, R.expiration
     resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
-    parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in resource_set.entries)
-    return tuple(parts), resource_set.expiration
+    return held_in(resource_set.entries), resource_set.expiration
+
+
+def held_in(entries: Iterable[RLiteEntry]) -> tuple[Held, ...]:
+    """What R_lite *entries* have, as parts."""
+    return tuple((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in entries)
 
 
 def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -> tuple[Held, ...]:
@@ -48,3 +53,19 @@ def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -
     if gone:
         raise PoolConflict(f"job {jobid}: rank {min(gone)} is not in its allocation")
     return tuple(left)
+
+
+def check_free(jobid: int, parts: tuple[Held, ...], index: NodeIndex) -> None:
+    """Raise PoolConflict for job *jobid* unless all of *parts* is in the pool, and free."""
+    for ranks, cores, gpus in parts:
+        for rank in ranks:
+            state = index.state_of[rank] if rank < len(index.state_of) else None
+            if state is None:
+                raise PoolConflict(f"job {jobid}: rank {rank} is not in the pool")
+            root = state.type.root
+            if cores & ~root.cores or gpus & ~root.gpus:
+                missing = short_form([((rank,), cores & ~root.cores, gpus & ~root.gpus)])
+                raise PoolConflict(f"job {jobid}: {missing} is not in the pool")
+            if cores & ~state.cores or gpus & ~state.gpus:
+                taken = short_form([((rank,), cores & ~state.cores, gpus & ~state.gpus)])
+                raise PoolConflict(f"job {jobid}: {taken} is allocated already")

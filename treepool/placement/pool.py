@@ -8,42 +8,29 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
-from typing import Any, Iterable, Mapping, Optional, Union
+from typing import Any, Iterable, Mapping, Optional, TypeVar, Union
 
 import attrs
 
-from treepool.errors import (
-    InfeasibleRequest,
-    InsufficientResources,
-    PoolConflict,
-)
+from treepool.errors import InsufficientResources, PoolConflict
 from treepool.placement.allocation import Allocation, parts_of, short_form
-from treepool.placement.choose.candidates import Candidates
-from treepool.placement.choose.choice import Choice, Situation, choose
+from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Weights
 from treepool.placement.choose.policy import policy_named
 from treepool.placement.effort import REASON
-from treepool.placement.jobs import AnyR, Job, held_without, read_held
+from treepool.placement.jobs import AnyR, Job, check_free, held_in, held_without, read_held
 from treepool.placement.journal import Journal, of_rank
-from treepool.placement.nodes.byrank import items, ranks_of
-from treepool.placement.nodes.index import NodeIndex
-from treepool.placement.nodes.inventory import Held, Inventory
-from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.index import Move, NodeIndex
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.pool_r import all_R, allocated_R, down_R
+from treepool.placement.nodes.state import Held
 from treepool.placement.options import checked, fraction
-from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request, request_of
-from treepool.placement.why.infeasible import why_infeasible
+from treepool.placement.why.feasibility import Feasibility
 from treepool.rfc import idset, jobspec
-from treepool.rfc.constraint import Constraint
-from treepool.rfc.idset import union
-from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
+from treepool.rfc.rset import ResourceSet
 
-#: How many requests' orders of candidates a pool keeps up to date.
-MAX_CANDIDATES = 64
-
-#: How many requests are remembered to be feasible, or why they are not.
-MAX_REASONS = 1024
+T = TypeVar("T")
 
 
 class Pool:
@@ -59,16 +46,14 @@ class Pool:
         chosen = checked(options)
         self._locality = chosen["locality"]
         self.weights = Weights(fraction("alpha", chosen), fraction("beta", chosen))
-        self._policy = policy_named(chosen["policy"], self.weights)
+        policy = policy_named(chosen["policy"], self.weights)
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
-        self._inventory = Inventory.of(resource_set)
-        ranks = self._inventory.ranks
-        up = idset.flags(ranks, ranks.bit_length())
-        self._index = NodeIndex(self._inventory.idle_states(), up)
+        inventory = Inventory.of(resource_set)
+        up = idset.flags(inventory.ranks, inventory.ranks.bit_length())
+        index = NodeIndex(inventory.idle_states(), up)
+        self._situation = Situation(inventory, index, policy)
+        self._feasibility = Feasibility(inventory, policy)
         self._jobs: dict[int, Job] = {}
-        self._candidates: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
-        self._idle: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
-        self._reasons: dict[Request, Optional[str]] = {}
         self._starttime = resource_set.starttime
         self._expiration = resource_set.expiration
         self._generation = 0
@@ -81,7 +66,7 @@ class Pool:
 
         Raises InvalidJobspec naming the vertex or attribute this pool does not know.
         """
-        return request_of(jobspec.read(spec), self._inventory.localities, self._locality)
+        return request_of(jobspec.read(spec), self.localities, self._locality)
 
     def check_feasibility(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if the pool could not serve *request* idle.
@@ -89,29 +74,11 @@ class Pool:
         Ranks that are down count: they may come back. A request that is too complex to tell is
         not infeasible.
         """
-        if not self.ranks:
-            raise InfeasibleRequest("the pool has no nodes")
-        asked = attrs.evolve(request, duration=0.0)
-        if asked not in self._reasons:
-            if len(self._reasons) >= MAX_REASONS:
-                self._reasons.clear()
-            choice = self.choice(request, idle=True)
-            served = choice.selection is not None or choice.gave_up
-            reason = None if served else why_infeasible(request, self._inventory)
-            self._reasons[asked] = reason
-        reason = self._reasons[asked]
-        if reason is not None:
-            raise InfeasibleRequest(reason)
+        self._feasibility.check(request)
 
     def choice(self, request: Request, idle: bool = False) -> Choice:
         """What *request* would get now, or of an *idle* pool; nothing is allocated."""
-        index = self._inventory.idle_index if idle else self._index
-        try:
-            candidates = partial(self._candidates_of, idle)
-            return choose(request, self._inventory, index, candidates)
-        except BaseException:  # candidates may have lost a state that they had just dropped
-            (self._idle if idle else self._candidates).clear()
-            raise
+        return (self._feasibility if idle else self._situation).choice(request)
 
     # -- jobs
 
@@ -121,8 +88,7 @@ class Pool:
         Raises InsufficientResources if they are not free now, InfeasibleRequest if they never
         will be, and PoolConflict if the job has resources already.
         """
-        if jobid in self._jobs:
-            raise PoolConflict(f"job {jobid} has an allocation already")
+        self._check_new(jobid)
         choice = self.choice(request)
         selection = choice.selection
         if selection is None:
@@ -131,24 +97,8 @@ class Pool:
                 REASON if choice.gave_up else "not enough resources are free now"
             )
         parts = parts_of(selection)
-        job = Job(parts, self._end_time(request.duration))
-        inventory, index = self._inventory, self._index
-        allocation = Allocation(inventory, parts, selection.nslots)
-        try:
-            for grant in selection.grants:
-                old, step = grant.state, grant.step
-                new = inventory.states.get(old.type, old.cores & ~step.cores, old.gpus & ~step.gpus)
-                for rank in grant.ranks:
-                    index.move(rank, new)
-            self._changed(jobid)
-            self._jobs[jobid] = job
-            return allocation
-        except BaseException:
-            self._jobs.pop(jobid, None)
-            self._move_back(
-                (rank, grant.state) for grant in selection.grants for rank in grant.ranks
-            )
-            raise
+        allocation = Allocation(self.inventory, parts, selection.nslots)
+        return self._take(jobid, Job(parts, self._end_time(request.duration)), allocation)
 
     def register_alloc(self, jobid: int, R: AnyR) -> None:
         """Take note of what job *jobid* already holds, as a scheduler does when it restarts.
@@ -156,11 +106,10 @@ class Pool:
         Raises PoolConflict, and changes nothing, if R has ranks or ids that are not in the pool
         or are allocated, or if the job has resources already.
         """
-        if jobid in self._jobs:
-            raise PoolConflict(f"job {jobid} has an allocation already")
+        self._check_new(jobid)
         parts, expiration = read_held(R)
-        self._check_free(jobid, parts)
-        self._move(parts, True, jobid, Job(parts, expiration))
+        check_free(jobid, parts, self._situation.index)
+        self._take(jobid, Job(parts, expiration), None)
 
     def free(self, jobid: int, R: Optional[AnyR] = None, final: bool = False) -> None:
         """Give back what job *jobid* holds: all of it, or the ranks of *R*.
@@ -169,9 +118,7 @@ class Pool:
         given, must be all that it still holds. Raises PoolConflict, and changes nothing, if the
         job holds nothing or *R* says otherwise.
         """
-        job = self._jobs.get(jobid)
-        if job is None:
-            raise PoolConflict(f"job {jobid} has no allocation")
+        job = self._live(jobid)
         left: tuple[Held, ...] = ()
         if R is None:
             freed = job.parts
@@ -180,13 +127,23 @@ class Pool:
             left = held_without(jobid, job.parts, freed)
             if final and left:
                 raise PoolConflict(f"job {jobid}: final, but R leaves out {short_form(left)[:200]}")
-        self._move(freed, False, jobid, attrs.evolve(job, parts=left) if left else None)
+        index = self._situation.index
+        before: list[Move] = []
+        self._changed(jobid)
+        try:
+            index.move(freed, self.inventory.states.more, before)
+            if left:
+                self._jobs[jobid] = attrs.evolve(job, parts=left)
+            else:
+                del self._jobs[jobid]
+        except BaseException:
+            self._jobs[jobid] = job
+            index.move_back(before)
+            raise
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
         """Set when job *jobid* ends, in seconds since the epoch, 0 for never."""
-        if jobid not in self._jobs:
-            raise PoolConflict(f"job {jobid} has no allocation")
-        job = attrs.evolve(self._jobs[jobid], end_time=expiration)
+        job = attrs.evolve(self._live(jobid), end_time=expiration)
         self._changed(jobid)
         self._jobs[jobid] = job
 
@@ -208,15 +165,14 @@ class Pool:
         For planning ahead on a copy, where resources are spoken for that others still hold.
         Raises PoolConflict if the job has resources already.
         """
-        if jobid in self._jobs:
-            raise PoolConflict(f"job {jobid} has an allocation already")
+        self._check_new(jobid)
         free = []
         for ranks, cores, gpus in parts:
             for rank in ranks:
-                state = self._index.state_of[rank]
+                state = self._situation.index.state_of[rank]
                 if state is not None:
                     free.append(((rank,), cores & state.cores, gpus & state.gpus))
-        self._move(free, True, jobid, Job(tuple(free), end_time))
+        self._take(jobid, Job(tuple(free), end_time), None)
 
     # -- nodes
 
@@ -234,15 +190,10 @@ class Pool:
             mask = idset.decode(ranks)
         else:
             mask = ranks if isinstance(ranks, int) else idset.from_ids(ranks)
-        gone = mask & self._inventory.ranks
-        if not gone:
-            return
-        inventory, index = self._inventory.without(gone), self._index.copy()
-        for rank in idset.iterate(gone):
-            index.remove(rank)
-        self._changed()
-        self._forget()
-        self._inventory, self._index = inventory, index
+        gone = mask & self.ranks
+        if gone:
+            index = self._situation.index.without(list(idset.iterate(gone)))
+            self._replace(self.inventory.without(gone), index)
 
     # -- the pool as a whole
 
@@ -251,41 +202,40 @@ class Pool:
 
         Raises InvalidKey, and changes nothing, if it does not fit the pool's ranks.
         """
-        resource_set = attrs.evolve(self._inventory.resource_set, scheduling=key)
-        inventory = Inventory.of(resource_set, len(self._inventory.types))
-        index = NodeIndex(inventory.idle_states(), self._index.up.copy())
-        for rank, old in items(self._index.state_of):
-            idle = index.state_of[rank] if old is not None else None
+        old_index = self._situation.index
+        resource_set = attrs.evolve(self.inventory.resource_set, scheduling=key)
+        inventory = Inventory.of(resource_set, len(old_index.state_of))
+        states = inventory.idle_states()
+        for rank, old in enumerate(old_index.state_of):
+            idle = states[rank]
             if old is not None and idle is not None and not old.idle:
-                index.move(rank, inventory.states.get(idle.type, old.cores, old.gpus))
-        self._changed()
-        self._forget()
-        self._inventory, self._index = inventory, index
+                states[rank] = inventory.states.get(idle.type, old.cores, old.gpus)
+        self._replace(inventory, NodeIndex(states, old_index.up.copy()))
 
     @property
     def inventory(self) -> Inventory:
         """What the nodes are; for the other rooms of treepool, to look at only."""
-        return self._inventory
+        return self._situation.inventory
 
     @property
     def situation(self) -> Situation:
         """What the pool's choices are made from; to look at only."""
-        return Situation(self._inventory, self._index, self._policy)
+        return self._situation
 
     @property
     def ranks(self) -> int:
         """All ranks of the pool, as bitmask."""
-        return self._inventory.ranks
+        return self.inventory.ranks
 
     @property
     def up(self) -> int:
         """The ranks that are up, as bitmask."""
-        return idset.from_flags(self._index.up)
+        return idset.from_flags(self._situation.index.up)
 
     @property
     def localities(self) -> tuple[str, ...]:
         """The names of the localities that some node has, sorted; none if all nodes are flat."""
-        return self._inventory.localities
+        return self.inventory.localities
 
     @property
     def journal(self) -> Journal:
@@ -321,49 +271,30 @@ class Pool:
         """An independent copy, allocations included, for trying things out."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
-        new._index = self._index.copy()
+        new._situation = self._situation_with(self._situation.index.copy())
         new._jobs = self._jobs.copy()
-        new._candidates = {}
         new._journal = Journal()
         return new
 
     def copy_idle(self) -> Pool:
         """An independent copy in which nothing is allocated; the same ranks are up."""
+        index = NodeIndex(self.inventory.idle_states(), self._situation.index.up.copy())
         new = self.copy()
-        new._index = NodeIndex(self._inventory.idle_states(), self._index.up.copy())
+        new._situation = self._situation_with(index)
         new._jobs = {}
         return new
 
     def copy_allocated(self) -> ResourceSet:
         """What is allocated now; it may be nothing."""
-        entries = []
-        for state, ranks in ranks_of(self._index.state_of, self._inventory.ranks).items():
-            root = state.type.root
-            cores, gpus = root.cores & ~state.cores, root.gpus & ~state.gpus
-            if cores or gpus:
-                entries.append(RLiteEntry(ranks.mask(), cores, gpus))
-        return self._part_of(entries)
+        return self._timed(allocated_R(self.inventory, self._situation.index))
 
     def copy_down(self) -> ResourceSet:
         """The ranks that are down, with all they have; they may be none."""
-        up = self.up
-        entries = self._inventory.resource_set.entries
-        down = (attrs.evolve(e, ranks=e.ranks & ~up) for e in entries)
-        return self._part_of(entry for entry in down if entry.ranks)
+        return self._timed(down_R(self.inventory, self._situation.index))
 
     def to_dict(self) -> dict[str, Any]:
         """The R of the whole pool (RFC 20): what it was made from, without removed ranks."""
-        resource_set = attrs.evolve(
-            self._inventory.resource_set,
-            starttime=self._starttime,
-            expiration=self._expiration,
-            scheduling=(
-                self._inventory.key.to_dict()
-                if self._inventory.key
-                else self._inventory.resource_set.scheduling
-            ),
-        )
-        return resource_set.to_dict()
+        return self._timed(all_R(self.inventory)).to_dict()
 
     def encode(self) -> str:
         """The R of the whole pool as JSON text."""
@@ -371,113 +302,63 @@ class Pool:
 
     def dumps(self) -> str:
         """The resources in Flux's short form, such as ``rank[0-15]/core[0-119],gpu[0-7]``."""
-        entries = self._inventory.resource_set.entries
-        return short_form((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in entries)
+        return short_form(held_in(self.inventory.resource_set.entries))
 
     # -- inner workings
 
-    def _part_of(self, entries: Iterable[RLiteEntry]) -> ResourceSet:
-        """A resource set of *entries*, without key and nslots."""
-        old, hosts = self._inventory.resource_set, self._inventory.hosts
-        merged = merge_entries(entries)
-        ranks = union(entry.ranks for entry in merged)
-        properties = {name: mask & ranks for name, mask in old.properties.items() if mask & ranks}
-        return ResourceSet(
-            merged,
-            tuple(hosts[rank] for rank in idset.iterate(ranks)),
-            properties,
-            starttime=self._starttime,
-            expiration=self._expiration,
-        )
+    def _timed(self, resource_set: ResourceSet) -> ResourceSet:
+        return attrs.evolve(resource_set, starttime=self._starttime, expiration=self._expiration)
 
-    def _candidates_of(self, idle: bool, ask: Ask, constraint: Optional[Constraint]) -> Candidates:
-        kept = self._idle if idle else self._candidates
-        key = (ask, constraint)
-        found = kept.pop(key, None)
-        if found is None:
-            if len(kept) >= MAX_CANDIDATES:
-                del kept[next(iter(kept))]  # the one not used for longest
-            index = self._inventory.idle_index if idle else self._index
-            within = self._inventory.matching(constraint)
-            found = Candidates(index, ask, self._policy, within)
-        kept[key] = found
-        return found
+    def _situation_with(self, index: NodeIndex) -> Situation:
+        return Situation(self.inventory, index, self._situation.policy)
 
     def _end_time(self, duration: float) -> float:
         return time.time() + duration if duration > 0 else self._expiration
 
-    def _forget(self) -> None:
-        """Forget what was worked out for requests, as the nodes are about to change."""
-        self._candidates, self._idle, self._reasons = {}, {}, {}
+    def _check_new(self, jobid: int) -> None:
+        if jobid in self._jobs:
+            raise PoolConflict(f"job {jobid} has an allocation already")
+
+    def _live(self, jobid: int) -> Job:
+        job = self._jobs.get(jobid)
+        if job is None:
+            raise PoolConflict(f"job {jobid} has no allocation")
+        return job
 
     def _changed(self, *what: int) -> None:
         """Count a change: of *what*, see Journal, or without it of the nodes themselves."""
         self._generation += 1
         self._journal.note(what)
-        self._inventory.states.forget(self._index.buckets)
+        self.inventory.states.forget(self._situation.index.buckets)
 
     def _set_up(self, ids: str, up: bool) -> None:
-        ranks = self._inventory.ranks
-        mask = ranks if ids == "all" else idset.decode(ids) & ranks
-        index, before = self._index, self._index.up.copy()
-        try:
-            changed = [rank for rank in idset.iterate(mask) if index.up[rank] != up]
-            for rank in changed:
-                index.set_up(rank, up)
-            if changed:
-                self._changed(*(of_rank(rank) for rank in changed))
-        except BaseException:
-            index.up = before
-            self._move_back(())
-            raise
+        mask = self.ranks if ids == "all" else idset.decode(ids) & self.ranks
+        index = self._situation.index
+        changed = [rank for rank in idset.iterate(mask) if index.up[rank] != up]
+        if changed:
+            self._changed(*map(of_rank, changed))
+            index.set_up(changed, up)
 
-    def _check_free(self, jobid: int, parts: tuple[Held, ...]) -> None:
-        state_of, types = self._index.state_of, self._inventory.types
-        for ranks, cores, gpus in parts:
-            for rank in ranks:
-                node_type = types[rank] if rank < len(types) else None
-                state = state_of[rank] if rank < len(state_of) else None
-                if node_type is None or state is None:
-                    raise PoolConflict(f"job {jobid}: rank {rank} is not in the pool")
-                root = node_type.root
-                if cores & ~root.cores or gpus & ~root.gpus:
-                    missing = short_form([((rank,), cores & ~root.cores, gpus & ~root.gpus)])
-                    raise PoolConflict(f"job {jobid}: {missing} is not in the pool")
-                if cores & ~state.cores or gpus & ~state.gpus:
-                    taken = short_form([((rank,), cores & ~state.cores, gpus & ~state.gpus)])
-                    raise PoolConflict(f"job {jobid}: {taken} is allocated already")
+    def _replace(self, inventory: Inventory, index: NodeIndex) -> None:
+        """Let the pool have other nodes."""
+        policy = self._situation.policy
+        situation, feasibility = Situation(inventory, index, policy), Feasibility(inventory, policy)
+        self._changed()
+        self._situation, self._feasibility = situation, feasibility
 
-    def _move(self, parts: Iterable[Held], taken: bool, jobid: int, job: Optional[Job]) -> None:
-        """Take *parts* out of what is free, or put them back; *job* is then what *jobid* holds.
+    def _take(self, jobid: int, job: Job, answer: T) -> T:
+        """Let job *jobid* hold *job*, all of which is free.
 
-        None stands for nothing.
+        Returns *answer*, because a caller that returned it afterwards could fail in between.
         """
-        index, states = self._index, self._inventory.states
-        before: list[tuple[int, NodeState]] = []
+        index = self._situation.index
+        before: list[Move] = []
+        self._changed(jobid)
         try:
-            for ranks, cores, gpus in parts:
-                for rank in ranks:
-                    old = index.state_of[rank]
-                    if old is None:  # removed since it was allocated
-                        continue
-                    if taken:
-                        new = states.get(old.type, old.cores & ~cores, old.gpus & ~gpus)
-                    else:
-                        new = states.get(old.type, old.cores | cores, old.gpus | gpus)
-                    before.append((rank, old))
-                    index.move(rank, new)
-            self._changed(jobid)
-            if job is None:
-                del self._jobs[jobid]
-            else:
-                self._jobs[jobid] = job
+            index.move(job.parts, self.inventory.states.less, before)
+            self._jobs[jobid] = job
+            return answer
         except BaseException:
-            self._move_back(reversed(before))  # a rank may have moved twice
+            self._jobs.pop(jobid, None)
+            index.move_back(before)
             raise
-
-    def _move_back(self, before: Iterable[tuple[int, NodeState]]) -> None:
-        """Put ranks back into the states they were in *before* a change that failed half-way."""
-        for rank, state in before:
-            self._index.state_of[rank] = state
-        self._index.rebuild()
-        self._candidates.clear()

@@ -27,6 +27,10 @@ from treepool.rfc.scheduling import SchedulingKey
 #: Characters that RFC 20 forbids in a property name.
 ILLEGAL_IN_PROPERTY = frozenset("!&'\"^`|()")
 
+#: Ranks are below this number, several times the nodes of the largest machine. Pools keep lists by
+#: rank: a rank of 4,000,000 would cost 300 MB.
+MAX_RANKS = hostlist.MAX_HOSTS
+
 #: Latest time read, in seconds since the epoch.
 MAX_TIME = 10**15
 
@@ -198,6 +202,9 @@ class _Reader:
         readers: Readers = {"rank": self.findings.idset, "children": self.children}
         found = self.findings.members(value, at, readers, required=readers)
         ranks = found.get("rank", 0)
+        if ranks >> MAX_RANKS:
+            highest = ranks.bit_length() - 1
+            self.findings.note(f"{at}/rank", f"rank {highest} is above the limit {MAX_RANKS - 1}")
         if ranks & self._seen:
             twice = shown_ids(ranks & self._seen)
             self.findings.note(f"{at}/rank", f"ranks {twice} are in an earlier entry too")

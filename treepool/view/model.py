@@ -15,7 +15,8 @@ from typing import NamedTuple, Optional, Union
 import attrs
 
 from treepool.placement.allocation import Allocation
-from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.pool import Pool
 from treepool.rfc import idset

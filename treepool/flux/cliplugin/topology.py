@@ -22,15 +22,15 @@ from flux.cli.plugin import CLIPlugin
 OPTIONS = (
     ("--locality", "MODE", "How near a slot's cores and GPUs are: preferred, required or none"),
     ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink or xgmi"),
-    ("--same", "FAMILY[:MODE]", "All nodes alike, e.g. in driver; MODE is require or prefer"),
-    ("--same-numa", "MODE", "Cores of a slot in one NUMA domain: prefer or require"),
+    ("--same", "FAMILY[:MODE]", "All nodes alike, e.g. in driver; MODE is required or preferred"),
+    ("--same-numa", "MODE", "Cores of a slot in one NUMA domain: preferred or required"),
     ("--allow-cxl", None, "Let CXL memory count for memory"),
     ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
 )
 
-#: The options that have the same name in the jobspec.
-_PLAIN = ("locality", "gpu_link", "same", "same_numa", "allow_cxl", "unified_memory")
+#: The options that have the same name in the jobspec: all but --gpu.
+_PLAIN = tuple(flag[2:].replace("-", "_") for flag, _, _ in OPTIONS if flag != "--gpu")
 
 #: Options of Flux that say how many GPUs there are.
 _COUNTS = {
@@ -73,8 +73,8 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
     --gpu-link=LINK       between any two GPUs of a slot: at least so many GB/s,
                           or nvlink, or xgmi
     --same=FAMILY[:MODE]  all nodes have the same property FAMILY:..., such as
-                          driver:550; MODE is require (the default) or prefer
-    --same-numa=MODE      the slot's cores in one NUMA domain: prefer, require
+                          driver:550; MODE is required (the default) or preferred
+    --same-numa=MODE      the slot's cores in one NUMA domain: preferred, required
     --allow-cxl           CXL memory counts where the job asks for memory
     --unified-memory      only nodes whose CPUs and GPUs share one memory
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
@@ -149,8 +149,6 @@ def _value(name: str, given: Any) -> Any:
     text = str(given)
     if name == "gpu_link" and _NUMBER.fullmatch(text):
         return float(text) if "." in text else int(text)
-    if name == "same" and text.endswith(":require"):
-        return text[: -len(":require")]
     return text
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import heapq
 from typing import Iterable, NamedTuple, Optional
 
+import attrs
+
 from treepool.placement.choose.policy import Policy
 from treepool.placement.effort import PER_REQUEST, Effort
 from treepool.placement.nodes.index import NodeIndex
@@ -37,6 +39,7 @@ class Entry(NamedTuple):
 _ABOVE_KEYS = 1 << 80
 
 
+@attrs.define(eq=False)
 class Candidates:
     """The states that can serve one ask on the ranks of *within* (None: all), best first.
 
@@ -45,39 +48,22 @@ class Candidates:
     request to the next. The same states are then looked at regardless of earlier requests.
     """
 
-    __slots__ = (
-        "index",
-        "ask",
-        "policy",
-        "within",
-        "visited",
-        "effort",
-        "_charged",
-        "_unsure",
-        "_heap",
-        "_live",
-        "_seen",
-        "_serial",
-    )
-
-    def __init__(
-        self, index: NodeIndex, ask: Ask, policy: Policy, within: Optional[RankSet]
-    ) -> None:
-        self.index = index
-        self.ask = ask
-        self.policy = policy
-        self.within = within
-        #: States and entries looked at so far, for tests that count work instead of time.
-        self.visited = 0
-        self.effort = Effort(PER_REQUEST)
-        #: States whose effort this request has paid for.
-        self._charged: set[NodeState] = set()
-        #: States that give nothing because their search gave up.
-        self._unsure: set[NodeState] = set()
-        self._heap: list[Entry] = []
-        self._live: dict[NodeState, Entry] = {}
-        self._serial = 0
-        self._seen = -1
+    index: NodeIndex
+    ask: Ask
+    policy: Policy
+    within: Optional[RankSet]
+    #: States and entries looked at so far, for tests that count work instead of time.
+    visited: int = 0
+    effort: Effort = attrs.field(factory=lambda: Effort(PER_REQUEST))
+    #: States whose effort this request has paid for.
+    _charged: set[NodeState] = attrs.field(factory=set)
+    #: States that give nothing because their search gave up.
+    _unsure: set[NodeState] = attrs.field(factory=set)
+    _heap: list[Entry] = attrs.field(factory=list)
+    _live: dict[NodeState, Entry] = attrs.field(factory=dict)
+    _serial: int = 0
+    #: Where in the index's log the next change is; below its start before the first look.
+    _seen: int = -1
 
     def refresh(self, effort: Effort) -> None:
         """Apply the changes of the index since the last call; count in *effort* from now on."""

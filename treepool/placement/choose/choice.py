@@ -24,8 +24,8 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
 
-#: A function that makes the candidates for an ask on the nodes that satisfy a constraint.
-CandidatesOf = Callable[[Ask, Optional[Constraint]], Candidates]
+#: How many requests' orders of candidates a situation keeps up to date.
+MAX_CANDIDATES = 64
 
 
 class _Found(NamedTuple):
@@ -54,15 +54,6 @@ MOST_COMBINATIONS = 500
 
 
 @attrs.frozen(eq=False)
-class Situation:
-    """The input of a choice: the nodes, what is free on them, and the policy that orders them."""
-
-    inventory: Inventory
-    index: NodeIndex
-    policy: Policy
-
-
-@attrs.frozen(eq=False)
 class Choice:
     """What a request would get: ``selection``, None if it cannot be served.
 
@@ -75,37 +66,56 @@ class Choice:
     gave_up: bool = False
 
 
-def choose(
-    request: Request, inventory: Inventory, index: NodeIndex, candidates_of: CandidatesOf
-) -> Choice:
-    """What *request* gets of the nodes in *index*: the first of the best selections."""
-    effort = Effort(PER_REQUEST)
-    best = _Found(request, None)
-    try:
-        if request.same is None:  # the common case; this shortcut saves a fifth of a slot's time
-            best = _grown(request, inventory, candidates_of, effort)
-        else:
-            best = _best_alike(request, inventory, index, candidates_of, effort)
-    except GaveUp:
-        effort.gave_up = True
-    return Choice(best.request, best.selection, effort.gave_up)
+@attrs.frozen(eq=False)
+class Situation:
+    """What choices are made from: the nodes, what is free on them, and the policy's order.
+
+    ``kept`` are the candidates of the latest requests, the latest last.
+    """
+
+    inventory: Inventory
+    index: NodeIndex
+    policy: Policy
+    kept: dict[tuple[Ask, Optional[Constraint]], Candidates] = attrs.field(factory=dict)
+
+    def choice(self, request: Request) -> Choice:
+        """What *request* gets: the first of the best selections. Nothing is allocated."""
+        effort = Effort(PER_REQUEST)
+        best = _Found(request, None)
+        try:
+            if request.same is None:  # the common case, a fifth faster than the other
+                best = _grown(request, self, effort)
+            else:
+                best = _best_of_same(request, self, effort)
+        except GaveUp:
+            effort.gave_up = True
+        except BaseException:  # candidates may have lost a state that they had just dropped
+            self.kept.clear()
+            raise
+        return Choice(best.request, best.selection, effort.gave_up)
+
+    def candidates(self, request: Request) -> Candidates:
+        """The candidates for *request*, whose open questions are settled."""
+        key = request.ask, request.constraint
+        found = self.kept.pop(key, None)
+        if found is None:
+            if len(self.kept) >= MAX_CANDIDATES:
+                del self.kept[next(iter(self.kept))]  # the one not used for longest
+            within = self.inventory.matching(request.constraint)
+            found = Candidates(self.index, request.ask, self.policy, within)
+        self.kept[key] = found
+        return found
 
 
-def _best_alike(
-    request: Request,
-    inventory: Inventory,
-    index: NodeIndex,
-    candidates_of: CandidatesOf,
-    effort: Effort,
-) -> _Found:
+def _best_of_same(request: Request, situation: Situation, effort: Effort) -> _Found:
     """What *request* gets on nodes that share a property of its family."""
     best = _Found(request, None)
-    for constraint in alternatives(request, inventory, index):
+    for constraint in alternatives(request, situation.inventory, situation.index):
         if best.selection is not None and constraint == request.constraint:
             break  # the property is only preferred, and nodes that share it can serve the request
         one = attrs.evolve(request, constraint=constraint)
         try:
-            found = _grown(one, inventory, candidates_of, effort)
+            found = _grown(one, situation, effort)
         except GaveUp:
             effort.gave_up = True
             break
@@ -113,17 +123,14 @@ def _best_alike(
     return best
 
 
-def _grown(
-    request: Request, inventory: Inventory, candidates_of: CandidatesOf, effort: Effort
-) -> _Found:
+def _grown(request: Request, situation: Situation, effort: Effort) -> _Found:
     """What *request* gets with the counts below its slot as large as possible.
 
     All slots have the same counts. The counts on and above the slot have priority over them. Among
     the counts below the slot, the outer ones have priority.
     """
     if not request.growing:
-        candidates = candidates_of(request.ask, request.constraint)
-        return _Found(request, select(request, candidates, effort))
+        return _Found(request, select(request, situation.candidates(request), effort))
 
     def attempt(values: Sequence[int], locality: str = request.ask.locality) -> _Found:
         ask = request.ask
@@ -131,10 +138,10 @@ def _grown(
         for growing, value in zip(request.growing, values):
             group = with_count(group, growing, value)
         one = attrs.evolve(request, ask=ask_of(group, ask.fill, ask.whole, locality), growing=())
-        selection = select(one, candidates_of(one.ask, one.constraint), effort)
+        selection = select(one, situation.candidates(one), effort)
         return _Found(one, selection, tuple(values))
 
-    values = [_values(growing, inventory) for growing in request.growing]
+    values = [_values(growing, situation.inventory) for growing in request.growing]
     if request.ask.locality == "required":
         return _best_of_all(values, attempt, request, effort)
     return _largest(values, attempt, effort)

@@ -20,7 +20,6 @@ from typing import Iterable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.nodes.byrank import ByRank
 from treepool.placement.nodes.links import LinkTable, smallest_link
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
@@ -87,7 +86,7 @@ class Share:
 def shares_of(
     parts: Iterable[tuple[Sequence[int], int, int]],
     nslots: int,
-    types: ByRank[Optional[NodeType]],
+    types: Sequence[Optional[NodeType]],
 ) -> Iterator[Share]:
     """What a job has on each node type: *parts* are (ranks, cores, GPUs), *types* is by rank.
 

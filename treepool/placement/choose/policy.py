@@ -73,7 +73,7 @@ class WorstFit(Policy):
 
 
 class GpuSparing(BestFit):
-    """Best fit, but jobs that ask no GPUs use nodes that have none free before all others.
+    """Best fit; a job without GPUs takes nodes without free GPUs first.
 
     It keeps cores beside free GPUs for jobs that need both.
     """

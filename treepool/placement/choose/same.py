@@ -22,15 +22,13 @@ def alternatives(
 ) -> Iterator[Optional[Constraint]]:
     """The constraints under which to try *request*, in order.
 
-    Without ``same``, this is the request's own constraint. Otherwise there is one constraint for
-    each member of the family: first the member with the fewest free cores on its nodes, then the
-    fewest free GPUs (best fit: large free areas remain). If the same property is only preferred,
-    the request's own constraint comes last. The pool takes the first of the best selections.
+    There is one constraint for each member of the family that ``same`` asks for: first the member
+    with the fewest free cores on its nodes, then the fewest free GPUs (best fit: large free areas
+    remain). If the same property is only preferred, the request's own constraint comes last. The
+    pool takes the first of the best selections.
     """
     same = request.same
-    if same is None:
-        yield request.constraint
-        return
+    assert same is not None
     found = [_with(request.constraint, name) for name in members(same.family, inventory)]
     free = {constraint: _free(constraint, inventory, index) for constraint in found}
     yield from sorted(found, key=lambda constraint: free[constraint])

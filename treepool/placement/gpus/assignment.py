@@ -130,9 +130,9 @@ class _Search:
             left &= ~self._twins(low)
 
     def _twins(self, gpu: int) -> int:
-        if gpu >= len(self.graph.alike):
+        if gpu >= len(self.graph.twins):
             return 0
-        twins = self.graph.alike[gpu]
+        twins = self.graph.twins[gpu]
         for mask in self.masks:
             twins &= mask if mask >> gpu & 1 else ~mask
         return twins

@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import Callable, Optional, Sequence
 
 from treepool.placement.gpus.cliques import Costs, cheapest, clique
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.links import LinkTable
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
@@ -40,14 +41,12 @@ def best_set(table: LinkTable, free: int, number: int, demand: Demand = ANY) -> 
 
     The table remembers the result.
     """
-    key = (free, number, demand)
-    try:
-        return table.memo[key]
-    except KeyError:
-        if len(table.memo) >= MAX_MEMO:
-            table.memo.clear()
-        found = table.memo[key] = _Choice(table, free, demand).best(number)[0]
-        return found
+    return remembered(
+        table.memo,
+        MAX_MEMO,
+        (free, number, demand),
+        lambda: _Choice(table, free, demand).best(number)[0],
+    )
 
 
 def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
@@ -55,13 +54,12 @@ def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
 
     The order of the tree then decides. If any two of these GPUs meet *demand*, all pairs do.
     """
-    key = (free, demand)
-    found = table.uniform.get(key)
-    if found is None:
-        if len(table.uniform) >= MAX_MEMO:
-            table.uniform.clear()
-        found = table.uniform[key] = len(set(_Choice(table, free, demand).alike)) < 2
-    return found
+    return remembered(
+        table.uniform,
+        MAX_MEMO,
+        (free, demand),
+        lambda: len(set(_Choice(table, free, demand).kinds)) < 2,
+    )
 
 
 class _Choice:
@@ -79,7 +77,7 @@ class _Choice:
             return demand.met_by(self.gbps[v][w], table.types[places[v]][places[w]])
 
         self.allowed = self._graph(meets)
-        self.alike = self._alike()
+        self.kinds = self._kinds()
 
     def best(self, number: int) -> tuple[Optional[int], bool]:
         """The best set as a bitmask of ids, and whether criterion 3 was decided exactly."""
@@ -98,14 +96,14 @@ class _Choice:
         vertices = range(self.count)
         return [sum(1 << w for w in vertices if w != v and linked(v, w)) for v in vertices]
 
-    def _alike(self) -> list[int]:
-        """For each vertex, the lowest vertex that is interchangeable with it."""
+    def _kinds(self) -> list[int]:
+        """For each vertex, the lowest vertex that is its twin."""
         kinds: list[int] = []
         for v in range(self.count):
-            kinds.append(next((w for w in range(v) if kinds[w] == w and self._twins(v, w)), v))
+            kinds.append(next((w for w in range(v) if kinds[w] == w and self._are_twins(v, w)), v))
         return kinds
 
-    def _twins(self, v: int, w: int) -> bool:
+    def _are_twins(self, v: int, w: int) -> bool:
         others = ~(1 << v | 1 << w)
         return (
             self.paths[v] == self.paths[w]
@@ -182,9 +180,9 @@ class _Choice:
                 low_id[v] - paths[v] + sum(fast[v]) - sum(pair[v][w] for w in idset.iterate(forced))
                 for v in vertices
             ]
-            costs = Costs(each, pair, self.alike)
+            costs = Costs(each, pair, self.kinds)
             stay, sure = cheapest(costs, graph, near, rest - idset.size(forced), near & ~start)
             return near & ~stay, sure
         # A set removes all links of its members; those inside the set count once.
         each = [paths[v] + left_unit * sum(fast[v]) - low_id[v] for v in vertices]
-        return cheapest(Costs(each, pair, self.alike), graph, near, number, start)
+        return cheapest(Costs(each, pair, self.kinds), graph, near, number, start)

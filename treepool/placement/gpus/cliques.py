@@ -78,13 +78,13 @@ def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
 class Costs:
     """The cost of a set of vertices: the sum of ``each`` minus ``pair`` of every two in the set.
 
-    ``pair`` is a symmetric table with zeros on the diagonal and no negative numbers. Vertices with
-    the same number in ``alike`` are interchangeable except for their cost in ``each``.
+    ``pair`` is a symmetric table with zeros on the diagonal and no negative numbers. Vertices of
+    the same number in ``kinds`` are twins, except for their cost in ``each``.
     """
 
     each: Sequence[int]
     pair: Sequence[Sequence[int]]
-    alike: Sequence[int]
+    kinds: Sequence[int]
     #: For each distinct value of ``pair`` above zero, ascending: (its difference to the value
     #: before it; for each vertex, the bitmask of the vertices it has at least this value with).
     steps: Sequence[tuple[int, Sequence[int]]] = attrs.field(init=False)
@@ -152,7 +152,7 @@ class _Search:
                 self.best, self.twice_least = chosen | 1 << vertex, twice + 2 * cost
             return
         bounds = self._bounds(left, partners)
-        alike, adjacent, pair = self.costs.alike, self.adjacent, self.costs.pair
+        kinds, adjacent, pair = self.costs.kinds, self.adjacent, self.costs.pair
         while len(bounds) > partners:
             if twice + sum(bound for bound, _, _ in bounds[:wanted]) >= self.twice_least:
                 return
@@ -161,9 +161,9 @@ class _Search:
             inner = [(c - row[v], v) for _, c, v in bounds if neighbours >> v & 1]
             if len(inner) >= partners:
                 self.extend(chosen | 1 << vertex, twice + 2 * cost, inner, partners)
-            # Interchangeable vertices cost at least as much, so they need no try without this one.
-            kind = alike[vertex]
-            bounds = [item for item in bounds if alike[item[2]] != kind]
+            # Twins cost at least as much, so they need no try without this one.
+            kind = kinds[vertex]
+            bounds = [item for item in bounds if kinds[item[2]] != kind]
 
     def _bounds(self, left: list[tuple[int, int]], partners: int) -> list[tuple[int, int, int]]:
         """Triples (double a lower bound of what the vertex adds, its cost, vertex), ascending."""

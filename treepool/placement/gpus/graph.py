@@ -12,6 +12,7 @@ import attrs
 
 from treepool.placement.gpus.best_set import MAX_MEMO
 from treepool.placement.gpus.cliques import clique
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.links import LinkTable
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
@@ -26,12 +27,12 @@ class Graph:
 
     linked: tuple[int, ...]
     #: For each GPU, the GPUs that are interchangeable with it: they have the same neighbours.
-    alike: tuple[int, ...] = attrs.field(init=False)
+    twins: tuple[int, ...] = attrs.field(init=False)
     #: Answers of has_clique(), by (free GPUs, number).
     memo: dict[tuple[int, int], bool] = attrs.field(factory=dict)
 
-    @alike.default
-    def _alike(self) -> tuple[int, ...]:
+    @twins.default
+    def _twins(self) -> tuple[int, ...]:
         ids = range(len(self.linked))
 
         def exchangeable(v: int, w: int) -> bool:
@@ -57,33 +58,30 @@ def graph_of(table: Optional[LinkTable], demand: Optional[Demand]) -> Optional[G
         return None
     if table is None:
         return _UNLINKED
-    found: Optional[Graph] = table.graphs.get(demand)
-    if found is None:
-        if len(table.graphs) >= MAX_GRAPHS:
-            table.graphs.clear()
-        found = table.graphs[demand] = Graph(_linked(table, demand))
-    return found
+    graphs: dict[Demand, Graph] = table.graphs
+    return remembered(graphs, MAX_GRAPHS, demand, lambda: _graph(table, demand))
 
 
-def _linked(table: LinkTable, demand: Demand) -> tuple[int, ...]:
+def _graph(table: LinkTable, demand: Demand) -> Graph:
     linked = [0] * table.gpus.bit_length()
     for i, gpu in enumerate(table.ids):
         for j, other in enumerate(table.ids):
             if i != j and demand.met_by(table.gbps[i][j], table.types[i][j]):
                 linked[gpu] |= 1 << other
-    return tuple(linked)
+    return Graph(tuple(linked))
 
 
 def has_clique(graph: Graph, free: int, number: int) -> bool:
     """Whether the GPUs *free* contain a joined set of *number*; a single GPU is always joined."""
     if number < 2:
         return idset.size(free) >= number
-    known = graph.memo.get((free, number))
-    if known is None:
-        if len(graph.memo) >= MAX_MEMO:
-            graph.memo.clear()
-        known = graph.memo[free, number] = _clique(graph, free, number) is not None
-    return known
+    known = free & ((1 << len(graph.linked)) - 1)
+    return remembered(
+        graph.memo,
+        MAX_MEMO,
+        (free, number),
+        lambda: clique(graph.linked, known, number) is not None,
+    )
 
 
 def lowest_clique(graph: Graph, free: int, number: int) -> Optional[int]:
@@ -113,8 +111,3 @@ def largest_clique(graph: Graph, gpus: int) -> int:
 def is_clique(graph: Graph, gpus: int) -> bool:
     """Whether every pair of *gpus* is linked as demanded."""
     return all(gpus & ~(graph.neighbours(gpu) | 1 << gpu) == 0 for gpu in idset.iterate(gpus))
-
-
-def _clique(graph: Graph, free: int, number: int) -> Optional[int]:
-    known = free & ((1 << len(graph.linked)) - 1)
-    return clique(graph.linked, known, number)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Callable, Iterable, Optional, Sequence
 
-from treepool.placement.nodes.byrank import ByRank, ranks_of
-from treepool.placement.nodes.rankset import RankSet
-from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.rankset import RankSet, ranks_of
+from treepool.placement.nodes.state import Held, NodeState
 from treepool.rfc import idset
+
+#: A function of a state, cores and GPUs: the state after they are taken, or given back.
+Change = Callable[[NodeState, int, int], NodeState]
+
+#: A rank, and the state that it was in.
+Move = tuple[int, NodeState]
 
 
 class NodeIndex:
@@ -18,7 +23,7 @@ class NodeIndex:
 
     __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_shared")
 
-    def __init__(self, state_of: ByRank[Optional[NodeState]], up: bytearray) -> None:
+    def __init__(self, state_of: list[Optional[NodeState]], up: bytearray) -> None:
         self.state_of = state_of
         self.up = up
         self.buckets: dict[NodeState, RankSet] = {}
@@ -40,34 +45,71 @@ class NodeIndex:
         return new
 
     def rebuild(self) -> None:
-        """Rebuild the buckets from ``state_of`` and ``up``, for example after a failed change."""
+        """Rebuild the buckets from ``state_of`` and ``up``, at first and after a failed change."""
         self._shared = set()
         self.log_start += len(self.log) + 1  # no reader is this far, so each looks at all states
         self.log = []
         self.buckets = ranks_of(self.state_of, idset.from_flags(self.up))
 
-    def move(self, rank: int, state: NodeState) -> None:
-        """Put *rank* into *state*."""
+    def move(self, parts: Iterable[Held], change: Change, before: list[Move]) -> None:
+        """Put the ranks of *parts* into the states after *change*, and note those *before* it.
+
+        If this fails, or what the caller does next, ``move_back`` undoes it.
+        """
+        for ranks, cores, gpus in parts:
+            last = new = None
+            for rank in ranks:
+                old = self.state_of[rank]
+                if old is None:  # removed since it was allocated
+                    continue
+                if new is None or old is not last:  # most are in the state of the previous rank
+                    last, new = old, change(old, cores, gpus)
+                before.append((rank, old))
+                if self.up[rank]:
+                    self._leave(rank)
+                    self._enter(rank, new)
+                self.state_of[rank] = new
+
+    def put(self, rank: int, state: NodeState, up: bool) -> None:
+        """Put *rank* into *state*, up or not."""
         if self.up[rank]:
             self._leave(rank)
-            self._enter(rank, state)
         self.state_of[rank] = state
-
-    def set_up(self, rank: int, up: bool) -> None:
-        """Make *rank* available or unavailable."""
-        state = self.state_of[rank]
-        if state is None or self.up[rank] == up:
-            return
+        self.up[rank] = up
         if up:
             self._enter(rank, state)
-        else:
-            self._leave(rank)
-        self.up[rank] = up
 
-    def remove(self, rank: int) -> None:
-        """Forget *rank* altogether."""
-        self.set_up(rank, False)
-        self.state_of[rank] = None
+    def move_back(self, before: list[Move]) -> None:
+        """Put the ranks into the states that ``move`` noted."""
+        for rank, state in reversed(before):  # a rank may have moved twice
+            self.state_of[rank] = state
+        self.rebuild()
+
+    def set_up(self, ranks: Iterable[int], up: bool) -> None:
+        """Make *ranks* available or unavailable: all of them, or none if it fails."""
+        before = self.up.copy()
+        try:
+            for rank in ranks:
+                state = self.state_of[rank]
+                if state is None or self.up[rank] == up:
+                    continue
+                if up:
+                    self._enter(rank, state)
+                else:
+                    self._leave(rank)
+                self.up[rank] = up
+        except BaseException:
+            self.up = before
+            self.rebuild()
+            raise
+
+    def without(self, ranks: Sequence[int]) -> NodeIndex:
+        """A copy that knows nothing of *ranks*."""
+        new = self.copy()
+        new.set_up(ranks, False)
+        for rank in ranks:
+            new.state_of[rank] = None
+        return new
 
     def _leave(self, rank: int) -> None:
         state = self.state_of[rank]

@@ -12,11 +12,11 @@ from typing import Any, Iterable, Optional, Sequence
 import attrs
 
 from treepool.errors import InvalidKey
-from treepool.placement.nodes.byrank import ByRank, filled, mapped, ranks_of
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.links import compile_links
 from treepool.placement.nodes.properties import Properties
-from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import NodeType, compile_topo, flat_topo
 from treepool.rfc import constraint as rfc31
@@ -36,9 +36,6 @@ from treepool.rfc.scheduling import (
 #: How many constraints' rank sets are remembered.
 MAX_CONSTRAINTS = 256
 
-#: A set of ranks (ascending) that give the same cores and GPUs (bitmasks) to a job.
-Held = tuple[tuple[int, ...], int, int]
-
 
 @attrs.define(eq=False, slots=False)
 class Inventory:
@@ -50,9 +47,9 @@ class Inventory:
 
     resource_set: ResourceSet
     key: Optional[SchedulingKey]
-    types: ByRank[Optional[NodeType]]
-    hosts: ByRank[str]
-    entries: ByRank[int]
+    types: list[Optional[NodeType]]
+    hosts: list[str]
+    entries: list[int]
     properties: Properties
     states: StateTable = attrs.field(factory=StateTable)
 
@@ -64,21 +61,19 @@ class Inventory:
         """
         ranks = resource_set.ranks
         width = max(ranks.bit_length(), width)
-        size = idset.size(ranks)
         key = None
         if is_treepool(resource_set.scheduling):
             assert resource_set.scheduling is not None
             key = SchedulingKey.read(resource_set.scheduling).map_to(ranks)
             key = _covering(key, resource_set.entries)
-        entries = filled(width, size if key else 0, -1)
+        entries = [-1] * width
         for i, entry in enumerate(key.children if key else ()):
             for rank in idset.iterate(entry.ranks):
                 entries[rank] = i
-        hosts = filled(width, size, "")
+        hosts = [""] * width
         for rank, host in zip(idset.iterate(ranks), resource_set.hosts):
             hosts[rank] = host
-        allocated = _allocated(key, width, size)
-        types = _types(resource_set.entries, key, entries, allocated, filled(width, size, None))
+        types = _types(resource_set.entries, key, entries, _allocated(key, width), width)
         properties = Properties(resource_set.properties, width, ranks)
         return cls(resource_set, key, types, hosts, entries, properties)
 
@@ -124,18 +119,13 @@ class Inventory:
         """The ranks that satisfy *constraint*; None stands for all of them."""
         if constraint is None:
             return None
-        found = self._matching.get(constraint)
-        if found is None:
-            if len(self._matching) >= MAX_CONSTRAINTS:
-                self._matching.clear()
-            mask = rfc31.evaluate(
-                constraint,
-                self.ranks,
-                self.resource_set.properties,
-                self.ranks_on,
-            )
-            found = self._matching[constraint] = RankSet.from_mask(mask)
-        return found
+
+        def evaluated() -> RankSet:
+            properties = self.resource_set.properties
+            mask = rfc31.evaluate(constraint, self.ranks, properties, self.ranks_on)
+            return RankSet.from_mask(mask)
+
+        return remembered(self._matching, MAX_CONSTRAINTS, constraint, evaluated)
 
     @cached_property
     def idle_index(self) -> NodeIndex:
@@ -143,18 +133,19 @@ class Inventory:
         up = idset.flags(union(ranks.mask() for ranks in self.node_types.values()), len(self.types))
         return NodeIndex(self.idle_states(), up)
 
-    def idle_states(self) -> ByRank[Optional[NodeState]]:
+    def idle_states(self) -> list[Optional[NodeState]]:
         """The state of every rank when nothing is allocated."""
         idle: dict[Optional[NodeType], Optional[NodeState]] = {None: None}
         for node_type in self.node_types:
             root = node_type.root
             idle[node_type] = self.states.get(node_type, root.cores, root.gpus)
-        return mapped(idle.__getitem__, self.types)
+        return list(map(idle.__getitem__, self.types))
 
     def without(self, ranks: int) -> Inventory:
         """The inventory of the nodes that are not in bitmask *ranks*."""
         kept = self.ranks & ~ranks
         old = self.resource_set
+        key = self.key.trim(kept) if self.key else None
         entries = merge_entries(
             attrs.evolve(e, ranks=e.ranks & kept) for e in old.entries if e.ranks & kept
         )
@@ -168,9 +159,9 @@ class Inventory:
                 entries=entries,
                 hosts=tuple(self.hosts[r] for r in idset.iterate(kept)),
                 properties=properties,
-                scheduling=self.key.trim(kept).to_dict() if self.key else old.scheduling,
+                scheduling=key.to_dict() if key else old.scheduling,
             ),
-            self.key.trim(kept) if self.key else None,
+            key,
             types,
             self.hosts,
             _entries_after(self.key, kept, self.entries),
@@ -191,16 +182,15 @@ def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKe
 
 
 def _allocated(
-    key: Optional[SchedulingKey], width: int, size: int
-) -> Optional[ByRank[Optional[AllocatedCores]]]:
+    key: Optional[SchedulingKey], width: int
+) -> Optional[list[Optional[AllocatedCores]]]:
     """For each rank, what the key says about its cores; None where it says nothing.
 
-    The result is None if the key says nothing about any rank. *size* is an upper bound of the
-    number of ranks that it covers.
+    The result is None if the key says nothing about any rank.
     """
     if key is None or not key.allocated:
         return None
-    told: ByRank[Optional[AllocatedCores]] = filled(width, size, None)
+    told: list[Optional[AllocatedCores]] = [None] * width
     for entry in key.allocated:
         for rank in idset.iterate(entry.ranks):
             told[rank] = entry
@@ -227,43 +217,43 @@ def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
 def _types(
     r_lite: Iterable[RLiteEntry],
     key: Optional[SchedulingKey],
-    entries: ByRank[int],
-    allocated: Optional[ByRank[Optional[AllocatedCores]]],
-    types: ByRank[Optional[NodeType]],
-) -> ByRank[Optional[NodeType]]:
-    """Fill *types* with the type of every rank: one object per topo and R_lite children."""
+    entries: list[int],
+    allocated: Optional[list[Optional[AllocatedCores]]],
+    width: int,
+) -> list[Optional[NodeType]]:
+    """The type of every rank below *width*: one object per topo and R_lite children."""
+    types: list[Optional[NodeType]] = [None] * width
     topos = [entry.topo for entry in key.children] if key else []
-    texts = [canonical(topo) for topo in topos]
+    first: dict[str, int] = {}
+    equal = [first.setdefault(canonical(topo), i) for i, topo in enumerate(topos)]
     links = [key.links_of(topo) for topo in topos] if key else []
-    known: dict[tuple[Any, ...], NodeType] = {}
-    for entry in r_lite:
-        here: dict[tuple[int, Optional[AllocatedCores]], NodeType] = {}
+
+    def compiled(entry: RLiteEntry, i: int, told: Optional[AllocatedCores]) -> NodeType:
+        topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
+        return compile_topo(
+            topo,
+            entry.cores,
+            entry.gpus,
+            _physical(entry.cores, told.cores) if told is not None else None,
+            compile_links(connected, entry.gpus) if connected else None,
+            _gpu_memory(connected),
+            (told.site_cores, told.site_gpus) if told is not None else None,
+        )
+
+    for entry in r_lite:  # no two of them have equal resources
+        known: dict[tuple[Any, ...], NodeType] = {}
         found: Optional[NodeType] = None
         last: tuple[int, Optional[AllocatedCores]] = -2, None
         for rank in idset.iterate(entry.ranks):
-            i = entries[rank] if key is not None else -1
+            i = entries[rank]
             told = allocated[rank] if allocated is not None else None
-            if i == last[0] and told is last[1]:  # the common case
-                types[rank] = found
-                continue
-            last = i, told
-            found = here.get(last)
-            if found is None:
+            if i != last[0] or told is not last[1]:  # most are as the previous rank
+                last = i, told
                 has = (told.cores, told.site_cores, told.site_gpus) if told is not None else None
-                name = (texts[i] if i >= 0 else None, entry.cores, entry.gpus, has)
+                name = equal[i] if i >= 0 else -1, has
                 found = known.get(name)
                 if found is None:
-                    topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
-                    found = known[name] = compile_topo(
-                        topo,
-                        entry.cores,
-                        entry.gpus,
-                        _physical(entry.cores, told.cores) if told is not None else None,
-                        compile_links(connected, entry.gpus) if connected else None,
-                        _gpu_memory(connected),
-                        (told.site_cores, told.site_gpus) if told is not None else None,
-                    )
-                here[last] = found
+                    found = known[name] = compiled(entry, i, told)
             types[rank] = found
     return types
 
@@ -278,7 +268,7 @@ def _gpu_memory(links: Optional[Links]) -> dict[int, int]:
     }
 
 
-def _entries_after(key: Optional[SchedulingKey], kept: int, entries: ByRank[int]) -> ByRank[int]:
+def _entries_after(key: Optional[SchedulingKey], kept: int, entries: list[int]) -> list[int]:
     """The places of the key's entries after those without a rank in *kept* are removed."""
     if key is None:
         return entries
@@ -286,4 +276,4 @@ def _entries_after(key: Optional[SchedulingKey], kept: int, entries: ByRank[int]
     for i, entry in enumerate(key.children):
         if entry.ranks & kept:
             place[i] = len(place) - 1
-    return mapped(lambda i: place.get(i, -1), entries)
+    return [place.get(i, -1) for i in entries]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Sequence
 
-from treepool.placement.nodes.byrank import ByRank
-from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import hostlist, idset
 from treepool.rfc.scheduling import SchedulingKey, allocated_entry
@@ -85,7 +85,7 @@ def _by_type(inventory: Inventory, ranks: tuple[int, ...]) -> Mapping[NodeType, 
     return groups
 
 
-def _by_value(ranks: Iterable[int], values: ByRank[Any]) -> dict[Any, list[int]]:
+def _by_value(ranks: Iterable[int], values: Sequence[Any]) -> dict[Any, list[int]]:
     """The *ranks* grouped by their value in *values*."""
     groups: dict[Any, list[int]] = {}
     for rank in ranks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, Sequence
 
-from treepool.placement.nodes.byrank import ByRank, filled
 from treepool.rfc import idset
 
 #: Properties are looked up by rank as long as the sizes of all sets of ranks add up to at most
@@ -33,10 +32,10 @@ class Properties:
         self._names = list(same.values())
         self._masks = list(same)
         self._parents, self._traits = [0], [-1]
-        self._kinds: ByRank[int] = []
+        self._kinds: list[int] = []
         size = idset.size(ranks)
         if same and sum(map(idset.size, same)) <= _LOOKED_UP + _LOOKED_UP_PER_RANK * size:
-            self._kinds = filled(width, size, 0)
+            self._kinds = [0] * width
             for trait, mask in enumerate(same):
                 self._add(trait, mask)
 

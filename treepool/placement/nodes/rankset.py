@@ -8,9 +8,11 @@ small ints, whatever the size of the cluster.
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, Optional
+from typing import Iterable, Iterator, Optional, Sequence, TypeVar
 
 from treepool.rfc import idset
+
+T = TypeVar("T")
 
 _SHIFT = 10
 _WIDTH = 1 << _SHIFT
@@ -141,3 +143,22 @@ class RankSet:
                 low = bits & -bits
                 yield base + low.bit_length()
                 bits ^= low
+
+
+def ranks_of(values: Sequence[Optional[T]], among: int) -> dict[T, RankSet]:
+    """For each of *values* (by rank) except None, the ranks in bitmask *among* that have it."""
+    found: dict[T, RankSet] = {}
+
+    def add(value: Optional[T], first: int, end: int) -> None:
+        if value is not None:
+            found.setdefault(value, RankSet()).add_run(first, end)
+
+    for first, end in idset.runs(among):
+        last = values[first]
+        for rank in range(first, end):
+            value = values[rank]
+            if value is not last:  # most ranks have the value of the previous rank
+                add(last, first, rank)
+                first, last = rank, value
+        add(last, first, end)
+    return found

@@ -11,6 +11,9 @@ from typing import Any, Iterable
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
 
+#: A set of ranks (ascending) that give the same cores and GPUs (bitmasks) to a job.
+Held = tuple[tuple[int, ...], int, int]
+
 #: How many fits a state remembers: more than a site has different requests at one time.
 MAX_FITS = 64
 
@@ -56,6 +59,14 @@ class StateTable:
         if state is None:
             state = self._states[key] = NodeState(node_type, cores, gpus)
         return state
+
+    def less(self, state: NodeState, cores: int, gpus: int) -> NodeState:
+        """*state* after *cores* and *gpus* are taken."""
+        return self.get(state.type, state.cores & ~cores, state.gpus & ~gpus)
+
+    def more(self, state: NodeState, cores: int, gpus: int) -> NodeState:
+        """*state* after *cores* and *gpus* are given back."""
+        return self.get(state.type, state.cores | cores, state.gpus | gpus)
 
     def forget(self, used: Iterable[NodeState]) -> None:
         """Drop states that are not in *used*, once there are many.

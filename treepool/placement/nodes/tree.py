@@ -114,8 +114,10 @@ class NodeType:
     links: Optional[LinkTable] = None
     #: The memory in bytes of each GPU for which the key gives it, by id.
     gpu_memory: Mapping[int, int] = _UNKNOWN
-    #: Results per need that on_node/ remembers here.
-    memo: dict[Any, Any] = attrs.field(factory=dict)
+    #: Answers of on_node.levels.amount_levels() and on_node.domains' group_levels().
+    levels: dict[Any, dict[Domain, int]] = attrs.field(factory=dict)
+    #: Answers of on_node.search.able_domains().
+    able: dict[Any, frozenset[Domain]] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
     #: For each domain, the innermost MIG domain that it is or is in, else the root. An amount that
     #: is asked in a realm takes GPUs of that realm only.
@@ -177,7 +179,7 @@ def compile_topo(
         root = Domain(NODE, cores, gpus, True)
         return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
     ids = _Ids(cores, gpus, physical)
-    ids.site = _lacking(topo, ids) if site is None else site
+    ids.site = _missing(topo, ids) if site is None else site
     inside = amounts_in(NODE, topo)
     children = _children(topo, ids, 0)
     root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl)
@@ -194,7 +196,7 @@ def compile_topo(
     )
 
 
-def _lacking(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
+def _missing(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
     """The cores and GPUs of *topo* that R does not have."""
     cores, gpus = _listed(topo)
     return cores & ~ids.cores, gpus & ~ids.gpus

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, Optional
 
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.ledger import Ledger
-from treepool.placement.on_node.levels import levels_of, remembered
+from treepool.placement.on_node.levels import MAX_MEMO, levels_of
 from treepool.placement.on_node.spread import fewest
 from treepool.placement.request.need import Part, least
 
@@ -119,6 +120,4 @@ class DomainOptions:
             inside = {d: sum(b in able for b in d.walk()) for d in self.node_type.parent}
             return levels_of(self.node_type.root, lambda d: inside[d] >= part.count.minimum)
 
-        found = remembered(self.node_type, (part, "group"), compute)
-        assert isinstance(found, dict)
-        return found
+        return remembered(self.node_type.levels, MAX_MEMO, part, compute)

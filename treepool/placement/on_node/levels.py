@@ -12,6 +12,7 @@ from typing import Callable, Optional
 import attrs
 
 from treepool.placement.gpus.graph import Graph, graph_of, has_clique
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.request.need import Need
 from treepool.rfc import idset
@@ -21,16 +22,6 @@ Amount = tuple[int, int]
 
 #: How many answers a node type remembers: far more than a site has different needs at a time.
 MAX_MEMO = 1024
-
-
-def remembered(node_type: NodeType, key: object, compute: Callable[[], object]) -> object:
-    """What *compute* returns, computed once per node type and *key*."""
-    memo = node_type.memo
-    if key not in memo:
-        if len(memo) >= MAX_MEMO:
-            memo.clear()
-        memo[key] = compute()
-    return memo[key]
 
 
 def levels_of(root: Domain, hosts: Callable[[Domain], bool]) -> dict[Domain, int]:
@@ -80,9 +71,8 @@ def amount_levels(
         return levels_of(realm, hosts)
 
     memory = need.memory, need.allow_cxl, need.gpu_memory
-    found = remembered(node_type, (realm, need.cores, need.gpus, memory, need.demand), compute)
-    assert isinstance(found, dict)
-    return found
+    key = realm, need.cores, need.gpus, memory, need.demand
+    return remembered(node_type.levels, MAX_MEMO, key, compute)
 
 
 def memory_for(domain: Domain, need: Need) -> int:

@@ -19,11 +19,12 @@ import attrs
 from treepool.placement.effort import PER_SEARCH, Effort
 from treepool.placement.gpus.assignment import assign
 from treepool.placement.gpus.graph import graph_of, is_clique
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import DomainOptions
 from treepool.placement.on_node.gpu_assignment import claims_of, demanded
 from treepool.placement.on_node.ledger import Ledger, Take
-from treepool.placement.on_node.levels import amount_levels, asked_of, has_memory, remembered
+from treepool.placement.on_node.levels import MAX_MEMO, amount_levels, asked_of, has_memory
 from treepool.placement.request.need import SLOT, Need, Part, least
 
 #: Larger than any count on a node.
@@ -338,9 +339,8 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
         search = Search(node_type, node_type.root.cores, node_type.root.gpus)
         return search.meets(domain, part.need)
 
-    found = remembered(node_type, (part.name, part.whole, part.with_core, part.need), compute)
-    assert isinstance(found, frozenset)
-    return found
+    key = part.name, part.whole, part.with_core, part.need
+    return remembered(node_type.able, MAX_MEMO, key, compute)
 
 
 def meets_demand(node_type: NodeType, gpus: int, need: Need) -> bool:

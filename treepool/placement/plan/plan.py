@@ -25,7 +25,7 @@ import attrs
 
 from treepool.errors import InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
-from treepool.placement.nodes.inventory import Held
+from treepool.placement.nodes.state import Held
 from treepool.placement.plan.earliest import Found, Units, Use, earliest, end_of, use_of, wanted
 from treepool.placement.plan.jobs import Floor, Kind, Waiting
 from treepool.placement.plan.timeline import (

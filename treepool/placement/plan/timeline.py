@@ -15,21 +15,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from functools import partial
 from typing import Any, Callable, Generator, Iterable, Iterator, NamedTuple, Optional, Union
 
 import attrs
 
-from treepool.placement.choose.candidates import Candidates
-from treepool.placement.choose.choice import Choice, choose
+from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.nodes.index import NodeIndex
-from treepool.placement.nodes.inventory import Held
-from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.pool import Pool
-from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
-from treepool.rfc.constraint import Constraint
 
 #: When a job without a time limit ends, in seconds since the epoch: after all that have one.
 NEVER = 1e18
@@ -97,18 +92,27 @@ class View:
     The spans of the holders in ``leave`` do not count.
     """
 
-    __slots__ = ("start", "end", "leave", "index", "position", "candidates")
+    __slots__ = ("start", "end", "leave", "situation", "position")
 
     def __init__(
-        self, start: float, end: float, leave: frozenset[Holder], index: NodeIndex, position: int
+        self,
+        start: float,
+        end: float,
+        leave: frozenset[Holder],
+        situation: Situation,
+        position: int,
     ) -> None:
         self.start = start
         self.end = end
         self.leave = leave
-        self.index = index
+        self.situation = situation
         #: Up to where the view has followed the timeline's log.
         self.position = position
-        self.candidates: dict[tuple[Ask, Optional[Constraint]], Candidates] = {}
+
+    @property
+    def index(self) -> NodeIndex:
+        """The nodes by their states."""
+        return self.situation.index
 
 
 class Timeline:
@@ -259,9 +263,10 @@ class Timeline:
             yield from self.refresh(base)
             self.keep(base)
             return base
-        index = self.pool.situation.index if base is None else base.index
+        situation = self.pool.situation if base is None else base.situation
         position = self.changes if base is None else base.position
-        view = View(start, end, leave, index.copy(), position)
+        copy = Situation(situation.inventory, situation.index.copy(), situation.policy)
+        view = View(start, end, leave, copy, position)
         ranks = self._between(base, view)
         yield from self._move(view, ranks)
         yield from self.refresh(view)
@@ -282,7 +287,7 @@ class Timeline:
         self, view: View, start: float, end: float, watch: Watcher
     ) -> Generator[None, None, None]:
         """Turn *view* into the one of another time, and tell *watch* which nodes change."""
-        before = View(view.start, view.end, view.leave, view.index, view.position)
+        before = View(view.start, view.end, view.leave, view.situation, view.position)
         view.start, view.end = start, self._same_start(end)
         yield from self._move(view, self._between(before, view), watch)
         yield from self.refresh(view, watch)
@@ -375,12 +380,11 @@ class Timeline:
             state = self.state(rank, view.start, view.end, view.leave)
             if state is not None:
                 old = index.state_of[rank] if index.up[rank] else None
-                if state is not index.state_of[rank]:
-                    index.move(rank, state)
-                if index.up[rank] != up[rank]:
-                    index.set_up(rank, bool(up[rank]))
+                new = state if up[rank] else None
+                if state is not index.state_of[rank] or old is not new:
+                    index.put(rank, state, bool(up[rank]))
                 if watch is not None:
-                    watch(rank, old, state if up[rank] else None)
+                    watch(rank, old, new)
             self.moved += 1
             if count % _SLICE == 0:
                 yield
@@ -388,21 +392,10 @@ class Timeline:
     def choice(self, view: View, request: Request) -> Choice:
         """What *request* would get in *view*, which must be refreshed."""
         self.tried += 1
-        situation = self.pool.situation
-        candidates_of = partial(self._candidates_of, view)
-        return choose(request, situation.inventory, view.index, candidates_of)
-
-    def _candidates_of(self, view: View, ask: Ask, constraint: Optional[Constraint]) -> Candidates:
-        key = ask, constraint
-        found = view.candidates.pop(key, None)
-        if found is None:
-            if len(view.candidates) >= _MAX_CANDIDATES:
-                del view.candidates[next(iter(view.candidates))]
-            situation = self.pool.situation
-            within = situation.inventory.matching(constraint)
-            found = Candidates(view.index, ask, situation.policy, within)
-        view.candidates[key] = found
-        return found
+        kept = view.situation.kept
+        while len(kept) > _MAX_CANDIDATES:
+            del kept[next(iter(kept))]
+        return view.situation.choice(request)
 
 
 def finish(work: Iterator[Any]) -> None:

@@ -6,7 +6,8 @@ from typing import Iterable
 
 import attrs
 
-from treepool.placement.nodes.inventory import Held, Inventory
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import Held
 from treepool.placement.plan.timeline import Holder
 from treepool.rfc import idset
 

@@ -7,18 +7,25 @@
                     ``single-numa-node``
 ``topology_scope``  ``slot`` (the default) or ``node``: with a level, all slots on a node sit in
                     one domain
-``same_numa``       ``prefer`` or ``require``: the slot's cores in one NUMA domain
+``same_numa``       ``preferred`` or ``required``: the slot's cores in one NUMA domain
 ``gpu_link``        minimum GB/s between any two GPUs of a slot, or the type: ``nvlink``, ``xgmi``
 ``gpu_memory``      minimum GiB of each GPU
 ``unified_memory``  true: only nodes whose CPUs and GPUs share one memory
 ``allow_cxl``       true: CXL memory counts for ``memory``
 ``same``            a family of properties, such as ``driver`` for ``driver:550``, ``driver:560``:
-                    all nodes have the same one. ``driver:prefer``: if possible
+                    all nodes have the same one. ``driver:preferred``: if possible
 ==================  ==============================================================================
+
+The older words ``prefer`` and ``require`` remain valid for ``preferred`` and ``required``.
+
+The first five options are spellings of two things: how hard locality is asked for (the mode), and
+which domain each slot, or all slots on a node, must sit in (the level and its scope). ``SAYS`` is
+the table of what each value says of them. The options that a job gives must agree.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 import attrs
@@ -26,15 +33,48 @@ import attrs
 from treepool.errors import InvalidJobspec
 from treepool.rfc.findings import number, shown
 
-#: Values of ``locality``, see DESIGN "Which node".
+#: Values of ``locality``, the modes: see DESIGN "Which node".
 LOCALITIES = ("preferred", "required", "none")
 
-#: Kubernetes' topology manager policies, as locality modes. The last also implies a level.
-POLICIES = {
-    "none": "none",
-    "best-effort": "preferred",
-    "restricted": "required",
-    "single-numa-node": "required",
+#: Older words for values, and what they are called now.
+OLD_WORDS = {"prefer": "preferred", "require": "required"}
+
+
+@attrs.frozen
+class Says:
+    """What the value of an option says of where slots sit, where it says something.
+
+    ``modes`` are the modes that it allows. ``level`` is the locality that each slot must sit in; if
+    the pool does not have it, ``else_level`` is. ``whole_node``: all slots on a node, not each.
+    """
+
+    modes: Sequence[str] = LOCALITIES
+    level: Optional[str] = None
+    else_level: Optional[str] = None
+    whole_node: bool = False
+
+    def contradicts(self, other: Says) -> bool:
+        """Whether a job cannot have both."""
+        levels = {self.level, other.level} - {None}
+        return len(levels) > 1 or not set(self.modes) & set(other.modes)
+
+
+#: One NUMA domain. Without a numa locality in the key, each socket counts as one NUMA domain;
+#: without sockets, the node does.
+_ONE_NUMA = Says(level="numa", else_level="socket")
+
+#: What each value of an option says; any value of ``level`` is a level.
+SAYS: Mapping[str, Mapping[str, Says]] = {
+    "locality": {mode: Says(modes=(mode,)) for mode in LOCALITIES},
+    "level": {},
+    "topology_policy": {
+        "none": Says(modes=("none",)),
+        "best-effort": Says(modes=("preferred",)),
+        "restricted": Says(modes=("required",)),
+        "single-numa-node": attrs.evolve(_ONE_NUMA, modes=("required",)),
+    },
+    "topology_scope": {"slot": Says(), "node": Says(whole_node=True)},
+    "same_numa": {"preferred": Says(modes=("preferred", "required")), "required": _ONE_NUMA},
 }
 
 #: The property that ``unified_memory`` asks for; ``treepool encode --properties`` writes it.
@@ -78,24 +118,18 @@ def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -
     Raises InvalidJobspec with the JSON pointer of the option.
     """
     for name, value in options.items():
-        if name not in _CHECKS:
-            known = ", ".join(sorted(_CHECKS))
+        if name not in CHECKS:
+            known = ", ".join(sorted(CHECKS))
             raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}, known: {known}")
-        problem = _CHECKS[name](value)
+        problem = CHECKS[name](value)
         if problem:
             raise InvalidJobspec(f"{_PLACE}/{name}: {shown(value)} is not {problem}")
-    policy = options.get("topology_policy")
-    if policy is not None and "locality" in options:
-        raise InvalidJobspec(f"{_PLACE}/topology_policy: says the same as locality: give one")
+    mode, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
-    level = _level(options, localities)
-    whole_node = options.get("topology_scope") == "node"
-    if whole_node and level is None and not _one_numa(options):
-        raise InvalidJobspec(f"{_PLACE}/topology_scope: node needs a level, or single-numa-node")
     return JobOptions(
-        locality=_locality(options, locality),
+        locality=mode,
         level=level,
-        whole_node=whole_node and level is not None,
+        whole_node=whole_node,
         gpu_gbps=0.0 if isinstance(link, str) else float(link),
         gpu_link_type=link if isinstance(link, str) else "",
         gpu_memory=int(options.get("gpu_memory", 0)) << 30,
@@ -105,47 +139,45 @@ def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -
     )
 
 
-def _locality(options: Mapping[str, Any], locality: str) -> str:
-    """The mode that *options* ask for, under any of its names; *locality* if they ask for none."""
-    policy = options.get("topology_policy")
-    mode: Optional[str] = POLICIES[policy] if policy else options.get("locality")
-    if options.get("same_numa") == "prefer":
-        if mode == "none":
-            raise InvalidJobspec(f"{_PLACE}/same_numa: prefer contradicts locality none")
-        if mode is None and locality == "none":
-            return "preferred"
-    return mode or locality
-
-
-def _one_numa(options: Mapping[str, Any]) -> bool:
-    """Whether each slot must sit in one NUMA domain."""
-    single = options.get("topology_policy") == "single-numa-node"
-    return single or options.get("same_numa") == "require"
-
-
-def _level(options: Mapping[str, Any], localities: Sequence[str]) -> Optional[str]:
-    """The locality that each slot must sit in, None for any domain."""
-    level: Optional[str] = options.get("level")
-    if _one_numa(options):
-        if level not in (None, "numa"):
-            raise InvalidJobspec(f"{_PLACE}/level: {shown(level)}, but one NUMA domain is required")
-        # Without a numa locality in the key, each socket counts as one NUMA domain; without
-        # sockets, the node does.
-        return next((name for name in ("numa", "socket") if name in localities), None)
-    if level is not None and level not in localities:
+def _placing(
+    options: Mapping[str, Any], localities: Sequence[str], locality: str
+) -> tuple[str, Optional[str], bool]:
+    """The mode, the level, and whether all slots on a node share a domain of the level."""
+    says = {
+        name: values.get(_word(options[name])) or Says(level=options[name])
+        for name, values in SAYS.items()
+        if name in options
+    }
+    for one, other in combinations(says, 2):
+        if says[one].contradicts(says[other]):
+            first, second = shown(options[one]), shown(options[other])
+            raise InvalidJobspec(f"{_PLACE}/{other}: {second} contradicts {one}={first}")
+    modes = [mode for mode in LOCALITIES if all(mode in one.modes for one in says.values())]
+    mode = locality if locality in modes else modes[0]
+    names = [name for one in says.values() for name in (one.level, one.else_level) if name]
+    level = next((name for name in names if name in localities), None)
+    if level is None and len(names) == 1:
         known = ", ".join(localities) or "none, nodes are flat"
-        raise InvalidJobspec(f"{_PLACE}/level: {shown(level)} is no locality; there are {known}")
-    return level
+        raise InvalidJobspec(f"{_PLACE}/level: {shown(names[0])} is no locality; there are {known}")
+    whole_node = any(one.whole_node for one in says.values())
+    if whole_node and not names:
+        raise InvalidJobspec(f"{_PLACE}/topology_scope: node needs a level, or single-numa-node")
+    return mode, level, whole_node and level is not None
+
+
+def _word(value: str) -> str:
+    return OLD_WORDS.get(value, value)
 
 
 def _same(text: str) -> Same:
     family, _, mode = text.partition(":")
-    return Same(family, mode != "prefer")
+    return Same(family, _word(mode) != "preferred")
 
 
-def _one_of(*known: str) -> Callable[[object], str]:
+def _one_of(known: Mapping[str, Says]) -> Callable[[object], str]:
     def check(value: object) -> str:
-        return "" if value in known else f"one of {', '.join(known)}"
+        good = isinstance(value, str) and _word(value) in known
+        return "" if good else f"one of {', '.join(known)}"
 
     return check
 
@@ -174,18 +206,15 @@ def _check_flag(value: object) -> str:
 def _check_same(value: object) -> str:
     if isinstance(value, str) and len(value) <= 64 and value.isprintable():
         family, colon, mode = value.partition(":")
-        if family and mode in (("prefer", "require") if colon else ("",)):
+        if family and _word(mode) in (("preferred", "required") if colon else ("",)):
             return ""
-    return "the family of a property, such as driver or driver:prefer"
+    return "the family of a property, such as driver or driver:preferred"
 
 
 #: For each option, a function that returns what a value should be, or "" if the value is valid.
-_CHECKS: dict[str, Callable[[object], str]] = {
-    "locality": _one_of(*LOCALITIES),
+CHECKS: dict[str, Callable[[object], str]] = {
+    **{name: _one_of(values) for name, values in SAYS.items()},
     "level": _check_name,
-    "topology_policy": _one_of(*POLICIES),
-    "topology_scope": _one_of("slot", "node"),
-    "same_numa": _one_of("prefer", "require"),
     "gpu_link": _check_link,
     "gpu_memory": _check_memory,
     "unified_memory": _check_flag,

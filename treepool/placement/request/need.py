@@ -7,6 +7,7 @@ from typing import Iterator, Optional
 
 import attrs
 
+from treepool.placement.memo import remembered
 from treepool.rfc.count import Count
 
 #: The name of the part that represents task slots; every other name is a locality.
@@ -52,7 +53,7 @@ class Need:
     has_gpu_demand: bool = attrs.field(init=False, eq=False)
 
     @has_gpu_demand.default
-    def _choosy(self) -> bool:
+    def _demands_of_gpus(self) -> bool:
         inside = any(part.need.has_gpu_demand for part in self.parts)
         return self.demand is not None or self.gpu_memory > 0 or inside
 
@@ -278,14 +279,10 @@ def least(need: Need) -> tuple[int, int]:
 
 
 _asks: dict[tuple[Part, bool, bool, str], Ask] = {}
+_MAX_ASKS = 4096  # the only effect of dropping asks is that fits are computed again
 
 
 def ask_of(group: Part, fill: bool, whole: bool, locality: str) -> Ask:
     """The one Ask with these values."""
     key = (group, fill, whole, locality)
-    ask = _asks.get(key)
-    if ask is None:
-        if len(_asks) >= 4096:  # the only effect of dropping asks is that fits are computed again
-            _asks.clear()
-        ask = _asks[key] = Ask(*key)
-    return ask
+    return remembered(_asks, _MAX_ASKS, key, lambda: Ask(*key))

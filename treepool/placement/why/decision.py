@@ -12,7 +12,6 @@ import attrs
 from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.selection import Selection, select
-from treepool.placement.nodes.byrank import ByRank, filled, items
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.fit import Fit, fit
@@ -77,8 +76,8 @@ def why_insufficient(situation: Situation, request: Request) -> Optional[str]:
     """
     up = situation.index.up
     free: dict[NodeState, Optional[NodeType]] = {}
-    types = _no_types(situation)
-    for rank, state in items(situation.index.state_of):
+    types: list[Optional[NodeType]] = [None] * len(situation.inventory.types)
+    for rank, state in enumerate(situation.index.state_of):
         if state is None or not up[rank]:
             continue
         if state not in free:
@@ -95,24 +94,16 @@ def why_passed_over(situation: Situation, request: Request, state: NodeState) ->
     rank = next(iter(situation.index.buckets.get(state, ())), None)
     if rank is None or (request.ask.whole and not state.idle):
         return None
-    types = _no_types(situation)
+    types: list[Optional[NodeType]] = [None] * len(situation.inventory.types)
     types[rank] = free_part(state)
     return _why(situation, attrs.evolve(request, constraint=None, same=None), types)
 
 
-def _no_types(situation: Situation) -> ByRank[Optional[NodeType]]:
-    """A table for the type of each rank, without any types yet."""
-    inventory = situation.inventory
-    return filled(len(inventory.types), idset.size(inventory.ranks), None)
-
-
-def _why(
-    situation: Situation, request: Request, types: ByRank[Optional[NodeType]]
-) -> Optional[str]:
+def _why(situation: Situation, request: Request, types: list[Optional[NodeType]]) -> Optional[str]:
     """Why a pool of idle nodes of *types*, by rank, could not serve *request*."""
     inventory = attrs.evolve(situation.inventory, types=types, states=StateTable())
     within = inventory.matching(request.constraint)
-    if not any(t is not None and (within is None or r in within) for r, t in items(types)):
+    if not any(t is not None and (within is None or r in within) for r, t in enumerate(types)):
         return None
     candidates = Candidates(inventory.idle_index, request.ask, situation.policy, within)
     if request.same is None and select(request, candidates) is not None:
@@ -124,7 +115,7 @@ def free_part(state: NodeState) -> NodeType:
     """A node type that has only what is free in *state*."""
     node_type = state.type
     root = _free_domain(node_type.root, state.cores, state.gpus)
-    return attrs.evolve(node_type, root=root, memo={})
+    return attrs.evolve(node_type, root=root, levels={}, able={})
 
 
 def _free_domain(domain: Domain, cores: int, gpus: int) -> Domain:

@@ -40,7 +40,7 @@ def why_infeasible(request: Request, inventory: Inventory) -> str:
 def _why(request: Request, inventory: Inventory) -> str:
     """One line on why an idle pool of *inventory* could not serve *request*."""
     if request.same is not None and request.same.required:
-        return _why_not_alike(request, inventory)
+        return _why_not_same(request, inventory)
     within = inventory.matching(request.constraint)
     if within is not None and not within:
         return "no node satisfies the constraints" + unsatisfied(
@@ -69,7 +69,7 @@ def _why(request: Request, inventory: Inventory) -> str:
     return f"the request asks {wanted}: of those{among or ' in the pool'}, {able} can serve it"
 
 
-def _why_not_alike(request: Request, inventory: Inventory) -> str:
+def _why_not_same(request: Request, inventory: Inventory) -> str:
     """The reason for the member of the property family whose nodes have the most room."""
     assert request.same is not None
     family = request.same.family

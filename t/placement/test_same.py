@@ -140,10 +140,10 @@ def histories(draw):
     forms = (*forms, "node={}/slot=2/core", "slot={}/node", "slot=2/node={}/core", "slot={}/gpu")
     asked = st.builds(lambda form, n: form.format(n), st.sampled_from(forms), count)
     constraint = some(None, None, {"properties": ["big"]}, {"ranks": ["1-4"]}, {"ranks": ["6"]})
-    wish = some("driver", "driver", "driver:require", "driver:prefer", "firmware", "+driver")
+    same = some("driver", "driver", "driver:require", "driver:prefer", "firmware", "+driver")
     step = st.one_of(
-        st.tuples(st.just("ask"), asked, constraint, wish),
-        st.tuples(st.just("ask"), asked, constraint, wish),
+        st.tuples(st.just("ask"), asked, constraint, same),
+        st.tuples(st.just("ask"), asked, constraint, same),
         st.tuples(st.just("free"), st.integers(0, 5)),
         st.tuples(some("down", "up"), st.integers(0, size - 1).map(str)),
     )
@@ -163,12 +163,12 @@ def test_a_job_gets_what_trying_every_member_on_a_copy_gives(history):
         elif name != "ask":
             {"down": pool.mark_down, "up": pool.mark_up}[name](*what)
         else:
-            shape, constraints, wish = what
-            family, _, mode = wish.partition(":")
+            shape, constraints, same = what
+            family, _, mode = same.partition(":")
             required = mode != "prefer"
             before = pool.copy_allocated()
             expected, member = slowly(pool, R, jobid, shape, constraints, family, required)
-            got = ask(pool, jobid, shape, constraints, same=wish)
+            got = ask(pool, jobid, shape, constraints, same=same)
             assert got == expected
             if isinstance(got, list):
                 held.append(jobid)
@@ -179,7 +179,7 @@ def test_a_job_gets_what_trying_every_member_on_a_copy_gives(history):
                 again = pool.copy()
                 again.free(jobid, final=True)
                 assert again.copy_allocated() == before
-                assert ask(again, jobid, shape, constraints, same=wish) == got
+                assert ask(again, jobid, shape, constraints, same=same) == got
             else:
                 assert pool.copy_allocated() == before
     for jobid in held:

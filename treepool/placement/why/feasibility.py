@@ -1,0 +1,53 @@
+"""Feasibility: whether a pool could serve a request if nothing were allocated."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Optional
+
+import attrs
+
+from treepool.errors import InfeasibleRequest
+from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.choose.policy import Policy
+from treepool.placement.memo import remembered
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.request.vertices import Request
+from treepool.placement.why.infeasible import why_infeasible
+
+#: How many requests are remembered to be feasible, or why they are not.
+MAX_REASONS = 1024
+
+
+class Feasibility:
+    """What an idle pool of some nodes could serve; copies of a pool share it."""
+
+    def __init__(self, inventory: Inventory, policy: Policy) -> None:
+        self._inventory = inventory
+        self._policy = policy
+        self._reasons: dict[Request, Optional[str]] = {}
+
+    @cached_property
+    def _situation(self) -> Situation:
+        return Situation(self._inventory, self._inventory.idle_index, self._policy)
+
+    def choice(self, request: Request) -> Choice:
+        """What *request* would get of an idle pool."""
+        return self._situation.choice(request)
+
+    def check(self, request: Request) -> None:
+        """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
+
+        A request that is too complex to tell is not infeasible.
+        """
+        if not self._inventory.ranks:
+            raise InfeasibleRequest("the pool has no nodes")
+        asked = attrs.evolve(request, duration=0.0)
+        reason = remembered(self._reasons, MAX_REASONS, asked, lambda: self._why_not(asked))
+        if reason is not None:
+            raise InfeasibleRequest(reason)
+
+    def _why_not(self, request: Request) -> Optional[str]:
+        choice = self.choice(request)
+        served = choice.selection is not None or choice.gave_up
+        return None if served else why_infeasible(request, self._inventory)
