@@ -25,6 +25,7 @@ import attrs
 
 from treepool.errors import InvalidJobspec
 from treepool.rfc.findings import number, shown
+from treepool.rfc.spelling import did_you_mean
 
 #: Values of ``locality``, see DESIGN "Which node".
 LOCALITIES = ("preferred", "required", "none")
@@ -80,7 +81,8 @@ def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -
     for name, value in options.items():
         if name not in _CHECKS:
             known = ", ".join(sorted(_CHECKS))
-            raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}, known: {known}")
+            hint = did_you_mean(name, list(_CHECKS))
+            raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}{hint}, known: {known}")
         problem = _CHECKS[name](value)
         if problem:
             raise InvalidJobspec(f"{_PLACE}/{name}: {shown(value)} is not {problem}")
