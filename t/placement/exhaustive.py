@@ -10,7 +10,6 @@ of ids as well). For small nodes only.
 
 from __future__ import annotations
 
-import copy
 from itertools import combinations, product
 from typing import Any, Iterator, NamedTuple, Optional
 
@@ -261,15 +260,8 @@ class Above:
         More slots come first, then local ones.
         """
         options = self.anywhere.options(place, part, self.anywhere.start)
-        within = self.inside() if part.whole else self
-        found = [within.unit(i, part.need.parts[0]) for i in options]
+        found = [self.unit(i, part.need.parts[0]) for i in options]
         return sorted((u for u in found if u), key=lambda u: (-u.slots, not u.local))
-
-    def inside(self) -> Above:
-        """The same in a domain that is taken entirely: no slot is given a place in it."""
-        found = copy.copy(self)
-        found.mode = "none"
-        return found
 
     def unit(self, place: int, inner: Part) -> Optional[Unit]:
         """What the domain at *place* gives of *inner*."""

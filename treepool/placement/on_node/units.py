@@ -65,6 +65,7 @@ class Placer:
     def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
         self.state = state
         self.node_type = state.type
+        self.locality = locality
         self.plain = locality == "none"
         self.required = locality == "required"
         self.effort = effort
@@ -116,7 +117,8 @@ class Placer:
         (inner,) = part.need.parts
         if part.whole:  # everything in the domain is free, as on an idle node
             root = self.node_type.root
-            idle = Placer(NodeState(self.node_type, root.cores, root.gpus), "none", self.effort)
+            state = NodeState(self.node_type, root.cores, root.gpus)
+            idle = Placer(state, self.locality, self.effort)
             found = idle._domain(domain, attrs.evolve(part, whole=False))
             return found and found._replace(cores=domain.cores, gpus=domain.gpus)
         if inner.name == SLOT:
