@@ -116,8 +116,14 @@ class DomainOptions:
 
         def compute() -> dict[Domain, int]:
             able = self.able(self.node_type, part)
-            inside = {d: sum(b in able for b in d.walk()) for d in self.node_type.parent}
-            return levels_of(self.node_type.root, lambda d: inside[d] >= part.count.minimum)
+            inside = {d: [b for b in d.walk() if b in able] for d in self.node_type.parent}
+
+            def hosts(domain: Domain) -> bool:
+                found = inside[domain]
+                cored = not part.with_core or any(d.ncores for d in found)
+                return cored and len(found) >= part.count.minimum
+
+            return levels_of(self.node_type.root, hosts)
 
         found = remembered(self.node_type, (part, "group"), compute)
         assert isinstance(found, dict)

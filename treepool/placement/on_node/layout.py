@@ -205,6 +205,8 @@ class Layout:
     def _capacity(self, domains: list[Domain], upto: int) -> int:
         """How many slots, at most *upto*, can have their domains among *domains*."""
         low, high = 0, upto
+        if self.part.with_core:
+            high = min(upto, sum(d.ncores > 0 for d in domains))
         while low < high:
             middle = (low + high + 1) // 2
             given = sum(min(self.copies[d], middle) for d in domains)
@@ -220,6 +222,8 @@ class Layout:
         for domains in groups:
             slots = self._capacity(domains, count)
             count -= slots
+            if self.part.with_core:
+                domains = _leaving_cores(domains, slots * (self.wanted - 1))
             loads = loads, self._fill(domains, slots, slots * self.wanted)
         return loads
 
@@ -307,6 +311,13 @@ class Layout:
         bounds = [cores // self.need.cores] if self.need.cores else []
         bounds += [gpus // self.need.gpus] if self.need.gpus else []
         return min(bounds, default=0)
+
+
+def _leaving_cores(domains: list[Domain], most: int) -> list[Domain]:
+    """*domains* with only the first *most* of those that have no cores."""
+    coreless = [d for d in domains if not d.ncores]
+    dropped = set(coreless[most:])
+    return [d for d in domains if d not in dropped]
 
 
 def _together(one: _Table, other: _Table, upto: int) -> _Table:

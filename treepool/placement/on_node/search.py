@@ -63,7 +63,14 @@ class _Choice:
     start: int = 0
 
 
-_Task = Union[_Amount, _Choice]
+@attrs.frozen(eq=False)
+class _Core:
+    """To do: see that ``slot``, to which only whole domains can bring a core, has one."""
+
+    slot: int
+
+
+_Task = Union[_Amount, _Choice, _Core]
 
 #: What is still to do, as a linked list that branches of the search share.
 _Tasks = Optional[tuple[_Task, "_Tasks"]]
@@ -186,6 +193,7 @@ class Search:
             return _Amount(scope, asked_of(scope, part.need), part.count.minimum, 0), rest
         for _ in range(part.count.minimum):
             self.slots += 1
+            rest = (_Core(self.slots), rest) if part.need.with_core else rest
             rest = self._inside(scope, part.need, rest, self.slots)
         return rest
 
@@ -231,6 +239,9 @@ class Search:
         task, rest = tasks
         if isinstance(task, _Amount):
             yield from self._amount_ways(task, rest)
+        elif isinstance(task, _Core):
+            if any(take.scope.ncores for take in self.takes if take.slot == task.slot):
+                yield rest
         elif task.options is not None:
             yield from self._choice_ways(task, task.options, rest)
         else:
@@ -326,19 +337,23 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
 
     Raises GaveUp if a search exceeds its bound.
     """
+    #: Whether each domain is all that a slot takes, and must have a core.
+    alone = part.with_core and part.count.minimum == 1
 
     def compute() -> frozenset[Domain]:
         return frozenset(d for d in node_type.named.get(part.name, ()) if able(d))
 
     def able(domain: Domain) -> bool:
-        if (part.whole and not domain.whole) or (part.with_core and not domain.ncores):
+        if part.whole and not domain.whole:
+            return False
+        if alone and not domain.ncores:
             return False
         if part.whole and not meets_demand(node_type, domain.gpus, part.need):
             return False
         search = Search(node_type, node_type.root.cores, node_type.root.gpus)
         return search.meets(domain, part.need)
 
-    found = remembered(node_type, (part.name, part.whole, part.with_core, part.need), compute)
+    found = remembered(node_type, (part.name, part.whole, alone, part.need), compute)
     assert isinstance(found, frozenset)
     return found
 

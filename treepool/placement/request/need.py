@@ -37,6 +37,9 @@ class Need:
     ``demand`` and ``gpu_memory`` (bytes) apply to the GPUs of this need. Each GPU has at least that
     much memory. Any two GPUs of one slot, in whatever parts, are linked as the demand says. For a
     whole domain they apply to all of its GPUs.
+
+    ``with_core`` is set on the need of a slot to which only whole domains can bring a core: one of
+    them must. Every slot needs a core, and so does every node of a job (RFC 20).
     """
 
     cores: int = 0
@@ -48,6 +51,7 @@ class Need:
     allow_cxl: bool = False
     demand: Optional[Demand] = None
     gpu_memory: int = 0
+    with_core: bool = False
     #: Whether this need or a part in it demands links or memory of GPUs.
     has_gpu_demand: bool = attrs.field(init=False, eq=False)
 
@@ -67,8 +71,7 @@ class Part:
     """``count`` slots, or that many distinct domains of locality ``name``, each giving ``need``.
 
     A ``whole`` domain is taken entirely; ``need`` is then the least it must have. ``with_core``
-    excludes domains without cores. It is set where whole domains are all that a slot takes, because
-    every slot needs a core (and so does every node of a job, RFC 20).
+    says that these domains are all that a slot takes, so that one of them must have a core.
     """
 
     name: str
