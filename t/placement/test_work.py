@@ -328,3 +328,21 @@ def test_a_million_allocs_and_frees_leave_nothing_behind():
         pool.free(jobid)
     assert all(state is None or state.idle for state in index.state_of)
     json.dumps(pool.to_dict())
+
+
+#: A node of 16 NUMA domains of six cores each, on which nothing is hard.
+ROOMY = {"numa": [{"cores": f"{6 * i}-{6 * i + 5}"} for i in range(16)]}
+
+
+def test_nodes_that_are_hard_to_judge_do_not_keep_a_request_from_an_idle_node():
+    R = cluster(1000)
+    entries = [{"ranks": "0-998", "topo": UNEVEN}, {"ranks": "999", "topo": ROOMY}]
+    R["scheduling"]["children"] = entries
+    pool = Pool(R)
+    masks = distinct_masks(999, 9, width=40)
+    occupy(pool, -1, {rank: (mask << 56, 0) for rank, mask in enumerate(masks)})
+    asked = request(pool, HARD)
+    for _ in range(2):
+        choice = pool.choice(asked)
+        assert choice.gave_up
+        assert [grant.ranks for grant in choice.selection.grants] == [(999,)]
