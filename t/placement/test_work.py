@@ -15,6 +15,7 @@ from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJob
 from treepool.placement import effort
 from treepool.placement.on_node import fit
 from treepool.rfc import idset
+from work import Lines
 
 SOCKETS = [{"cores": f"{i * 24}-{i * 24 + 23}", "gpus": str(i)} for i in range(4)]
 
@@ -328,6 +329,40 @@ def test_a_million_allocs_and_frees_leave_nothing_behind():
         pool.free(jobid)
     assert all(state is None or state.idle for state in index.state_of)
     json.dumps(pool.to_dict())
+
+
+def siblings(number):
+    """The R of a node of so many L2 domains side by side, each a core, and eight GPUs in them."""
+    domains = [{"cores": str(i)} for i in range(number)]
+    for gpu in range(8):
+        domains[gpu * number // 8]["gpus"] = str(gpu)
+    R = cluster(2)
+    R["execution"]["R_lite"][0]["children"] = {"core": f"0-{number - 1}", "gpu": "0-7"}
+    R["scheduling"]["children"][0]["topo"] = {"l2": domains}
+    return R
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "slot/core=512",
+        "slot/[core=512;gpu=1]",
+        "slot/[core=512;gpu=8]",
+        "slot=1024/core=1",
+        "slot=1024/l2/core=1",
+        "slot/l2=512/core=1",
+        "slot=1016/l2{x}",
+        "slot/l2=512{x}",
+        "slot/[l2=512{x};core=4]",
+        "l2=1024/slot/core=1",
+        "node/slot=1024/core=1",
+    ],
+)
+def test_a_fit_on_1024_sibling_domains_goes_through_them_a_few_times_and_not_each_for_each(shape):
+    pool = Pool(siblings(1024))
+    asked = request(pool, shape)
+    with Lines(most=500 * 1024):
+        pool.alloc(1, asked)
 
 
 #: A node of 16 NUMA domains of six cores each, on which nothing is hard.

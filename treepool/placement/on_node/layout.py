@@ -23,7 +23,7 @@ import attrs
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import DomainOptions
 from treepool.placement.on_node.ledger import Ledger, Take
-from treepool.placement.on_node.levels import amount_levels, asked_of
+from treepool.placement.on_node.levels import asked_of
 from treepool.placement.request.need import Need, Part
 
 #: More amounts than any node has.
@@ -104,14 +104,8 @@ class Layout:
         if self.part.whole:
             return {domain: 1}
         need = asked_of(domain, self.part.need)
-        points = self._smallest(domain, need) if local else [domain]
+        points = self.domains.smallest(domain, need) if local else [domain]
         return {point: self._room(point, need) for point in points}
-
-    def _smallest(self, scope: Domain, need: Need) -> list[Domain]:
-        """The smallest kinds of domain in *scope* for *need*'s amount, the preferred first."""
-        levels = amount_levels(self.node_type, need, scope)
-        found = [d for d in levels if levels[d] == 0 and self.domains.within(d, scope)]
-        return sorted(found, key=lambda d: self.domains.path(d, scope))
 
     def _room(self, domain: Domain, need: Need) -> int:
         """How often *domain* has room for *need*'s amount."""
@@ -137,7 +131,7 @@ class Layout:
         """The domains that may give the other amount."""
         if not self.need.takes_amount:
             return []
-        return self._smallest(self.scope, self.need) if local else [self.scope]
+        return self.domains.smallest(self.scope, self.need) if local else [self.scope]
 
     def _applies(self) -> bool:
         """Whether domains do not overlap and, if another amount is asked, are equal in size."""

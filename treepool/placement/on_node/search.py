@@ -23,7 +23,7 @@ from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import DomainOptions
 from treepool.placement.on_node.gpu_assignment import claims_of, demanded
 from treepool.placement.on_node.ledger import Ledger, Take
-from treepool.placement.on_node.levels import amount_levels, asked_of, has_memory, remembered
+from treepool.placement.on_node.levels import asked_of, has_memory, remembered
 from treepool.placement.request.need import SLOT, Need, Part, least
 
 #: Larger than any count on a node.
@@ -156,8 +156,7 @@ class Search:
         if ngpus:
             bounds.append(self.ledger.gpus_in(scope) // ngpus)
         if self.local and need.takes_amount:
-            levels = amount_levels(self.node_type, asked_of(scope, need), scope)
-            hosts = [d for d in levels if not levels[d] and self.domains.within(d, scope)]
+            hosts = self.domains.smallest(scope, asked_of(scope, need))
             bounds.append(sum(self._copies(d, need.cores, need.gpus) for d in hosts))
         for inner in need.parts:
             if inner.name == SLOT:
@@ -276,14 +275,7 @@ class Search:
 
     def _hosts(self, task: _Amount) -> list[Domain]:
         """The domains that may give *task*'s amount, the preferred first."""
-        scope = task.scope
-        if not self.local:
-            return [scope]
-        levels = amount_levels(self.node_type, task.need, scope)
-        within, path = self.domains.within, self.domains.path
-        hosts = [d for d in levels if levels[d] == 0 and within(d, scope)]
-        hosts.sort(key=lambda d: path(d, scope))
-        return hosts
+        return self.domains.smallest(task.scope, task.need) if self.local else [task.scope]
 
     def _choice_ways(self, task: _Choice, options: list[Domain], rest: _Tasks) -> Iterator[_Tasks]:
         part = task.part
@@ -350,8 +342,12 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
             return False
         if part.whole and not meets_demand(node_type, domain.gpus, part.need):
             return False
+        need = part.need
+        if not (need.parts or need.has_gpu_demand):  # a search costs as much as the node is large
+            enough = domain.ncores >= need.cores and domain.ngpus >= need.gpus
+            return enough and has_memory(domain, need) and need.storage <= node_type.storage
         search = Search(node_type, node_type.root.cores, node_type.root.gpus)
-        return search.meets(domain, part.need)
+        return search.meets(domain, need)
 
     found = remembered(node_type, (part.name, part.whole, alone, part.need), compute)
     assert isinstance(found, frozenset)
