@@ -13,6 +13,7 @@ import pytest
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement import effort
+from treepool.placement.choose import choice
 from treepool.placement.on_node import fit
 from treepool.rfc import idset
 from work import Lines
@@ -329,6 +330,71 @@ def test_a_million_allocs_and_frees_leave_nothing_behind():
         pool.free(jobid)
     assert all(state is None or state.idle for state in index.state_of)
     json.dumps(pool.to_dict())
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "slot=1-64/core=1-96",
+        "slot=1-64/[core=1-96;gpu=1-4]",
+        "node=1-8/slot=1-4/socket=1-4/core=1-24",
+    ],
+)
+def test_of_counts_below_the_slot_only_those_are_tried_that_may_be_the_largest(shape):
+    pool = Pool(cluster(16), locality="required")
+    masks = distinct_masks(16, 40)
+    occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
+    asked = request(pool, shape)
+    before = fit.computed
+    found = pool.choice(asked)
+    assert found.selection is not None
+    assert not found.gave_up
+    assert fit.computed - before <= 16 * 60
+
+
+#: Shapes with counts below the slot and above it, on 96 cores in four sockets of two NUMA domains.
+RANGES = [
+    "slot=1-30/core=1-60",
+    "slot=1-9/[core=1-40;gpu=1-3]",
+    "slot=1-9/[core=1-40;gpu]",
+    "slot=1-12/numa/core=1-12",
+    "slot=1-12/socket=1-2/core=1-24:4",
+    "slot=1-6/socket/numa=1-2/core=1-12",
+    "node=1-3/slot=1-6/core=5-50",
+    "socket=1-3/slot=1-4/core=1-30",
+    "node/socket=1-3/slot=1-4/core=1-30",
+    "slot=1-2/node=1-2/core=10-90:7",
+]
+
+
+def granted(found):
+    """The ranks of each grant of a choice, and the cores and GPUs that each rank gives."""
+    grants = found.selection.grants if found.selection else ()
+    return [(grant.ranks, grant.step.cores, grant.step.gpus) for grant in grants]
+
+
+@pytest.mark.parametrize("shape", RANGES)
+def test_what_is_chosen_is_the_best_of_all_combinations_of_counts(shape, monkeypatch):
+    numas = [{"cores": f"{12 * i}-{12 * i + 11}", "gpus": str(i)} for i in range(8)]
+    R = cluster(3)
+    R["execution"]["R_lite"][0]["children"]["gpu"] = "0-7"
+    topo = {"socket": [{"numa": numas[i : i + 2]} for i in (0, 2, 4, 6)]}
+    R["scheduling"]["children"][0]["topo"] = topo
+    rng = random.Random(shape)
+    for _ in range(4):
+        pool = Pool(R, locality="required")
+        taken = {
+            rank: idset.from_ids(rng.sample(range(96), rng.choice([20, 60]))) for rank in (0, 1, 2)
+        }
+        occupy(pool, -1, {rank: (mask, rng.randrange(256)) for rank, mask in taken.items()})
+        asked = request(pool, shape)
+        found = pool.choice(asked)
+        with monkeypatch.context() as patched:
+            patched.setattr(choice, "MOST_COMBINATIONS", effort.PER_REQUEST)
+            patched.setattr(choice, "_runs", lambda values, *_: [[value] for value in values])
+            expected = pool.choice(asked)
+        assert found.request == expected.request
+        assert granted(found) == granted(expected)
 
 
 def siblings(number):

@@ -139,7 +139,7 @@ class Ask:
         """A lower bound of the shortfall of a node with *ncores* free cores."""
         if not self.counted:
             return 0
-        slot = list(_down_to_slot(self.group))[-1]
+        slot = slot_of(self.group)
         nslots = ncores // max(1, least(slot.need)[0])
         units = ncores // max(1, self.min_cores // (1 if self.fill else self.group.count.minimum))
         if self.group.count.maximum is not None:
@@ -156,6 +156,11 @@ def _down_to_slot(part: Part) -> Iterator[Part]:
         if part.name == SLOT:
             return
         (part,) = part.need.parts
+
+
+def slot_of(group: Part) -> Part:
+    """The slots in *group*, or *group* itself."""
+    return list(_down_to_slot(group))[-1]
 
 
 def decided(need: Need) -> bool:
