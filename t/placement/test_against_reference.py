@@ -166,6 +166,8 @@ SOME_COLD = [
         (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1-3{x}"),
         (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1-2{x}"),
         (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1+/core=1"),
+        (SOCKETS, "0-11", "", "0", "slot/[numa=1-2{x};core=1+]"),
+        (SOCKETS, "0-11", "", "0", "slot/[core=1+;numa=1-2{x}]"),
         (NEST, "0-5", "", None, "socket/slot=1+/core=2"),
         (NEST, "0-5", "", None, "slot=1+/core=2"),
         # What may come from anywhere in a socket leaves its domains what they must give.

@@ -194,6 +194,11 @@ class Growing:
     what: str
     count: Count
 
+    @property
+    def depth(self) -> int:
+        """How many localities are between the slot and the vertex that has the count."""
+        return len(self.path) - (self.what not in ("core", "gpu"))
+
 
 def with_count(group: Part, growing: Growing, number: int) -> Part:
     """*group* with the count *growing* below its slot set to *number*."""

@@ -111,7 +111,7 @@ class _Reader:
         ask = ask_of(group, nodes is None, whole, options.locality)
         total = slot.count if spanned is not None else group.count
         constraint = _with_property(jobspec.constraint, options)
-        growing = tuple(sorted(self.growing, key=lambda g: len(g.path)))
+        growing = tuple(sorted(self.growing, key=lambda g: g.depth))
         return Request(
             ask,
             nodes,
