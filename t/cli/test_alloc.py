@@ -215,6 +215,13 @@ def test_a_jobspec_has_options_of_its_own(treepool, write):
     assert [a.get("error") for a in answers.json] == ["infeasible", None]
 
 
+def test_the_R_of_a_job_of_a_billion_years_can_be_read(treepool, write):
+    spec = from_resources(parse_shape("slot=1/core=20"), 1e15)
+    result = treepool("alloc", "--R", "--jobspec", write(spec))
+    assert result.status == 0
+    assert treepool("validate", write(result.out)).status == 0
+
+
 def test_a_bad_R_is_one_line_with_file_and_pointer(treepool, write, R):
     R["execution"]["nodelist"] = ["n3"]
     path = write(R)

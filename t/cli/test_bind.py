@@ -319,3 +319,11 @@ def test_what_gpus_are_named_otherwise_than_by_number_stays(write):
     )
     assert (result.status, result.out) == (0, "GPU-8932f937\n")
     assert "warning: CUDA_VISIBLE_DEVICES does not name GPUs by number" in result.err
+
+
+@pytest.mark.parametrize("options", [(), ("--rank", "0")])
+@pytest.mark.parametrize("command", ["bind --print", "verify"])
+def test_an_R_of_no_rank_is_refused_by_name(treepool, write, command, options):
+    path = write({"version": 1, "execution": {"R_lite": [], "nodelist": []}}, "R.json")
+    result = treepool(*command.split(), "--R", path, "--xml", write(xml(), "node.xml"), *options)
+    assert result.is_one_line_error("R.json", "/execution/R_lite")

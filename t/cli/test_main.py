@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import treepool as package
-from commandline import bare_environment, run_process
+from commandline import Result, bare_environment, run_process, well_behaved
 from treepool.cli import alloc, screen
 
 SUBCOMMANDS = ("alloc", "validate", "subinstance", "conformance")
@@ -128,6 +128,32 @@ def test_closed_streams_are_no_traceback(closed):
     done = subprocess.run(["sh", "-c", command], capture_output=True, env=bare_environment())
     assert done.returncode == 1
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "encode --xml -",
+        "encode --xml - --dry-run",
+        "encode --local -R -",
+        "verify --R {R} --rank 3 --xml -",
+        "bind --R {R} --rank 3 --xml - true",
+        "bind --R - true",
+        "validate -",
+        "subinstance -",
+        "alloc -R - slot/core",
+        "show -R -",
+        "explain -R - slot/core",
+        "replay -",
+    ],
+)
+def test_a_file_that_is_stdin_when_there_is_none_is_a_usage_error(words, write, R):
+    command = f'"{sys.executable}" -m treepool {words.format(R=write(R))} <&-'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, env=bare_environment())
+    result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    if "--local" not in words:
+        assert result.is_one_line_error("stdin", status=2)
+    assert well_behaved(result)
 
 
 def test_printable_escapes_what_a_terminal_would_act_on():

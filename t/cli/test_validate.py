@@ -165,3 +165,11 @@ def test_the_writer_is_spelled_as_in_the_rfc(treepool, write, R):
     result = treepool("validate", write(R))
     assert result.status == 0
     assert result.out.startswith("warning: /scheduling/writer: the scheduler is called 'TreePool'")
+
+
+def test_an_R_of_no_node_is_summed_up_too(treepool, write, R):
+    R["execution"].update(R_lite=[], nodelist=[])
+    del R["scheduling"]
+    assert treepool("validate", write(R)).out.endswith(": valid R: 0 nodes; no scheduling key\n")
+    R["scheduling"] = {"writer": "TreePool"}
+    assert treepool("validate", write(R)).out.endswith(": valid R: 0 nodes\n")

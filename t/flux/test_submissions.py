@@ -1,6 +1,9 @@
 """Submissions that wait for topology: which are to be judged, and when."""
 
+import pytest
+
 from treepool.flux.submissions import Submission, Submissions
+from work import Lines
 
 
 def submission(jobid, priority=16):
@@ -45,3 +48,48 @@ def test_a_new_priority_counts_whether_it_waits_or_is_ready():
     held.prioritize([(1, 20), (2, 3), (4, 5)])
     held.release(0)
     assert ready(held) == [(2, 3), (1, 20)]
+
+
+def test_one_that_comes_back_after_a_cancellation_is_judged_once():
+    held = Submissions()
+    held.hold(submission(1), 0)
+    held.release(0)
+    held.cancel(1)
+    assert not held.ready
+    held.hold(submission(1, priority=9), 0)
+    held.release(0)
+    assert ready(held) == [(1, 9)]
+    assert (len(held), held.ready) == (0, False)
+
+
+@pytest.mark.parametrize("unknown", [0b00, 0b10])
+def test_a_release_looks_at_groups_and_not_at_each_of_50000_jobs(unknown):
+    held = Submissions()
+    for jobid in range(50_000):
+        held.hold(submission(jobid), 0b01 if jobid % 2 else 0b11)
+    with Lines(most=100) as work:
+        held.release(unknown)
+    assert work.count < 40
+    assert len(ready(held)) == 50_000 - 25_000 * (unknown > 0)
+
+
+def test_the_next_of_50000_jobs_is_found_at_once_and_also_after_many_were_cancelled():
+    held = Submissions()
+    for jobid in range(50_000):
+        held.hold(submission(jobid), 0)
+    held.release(0)
+    for jobid in range(0, 50_000, 2):
+        held.cancel(jobid)
+    with Lines(most=1_000_000) as work:
+        assert len(ready(held)) == 25_000
+    assert work.count < 40 * 25_000
+
+
+def test_groups_that_wait_for_the_same_ranks_are_joined():
+    held = Submissions()
+    for jobid in range(200):  # one after another, 200 nodes send what they are
+        held.hold(submission(jobid), (1 << 201) - (1 << jobid))
+        held.release((1 << 201) - (2 << jobid))
+    assert len(held._waiting) == 1
+    held.release(0)
+    assert [jobid for jobid, _ in ready(held)] == list(range(200))

@@ -33,14 +33,14 @@ MUTANTS = [
     Mutant(
         "off by one in the cores a domain must have free",
         "on_node/levels.py",
-        "idset.size(domain.cores & cores) < need.cores",
-        "idset.size(domain.cores & cores) <= need.cores",
+        "idset.size(domain.cores & cores) >= need.cores",
+        "idset.size(domain.cores & cores) > need.cores",
     ),
     Mutant(
         "lost tie-break: the last of equal domains",
         "on_node/levels.py",
-        "domain = min(options, key=lambda c: free_in(c, cores, gpus))",
-        "domain = min(options[::-1], key=lambda c: free_in(c, cores, gpus))",
+        "sorted(options, key=lambda c: free_in(c, cores, gpus))",
+        "sorted(options[::-1], key=lambda c: free_in(c, cores, gpus))",
     ),
     Mutant(
         "lost tie-break: fewest free cores only",

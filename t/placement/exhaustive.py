@@ -10,7 +10,6 @@ of ids as well). For small nodes only.
 
 from __future__ import annotations
 
-import copy
 from itertools import combinations, product
 from typing import Any, Iterator, NamedTuple, Optional
 
@@ -88,13 +87,17 @@ class Exhaustive:
                 tasks += self.tasks_of(place, slot.times(number))
         return self.can(tasks, self.start)
 
-    # -- tasks: ("amount", place, need), ("choose", place, part) and ("take", place, None)
+    # -- tasks: ("amount", place, need), ("choose", place, part) and ("take", place, None);
+    # ("bring", place, part) is to choose domains that bring a core, ("slot", place, need) to do
+    # what a slot needs, of which one part must bring a core
 
     def tasks_of(self, place: int, part: Part) -> tuple[Any, ...]:
         if part.name == "slot":
             number = smallest(part.count)
             if number > self.idle[0][0]:
                 return (("never",),)  # every slot has a core
+            if part.need.a_core:
+                return (("slot", place, part.need),) * number
             return self.tasks_in(place, part.need) * number
         return (("choose", place, part),)
 
@@ -109,6 +112,12 @@ class Exhaustive:
             return (("never",),)
         tasks = tuple(task for part in need.parts for task in self.tasks_of(place, part))
         return (*tasks, ("amount", place, need)) if need.cores or need.gpus else tasks
+
+    def with_core(self, tasks: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        """*tasks*, with each choice of domains in its turn to bring a core."""
+        for i, (kind, *what) in enumerate(tasks):
+            if kind == "choose":
+                yield (*tasks[:i], ("bring", *what), *tasks[i + 1 :])
 
     def can(self, tasks: tuple[Any, ...], left: Left) -> bool:
         if ("never",) in tasks:
@@ -132,6 +141,10 @@ class Exhaustive:
             if remaining:
                 yield rest, remaining
             return
+        if kind == "slot":
+            for tasks in self.with_core(self.tasks_in(place, what)):
+                yield tasks + rest, left
+            return
         if kind == "amount":
             for host in self.hosts(place, what):
                 remaining = self.less(left, host, (what.cores, what.gpus))
@@ -142,8 +155,11 @@ class Exhaustive:
             if self.local and not has_slot(what) and not self.close(what, chosen):
                 continue
             if not what.whole:
-                inner = (self.tasks_in(i, what.need) for i in chosen)
-                yield sum(inner, ()) + rest, left
+                inner = sum((self.tasks_in(i, what.need) for i in chosen), ())
+                for tasks in self.with_core(inner) if kind == "bring" else [inner]:
+                    yield tasks + rest, left
+                continue
+            if kind == "bring" and not any(self.domains[i].ids.cores for i in chosen):
                 continue
             remaining = left
             for i in chosen:
@@ -180,7 +196,7 @@ class Exhaustive:
         domain = self.domains[place]
         if part.whole and not domain.whole:
             return False
-        if part.a_core and not domain.ids.cores:
+        if part.a_core and smallest(part.count) == 1 and not domain.ids.cores:
             return False
         if (place, part) not in self.known:
             idle = Exhaustive(self.domains[0], self.domains[0].ids, cxl=self.cxl)
@@ -218,7 +234,9 @@ class Exhaustive:
         able = {i for i, d in enumerate(self.domains) if d.name == part.name and self.able(i, part)}
 
         def could(i: int) -> bool:
-            return len(able & self.inside[i]) >= len(chosen)
+            inside = able & self.inside[i]
+            cored = not part.a_core or any(self.domains[j].ids.cores for j in inside)
+            return cored and len(inside) >= len(chosen)
 
         return len(chosen) == 1 or any(
             self.is_smallest(i, could) and self.inside[i] >= set(chosen)
@@ -261,15 +279,8 @@ class Above:
         More slots come first, then local ones.
         """
         options = self.anywhere.options(place, part, self.anywhere.start)
-        within = self.inside() if part.whole else self
-        found = [within.unit(i, part.need.parts[0]) for i in options]
+        found = [self.unit(i, part.need.parts[0]) for i in options]
         return sorted((u for u in found if u), key=lambda u: (-u.slots, not u.local))
-
-    def inside(self) -> Above:
-        """The same in a domain that is taken entirely: no slot is given a place in it."""
-        found = copy.copy(self)
-        found.mode = "none"
-        return found
 
     def unit(self, place: int, inner: Part) -> Optional[Unit]:
         """What the domain at *place* gives of *inner*."""

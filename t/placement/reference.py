@@ -314,15 +314,16 @@ def simple(need: Need) -> Optional[Simple]:
         if not (need.cores or need.gpus):
             return None
         return Simple(need.cores, need.gpus, memory=need.memory, share=need.share)
-    if len(need.parts) > 1 or need != Need(parts=need.parts):
+    if len(need.parts) > 1 or need != Need(parts=need.parts, a_core=need.a_core):
         return None
     part = need.parts[0]
     each = part.need
     if each.parts or each.storage or not part.count.fixed:
         return None
     if part.whole:
-        cores = max(each.cores, part.a_core)
-        return Simple(cores, each.gpus, part.name, smallest(part.count), each.memory)
+        units = smallest(part.count)
+        cores = max(each.cores, part.a_core and units == 1)
+        return Simple(cores, each.gpus, part.name, units, each.memory)
     if smallest(part.count) > 1:
         return None
     return Simple(each.cores, each.gpus, memory=each.memory, within=part.name, share=each.share)
@@ -722,6 +723,8 @@ def offer(root: Domain, want: Wanted, free: Ids) -> Offer:
     if want.group.name == "slot" and want.group.need.storage > root.storage:
         return none
     need = simple(want.group.need._replace(storage=0)) if want.group.name == "slot" else None
+    if need and need.units > 1 and want.group.need.a_core and some_cold(root, need.unit):
+        need = None  # which of them bring the cores is open
     if need:
         need = need._replace(demand=want.demand)
     if (
@@ -735,6 +738,11 @@ def offer(root: Domain, want: Wanted, free: Ids) -> Offer:
         return Offer([Given(1, True)], lambda n: root.ids)
     found = settled(root, want, need, free) if need else open_ended(root, want, free)
     return found._replace(step=lambda n: root.ids) if want.whole else found
+
+
+def some_cold(root: Domain, name: Optional[str]) -> bool:
+    """Whether some domain called *name* has no cores."""
+    return any(d.name == name and not d.ids.cores for d in root.walk())
 
 
 def settled(root: Domain, want: Wanted, need: Simple, free: Ids) -> Offer:

@@ -116,6 +116,44 @@ TIGHT = {"socket": [{"numa": [{"cores": "0-1"}, {"cores": "2-3"}]}]}
 NEST = {"socket": [{"l3": [{"cores": "0-1"}], "cores": "0-5"}]}
 
 
+#: A socket of GPUs alone, which are two NUMA domains, and one of two NUMA domains with both.
+COLD_SIDE = {
+    "socket": [
+        {"numa": [{"gpus": "0"}, {"gpus": "1"}]},
+        {"numa": [{"cores": "0-1", "gpus": "2-3"}, {"cores": "2-3", "gpus": "4-5"}]},
+    ]
+}
+
+#: Two GPUs alone that are closer to each other than to the cores around them.
+COLD_BOARD = {
+    "socket": [
+        {"board": [{"numa": [{"gpus": "0"}, {"gpus": "1"}]}], "numa": [{"cores": "0-3"}]},
+        {"numa": [{"cores": "4-7"}]},
+    ]
+}
+
+#: What takes whole domains, of which some have no cores.
+SOME_COLD = [
+    "slot/numa{x}",
+    "slot/numa=2{x}",
+    "slot/numa=3{x}",
+    "slot/numa=4{x}",
+    "slot=1-3/numa=1-3{x}",
+    "slot=1+/numa=2{x}",
+    "slot=2/numa=2{x}",
+    "node/slot=2/numa=2{x}",
+    "slot/socket/numa=2{x}",
+    "slot/socket=2/numa{x}",
+    "slot/socket=1-2/numa{x}",
+    "slot/[numa=2{x};socket{x}]",
+    "slot/[numa{x};socket/numa{x}]",
+    "slot=2/[numa{x};numa/core=1]",
+    "slot/node/numa=2{x}",
+    "slot/node{x}/numa{x}",
+    "socket/slot/numa{x}",
+]
+
+
 @pytest.mark.parametrize("locality", ["preferred", "required", "none"])
 @pytest.mark.parametrize(
     ("topo", "cores", "gpus", "taken", "shape"),
@@ -130,6 +168,8 @@ NEST = {"socket": [{"l3": [{"cores": "0-1"}], "cores": "0-5"}]}
         (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1-3{x}"),
         (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1-2{x}"),
         (SOCKETS, "0-11", "", "0-1,4-5,8-9", "slot/numa=1+/core=1"),
+        (SOCKETS, "0-11", "", "0", "slot/[numa=1-2{x};core=1+]"),
+        (SOCKETS, "0-11", "", "0", "slot/[core=1+;numa=1-2{x}]"),
         (NEST, "0-5", "", None, "socket/slot=1+/core=2"),
         (NEST, "0-5", "", None, "slot=1+/core=2"),
         # What may come from anywhere in a socket leaves its domains what they must give.
@@ -140,6 +180,17 @@ NEST = {"socket": [{"l3": [{"cores": "0-1"}], "cores": "0-5"}]}
         (GPU_SIDE, "0-3", "0-2", None, "slot/socket{x}/numa{x}"),
         (GPU_SIDE, "0-3", "0-2", None, "slot=1+/socket{x}/numa{x}"),
         (GPU_SIDE, "0-3", "0-2", None, "slot/socket/numa{x}"),
+        *((GPU_SIDE, "0-3", "0-2", None, shape) for shape in SOME_COLD),
+        *((COLD_SIDE, "0-3", "0-5", None, shape) for shape in SOME_COLD),
+        *((COLD_SIDE, "0-3", "0-5", "0-1", shape) for shape in SOME_COLD),
+        *((COLD_BOARD, "0-7", "0-1", None, shape) for shape in SOME_COLD),
+        *((COLD_BOARD, "0-7", "0-1", "7", shape) for shape in SOME_COLD),
+        # What a job says of locality holds inside what it takes entirely, too.
+        (NEST, "0-5", "", None, "socket{x}/slot=1-3/core=2"),
+        (NEST, "0-5", "", None, "socket{x}/slot=1+/core=2"),
+        (NEST, "0-5", "", None, "node{x}/slot=1-3/core=2"),
+        (NEST, "0-5", "", None, "socket{x}/slot=3/core=2"),
+        (NEST, "0-5", "", None, "node{x}/slot=3/core=2"),
     ],
 )
 def test_what_is_easily_got_wrong(topo, cores, gpus, taken, shape, locality):

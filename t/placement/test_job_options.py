@@ -44,6 +44,10 @@ def test_an_unknown_option_is_told_with_the_known_ones_which_are_those_of_the_mo
     assert refused(topology="numa") == f"unknown option 'topology', known: {known}"
 
 
+def test_an_option_like_a_known_one_is_asked_about():
+    assert refused(localty="none").startswith("unknown option 'localty' (did you mean 'locality'?)")
+
+
 def test_the_schema_of_test_vectors_knows_the_same_options():
     schema = json.loads((data_folder("schemas") / "testvectors.json").read_text())
     assert sorted(schema["$defs"]["job_options"]["propertyNames"]["enum"]) == sorted(NAMES)

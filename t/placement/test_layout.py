@@ -37,8 +37,9 @@ MOST = 4
 class Dealt:
     """Whether so many slots fit: for each domain in turn, how many slots take it is tried.
 
-    Slots are alike but for the group that their domains are in (``local``) and for how many
-    domains they still need, so only how many of each kind take a domain makes a difference.
+    Slots are alike but for the group that their domains are in (``local``), for how many domains
+    they still need and whether they lack a core, so only how many of each kind take a domain makes
+    a difference.
     """
 
     def __init__(self, root: Domain, free: Ids, slot: Need, local: bool) -> None:
@@ -56,7 +57,7 @@ class Dealt:
     def fits(self, number: int) -> bool:
         k = self.part.count.minimum
         return any(
-            self.dealt(0, tuple((group, k) for group in groups), self.tree.start)
+            self.dealt(0, tuple((g, k, self.slot.a_core) for g in groups), self.tree.start)
             for groups in combinations_with_replacement(self.groups(), number)
         )
 
@@ -73,15 +74,17 @@ class Dealt:
         ]
 
         def could(i: int) -> bool:
-            return len(tree.inside[i] & {*able}) >= k
+            inside = tree.inside[i] & {*able}
+            cored = not self.part.a_core or any(tree.domains[j].ids.cores for j in inside)
+            return cored and len(inside) >= k
 
         return [i for i in range(len(tree.domains)) if tree.is_smallest(i, could)]
 
-    def dealt(self, position: int, slots: tuple[tuple[int, int], ...], left: Left) -> bool:
-        """Whether *slots*, each with its group and the domains it still needs, can be met from the
-        domains from *position* on."""
+    def dealt(self, position: int, slots: tuple[tuple[int, int, bool], ...], left: Left) -> bool:
+        """Whether *slots*, each with its group, the domains it still needs and whether one of them
+        must have a core, can be met from the domains from *position* on."""
         if position == len(self.domains):
-            return not any(k for _, k in slots) and self.beside(len(slots), left)
+            return not any(k or lacks for _, k, lacks in slots) and self.beside(len(slots), left)
         key = position, slots, left
         if key not in self.known:
             place = self.domains[position]
@@ -94,6 +97,7 @@ class Dealt:
 
     def takers(self, place: int, slots: Any) -> Iterator[tuple[int, Any]]:
         """How many of *slots* may take the domain at *place*, and the slots after that."""
+        cored = bool(self.tree.domains[place].ids.cores)
         kinds = sorted({s for s in slots if s[1] and place in self.tree.inside[s[0]]})
 
         def chosen(kinds: Any) -> Iterator[dict[Any, int]]:
@@ -109,7 +113,7 @@ class Dealt:
             for kind, number in numbers.items():
                 for _ in range(number):
                     after.remove(kind)
-                    after.append((kind[0], kind[1] - 1))
+                    after.append((kind[0], kind[1] - 1, kind[2] and not cored))
             yield sum(numbers.values()), tuple(sorted(after))
 
     def given(self, place: int, times: int, left: Left) -> Iterator[Left]:
@@ -151,9 +155,10 @@ class Dealt:
 def random_tree(rng: random.Random) -> tuple[Any, int, int]:
     """A topo of up to some 24 domains, and how many cores and GPUs it has."""
     numbers = [0, 0]
+    coreless = rng.choice([0, 0, 0.3])
 
-    def some(kind: int, most: int) -> str:
-        number = rng.randint(0, most) if kind else rng.randint(1, most)
+    def some(kind: int, least: int, most: int) -> str:
+        number = rng.randint(least, most)
         numbers[kind] += number
         return idset.encode_ids(range(numbers[kind] - number, numbers[kind]))
 
@@ -164,9 +169,12 @@ def random_tree(rng: random.Random) -> tuple[Any, int, int]:
             topo[names[0]] = [domain(inner) for _ in range(rng.choice([1, 2, 2, 3]))]
             if rng.random() < 0.8:
                 return topo
-        cores, gpus = some(0, rng.choice([2, 4, 5])), some(1, rng.choice([0, 0, 1, 2]))
+        if rng.random() < coreless:
+            cores, gpus = "", some(1, 1, 2)
+        else:
+            cores, gpus = some(0, 1, rng.choice([2, 4, 5])), some(1, 0, rng.choice([0, 0, 1, 2]))
         if not names or rng.random() < 0.5:  # otherwise they are of no domain that is listed
-            topo["cores"] = cores
+            topo.update({"cores": cores} if cores else {})
             topo.update({"gpus": gpus} if gpus else {})
         return topo
 
@@ -211,7 +219,7 @@ def random_slot(rng: random.Random, names: list[str]) -> Need:
     """k domains of one of *names* each, whole or with an amount in each, perhaps one beside."""
     amounts = [(1, 0), (1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2), (5, 0)]
     whole = rng.random() < 0.35
-    beside = rng.choice([*amounts, (0, 1)]) if rng.random() < 0.4 else (0, 0)
+    beside = rng.choice(amounts) if rng.random() < 0.4 else (0, 0)
     each = rng.choice([(0, 0), (2, 0), (0, 1)] if whole else amounts)
     part = Part(
         rng.choice(names),
@@ -220,7 +228,7 @@ def random_slot(rng: random.Random, names: list[str]) -> Need:
         Need(*each),
         whole and beside == (0, 0),
     )
-    return Need(*beside, parts=(part,))
+    return Need(*beside, parts=(part,), a_core=part.a_core)
 
 
 def one(number: int) -> Count:
@@ -232,7 +240,7 @@ def ask(slot: Need, most: int, locality: str) -> need.Ask:
     (part,) = slot.parts
     inner = need.Need(part.need.cores, part.need.gpus)
     asked = need.Part(part.name, part.count, part.whole, inner, part.a_core)
-    each = need.Need(slot.cores, slot.gpus, parts=(asked,))
+    each = need.Need(slot.cores, slot.gpus, parts=(asked,), with_core=slot.a_core)
     group = need.Part(need.SLOT, Count(1, most), False, each)
     return need.ask_of(group, True, False, locality)
 

@@ -805,3 +805,46 @@ def test_occupying_takes_what_is_free_of_it(pool):
 def test_a_pool_names_its_localities(pool):
     assert pool.localities == ("numa", "socket")
     assert Pool(cluster(topo=None)).localities == ()
+
+
+#: Two NUMA domains of cores, and between them two of a GPU alone.
+COLD = {
+    "numa": [
+        {"cores": "0-7", "gpus": "2"},
+        {"gpus": "0"},
+        {"gpus": "1"},
+        {"cores": "8-15", "gpus": "3"},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("shape", "got"),
+    [
+        ("slot/numa=4{x}", "rank0/core[0-15],gpu[0-3]"),
+        ("slot/numa{x}", "rank0/core[0-7],gpu2"),
+        ("slot/[numa/core=1;numa{x}]", "rank0/core0,gpu0"),
+    ],
+)
+def test_of_the_whole_domains_of_a_slot_one_must_have_a_core_and_not_each(shape, got):
+    assert alloc(Pool(cluster("0", topo=COLD)), 1, shape) == got
+
+
+def test_each_slot_of_whole_domains_has_a_core():
+    pool = Pool(cluster("0", topo=COLD))
+    for jobid in (1, 2):
+        assert "core" in alloc(pool, jobid, "slot/numa=2{x}")
+    pool = Pool(cluster("0", topo=COLD))
+    assert alloc(pool, 1, "slot=1-4/numa=2{x}") == "rank0/core[0-15],gpu[0-3]"
+    with pytest.raises(InfeasibleRequest):
+        alloc(pool, 2, "slot=3/numa{x}")
+
+
+def test_locality_holds_inside_a_domain_that_is_taken_entirely_as_in_a_node():
+    nest = {"socket": [{"l3": [{"cores": "0-1"}], "cores": "0-15"}]}
+    for above in ("socket{x}", "node{x}"):
+        pool = Pool(cluster("0", topo=nest), locality="required")
+        with pytest.raises(InfeasibleRequest):
+            alloc(pool, 1, f"{above}/slot=2/core=2")
+        request = pool.parse_resource_request(spec(f"{above}/slot=1-3/core=2"))
+        assert pool.alloc(2, request).nslots == 1

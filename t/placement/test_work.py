@@ -13,8 +13,10 @@ import pytest
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement import effort
+from treepool.placement.choose import choice
 from treepool.placement.on_node import fit
 from treepool.rfc import idset
+from work import Lines
 
 SOCKETS = [{"cores": f"{i * 24}-{i * 24 + 23}", "gpus": str(i)} for i in range(4)]
 
@@ -328,3 +330,120 @@ def test_a_million_allocs_and_frees_leave_nothing_behind():
         pool.free(jobid)
     assert all(state is None or state.idle for state in index.state_of)
     json.dumps(pool.to_dict())
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "slot=1-64/core=1-96",
+        "slot=1-64/[core=1-96;gpu=1-4]",
+        "node=1-8/slot=1-4/socket=1-4/core=1-24",
+    ],
+)
+def test_of_counts_below_the_slot_only_those_are_tried_that_may_be_the_largest(shape):
+    pool = Pool(cluster(16), locality="required")
+    masks = distinct_masks(16, 40)
+    occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
+    asked = request(pool, shape)
+    before = fit.computed
+    found = pool.choice(asked)
+    assert found.selection is not None
+    assert not found.gave_up
+    assert fit.computed - before <= 16 * 60
+
+
+#: Shapes with counts below the slot and above it, on 96 cores in four sockets of two NUMA domains.
+RANGES = [
+    "slot=1-30/core=1-60",
+    "slot=1-9/[core=1-40;gpu=1-3]",
+    "slot=1-9/[core=1-40;gpu]",
+    "slot=1-12/numa/core=1-12",
+    "slot=1-12/socket=1-2/core=1-24:4",
+    "slot=1-6/socket/numa=1-2/core=1-12",
+    "node=1-3/slot=1-6/core=5-50",
+    "socket=1-3/slot=1-4/core=1-30",
+    "node/socket=1-3/slot=1-4/core=1-30",
+    "slot=1-2/node=1-2/core=10-90:7",
+]
+
+
+def granted(found):
+    """The ranks of each grant of a choice, and the cores and GPUs that each rank gives."""
+    grants = found.selection.grants if found.selection else ()
+    return [(grant.ranks, grant.step.cores, grant.step.gpus) for grant in grants]
+
+
+@pytest.mark.parametrize("shape", RANGES)
+def test_what_is_chosen_is_the_best_of_all_combinations_of_counts(shape, monkeypatch):
+    numas = [{"cores": f"{12 * i}-{12 * i + 11}", "gpus": str(i)} for i in range(8)]
+    R = cluster(3)
+    R["execution"]["R_lite"][0]["children"]["gpu"] = "0-7"
+    topo = {"socket": [{"numa": numas[i : i + 2]} for i in (0, 2, 4, 6)]}
+    R["scheduling"]["children"][0]["topo"] = topo
+    rng = random.Random(shape)
+    for _ in range(4):
+        pool = Pool(R, locality="required")
+        taken = {
+            rank: idset.from_ids(rng.sample(range(96), rng.choice([20, 60]))) for rank in (0, 1, 2)
+        }
+        occupy(pool, -1, {rank: (mask, rng.randrange(256)) for rank, mask in taken.items()})
+        asked = request(pool, shape)
+        found = pool.choice(asked)
+        with monkeypatch.context() as patched:
+            patched.setattr(choice, "MOST_COMBINATIONS", effort.PER_REQUEST)
+            patched.setattr(choice, "_runs", lambda values, *_: [[value] for value in values])
+            expected = pool.choice(asked)
+        assert found.request == expected.request
+        assert granted(found) == granted(expected)
+
+
+def siblings(number):
+    """The R of a node of so many L2 domains side by side, each a core, and eight GPUs in them."""
+    domains = [{"cores": str(i)} for i in range(number)]
+    for gpu in range(8):
+        domains[gpu * number // 8]["gpus"] = str(gpu)
+    R = cluster(2)
+    R["execution"]["R_lite"][0]["children"] = {"core": f"0-{number - 1}", "gpu": "0-7"}
+    R["scheduling"]["children"][0]["topo"] = {"l2": domains}
+    return R
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "slot/core=512",
+        "slot/[core=512;gpu=1]",
+        "slot/[core=512;gpu=8]",
+        "slot=1024/core=1",
+        "slot=1024/l2/core=1",
+        "slot/l2=512/core=1",
+        "slot=1016/l2{x}",
+        "slot/l2=512{x}",
+        "slot/[l2=512{x};core=4]",
+        "l2=1024/slot/core=1",
+        "node/slot=1024/core=1",
+    ],
+)
+def test_a_fit_on_1024_sibling_domains_goes_through_them_a_few_times_and_not_each_for_each(shape):
+    pool = Pool(siblings(1024))
+    asked = request(pool, shape)
+    with Lines(most=500 * 1024):
+        pool.alloc(1, asked)
+
+
+#: A node of 16 NUMA domains of six cores each, on which nothing is hard.
+ROOMY = {"numa": [{"cores": f"{6 * i}-{6 * i + 5}"} for i in range(16)]}
+
+
+def test_nodes_that_are_hard_to_judge_do_not_keep_a_request_from_an_idle_node():
+    R = cluster(1000)
+    entries = [{"ranks": "0-998", "topo": UNEVEN}, {"ranks": "999", "topo": ROOMY}]
+    R["scheduling"]["children"] = entries
+    pool = Pool(R)
+    masks = distinct_masks(999, 9, width=40)
+    occupy(pool, -1, {rank: (mask << 56, 0) for rank, mask in enumerate(masks)})
+    asked = request(pool, HARD)
+    for _ in range(2):
+        choice = pool.choice(asked)
+        assert choice.gave_up
+        assert [grant.ranks for grant in choice.selection.grants] == [(999,)]

@@ -31,7 +31,8 @@ Vertex = dict[str, Any]
 
 class Need(NamedTuple):
     """What is taken together: an amount from one domain, and parts. ``share``: GPUs bring their
-    fair share of cores, of which ``cores`` is the least. ``memory`` and ``storage`` in bytes."""
+    fair share of cores, of which ``cores`` is the least. ``memory`` and ``storage`` in bytes.
+    ``a_core``: of the whole domains in it, at least one has a core."""
 
     cores: int = 0
     gpus: int = 0
@@ -39,12 +40,14 @@ class Need(NamedTuple):
     memory: int = 0
     storage: int = 0
     parts: tuple[Part, ...] = ()
+    a_core: bool = False
 
 
 class Part(NamedTuple):
     """A number of slots, or of distinct domains ``name``, with ``need`` in each.
 
-    ``whole``: entire domains that have at least ``need``; if ``a_core``, also at least a core.
+    ``whole``: entire domains that have at least ``need``. ``a_core``: these domains are all that a
+    slot takes, so one of them has a core.
     """
 
     name: str
@@ -293,10 +296,11 @@ def read(resources: list[Vertex], locality: str, constraints: dict[str, Any]) ->
         node = slot.children[0]
         nodes, whole = count.parse(node["count"]), is_whole(node)
         below = node.get("with", [])
-        group = Part("slot", Count(1, 1), False, need_of(below, not whole))
+        need = need_of(below, False) if whole else need_of_slot(below)
+        group = Part("slot", Count(1, 1), False, need)
         ranges = () if whole else tuple(ranges_in(below))
         return Wanted(group, number, nodes, True, whole, locality, constraints, growing=ranges)
-    group = Part("slot", number, False, need_of(slot.children))
+    group = Part("slot", number, False, need_of_slot(slot.children))
     nodes, whole = None, False
     for vertex in reversed(slot.above):
         if vertex["type"] == "node":
@@ -330,22 +334,44 @@ def ranges_in(vertices: list[Vertex]) -> Iterator[Growing]:
         level = following
 
 
+def need_of_slot(vertices: list[Vertex]) -> Need:
+    """The need of a slot. It has a core (RFC 20 wants one on each node), be it of an amount or of a
+    whole domain."""
+    need = need_of(vertices)
+    return need if amount_of_cores(need) else marked(need)._replace(a_core=True)
+
+
+def amount_of_cores(need: Need) -> bool:
+    """Whether *need* asks for a number of cores somewhere."""
+    return need.cores > 0 or any(amount_of_cores(p.need) for p in need.parts if not p.whole)
+
+
+def marked(need: Need) -> Need:
+    """*need* with ``a_core`` on its whole domains if all of them are of one part."""
+    if len(need.parts) > 1:
+        return need
+    (part,) = need.parts
+    if part.whole:
+        part = part._replace(a_core=True)
+    elif part.count.fixed and smallest(part.count) == 1:
+        part = part._replace(need=marked(part.need))
+    return need._replace(parts=(part,))
+
+
 def need_of(vertices: list[Vertex], taken: bool = True) -> Need:
     """The need of sibling *vertices*; if they are not *taken*, they are a minimum."""
     amount = {v["type"]: v for v in vertices if v["type"] in AMOUNTS}
     cores, gpus = (smallest_of(amount.get(kind)) for kind in ("core", "gpu"))
     memory, storage = (capacity(amount.get(kind)) for kind in ("memory", "storage"))
-    # No slot is without a core.
-    a_core = taken and not (cores or gpus)
-    parts = tuple(part_of(v, a_core) for v in vertices if v["type"] not in AMOUNTS)
+    parts = tuple(part_of(v) for v in vertices if v["type"] not in AMOUNTS)
     share = taken and gpus > 0 and "core" not in amount
     return Need(1 if share else cores, gpus, share, memory, storage, parts)
 
 
-def part_of(vertex: Vertex, a_core: bool) -> Part:
+def part_of(vertex: Vertex) -> Part:
     whole = is_whole(vertex)
     need = need_of(vertex.get("with", []), not whole)
-    return Part(vertex["type"], count.parse(vertex["count"]), whole, need, whole and a_core)
+    return Part(vertex["type"], count.parse(vertex["count"]), whole, need)
 
 
 def smallest_of(vertex: Optional[Vertex]) -> int:

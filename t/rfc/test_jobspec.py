@@ -493,6 +493,11 @@ def test_the_smallest_jobspec_runs_one_task_in_each_slot() -> None:
     ("resources", "duration", "message"),
     [
         ([CORE], 0.0, "/resources: there is no slot for a task to run in"),
+        (
+            [vertex("node", 1, vertex("slots", 2, CORE))],
+            0.0,
+            "/resources: there is no slot for a task to run in, only 'slots' (did you mean 'slot'",
+        ),
         ([], 0.0, "/resources: must not be empty"),
         (
             [vertex("slot", 1, CORE)],

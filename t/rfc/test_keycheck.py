@@ -74,7 +74,7 @@ def test_the_writer_of_another_scheduler_is_no_misspelling(writer):
 def test_a_link_table_of_no_topo_is_named():
     unused = "0" * 64
     (line,) = told(a_key(("3,5", TOPO), links={unused: TABLE, digest(TOPO): TABLE}))
-    assert line.startswith("/scheduling/links/000000")
+    assert line.startswith(f"/scheduling/links/{unused}: ")
     assert line.endswith(": no topo of the key has this digest, so the table is not used")
 
 
@@ -147,6 +147,7 @@ def test_an_unknown_key_of_a_topo_like_a_known_one_is_named(topo, place, right):
 def test_an_unknown_key_of_a_link_table_like_a_known_one_is_named():
     table = {"links": [{"type": "nvlink", "gbps": 50, "among": ["0-1"], "speed": 3}], "nic": []}
     (line,) = told(a_key(("3,5", TOPO), links={digest(TOPO): table}))
+    assert line.startswith(f"/scheduling/links/{digest(TOPO)}/nic: ")
     assert line.endswith("/nic: unknown key, ignored; the key that matters is 'nics'")
 
 

@@ -228,7 +228,8 @@ def test_what_is_wrong_in_a_table_is_told_with_its_place_in_the_key(table, expec
         ([], "/links: must be an object, not an array"),
         ({"": {}}, "/links/: is not the digest of a topo"),
         ({"0" * 59: {}}, f"/links/{'0' * 59}: is not the digest of a topo"),
-        ({"A" * 64: {}}, f"/links/{'A' * 57}...: is not the digest of a topo"),
+        ({"A" * 64: {}}, f"/links/{'A' * 64}: is not the digest of a topo"),
+        ({"0" * 65: {}}, f"/links/{'0' * 57}...: is not the digest of a topo"),
         ({"0" * 64 + "\n": {}}, f"/links/{'0' * 57}...: is not the digest of a topo"),
     ],
 )
@@ -251,6 +252,13 @@ def test_every_problem_of_the_tables_is_told():
         "links/0/gbps",
         "nics/0/path",
     ]
+
+
+def test_the_pointer_into_a_table_is_exact():
+    name = digest(TOPO)
+    key = {"writer": "TreePool", "links": {name: link(gbps=-1)}}
+    (problem,) = SchedulingKey.problems(key)
+    assert problem.pointer == f"/links/{name}/links/0/gbps"
 
 
 # -- in a key

@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from depth import examples
 from treepool.errors import InvalidKey, InvalidR
 from treepool.rfc import findings, idset
-from treepool.rfc.rset import ILLEGAL_IN_PROPERTY, ResourceSet, RLiteEntry, merge_entries
+from treepool.rfc.rset import (
+    ILLEGAL_IN_PROPERTY,
+    ResourceSet,
+    RLiteEntry,
+    _Reader,
+    merge_entries,
+)
 from work import Lines
 
 DATA = Path(__file__).parent / "data"
@@ -320,6 +326,13 @@ def test_a_property_name_may_have_any_other(name):
 )
 def test_text_that_is_no_json_object_raises_invalid_r(text):
     assert len(told(text)) == 1
+
+
+def test_reading_ends_after_many_bad_names_of_properties():
+    noted = findings.Findings()
+    properties = {f"!{i}": "0" for i in range(100_000)}
+    _Reader(noted).read(changed(lambda R, e: e.update(properties=properties)))
+    assert len(noted) < 2_000
 
 
 def test_every_problem_is_reported_and_not_only_the_first():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput
@@ -78,11 +78,16 @@ def check_writable(option: str, path: Path) -> None:
 def _read_bytes(path: str) -> bytes:
     """At most one byte more than the limit, because a file such as /dev/zero has no end."""
     if path == "-":
-        if sys.stdin is None:
-            raise OSError("stdin is closed")
-        return sys.stdin.buffer.read(document.MAX_TEXT + 1)
+        return stdin().read(document.MAX_TEXT + 1)
     with Path(path).open("rb") as file:
         return file.read(document.MAX_TEXT + 1)
+
+
+def stdin() -> IO[bytes]:
+    """The standard input; raises OSError if the caller has closed it."""
+    if sys.stdin is None:
+        raise OSError("stdin is closed")
+    return sys.stdin.buffer
 
 
 def data_folder(name: str) -> Path:

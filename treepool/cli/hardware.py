@@ -5,7 +5,6 @@ from __future__ import annotations
 import lzma
 import os
 import re
-import sys
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -87,7 +86,7 @@ def _no_target(argument: str, ranks: int, hosts: tuple[str, ...]) -> None:
 def _bytes(path: str) -> bytes:
     try:
         if path == "-":
-            return _limited(sys.stdin.buffer, files.shown(path))
+            return _limited(files.stdin(), files.shown(path))
         with Path(path).open("rb") as file:
             return _limited(file, path)
     except (OSError, ValueError) as e:

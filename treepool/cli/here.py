@@ -145,6 +145,8 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         R = ResourceSet.read(files.read_R(arguments.R_file))
     except InvalidInput as e:
         raise Stop(f"{name}: {e}") from None
+    if not R.ranks:
+        raise Stop(f"{name}: /execution/R_lite: is empty, so no task can be on any of its nodes")
     rank, (index, tasks) = _rank(arguments.rank, R), _part(arguments.task)
     machine = _this_machine() if arguments.xml is None else _described(arguments.xml)
     try:

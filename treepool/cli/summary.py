@@ -22,7 +22,8 @@ def of_R(R: Mapping[str, Any]) -> str:
     """The contents of a valid *R*, as treepool reads it."""
     inventory = Inventory.of(ResourceSet.read(R))
     kinds = [(len(ranks), _of_type(t)) for t, ranks in inventory.node_types.items()]
-    text = f"{_number(idset.size(inventory.ranks), 'node')}: {_kinds(kinds)}"
+    text = _number(idset.size(inventory.ranks), "node")
+    text += f": {_kinds(kinds)}" if kinds else ""
     if inventory.key is None:
         scheduling = inventory.resource_set.scheduling
         if scheduling is None:

@@ -17,6 +17,10 @@ PER_STATE = 20_000
 #: Choices that one request may try over all states, about 2 s.
 PER_REQUEST = 50_000
 
+#: The part of them for states in which something is allocated. In most orders these come first, and
+#: would otherwise leave nothing for idle nodes, which are the most likely to serve the request.
+PER_REQUEST_IN_USE = 20_000
+
 #: The message for a user whose request is too hard.
 REASON = "the search for a placement was given up: the request is too complex for the nodes as used"
 
@@ -27,11 +31,16 @@ class GaveUp(Exception):
 
 @attrs.define(eq=False)
 class Effort:
-    """The choices tried so far, of ``limit`` that are allowed, and whether a search gave up."""
+    """The choices tried so far, of ``limit`` that are allowed, and whether a search gave up.
+
+    ``on_idle`` and ``on_used`` are the choices tried for states of nodes that are idle, or not.
+    """
 
     limit: int
     tried: int = 0
     gave_up: bool = False
+    on_idle: int = 0
+    on_used: int = 0
 
     def part(self) -> Effort:
         """The part of the remaining effort that one search may use; ``add`` it afterwards."""
@@ -41,6 +50,20 @@ class Effort:
         """Add the effort of a search."""
         self.tried += part.tried
         self.gave_up |= part.gave_up
+
+    def allows(self, idle: bool) -> bool:
+        """Whether one more state, which is *idle* or not, may be searched."""
+        if idle:
+            return self.on_idle < PER_REQUEST - PER_REQUEST_IN_USE
+        return self.on_used < PER_REQUEST_IN_USE
+
+    def spend(self, choices: int, idle: bool) -> None:
+        """Count *choices* that were tried for a state, now or when its fit was computed."""
+        self.tried += choices
+        if idle:
+            self.on_idle += choices
+        else:
+            self.on_used += choices
 
     def count(self, choices: int = 1) -> None:
         """Count *choices* more; raises GaveUp once the limit is exceeded."""

@@ -28,6 +28,9 @@ MAX_PROBLEMS = 100
 #: Longest piece of a document quoted in a message, in characters.
 MAX_SHOWN = 60
 
+#: Longest key in a JSON pointer, in characters: a digest of SHA-256 is shown whole.
+MAX_KEY = 64
+
 #: Most bits in all the sets of one document together. A set of one id takes as many bits as the
 #: id is large, so 10 MB of text could ask for a terabyte. An R in which each of 90,000 nodes has an
 #: entry needs this many.
@@ -228,7 +231,7 @@ def place(at: str, *tokens: object) -> str:
 
 
 def _key(key: str) -> str:
-    return key if len(key) <= MAX_SHOWN and key.isprintable() else shown(key)[1:-1]
+    return key if len(key) <= MAX_KEY and key.isprintable() else shown(key)[1:-1]
 
 
 def shown(value: object) -> str:

@@ -19,6 +19,7 @@ from treepool.rfc import constraint, count, document
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.count import Count
 from treepool.rfc.findings import Findings, Readers, place, shown
+from treepool.rfc.spelling import did_you_mean
 
 #: Deepest nesting of resource vertices accepted.
 MAX_DEPTH = 32
@@ -153,7 +154,8 @@ def from_resources(
         "attributes": {"system": system},
     }
     if not jobspec["tasks"]:
-        raise InvalidJobspec("/resources: there is no slot for a task to run in")
+        hint = _meant_slot(vertices)
+        raise InvalidJobspec(f"/resources: there is no slot for a task to run in{hint}")
     read(jobspec)
     return jobspec
 
@@ -257,6 +259,16 @@ class _Reader:
         }
         required = ("duration",) if self.version == 1 else ()
         return self.findings.members(value, at, readers, required)
+
+
+def _meant_slot(vertices: Sequence[Vertex]) -> str:
+    """The first type in *vertices* that looks like a misspelling of slot, for a message, or ""."""
+    for vertex in vertices:
+        hint = did_you_mean(vertex.type, ("slot",))
+        found = f", only {shown(vertex.type)}{hint}" if hint else _meant_slot(vertex.children)
+        if found:
+            return found
+    return ""
 
 
 def _slot_labels(vertices: Sequence[Vertex]) -> list[str]:

@@ -184,6 +184,8 @@ class _Reader:
         required = ("R_lite",) if no_node else ("R_lite", "nodelist")
         found = self.findings.members(value, at, readers, required)
         for name in found.get("properties", {}):
+            if self.findings.enough:
+                break
             self.property_name(name, f"{at}/properties")
         if 0 < found.get("expiration", 0) <= found.get("starttime", 0):
             self.findings.note(f"{at}/expiration", "must be greater than starttime")

@@ -45,7 +45,8 @@ class Candidates:
 
     ``effort`` counts the choices that searches tried for the fits of the states looked at, no
     matter when the fits were computed. For an ask that may need a search, nothing is kept from one
-    request to the next. The same states are then looked at regardless of earlier requests.
+    request to the next. The same states are then looked at regardless of earlier requests. States
+    for which no effort is left are passed over; idle states have a share of their own.
     """
 
     index: NodeIndex
@@ -71,6 +72,7 @@ class Candidates:
         self._charged.clear()
         if self.ask.searched:
             self._seen = -1
+            self._unsure.clear()
         if self._unsure:  # off the heap because a search gave up: still no definite "no"
             self._unsure.intersection_update(index.buckets)
             ranks = (index.buckets[state].lowest(self.within) for state in self._unsure)
@@ -162,15 +164,19 @@ class Candidates:
         return None
 
     def _fit(self, state: NodeState) -> Fit:
-        """The fit of *state*; adds its effort, and raises GaveUp once the total is too much."""
+        """The fit of *state*; adds its effort. A state for which none is left gives nothing."""
+        new = self.ask.searched and state not in self._charged
+        if new and not self.effort.allows(state.idle):
+            self.effort.gave_up = True
+            return NOTHING
         found = assess(state, self.ask)
         if found.gave_up:
             self.effort.gave_up = True
             if not found.steps:
                 self._unsure.add(state)
-        if self.ask.searched and state not in self._charged:
+        if new:
             self._charged.add(state)
-            self.effort.count(found.tried)
+            self.effort.spend(found.tried, state.idle)
         return found
 
     def drop(self, entry: Entry) -> None:

@@ -7,7 +7,8 @@ request would get.
 
 from __future__ import annotations
 
-from itertools import product
+from bisect import bisect_left
+from itertools import groupby, product
 from typing import Callable, NamedTuple, Optional, Sequence
 
 import attrs
@@ -19,7 +20,8 @@ from treepool.placement.choose.selection import Selection, select
 from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.request.need import Ask, Growing, ask_of, with_count
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.request.need import Ask, Growing, Need, ask_of, slot_of, with_count
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
@@ -81,14 +83,11 @@ class Situation:
     def choice(self, request: Request) -> Choice:
         """What *request* gets: the first of the best selections. Nothing is allocated."""
         effort = Effort(PER_REQUEST)
-        best = _Found(request, None)
         try:
             if request.same is None:  # the common case, a fifth faster than the other
                 best = _grown(request, self, effort)
             else:
                 best = _best_of_same(request, self, effort)
-        except GaveUp:
-            effort.gave_up = True
         except BaseException:  # candidates may have lost a state that they had just dropped
             self.kept.clear()
             raise
@@ -114,11 +113,7 @@ def _best_of_same(request: Request, situation: Situation, effort: Effort) -> _Fo
         if best.selection is not None and constraint == request.constraint:
             break  # the property is only preferred, and nodes that share it can serve the request
         one = attrs.evolve(request, constraint=constraint)
-        try:
-            found = _grown(one, situation, effort)
-        except GaveUp:
-            effort.gave_up = True
-            break
+        found = _grown(one, situation, effort)
         best = found if found.better(best) else best
     return best
 
@@ -143,8 +138,8 @@ def _grown(request: Request, situation: Situation, effort: Effort) -> _Found:
 
     values = [_values(growing, situation.inventory) for growing in request.growing]
     if request.ask.locality == "required":
-        return _best_of_all(values, attempt, request, effort)
-    return _largest(values, attempt, effort)
+        return _best_of_all(values, attempt, request, situation.inventory, effort)
+    return _largest(values, attempt)
 
 
 def _values(growing: Growing, inventory: Inventory) -> list[int]:
@@ -159,52 +154,113 @@ def _values(growing: Growing, inventory: Inventory) -> list[int]:
     return list(growing.count.valid(most)) or [growing.count.minimum]
 
 
-def _largest(values: list[list[int]], attempt: Callable[..., _Found], effort: Effort) -> _Found:
+def _largest(values: list[list[int]], attempt: Callable[..., _Found]) -> _Found:
     """The best choice if a smaller count always fits when a larger one does: by bisection."""
     settled = [those[-1] for those in values]
     best = attempt(settled)
     if best.selection is None:
         return best
     extent = best.selection.extent
-    try:
-        for place, those in enumerate(values):
-            first, last = 0, len(those) - 1  # those[last] is known to fit
-            while first < last:
-                middle = (first + last) // 2
-                found = attempt([*settled[:place], those[middle], *settled[place + 1 :]])
-                if found.selection is not None and found.selection.extent == extent:
-                    last, best = middle, found
-                else:
-                    first = middle + 1
-            settled[place] = those[last]
-    except GaveUp:  # the best found so far is an answer
-        effort.gave_up = True
+    for place, those in enumerate(values):
+        first, last = 0, len(those) - 1  # those[last] is known to fit
+        while first < last:
+            middle = (first + last) // 2
+            found = attempt([*settled[:place], those[middle], *settled[place + 1 :]])
+            if found.selection is not None and found.selection.extent == extent:
+                last, best = middle, found
+            else:
+                first = middle + 1
+        settled[place] = those[last]
     return best
 
 
 def _best_of_all(
-    values: list[list[int]], attempt: Callable[..., _Found], request: Request, effort: Effort
+    values: list[list[int]],
+    attempt: Callable[..., _Found],
+    request: Request,
+    inventory: Inventory,
+    effort: Effort,
 ) -> _Found:
     """The best choice if a larger count may fit where a smaller one does not.
 
     With locality=required, the smallest domain for the larger count may be free while the smallest
-    domain for the smaller count is not. All combinations are tried, the largest first, until
-    one serves as much as could be served without regard to locality.
+    domain for the smaller count is not. The values are therefore divided into runs for which the
+    smallest domains are the same. In each combination of runs, the smallest values fit best, and
+    show whether larger ones are worth a try. This ends when as much is served as could be served
+    without regard to locality.
     """
     best = _Found(request, None)
     most = attempt([those[-1] for those in values], "none").selection
     if most is None:
         return best
+
+    def noted(settled: Sequence[int]) -> _Found:
+        nonlocal best
+        effort.count(PER_REQUEST // MOST_COMBINATIONS)
+        found = attempt(settled)
+        best = found if _larger(found, best) else best
+        return found
+
+    runs = [_runs(those, g, request, inventory) for those, g in zip(values, request.growing)]
     try:
-        for combination in product(*values):
-            effort.count(PER_REQUEST // MOST_COMBINATIONS)
-            found = attempt(combination)
-            if found.selection is None:
-                continue
-            if best.selection is None or found.selection.extent > best.selection.extent:
-                best = found
-            if found.selection.extent >= most.extent:
+        for cell in product(*runs):
+            largest = tuple(run[0] for run in cell)
+            complete = best.selection is not None and best.selection.extent >= most.extent
+            if complete and largest <= best.values:
                 break
+            found = noted([run[-1] for run in cell])
+            if _larger(found._replace(values=largest), best):
+                _largest(list(cell), noted)
     except GaveUp:  # the best found so far is an answer
         effort.gave_up = True
     return best
+
+
+def _larger(found: _Found, best: _Found) -> bool:
+    """Whether *found* serves more than *best*, or as much with larger counts below the slot."""
+    if found.selection is None or best.selection is None:
+        return found.selection is not None
+    return (found.selection.extent, found.values) > (best.selection.extent, best.values)
+
+
+def _runs(
+    values: list[int], growing: Growing, request: Request, inventory: Inventory
+) -> list[list[int]]:
+    """*values* (descending) in runs for which the smallest domains that could host them are the
+    same, so that a smaller value always fits when a larger one does.
+
+    That is known of the cores of slots that need nothing besides: the runs end at sizes of domains.
+    Where it is not known, each value is a run.
+    """
+    group = request.ask.group
+    slot = slot_of(group)
+    several = request.nodes is not None and group is not slot and not group.count.fixed
+    if growing.what != "core" or several or not _is_chain(slot.need):
+        return [[value] for value in values]
+    sizes: set[int] = set()
+    for node_type in inventory.node_types:
+        if _has_nested(node_type):
+            return [[value] for value in values]
+        sizes.update(domain.ncores for domain in node_type.parent)
+    ordered = sorted(sizes)
+    return [list(run) for _, run in groupby(values, lambda value: bisect_left(ordered, value))]
+
+
+def _has_nested(node_type: NodeType) -> bool:
+    """Whether some domain is inside another of its locality: one may then be in the way of both."""
+    above: dict[Domain, frozenset[str]] = {}
+    for domain, parent in node_type.parent.items():
+        names = above[parent] if parent is not None else frozenset()
+        if domain.name in names:
+            return True
+        above[domain] = names | {domain.name}
+    return False
+
+
+def _is_chain(need: Need) -> bool:
+    """Whether *need* is an amount, or domains of one locality with such a need in each."""
+    while need.parts:
+        if len(need.parts) > 1 or need.takes_amount:
+            return False
+        need = need.parts[0].need
+    return True

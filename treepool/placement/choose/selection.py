@@ -58,8 +58,7 @@ def select(
 ) -> Optional[Selection]:
     """The nodes that serve *request* now, None if there are not enough.
 
-    The counts below its slot are at their minimum. Raises GaveUp if the searches need more than
-    *effort* has left.
+    The counts below its slot are at their minimum. *effort* records whether searches gave up.
     """
     candidates.refresh(Effort(PER_REQUEST) if effort is None else effort)
     if request.nodes is None:

@@ -8,6 +8,7 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import hostlist, idset
+from treepool.rfc.rset import MAX_TIME
 from treepool.rfc.scheduling import SchedulingKey, allocated_entry
 
 
@@ -31,7 +32,8 @@ def job_R(
     if properties:
         execution["properties"] = properties
     execution["starttime"] = starttime
-    execution["expiration"] = expiration
+    # RFC 14 sets no limit to a duration; a later time than this could not be read back.
+    execution["expiration"] = min(expiration, MAX_TIME)
     r: dict[str, Any] = {"version": 1, "execution": execution}
     if inventory.key is not None:
         r["scheduling"] = _key_dict(inventory, inventory.key, ranks)

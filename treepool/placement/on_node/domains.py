@@ -7,9 +7,9 @@ from typing import Callable, Iterator, Optional
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.ledger import Ledger
-from treepool.placement.on_node.levels import MAX_MEMO, levels_of
+from treepool.placement.on_node.levels import MAX_MEMO, amount_levels, levels_of
 from treepool.placement.on_node.spread import fewest
-from treepool.placement.request.need import Part, least
+from treepool.placement.request.need import Need, Part, least
 
 
 class DomainOptions:
@@ -30,6 +30,7 @@ class DomainOptions:
         self.ledger = ledger
         self.local = local
         self.able = able
+        self.order = _order(node_type)
 
     def singly(self, scope: Domain, part: Part) -> list[Domain]:
         """The domains in *scope* for *part*, each chosen on its own, the preferred first."""
@@ -77,12 +78,13 @@ class DomainOptions:
     def listed(self, scope: Domain, part: Part) -> list[Domain]:
         """The domains in *scope* that can currently give *part*'s need once."""
         able = self.able(self.node_type, part)
+        anywhere = scope is self.node_type.root
         ledger = self.ledger
         ncores, ngpus = least(part.need)
         found = []
         cores, gpus = ledger.cores, ledger.gpus
         for d in self.node_type.named.get(part.name, ()):
-            if d not in able or d is scope or not self.within(d, scope):
+            if d not in able or d is scope or not (anywhere or self.within(d, scope)):
                 continue
             if part.whole:
                 free = cores[d] == d.ncores and gpus[d] == d.ngpus
@@ -91,6 +93,19 @@ class DomainOptions:
                 free = cores[d] >= ncores and ledger.gpus_in(d) >= ngpus
             if free:
                 found.append(d)
+        return found
+
+    def smallest(self, scope: Domain, need: Need) -> list[Domain]:
+        """The smallest kinds of domain in *scope* for *need*'s amount, the preferred first."""
+        levels = amount_levels(self.node_type, need, scope)
+        found = [d for d in scope.walk() if levels.get(d) == 0]
+        return sorted(found, key=lambda d: self.path(d, scope))
+
+    def around(self, domain: Domain) -> list[Domain]:
+        """*domain* and the domains that it is in, up to the node."""
+        found = [domain]
+        while (parent := self.node_type.parent[found[-1]]) is not None:
+            found.append(parent)
         return found
 
     def within(self, domain: Domain, scope: Domain) -> bool:
@@ -108,7 +123,7 @@ class DomainOptions:
         while domain is not scope:
             parent = self.node_type.parent[domain]
             assert parent is not None
-            steps.append((*self.ledger.free_in(domain), parent.children.index(domain)))
+            steps.append((*self.ledger.free_in(domain), self.order[domain]))
             domain = parent
         return steps[::-1]
 
@@ -117,7 +132,22 @@ class DomainOptions:
 
         def compute() -> dict[Domain, int]:
             able = self.able(self.node_type, part)
-            inside = {d: sum(b in able for b in d.walk()) for d in self.node_type.parent}
-            return levels_of(self.node_type.root, lambda d: inside[d] >= part.count.minimum)
+            inside = {d: [b for b in d.walk() if b in able] for d in self.node_type.parent}
 
-        return remembered(self.node_type.levels, MAX_MEMO, part, compute)
+            def hosts(domain: Domain) -> bool:
+                found = inside[domain]
+                cored = not part.with_core or any(d.ncores for d in found)
+                return cored and len(found) >= part.count.minimum
+
+            return levels_of(self.node_type.root, hosts)
+
+        return remembered(self.node_type.levels, MAX_MEMO, (part, "group"), compute)
+
+
+def _order(node_type: NodeType) -> dict[Domain, int]:
+    """The place of each domain in the order of the tree."""
+
+    def compute() -> dict[Domain, int]:
+        return {domain: place for place, domain in enumerate(node_type.parent)}
+
+    return remembered(node_type.levels, MAX_MEMO, "order", compute)

@@ -23,7 +23,7 @@ import attrs
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import DomainOptions
 from treepool.placement.on_node.ledger import Ledger, Take
-from treepool.placement.on_node.levels import amount_levels, asked_of
+from treepool.placement.on_node.levels import asked_of
 from treepool.placement.request.need import Need, Part
 
 #: More amounts than any node has.
@@ -104,14 +104,8 @@ class Layout:
         if self.part.whole:
             return {domain: 1}
         need = asked_of(domain, self.part.need)
-        points = self._smallest(domain, need) if local else [domain]
+        points = self.domains.smallest(domain, need) if local else [domain]
         return {point: self._room(point, need) for point in points}
-
-    def _smallest(self, scope: Domain, need: Need) -> list[Domain]:
-        """The smallest kinds of domain in *scope* for *need*'s amount, the preferred first."""
-        levels = amount_levels(self.node_type, need, scope)
-        found = [d for d in levels if levels[d] == 0 and self.domains.within(d, scope)]
-        return sorted(found, key=lambda d: self.domains.path(d, scope))
 
     def _room(self, domain: Domain, need: Need) -> int:
         """How often *domain* has room for *need*'s amount."""
@@ -137,7 +131,7 @@ class Layout:
         """The domains that may give the other amount."""
         if not self.need.takes_amount:
             return []
-        return self._smallest(self.scope, self.need) if local else [self.scope]
+        return self.domains.smallest(self.scope, self.need) if local else [self.scope]
 
     def _applies(self) -> bool:
         """Whether domains do not overlap and, if another amount is asked, are equal in size."""
@@ -205,6 +199,8 @@ class Layout:
     def _capacity(self, domains: list[Domain], upto: int) -> int:
         """How many slots, at most *upto*, can have their domains among *domains*."""
         low, high = 0, upto
+        if self.part.with_core:
+            high = min(upto, sum(d.ncores > 0 for d in domains))
         while low < high:
             middle = (low + high + 1) // 2
             given = sum(min(self.copies[d], middle) for d in domains)
@@ -220,6 +216,8 @@ class Layout:
         for domains in groups:
             slots = self._capacity(domains, count)
             count -= slots
+            if self.part.with_core:
+                domains = _leaving_cores(domains, slots * (self.wanted - 1))
             loads = loads, self._fill(domains, slots, slots * self.wanted)
         return loads
 
@@ -307,6 +305,13 @@ class Layout:
         bounds = [cores // self.need.cores] if self.need.cores else []
         bounds += [gpus // self.need.gpus] if self.need.gpus else []
         return min(bounds, default=0)
+
+
+def _leaving_cores(domains: list[Domain], most: int) -> list[Domain]:
+    """*domains* with only the first *most* of those that have no cores."""
+    coreless = [d for d in domains if not d.ncores]
+    dropped = set(coreless[most:])
+    return [d for d in domains if d not in dropped]
 
 
 def _together(one: _Table, other: _Table, upto: int) -> _Table:

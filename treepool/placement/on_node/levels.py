@@ -7,7 +7,7 @@ whole.
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable, Iterator, Optional
 
 import attrs
 
@@ -117,13 +117,28 @@ def smallest_host(
     each step, the child with the fewest free GPUs, then the fewest free cores, then the lowest id.
     With a *graph*, the GPUs must be joined.
     """
+    return next(smallest_hosts(scope, need, levels, cores, gpus, graph), None)
+
+
+def smallest_hosts(
+    scope: Domain,
+    need: Need,
+    levels: dict[Domain, int],
+    cores: int,
+    gpus: int,
+    graph: Optional[Graph] = None,
+) -> Iterator[Domain]:
+    """What smallest_host() returns, and then in order the other domains of its level.
+
+    Whoever takes all amounts that the first can give finds that smallest_host() is the second then,
+    and so on: what is taken only makes the domains around it come earlier.
+    """
     best: dict[Domain, int] = {}
 
     def find(domain: Domain) -> None:
         if (
             domain not in levels
-            or idset.size(domain.cores & cores) < need.cores
-            or idset.size(domain.gpus & gpus) < need.gpus
+            or not has_free(domain, need, cores, gpus)
             or (graph is not None and not has_clique(graph, domain.gpus & gpus, need.gpus))
         ):
             return
@@ -133,15 +148,27 @@ def smallest_host(
             lowest = min(lowest, best.get(child, lowest))
         best[domain] = lowest
 
-    find(scope)
-    if scope not in best:
-        return None
-    level, domain = best[scope], scope
-    while True:
-        options = [c for c in domain.children if best.get(c) == level]
+    def walk(domain: Domain) -> Iterator[Domain]:
+        options = [c for c in domain.children if best.get(c) == best[scope]]
         if not options:
-            return domain
-        domain = min(options, key=lambda c: free_in(c, cores, gpus))
+            yield domain
+        elif len(options) == 1:
+            yield from walk(options[0])
+        else:
+            for child in sorted(options, key=lambda c: free_in(c, cores, gpus)):
+                yield from walk(child)
+
+    find(scope)
+    if scope in best:
+        yield from walk(scope)
+
+
+def has_free(domain: Domain, need: Need, cores: int, gpus: int) -> bool:
+    """Whether *domain* has the cores and GPUs of *need*'s amount free."""
+    return (
+        idset.size(domain.cores & cores) >= need.cores
+        and idset.size(domain.gpus & gpus) >= need.gpus
+    )
 
 
 def free_in(domain: Domain, cores: int, gpus: int) -> Amount:

@@ -24,7 +24,7 @@ from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import DomainOptions
 from treepool.placement.on_node.gpu_assignment import claims_of, demanded
 from treepool.placement.on_node.ledger import Ledger, Take
-from treepool.placement.on_node.levels import MAX_MEMO, amount_levels, asked_of, has_memory
+from treepool.placement.on_node.levels import MAX_MEMO, asked_of, has_memory
 from treepool.placement.request.need import SLOT, Need, Part, least
 
 #: Larger than any count on a node.
@@ -64,7 +64,14 @@ class _Choice:
     start: int = 0
 
 
-_Task = Union[_Amount, _Choice]
+@attrs.frozen(eq=False)
+class _Core:
+    """To do: see that ``slot``, to which only whole domains can bring a core, has one."""
+
+    slot: int
+
+
+_Task = Union[_Amount, _Choice, _Core]
 
 #: What is still to do, as a linked list that branches of the search share.
 _Tasks = Optional[tuple[_Task, "_Tasks"]]
@@ -150,8 +157,7 @@ class Search:
         if ngpus:
             bounds.append(self.ledger.gpus_in(scope) // ngpus)
         if self.local and need.takes_amount:
-            levels = amount_levels(self.node_type, asked_of(scope, need), scope)
-            hosts = [d for d in levels if not levels[d] and self.domains.within(d, scope)]
+            hosts = self.domains.smallest(scope, asked_of(scope, need))
             bounds.append(sum(self._copies(d, need.cores, need.gpus) for d in hosts))
         for inner in need.parts:
             if inner.name == SLOT:
@@ -187,6 +193,7 @@ class Search:
             return _Amount(scope, asked_of(scope, part.need), part.count.minimum, 0), rest
         for _ in range(part.count.minimum):
             self.slots += 1
+            rest = (_Core(self.slots), rest) if part.need.with_core else rest
             rest = self._inside(scope, part.need, rest, self.slots)
         return rest
 
@@ -232,6 +239,9 @@ class Search:
         task, rest = tasks
         if isinstance(task, _Amount):
             yield from self._amount_ways(task, rest)
+        elif isinstance(task, _Core):
+            if any(take.scope.ncores for take in self.takes if take.slot == task.slot):
+                yield rest
         elif task.options is not None:
             yield from self._choice_ways(task, task.options, rest)
         else:
@@ -266,14 +276,7 @@ class Search:
 
     def _hosts(self, task: _Amount) -> list[Domain]:
         """The domains that may give *task*'s amount, the preferred first."""
-        scope = task.scope
-        if not self.local:
-            return [scope]
-        levels = amount_levels(self.node_type, task.need, scope)
-        within, path = self.domains.within, self.domains.path
-        hosts = [d for d in levels if levels[d] == 0 and within(d, scope)]
-        hosts.sort(key=lambda d: path(d, scope))
-        return hosts
+        return self.domains.smallest(task.scope, task.need) if self.local else [task.scope]
 
     def _choice_ways(self, task: _Choice, options: list[Domain], rest: _Tasks) -> Iterator[_Tasks]:
         part = task.part
@@ -327,19 +330,27 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
 
     Raises GaveUp if a search exceeds its bound.
     """
+    #: Whether each domain is all that a slot takes, and must have a core.
+    alone = part.with_core and part.count.minimum == 1
 
     def compute() -> frozenset[Domain]:
         return frozenset(d for d in node_type.named.get(part.name, ()) if able(d))
 
     def able(domain: Domain) -> bool:
-        if (part.whole and not domain.whole) or (part.with_core and not domain.ncores):
+        if part.whole and not domain.whole:
+            return False
+        if alone and not domain.ncores:
             return False
         if part.whole and not meets_demand(node_type, domain.gpus, part.need):
             return False
+        need = part.need
+        if not (need.parts or need.has_gpu_demand):  # a search costs as much as the node is large
+            enough = domain.ncores >= need.cores and domain.ngpus >= need.gpus
+            return enough and has_memory(domain, need) and need.storage <= node_type.storage
         search = Search(node_type, node_type.root.cores, node_type.root.gpus)
-        return search.meets(domain, part.need)
+        return search.meets(domain, need)
 
-    key = part.name, part.whole, part.with_core, part.need
+    key = part.name, part.whole, alone, part.need
     return remembered(node_type.able, MAX_MEMO, key, compute)
 
 

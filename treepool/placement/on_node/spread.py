@@ -8,6 +8,8 @@ domains give cores only after that.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate, islice
 from typing import Iterable, Optional, Sequence
 
 from treepool.placement.gpus.best_set import ANY, best_set, indifferent
@@ -157,7 +159,7 @@ def _cores_of(domain: Domain, wanted: int, cores: int, gpus: int) -> int:
 
 def _from_fewest(domains: Iterable[Domain], wanted: int, cores: int, gpus: int) -> int:
     """*wanted* free cores from as few of *domains* as possible; they must have them."""
-    domains = _fullest_first(domains, cores, gpus)
+    domains = _fullest_first((d for d in domains if d.cores & cores), cores, gpus)
     amounts = [idset.size(domain.cores & cores) for domain in domains]
     sources = fewest([(0, amount) for amount in amounts], (0, wanted))
     chosen = 0
@@ -183,32 +185,63 @@ def deal(wanted: int, amounts: Sequence[int]) -> list[int]:
 def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:
     """The indexes of the fewest *amounts* that cover *want*; among equals, the first in order.
 
-    All amounts together must cover *want*. The run time is n * k * g steps for n amounts, of which
-    k are needed, with g wanted of the first kind.
+    All amounts together must cover *want*. Amounts of the second kind alone are chosen by sorting.
+    For m amounts with some of the first kind, of which g are wanted, the tables have m * k * g
+    numbers, where k amounts are needed.
     """
-    # tables[k][i][g]: the most of the second kind that exactly k of amounts[i:] give together
-    # with at least g of the first; -1 if they cannot.
-    count = len(amounts)
     goal = want[0]
-    tables = [[[0] + [-1] * goal] * (count + 1)]
-    while tables[-1][0][goal] < want[1]:
-        if len(tables) > count:
+    mixed = [amount for amount in amounts if goal and amount[0]]
+    plain = sorted(second for first, second in amounts if second and not (goal and first))
+    # tables[k][i][g]: the most of the second kind that exactly k of mixed[i:] give together with at
+    # least g of the first; -1 if they cannot.
+    tables = [[[0] + [-1] * goal] * (len(mixed) + 1)]
+    sums = _sums(plain, len(plain))
+
+    def most(count: int, i: int, g: int) -> int:
+        """The same of exactly *count*, some of mixed[i:] and the others of those in *sums*."""
+        from_mixed = range(max(0, count - len(sums) + 1), min(count, len(tables) - 1) + 1)
+        found = ((tables[k][i][g], sums[count - k]) for k in from_mixed)
+        return max((one + other for one, other in found if one >= 0), default=-1)
+
+    count = 0
+    while most(count, 0, goal) < want[1]:
+        count += 1
+        if count > len(amounts):
             raise ValueError("the amounts do not cover what is wanted")
-        before = tables[-1]
-        table = [[-1] * (goal + 1) for _ in range(count + 1)]
-        for i in range(count - 1, -1, -1):
-            first, second = amounts[i]
-            for g in range(goal + 1):
-                rest = before[i + 1][max(0, g - first)]
-                table[i][g] = max(table[i + 1][g], rest + second if rest >= 0 else -1)
-        tables.append(table)
+        if count <= len(mixed):
+            tables.append(_with_one_more(tables[-1], mixed, goal))
     chosen = []
-    k, (g, needed) = len(tables) - 1, want
+    place, (g, needed) = 0, want
     for i, (first, second) in enumerate(amounts):
-        if k == 0:
+        if not count:
             break
-        rest = tables[k - 1][i + 1][max(0, g - first)]
+        if goal and first:
+            place += 1
+        elif second:
+            del plain[bisect_left(plain, second)]
+        else:
+            continue  # one that gives nothing is not among the fewest
+        sums = _sums(plain, count)
+        rest = most(count - 1, place, max(0, g - first))
         if rest >= 0 and rest + second >= needed:
             chosen.append(i)
-            k, g, needed = k - 1, max(0, g - first), max(0, needed - second)
+            count, g, needed = count - 1, max(0, g - first), max(0, needed - second)
     return chosen
+
+
+def _sums(ascending: Sequence[int], most: int) -> list[int]:
+    """The sums of the 0, 1, 2, ... largest numbers, up to *most* of them."""
+    return [0, *accumulate(islice(reversed(ascending), most))]
+
+
+def _with_one_more(
+    before: Sequence[Sequence[int]], amounts: Sequence[Amount], goal: int
+) -> list[list[int]]:
+    """The table that follows *before*, see fewest()."""
+    table = [[-1] * (goal + 1) for _ in range(len(amounts) + 1)]
+    for i in range(len(amounts) - 1, -1, -1):
+        first, second = amounts[i]
+        for g in range(goal + 1):
+            rest = before[i + 1][max(0, g - first)]
+            table[i][g] = max(table[i + 1][g], rest + second if rest >= 0 else -1)
+    return table

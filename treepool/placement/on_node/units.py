@@ -23,8 +23,10 @@ from treepool.placement.on_node.ledger import Ledger, Take
 from treepool.placement.on_node.levels import (
     amount_levels,
     asked_of,
+    has_free,
     has_memory,
     smallest_host,
+    smallest_hosts,
     usable_gpus,
 )
 from treepool.placement.on_node.search import Search, able_domains
@@ -65,6 +67,7 @@ class Placer:
     def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
         self.state = state
         self.node_type = state.type
+        self.locality = locality
         self.plain = locality == "none"
         self.required = locality == "required"
         self.effort = effort
@@ -99,15 +102,18 @@ class Placer:
         ]
         if not self.plain:
             domains = sorted(domains, key=lambda d: options.path(d, scope))
-        taken: list[Domain] = []
+        taken: set[Domain] = set()
+        around_taken: set[Domain] = set()
         found = []
         for domain in domains:
-            if any(options.within(domain, d) or options.within(d, domain) for d in taken):
+            around = options.around(domain)
+            if domain in around_taken or not taken.isdisjoint(around):
                 self.effort.gave_up = True  # nested domains of one locality: others may fit better
                 continue
             unit = self._domain(domain, part)
             if unit is not None:
-                taken.append(domain)
+                taken.add(domain)
+                around_taken.update(around)
                 found.append(unit)
         return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
 
@@ -116,7 +122,8 @@ class Placer:
         (inner,) = part.need.parts
         if part.whole:  # everything in the domain is free, as on an idle node
             root = self.node_type.root
-            idle = Placer(NodeState(self.node_type, root.cores, root.gpus), "none", self.effort)
+            state = NodeState(self.node_type, root.cores, root.gpus)
+            idle = Placer(state, self.locality, self.effort)
             found = idle._domain(domain, attrs.evolve(part, whole=False))
             return found and found._replace(cores=domain.cores, gpus=domain.gpus)
         if inner.name == SLOT:
@@ -167,10 +174,9 @@ class Placer:
         want = need.gpus, need.cores
         found: list[Ids] = []
         nlocal = 0
-        while limit is None or len(found) < limit:
-            host = smallest_host(scope, need, levels, cores, gpus)
-            if host is None:
-                break
+        hosts = smallest_hosts(scope, need, levels, cores, gpus)
+        host = next(hosts, None)
+        while host is not None and (limit is None or len(found) < limit):
             if self.plain:
                 taken_cores, taken_gpus = lowest_ids(scope, want, cores, gpus)
                 nlocal += 1
@@ -183,13 +189,20 @@ class Placer:
             cores &= ~taken_cores
             gpus &= ~taken_gpus
             found.append((self.state.cores & ~cores, usable & ~gpus))
+            while host is not None and not has_free(host, need, cores, gpus):
+                host = next(hosts, None)
+            if host is None:
+                hosts = smallest_hosts(scope, need, levels, cores, gpus)
+                host = next(hosts, None)
         return found, nlocal
 
     def _most(self, scope: Domain, need: Need, limit: Optional[int], local: bool) -> list[Ids]:
         """What 1, 2, ... slots of *need* take: placed one by one, then together if more fit."""
         effort = self.effort.part()
+        found = self._singly(scope, need, limit, local)
         cores, gpus = self.state.cores, self.state.gpus
-        found: list[Ids] = []
+        if found:
+            cores, gpus = cores & ~found[-1][0], gpus & ~found[-1][1]
         while limit is None or len(found) < limit:
             tries = Effort(_TRIES) if decided(need) else effort
             takes = self._takes(cores, gpus, local, tries, partial(_slots_of, scope, need, 1))
@@ -211,6 +224,47 @@ class Placer:
             found.append(ids)
         self.effort.add(effort)
         return found
+
+    def _singly(self, scope: Domain, need: Need, limit: Optional[int], local: bool) -> list[Ids]:
+        """The slots that _most() places one by one if each takes one domain, without a search.
+
+        What is taken from a domain only makes it come earlier, so the order of the first slot's
+        domains is that of all slots: 1,024 slots take 0.2 s and not 5 s.
+        """
+        found: list[Ids] = []
+        if limit == 1 or need.takes_amount or not (decided(need) and need.parts):
+            return found
+        (part,) = need.parts
+        if part.count.minimum > 1:
+            return found
+        cores, gpus = self.state.cores, self.state.gpus
+        ledger = Ledger(self.node_type, cores, gpus)
+        options = DomainOptions(self.node_type, ledger, local, able_domains)
+        listed = options.listed if self.plain else options.singly
+        for domain in listed(scope, part):
+            while limit is None or len(found) < limit:
+                take = self._take_of(domain, part, local, cores, gpus)
+                if take is None:
+                    break
+                taken = ids_of([take], self.node_type, cores, gpus, self.plain)
+                cores, gpus = cores & ~taken[0], gpus & ~taken[1]
+                found.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
+        return found
+
+    def _take_of(
+        self, domain: Domain, part: Part, local: bool, cores: int, gpus: int
+    ) -> Optional[Take]:
+        """What a slot takes of *domain* for *part*, out of the free *cores* and *gpus*."""
+        if part.whole:
+            untouched = not (domain.cores & ~cores or domain.gpus & ~gpus)
+            return Take(domain, part.need, True) if untouched else None
+        need = asked_of(domain, part.need)
+        gpus &= usable_gpus(self.node_type, domain, need)
+        if not local:
+            return Take(domain, need, False) if has_free(domain, need, cores, gpus) else None
+        levels = amount_levels(self.node_type, need, domain)
+        host = smallest_host(domain, need, levels, cores, gpus)
+        return None if host is None or levels[host] else Take(host, need, False)
 
     def _together(
         self, scope: Domain, need: Need, local: bool, effort: Effort

@@ -32,6 +32,7 @@ import attrs
 
 from treepool.errors import InvalidJobspec
 from treepool.rfc.findings import number, shown
+from treepool.rfc.spelling import did_you_mean
 
 #: Values of ``locality``, the modes: see DESIGN "Which node".
 LOCALITIES = ("preferred", "required", "none")
@@ -120,7 +121,8 @@ def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -
     for name, value in options.items():
         if name not in CHECKS:
             known = ", ".join(sorted(CHECKS))
-            raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}, known: {known}")
+            hint = did_you_mean(name, list(CHECKS))
+            raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}{hint}, known: {known}")
         problem = CHECKS[name](value)
         if problem:
             raise InvalidJobspec(f"{_PLACE}/{name}: {shown(value)} is not {problem}")

@@ -38,6 +38,9 @@ class Need:
     ``demand`` and ``gpu_memory`` (bytes) apply to the GPUs of this need. Each GPU has at least that
     much memory. Any two GPUs of one slot, in whatever parts, are linked as the demand says. For a
     whole domain they apply to all of its GPUs.
+
+    ``with_core`` is set on the need of a slot to which only whole domains can bring a core: one of
+    them must. Every slot needs a core, and so does every node of a job (RFC 20).
     """
 
     cores: int = 0
@@ -49,6 +52,7 @@ class Need:
     allow_cxl: bool = False
     demand: Optional[Demand] = None
     gpu_memory: int = 0
+    with_core: bool = False
     #: Whether this need or a part in it demands links or memory of GPUs.
     has_gpu_demand: bool = attrs.field(init=False, eq=False)
 
@@ -68,8 +72,7 @@ class Part:
     """``count`` slots, or that many distinct domains of locality ``name``, each giving ``need``.
 
     A ``whole`` domain is taken entirely; ``need`` is then the least it must have. ``with_core``
-    excludes domains without cores. It is set where whole domains are all that a slot takes, because
-    every slot needs a core (and so does every node of a job, RFC 20).
+    says that these domains are all that a slot takes, so that one of them must have a core.
     """
 
     name: str
@@ -137,7 +140,7 @@ class Ask:
         """A lower bound of the shortfall of a node with *ncores* free cores."""
         if not self.counted:
             return 0
-        slot = list(_down_to_slot(self.group))[-1]
+        slot = slot_of(self.group)
         nslots = ncores // max(1, least(slot.need)[0])
         units = ncores // max(1, self.min_cores // (1 if self.fill else self.group.count.minimum))
         if self.group.count.maximum is not None:
@@ -154,6 +157,11 @@ def _down_to_slot(part: Part) -> Iterator[Part]:
         if part.name == SLOT:
             return
         (part,) = part.need.parts
+
+
+def slot_of(group: Part) -> Part:
+    """The slots in *group*, or *group* itself."""
+    return list(_down_to_slot(group))[-1]
 
 
 def decided(need: Need) -> bool:
@@ -186,6 +194,11 @@ class Growing:
     path: tuple[int, ...]
     what: str
     count: Count
+
+    @property
+    def depth(self) -> int:
+        """How many localities are between the slot and the vertex that has the count."""
+        return len(self.path) - (self.what not in ("core", "gpu"))
 
 
 def with_count(group: Part, growing: Growing, number: int) -> Part:

@@ -22,6 +22,7 @@ from treepool.placement.request.need import (
     Need,
     Part,
     ask_of,
+    least,
     with_demands,
 )
 from treepool.rfc import units
@@ -86,7 +87,7 @@ class _Reader:
         node, above, slot = self.above(jobspec.resources)
         spanned = self.spanned(slot)
         if spanned is None:
-            need = self.with_demands(self.need(slot, (), shared=True), options)
+            need = self.with_demands(self.with_core(self.need(slot, (), shared=True)), options)
             group = Part(SLOT, slot.count, False, need)
             if options.level is not None:
                 group = self.levelled(group, options, slot, node, above)
@@ -99,7 +100,8 @@ class _Reader:
             for upper in (*([node] if node else []), *above):
                 raise _refused(spanned, f"a slot below {upper.type} cannot span nodes:")
             whole = _is_whole(spanned)
-            need = self.with_demands(self.need(spanned, (), shared=not whole), options, whole)
+            need = self.need(spanned, (), shared=not whole)
+            need = self.with_demands(need if whole else self.with_core(need), options, whole)
             group = Part(SLOT, _ONE, whole and need.has_gpu_demand, need)
             if options.level is not None:
                 if whole:
@@ -109,7 +111,7 @@ class _Reader:
         ask = ask_of(group, nodes is None, whole, options.locality)
         total = slot.count if spanned is not None else group.count
         constraint = _with_property(jobspec.constraint, options)
-        growing = tuple(sorted(self.growing, key=lambda g: len(g.path)))
+        growing = tuple(sorted(self.growing, key=lambda g: g.depth))
         return Request(
             ask,
             nodes,
@@ -209,8 +211,6 @@ class _Reader:
         if shared and not (cores or gpus or parts):
             raise _refused(parent, "neither cores nor GPUs are asked for in")
         fair_share = shared and gpus > 0 and "core" not in amounts
-        if shared and not (cores or gpus):
-            parts = [attrs.evolve(part, with_core=part.whole) for part in parts]
         return Need(
             cores=1 if fair_share else cores,
             gpus=gpus,
@@ -219,6 +219,27 @@ class _Reader:
             storage=amounts.get("storage", 0),
             parts=tuple(parts),
         )
+
+    def with_core(self, need: Need) -> Need:
+        """A slot's *need*; if no amount brings it a core, one of its whole domains must.
+
+        Where they are all of one part, the part says so too: it decides what is close.
+        """
+        if least(need)[0]:
+            return need
+        ranges = {growing.path for growing in self.growing}
+
+        def marked(need: Need, path: tuple[int, ...]) -> Need:
+            if len(need.parts) > 1:
+                return need
+            (part,) = need.parts
+            if part.whole:
+                part = attrs.evolve(part, with_core=True)
+            elif part.count == _ONE and path not in ranges:
+                part = attrs.evolve(part, need=marked(part.need, (*path, 0)))
+            return attrs.evolve(need, parts=(part,))
+
+        return attrs.evolve(marked(need, (0,)), with_core=True)
 
     def part(self, vertex: Vertex, path: tuple[int, ...], shared: bool) -> Part:
         """The part for locality *vertex* below a slot; if not *shared*, inside a whole domain."""
