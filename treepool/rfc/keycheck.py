@@ -11,8 +11,8 @@ only; ``SchedulingKey.problems`` has the problems of others.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import Any, Iterable, Iterator, Mapping, Optional
+from itertools import chain
+from typing import Any, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -23,6 +23,7 @@ from treepool.rfc.idset import union
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool
+from treepool.rfc.spelling import nearest
 
 #: Most warnings about one key. A last one says that there are more.
 MAX_WARNINGS = 20
@@ -33,16 +34,6 @@ MAX_PAIRS = 1 << 16
 
 #: Most different unknown keys that are compared with the known ones. These take 20 ms.
 MAX_NAMES = 500
-
-#: Longest unknown key that can be a misspelling, in characters.
-MAX_NAME = 24
-
-#: Least similarity of a misspelling, as difflib measures it: "core" and "cores" have 0.89, "coers"
-#: and "cores" have 0.8.
-ALIKE = 0.8
-
-#: Short forms that difflib does not recognise.
-_SHORT = {"mem": "memory", "cpu": "cores", "cpus": "cores", "disk": "storage", "size": "capacity"}
 
 #: The keys that matter, by the kind of object.
 _KEY = ("writer", "children", "links", "fabric", "allocated")
@@ -74,7 +65,7 @@ def warnings(resource_set: ResourceSet) -> list[str]:
         check = _Check(key, resource_set, key.ranks_in(resource_set.ranks))
     except InvalidKey:
         return []
-    return _limited(_both(check.lines(), _misspelt(scheduling, "/scheduling")))
+    return _limited(chain(check.lines(), _misspelt(scheduling, "/scheduling")))
 
 
 def key_warnings(key: Mapping[str, Any]) -> list[str]:
@@ -84,11 +75,6 @@ def key_warnings(key: Mapping[str, Any]) -> list[str]:
     except InvalidKey:
         return []
     return _limited(_misspelt(plain_json(key, InvalidKey, "scheduling key"), ""))
-
-
-def _both(first: Iterable[str], second: Iterable[str]) -> Iterator[str]:
-    yield from first
-    yield from second
 
 
 def _limited(lines: Iterable[str]) -> list[str]:
@@ -105,7 +91,7 @@ def _writer(writer: object) -> Iterator[str]:
     """A warning if *writer* is a misspelling of treepool's name."""
     name = writer.partition(":")[0] if isinstance(writer, str) else ""
     plain = name.translate({ord(c): None for c in "-_ "})
-    if len(name) <= MAX_NAME and plain.casefold() == WRITER.casefold():
+    if plain.casefold() == WRITER.casefold():
         yield (
             f"/scheduling/writer: the scheduler is called {WRITER!r}, not {shown(name)}, "
             "so the key is ignored"
@@ -186,7 +172,7 @@ def _misspelt(key: Mapping[str, Any], at: str) -> Iterator[str]:
             continue
         if len(meant) >= MAX_NAMES:
             return
-        right = _meant(name, known)
+        right = nearest(name, known)
         meant[name, known] = right
         if right in values:  # the known key is there too, so this one is something else
             continue
@@ -253,15 +239,3 @@ def _like_domains(value: object) -> bool:
         and isinstance(value[0], str)
         and value[0][:1].isdecimal()
     )
-
-
-def _meant(name: str, known: tuple[str, ...]) -> str:
-    """The one of *known* names that *name* may be a misspelling of; "" if there is none."""
-    if len(name) > MAX_NAME:
-        return ""
-    plain = name.casefold()
-    for right in known:
-        if plain == right or _SHORT.get(plain) == right:
-            return right
-    close: Optional[list[str]] = get_close_matches(plain, known, 1, ALIKE)
-    return close[0] if close else ""
