@@ -1,4 +1,16 @@
-"""``treepool status``: the running instance, in lines for GPUs and jobs."""
+"""Show the running Flux instance: what is free, used and fragmented (GPUs that
+are free but in no domain that is), and with --gpus a line for each GPU, with
+--jobs one for each job, with its placement and how close it is. Fitness is
+from 0 to 1: links between GPUs, cores and GPUs in one memory domain.
+
+examples:
+  flux treepool status --jobs                 where do jobs sit?
+  flux treepool status --gpus --watch         every GPU, again and again
+  flux treepool status --gpus --json | jq 'select(.state == "free")'
+
+exit status:
+  0 done; 1 the instance cannot be read; 2 usage, or there is no instance
+"""
 
 from __future__ import annotations
 
@@ -16,31 +28,12 @@ from treepool.view import status
 from treepool.view.picture import Picture
 from treepool.view.status import GpuLine, JobLine
 
-_DESCRIPTION = """\
-Show the running Flux instance: what is free, used and fragmented (GPUs that
-are free but in no domain that is), and with --gpus a line for each GPU, with
---jobs one for each job, with its placement and how close it is. Fitness is
-from 0 to 1: links between GPUs, cores and GPUs in one memory domain.
-"""
-
-_EXAMPLES = """\
-examples:
-  flux treepool status --jobs                 where do jobs sit?
-  flux treepool status --gpus --watch         every GPU, again and again
-  flux treepool status --gpus --json | jq 'select(.state == "free")'
-
-exit status:
-  0 done; 1 the instance cannot be read; 2 usage, or there is no instance
-"""
-
 #: Seconds between two updates of --watch, and the smallest interval allowed.
 INTERVAL, SHORTEST = 5.0, 0.2
 
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument("--gpus", action="store_true", help="a line for each GPU")
     parser.add_argument("--jobs", action="store_true", help="a line for each job")
     form = parser.add_mutually_exclusive_group()
@@ -53,7 +46,6 @@ def define(parser: ArgumentParser) -> None:
         type=_interval,
         help=f"look again every so many seconds (default {INTERVAL:g}), until interrupted",
     )
-    parser.set_defaults(run=run)
 
 
 def _interval(text: str) -> float:
@@ -95,7 +87,7 @@ def _print_json(picture: Picture, gpus: Sequence[GpuLine], jobs: Sequence[JobLin
 def _print(picture: Picture, gpus: Sequence[GpuLine], jobs: Sequence[JobLine]) -> None:
     from treepool.cli.statustable import gpu_table, job_table
 
-    out(status.totals_line(picture.totals))
+    out(picture.totals.line)
     if gpus:
         out("")
         draw(lambda width: gpu_table(gpus))

@@ -6,6 +6,7 @@ module puts them in the order in which a person would explain them, and reports 
 
 from __future__ import annotations
 
+from itertools import groupby, islice
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 import attrs
@@ -236,21 +237,17 @@ class _Teller:
 
         Consecutive states that lack the same resource are reported as one, whatever the amount.
         """
+
+        def what(one: Looked) -> object:
+            lacks = self.lacks(one)
+            return id(one) if lacks is None else lacks[0]
+
         told: list[Passed] = []
-        place = 0
-        while place < len(seen) and len(told) < MAX_PASSED:
-            group = [seen[place]]
-            lacks = self.lacks(group[0])
-            if lacks is not None:
-                for one in seen[place + 1 :]:
-                    others = self.lacks(one)
-                    if others is None or others[0] != lacks[0]:
-                        break
-                    group.append(one)
-            place += len(group)
-            nodes = tuple(self.nodes(one.state, one.ranks) for one in group)
-            told.append(Passed(nodes, self.why(group, first_pass)))
-        return tuple(told), sum(len(one.ranks) for one in seen[place:])
+        for _, group in islice(groupby(seen, what), MAX_PASSED):
+            alike = list(group)
+            nodes = tuple(self.nodes(one.state, one.ranks) for one in alike)
+            told.append(Passed(nodes, self.why(alike, first_pass)))
+        return tuple(told), sum(len(one.ranks) for one in seen) - sum(len(p.ranks) for p in told)
 
     def lacks(self, one: Looked) -> Optional[tuple[str, int]]:
         """What a whole node lacks for one slot, and how much is free; None for other reasons."""
