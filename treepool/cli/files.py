@@ -7,12 +7,14 @@ A file that can be read but is invalid is an answer (exit status 1).
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator, Optional
 
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput
 from treepool.rfc import document
+from treepool.rfc.rset import ResourceSet
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -22,6 +24,21 @@ _BOM = "\ufeff"
 def shown(path: str) -> str:
     """The name of file *path* in messages."""
     return "<stdin>" if path == "-" else path
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Raise Stop, which names file *path*, for invalid input that the block finds in it."""
+    try:
+        yield
+    except InvalidInput as e:
+        raise Stop(f"{shown(path)}: {e}") from None
+
+
+def check_stdin(*paths: Optional[str]) -> None:
+    """Raise Stop if more than one of *paths* is stdin."""
+    if paths.count("-") > 1:
+        raise Stop("only one of the files can be stdin", USAGE)
 
 
 def read_text(path: str) -> str:
@@ -64,6 +81,13 @@ def read_R(path: str) -> Any:
     if not isinstance(value, dict):
         raise Stop(f"{shown(path)}: an R is a JSON object, this is none")
     return value
+
+
+def read_resource_set(path: str) -> ResourceSet:
+    """The resource set of a file with an R; raises Stop."""
+    R = read_R(path)
+    with naming(path):
+        return ResourceSet.read(R)
 
 
 def check_writable(option: str, path: Path) -> None:

@@ -1,4 +1,18 @@
-"""``treepool validate``: all problems of a file, each with its JSON pointer."""
+"""Check a file against its RFC: the form, and the meaning, such as ids that two
+sockets share. Prints every problem as "JSON POINTER: what
+is wrong", or one line on what a good file has. Lines that start with "warning:"
+say what is legal but probably not meant. The file is an R (RFC 20), with
+or without a scheduling key (RFC 49); a scheduling key alone; a jobspec (RFC 14)
+or the resource list of one; or test vectors. Its keys tell which.
+
+examples:
+  treepool validate R.json
+  flux kvs get resource.R | treepool validate -
+  jq .scheduling R.json | treepool validate --as key -
+
+exit status:
+  0 nothing is wrong, though there may be warnings; 1 something is; 2 usage, or no such file
+"""
 
 from __future__ import annotations
 
@@ -16,25 +30,6 @@ from treepool.rfc import jobcheck, jobspec, keycheck
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 
-_DESCRIPTION = """\
-Check a file against its RFC: the form, and the meaning, such as ids that two
-sockets share. Prints every problem as "JSON POINTER: what
-is wrong", or one line on what a good file has. Lines that start with "warning:"
-say what is legal but probably not meant. The file is an R (RFC 20), with
-or without a scheduling key (RFC 49); a scheduling key alone; a jobspec (RFC 14)
-or the resource list of one; or test vectors. Its keys tell which.
-"""
-
-_EXAMPLES = """\
-examples:
-  treepool validate R.json
-  flux kvs get resource.R | treepool validate -
-  jq .scheduling R.json | treepool validate --as key -
-
-exit status:
-  0 nothing is wrong, though there may be warnings; 1 something is; 2 usage, or no such file
-"""
-
 
 @attrs.frozen
 class _Kind:
@@ -51,13 +46,10 @@ class _Kind:
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument("file", metavar="FILE", help='JSON, "-" for stdin')
     parser.add_argument(
         "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: see above)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
