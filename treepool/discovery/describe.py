@@ -8,11 +8,12 @@ from typing import Optional, Sequence
 
 import attrs
 
+from treepool.discovery.binding import cores_of
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
 from treepool.discovery.machine import Gpu, Machine
 from treepool.discovery.mig import with_instances
-from treepool.discovery.nvidia import Near, NvidiaTopology
+from treepool.discovery.nvidia import NvidiaTopology
 from treepool.rfc import idset
 from treepool.rfc.links import Links
 
@@ -87,8 +88,9 @@ def with_nvidia(machine: Machine, told: NvidiaTopology) -> Machine:
         here, there = (idset.encode(idset.from_ids(ids)) for ids in (gpus, told.near))
         return _warned(machine, f"gpus are {here}, but nvidia-smi has {there}: it is not used")
     warnings = []
-    for i, near in sorted(told.near.items()):
-        cores = _cores(machine, near)
+    for i, pus in sorted(told.near.items()):
+        cores = cores_of(machine, pus)
+        cores = 0 if cores == machine.cores else cores
         if not gpus[i].cores:
             gpus[i] = attrs.evolve(gpus[i], cores=cores)
         elif cores and cores != gpus[i].cores:
@@ -103,14 +105,6 @@ def with_nvidia(machine: Machine, told: NvidiaTopology) -> Machine:
         notes=(*machine.notes, *told.notes),
         warnings=(*machine.warnings, *warnings),
     )
-
-
-def _cores(machine: Machine, near: Near) -> int:
-    """The cores that have one of the PUs near a GPU; 0 if these are all cores of the machine."""
-    found = idset.from_ids(
-        core for core, pus in machine.pus.items() if any(near.pus >> pu & 1 for pu in pus)
-    )
-    return 0 if found == machine.cores else found
 
 
 def _warned(machine: Machine, warning: str) -> Machine:
