@@ -43,12 +43,7 @@ def check_stdin(*paths: Optional[str]) -> None:
 
 def read_text(path: str) -> str:
     """The text of a file; raises Stop if it cannot be read, is too long, or is not UTF-8."""
-    try:
-        data = _read_bytes(path)
-    except ValueError as e:  # a path with a null character
-        raise Stop(f"{shown(path)}: cannot be read: {e}", USAGE) from None
-    except OSError as e:
-        raise Stop(f"{shown(path)}: cannot be read: {e.strerror or e}", USAGE) from None
+    data = read_bytes(path, document.MAX_TEXT)
     if len(data) > document.MAX_TEXT:
         raise Stop(f"{shown(path)}: is longer than {document.MAX_TEXT} bytes")
     try:
@@ -99,14 +94,21 @@ def check_writable(option: str, path: Path) -> None:
         raise Stop(f"argument {option}: {path}: cannot be written: {reason}", USAGE) from None
 
 
-def _read_bytes(path: str) -> bytes:
-    """At most one byte more than the limit, because a file such as /dev/zero has no end."""
-    if path == "-":
-        if sys.stdin is None:
-            raise OSError("stdin is closed")
-        return sys.stdin.buffer.read(document.MAX_TEXT + 1)
-    with Path(path).open("rb") as file:
-        return file.read(document.MAX_TEXT + 1)
+def read_bytes(path: str, most: int) -> bytes:
+    """The bytes of a file, up to one more than *most*; raises Stop if it cannot be read.
+
+    A file such as /dev/zero has no end.
+    """
+    try:
+        if path == "-":
+            if sys.stdin is None:
+                raise OSError("stdin is closed")
+            return sys.stdin.buffer.read(most + 1)
+        with Path(path).open("rb") as file:
+            return file.read(most + 1)
+    except (OSError, ValueError) as e:  # ValueError: a path with a null character
+        reason = getattr(e, "strerror", None) or e
+        raise Stop(f"{shown(path)}: cannot be read: {reason}", USAGE) from None
 
 
 def data_folder(name: str) -> Path:

@@ -91,20 +91,8 @@ def encode(mask: int) -> str:
     if mask & (mask + 1) == 0:  # the ids 0 to n, as in most core sets of an R
         width = mask.bit_length()
         return f"0-{width - 1}" if width > 1 else "0" if width else ""
-    parts: list[str] = []
-    if mask.bit_length() <= _SMALL:
-        base = 0
-        while mask:
-            skip = (mask & -mask).bit_length() - 1
-            mask >>= skip
-            base += skip
-            run = (~mask & (mask + 1)).bit_length() - 1
-            parts.append(str(base) if run == 1 else f"{base}-{base + run - 1}")
-            mask >>= run
-            base += run
-        return ",".join(parts)
     return ",".join(
-        str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in runs(mask)
+        [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in runs(mask)]
     )
 
 
