@@ -172,9 +172,8 @@ def _pin(bound: Binding) -> None:
 
 def _execute(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     # Python ignores these signals, and the program would inherit that.
-    for name in ("SIGPIPE", "SIGXFSZ"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
     sys.stderr.flush()
     try:

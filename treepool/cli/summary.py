@@ -12,7 +12,7 @@ from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
-from treepool.rfc.topo import nested
+from treepool.rfc.topo import ids, walk
 
 #: Most kinds of nodes that are described; the others are only counted.
 MAX_KINDS = 4
@@ -62,19 +62,7 @@ def _of_type(node_type: NodeType) -> str:
 
 
 def _of_topo(topo: Mapping[str, Any]) -> str:
-    cores = gpus = 0
-    localities: Counter[str] = Counter()
-    level = [topo]
-    while level:
-        below: list[Mapping[str, Any]] = []
-        for domain in level:
-            cores |= idset.decode(domain.get("cores", ""))
-            gpus |= idset.decode(domain.get("gpus", ""))
-            for name, item in nested(domain):
-                localities[name] += 1
-                below.append(item)
-        level = below
-    return _described(cores, gpus, localities)
+    return _described(*ids(topo), Counter(name for name, _ in walk(topo)))
 
 
 def _described(cores: int, gpus: int, localities: Mapping[str, int]) -> str:

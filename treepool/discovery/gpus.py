@@ -22,7 +22,7 @@ from typing import Iterator, Sequence
 
 import attrs
 
-from treepool.discovery.hwlocxml import Object
+from treepool.discovery.hwlocxml import Object, number
 
 #: Ways to number GPUs.
 GPU_INDEX = ("vendor", "pci", "hwloc")
@@ -161,9 +161,9 @@ def _first(objects: Sequence[Object], info: str) -> str:
 def _memory(told: Sequence[Object]) -> int:
     """Memory in bytes; hwloc's backends give KiB."""
     for info in ("CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"):
-        text = _first(told, info)
-        if text.isascii() and text.isdigit() and len(text) < 16:
-            return int(text) << 10
+        kib = number(_first(told, info))
+        if kib:
+            return kib << 10
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Callable, Iterator, Optional, Sequence
 
 from treepool.discovery import links
 from treepool.discovery.gpus import Found
-from treepool.discovery.hwlocxml import Distances, Object, Topology
+from treepool.discovery.hwlocxml import Distances, Object, Topology, number
 from treepool.discovery.links import DeviceAt
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_GPUS, Device, Links
@@ -113,8 +113,7 @@ def _nics(root: Object) -> list[tuple[str, Object]]:
 
 
 def _is_fabric(port: Object) -> bool:
-    text = port.attributes.get("osdev_type", "")
-    kind = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    kind = number(port.attributes.get("osdev_type", ""))
     return kind == _FABRIC_TYPE or bool(kind & _FABRIC_BIT)
 
 

@@ -82,6 +82,13 @@ def nested(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
                 yield name, item
 
 
+def walk(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The same for all domains inside valid *domain*, at any depth, enclosing ones first."""
+    for name, item in nested(domain):
+        yield name, item
+        yield from walk(item)
+
+
 @attrs.frozen
 class _Ids:
     """Bitmasks of cores and GPUs."""
