@@ -18,6 +18,9 @@ from treepool.rfc.findings import Findings, Readers, place, shown, shown_ids
 #: The keys that describe a domain. They cannot name a locality.
 RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
 
+#: The same in a fixed order, for messages.
+KEYS = tuple(sorted(RESOURCE_KEYS))
+
 #: Names that a locality cannot have: the resource keys, and the vertex types of every jobspec.
 RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "topo"))
 
@@ -129,7 +132,10 @@ class _Walk:
                 continue
             key = place(at, name)
             if not self.locality(name, items, key, inside):
+                self.findings.unread(domain, at, name, KEYS)
                 continue
+            if name not in DEFINED:
+                self.findings.unread(domain, at, name, DEFINED)
             for i, item in enumerate(items):
                 if self.domains <= MAX_DOMAINS and not self.findings.enough:
                     children.append(
