@@ -212,11 +212,11 @@ def _read(description: Description, describer: Describer) -> _Found:
 
 def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tuple[str, ...]]:
     """The ranks and hosts of a new R: from the options, otherwise from the descriptions."""
-    told = union(f.ranks for f in found)
-    named = [host for f in found for host in f.hosts]
+    ranks = union(f.ranks for f in found)
+    hosts = [host for f in found for host in f.hosts]
     try:
-        ranks = told if arguments.ranks is None else idset.decode(arguments.ranks)
-        hosts = named if arguments.hosts is None else hostlist.decode(arguments.hosts)
+        ranks = ranks if arguments.ranks is None else idset.decode(arguments.ranks)
+        hosts = hosts if arguments.hosts is None else hostlist.decode(arguments.hosts)
     except InvalidIdset as e:
         raise Stop(f"--ranks: {e}", USAGE) from None
     except InvalidHostlist as e:
@@ -226,13 +226,11 @@ def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tupl
     count = idset.size(ranks)
     if not hosts and count == 1:
         hosts = [found[0].node.machine.hostname or socket.gethostname()]
+    if not hosts:
+        raise Stop(f"{count} ranks need names: --hosts HOSTS", USAGE)
     if len(hosts) != count:
-        raise Stop(
-            f"{count} ranks, but {len(hosts)} hosts: --hosts names one for each rank"
-            if hosts
-            else f"{count} ranks need names: --hosts HOSTS",
-            USAGE,
-        )
+        told = f"{count} ranks, but {len(hosts)} hosts"
+        raise Stop(f"{told}: --hosts names one for each rank", USAGE)
     try:
         hostlist.encode(hosts)
     except InvalidHostlist as e:  # a machine's own name may not be a valid host for Flux

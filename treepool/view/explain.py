@@ -205,8 +205,10 @@ class _Teller:
                 seen.append(attrs.evolve(one, ranks=tuple(before)))
         passed, more = self.passed(seen, first_pass=not second)
         now = self.taken(grants)
-        idle = self.of_idle_cluster()
-        same = idle is None or _given(self.taken(idle.grants)) == _given(now)
+        empty = self.pool.copy_idle()
+        empty.mark_up("all")
+        idle = empty.choice(self.request).selection
+        then = now if idle is None else self.taken(idle.grants)
         return attrs.evolve(
             base,
             passed=passed,
@@ -215,7 +217,7 @@ class _Teller:
             second_pass=second,
             unneeded=unneeded,
             fitness=self.fitness(selection),
-            idle=None if same or idle is None else self.taken(idle.grants),
+            idle=None if _given(then) == _given(now) else then,
             idle_fitness=None if idle is None else self.fitness(idle),
         )
 
@@ -223,12 +225,6 @@ class _Teller:
         """The fitness of *selection*."""
         allocation = Allocation(self.inventory, parts_of(selection), selection.nslots)
         return allocation.fitness(self.pool.weights)
-
-    def of_idle_cluster(self) -> Optional[Selection]:
-        """What an idle cluster would have given."""
-        idle = self.pool.copy_idle()
-        idle.mark_up("all")
-        return idle.choice(self.request).selection
 
     # -- nodes passed over
 
@@ -274,24 +270,16 @@ class _Teller:
             return shortage(state, self.ask) or "its slots would be spread over larger domains"
         return "it could serve, but the request wants no more nodes"
 
-    # -- nodes taken
-
     def taken(self, grants: Iterable[Grant]) -> tuple[Taken, ...]:
         """The nodes in *grants*, by lowest rank."""
         found = []
         for grant in grants:
             state, step = grant.state, grant.step
-            whole = self.ask.whole
             _, local = local_slots(state.type, step.cores, step.gpus, self.ask)
-            places = [] if whole else slot_places(state.type, step.cores, step.gpus, self.ask)
-            told = Taken(
-                self.nodes(state, grant.ranks),
-                step.nslots,
-                min(local, step.nslots),
-                tuple(places),
-                whole,
-            )
-            found.append(told)
+            places = slot_places(state.type, step.cores, step.gpus, self.ask)
+            nodes = self.nodes(state, grant.ranks)
+            local = min(local, step.nslots)
+            found.append(Taken(nodes, step.nslots, local, tuple(places), self.ask.whole))
         return tuple(sorted(found, key=lambda one: one.nodes.ranks[0]))
 
     def nodes(self, state: NodeState, ranks: tuple[int, ...]) -> Nodes:
