@@ -6,7 +6,6 @@ from typing import Any, Iterator, Optional
 
 from treepool.cli import files
 from treepool.cli.answers import Answer, allocate_shape
-from treepool.cli.files import data_folder
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidIdset, InvalidInput
 from treepool.placement.choose.policy import POLICIES
@@ -83,7 +82,7 @@ def pool(arguments: Any) -> Pool:
 
 def _pool(arguments: Any, **options: str) -> Pool:
     if arguments.R_file is None:
-        path = str(data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
+        path = str(files.data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
         return Pool(files.read_json(path)["cluster"]["R"], **options)
     R = files.read_R(arguments.R_file)
     with files.naming(arguments.R_file):

@@ -22,7 +22,6 @@ from typing import Any, Iterator
 import attrs
 
 from treepool.cli import files, vectors
-from treepool.cli.files import data_folder
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, printable
 
 
@@ -37,7 +36,7 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    words = arguments.words or [str(data_folder("testvectors"))]
+    words = arguments.words or [str(files.data_folder("testvectors"))]
     played = passed = unreadable = 0
     for path in [path for word in words for path in _files(word)]:
         try:

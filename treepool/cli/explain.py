@@ -86,12 +86,10 @@ def _explain_job(arguments: Namespace) -> int:
     spec = instance.jobspec_of(jobid, arguments.job)
     system = (spec.get("attributes") or {}).get("system") or {}
     held = {}
-    for job in live.jobs:
+    for job, running in zip(live.jobs, instance.running(live)):
         if live.pool.has_job(job.id) and job.held is not None and job.id != jobid:
-            parts = tuple(
-                (tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in job.held.entries
-            )
-            held[job.id] = Allocation(live.pool.inventory, parts, job.held.nslots or 1)
+            mine = running.job
+            held[job.id] = Allocation(live.pool.inventory, mine.parts, mine.nslots or 1)
     if live.pool.has_job(jobid):
         live.pool.free(jobid)
     resources = spec.get("resources") or []
