@@ -77,6 +77,7 @@ def test_it_follows_the_width_of_the_terminal(treepool, monkeypatch, width):
         (("slot=1/\x1b[31m",), 1, "column"),
         (("slot=1/core", "-R", "no.json"), 2, "no.json"),
         (("slot=1/core", "--down", "x"), 2, "--down"),
+        (("slot=1/core", "--down", "99"), 2, "--down: ranks not in the cluster: 99"),
         (("slot=1/core", "--constraint", "{]"), 2, "--constraint"),
         (("slot=1/core", "--constraint", '{"x": []}'), 2, "--constraint"),
         (("slot=1/core", "--jobs", "slot=99/node{x}"), 1, "job 1"),

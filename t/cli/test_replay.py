@@ -194,7 +194,7 @@ def test_usage_errors_are_one_line(treepool, words, said, tmp_path, monkeypatch)
         ("[1]\n", "line 1"),
         (trace((0, 1, "slot=1/core")) + trace((0, 1, "slot=[")), "line 2: shape: column 7"),
         (trace((0, 1, "slot=1/rack/core")), "rack"),
-        (trace((0, 0, "slot=1/core")), "line 1: duration"),
+        (trace((0, 0, "slot=1/core")), "line 1: /duration"),
         (trace((0, 1, "slot=1/\x1b[31m")), "line 1: shape"),
         ("\x00\x01", "line 1"),
         ("9" * 100_000, "line 1"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treepool.discovery.gpubus import bus_ids
+from treepool.discovery.gpus import bus_ids
 
 NVIDIA, AMD, INTEL = "0x10de", "0x1002", "0x8086"
 VGA, CONTROLLER_3D, DISPLAY, ACCELERATOR = "0x030000", "0x030200", "0x038000", "0x120000"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from depth import examples
 from treepool.discovery.links import PCIE_GBPS
-from treepool.discovery.nvidia import MAX_TEXT, Near, read_topo
+from treepool.discovery.nvidia import MAX_TEXT, read_topo
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset, linktable
 from treepool.rfc.links import PATHS, Link, Links, Nic, Wire
@@ -62,8 +62,8 @@ def test_nvlink_bridges_with_blanks_numa_columns_and_a_legend_of_nics():
         Nic("mlx5_0", 0b0001, "NODE"),
         Nic("mlx5_bond_0", 0b1100, "PXB"),
     )
-    assert node.near[1] == Near(ids("0-31,64-95"), 1)
-    assert node.near[2] == Near(ids("32-63,96-127"), 2)
+    assert node.near[1] == ids("0-31,64-95")
+    assert node.near[2] == ids("32-63,96-127")
     assert node.notes == ()
 
 
@@ -75,15 +75,15 @@ def test_a_mesh_with_tabs_underlined_names_and_nics_by_their_names():
     assert pairs[0, 1] == Wire("nvlink", 25) and pairs[0, 3] == Wire("nvlink", 50)
     assert pairs[0, 5] == Wire("pcie", PCIE_GBPS["SYS"])
     assert node.links.nics == tuple(Nic(f"mlx5_{i}", 3 << 2 * i, "PIX") for i in range(4))
-    assert node.near[7] == Near(ids("20-39,60-79"), 0)
+    assert node.near[7] == ids("20-39,60-79")
 
 
 def test_the_text_of_a_real_node_with_nvswitch():
     node = read_topo(real("dgx-h100.txt"))
     assert node.links == Links((Link("nvlink", 450.0, (0xFF,)),))
     assert node.links.kind == "nvswitch"
-    assert node.near[3] == Near(ids("0-51"), 1)
-    assert node.near[4] == Near(ids("52-103"), 2)
+    assert node.near[3] == ids("0-51")
+    assert node.near[4] == ids("52-103")
 
 
 def test_gpus_behind_nvswitches():
@@ -104,8 +104,8 @@ def test_gpus_behind_nvswitches():
     assert node.links.kind == "nvswitch"
     assert node.links.links == (Link("nvlink", 450.0, (0xFF,)),)
     assert node.links.nics == (Nic("NIC0", 0x0F, "PXB"), Nic("NIC0", 0xF0, "SYS"))
-    assert node.near[3] == Near(ids("0-31"), 1)
-    assert node.near[4] == Near(ids("32-63"), 2)
+    assert node.near[3] == ids("0-31")
+    assert node.near[4] == ids("32-63")
 
 
 def test_gpus_with_pcie_alone():
@@ -130,8 +130,8 @@ def test_the_text_of_a_real_node_with_pcie_alone():
     assert node.links.kind == "pcie"
     assert node.links.links == (Link("pcie", 8.0, (0xFF,)),)
     assert node.links.nics == (Nic("NIC0", 0b01000000, "PHB"), Nic("NIC0", 0b10111111, "SYS"))
-    assert node.near[0] == Near(ids("0-55,112-167"), 1)
-    assert node.near[7] == Near(ids("56-111,168-223"), 2)
+    assert node.near[0] == ids("0-55,112-167")
+    assert node.near[7] == ids("56-111,168-223")
 
 
 @pytest.mark.parametrize("text", [PAIRS, MESH, TWO])
@@ -171,21 +171,21 @@ def test_what_the_driver_does_not_know_is_not_known():
     node = read_topo(table("GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity GPU NUMA ID",
                            "GPU0 X N/A N/A N/A N/A N/A", "GPU1 N/A X N/A N/A"))  # fmt: skip
     assert node.links == Links()
-    assert node.near == {0: Near(), 1: Near()}
+    assert node.near == {0: 0, 1: 0}
 
 
 def test_a_gpu_whose_memory_is_a_numa_node_tells_which():
     node = read_topo(table("GPU0 CPU Affinity NUMA Affinity GPU NUMA ID", "GPU0 X 0-71 0 1"))
-    assert node.near == {0: Near(ids("0-71"), 1, memory_node=1)}
+    assert node.near == {0: ids("0-71")}
 
 
 @pytest.mark.parametrize(
     ("words", "near"),
     [
-        ("0-0,2-2,4-4 0", Near(0b10101, 1)),
-        ("8,0-3 0-1", Near(0b100001111, 0b11)),
-        ("0-3", Near(0b1111, 0)),
-        ("", Near()),
+        ("0-0,2-2,4-4 0", 0b10101),
+        ("8,0-3 0-1", 0b100001111),
+        ("0-3", 0b1111),
+        ("", 0),
     ],
 )
 def test_lists_of_cpus_and_nodes_come_in_many_forms(words, near):

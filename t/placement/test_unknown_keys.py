@@ -8,7 +8,7 @@ import json
 import pytest
 
 from treepool import Pool, parse_shape, subinstance
-from treepool.cli.summary import of_key
+from treepool.cli.validate import _of_key
 from treepool.errors import InvalidJobspec
 from treepool.rfc.jobspec import from_resources
 
@@ -83,4 +83,4 @@ def test_an_empty_list_of_domains_is_no_locality():
     pool = Pool(an_R(KEY))
     with pytest.raises(InvalidJobspec, match="l3"):
         allocated(pool, 1, "slot/l3{x}")
-    assert of_key(KEY) == "2 ranks: 2 x [8 cores, 2 GPUs, 2 socket]"
+    assert _of_key(KEY) == "2 ranks: 2 x [8 cores, 2 GPUs, 2 socket]"

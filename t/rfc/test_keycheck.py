@@ -198,8 +198,8 @@ def test_warnings_are_few_short_and_printable():
 
 def test_many_entries_and_many_names_take_bounded_work(monkeypatch):
     compared = []
-    real = keycheck.get_close_matches
-    monkeypatch.setattr(keycheck, "get_close_matches", lambda *a: compared.append(a) or real(*a))
+    real = keycheck.nearest
+    monkeypatch.setattr(keycheck, "nearest", lambda *a: compared.append(a) or real(*a))
     many = {f"{i:x}{'k' * 8}": 0 for i in range(5_000)}
     nodes = [{"ranks": str(i), "topo": {"cores": "0"}} for i in range(2_000)]
     R = an_R({"writer": "TreePool", "children": nodes, **many})

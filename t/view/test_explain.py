@@ -279,7 +279,7 @@ def check_passes(pool, shape, found):
 
 def check_holders(pool, shape, found, jobs):
     """The jobs named are those whose end lets it start, and not one too many."""
-    ids = [holder.jobid for holder in found.waits.holders]
+    ids = list(found.waits.holders)
     assert ids, "all nodes are up, so jobs it is"
     if found.waits.one_will_do:
         good = [jobid for jobid in jobs if fits_without(pool, shape, [jobid])]
@@ -317,7 +317,7 @@ def test_what_it_waits_for_and_who_has_it():
     found = told(two_sockets(), "slot=1/core=8", jobs)
     assert found.verdict == WAITS
     assert found.reason == "of what is free, no node has 8 cores: the largest has 7"
-    assert [holder.jobid for holder in found.waits.holders] == [1, 2]
+    assert list(found.waits.holders) == [1, 2]
     assert found.waits.one_will_do
     assert "it can start when one of these ends" in words(found)
     assert "job 2: 9 cores" in words(found)
@@ -325,7 +325,7 @@ def test_what_it_waits_for_and_who_has_it():
 
 def test_several_jobs_that_must_all_end():
     found = told(two_sockets(), "slot=2/node{x}", ["slot=1/node{x}"] * 3)
-    assert [holder.jobid for holder in found.waits.holders] == [1, 2]
+    assert list(found.waits.holders) == [1, 2]
     assert not found.waits.one_will_do
     assert "it can start when these end" in words(found)
 
@@ -334,7 +334,7 @@ def test_a_job_that_waits_for_a_node_that_is_down():
     pool, jobs = with_jobs(two_sockets(2), [])
     pool.mark_down("0")
     found = explain(pool, "slot=2/node{x}", parse_shape("slot=2/node{x}"), None, jobs)
-    assert (found.verdict, found.waits.holders) == (WAITS, ())
+    assert (found.verdict, found.waits.holders) == (WAITS, {})
     assert "it waits for nodes that are down" in words(found)
 
 

@@ -326,19 +326,40 @@ def test_quantiles_are_values_that_were_there():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("[]", "a job is a JSON object"),
+        ("[]", "/: must be an object, not an array"),
         ("{", "line 2: line 1 column 2"),
-        ('{"submit": 0, "duration": 1}', "the key shape is missing"),
-        ('{"submit": 0, "duration": 1, "shape": "slot=1/core", "x": 1}', "unknown key 'x'"),
-        ('{"submit": -1, "duration": 1, "shape": "slot=1/core"}', "submit: -1"),
-        ('{"submit": true, "duration": 1, "shape": "slot=1/core"}', "submit: true"),
-        ('{"submit": 1e12, "duration": 1, "shape": "slot=1/core"}', "submit: 1"),
-        ('{"submit": 0, "duration": 0, "shape": "slot=1/core"}', "duration: 0"),
-        ('{"submit": 0, "duration": 1e11, "shape": "slot=1/core"}', "duration: 1"),
+        ('{"submit": 0, "duration": 1}', "/: key 'shape' is missing"),
+        (
+            '{"submit": 0, "duration": 1, "shape": "slot=1/core", "x": 1}',
+            "/x: unknown key; known are submit, ",
+        ),
+        (
+            '{"submit": -1, "duration": 1, "shape": "slot=1/core"}',
+            "/submit: must be at least 0 and at most 100000000000.0, not -1",
+        ),
+        (
+            '{"submit": true, "duration": 1, "shape": "slot=1/core"}',
+            "/submit: must be a number, not true",
+        ),
+        (
+            '{"submit": 1e12, "duration": 1, "shape": "slot=1/core"}',
+            "/submit: must be at least 0 and",
+        ),
+        (
+            '{"submit": 0, "duration": 0, "shape": "slot=1/core"}',
+            "/duration: must be at least 1e-06 and",
+        ),
+        (
+            '{"submit": 0, "duration": 1e11, "shape": "slot=1/core"}',
+            "/duration: must be at least 1e-06 and",
+        ),
         ('{"submit": 0, "duration": "1", "shape": "slot=1/core"}', "duration: "),
         ('{"submit": 0, "duration": NaN, "shape": "slot=1/core"}', "NaN"),
-        ('{"submit": 0, "duration": 1, "limit": 0, "shape": "slot=1/core"}', "limit: 0"),
-        ('{"submit": 0, "duration": 1, "shape": 3}', "shape: 3"),
+        (
+            '{"submit": 0, "duration": 1, "limit": 0, "shape": "slot=1/core"}',
+            "/limit: must be at least 1e-06",
+        ),
+        ('{"submit": 0, "duration": 1, "shape": 3}', "/shape: must be a string, not 3"),
         ('{"submit": 0, "duration": 1, "shape": "slot=1/core", "id": []}', "id: "),
         ('{"submit": 0, "duration": 1, "shape": "s", "constraint": []}', "constraint: "),
         ('{"submit": 0, "duration": 1, "shape": "s", "constraint": {"x": [1]}}', "constraint"),

@@ -93,10 +93,10 @@ def test_a_job_has_its_placement_and_how_close_it_is():
 
 def test_the_totals_are_those_of_the_pool():
     pool, _, picture = situation()
-    numbers = [int(n) for n in re.findall(r"\d+", status.totals_line(picture.totals))]
+    numbers = [int(n) for n in re.findall(r"\d+", picture.totals.line)]
     held = sum(idset.size(e.cores) for e in pool.copy_allocated().entries)
     assert held in numbers
-    assert status.totals_line(picture.totals) == (
+    assert picture.totals.line == (
         "3 nodes: 1 idle, 1 full, 1 drained; 8 of 24 cores used, 8 free; 4 of 12 GPUs used, 4 free"
     )
 

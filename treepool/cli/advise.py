@@ -1,28 +1,8 @@
-"""``treepool advise``: which shapes fill the nodes of this cluster, and which leave a remainder?"""
-
-from __future__ import annotations
-
-import json
-from argparse import ArgumentParser, Namespace
-from typing import Any
-
-import attrs
-
-from treepool.cli import cluster
-from treepool.cli.screen import DONE, USAGE, Stop, draw, out
-from treepool.errors import InvalidInput
-from treepool.placement.pool import Pool
-from treepool.rfc import idset
-from treepool.view.advise import Advice, Filled, advise, request_of
-
-_DESCRIPTION = """\
-For each kind of node: how it is divided, the slots that fill it and leave
+"""For each kind of node: how it is divided, the slots that fill it and leave
 nothing (so many cores with a GPU, so many slots in a NUMA domain, a socket,
 the node), and what becomes of a node that is filled with shapes that people
 ask for by habit: cores and GPUs that are left, slots that are not local.
-"""
 
-_EXAMPLES = """\
 examples:
   treepool advise                             an example cluster
   treepool advise -R R.json                   your own
@@ -33,6 +13,21 @@ exit status:
   0 done; 1 R or a shape is not valid; 2 usage, or no such file
 """
 
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+import attrs
+
+from treepool.cli import cluster
+from treepool.cli.screen import DONE, USAGE, Stop, draw, out, shortened
+from treepool.errors import InvalidInput
+from treepool.placement.pool import Pool
+from treepool.rfc import idset
+from treepool.view.advise import Advice, Filled, advise, request_of
+
 #: Most shapes in one question.
 MAX_SHAPES = 64
 
@@ -40,14 +35,11 @@ MAX_SHAPES = 64
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool advise [-R FILE | --cluster a|b] [--shape SHAPE...] [--json]"
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     cluster.add_where(parser)
     parser.add_argument(
         "--shape", metavar="SHAPE", nargs="+", action="extend", default=[], help="more shapes"
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each kind of node")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
@@ -73,8 +65,7 @@ def _check(pool: Pool, shapes: list[str]) -> None:
         try:
             request_of(pool, shape)
         except InvalidInput as e:
-            shown = shape if len(shape) <= 60 else shape[:57] + "..."
-            raise Stop(f"argument --shape: {shown}: {e.line}") from None
+            raise Stop(f"argument --shape: {shortened(shape)}: {e.line}") from None
 
 
 def _line(advice: Advice) -> dict[str, Any]:

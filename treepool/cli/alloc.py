@@ -1,29 +1,7 @@
-"""``treepool alloc``: what would these jobs get, one after another?"""
-
-from __future__ import annotations
-
-import json
-from argparse import ArgumentParser, Namespace
-from typing import Any, Iterator, Optional
-
-from treepool.cli import cluster, files
-from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
-from treepool.errors import InvalidInput
-from treepool.placement.allocation import Allocation
-from treepool.placement.choose.policy import POLICIES
-from treepool.placement.pool import Pool
-from treepool.placement.request.job_options import LOCALITIES
-from treepool.rfc import document
-from treepool.rfc.findings import shown
-
-_DESCRIPTION = """\
-Allocate jobs on an idle cluster, in order, each on what the ones before left
+"""Allocate jobs on an idle cluster, in order, each on what the ones before left
 free, and print what each got. A job is a shape (RFC 46); a refused one does
 not stop those that follow.
-"""
 
-_EXAMPLES = """\
 examples:
   treepool alloc 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'
       two slots of 8 cores and a near GPU, then a whole socket, on cluster a
@@ -42,12 +20,25 @@ exit status:
   0 all were allocated; 1 not all, or R is not valid; 2 usage, or no such file
 """
 
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+from typing import Any, Iterator, Optional
+
+from treepool.cli import cluster, files
+from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
+from treepool.errors import InvalidInput
+from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
+from treepool.rfc import document
+from treepool.rfc.findings import shown
+
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool alloc [-R FILE | --cluster a|b] [options] SHAPE..."
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument("words", metavar="SHAPE", nargs="*", help="a job, as an RFC 46 shape")
     parser.add_argument(
         "--jobspec",
@@ -56,34 +47,9 @@ def define(parser: ArgumentParser) -> None:
         default=[],
         help="a job, as jobspec; after all shapes; repeatable",
     )
-    where = parser.add_argument_group("cluster").add_mutually_exclusive_group()
-    where.add_argument("-R", dest="R_file", metavar="FILE", help='its R (RFC 20), "-" for stdin')
-    where.add_argument(
-        "--cluster",
-        choices=("a", "b"),
-        default="a",
-        help="an example of RFC 49: a has 16 nodes, 2 sockets of 4 NUMA domains each (default); "
-        "b has 1152 nodes, 4 sockets each",
-    )
-    how = parser.add_argument_group("placement")
-    how.add_argument(
-        "--locality",
-        choices=LOCALITIES,
-        default="preferred",
-        help="what a slot gets: cores and GPUs of one domain if that can be had (preferred, the "
-        "default), of one domain or nothing (required), of anywhere on the node (none)",
-    )
-    how.add_argument(
-        "--policy",
-        choices=sorted(POLICIES),
-        default="best-fit",
-        help="which nodes are tried first (default: best-fit)",
-    )
-    how.add_argument(
-        "--constraint",
-        metavar="JSON",
-        help="which nodes the shapes may use (RFC 31)",
-    )
+    cluster.add_where(parser)
+    how = cluster.add_placement(parser)
+    how.add_argument("--constraint", metavar="JSON", help="which nodes the shapes may use (RFC 31)")
     how.add_argument(
         "--option",
         "--wish",  # its name in 0.1
@@ -105,15 +71,13 @@ def define(parser: ArgumentParser) -> None:
         action="store_true",
         help="the whole R of the last job allocated; if the job has a duration, R starts now",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if not arguments.words and not arguments.jobspec:
         raise Stop("a SHAPE or --jobspec FILE is needed (see treepool alloc --help)", USAGE)
-    if [arguments.R_file, *arguments.jobspec].count("-") > 1:
-        raise Stop("only one of the files can be stdin", USAGE)
+    files.check_stdin(arguments.R_file, *arguments.jobspec)
     constraints = cluster.constraints(arguments.constraint)
     options = _options(arguments.option)
     jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]
@@ -187,7 +151,7 @@ def _print_R(answers: Iterator[Answer]) -> int:
     last: Optional[Allocation] = None
     for answer in answers:
         if isinstance(answer.outcome, Refusal):
-            _complain(answer.shape, answer.outcome)
+            complain("treepool alloc", answer.refused)
             status = NO
         else:
             last = answer.outcome
@@ -207,8 +171,3 @@ def _print_table(answers: Iterator[Answer]) -> int:
             shape, caret = refusal.caret.split("\n")
             out(f"\n{number}: {shape}\n{' ' * len(f'{number}: ')}{caret}")
     return NO if refused else DONE
-
-
-def _complain(shape: str, refusal: Refusal) -> None:
-    shortened = shape if len(shape) <= 60 else shape[:57] + "..."
-    complain("treepool alloc", f"{shortened}: {refusal.kind}: {refusal.message}")

@@ -7,6 +7,7 @@ from typing import Any, Callable, Mapping, Optional, Union
 
 import attrs
 
+from treepool.cli.screen import shortened
 from treepool.errors import (
     InfeasibleRequest,
     InsufficientResources,
@@ -37,6 +38,13 @@ class Answer:
 
     shape: str
     outcome: Union[Allocation, Refusal]
+
+    @property
+    def refused(self) -> str:
+        """One line that says why there is no allocation; "" if there is one."""
+        if not isinstance(self.outcome, Refusal):
+            return ""
+        return f"{shortened(self.shape)}: {self.outcome.kind}: {self.outcome.message}"
 
 
 def allocate_shape(

@@ -1,4 +1,18 @@
-"""``treepool bind``: run a program of a job, bound to the resources of its task."""
+"""Inside a Flux job, run COMMAND bound to what the job was given: pinned to the
+task's share of the job's cores, with the nearest of its GPUs first, and, if
+asked, with a memory policy for the NUMA nodes of these cores. Tasks share what
+the job has on a node as slots do: contiguous cores, in order. What the job
+shell gave each task already (cpu-affinity=per-task, gpu-affinity=per-task) stays.
+
+examples:
+  flux run -n8 -c4 -g1 treepool bind -- ./solve input
+  flux run -n2 -c16 treepool bind --memory interleave -- ./solve input
+  flux run -n8 -c4 -g1 --label-io treepool bind --print
+
+exit status:
+  that of COMMAND; 126 if it cannot be run, 127 if there is no such command;
+  1 it cannot be bound; 2 usage, such as outside a job
+"""
 
 from __future__ import annotations
 
@@ -23,31 +37,10 @@ from treepool.rfc import idset
 #: Exit statuses of env(1), nice(1) and the like: COMMAND cannot be run, COMMAND is not found.
 CANNOT_RUN, NOT_FOUND = 126, 127
 
-_DESCRIPTION = """\
-Inside a Flux job, run COMMAND bound to what the job was given: pinned to the
-task's share of the job's cores, with the nearest of its GPUs first, and, if
-asked, with a memory policy for the NUMA nodes of these cores. Tasks share what
-the job has on a node as slots do: contiguous cores, in order. What the job
-shell gave each task already (cpu-affinity=per-task, gpu-affinity=per-task) stays.
-"""
-
-_EXAMPLES = """\
-examples:
-  flux run -n8 -c4 -g1 treepool bind -- ./solve input
-  flux run -n2 -c16 treepool bind --memory interleave -- ./solve input
-  flux run -n8 -c4 -g1 --label-io treepool bind --print
-
-exit status:
-  that of COMMAND; 126 if it cannot be run, 127 if there is no such command;
-  1 it cannot be bound; 2 usage, such as outside a job
-"""
-
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool bind [OPTION...] [--] COMMAND [ARGUMENT...]"
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--memory",
         choices=binding.MEMORY,
@@ -68,7 +61,6 @@ def define(parser: ArgumentParser) -> None:
     here.add_options(parser)
     # All words after the first belong to COMMAND, whatever they look like.
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
@@ -180,9 +172,8 @@ def _pin(bound: Binding) -> None:
 
 def _execute(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     # Python ignores these signals, and the program would inherit that.
-    for name in ("SIGPIPE", "SIGXFSZ"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
     sys.stderr.flush()
     try:

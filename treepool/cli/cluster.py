@@ -5,35 +5,67 @@ from __future__ import annotations
 from typing import Any, Iterator, Optional
 
 from treepool.cli import files
-from treepool.cli.files import data_folder
+from treepool.cli.answers import Answer, allocate_shape
 from treepool.cli.screen import USAGE, Stop
-from treepool.errors import InvalidInput
+from treepool.errors import InvalidIdset, InvalidInput
 from treepool.placement.choose.policy import POLICIES
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
-from treepool.rfc import constraint, document
+from treepool.rfc import constraint, document, idset
 from treepool.rfc.rset import ResourceSet
 
+#: Most jobs that may run already.
+MAX_JOBS = 1 << 17
 
-def add_where(parser: Any) -> Any:
-    """Add ``-R`` and ``--cluster`` to *parser*; returns their group."""
+
+def add_where(parser: Any, instance: bool = False) -> Any:
+    """Add ``-R``, ``--cluster`` and, if wanted, ``--instance`` to *parser*; returns their group."""
     group = parser.add_argument_group("cluster")
     where = group.add_mutually_exclusive_group()
     where.add_argument("-R", dest="R_file", metavar="FILE", help='its R (RFC 20), "-" for stdin')
     where.add_argument(
-        "--cluster", choices=("a", "b"), default="a", help="an example of RFC 49 (default: a)"
+        "--cluster",
+        choices=("a", "b"),
+        default="a",
+        help="an example of RFC 49: a has 16 nodes, 2 sockets of 4 NUMA domains each (default); "
+        "b has 1152 nodes, 4 sockets each",
     )
+    if instance:
+        where.add_argument(
+            "--instance", action="store_true", help="the running Flux instance, with its jobs"
+        )
     return group
+
+
+def add_jobs(group: Any) -> None:
+    """Add ``--down`` and ``--jobs``, what happened to the cluster already, to *group*."""
+    group.add_argument("--down", metavar="IDS", help="ranks that are down, as an idset (RFC 22)")
+    group.add_argument(
+        "--jobs",
+        metavar="SHAPE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="jobs that run already, as RFC 46 shapes, allocated in order; @FILE has a shape on "
+        "each line",
+    )
 
 
 def add_placement(parser: Any) -> Any:
     """Add ``--locality`` and ``--policy`` to *parser*; returns their group."""
     group = parser.add_argument_group("placement")
     group.add_argument(
-        "--locality", choices=LOCALITIES, default="preferred", help="as of treepool alloc"
+        "--locality",
+        choices=LOCALITIES,
+        default="preferred",
+        help="what a slot gets: cores and GPUs of one domain if that can be had (preferred, the "
+        "default), of one domain or nothing (required), of anywhere on the node (none)",
     )
     group.add_argument(
-        "--policy", choices=sorted(POLICIES), default="best-fit", help="as of treepool alloc"
+        "--policy",
+        choices=sorted(POLICIES),
+        default="best-fit",
+        help="which nodes are tried first (default: best-fit)",
     )
     return group
 
@@ -50,13 +82,11 @@ def pool(arguments: Any) -> Pool:
 
 def _pool(arguments: Any, **options: str) -> Pool:
     if arguments.R_file is None:
-        path = str(data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
+        path = str(files.data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
         return Pool(files.read_json(path)["cluster"]["R"], **options)
     R = files.read_R(arguments.R_file)
-    try:
+    with files.naming(arguments.R_file):
         return Pool(R, **options)
-    except InvalidInput as e:
-        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
 
 
 def constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
@@ -71,11 +101,39 @@ def constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
     return value
 
 
-def shapes(words: list[str]) -> Iterator[str]:
-    """The shapes in *words*; ``@FILE`` stands for the shapes in a file, one per line.
+def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
+    """The ranks given by *option* (bitmask), which must be in *pool*; raises Stop."""
+    if text is None:
+        return 0
+    try:
+        ids = idset.decode(text)
+    except InvalidIdset as e:
+        raise Stop(f"argument {option}: {e}", USAGE) from None
+    if not ids & pool.ranks or ids & ~pool.ranks:
+        missing = idset.encode(ids & ~pool.ranks) or "none"
+        raise Stop(f"argument {option}: ranks not in the cluster: {missing:.60}", USAGE)
+    return ids
 
-    Blank lines in the file, and lines that begin with #, are skipped.
+
+def check_stdin(arguments: Any) -> None:
+    """Raise Stop if both R and a file of ``--jobs`` are stdin."""
+    named = (word[1:] for word in arguments.jobs if word.startswith("@"))
+    files.check_stdin(arguments.R_file, *named)
+
+
+def run_jobs(pool: Pool, words: list[str]) -> Iterator[tuple[int, Answer]]:
+    """Allocate the shapes of ``--jobs`` *words* on *pool*: the number of each job, and its answer.
+
+    ``@FILE`` stands for the shapes in a file, one per line. Blank lines in it, and lines that begin
+    with #, are skipped.
     """
+    for number, shape in enumerate(_shapes(words), 1):
+        if number > MAX_JOBS:
+            raise Stop(f"argument --jobs: more than {MAX_JOBS} jobs", USAGE)
+        yield number, allocate_shape(pool, number, shape)
+
+
+def _shapes(words: list[str]) -> Iterator[str]:
     for word in words:
         if not word.startswith("@"):
             yield word

@@ -1,4 +1,16 @@
-"""``treepool conformance``: do the test vectors give the expected results?"""
+"""Play test vectors: each file has a cluster and steps, which are played on one
+pool in order. Without an argument these are the vectors that come with
+treepool: those of RFC 49 (TVA1-11, TVB1-9) and treepool's own. A vector that
+fails is shown with what was expected and what came instead.
+
+examples:
+  treepool conformance                   the vectors that come with treepool
+  treepool conformance my/vectors        every *.json in a folder of your own
+  treepool conformance --json site.json | jq 'select(.passed | not)'
+
+exit status:
+  0 all passed; 1 not all, or a file is not valid; 2 usage, or no such file
+"""
 
 from __future__ import annotations
 
@@ -10,42 +22,21 @@ from typing import Any, Iterator
 import attrs
 
 from treepool.cli import files, vectors
-from treepool.cli.files import data_folder
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, printable
-
-_DESCRIPTION = """\
-Play test vectors: each file has a cluster and steps, which are played on one
-pool in order. Without an argument these are the vectors that come with
-treepool: those of RFC 49 (TVA1-11, TVB1-9) and treepool's own. A vector that
-fails is shown with what was expected and what came instead.
-"""
-
-_EXAMPLES = """\
-examples:
-  treepool conformance                   the vectors that come with treepool
-  treepool conformance my/vectors        every *.json in a folder of your own
-  treepool conformance --json site.json | jq 'select(.passed | not)'
-
-exit status:
-  0 all passed; 1 not all, or a file is not valid; 2 usage, or no such file
-"""
 
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool conformance [--json] [DIR|FILE...]"
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "words", metavar="DIR|FILE", nargs="*", help="test vector files, or folders of them"
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each vector")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    words = arguments.words or [str(data_folder("testvectors"))]
+    words = arguments.words or [str(files.data_folder("testvectors"))]
     played = passed = unreadable = 0
     for path in [path for word in words for path in _files(word)]:
         try:

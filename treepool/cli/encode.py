@@ -1,11 +1,26 @@
-"""``treepool encode``: from hardware to an R with its RFC 49 scheduling key."""
+"""Write the RFC 49 scheduling key of real machines: which cores, GPUs and memory
+are in which socket and NUMA domain, and what links the GPUs. With -R the key is
+added to an R that is there already; without, a whole R is written. Nodes with
+the same topology share one entry. GPU ids are those that jobs will see.
+
+examples:
+  treepool encode --local --dry-run           what does this machine look like?
+  flux R encode --local | treepool encode --local -R - >R.json
+  treepool encode --xml node.xml --ranks 0-15 --hosts 'gpu[0-15]' >R.json
+  treepool encode --xml thin.xml:0-99 --xml gpu.xml:100-115 -R R.json
+  treepool encode --xml xml-of-each-host/ -R R.json
+  treepool encode --instance                  all nodes of the running Flux instance
+
+exit status:
+  0 done; 1 the hardware or R makes no sense; 2 usage, or no such file
+"""
 
 from __future__ import annotations
 
 import json
 import socket
 from argparse import ArgumentParser, Namespace
-from typing import Iterator, Optional, Sequence
+from typing import Callable, Iterator, Optional, Sequence, TypeVar
 
 import attrs
 
@@ -22,31 +37,11 @@ from treepool.rfc import hostlist, idset
 from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet
 
-_DESCRIPTION = """\
-Write the RFC 49 scheduling key of real machines: which cores, GPUs and memory
-are in which socket and NUMA domain, and what links the GPUs. With -R the key is
-added to an R that is there already; without, a whole R is written. Nodes with
-the same topology share one entry. GPU ids are those that jobs will see.
-"""
-
-_EXAMPLES = """\
-examples:
-  treepool encode --local --dry-run           what does this machine look like?
-  flux R encode --local | treepool encode --local -R - >R.json
-  treepool encode --xml node.xml --ranks 0-15 --hosts 'gpu[0-15]' >R.json
-  treepool encode --xml thin.xml:0-99 --xml gpu.xml:100-115 -R R.json
-  treepool encode --xml xml-of-each-host/ -R R.json
-  treepool encode --instance                  all nodes of the running Flux instance
-
-exit status:
-  0 done; 1 the hardware or R makes no sense; 2 usage, or no such file
-"""
+T = TypeVar("T")
 
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     source = parser.add_argument_group("hardware").add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--xml",
@@ -108,7 +103,6 @@ def define(parser: ArgumentParser) -> None:
         action="store_true",
         help="print each kind of node as a tree, and what was merged or left out, but no R",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
@@ -148,25 +142,15 @@ def _given_R(arguments: Namespace) -> Optional[ResourceSet]:
     for name in ("ranks", "hosts"):
         if getattr(arguments, name) is not None:
             raise Stop(f"--{name}: with -R the nodes are those of R", USAGE)
-    if arguments.R_file == "-" and any(x.split(":")[0] == "-" for x in arguments.xml):
-        raise Stop("only one of the files can be stdin", USAGE)
-    try:
-        return ResourceSet.read(files.read_R(arguments.R_file))
-    except InvalidInput as e:
-        raise Stop(f"{files.shown(arguments.R_file)}: {e}") from None
+    files.check_stdin(arguments.R_file, *(xml.split(":")[0] for xml in arguments.xml))
+    return files.read_resource_set(arguments.R_file)
 
 
 def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
     levels = _levels(arguments.levels)
     describer = Describer(levels, arguments.gpu_index)
-    if arguments.nvidia_smi is not None:
-        if arguments.gpu_index == "hwloc":
-            raise Stop("--nvidia-smi numbers GPUs as --gpu-index vendor does", USAGE)
-        describer.nvidia = _nvidia(arguments.nvidia_smi)
-    if arguments.mig is not None:
-        if arguments.gpu_index == "hwloc":
-            raise Stop("--mig numbers GPUs as --gpu-index vendor does", USAGE)
-        describer.instances = _instances(arguments.mig)
+    describer.nvidia = _told(arguments, "nvidia-smi", nvidia.read_topo)
+    describer.instances = _told(arguments, "mig", mig.read_list) or ()
     if arguments.instance:
         return _encode_instance(describer, R, arguments.properties)
     found = list(_found(arguments, describer))
@@ -178,18 +162,15 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
     return key.encode_new(nodes, hosts, arguments.properties)
 
 
-def _nvidia(path: str) -> nvidia.NvidiaTopology:
-    try:
-        return nvidia.read_topo(files.read_text(path))
-    except InvalidInput as e:
-        raise Stop(f"{files.shown(path)}: {e}") from None
-
-
-def _instances(path: str) -> list[list[str]]:
-    try:
-        return mig.read_list(files.read_text(path))
-    except InvalidInput as e:
-        raise Stop(f"{files.shown(path)}: {e}") from None
+def _told(arguments: Namespace, option: str, read: Callable[[str], T]) -> Optional[T]:
+    """What *read* makes of the file given by *option*, which NVIDIA's tool wrote; None without."""
+    path = getattr(arguments, option.replace("-", "_"))
+    if path is None:
+        return None
+    if arguments.gpu_index == "hwloc":
+        raise Stop(f"--{option} numbers GPUs as --gpu-index vendor does", USAGE)
+    with files.naming(path):
+        return read(files.read_text(path))
 
 
 def _levels(text: Optional[str]) -> Optional[list[str]]:
@@ -231,11 +212,11 @@ def _read(description: Description, describer: Describer) -> _Found:
 
 def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tuple[str, ...]]:
     """The ranks and hosts of a new R: from the options, otherwise from the descriptions."""
-    told = union(f.ranks for f in found)
-    named = [host for f in found for host in f.hosts]
+    ranks = union(f.ranks for f in found)
+    hosts = [host for f in found for host in f.hosts]
     try:
-        ranks = told if arguments.ranks is None else idset.decode(arguments.ranks)
-        hosts = named if arguments.hosts is None else hostlist.decode(arguments.hosts)
+        ranks = ranks if arguments.ranks is None else idset.decode(arguments.ranks)
+        hosts = hosts if arguments.hosts is None else hostlist.decode(arguments.hosts)
     except InvalidIdset as e:
         raise Stop(f"--ranks: {e}", USAGE) from None
     except InvalidHostlist as e:
@@ -245,13 +226,11 @@ def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tupl
     count = idset.size(ranks)
     if not hosts and count == 1:
         hosts = [found[0].node.machine.hostname or socket.gethostname()]
+    if not hosts:
+        raise Stop(f"{count} ranks need names: --hosts HOSTS", USAGE)
     if len(hosts) != count:
-        raise Stop(
-            f"{count} ranks, but {len(hosts)} hosts: --hosts names one for each rank"
-            if hosts
-            else f"{count} ranks need names: --hosts HOSTS",
-            USAGE,
-        )
+        told = f"{count} ranks, but {len(hosts)} hosts"
+        raise Stop(f"{told}: --hosts names one for each rank", USAGE)
     try:
         hostlist.encode(hosts)
     except InvalidHostlist as e:  # a machine's own name may not be a valid host for Flux

@@ -1,28 +1,8 @@
-"""``treepool explain``: why does a job get what it gets, or nothing?"""
-
-from __future__ import annotations
-
-from argparse import ArgumentParser, Namespace
-from typing import Any
-
-from treepool.cli import cluster, instance
-from treepool.cli.answers import Refusal, allocate_shape
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw
-from treepool.errors import InvalidIdset, InvalidInput, InvalidShape
-from treepool.placement.allocation import Allocation
-from treepool.placement.pool import Pool
-from treepool.rfc import idset
-from treepool.rfc.shape import format_shape, parse_shape
-from treepool.view.explain import ALLOCATED, Explanation, explain
-
-_DESCRIPTION = """\
-Say why a job gets what it gets: which nodes were looked at, in which order,
+"""Say why a job gets what it gets: which nodes were looked at, in which order,
 what those passed over lack, which domains the slots sit in, and what an idle
 cluster would have given. Of a job that has to wait: for which jobs. Of one
 that can never run: why, and which shapes near it could.
-"""
 
-_EXAMPLES = """\
 examples:
   treepool explain 'slot=2/[core=8;gpu=1]'
       on an idle example cluster
@@ -37,8 +17,19 @@ exit status:
   0 it gets something; 1 it does not, or a file is not valid; 2 usage, or no such file
 """
 
-#: Most jobs that run before the one to explain.
-MAX_JOBS = 1 << 17
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from treepool.cli import cluster, instance
+from treepool.cli.answers import Refusal
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw
+from treepool.errors import InvalidInput, InvalidShape
+from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
+from treepool.rfc import idset
+from treepool.rfc.shape import format_shape, parse_shape
+from treepool.view.explain import ALLOCATED, Explanation, explain
 
 
 def define(parser: ArgumentParser) -> None:
@@ -47,25 +38,14 @@ def define(parser: ArgumentParser) -> None:
         "treepool explain [-R FILE | --cluster a|b] SHAPE [--jobs SHAPE...] [options]\n"
         "       treepool explain --job ID"
     )
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument("shape", metavar="SHAPE", nargs="?", help="a job, as an RFC 46 shape")
     where = cluster.add_where(parser)
     where.add_argument(
         "--job", metavar="ID", help="instead: a job of the running Flux instance, as things are now"
     )
-    where.add_argument("--down", metavar="IDS", help="ranks that are down, as an idset (RFC 22)")
-    where.add_argument(
-        "--jobs",
-        metavar="SHAPE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="jobs that run already, in order; @FILE has a shape on each line",
-    )
+    cluster.add_jobs(where)
     how = cluster.add_placement(parser)
     how.add_argument("--constraint", metavar="JSON", help="which nodes it may use (RFC 31)")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
@@ -74,9 +54,7 @@ def run(arguments: Namespace) -> int:
         return _explain_job(arguments)
     if arguments.shape is None:
         raise Stop("a SHAPE or --job ID is needed (see treepool explain --help)", USAGE)
-    read = [arguments.R_file, *(word[1:] for word in arguments.jobs if word.startswith("@"))]
-    if read.count("-") > 1:
-        raise Stop("only one of the files can be stdin", USAGE)
+    cluster.check_stdin(arguments)
     constraints = cluster.constraints(arguments.constraint)
     try:
         resources = parse_shape(arguments.shape)
@@ -84,7 +62,7 @@ def run(arguments: Namespace) -> int:
         raise Stop(f"argument SHAPE: {e.line}") from None
     pool = cluster.pool(arguments)
     jobs = _allocated(pool, arguments.jobs)
-    _mark_down(pool, arguments.down)
+    pool.mark_down(idset.encode(cluster.ranks(pool, "--down", arguments.down)))
     try:
         told = explain(pool, arguments.shape, resources, constraints, jobs)
     except InvalidInput as e:
@@ -108,12 +86,10 @@ def _explain_job(arguments: Namespace) -> int:
     spec = instance.jobspec_of(jobid, arguments.job)
     system = (spec.get("attributes") or {}).get("system") or {}
     held = {}
-    for job in live.jobs:
+    for job, running in zip(live.jobs, instance.running(live)):
         if live.pool.has_job(job.id) and job.held is not None and job.id != jobid:
-            parts = tuple(
-                (tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in job.held.entries
-            )
-            held[job.id] = Allocation(live.pool.inventory, parts, job.held.nslots or 1)
+            mine = running.job
+            held[job.id] = Allocation(live.pool.inventory, mine.parts, mine.nslots or 1)
     if live.pool.has_job(jobid):
         live.pool.free(jobid)
     resources = spec.get("resources") or []
@@ -135,22 +111,8 @@ def _explain_job(arguments: Namespace) -> int:
 def _allocated(pool: Pool, words: list[str]) -> dict[int, Allocation]:
     """The allocations of the jobs in *words*; each of them must get one."""
     jobs = {}
-    for number, shape in enumerate(cluster.shapes(words), 1):
-        if number > MAX_JOBS:
-            raise Stop(f"argument --jobs: more than {MAX_JOBS} jobs", USAGE)
-        outcome = allocate_shape(pool, number, shape).outcome
-        if isinstance(outcome, Refusal):
-            shown = shape if len(shape) <= 60 else shape[:57] + "..."
-            raise Stop(f"job {number}: {shown}: {outcome.kind}: {outcome.message}")
-        jobs[number] = outcome
+    for number, answer in cluster.run_jobs(pool, words):
+        if isinstance(answer.outcome, Refusal):
+            raise Stop(f"job {number}: {answer.refused}")
+        jobs[number] = answer.outcome
     return jobs
-
-
-def _mark_down(pool: Pool, text: Any) -> None:
-    if text is None:
-        return
-    try:
-        ids = idset.decode(text)
-    except InvalidIdset as e:
-        raise Stop(f"argument --down: {e}", USAGE) from None
-    pool.mark_down(idset.encode(ids))

@@ -7,12 +7,14 @@ A file that can be read but is invalid is an answer (exit status 1).
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Iterator, Optional
 
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput
 from treepool.rfc import document
+from treepool.rfc.rset import ResourceSet
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -24,14 +26,24 @@ def shown(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Raise Stop, which names file *path*, for invalid input that the block finds in it."""
+    try:
+        yield
+    except InvalidInput as e:
+        raise Stop(f"{shown(path)}: {e}") from None
+
+
+def check_stdin(*paths: Optional[str]) -> None:
+    """Raise Stop if more than one of *paths* is stdin."""
+    if paths.count("-") > 1:
+        raise Stop("only one of the files can be stdin", USAGE)
+
+
 def read_text(path: str) -> str:
     """The text of a file; raises Stop if it cannot be read, is too long, or is not UTF-8."""
-    try:
-        data = _read_bytes(path)
-    except ValueError as e:  # a path with a null character
-        raise Stop(f"{shown(path)}: cannot be read: {e}", USAGE) from None
-    except OSError as e:
-        raise Stop(f"{shown(path)}: cannot be read: {e.strerror or e}", USAGE) from None
+    data = read_bytes(path, document.MAX_TEXT)
     if len(data) > document.MAX_TEXT:
         raise Stop(f"{shown(path)}: is longer than {document.MAX_TEXT} bytes")
     try:
@@ -66,6 +78,13 @@ def read_R(path: str) -> Any:
     return value
 
 
+def read_resource_set(path: str) -> ResourceSet:
+    """The resource set of a file with an R; raises Stop."""
+    R = read_R(path)
+    with naming(path):
+        return ResourceSet.read(R)
+
+
 def check_writable(option: str, path: Path) -> None:
     """Raise Stop early, not after minutes, if *path*, given by *option*, cannot be written."""
     try:
@@ -75,12 +94,19 @@ def check_writable(option: str, path: Path) -> None:
         raise Stop(f"argument {option}: {path}: cannot be written: {reason}", USAGE) from None
 
 
-def _read_bytes(path: str) -> bytes:
-    """At most one byte more than the limit, because a file such as /dev/zero has no end."""
-    if path == "-":
-        return stdin().read(document.MAX_TEXT + 1)
-    with Path(path).open("rb") as file:
-        return file.read(document.MAX_TEXT + 1)
+def read_bytes(path: str, most: int) -> bytes:
+    """The bytes of a file, up to one more than *most*; raises Stop if it cannot be read.
+
+    A file such as /dev/zero has no end.
+    """
+    try:
+        if path == "-":
+            return stdin().read(most + 1)
+        with Path(path).open("rb") as file:
+            return file.read(most + 1)
+    except (OSError, ValueError) as e:  # ValueError: a path with a null character
+        reason = getattr(e, "strerror", None) or e
+        raise Stop(f"{shown(path)}: cannot be read: {reason}", USAGE) from None
 
 
 def stdin() -> IO[bytes]:

@@ -8,7 +8,7 @@ import re
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import IO, Iterator, Optional
+from typing import Iterator, Optional
 
 import attrs
 
@@ -84,18 +84,10 @@ def _no_target(argument: str, ranks: int, hosts: tuple[str, ...]) -> None:
 
 
 def _bytes(path: str) -> bytes:
-    try:
-        if path == "-":
-            return _limited(files.stdin(), files.shown(path))
-        with Path(path).open("rb") as file:
-            return _limited(file, path)
-    except (OSError, ValueError) as e:
-        why = getattr(e, "strerror", None) or e
-        raise Stop(f"{files.shown(path)}: cannot be read: {why}", USAGE) from None
+    return _limited(files.read_bytes(path, MAX_XML), files.shown(path))
 
 
-def _limited(file: IO[bytes], name: str) -> bytes:
-    data = file.read(MAX_XML + 1)
+def _limited(data: bytes, name: str) -> bytes:
     if len(data) > MAX_XML:
         raise Stop(f"{name}: more than {MAX_XML >> 20} MiB of XML is more than a node needs")
     return data
@@ -136,7 +128,7 @@ def _tar(path: str) -> Iterator[Description]:
                 _check_number(count, path)
                 file = tar.extractfile(member)
                 if file is not None:
-                    data = _limited(file, f"{path}({name})")
+                    data = _limited(file.read(MAX_XML + 1), f"{path}({name})")
                     yield Description(f"{path}({name})", data, stem=name.stem)
     except _BROKEN as e:
         raise Stop(f"{path}: cannot be read: {e}", USAGE) from None

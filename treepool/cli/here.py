@@ -114,7 +114,7 @@ def _machine(xml: Optional[bytes], nested: bool) -> Machine:
     machine = read_hwloc(xml, "this broker's hwloc XML")
     if not nested or not machine.gpus:
         return machine
-    from treepool.discovery.gpubus import bus_ids
+    from treepool.discovery.gpus import bus_ids
 
     return with_bus_order(machine, bus_ids())
 
@@ -139,12 +139,8 @@ def _described(argument: str) -> Machine:
 
 def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     name = files.shown(arguments.R_file)
-    if arguments.R_file == "-" and arguments.xml == "-":
-        raise Stop("only one of the files can be stdin", USAGE)
-    try:
-        R = ResourceSet.read(files.read_R(arguments.R_file))
-    except InvalidInput as e:
-        raise Stop(f"{name}: {e}") from None
+    files.check_stdin(arguments.R_file, arguments.xml)
+    R = files.read_resource_set(arguments.R_file)
     if not R.ranks:
         raise Stop(f"{name}: /execution/R_lite: is empty, so no task can be on any of its nodes")
     rank, (index, tasks) = _rank(arguments.rank, R), _part(arguments.task)

@@ -111,8 +111,15 @@ class Subcommand(Parser):
         self._module = module
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the words after the subcommand; argparse calls this only for the one given."""
-        import_module(f"treepool.cli.{self._module}").define(self)
+        """Parse the words after the subcommand; argparse calls this only for the one given.
+
+        The docstring of the module is the text of ``--help``: what it does, then examples.
+        """
+        module = import_module(f"treepool.cli.{self._module}")
+        self.description, heading, examples = (module.__doc__ or "").partition("examples:\n")
+        self.epilog = heading + examples
+        self.set_defaults(run=module.run)
+        module.define(self)
         return super().parse_known_args(args, namespace)
 
 

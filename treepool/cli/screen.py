@@ -40,6 +40,11 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+def shortened(text: str) -> str:
+    """At most 60 characters of *text*, for a line that is about something else."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def out(line: str) -> None:
     """Write *line*, which is printable, to stdout."""
     print(line)

@@ -13,22 +13,22 @@ _STYLES = {"free": "green", "used": "", "down": "red", "drained": "yellow"}
 
 
 def gpu_table(lines: Sequence[GpuLine]) -> Table:
-    """A row for each GPU; columns without information are left out."""
-    memory = any(line.memory for line in lines)
-    domain = any(line.domain for line in lines)
-    model = any(line.model for line in lines)
-    new = _table("host", "gpu")
-    for name, shown in (("model", model), ("memory", memory), ("domain", domain)):
-        if shown:
-            new.add_column(name, overflow="fold")
-    for name in ("state", "job", "user"):
-        new.add_column(name, overflow="fold")
-    for line in lines:
-        cells = [Text(line.host), Text(str(line.gpu))]
-        cells += [Text(line.model)] if model else []
-        cells += [Text(f"{line.memory} GiB" if line.memory else "")] if memory else []
-        cells += [Text(line.domain)] if domain else []
-        cells += [Text(line.state, _STYLES.get(line.state, "")), Text(line.job), Text(line.user)]
+    """A row for each GPU; of model, memory and domain, columns without information are left out."""
+    columns = {
+        "host": [Text(line.host) for line in lines],
+        "gpu": [Text(str(line.gpu)) for line in lines],
+        "model": [Text(line.model) for line in lines],
+        "memory": [Text(f"{line.memory} GiB" if line.memory else "") for line in lines],
+        "domain": [Text(line.domain) for line in lines],
+        "state": [Text(line.state, _STYLES.get(line.state, "")) for line in lines],
+        "job": [Text(line.job) for line in lines],
+        "user": [Text(line.user) for line in lines],
+    }
+    for name in ("model", "memory", "domain"):
+        if not any(columns[name]):
+            del columns[name]
+    new = _table(*columns)
+    for cells in zip(*columns.values()):
         new.add_row(*cells)
     return new
 

@@ -1,31 +1,10 @@
-"""``treepool validate``: all problems of a file, each with its JSON pointer."""
-
-from __future__ import annotations
-
-from argparse import ArgumentParser, Namespace
-from typing import Any, Callable
-
-import attrs
-
-from treepool.cli import files, vectors
-from treepool.cli.screen import DONE, NO, Stop, out, printable
-from treepool.cli.summary import of_key, of_R, of_resources
-from treepool.errors import InvalidInput, Problem
-from treepool.placement.nodes.inventory import Inventory
-from treepool.rfc import jobcheck, jobspec, keycheck
-from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import SchedulingKey
-
-_DESCRIPTION = """\
-Check a file against its RFC: the form, and the meaning, such as ids that two
+"""Check a file against its RFC: the form, and the meaning, such as ids that two
 sockets share. Prints every problem as "JSON POINTER: what
 is wrong", or one line on what a good file has. Lines that start with "warning:"
 say what is legal but probably not meant. The file is an R (RFC 20), with
 or without a scheduling key (RFC 49); a scheduling key alone; a jobspec (RFC 14)
 or the resource list of one; or test vectors. Its keys tell which.
-"""
 
-_EXAMPLES = """\
 examples:
   treepool validate R.json
   flux kvs get resource.R | treepool validate -
@@ -34,6 +13,29 @@ examples:
 exit status:
   0 nothing is wrong, though there may be warnings; 1 something is; 2 usage, or no such file
 """
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from typing import Any, Callable, Mapping, Sequence
+
+import attrs
+
+from treepool.cli import files, vectors
+from treepool.cli.screen import DONE, NO, Stop, out, printable
+from treepool.errors import InvalidInput, Problem
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.tree import NodeType
+from treepool.placement.why.shortage import amount
+from treepool.rfc import idset, jobcheck, jobspec, keycheck
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.scheduling import SchedulingKey
+from treepool.rfc.shape import format_shape
+from treepool.rfc.topo import ids, walk
+
+#: Most kinds of nodes that are described; the others are only counted.
+MAX_KINDS = 4
 
 
 @attrs.frozen
@@ -51,13 +53,10 @@ class _Kind:
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument("file", metavar="FILE", help='JSON, "-" for stdin')
     parser.add_argument(
         "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: see above)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
@@ -102,18 +101,78 @@ def _R_warnings(document: Any) -> list[str]:
     return keycheck.warnings(ResourceSet.read(document))
 
 
-def _vectors_summary(document: Any) -> str:
-    return f"{len(document['vectors'])} steps on {of_R(document['cluster']['R'])}"
+# -- what a valid file has, in one line
 
 
+def _of_R(R: Mapping[str, Any]) -> str:
+    """The contents of a valid *R*, as treepool reads it."""
+    inventory = Inventory.of(ResourceSet.read(R))
+    kinds = [(len(ranks), _of_type(t)) for t, ranks in inventory.node_types.items()]
+    text = amount(idset.size(inventory.ranks), "node")
+    text += f": {_kinds(kinds)}" if kinds else ""
+    if inventory.key is None:
+        scheduling = inventory.resource_set.scheduling
+        if scheduling is None:
+            return f"{text}; no scheduling key"
+        return f"{text}; the scheduling key is for {scheduling.get('writer', 'fluxion')}, not us"
+    return text
+
+
+def _of_key(key: Mapping[str, Any]) -> str:
+    """The contents of the topos in a valid scheduling *key*."""
+    entries = SchedulingKey.read(key).children
+    if not entries:
+        return "all nodes are flat"
+    kinds = [(idset.size(entry.ranks), _of_topo(entry.topo)) for entry in entries]
+    return f"{amount(sum(size for size, _ in kinds), 'rank')}: {_kinds(kinds)}"
+
+
+def _of_resources(resources: list[dict[str, Any]]) -> str:
+    """A valid resource list as an equivalent shape."""
+    try:
+        return format_shape(resources)
+    except InvalidInput:  # such as a slot without a label, which occurs in flux-core's tests
+        return "no shape can say what it asks for"
+
+
+def _kinds(kinds: Sequence[tuple[int, str]]) -> str:
+    shown = [f"{count} x [{text}]" for count, text in kinds[:MAX_KINDS]]
+    if len(kinds) > MAX_KINDS:
+        shown.append(f"{len(kinds) - MAX_KINDS} more kinds")
+    return ", ".join(shown)
+
+
+def _of_type(node_type: NodeType) -> str:
+    root = node_type.root
+    localities = Counter(domain.name for domain in root.walk() if domain is not root)
+    return _described(root.cores, root.gpus, localities)
+
+
+def _of_topo(topo: Mapping[str, Any]) -> str:
+    return _described(*ids(topo), Counter(name for name, _ in walk(topo)))
+
+
+def _described(cores: int, gpus: int, localities: Mapping[str, int]) -> str:
+    parts = [amount(idset.size(cores), "core")]
+    if gpus:
+        parts.append(amount(idset.size(gpus), "GPU"))
+    parts += [f"{count} {name}" for name, count in localities.items()]
+    return ", ".join(parts)
+
+
+def _of_vectors(document: Any) -> str:
+    return f"{len(document['vectors'])} steps on {_of_R(document['cluster']['R'])}"
+
+
+#: The kinds of file by their names for ``--as``.
 _KINDS = {
-    "R": _Kind("R", _R_problems, of_R, _R_warnings),
-    "key": _Kind("scheduling key", SchedulingKey.problems, of_key, keycheck.key_warnings),
-    "vectors": _Kind("test vectors", vectors.problems, _vectors_summary),
+    "R": _Kind("R", _R_problems, _of_R, _R_warnings),
+    "key": _Kind("scheduling key", SchedulingKey.problems, _of_key, keycheck.key_warnings),
+    "vectors": _Kind("test vectors", vectors.problems, _of_vectors),
     "jobspec": _Kind(
-        "jobspec", jobcheck.problems, lambda d: of_resources(d["resources"]), jobcheck.warnings
+        "jobspec", jobcheck.problems, lambda d: _of_resources(d["resources"]), jobcheck.warnings
     ),
-    "resources": _Kind("resource list", jobspec.resource_problems, of_resources),
+    "resources": _Kind("resource list", jobspec.resource_problems, _of_resources),
 }
 
 #: A key that only one kind of file has, and that kind.

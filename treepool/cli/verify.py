@@ -1,4 +1,16 @@
-"""``treepool verify``: does a task run where its job was placed?"""
+"""Inside a Flux job, or of a process in one, compare where the task may run and
+which GPUs it sees with what the job was given. A task is not aligned if it may
+run on cores that are not the job's, if it spans more NUMA nodes than its share
+of the cores, if it sees a GPU that is not the job's or none of its own, or if
+its cores and its GPU are in different sockets.
+
+examples:
+  flux run -n8 -c4 -g1 treepool bind -- treepool verify
+  treepool verify --pid 4711
+
+exit status:
+  0 aligned; 1 not; 2 usage, such as outside a job
+"""
 
 from __future__ import annotations
 
@@ -19,34 +31,14 @@ from treepool.rfc import idset
 #: Most bytes of a process's environment, and most of its threads, that are read.
 _MAX_ENVIRONMENT, _MAX_THREADS = 4 << 20, 1 << 14
 
-_DESCRIPTION = """\
-Inside a Flux job, or of a process in one, compare where the task may run and
-which GPUs it sees with what the job was given. A task is not aligned if it may
-run on cores that are not the job's, if it spans more NUMA nodes than its share
-of the cores, if it sees a GPU that is not the job's or none of its own, or if
-its cores and its GPU are in different sockets.
-"""
-
-_EXAMPLES = """\
-examples:
-  flux run -n8 -c4 -g1 treepool bind -- treepool verify
-  treepool verify --pid 4711
-
-exit status:
-  0 aligned; 1 not; 2 usage, such as outside a job
-"""
-
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument(
         "--pid", type=_pid, help="a process of the job (default: the one that runs this)"
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON")
     here.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Topos of many nodes: equal hwloc XML is read only once."""
+"""Topos of many nodes, from hwloc XML and nvidia-smi: equal hwloc XML is read only once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Optional, Sequence
 
 import attrs
 
-from treepool.discovery.combine import with_nvidia
+from treepool.discovery.binding import cores_of
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
-from treepool.discovery.machine import Machine
+from treepool.discovery.machine import Gpu, Machine
 from treepool.discovery.mig import with_instances
 from treepool.discovery.nvidia import NvidiaTopology
+from treepool.rfc import idset
+from treepool.rfc.links import Links
 
 #: Most topos in the cache; no site has so many kinds of node.
 MAX_KNOWN = 1024
@@ -68,3 +70,42 @@ class Describer:
         if self.instances and machine.gpus and not others:
             machine = with_instances(machine, self.instances)
         return topo_of(machine, self.levels)
+
+
+def with_nvidia(machine: Machine, told: NvidiaTopology) -> Machine:
+    """*machine* with the links, NICs and GPU localities of *told*, whose GPU ids are NVML's.
+
+    If hwloc knows no GPUs, the GPUs of *told* are added. If both know a GPU's locality and they
+    differ, hwloc's is used and a warning says so. If the GPUs of the machine and of *told* differ,
+    the text is from another node: the machine stays as it is, with a warning.
+    """
+    gpus = {gpu.id: gpu for gpu in machine.gpus}
+    if not told.near:
+        return _warned(machine, "nvidia-smi names no GPU")
+    if not gpus:
+        gpus = {i: Gpu(i, "nvidia") for i in told.near}
+    if set(gpus) != set(told.near):
+        here, there = (idset.encode(idset.from_ids(ids)) for ids in (gpus, told.near))
+        return _warned(machine, f"gpus are {here}, but nvidia-smi has {there}: it is not used")
+    warnings = []
+    for i, pus in sorted(told.near.items()):
+        cores = cores_of(machine, pus)
+        cores = 0 if cores == machine.cores else cores
+        if not gpus[i].cores:
+            gpus[i] = attrs.evolve(gpus[i], cores=cores)
+        elif cores and cores != gpus[i].cores:
+            ours, theirs = idset.encode(gpus[i].cores), idset.encode(cores)
+            warnings.append(f"gpu {i} is near cores {ours}, but near {theirs} for nvidia-smi")
+    old = machine.links or Links()
+    links = Links(told.links.links, told.links.nics or old.nics, old.devices)
+    return attrs.evolve(
+        machine,
+        gpus=tuple(gpus[i] for i in sorted(gpus)),
+        links=links,
+        notes=(*machine.notes, *told.notes),
+        warnings=(*machine.warnings, *warnings),
+    )
+
+
+def _warned(machine: Machine, warning: str) -> Machine:
+    return attrs.evolve(machine, warnings=(*machine.warnings, warning))

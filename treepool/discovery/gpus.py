@@ -15,12 +15,14 @@ order of hwloc's tree for R, which often differs. ``--gpu-index`` selects the or
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Iterator, Sequence
 
 import attrs
 
-from treepool.discovery.hwlocxml import Object
+from treepool.discovery.hwlocxml import Object, number
 
 #: Ways to number GPUs.
 GPU_INDEX = ("vendor", "pci", "hwloc")
@@ -159,9 +161,9 @@ def _first(objects: Sequence[Object], info: str) -> str:
 def _memory(told: Sequence[Object]) -> int:
     """Memory in bytes; hwloc's backends give KiB."""
     for info in ("CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"):
-        text = _first(told, info)
-        if text.isascii() and text.isdigit() and len(text) < 16:
-            return int(text) << 10
+        kib = number(_first(told, info))
+        if kib:
+            return kib << 10
     return 0
 
 
@@ -171,3 +173,41 @@ def notes_on(found: Sequence[Found], root: Object) -> list[str]:
     if [gpu.osdev for gpu in tree] == [gpu.osdev for gpu in found]:
         return []
     return ["GPU ids are not in the order of hwloc's tree, which flux-core takes"]
+
+
+# -- without hwloc
+
+
+def bus_ids(devices: Path = Path("/sys/bus/pci/devices")) -> list[str]:
+    """The PCI bus ids of the whole node's GPUs, from Linux's /sys; [] if there are none.
+
+    This is for tasks inside a job that is itself a Flux instance. There hwloc is often restricted
+    to the job's part of the node, and lacks the GPUs near the rest. R and CUDA_VISIBLE_DEVICES
+    still count these GPUs. The order is that of ``--gpu-index vendor``: NVIDIA's first, then AMD's,
+    then Intel's. GPUs that are reserved for virtual machines are left out, and so are virtual
+    functions.
+    """
+    try:
+        names = os.listdir(devices)
+    except OSError:
+        return []
+    vendors = list(VENDORS)
+    found = []
+    for name in names:
+        vendor, kind = _hex(devices / name / "vendor"), _hex(devices / name / "class")[:4]
+        if is_compute(kind, vendor) and not _is_virtual(devices / name):
+            found.append((vendors.index(vendor), bus_order(name), name))
+    return [name for _, _, name in sorted(found)]
+
+
+def _hex(file: Path) -> str:
+    """The hexadecimal number in a file of /sys, without 0x; "" if it cannot be read."""
+    try:
+        return file.read_text("ascii").strip()[2:]
+    except (OSError, ValueError):
+        return ""
+
+
+def _is_virtual(device: Path) -> bool:
+    driver = os.path.basename(os.path.realpath(device / "driver"))
+    return driver == "vfio-pci" or os.path.lexists(device / "physfn")

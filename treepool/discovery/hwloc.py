@@ -11,7 +11,7 @@ from typing import Iterator, Mapping, Optional, Union
 
 from treepool.discovery import gpus as gpu_reader
 from treepool.discovery.hwloclinks import near_cores, read_links
-from treepool.discovery.hwlocxml import Object, Topology, bitmap, parse
+from treepool.discovery.hwlocxml import Object, Topology, bitmap, number, parse
 from treepool.discovery.machine import FarMemory, Gpu, Machine, Region
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
@@ -227,8 +227,7 @@ def _like_a_gpu(node: Object, gpus: tuple[Gpu, ...]) -> bool:
 
 
 def _bytes(node: Object) -> int:
-    text = node.attributes.get("local_memory", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
+    return number(node.attributes.get("local_memory", ""))
 
 
 def _in(mask: int, index: int) -> bool:

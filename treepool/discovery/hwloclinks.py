@@ -7,8 +7,8 @@ from typing import Callable, Iterator, Optional, Sequence
 
 from treepool.discovery import links
 from treepool.discovery.gpus import Found
-from treepool.discovery.hwlocxml import Distances, Object, Topology
-from treepool.discovery.links import DeviceAt, Matrix
+from treepool.discovery.hwlocxml import Distances, Object, Topology, number
+from treepool.discovery.links import DeviceAt
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_GPUS, Device, Links
 
@@ -33,11 +33,10 @@ def read_links(topology: Topology, found: Sequence[Found], cores_of: CoresOf) ->
         return DeviceAt(key, tuple(_bridges(device, numbers)), near_cores(device, cores_of))
 
     ids = _ids(gpus)
-    switches = _switch_keys(topology.root, gpus)
-    matrices = [_matrix(d, switches) for d in topology.distances if d.name in links.MATRICES]
     return links.table(
-        [matrix for matrix in matrices if matrix is not None],
-        ids,
+        links.fast_pairs(
+            filter(_usable, topology.distances), ids, _switch_keys(topology.root, gpus)
+        ),
         {gpu.id: place(str(gpu.id), gpu.device) for gpu in gpus},
         [place(name, device) for name, device in _nics(topology.root)],
         _devices(gpus),
@@ -88,19 +87,10 @@ def _key(item: Object) -> str:
     return f"{item.type}:{item.attributes.get('gp_index', '')}"
 
 
-def _matrix(distances: Distances, switches: frozenset[str]) -> Optional[Matrix]:
-    """The matrix for objects by gp_index; None if its size is not the one it declares."""
-    objects = tuple(distances.objects)
-    if not distances.by_gp or len(distances.values) != len(objects) ** 2:
-        return None
-    if len(set(objects)) < len(objects):
-        return None
-    return Matrix(
-        distances.name,
-        objects,
-        distances.values,
-        frozenset(name for name in objects if name in switches),
-    )
+def _usable(matrix: Distances) -> bool:
+    """Whether a matrix is about objects by gp_index, each of them once, and square."""
+    size = len(matrix.objects)
+    return matrix.by_gp and len(matrix.values) == size**2 and len(set(matrix.objects)) == size
 
 
 def _nics(root: Object) -> list[tuple[str, Object]]:
@@ -111,10 +101,11 @@ def _nics(root: Object) -> list[tuple[str, Object]]:
     found: list[tuple[bool, float, str, Object]] = []
     for device in root.walk():
         if device.type == "PCIDev" and _NETWORK.match(device.attributes.get("pci_type", "")):
-            ports = [o for o in device.walk() if o.type == "OSDev" and o.name]
+            ports = [o for o in device.walk() if o.type == "OSDev" and _printable(o.name)]
             ports.sort(key=lambda port: (not _is_fabric(port), port.name))
             if ports:
-                found.append((_is_fabric(ports[0]), _speed(device), ports[0].name, device))
+                name = _printable(ports[0].name)
+                found.append((_is_fabric(ports[0]), _speed(device), name, device))
     fastest = max((speed for _, speed, _, _ in found), default=0.0)
     kept = [nic for nic in found if 2 * nic[1] >= fastest]
     kept.sort(key=lambda nic: (not nic[0], -nic[1], nic[2]))
@@ -122,8 +113,7 @@ def _nics(root: Object) -> list[tuple[str, Object]]:
 
 
 def _is_fabric(port: Object) -> bool:
-    text = port.attributes.get("osdev_type", "")
-    kind = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    kind = number(port.attributes.get("osdev_type", ""))
     return kind == _FABRIC_TYPE or bool(kind & _FABRIC_BIT)
 
 

@@ -174,7 +174,7 @@ class _Builder:
                 MemoryValue(
                     self.memory_name,
                     attributes.get("target_obj_gp_index", ""),
-                    _number(attributes.get("value", "")),
+                    number(attributes.get("value", "")),
                 )
             )
 
@@ -193,7 +193,7 @@ class _Builder:
             self.text = []
             matrix = self.distances[-1]
             if tag == "u64values":
-                matrix.values.extend(_number(word) for word in words)
+                matrix.values.extend(number(word) for word in words)
             else:
                 prefix = f"{self.kind}:" if self.kind else ""
                 matrix.objects.extend(prefix + word for word in words)
@@ -264,7 +264,7 @@ def bitmap(text: str) -> int:
     return mask
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
     """The number in *text*, 0 if it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping, Optional, Sequence
+from collections import Counter
+from typing import Any, Mapping, Sequence
 
 import attrs
 
@@ -15,7 +16,7 @@ from treepool.rfc.idset import union
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import WRITER, KeyEntry
-from treepool.rfc.topo import nested
+from treepool.rfc.topo import ids, walk
 
 _NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)
 
@@ -195,19 +196,9 @@ def _hosts(names: Sequence[str]) -> str:
 
 
 def outline(topo: Mapping[str, Any]) -> str:
-    """A topo in a few words: how many domains of each locality, cores, GPUs and memory."""
-    counts: dict[str, int] = {}
-    cores = gpus = memory = 0
-    stack: list[tuple[Optional[str], Mapping[str, Any]]] = [(None, topo)]
-    while stack:
-        name, domain = stack.pop()
-        if name is not None:
-            counts[name] = counts.get(name, 0) + 1
-        cores |= idset.decode(domain.get("cores", ""))
-        gpus |= idset.decode(domain.get("gpus", ""))
-        inside = list(nested(domain))
-        memory += domain.get("memory", 0) if not inside or name is None else 0
-        stack += inside
+    """A topo in a few words: how many domains of each locality, cores and GPUs."""
+    cores, gpus = ids(topo)
+    counts = Counter(name for name, _ in walk(topo))
     words = [f"{count} {name}" for name, count in counts.items()]
     words.append(f"{idset.size(cores)} cores")
     if gpus:

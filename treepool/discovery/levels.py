@@ -246,13 +246,10 @@ def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
             (idset.size(domain.cores), idset.size(domain.gpus))
         )
     for name, different in sizes.items():
-        if len({cores for cores, _ in different}) > 1:
-            numbers = ", ".join(str(n) for n in sorted({cores for cores, _ in different}))
-            warnings.append(f"uneven: domains of {name} have {numbers} cores")
-        gpus = sorted({gpus for _, gpus in different})
-        if len(gpus) > 1:
-            numbers = ", ".join(str(n) for n in gpus)
-            warnings.append(f"uneven: domains of {name} have {numbers} GPUs")
+        for what, sizes_of in zip(("cores", "GPUs"), map(set, zip(*different))):
+            if len(sizes_of) > 1:
+                numbers = ", ".join(map(str, sorted(sizes_of)))
+                warnings.append(f"uneven: domains of {name} have {numbers} {what}")
 
 
 # -- JSON

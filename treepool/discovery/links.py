@@ -7,14 +7,13 @@ slower ones.
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, Sequence
+from typing import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from treepool.errors import InvalidHardware
+from treepool.discovery.hwlocxml import Distances
 from treepool.rfc import idset
-from treepool.rfc.findings import shown
-from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Device, Links, Nic, Wire
+from treepool.rfc.links import MAX_GBPS, PATHS, Device, Links, Nic, Wire
 
 #: GB/s in the table for a pair of GPUs joined only by PCIe. The values are nominal: they order the
 #: paths, all below the slowest NVLink, and are not measurements. The real figure depends on the
@@ -25,20 +24,6 @@ PCIE_GBPS = {"PIX": 16.0, "PXB": 14.0, "PHB": 12.0, "NODE": 10.0, "SYS": 8.0}
 MATRICES = {"NVLinkBandwidth": "nvlink", "XGMIBandwidth": "xgmi"}
 
 Pairs = dict[tuple[int, int], Wire]
-
-
-@attrs.frozen
-class Matrix:
-    """One of hwloc's matrices between objects: ``name``, and MB/s row by row in ``values``.
-
-    ``objects`` are the caller's keys; those in ``switches`` are NVSwitches. The diagonal has no
-    meaning.
-    """
-
-    name: str
-    objects: tuple[str, ...]
-    values: Sequence[float]
-    switches: frozenset[str] = frozenset()
 
 
 @attrs.frozen
@@ -55,44 +40,38 @@ class DeviceAt:
 
 
 def table(
-    matrices: Iterable[Matrix],
-    ids: Mapping[str, int],
+    fast: Pairs,
     gpus: Mapping[int, DeviceAt],
     nics: Sequence[DeviceAt] = (),
     devices: Iterable[Device] = (),
 ) -> Links:
-    """Everything known about one node: links of *matrices*, PCIe for the other pairs, NICs.
+    """Everything known about one node: the *fast* links, PCIe for the other pairs, NICs.
 
-    *ids* has the GPU ids of objects of the matrices, *gpus* the position of each GPU, by id. A
-    NIC's key is its name. *nics* are in order of preference, which decides between equally near
-    ones. Raises InvalidHardware.
+    *gpus* has the position of each GPU, by id. A NIC's key is its name. *nics* are in order of
+    preference, which decides between equally near ones.
     """
-    _check_ids("PCI", gpus)
-    kept = tuple(devices)
-    for nic in nics:
-        _check_name("NIC", nic.key)
-    for device in kept:
-        _check_name("GPU model", device.model)
-    pairs = {**pcie_pairs(gpus), **fast_pairs(matrices, ids)}
     paths = {gpu: [path(at, nic) for nic in nics] for gpu, at in gpus.items()}
-    return Links.from_matrix(pairs, nearest_nics([nic.key for nic in nics], paths), kept)
+    nearest = nearest_nics([nic.key for nic in nics], paths)
+    return Links.from_matrix({**pcie_pairs(gpus), **fast}, nearest, devices)
 
 
-def fast_pairs(matrices: Iterable[Matrix], ids: Mapping[str, int]) -> Pairs:
-    """The pairs joined by NVLink or xGMI; *ids* has the GPU ids of objects of the matrices.
+def fast_pairs(
+    matrices: Iterable[Distances], ids: Mapping[str, int], switches: Collection[str] = ()
+) -> Pairs:
+    """The pairs joined by NVLink or xGMI, from square matrices of MB/s.
+
+    *ids* has the GPU ids of objects of the matrices, *switches* the objects that are NVSwitches.
 
     Two GPUs on NVSwitches have the bandwidth into switches of the slower one, in addition to links
     that join them directly. All NVSwitches of a node count as one: hwloc only knows the links that
     end at a GPU, not those between switches, and also treats switches as ports of one. (A DGX-2 has
     six on each of two boards; all its 16 GPUs are joined alike.) If both directions have a figure,
-    the smaller counts. Objects that are not switches and not in *ids* are left out. Raises
-    InvalidHardware.
+    the smaller counts. Other objects are left out, and the diagonals have no meaning.
     """
     found: Pairs = {}
     for matrix in matrices:
         if matrix.name in MATRICES:
-            _check(matrix, ids)
-            for pair, mbps in _joined(matrix, ids).items():
+            for pair, mbps in _joined(matrix, ids, switches).items():
                 wire = Wire(MATRICES[matrix.name], min(mbps / 1000, MAX_GBPS))
                 if pair not in found or found[pair].gbps < wire.gbps:
                     found[pair] = wire
@@ -180,36 +159,9 @@ def _groups(pairs: Iterable[tuple[int, int]], within: int) -> tuple[int, ...]:
     return tuple(sorted(set(group.values()), key=idset.lowest))
 
 
-def _check(matrix: Matrix, ids: Mapping[str, int]) -> None:
-    """Raise InvalidHardware for a matrix of the wrong size or with invalid values."""
-    size = len(matrix.objects)
-    if len(matrix.values) != size * size:
-        raise InvalidHardware(
-            f"{matrix.name}: {len(matrix.values)} values for {size} objects, not {size * size}"
-        )
-    for place, value in enumerate(matrix.values):
-        if not (0 <= value <= 1000 * MAX_GBPS) and place % (size + 1):  # NaN fails every comparison
-            row, column = divmod(place, size)
-            raise InvalidHardware(
-                f"{matrix.name}: row {row + 1} column {column + 1}: {shown(value)} is no bandwidth"
-            )
-    _check_ids(matrix.name, (ids[key] for key in matrix.objects if key in ids))
-
-
-def _check_ids(what: str, gpus: Iterable[int]) -> None:
-    """Raise InvalidHardware for ids that a link table cannot have."""
-    for gpu in gpus:
-        if not 0 <= gpu < MAX_GPUS:
-            raise InvalidHardware(f"{what}: GPU id {gpu} is not among 0-{MAX_GPUS - 1}")
-
-
-def _check_name(what: str, name: str) -> None:
-    """Raise InvalidHardware for a name that a link table cannot have."""
-    if not name or len(name) > MAX_NAME or not name.isprintable():
-        raise InvalidHardware(f"{what} {shown(name)}: no name for one")
-
-
-def _joined(matrix: Matrix, ids: Mapping[str, int]) -> dict[tuple[int, int], float]:
+def _joined(
+    matrix: Distances, ids: Mapping[str, int], switches: Collection[str]
+) -> dict[tuple[int, int], float]:
     """MB/s between the GPUs of *matrix* that it joins, directly or through switches."""
     size = len(matrix.objects)
     # Several backends may add objects for one GPU; the first object counts.
@@ -217,13 +169,13 @@ def _joined(matrix: Matrix, ids: Mapping[str, int]) -> dict[tuple[int, int], flo
     for row, key in enumerate(matrix.objects):
         if key in ids:
             rows.setdefault(ids[key], row)
-    switches = [row for row, key in enumerate(matrix.objects) if key in matrix.switches]
+    through = [row for row, key in enumerate(matrix.objects) if key in switches]
 
     def between(a: int, b: int) -> float:
         there, back = matrix.values[a * size + b], matrix.values[b * size + a]
         return min(there, back) or max(there, back)
 
-    into = {gpu: sum(between(row, switch) for switch in switches) for gpu, row in rows.items()}
+    into = {gpu: sum(between(row, switch) for switch in through) for gpu, row in rows.items()}
     found: dict[tuple[int, int], float] = {}
     ordered = sorted(rows)
     for i, a in enumerate(ordered):

@@ -56,27 +56,15 @@ _TAILS = (
 
 
 @attrs.frozen
-class Near:
-    """What is near one GPU, as bitmasks: the operating system's numbers of PUs and NUMA nodes.
-
-    0 means not known. ``memory_node`` is the NUMA node formed by the GPU's own memory (GH200), None
-    if its memory is not a NUMA node.
-    """
-
-    pus: int = 0
-    numa_nodes: int = 0
-    memory_node: Optional[int] = None
-
-
-@attrs.frozen
 class NvidiaTopology:
-    """The contents of the text: the link table, and what is near each GPU, by id.
+    """The contents of the text: the link table, and the PUs near each GPU, by id.
 
-    ``notes`` has a line for everything doubtful.
+    The PUs are a bitmask of the operating system's numbers, 0 if not known. ``notes`` has a line
+    for everything doubtful.
     """
 
     links: Links
-    near: Mapping[int, Near]
+    near: Mapping[int, int]
     notes: tuple[str, ...] = ()
 
 
@@ -249,22 +237,17 @@ def _path(word: _Word) -> str:
     raise word.error("is no path between two devices")
 
 
-def _near(words: Sequence[_Word], tails: Sequence[str]) -> Near:
-    """The meaning of the words after the devices; there are at most as many as columns."""
+def _near(words: Sequence[_Word], tails: Sequence[str]) -> int:
+    """The PUs that the words after the devices name; there are at most as many as columns."""
     if len(words) > len(tails):
         raise words[len(tails)].error("stands behind the last column")
-    told = dict(zip(tails, words))
-    own = _numbers(told.get("GPU NUMA ID"))
-    return Near(
-        pus=_numbers(told.get("CPU Affinity")),
-        numa_nodes=_numbers(told.get("NUMA Affinity", told.get("NUMA"))),
-        memory_node=own.bit_length() - 1 if own else None,
-    )
+    told = dict(zip(tails, map(_numbers, words)))
+    return told.get("CPU Affinity", 0)
 
 
-def _numbers(word: Optional[_Word]) -> int:
+def _numbers(word: _Word) -> int:
     """The bitmask of a list such as 0-3,8, in any order; 0 if the list is not known."""
-    if word is None or word.text in _UNKNOWN:
+    if word.text in _UNKNOWN:
         return 0
     mask = 0
     for item in set(word.text.split(",")):

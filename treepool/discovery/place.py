@@ -7,17 +7,16 @@ cores. Otherwise the XML describes the whole node.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 import attrs
 
 from treepool.discovery.machine import Gpu, Machine
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
-from treepool.rfc import idset
+from treepool.rfc import idset, topo
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
-from treepool.rfc.topo import nested
 
 #: Most tasks that a job may have on a node, and most GPUs in a node.
 MAX_TASKS = 1 << 12
@@ -117,20 +116,14 @@ def _near_by_key(
     """
     near: dict[int, int] = {}
     entry = next((e for e in key.children if e.ranks >> rank & 1), None) if key else None
-    for domain in _domains(entry.topo) if entry else ():
+    for _, domain in topo.walk(entry.topo) if entry else ():
+        if "cores" not in domain or "gpus" not in domain:
+            continue
         cores = idset.decode(domain["cores"])
         mine = idset.from_ids(core_of[c] for c in idset.iterate(cores) if c in core_of)
         for gpu in idset.iterate(idset.decode(domain["gpus"])):
             near[gpu] = mine  # a smaller domain comes later
     return near
-
-
-def _domains(domain: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The domains of localities in a valid topo that have cores and GPUs, outermost first."""
-    for _, child in nested(domain):
-        if "cores" in child and "gpus" in child:
-            yield child
-        yield from _domains(child)
 
 
 def _completed(machine: Machine, gpus: int, near: Mapping[int, int]) -> Machine:

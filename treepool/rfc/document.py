@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any, Type
 
 from treepool.errors import InvalidInput
@@ -72,11 +73,8 @@ def pointer(*tokens: object) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"duplicate key {key[:40]!r}")
-            seen.add(key)
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"duplicate key {twice[:40]!r}")
     return value
 
 

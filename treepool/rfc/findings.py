@@ -22,6 +22,9 @@ T = TypeVar("T")
 Reader = Callable[[Any, str], T]
 Readers = Mapping[str, Reader[Any]]
 
+#: An unknown key: its pointer, its name, the names that it may mean, and the object around it.
+Unknown = tuple[str, str, tuple[str, ...], Mapping[str, Any]]
+
 #: Most problems reported for one document. A last one says how many more there are.
 MAX_PROBLEMS = 100
 
@@ -44,9 +47,13 @@ _MAX_NOTED = 1_000
 
 
 class Findings:
-    """The problems of one document, and the methods that read its values."""
+    """The problems of one document, and the methods that read its values.
 
-    def __init__(self) -> None:
+    *unknown* receives the keys of its objects that no reader knows.
+    """
+
+    def __init__(self, unknown: Optional[list[Unknown]] = None) -> None:
+        self.unknown = unknown
         self._noted: list[Problem] = []
         self._masks: dict[str, int] = {}
         self._bits = 0
@@ -103,7 +110,15 @@ class Findings:
                 self.note(at, f"a key must be a string, not {shown(key)}")
             elif key not in readers:
                 self.note(place(at, key), f"unknown key; known are {', '.join(readers)}")
+        for key in value if self.unknown is not None else ():
+            if key not in readers:
+                self.unread(value, at, key, tuple(readers))
         return {k: read(value[k], f"{at}/{k}") for k, read in readers.items() if k in value}
+
+    def unread(self, value: Mapping[str, Any], at: str, key: str, known: tuple[str, ...]) -> None:
+        """Keep that object *value*, at pointer *at*, has *key* besides those *known* there."""
+        if self.unknown is not None and isinstance(key, str):
+            self.unknown.append((place(at, key), key, known, value))
 
     def values(self, value: object, at: str, read: Reader[T]) -> dict[str, T]:
         """What *read* makes of each value of object *value*, which may have any keys."""

@@ -7,6 +7,7 @@ cores, GPUs and ranks in treepool have this form. Text is only for input and out
 from __future__ import annotations
 
 import re
+from itertools import compress
 from typing import Callable, Iterable, Iterator
 
 from treepool.errors import InvalidIdset
@@ -91,20 +92,8 @@ def encode(mask: int) -> str:
     if mask & (mask + 1) == 0:  # the ids 0 to n, as in most core sets of an R
         width = mask.bit_length()
         return f"0-{width - 1}" if width > 1 else "0" if width else ""
-    parts: list[str] = []
-    if mask.bit_length() <= _SMALL:
-        base = 0
-        while mask:
-            skip = (mask & -mask).bit_length() - 1
-            mask >>= skip
-            base += skip
-            run = (~mask & (mask + 1)).bit_length() - 1
-            parts.append(str(base) if run == 1 else f"{base}-{base + run - 1}")
-            mask >>= run
-            base += run
-        return ",".join(parts)
     return ",".join(
-        str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in runs(mask)
+        [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in runs(mask)]
     )
 
 
@@ -183,14 +172,6 @@ def from_ids(ids: Iterable[int]) -> int:
     return int.from_bytes(bits, "little")
 
 
-def from_runs(found: Iterable[tuple[int, int]]) -> int:
-    """The bitmask of runs of ids, each given as its first id and the id after its last."""
-    bits = bytearray()
-    for first, end in found:
-        _set_bits(bits, first, end - 1)
-    return int.from_bytes(bits, "little")
-
-
 def union(masks: Iterable[int]) -> int:
     """The union of *masks*."""
     everything = 0
@@ -213,6 +194,26 @@ def from_flags(data: bytearray) -> int:
 #: Translate the digits 0 and 1 to bytes of that value, and back.
 _FLAGS = bytes.maketrans(b"01", b"\0\1")
 _DIGITS = bytes.maketrans(b"\0\1", b"01")
+
+
+def from_zero(source: int) -> Callable[[int], int]:
+    """A function that maps any subset of *source* to ids that count from zero, by position.
+
+    Sets move as bytes, one for each id, because a step of Python for each id takes too long where
+    thousands of properties have thousands of ranks.
+    """
+    if source & (source + 1) == 0:
+        return lambda ids: ids
+    width = source.bit_length()
+    members = flags(source, width)
+    return lambda ids: from_flags(bytearray(compress(flags(ids, width), members)))
+
+
+def by_position(source: int, target: int) -> Callable[[int], int]:
+    """A function that maps any subset of *source* to *target*, which is as large, by position."""
+    down, number = from_zero(source), size(source)
+    new = list(iterate(target))
+    return lambda ids: from_ids(compress(new, flags(down(ids), number)))
 
 
 def lowest(mask: int) -> int:

@@ -11,18 +11,19 @@ only; ``SchedulingKey.problems`` has the problems of others.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import Any, Iterable, Iterator, Mapping, Optional
+from itertools import chain
+from typing import Any, Iterable, Iterator, Mapping
 
 import attrs
 
 from treepool.errors import InvalidKey
 from treepool.rfc import idset, topo
-from treepool.rfc.findings import place, plain_json, shown, shown_ids
+from treepool.rfc.findings import Findings, Unknown, place, shown, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool
+from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool, read_into
+from treepool.rfc.spelling import nearest
 
 #: Most warnings about one key. A last one says that there are more.
 MAX_WARNINGS = 20
@@ -33,29 +34,6 @@ MAX_PAIRS = 1 << 16
 
 #: Most different unknown keys that are compared with the known ones. These take 20 ms.
 MAX_NAMES = 500
-
-#: Longest unknown key that can be a misspelling, in characters.
-MAX_NAME = 24
-
-#: Least similarity of a misspelling, as difflib measures it: "core" and "cores" have 0.89, "coers"
-#: and "cores" have 0.8.
-ALIKE = 0.8
-
-#: Short forms that difflib does not recognise.
-_SHORT = {"mem": "memory", "cpu": "cores", "cpus": "cores", "disk": "storage", "size": "capacity"}
-
-#: The keys that matter, by the kind of object.
-_KEY = ("writer", "children", "links", "fabric", "allocated")
-_ENTRY = ("ranks", "topo")
-_DOMAIN = tuple(sorted(topo.RESOURCE_KEYS))
-_STORAGE = ("path", "capacity", "unit")
-_LOCALITY = ("socket", "numa")
-_TABLE = ("links", "nics", "devices", "distances")
-_ROWS = {
-    "links": ("type", "gbps", "among"),
-    "nics": ("name", "gpus", "path"),
-    "devices": ("model", "memory", "gpus"),
-}
 
 
 def warnings(resource_set: ResourceSet) -> list[str]:
@@ -69,26 +47,21 @@ def warnings(resource_set: ResourceSet) -> list[str]:
         return []
     if not is_treepool(scheduling):
         return _limited(_writer(scheduling.get("writer")))
+    unknown: list[Unknown] = []
+    key = read_into(Findings(unknown), scheduling, "/scheduling")
+    if key is None:
+        return []
     try:
-        key = SchedulingKey.read(scheduling)
         check = _Check(key, resource_set, key.ranks_in(resource_set.ranks))
     except InvalidKey:
         return []
-    return _limited(_both(check.lines(), _misspelt(scheduling, "/scheduling")))
+    return _limited(chain(check.lines(), _misspelt(unknown)))
 
 
 def key_warnings(key: Mapping[str, Any]) -> list[str]:
     """The same for a scheduling *key* without an R."""
-    try:
-        SchedulingKey.read(key)
-    except InvalidKey:
-        return []
-    return _limited(_misspelt(plain_json(key, InvalidKey, "scheduling key"), ""))
-
-
-def _both(first: Iterable[str], second: Iterable[str]) -> Iterator[str]:
-    yield from first
-    yield from second
+    unknown: list[Unknown] = []
+    return [] if read_into(Findings(unknown), key, "") is None else _limited(_misspelt(unknown))
 
 
 def _limited(lines: Iterable[str]) -> list[str]:
@@ -105,7 +78,7 @@ def _writer(writer: object) -> Iterator[str]:
     """A warning if *writer* is a misspelling of treepool's name."""
     name = writer.partition(":")[0] if isinstance(writer, str) else ""
     plain = name.translate({ord(c): None for c in "-_ "})
-    if len(name) <= MAX_NAME and plain.casefold() == WRITER.casefold():
+    if plain.casefold() == WRITER.casefold():
         yield (
             f"/scheduling/writer: the scheduler is called {WRITER!r}, not {shown(name)}, "
             "so the key is ignored"
@@ -178,90 +151,33 @@ class _Check:
                     )
 
 
-def _misspelt(key: Mapping[str, Any], at: str) -> Iterator[str]:
-    """Unknown keys of *key*, at pointer *at*, that look like a known one. Each name comes once."""
+def _misspelt(unknown: Iterable[Unknown]) -> Iterator[str]:
+    """Those of the *unknown* keys of a key that look like a known one. Each name comes once."""
     meant: dict[tuple[str, tuple[str, ...]], str] = {}
-    for where, name, known, values in _unknown(key, at):
+    for where, name, known, values in unknown:
         if (name, known) in meant:
             continue
         if len(meant) >= MAX_NAMES:
             return
-        right = _meant(name, known)
+        right = nearest(name, known)
         meant[name, known] = right
         if right in values:  # the known key is there too, so this one is something else
             continue
-        if right and known is _LOCALITY:
+        if right and known is topo.DEFINED:
             yield f"{where}: a locality of this name; RFC 49 calls it {right!r}"
         elif right:
             yield f"{where}: unknown key, ignored; the key that matters is {right!r}"
-        elif known is _DOMAIN and _like_domains(values[name]):
+        elif known is topo.KEYS and _like_domains(values[name]):
             yield f"{where}: unknown key, ignored; a locality is an array of objects"
-
-
-#: An unknown key: its pointer, its name, the names that it may mean, and the object around it.
-_Unknown = tuple[str, str, tuple[str, ...], Mapping[str, Any]]
-
-
-def _unknown(key: Mapping[str, Any], at: str) -> Iterator[_Unknown]:
-    """The unknown keys in all RFC 49 objects of valid *key* at pointer *at*."""
-    yield from _unknown_in(key, at, _KEY)
-    for i, entry in enumerate(key.get("children", [])):
-        here = f"{at}/children/{i}"
-        yield from _unknown_in(entry, here, _ENTRY)
-        yield from _unknown_in_topo(entry["topo"], f"{here}/topo")
-    for name, table in key.get("links", {}).items():
-        here = place(f"{at}/links", name)
-        yield from _unknown_in(table, here, _TABLE)
-        for what, known in _ROWS.items():
-            for i, row in enumerate(table.get(what, [])):
-                yield from _unknown_in(row, f"{here}/{what}/{i}", known)
-
-
-def _unknown_in(value: Mapping[str, Any], at: str, known: tuple[str, ...]) -> Iterator[_Unknown]:
-    for name in value:
-        if name not in known:
-            yield place(at, name), name, known, value
-
-
-def _unknown_in_topo(node: Mapping[str, Any], at: str) -> Iterator[_Unknown]:
-    level = [(at, node)]
-    while level:
-        here, domain = level.pop()
-        for i, item in enumerate(domain.get("storage", [])):
-            yield from _unknown_in(item, f"{here}/storage/{i}", _STORAGE)
-        inner: list[tuple[str, Mapping[str, Any]]] = []
-        for name, value in domain.items():
-            if name in _DOMAIN:
-                continue
-            where = place(here, name)
-            if topo.is_locality(name, value):
-                if name not in _LOCALITY:
-                    yield where, name, _LOCALITY, domain
-                inner += [(f"{where}/{i}", item) for i, item in enumerate(value)]
-            elif name not in _LOCALITY:
-                yield where, name, _DOMAIN, domain
-        level += reversed(inner)
 
 
 def _like_domains(value: object) -> bool:
     """Whether *value*, which is not a locality, looks like an attempt at one."""
     if isinstance(value, dict):
-        return any(key in value for key in (*_DOMAIN, *_LOCALITY))
+        return any(key in value for key in (*topo.KEYS, *topo.DEFINED))
     return (
         isinstance(value, list)
         and bool(value)
         and isinstance(value[0], str)
         and value[0][:1].isdecimal()
     )
-
-
-def _meant(name: str, known: tuple[str, ...]) -> str:
-    """The one of *known* names that *name* may be a misspelling of; "" if there is none."""
-    if len(name) > MAX_NAME:
-        return ""
-    plain = name.casefold()
-    for right in known:
-        if plain == right or _SHORT.get(plain) == right:
-            return right
-    close: Optional[list[str]] = get_close_matches(plain, known, 1, ALIKE)
-    return close[0] if close else ""

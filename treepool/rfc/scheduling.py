@@ -6,7 +6,7 @@ which topo. The topo itself stays JSON, because RFC 49 copies it unchanged into 
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Callable, Mapping, Optional, Union
 
 import attrs
 
@@ -15,10 +15,12 @@ from treepool.rfc import idset, linktable, topo
 from treepool.rfc.findings import Findings, Readers, plain_json, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
-from treepool.rfc.renumber import Move, by_position, from_zero
 from treepool.rfc.topo import RESERVED
 
 __all__ = ["RESERVED", "WRITER", "KeyEntry", "SchedulingKey", "is_treepool", "read_into"]
+
+#: Moves a rank set, both as bitmasks.
+Move = Callable[[int], int]
 
 #: RFC 49: the writer of every key in this form.
 WRITER = "TreePool"
@@ -146,7 +148,7 @@ class SchedulingKey:
         Each rank becomes its position in bitmask *within*, which includes all ranks of the key. The
         default is exactly these ranks. A key that leaves out flat nodes needs *within*.
         """
-        move = from_zero(self.ranks if within is None else within)
+        move = idset.from_zero(self.ranks if within is None else within)
         return self._moved(move)
 
     def map_to(self, ranks: int) -> SchedulingKey:
@@ -177,7 +179,7 @@ class SchedulingKey:
         if ranks & ~self.ranks == 0:
             return lambda old: old & ranks
         if idset.size(self.ranks) == idset.size(ranks):
-            return by_position(self.ranks, ranks)
+            return idset.by_position(self.ranks, ranks)
         raise InvalidKey(
             f"the key has ranks {shown_ids(self.ranks)}, which are neither among the ranks "
             f"{shown_ids(ranks)} of R_lite nor as many"

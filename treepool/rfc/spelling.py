@@ -22,21 +22,24 @@ _SYNONYMS = {
     "ram": "memory",
     "disk": "storage",
     "task": "slot",
+    "size": "capacity",
 }
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """The one of *known* names that unknown *name* probably means; "" if there is none.
 
-    ``cores`` means core, ``mem`` means memory, and ``cpu`` means core, although it looks like gpu.
+    ``cores`` means core, ``mem`` means memory, and ``cpu`` means core, although it looks like gpu;
+    where *known* has ``cores``, ``core`` and ``cpu`` mean that.
     """
     if len(name) > _MAX_NAME:  # comparing costs the product of the lengths
         return ""
     plain = name.casefold()
     single = plain[:-1] if plain.endswith("s") else plain
-    for one in (plain, single, _SYNONYMS.get(plain, ""), _SYNONYMS.get(single, "")):
-        if one in known:
-            return one
+    for one in (plain, single, _SYNONYMS.get(plain, plain), _SYNONYMS.get(single, single)):
+        for number in (one, f"{one}s"):
+            if number in known:
+                return number
     if len(plain) >= 3:
         longer = [one for one in known if one.startswith(plain)]
         if len(longer) == 1:

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Union
 
 import attrs
 
-from treepool.rfc import renumber
+from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
 
@@ -25,7 +25,7 @@ def subinstance(R: Union[Mapping[str, Any], str]) -> dict[str, Any]:
     (RFC 20). The key of another scheduler is copied unchanged. Raises InvalidR or InvalidKey.
     """
     allocated = ResourceSet.read(R)
-    move = renumber.from_zero(allocated.ranks)
+    move = idset.from_zero(allocated.ranks)
     key = allocated.key()
     return attrs.evolve(
         allocated,

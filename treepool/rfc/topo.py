@@ -18,6 +18,9 @@ from treepool.rfc.findings import Findings, Readers, place, shown, shown_ids
 #: The keys that describe a domain. They cannot name a locality.
 RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
 
+#: The same in a fixed order, for messages.
+KEYS = tuple(sorted(RESOURCE_KEYS))
+
 #: Names that a locality cannot have: the resource keys, and the vertex types of every jobspec.
 RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "topo"))
 
@@ -82,6 +85,13 @@ def nested(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
                 yield name, item
 
 
+def walk(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The same for all domains inside valid *domain*, at any depth, enclosing ones first."""
+    for name, item in nested(domain):
+        yield name, item
+        yield from walk(item)
+
+
 @attrs.frozen
 class _Ids:
     """Bitmasks of cores and GPUs."""
@@ -122,7 +132,10 @@ class _Walk:
                 continue
             key = place(at, name)
             if not self.locality(name, items, key, inside):
+                self.findings.unread(domain, at, name, KEYS)
                 continue
+            if name not in DEFINED:
+                self.findings.unread(domain, at, name, DEFINED)
             for i, item in enumerate(items):
                 if self.domains <= MAX_DOMAINS and not self.findings.enough:
                     children.append(

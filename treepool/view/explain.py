@@ -6,6 +6,7 @@ module puts them in the order in which a person would explain them, and reports 
 
 from __future__ import annotations
 
+from itertools import groupby, islice
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
 import attrs
@@ -204,8 +205,10 @@ class _Teller:
                 seen.append(attrs.evolve(one, ranks=tuple(before)))
         passed, more = self.passed(seen, first_pass=not second)
         now = self.taken(grants)
-        idle = self.of_idle_cluster()
-        same = idle is None or _given(self.taken(idle.grants)) == _given(now)
+        empty = self.pool.copy_idle()
+        empty.mark_up("all")
+        idle = empty.choice(self.request).selection
+        then = now if idle is None else self.taken(idle.grants)
         return attrs.evolve(
             base,
             passed=passed,
@@ -214,7 +217,7 @@ class _Teller:
             second_pass=second,
             unneeded=unneeded,
             fitness=self.fitness(selection),
-            idle=None if same or idle is None else self.taken(idle.grants),
+            idle=None if _given(then) == _given(now) else then,
             idle_fitness=None if idle is None else self.fitness(idle),
         )
 
@@ -223,12 +226,6 @@ class _Teller:
         allocation = Allocation(self.inventory, parts_of(selection), selection.nslots)
         return allocation.fitness(self.pool.weights)
 
-    def of_idle_cluster(self) -> Optional[Selection]:
-        """What an idle cluster would have given."""
-        idle = self.pool.copy_idle()
-        idle.mark_up("all")
-        return idle.choice(self.request).selection
-
     # -- nodes passed over
 
     def passed(self, seen: Sequence[Looked], first_pass: bool) -> tuple[tuple[Passed, ...], int]:
@@ -236,21 +233,17 @@ class _Teller:
 
         Consecutive states that lack the same resource are reported as one, whatever the amount.
         """
+
+        def what(one: Looked) -> object:
+            lacks = self.lacks(one)
+            return id(one) if lacks is None else lacks[0]
+
         told: list[Passed] = []
-        place = 0
-        while place < len(seen) and len(told) < MAX_PASSED:
-            group = [seen[place]]
-            lacks = self.lacks(group[0])
-            if lacks is not None:
-                for one in seen[place + 1 :]:
-                    others = self.lacks(one)
-                    if others is None or others[0] != lacks[0]:
-                        break
-                    group.append(one)
-            place += len(group)
-            nodes = tuple(self.nodes(one.state, one.ranks) for one in group)
-            told.append(Passed(nodes, self.why(group, first_pass)))
-        return tuple(told), sum(len(one.ranks) for one in seen[place:])
+        for _, group in islice(groupby(seen, what), MAX_PASSED):
+            alike = list(group)
+            nodes = tuple(self.nodes(one.state, one.ranks) for one in alike)
+            told.append(Passed(nodes, self.why(alike, first_pass)))
+        return tuple(told), sum(len(one.ranks) for one in seen) - sum(len(p.ranks) for p in told)
 
     def lacks(self, one: Looked) -> Optional[tuple[str, int]]:
         """What a whole node lacks for one slot, and how much is free; None for other reasons."""
@@ -277,24 +270,16 @@ class _Teller:
             return shortage(state, self.ask) or "its slots would be spread over larger domains"
         return "it could serve, but the request wants no more nodes"
 
-    # -- nodes taken
-
     def taken(self, grants: Iterable[Grant]) -> tuple[Taken, ...]:
         """The nodes in *grants*, by lowest rank."""
         found = []
         for grant in grants:
             state, step = grant.state, grant.step
-            whole = self.ask.whole
             _, local = local_slots(state.type, step.cores, step.gpus, self.ask)
-            places = [] if whole else slot_places(state.type, step.cores, step.gpus, self.ask)
-            told = Taken(
-                self.nodes(state, grant.ranks),
-                step.nslots,
-                min(local, step.nslots),
-                tuple(places),
-                whole,
-            )
-            found.append(told)
+            places = slot_places(state.type, step.cores, step.gpus, self.ask)
+            nodes = self.nodes(state, grant.ranks)
+            local = min(local, step.nslots)
+            found.append(Taken(nodes, step.nslots, local, tuple(places), self.ask.whole))
         return tuple(sorted(found, key=lambda one: one.nodes.ranks[0]))
 
     def nodes(self, state: NodeState, ranks: tuple[int, ...]) -> Nodes:

@@ -6,6 +6,7 @@ from typing import Sequence
 
 from rich.text import Text
 
+from treepool.placement.allocation import short_form
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
@@ -160,7 +161,7 @@ def _waits(told: Explanation) -> Lines:
     """Which jobs would have to end."""
     if told.waits is None:
         return []
-    holders = told.waits.holders
+    holders = list(told.waits.holders.values())
     if not holders:
         if told.down:
             return [Text("it waits for nodes that are down: the end of jobs alone will not do")]
@@ -170,10 +171,11 @@ def _waits(told: Explanation) -> Lines:
     if len(holders) == 1:
         head = "it can start when this job ends"
     lines = [Text(head, style="bold")]
-    for holder in holders[:MAX_JOBS]:
-        size = count(holder.cores, "core")
-        size += f", {count(holder.gpus, 'GPU')}" if holder.gpus else ""
-        lines.append(Text(f"     job {plain(holder.name)}: {size}: {listed(holder.has)}"))
+    for job in holders[:MAX_JOBS]:
+        size = count(job.ncores, "core")
+        size += f", {count(job.ngpus, 'GPU')}" if job.ngpus else ""
+        has = listed(short_form(job.parts))
+        lines.append(Text(f"     job {plain(job.name)}: {size}: {has}"))
     if len(holders) > MAX_JOBS:
         lines.append(Text(f"     and {count(len(holders) - MAX_JOBS, 'more job')}", "dim"))
     return lines

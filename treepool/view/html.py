@@ -51,7 +51,7 @@ def html(picture: Picture, rows: Rows) -> str:
         "policy": f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'",
         "title": escape(f"{words.count(picture.totals.nodes, 'node')}: treepool"),
-        "summary": escape(_summary(picture.totals)),
+        "summary": escape(picture.totals.line),
         "style": style,
         "script": script,
         "data": data,
@@ -67,15 +67,6 @@ def _hash(text: str) -> str:
 def _style(text: str) -> str:
     colours = "\n".join(f".c{i} {{ background: {colour} }}" for i, colour in enumerate(COLOURS))
     return f"{text}{colours}\n"
-
-
-def _summary(totals: Totals) -> str:
-    amounts = [
-        f"{a.total:,} {a.name}: {a.free:,} free, {a.used:,} used"
-        + (f", {a.fragmented:,} fragmented" if a.name == "GPUs" else "")
-        for a in totals.amounts
-    ]
-    return "; ".join([words.count(totals.nodes, "node"), *amounts])
 
 
 def _data(picture: Picture, rows: Rows) -> dict[str, Any]:

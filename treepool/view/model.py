@@ -22,6 +22,7 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import Links
 from treepool.rfc.rset import ResourceSet
+from treepool.view import words
 
 #: Whether jobs may use a node: it is up, down, or drained by an administrator.
 UP, DOWN, DRAINED = "up", "down", "drained"
@@ -79,6 +80,18 @@ class Totals(NamedTuple):
         """How many nodes are in each state, by its name; states without nodes are left out."""
         numbers = self.idle, self.partly, self.full, self.down, self.drained
         return [(state, number) for state, number in zip(STATES, numbers) if number]
+
+    @property
+    def line(self) -> str:
+        """The numbers in one line."""
+        states = ", ".join(f"{number:,} {state}" for state, number in self.states)
+        amounts = []
+        for amount in self.amounts:
+            text = f"{amount.used:,} of {amount.total:,} {amount.name} used, {amount.free:,} free"
+            if amount.fragmented:
+                text += f" ({amount.fragmented:,} fragmented)"
+            amounts.append(text)
+        return f"{words.count(self.nodes, 'node')}: {states}; {'; '.join(amounts)}"
 
     def plus(self, other: Totals, times: int = 1) -> Totals:
         """The sum of these numbers and *times* those of *other*."""

@@ -122,8 +122,10 @@ def slot_places(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> list[Pl
     """Where the slots of *ask* sit that together have *cores* and *gpus* of a node.
 
     The slots are placed once more, one after another, where nothing else is free. If that does not
-    give the same ids, the result is one place for all slots.
+    give the same ids, the result is one place for all slots. There are none in a whole node.
     """
+    if ask.whole:
+        return []
     state = NodeState(node_type, cores, gpus)
     group = attrs.evolve(ask.group, count=Count(1, None))
     found = None

@@ -14,8 +14,9 @@ from treepool.placement.choose.fitness import Weights, memory_domains, of_job, s
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 from treepool.view import words
-from treepool.view.model import DOWN, DRAINED, Job, Totals
+from treepool.view.model import DOWN, DRAINED, Job
 from treepool.view.picture import Picture
+from treepool.view.places import around
 
 
 @attrs.frozen
@@ -35,7 +36,10 @@ class Running:
 
 @attrs.frozen
 class GpuLine:
-    """One GPU: ``memory`` is in GiB, 0 if not known; ``job`` and ``user`` are "" if it is free."""
+    """One GPU: ``memory`` is in GiB, 0 if not known; ``job`` and ``user`` are "" if it is free.
+
+    ``domain`` is the smallest domain that has it, such as "numa 3"; "" if it is the node itself.
+    """
 
     host: str
     rank: int
@@ -86,6 +90,7 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
         for gpu in idset.iterate(node_type.root.gpus):
             model, memory = models[kind].get(gpu, ("", 0))
             holder = holders.get((rank, gpu))
+            inside = around(node_type.root, 0, 1 << gpu)
             free = status if status in (DOWN, DRAINED) else "free"
             yield GpuLine(
                 words.plain(cluster.hosts[rank]),
@@ -96,7 +101,7 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
                 "used" if holder else free,
                 holder.job.name if holder else "",
                 words.plain(holder.user) if holder else "",
-                domain_of(node_type, gpu),
+                "" if inside is node_type.root else words.title(node_type, inside),
             )
 
 
@@ -107,16 +112,6 @@ def _models(links: Any, node_type: NodeType) -> dict[int, tuple[str, int]]:
         for gpu in idset.iterate(device.gpus & node_type.root.gpus):
             found[gpu] = device.model, device.memory
     return found
-
-
-def domain_of(node_type: NodeType, gpu: int) -> str:
-    """The smallest domain that has the GPU, such as "numa 3"; "" if it is the node itself."""
-    here = node_type.root
-    while True:
-        inside = [child for child in here.children if child.gpus >> gpu & 1]
-        if not inside:
-            return "" if here is node_type.root else words.title(node_type, here)
-        here = inside[0]
 
 
 def job_lines(picture: Picture, jobs: Sequence[Running], weights: Weights) -> Iterator[JobLine]:
@@ -158,15 +153,3 @@ def _domains(types: Sequence[Any], part: tuple[tuple[int, ...], int, int]) -> st
         return ""
     domains = memory_domains(node_type)
     return f"{found[0].name} {idset.encode_ids(domains.index(d) for d in found)}"
-
-
-def totals_line(totals: Totals) -> str:
-    """The numbers of the cluster in one line."""
-    states = ", ".join(f"{number:,} {state}" for state, number in totals.states)
-    amounts = []
-    for amount in totals.amounts:
-        text = f"{amount.used:,} of {amount.total:,} {amount.name} used, {amount.free:,} free"
-        if amount.fragmented:
-            text += f" ({amount.fragmented:,} fragmented)"
-        amounts.append(text)
-    return f"{words.count(totals.nodes, 'node')}: {states}; {'; '.join(amounts)}"

@@ -18,15 +18,16 @@ A trace may come from anyone: every error names the line, and unknown keys are r
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
+from io import StringIO
+from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
-from treepool.errors import InvalidInput, TreepoolError
+from treepool.errors import InvalidInput
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import document
-from treepool.rfc.findings import integer, number, shown
+from treepool.rfc.findings import Findings, Reader, Readers, integer
 
 #: Most jobs of a trace.
 MAX_JOBS = 1 << 20
@@ -34,9 +35,9 @@ MAX_JOBS = 1 << 20
 #: Longest id, in characters.
 MAX_ID = 128
 
-#: Latest time and longest duration, in seconds: the year 5138, and 317 years. In this range a float
-#: resolves 20 microseconds.
-MAX_TIME, MAX_DURATION = 1e11, 1e10
+#: Latest time, shortest and longest duration, in seconds: the year 5138, a microsecond, and 317
+#: years. In this range a float resolves 20 microseconds.
+MAX_TIME, MIN_DURATION, MAX_DURATION = 1e11, 1e-6, 1e10
 
 
 class InvalidTrace(InvalidInput):
@@ -81,10 +82,12 @@ def read(text: str) -> list[TraceJob]:
     trace without jobs or with more than MAX_JOBS.
     """
     jobs: list[TraceJob] = []
-    for place, line in _lines(text):
-        if len(jobs) >= MAX_JOBS:
+    for number, line in enumerate(StringIO(text), 1):  # splits at line feeds only, one at a time
+        place, line = f"line {number}", line.strip()
+        if line and len(jobs) >= MAX_JOBS:
             raise InvalidTrace(f"{place}: more than {MAX_JOBS} jobs")
-        jobs.append(_job(place, document.load(line, InvalidTrace, place)))
+        if line:
+            jobs.append(_job(place, document.load(line, InvalidTrace, place)))
     if not jobs:
         raise InvalidTrace("there is no job in it")
     return in_order(jobs)
@@ -100,85 +103,40 @@ def write(jobs: Iterable[TraceJob]) -> Iterator[str]:
     return (json.dumps(job.to_dict()) for job in jobs)
 
 
-def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Every line that is not blank, with its name for messages."""
-    start = count = 0
-    while start < len(text):
-        count += 1
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        line = text[start:end].strip()
-        start = end + 1
-        if line:
-            yield f"line {count}", line
-
-
 def _job(place: str, value: object) -> TraceJob:
-    if not isinstance(value, dict):
-        raise InvalidTrace(f"{place}: a job is a JSON object, not {shown(value)}")
-    for name in value:
-        if name not in _CHECKS:
-            known = ", ".join(_CHECKS)
-            raise InvalidTrace(f"{place}: unknown key {shown(name)}, known: {known}")
-    for name in ("submit", "duration", "shape"):
-        if name not in value:
-            raise InvalidTrace(f"{place}: the key {name} is missing")
-    for name, item in value.items():
-        problem = _CHECKS[name](item)
-        if problem:
-            raise InvalidTrace(f"{place}: {name}: {shown(item)} is not {problem}")
-    if "constraint" in value:
-        try:
-            rfc31.parse(value["constraint"], f"{place}: constraint: ")
-        except TreepoolError as e:
-            raise InvalidTrace(str(e)) from None
-    duration = float(value["duration"])
+    findings = Findings()
+
+    def number(least: float, most: float) -> Reader[float]:
+        return lambda value, at: findings.number(value, at, least, most)
+
+    def name(value: object, at: str) -> str:
+        if not integer(value) and not (isinstance(value, str) and len(value) <= MAX_ID):
+            findings.mistyped(at, f"a number or a string of up to {MAX_ID} characters", value)
+        return str(value)
+
+    def constraint(value: object, at: str) -> object:
+        rfc31.read_into(findings, value, at)
+        return value
+
+    readers: Readers = {
+        "submit": number(0, MAX_TIME),
+        "duration": number(MIN_DURATION, MAX_DURATION),
+        "shape": findings.string,
+        "limit": number(MIN_DURATION, MAX_DURATION),
+        "id": name,
+        "constraint": constraint,
+        "locality": lambda v, at: findings.one_of(v, at, LOCALITIES),
+    }
+    found = findings.members(value, "", readers, ("submit", "duration", "shape"), closed=True)
+    for problem in findings.problems()[:1]:
+        raise InvalidTrace(f"{place}: {problem}")
     return TraceJob(
         place=place,
-        name=str(value.get("id", place[len("line ") :])),
-        submit=float(value["submit"]),
-        duration=duration,
-        limit=float(value.get("limit", duration)),
-        shape=value["shape"],
-        constraint=value.get("constraint"),
-        locality=value.get("locality"),
+        name=found.get("id", place[len("line ") :]),
+        submit=found["submit"],
+        duration=found["duration"],
+        limit=found.get("limit", found["duration"]),
+        shape=found["shape"],
+        constraint=found.get("constraint"),
+        locality=found.get("locality"),
     )
-
-
-def _check_submit(value: object) -> str:
-    good = number(value) and 0 <= value <= MAX_TIME  # type: ignore[operator]
-    return "" if good else f"a time in seconds from 0 to {MAX_TIME:.0e}"
-
-
-def _check_duration(value: object) -> str:
-    good = number(value) and 0 < value <= MAX_DURATION  # type: ignore[operator]
-    return "" if good else f"a number of seconds above 0, {MAX_DURATION:.0e} at most"
-
-
-def _check_shape(value: object) -> str:
-    return "" if isinstance(value, str) else "a shape, which is a string"
-
-
-def _check_id(value: object) -> str:
-    good = integer(value) or (isinstance(value, str) and len(value) <= MAX_ID)
-    return "" if good else f"a number or a string of up to {MAX_ID} characters"
-
-
-def _check_constraint(value: object) -> str:
-    return "" if isinstance(value, dict) else "an RFC 31 object"
-
-
-def _check_locality(value: object) -> str:
-    return "" if value in LOCALITIES else f"one of {', '.join(LOCALITIES)}"
-
-
-#: For each key, a check that returns what the value should be, or "" if it is valid.
-_CHECKS: dict[str, Callable[[object], str]] = {
-    "submit": _check_submit,
-    "duration": _check_duration,
-    "shape": _check_shape,
-    "limit": _check_duration,
-    "id": _check_id,
-    "constraint": _check_constraint,
-    "locality": _check_locality,
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Iterable, Mapping, Sequence
 
 import attrs
@@ -10,29 +9,15 @@ import attrs
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
-from treepool.rfc import idset
+from treepool.view.model import Job
 
 #: Most jobs that are tried one by one.
 MAX_TRIED = 512
 
 
 @attrs.frozen
-class Holder:
-    """A job that holds what the request waits for: its id, what it has (Flux's short form), size.
-
-    ``name`` is its name for people, or its id if it has no name.
-    """
-
-    jobid: int
-    has: str
-    cores: int
-    gpus: int
-    name: str
-
-
-@attrs.frozen
 class Waiting:
-    """The jobs that a request waits for.
+    """The jobs that a request waits for, by id.
 
     If ``one_will_do`` is true, the end of any one of ``holders`` is enough. Otherwise all of them
     must end, and none could be left out. ``holders`` is empty if the request also waits for nodes
@@ -40,27 +25,30 @@ class Waiting:
     """
 
     one_will_do: bool
-    holders: tuple[Holder, ...]
+    holders: Mapping[int, Job]
 
 
 def waiting(
     pool: Pool,
     request: Request,
     jobs: Mapping[int, Allocation],
-    names: Mapping[int, str] = MappingProxyType({}),
+    names: Mapping[int, str],
 ) -> Waiting:
     """What *request*, which *pool* cannot serve now, waits for among *jobs*, by id.
 
     *names* has names of jobs for people, where they differ from the ids.
-
     If the end of a single job is enough, the result has all such jobs among the first MAX_TRIED.
     Otherwise it has as few as needed of the jobs that came first.
     """
+
+    def holders(ids: Iterable[int]) -> Mapping[int, Job]:
+        return {i: Job.of(names.get(i, str(i)), "", jobs[i]) for i in ids}
+
     ids = list(jobs)
     left = pool.copy()
     one = [jobid for jobid in ids[:MAX_TRIED] if _serves_without(left, request, jobid, jobs)]
     if one:
-        return Waiting(True, _holders(one, jobs, names))
+        return Waiting(True, holders(one))
     first, last = 0, len(ids) + 1
     while last - first > 1:  # if it can start at all, it can after the first *last* jobs ended
         middle = (first + last) // 2
@@ -69,7 +57,7 @@ def waiting(
         else:
             first = middle
     if last > len(ids):
-        return Waiting(False, ())
+        return Waiting(False, {})
     ended = ids[:last]
     left = _without(pool, ended)
     needed = []
@@ -78,7 +66,7 @@ def waiting(
         if not _serves(left, request):
             left.free(jobid)
             needed.append(jobid)
-    return Waiting(False, _holders(reversed(needed), jobs, names))
+    return Waiting(False, holders(reversed(needed)))
 
 
 def _serves_without(
@@ -95,18 +83,6 @@ def _without(pool: Pool, ended: Sequence[int]) -> Pool:
     for jobid in ended:
         copy.free(jobid)
     return copy
-
-
-def _holders(
-    ids: Iterable[int], jobs: Mapping[int, Allocation], names: Mapping[int, str]
-) -> tuple[Holder, ...]:
-    return tuple(_holder(jobid, jobs[jobid], names.get(jobid, str(jobid))) for jobid in ids)
-
-
-def _holder(jobid: int, allocation: Allocation, name: str) -> Holder:
-    cores = sum(len(ranks) * idset.size(cores) for ranks, cores, _ in allocation.parts)
-    gpus = sum(len(ranks) * idset.size(gpus) for ranks, _, gpus in allocation.parts)
-    return Holder(jobid, allocation.dumps(), cores, gpus, name)
 
 
 def _serves(pool: Pool, request: Request) -> bool:
