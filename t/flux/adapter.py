@@ -7,12 +7,10 @@ import checks
 from flux.idset import IDset
 from flux.job import JobspecV1
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool, ResourceSet
-from flux.scheduler import PendingJob, Scheduler
-from treepool.placement.plan.backfill import Plan
+from flux.scheduler import Scheduler
 
 import treepool
 from treepool.flux.pool import PoolV1, TreepoolPool
-from treepool.flux.sched import TreepoolScheduler
 
 VECTORS = os.path.join(os.environ["TREEPOOL_TEST_ROOT"], "testvectors", "rfc49-cluster-a.json")
 with open(VECTORS) as _file:
@@ -201,50 +199,6 @@ def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
     pool = TreepoolPool(R, locality="none", colour="blue")
     assert pool.impl.known_options == {"locality", "policy", "alpha", "beta"}
     pool.mark_up("all")
-
-
-def check_what_breaks_on_one_job_does_not_stop_the_scheduler():
-    class Broken(Plan):
-        def start(self, jobid, *arguments):
-            if not self.pool.has_job(jobid):
-                super().start(jobid, *arguments)
-            raise KeyError("what nobody thought of")
-
-    class Recorder:
-        def __init__(self):
-            self.said = []
-
-        def error(self, text):
-            self.said.append(text)
-
-        deny = error
-
-    scheduler = object.__new__(TreepoolScheduler)
-    scheduler.log, request = Recorder(), Recorder()
-    pool = TreepoolPool(R)
-    wanted = pool.parse_resource_request(spec())
-    jobs = [PendingJob(jobid, 16, 0.0, request, wanted) for jobid in (1, 2)]
-    scheduler._queue = list(jobs)
-    plan = Broken(pool.impl.pool)
-    assert scheduler._put(jobs[0], plan)
-    assert scheduler._queue == jobs[1:]
-    assert "what nobody thought of" in request.said[0]
-    assert "KeyError" in scheduler.log.said[0]
-    assert pool.job_end_times() == [] and plan.current
-    pool.alloc(2, wanted)  # what a job held before is not taken from it
-    assert scheduler._put(jobs[1], plan)
-    assert [jobid for jobid, _ in pool.job_end_times()] == [2]
-
-
-def check_what_is_remembered_of_waiting_jobs_is_bounded():
-    scheduler, pool = object.__new__(TreepoolScheduler), TreepoolPool(R)
-    scheduler._resources, scheduler._idle, scheduler._servable = pool, None, {}
-    for number in range(5000):
-        wanted = pool.parse_resource_request(spec(cores=1 + number % 120, tasks=1 + number // 120))
-        job = PendingJob(number, 16, 0.0, None, wanted)
-        possible = (number // 120 + 1) <= 16 * (120 // (1 + number % 120))
-        assert scheduler._servable_by_up_nodes(job) is possible
-    assert len(scheduler._servable) <= 4096
 
 
 def check_treepool_itself_does_not_import_flux():

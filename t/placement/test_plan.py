@@ -7,6 +7,7 @@ import pytest
 from treepool import Pool, parse_shape
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.queue import Queue, Rule
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.timeline import NEVER, finish
@@ -210,6 +211,40 @@ def test_a_forecast_plans_one_after_another_and_changes_nothing():
     finish(forecast.starts(list(case.queue.jobs.values()), NOW, found))
     assert found == {2: NOW + 10, 3: NOW + 40, 4: NOW + 70}
     assert case.starts() == {}
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_breaks_on_one_job_costs_only_this_job(monkeypatch, before):
+    start, failed = Plan.start, []
+
+    def broken(self, job, now):
+        if job.jobid == 1 and before:
+            raise KeyError("what nobody thought of")
+        allocation = yield from start(self, job, now)
+        if job.jobid == 1:
+            raise KeyError("what nobody thought of")
+        return allocation
+
+    monkeypatch.setattr(Plan, "start", broken)
+    monkeypatch.setattr(Case, "failed", lambda self, job, error: failed.append(job.jobid))
+    case = Case(nodes=1)
+    case.submit(1, "slot/core=8")
+    assert failed == [1]
+    assert case.pool.job_end_times() == []
+    assert case.submit(2, "slot/core=8") == "rank0/core[0-7]"
+
+
+def test_nothing_is_kept_of_jobs_that_left():
+    case = Case(nodes=1, policy="easy", depth=1)
+    case.runs(99, "slot/core=8", 0)
+    for jobid in range(1, 9):
+        case.submit(jobid, f"slot/core={jobid}")
+    for jobid in range(1, 9):
+        case.queue.remove(jobid)
+    case.run()
+    plan = case.queue.plan
+    assert not plan._kinds and not plan._tracks and not plan.reservations
+    assert list(plan.timeline.holdings) == [99]
 
 
 def test_time_without_end_comes_after_all_times():

@@ -15,6 +15,7 @@ from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import NOTHING, assess
+from treepool.placement.plan.course import NO_USE, Course, Use
 from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Holder, Timeline, View
 from treepool.placement.request.vertices import Request
 
@@ -23,9 +24,6 @@ _STRIDE = 256
 
 #: Times that are tried between two yields.
 _STEPS = 32
-
-#: Ranks that are looked at one by one; more than these are taken to help every request.
-_FEW = 128
 
 #: More units than any request needs.
 _MANY = 1 << 40
@@ -36,18 +34,6 @@ class Found(NamedTuple):
 
     start: float
     selection: Selection
-
-
-class Use(NamedTuple):
-    """Units of a request that nodes with more room could serve, if it starts between two times."""
-
-    start: float
-    end: float
-    units: int
-
-
-#: No use.
-NO_USE = Use(math.inf, -math.inf, 0)
 
 
 def end_of(start: float, duration: float) -> float:
@@ -75,8 +61,8 @@ class Units:
         self.ask = ask
         self.within = inventory.matching(request.constraint)
         self.exact = exact
-        #: The most units that were free at a time that was too early.
-        self.peak = 0
+        #: The units that were free at the times that were too early.
+        self.course = Course(wanted(request))
         #: The units of the view that was counted, as far as ``moved`` was told of its changes.
         self.free = 0
         most = ask.group.count.maximum if ask.fill else 1
@@ -150,10 +136,12 @@ def earliest(
 
     If it must wait for jobs without a time limit, that is at NEVER. None if it cannot start even
     after all jobs have ended, because resources that it needs are down. *units* are new ones of the
-    request; afterwards, their ``peak`` says how close it came to an earlier start.
+    request; afterwards, their ``course`` says how close it came to an earlier start.
     """
     need = wanted(request)
-    time = yield from _skipped(timeline, units, need, leave, begin)
+    time = begin
+    if before == math.inf:
+        time = yield from _skipped(timeline, units, need, leave, begin)
     view: Optional[View] = None
     steps = 0
     while time < min(before, NEVER):
@@ -172,7 +160,7 @@ def earliest(
             if not units.exact:
                 yield from units.become_exact(view)
             yield
-        units.peak = max(units.peak, units.free)
+        units.course.note(time, units.free)
         steps += 1
         if steps % _STEPS == 0:
             yield
@@ -194,6 +182,7 @@ def _skipped(
     steps and then by bisection.
     """
     first = low = timeline.place(begin)
+    missed = 0
     high, step = timeline.place(math.nextafter(NEVER, 0)) + 1, _STRIDE
     while high - low > _STRIDE:
         place, view = yield from timeline.mark(low, min(low + step, (low + high) // 2), high, leave)
@@ -203,9 +192,12 @@ def _skipped(
         else:
             low = place
             step *= 2
-            units.peak = max(units.peak, free)
+            missed = free
         yield
-    return begin if low == first else max(begin, timeline.time_at(low))
+    if low == first:
+        return begin
+    units.course.note(begin, missed)
+    return max(begin, timeline.time_at(low))
 
 
 def use_of(
@@ -226,17 +218,20 @@ def use_of(
     inventory = timeline.pool.inventory
     within = inventory.matching(request.constraint)
     up = timeline.pool.situation.index.up
-    if len(change.ranks) > _FEW:
-        return Use(now, before, _MANY) if now < before else NO_USE
     # The first start with which the job reaches into the change.
     first = max(now, math.nextafter(change.start - length, math.inf))
     last = min(before, change.end)  # a job that ends late makes room now
     if first >= before:
         return NO_USE
     start, total = math.inf, 0
-    for rank in change.ranks:
-        if not up[rank] or (within is not None and rank not in within):
+    for ranks in timeline.groups(change):
+        if within is None:
+            count = sum(up[rank] for rank in ranks)
+        else:
+            count = sum(up[rank] and rank in within for rank in ranks)
+        if not count:
             continue
+        rank = ranks[0]
         ends = {span.end for span in timeline.spans(rank) if first < span.end < last}
         most = 0
         for time in (first, *sorted(ends)):
@@ -247,6 +242,6 @@ def use_of(
                 most = max(most, _MANY if found.gave_up else len(found.steps))
                 if not request.ask.fill:
                     break
-        total += most
+        total += most * count
     end = max(min(before, change.end), math.nextafter(now, math.inf))
     return Use(start, end, total) if total else NO_USE

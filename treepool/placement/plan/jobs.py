@@ -15,18 +15,14 @@ Place = tuple[int, int]
 
 
 class Floor(NamedTuple):
-    """Jobs of at least ``length`` cannot be planned to start before ``time``.
-
-    Before that time no more than ``peak`` of the units that they want are free.
-    """
+    """Jobs of at least ``length`` cannot be planned to start before ``time``."""
 
     length: float
     time: float
-    peak: int
 
 
 #: A floor that says nothing.
-NO_FLOOR = Floor(0.0, PRESENT, 0)
+NO_FLOOR = Floor(0.0, PRESENT)
 
 
 @attrs.define(eq=False)

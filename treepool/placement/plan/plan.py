@@ -26,7 +26,8 @@ import attrs
 from treepool.errors import InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.earliest import Found, Units, Use, earliest, end_of, use_of, wanted
+from treepool.placement.plan.course import Course, Use, gathered
+from treepool.placement.plan.earliest import Found, Units, earliest, end_of, use_of, wanted
 from treepool.placement.plan.jobs import Floor, Kind, Waiting
 from treepool.placement.plan.timeline import (
     NEVER,
@@ -64,17 +65,14 @@ class Reservation:
 class _Track:
     """What is known of earlier starts of a job that has a reservation.
 
-    Up to ``seen`` it has followed the gains. Before its start no more than ``peak`` of the units
-    that it wants were free when it was looked at; since then it may have ``gained`` some more
-    between ``begin`` and ``end``. When it was tried to start last, the timeline had so many
-    changes as ``tried`` says.
+    Up to ``seen`` it has followed the gains. ``course`` is how close it came before its start when
+    it was looked at, and ``uses`` what it has gained since then. When it was tried to start last,
+    the timeline had so many changes as ``tried`` says.
     """
 
     seen: int
-    peak: int
-    gained: int = 0
-    begin: float = math.inf
-    end: float = -math.inf
+    course: Course
+    uses: list[Use] = attrs.field(factory=list)
     tried: int = -1
 
 
@@ -362,30 +360,34 @@ class Plan:
         if found is None:
             kind.servable = False
             return None
-        peak = max(units.peak, floor.peak)
         if not_before <= now and self._gains_end == seen:
-            kind.raise_floor(Floor(job.length, found.start, peak))
-        self._tracks[job.jobid] = _Track(seen, peak)
+            kind.raise_floor(Floor(job.length, found.start))
+        course = Course(wanted(job.request))
+        if begin > now:  # nothing is known of the time before: one unit may be all that lacks
+            course.note(now, course.need - 1)
+        self._tracks[job.jobid] = _Track(seen, course.replaced(begin, found.start, units.course))
         return self._put(job, found)
 
     def move(self, job: Waiting, now: float) -> Generator[None, None, bool]:
         """Move the reservation of *job* to an earlier start if there is room; whether it moved."""
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
         request, leave = job.request, job.kind.leave | {job.jobid}
+        start = reservation.start
         for change in self._gains[track.seen - self._gains_start :]:
-            start = reservation.start
             use = use_of(self.timeline, change, request, job.length, leave, now, start)
-            track.begin, track.end = min(track.begin, use.start), max(track.end, use.end)
-            track.gained += use.units
-        track.seen = self._gains_end
-        if track.peak + track.gained < wanted(request):
+            if use.units:
+                track.uses.append(use)
+        track.seen, track.uses = self._gains_end, gathered(track.uses)
+        chance = track.course.chance(track.uses, start)
+        if chance is None or chance[1] <= now:
             return False
-        units, begin = self._units(job), max(now, track.begin)
-        before = min(track.end, reservation.start)
+        begin, before = max(now, chance[0]), min(chance[1], start)
+        units = self._units(job)
         found = yield from earliest(self.timeline, request, leave, begin, before, units)
         if self.reservations.get(job.jobid) is not reservation:
             return False
-        self._tracks[job.jobid] = _Track(track.seen, max(track.peak, units.peak), tried=track.tried)
+        course = track.course.raised(track.uses, start).replaced(begin, before, units.course)
+        self._tracks[job.jobid] = _Track(track.seen, course, tried=track.tried)
         if found is None:
             return False
         self._gain(self.timeline.remove(job.jobid))

@@ -129,6 +129,8 @@ class Timeline:
         self._log: list[Change] = []
         self._log_start = 0
         self._views: list[View] = []
+        #: The answer of ``groups``, for the same change of a timeline with as many changes.
+        self._grouped: Optional[tuple[Change, int, list[list[int]]]] = None
         #: Ranks moved and selections tried so far, for tests that count work instead of time.
         self.moved = self.tried = 0
 
@@ -228,6 +230,20 @@ class Timeline:
             if span.holder not in leave
         }
 
+    def groups(self, change: Change) -> list[list[int]]:
+        """The ranks of *change*, those together that are the same at any time.
+
+        The ranks of a large job mostly are.
+        """
+        known = self._grouped
+        if known is None or known[0] is not change or known[1] != self.changes:
+            found: dict[tuple[object, ...], list[int]] = {}
+            types = self.pool.inventory.types
+            for rank in change.ranks:
+                found.setdefault((types[rank], *map(id, self.spans(rank))), []).append(rank)
+            known = self._grouped = change, self.changes, list(found.values())
+        return known[2]
+
     def state(
         self, rank: int, start: float, end: float, leave: frozenset[Holder] = frozenset()
     ) -> Optional[NodeState]:
@@ -258,11 +274,12 @@ class Timeline:
         """The view of the time from *start* to *end*."""
         end = self._same_start(end)
         base = self._nearest(start, end, leave)
-        if base is not None and (base.start, base.end, base.leave) == (start, end, leave):
+        if base is not None:
             self.take(base)
             yield from self.refresh(base)
             self.keep(base)
-            return base
+            if (base.start, base.end, base.leave) == (start, end, leave):
+                return base
         situation = self.pool.situation if base is None else base.situation
         position = self.changes if base is None else base.position
         copy = Situation(situation.inventory, situation.index.copy(), situation.policy)
