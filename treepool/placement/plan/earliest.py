@@ -16,14 +16,23 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import NOTHING, assess
 from treepool.placement.plan.course import NO_USE, Course, Use
-from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Holder, Timeline, View
+from treepool.placement.plan.timeline import (
+    NEVER,
+    STRIDE,
+    UNPLANNED,
+    Change,
+    Holder,
+    Timeline,
+    View,
+)
 from treepool.placement.request.vertices import Request
 
-#: Ends of spans between two marks.
-_STRIDE = 256
-
-#: Times that are tried between two yields.
+#: Times that are tried one by one before whole cells are ruled out.
 _STEPS = 32
+
+#: Work, in terms of Timeline.tired: a step to the next time, a choice, counting the units of a
+#: state, finding out what a group of nodes could serve.
+_STEP, _CHOICE, _COUNT, _USE = 5, 50, 2, 5
 
 #: More units than any request needs.
 _MANY = 1 << 40
@@ -96,13 +105,13 @@ class Units:
             self.free -= 0 if old is None else self.of(old)
             self.free += 0 if new is None else self.of(new)
 
-    def become_exact(self, view: View) -> Generator[None, None, None]:
+    def become_exact(self, timeline: Timeline, view: View) -> Generator[None, None, None]:
         """Count the units that really fit from now on, those of *view* first."""
         self.exact = True
         self._known.clear()
-        for count, state in enumerate(list(view.index.buckets), 1):
+        for state in list(view.index.buckets):
             self.of(state)
-            if count % _STEPS == 0:
+            if timeline.tired(10 * _COUNT):
                 yield
         self.count(view)
 
@@ -143,8 +152,17 @@ def earliest(
     if before == math.inf:
         time = yield from _skipped(timeline, units, need, leave, begin)
     view: Optional[View] = None
-    steps = 0
+    steps, passed = 0, -math.inf
     while time < min(before, NEVER):
+        if steps >= _STEPS and time > passed:
+            cell = yield from timeline.cell(time, leave)
+            passed, most = cell.start, units.of_view(cell)
+            if timeline.tired(_COUNT * len(cell.index.buckets)):
+                yield
+            if most < need:
+                units.course.note(time, most)
+                time = timeline.next_end(passed) or NEVER
+                continue
         end = end_of(time, request.duration)
         if view is None:
             view = yield from timeline.view(time, end, leave)
@@ -158,14 +176,14 @@ def earliest(
                 timeline.keep(view)
                 return Found(time, found.selection)
             if not units.exact:
-                yield from units.become_exact(view)
-            yield
+                yield from units.become_exact(timeline, view)
+            if timeline.tired(_CHOICE):
+                yield
         units.course.note(time, units.free)
         steps += 1
-        if steps % _STEPS == 0:
+        if timeline.tired(_STEP):
             yield
-        following = timeline.next_end(time)
-        time = NEVER if following is None else following
+        time = timeline.next_end(time) or NEVER
     if before <= NEVER:
         return None
     view = yield from timeline.view(NEVER, UNPLANNED, leave)
@@ -183,8 +201,8 @@ def _skipped(
     """
     first = low = timeline.place(begin)
     missed = 0
-    high, step = timeline.place(math.nextafter(NEVER, 0)) + 1, _STRIDE
-    while high - low > _STRIDE:
+    high, step = timeline.place(math.nextafter(NEVER, 0)) + 1, STRIDE
+    while high - low > STRIDE:
         place, view = yield from timeline.mark(low, min(low + step, (low + high) // 2), high, leave)
         free = units.of_view(view)
         if free >= need:
@@ -208,7 +226,7 @@ def use_of(
     leave: frozenset[Holder],
     now: float,
     before: float,
-) -> Use:
+) -> Generator[None, None, Use]:
     """What *request* could use of the ranks of *change*, where that made more room.
 
     The units are for *length* seconds, and start from *now* on but before *before*. A request that
@@ -243,5 +261,7 @@ def use_of(
                 if not request.ask.fill:
                     break
         total += most * count
+        if timeline.tired(_USE):
+            yield
     end = max(min(before, change.end), math.nextafter(now, math.inf))
     return Use(start, end, total) if total else NO_USE

@@ -28,6 +28,9 @@ class Forecast:
         """
         plan = self._plan
         plan.follow()
+        while plan.is_behind:
+            yield
+            plan.follow()
         plan.trim_all()
         journal, timeline, start = plan.pool.journal, plan.timeline, now
         position, added = journal.end, []

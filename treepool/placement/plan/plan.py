@@ -19,6 +19,7 @@ moment. A reservation whose start has passed keeps its resources free until its 
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import Generator, Iterable, Iterator, Optional
 
 import attrs
@@ -40,6 +41,9 @@ from treepool.placement.plan.timeline import (
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
+
+#: Entries of the pool's journal that are followed at a time: some 5 ms.
+_MAX_ENTRIES = 256
 
 
 @attrs.frozen(eq=False)
@@ -92,6 +96,8 @@ class Plan:
         self._reconsidered = 0
         self._tracks: dict[int, _Track] = {}
         self._position = -1
+        #: Entries of the pool's journal that are to be followed, in order.
+        self._entries: dict[int, None] = {}
         self.windows: dict[str, Window] = {}
         #: Whether nodes went up or down, or changed otherwise, since a pass began.
         self.nodes_changed = True
@@ -145,37 +151,42 @@ class Plan:
     # -- following the pool
 
     def follow(self) -> list[Waiting]:
-        """Take note of what changed in the pool; returns the jobs whose reservations are void."""
+        """Take note of what changed in the pool; returns the jobs whose reservations are void.
+
+        If much has changed, some of it is left for the next call, see ``is_behind``.
+        """
         journal = self.pool.journal
+        if self._position != journal.end:
+            entries = journal.since(self._position)
+            self._position = journal.end
+            if entries is None:
+                self._follow_all()
+            else:
+                self._entries.update(dict.fromkeys(entries))
+        for entry in list(islice(self._entries, _MAX_ENTRIES)):
+            del self._entries[entry]
+            if entry >= 0:
+                self._follow_job(entry)
+            else:
+                self._follow_rank(-1 - entry)
         void, self._void = self._void, []
-        if self._position == journal.end:
-            return void
-        entries = journal.since(self._position)
-        self._position = journal.end
-        if entries is None:
-            self._follow_all()
-        else:
-            for entry in dict.fromkeys(entries):
-                if entry >= 0:
-                    self._follow_job(entry)
-                else:
-                    self._follow_rank(-1 - entry)
-        void, self._void = void + self._void, []
         return void
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some changes of the pool are not known yet; nothing can be planned then."""
+        return bool(self._entries) or self._position != self.pool.journal.end
 
     def _follow_all(self) -> None:
         """Start again: any node may have changed."""
-        timeline = self.timeline
         self.nodes_changed = True
         for jobid in list(self.reservations):
             self._void.append(self.cancel(jobid))
         windows = list(self.windows.values())
         self.set_windows(())
-        timeline.forget()
-        now = {jobid for jobid, _ in self.pool.job_end_times()}
-        known = {holder for holder in timeline.holdings if isinstance(holder, int)}
-        for jobid in now | known:
-            self._follow_job(jobid)
+        self.timeline.forget()
+        self._entries.update((jobid, None) for jobid, _ in self.pool.job_end_times())
+        self._entries.update((h, None) for h in self.timeline.holdings if isinstance(h, int))
         self.set_windows(windows)
         for kind in self._kinds.values():
             kind.forget()
@@ -232,18 +243,20 @@ class Plan:
             self._reconsidered += 1
             for kind in list(self._kinds.values()):
                 if kind.stuck < math.inf:
-                    kind.lacking -= self._use(change, kind, kind.stuck, now, soon).units
+                    use = yield from self._use(change, kind, kind.stuck, now, soon)
+                    kind.lacking -= use.units
                     if kind.lacking <= 0:
                         kind.stuck = math.inf
-                if any(
-                    floor.time > now
-                    and self._use(change, kind, floor.length, now, floor.time).units
-                    for floor in kind.floors
-                ):
-                    kind.floors = []
-            yield
+                for floor in kind.floors:
+                    if floor.time > now:
+                        use = yield from self._use(change, kind, floor.length, now, floor.time)
+                        if use.units:
+                            kind.floors = []
+                            break
 
-    def _use(self, change: Change, kind: Kind, length: float, now: float, before: float) -> Use:
+    def _use(
+        self, change: Change, kind: Kind, length: float, now: float, before: float
+    ) -> Generator[None, None, Use]:
         return use_of(self.timeline, change, kind.request, length, kind.leave, now, before)
 
     def trim_all(self) -> None:
@@ -270,7 +283,7 @@ class Plan:
             units = self._units(job)
             units.count(view)
             if units.free >= need:
-                yield from units.become_exact(view)
+                yield from units.become_exact(self.timeline, view)
             if kind.stuck == job.length:
                 kind.lacking = max(1, need - units.free)
 
@@ -373,11 +386,15 @@ class Plan:
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
         request, leave = job.request, job.kind.leave | {job.jobid}
         start = reservation.start
-        for change in self._gains[track.seen - self._gains_start :]:
-            use = use_of(self.timeline, change, request, job.length, leave, now, start)
+        gains, track.seen = self._gains[track.seen - self._gains_start :], self._gains_end
+        for change in gains:
+            args = self.timeline, change, request, job.length, leave, now, start
+            use = yield from use_of(*args)
             if use.units:
                 track.uses.append(use)
-        track.seen, track.uses = self._gains_end, gathered(track.uses)
+        if self.reservations.get(job.jobid) is not reservation:
+            return False
+        track.uses = gathered(track.uses)
         chance = track.course.chance(track.uses, start)
         if chance is None or chance[1] <= now:
             return False

@@ -239,6 +239,9 @@ class Queue:
         """Start and reserve what can be; see the module's docstring."""
         while True:
             self.follow()
+            if self.plan.is_behind:
+                yield
+                continue
             if self._work is None:
                 if not self._due and self._clock() < self._next:
                     return
@@ -335,6 +338,7 @@ class Queue:
                     for other in line.behind(job) if servable else ():
                         self.plan.cancel(other.jobid)
                         self._return(other)
+                    yield
 
     def _start(
         self, job: Waiting, work: Generator[None, None, Allocation]

@@ -47,8 +47,11 @@ _MAX_CANDIDATES = 4
 #: Entries of the log that are kept for views to catch up with.
 _MAX_LOG = 4096
 
-#: Ranks that are worked on between two yields: some 5 ms.
-_SLICE = 1024
+#: Work between two yields: so many ranks are moved in some 5 ms.
+_SLICE = 512
+
+#: Ends of spans in a cell.
+STRIDE = 256
 
 
 class Span(NamedTuple):
@@ -131,8 +134,19 @@ class Timeline:
         self._views: list[View] = []
         #: The answer of ``groups``, for the same change of a timeline with as many changes.
         self._grouped: Optional[tuple[Change, int, list[list[int]]]] = None
+        #: The times that divide the timeline into cells, ascending.
+        self._bounds: list[float] = []
         #: Ranks moved and selections tried so far, for tests that count work instead of time.
         self.moved = self.tried = 0
+        self._work = 0
+
+    def tired(self, work: int) -> bool:
+        """Whether it is time to yield, after so much more *work*."""
+        self._work += work
+        if self._work < _SLICE:
+            return False
+        self._work = 0
+        return True
 
     # -- spans
 
@@ -329,6 +343,25 @@ class Timeline:
         view = yield from self.view(time, UNPLANNED, leave)
         return self.place(time), view
 
+    def cell(self, time: float, leave: frozenset[Holder]) -> Generator[None, None, View]:
+        """What is free at most at any time in the cell around *time*; its ``start`` is its end.
+
+        Only what is planned for the whole cell counts. Cells begin and end at the same times for
+        all who ask, so that they share the views.
+        """
+        bounds = self._bounds
+        place = bisect_right(bounds, time)
+        high = bounds[place] if place < len(bounds) else math.inf
+        most = self.place(time) + STRIDE
+        if self.place(min(high, math.nextafter(NEVER, 0))) > 2 * STRIDE + most:
+            high = math.inf
+        if high == math.inf:
+            high = self.time_at(min(most, self.place(math.nextafter(NEVER, 0))))
+            if high > time:
+                bounds.insert(place, high)
+        low = bounds[place - 1] if place else UNPLANNED
+        return (yield from self.view(max(high, time), low, leave))
+
     def refresh(self, view: View, watch: Optional[Watcher] = None) -> Generator[None, None, None]:
         """Let *view* follow what has changed since it was used last."""
         while view.position < self.changes:
@@ -393,7 +426,7 @@ class Timeline:
     ) -> Generator[None, None, None]:
         """Put *ranks* of *view* into their states."""
         index, up = view.index, self.pool.situation.index.up
-        for count, rank in enumerate(ranks, 1):
+        for rank in ranks:
             state = self.state(rank, view.start, view.end, view.leave)
             if state is not None:
                 old = index.state_of[rank] if index.up[rank] else None
@@ -403,7 +436,7 @@ class Timeline:
                 if watch is not None:
                     watch(rank, old, new)
             self.moved += 1
-            if count % _SLICE == 0:
+            if self.tired(1):
                 yield
 
     def choice(self, view: View, request: Request) -> Choice:
