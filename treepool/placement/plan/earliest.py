@@ -16,15 +16,8 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import NOTHING, assess
 from treepool.placement.plan.course import NO_USE, Course, Use
-from treepool.placement.plan.timeline import (
-    NEVER,
-    STRIDE,
-    UNPLANNED,
-    Change,
-    Holder,
-    Timeline,
-    View,
-)
+from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Holder, Timeline
+from treepool.placement.plan.views import STRIDE, View, Views
 from treepool.placement.request.vertices import Request
 
 #: Times that are tried one by one before whole cells are ruled out.
@@ -134,7 +127,7 @@ class Units:
 
 
 def earliest(
-    timeline: Timeline,
+    views: Views,
     request: Request,
     leave: frozenset[Holder],
     begin: float,
@@ -147,15 +140,15 @@ def earliest(
     after all jobs have ended, because resources that it needs are down. *units* are new ones of the
     request; afterwards, their ``course`` says how close it came to an earlier start.
     """
-    need = wanted(request)
+    timeline, need = views.timeline, wanted(request)
     time = begin
     if before == math.inf:
-        time = yield from _skipped(timeline, units, need, leave, begin)
+        time = yield from _skipped(views, units, need, leave, begin)
     view: Optional[View] = None
     steps, passed = 0, -math.inf
     while time < min(before, NEVER):
         if steps >= _STEPS and time > passed:
-            cell = yield from timeline.cell(time, leave)
+            cell = yield from views.cell(time, leave)
             passed, most = cell.start, units.of_view(cell)
             if timeline.tired(_COUNT * len(cell.index.buckets)):
                 yield
@@ -165,15 +158,15 @@ def earliest(
                 continue
         end = end_of(time, request.duration)
         if view is None:
-            view = yield from timeline.view(time, end, leave)
-            timeline.take(view)
+            view = yield from views.view(time, end, leave)
+            views.take(view)
             units.count(view)
         else:
-            yield from timeline.advance(view, time, end, units.moved)
+            yield from views.advance(view, time, end, units.moved)
         if units.free >= need:
-            found = timeline.choice(view, request)
+            found = views.choice(view, request)
             if found.selection is not None:
-                timeline.keep(view)
+                views.keep(view)
                 return Found(time, found.selection)
             if not units.exact:
                 yield from units.become_exact(timeline, view)
@@ -186,24 +179,25 @@ def earliest(
         time = timeline.next_end(time) or NEVER
     if before <= NEVER:
         return None
-    view = yield from timeline.view(NEVER, UNPLANNED, leave)
-    last = timeline.choice(view, request).selection
+    view = yield from views.view(NEVER, UNPLANNED, leave)
+    last = views.choice(view, request).selection
     return None if last is None else Found(NEVER, last)
 
 
 def _skipped(
-    timeline: Timeline, units: Units, need: int, leave: frozenset[Holder], begin: float
+    views: Views, units: Units, need: int, leave: frozenset[Holder], begin: float
 ) -> Generator[None, None, float]:
     """A time from *begin* on, before the first at which *need* units may be free, but close to it.
 
     Without what is planned, the free units only grow with time, so marks are tried by doubling
     steps and then by bisection.
     """
+    timeline = views.timeline
     first = low = timeline.place(begin)
     missed = 0
     high, step = timeline.place(math.nextafter(NEVER, 0)) + 1, STRIDE
     while high - low > STRIDE:
-        place, view = yield from timeline.mark(low, min(low + step, (low + high) // 2), high, leave)
+        place, view = yield from views.mark(low, min(low + step, (low + high) // 2), high, leave)
         free = units.of_view(view)
         if free >= need:
             high = place

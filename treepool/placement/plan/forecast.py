@@ -38,7 +38,7 @@ class Forecast:
             for job in jobs:
                 request, units = job.request, Units(job.request, plan.pool.inventory)
                 leave = job.kind.leave
-                place = yield from earliest(timeline, request, leave, start, math.inf, units)
+                place = yield from earliest(plan.views, request, leave, start, math.inf, units)
                 if place is None or place.start >= NEVER or journal.end != position:
                     return
                 start = found[job.jobid] = place.start

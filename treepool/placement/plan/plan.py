@@ -19,7 +19,6 @@ moment. A reservation whose start has passed keeps its resources free until its 
 from __future__ import annotations
 
 import math
-from itertools import islice
 from typing import Generator, Iterable, Iterator, Optional
 
 import attrs
@@ -29,6 +28,8 @@ from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use, gathered
 from treepool.placement.plan.earliest import Found, Units, earliest, end_of, use_of, wanted
+from treepool.placement.plan.follow import Follower
+from treepool.placement.plan.gains import Gains
 from treepool.placement.plan.jobs import Floor, Kind, Waiting
 from treepool.placement.plan.timeline import (
     NEVER,
@@ -38,12 +39,10 @@ from treepool.placement.plan.timeline import (
     Holder,
     Timeline,
 )
+from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
-
-#: Entries of the pool's journal that are followed at a time: some 5 ms.
-_MAX_ENTRIES = 256
 
 
 @attrs.frozen(eq=False)
@@ -86,23 +85,21 @@ class Plan:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.timeline = Timeline(pool)
+        self.views = Views(self.timeline)
         self.reservations: dict[int, Reservation] = {}
         self._kinds: dict[tuple[Request, frozenset[Holder]], Kind] = {}
-        #: Where there is more room than before, for ``move`` and ``reconsider``; entries before
-        #: the number of ``_used`` are dropped.
-        self._gains: list[Change] = []
-        self._gains_start = 0
+        self._gains = Gains()
         #: Up to where the kinds have followed the gains; and how each reservation stands.
         self._reconsidered = 0
         self._tracks: dict[int, _Track] = {}
-        self._position = -1
-        #: Entries of the pool's journal that are to be followed, in order.
-        self._entries: dict[int, None] = {}
         self.windows: dict[str, Window] = {}
         #: Whether nodes went up or down, or changed otherwise, since a pass began.
         self.nodes_changed = True
         #: Jobs whose reservations were given up since ``follow`` was called last.
         self._void: list[Waiting] = []
+        self._follower = Follower(
+            self.timeline, self._gains, self.reservations, self._give_up, self._renew
+        )
 
     # -- windows
 
@@ -112,7 +109,7 @@ class Plan:
         for name, window in list(self.windows.items()):
             if new.get(name) != window:
                 del self.windows[name]
-                self._gain(self.timeline.remove(name))
+                self._gains.add(self.timeline.remove(name))
         for name, window in new.items():
             if name not in self.windows:
                 self.windows[name] = window
@@ -121,7 +118,7 @@ class Plan:
                 for holder in self.timeline.overlapping(window.start, window.end, parts):
                     reservation = self.reservations.get(holder) if isinstance(holder, int) else None
                     if reservation is not None and name not in reservation.job.kind.leave:
-                        self._void.append(self.cancel(reservation.job.jobid))
+                        self._give_up(reservation.job.jobid)
 
     def expire(self, now: float) -> None:
         """Drop the windows that are over."""
@@ -155,91 +152,45 @@ class Plan:
 
         If much has changed, some of it is left for the next call, see ``is_behind``.
         """
-        journal = self.pool.journal
-        if self._position != journal.end:
-            entries = journal.since(self._position)
-            self._position = journal.end
-            if entries is None:
-                self._follow_all()
-            else:
-                self._entries.update(dict.fromkeys(entries))
-        for entry in list(islice(self._entries, _MAX_ENTRIES)):
-            del self._entries[entry]
-            if entry >= 0:
-                self._follow_job(entry)
-            else:
-                self._follow_rank(-1 - entry)
+        self._follower.follow()
         void, self._void = self._void, []
         return void
 
     @property
     def is_behind(self) -> bool:
         """Whether some changes of the pool are not known yet; nothing can be planned then."""
-        return bool(self._entries) or self._position != self.pool.journal.end
+        return self._follower.is_behind
 
-    def _follow_all(self) -> None:
-        """Start again: any node may have changed."""
-        self.nodes_changed = True
-        for jobid in list(self.reservations):
-            self._void.append(self.cancel(jobid))
-        windows = list(self.windows.values())
-        self.set_windows(())
-        self.timeline.forget()
-        self._entries.update((jobid, None) for jobid, _ in self.pool.job_end_times())
-        self._entries.update((h, None) for h in self.timeline.holdings if isinstance(h, int))
-        self.set_windows(windows)
-        for kind in self._kinds.values():
-            kind.forget()
+    def _give_up(self, jobid: int) -> None:
+        """Give up a reservation that does not hold, unless its job was started."""
+        job = self.cancel(jobid)
+        if not self.pool.has_job(jobid):
+            self._void.append(job)
 
-    def _follow_job(self, jobid: int) -> None:
-        timeline = self.timeline
-        if jobid in self.reservations:  # it was started by somebody else
-            self.cancel(jobid)
-        old, job = timeline.holdings.get(jobid), self.pool.job(jobid)
-        end = NEVER if job is None else (job.end_time or NEVER)
-        if old is not None:
-            if job is not None and (old.end, old.parts) == (end, job.parts):
-                return
-            change = timeline.remove(jobid)
-            if job is None or job.parts != old.parts:
-                self._gain(change)
-            elif end < old.end:
-                self._gain(Change(end, old.end, change.ranks))
-        if job is not None:
-            timeline.add(jobid, PRESENT, end, job.parts)
-            for holder in timeline.overlapping(PRESENT, end, job.parts):
-                if holder in self.reservations:
-                    self._void.append(self.cancel(int(holder)))
-
-    def _follow_rank(self, rank: int) -> None:
-        change = self.timeline.touch((rank,))
+    def _renew(self, others: bool) -> None:
+        """Forget what depends on the nodes, which changed; all of it, if they are *others*."""
         self.nodes_changed = True
         for kind in self._kinds.values():
             kind.servable = None
-        if self.pool.situation.index.up[rank]:
-            self._gain(change)
-            return
-        for span in self.timeline.spans(rank):
-            if span.holder in self.reservations:
-                self._void.append(self.cancel(int(span.holder)))
-
-    def _gain(self, change: Change) -> None:
-        self._gains.append(change)
+        if others:
+            for jobid in list(self.reservations):
+                self._give_up(jobid)
+            windows = list(self.windows.values())
+            self.set_windows(())
+            self.set_windows(windows)
+            for kind in self._kinds.values():
+                kind.forget()
 
     @property
     def has_gains(self) -> bool:
         """Whether there is more room somewhere that was not looked at yet."""
         return bool(self._gains)
 
-    @property
-    def _gains_end(self) -> int:
-        return self._gains_start + len(self._gains)
-
     def reconsider(self, now: float) -> Iterator[None]:
         """Forget what is known of the kinds of jobs that may have gained."""
         soon = math.nextafter(now, math.inf)
-        while self._reconsidered < self._gains_end:
-            change = self._gains[self._reconsidered - self._gains_start]
+        while self._reconsidered < self._gains.end:
+            change = self._gains.since(self._reconsidered)[0]
             self._reconsidered += 1
             for kind in list(self._kinds.values()):
                 if kind.stuck < math.inf:
@@ -259,16 +210,15 @@ class Plan:
     ) -> Generator[None, None, Use]:
         return use_of(self.timeline, change, kind.request, length, kind.leave, now, before)
 
-    def trim_all(self) -> None:
-        """Forget all gains, where nobody looks at them."""
-        self._reconsidered = self._gains_start = self._gains_end
-        self._gains.clear()
-
     def trim(self) -> None:
         """Forget the gains that all have looked at."""
-        used = min([self._reconsidered, *(track.seen for track in self._tracks.values())])
-        del self._gains[: used - self._gains_start]
-        self._gains_start = used
+        seen = (track.seen for track in self._tracks.values())
+        self._gains.trim(min([self._reconsidered, *seen]))
+
+    def trim_all(self) -> None:
+        """Forget all gains, where nobody looks at them."""
+        self._reconsidered = self._gains.end
+        self._gains.trim(self._reconsidered)
 
     # -- starting jobs
 
@@ -277,7 +227,7 @@ class Plan:
         kind, need = job.kind, wanted(job.request)
         kind.stuck, kind.lacking = job.length, 1
         if need > 1:
-            view = yield from self.timeline.view(
+            view = yield from self.views.view(
                 PRESENT, end_of(now, job.request.duration), kind.leave
             )
             units = self._units(job)
@@ -301,8 +251,8 @@ class Plan:
             leave = job.kind.leave
             if job.jobid in self.reservations:
                 leave = leave | {job.jobid}
-            view = yield from self.timeline.view(PRESENT, end, leave)
-            selection = self.timeline.choice(view, request).selection
+            view = yield from self.views.view(PRESENT, end, leave)
+            selection = self.views.choice(view, request).selection
             if selection is None:
                 self.pool.check_feasibility(request)
                 raise InsufficientResources("not enough resources are free now")
@@ -368,12 +318,12 @@ class Plan:
         kind = job.kind
         floor = kind.floor(job.length)
         begin = max(now, not_before, floor.time)
-        seen, units = self._gains_end, self._units(job)
-        found = yield from earliest(self.timeline, job.request, kind.leave, begin, math.inf, units)
+        seen, units = self._gains.end, self._units(job)
+        found = yield from earliest(self.views, job.request, kind.leave, begin, math.inf, units)
         if found is None:
             kind.servable = False
             return None
-        if not_before <= now and self._gains_end == seen:
+        if not_before <= now and self._gains.end == seen:
             kind.raise_floor(Floor(job.length, found.start))
         course = Course(wanted(job.request))
         if begin > now:  # nothing is known of the time before: one unit may be all that lacks
@@ -386,7 +336,7 @@ class Plan:
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
         request, leave = job.request, job.kind.leave | {job.jobid}
         start = reservation.start
-        gains, track.seen = self._gains[track.seen - self._gains_start :], self._gains_end
+        gains, track.seen = self._gains.since(track.seen), self._gains.end
         for change in gains:
             args = self.timeline, change, request, job.length, leave, now, start
             use = yield from use_of(*args)
@@ -400,14 +350,14 @@ class Plan:
             return False
         begin, before = max(now, chance[0]), min(chance[1], start)
         units = self._units(job)
-        found = yield from earliest(self.timeline, request, leave, begin, before, units)
+        found = yield from earliest(self.views, request, leave, begin, before, units)
         if self.reservations.get(job.jobid) is not reservation:
             return False
         course = track.course.raised(track.uses, start).replaced(begin, before, units.course)
         self._tracks[job.jobid] = _Track(track.seen, course, tried=track.tried)
         if found is None:
             return False
-        self._gain(self.timeline.remove(job.jobid))
+        self._gains.add(self.timeline.remove(job.jobid))
         self._put(job, found)
         return True
 
@@ -433,13 +383,13 @@ class Plan:
 
     def has_gained(self, job: Waiting) -> bool:
         """Whether there is more room than when the reservation of *job* was last looked at."""
-        return self._tracks[job.jobid].seen < self._gains_end
+        return self._tracks[job.jobid].seen < self._gains.end
 
     def cancel(self, jobid: int) -> Waiting:
         """Give up the reservation of job *jobid*; returns the job."""
         reservation = self.reservations.pop(jobid)
         del self._tracks[jobid]
-        self._gain(self.timeline.remove(jobid))
+        self._gains.add(self.timeline.remove(jobid))
         return reservation.job
 
     def _put(self, job: Waiting, found: Found) -> Reservation:
@@ -452,6 +402,6 @@ class Plan:
     def is_servable(self, kind: Kind) -> Generator[None, None, bool]:
         """Whether jobs of *kind* wait for other jobs, and not for nodes that are down."""
         if kind.servable is None:
-            view = yield from self.timeline.view(NEVER, UNPLANNED)
-            kind.servable = self.timeline.choice(view, kind.request).selection is not None
+            view = yield from self.views.view(NEVER, UNPLANNED)
+            kind.servable = self.views.choice(view, kind.request).selection is not None
         return kind.servable

@@ -102,7 +102,7 @@ def _window(plan: Plan, job: Waiting, now: float) -> Generator[None, None, Optio
     if not kept:
         return None
     leave = job.kind.leave | {w.name for w in kept} | {job.jobid}
-    view = yield from plan.timeline.view(PRESENT, end, leave)
-    if plan.timeline.choice(view, job.request).selection is None:
+    view = yield from plan.views.view(PRESENT, end, leave)
+    if plan.views.choice(view, job.request).selection is None:
         return None
     return min(kept, key=lambda w: w.start).name

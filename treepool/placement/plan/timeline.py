@@ -1,30 +1,20 @@
-"""The timeline: what is free on each rank at any time from now on.
+"""The timeline: who holds what on each rank, from when to when.
 
 A *span* holds cores and GPUs of a rank from one time to another. Running jobs, reservations and
 windows are all made of spans. What a job could use on a rank from *start* to *end* is what the rank
 has, without every span that overlaps this time.
-
-A *view* is an index of the nodes for one such time. It is what the choice of nodes works on, so the
-future is searched like the present. A view is made from the view that differs least from it, and it
-follows later changes by a log. Its cost therefore follows what changes, not the number of nodes or
-of jobs. All methods that may take long are generators: they yield after a few milliseconds of work,
-and may be resumed after the timeline has changed.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from typing import Any, Callable, Generator, Iterable, Iterator, NamedTuple, Optional, Union
+from typing import Any, Iterable, Iterator, NamedTuple, Optional, Union
 
 import attrs
 
-from treepool.placement.choose.choice import Choice, Situation
-from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.pool import Pool
-from treepool.placement.request.vertices import Request
-from treepool.rfc import idset
 
 #: When a job without a time limit ends, in seconds since the epoch: after all that have one.
 NEVER = 1e18
@@ -38,20 +28,11 @@ UNPLANNED = -1e300
 #: Who holds a span: a job, or a window by its name.
 Holder = Union[int, str]
 
-#: Most views that are kept (some 0.3 MB each at 11,136 nodes).
-MAX_VIEWS = 64
-
-#: Most requests whose order of candidates a view keeps.
-_MAX_CANDIDATES = 4
-
 #: Entries of the log that are kept for views to catch up with.
 _MAX_LOG = 4096
 
 #: Work between two yields: so many ranks are moved in some 5 ms.
 _SLICE = 512
-
-#: Ends of spans in a cell.
-STRIDE = 256
 
 
 class Span(NamedTuple):
@@ -85,41 +66,8 @@ class Holding:
     ranks: tuple[int, ...]
 
 
-#: Called with a rank, and its state before and after; None while it is down.
-Watcher = Callable[[int, Optional[NodeState], Optional[NodeState]], None]
-
-
-class View:
-    """What is free throughout the time from ``start`` to ``end``, by node state.
-
-    The spans of the holders in ``leave`` do not count.
-    """
-
-    __slots__ = ("start", "end", "leave", "situation", "position")
-
-    def __init__(
-        self,
-        start: float,
-        end: float,
-        leave: frozenset[Holder],
-        situation: Situation,
-        position: int,
-    ) -> None:
-        self.start = start
-        self.end = end
-        self.leave = leave
-        self.situation = situation
-        #: Up to where the view has followed the timeline's log.
-        self.position = position
-
-    @property
-    def index(self) -> NodeIndex:
-        """The nodes by their states."""
-        return self.situation.index
-
-
 class Timeline:
-    """The spans on the ranks of a pool, and views of them."""
+    """The spans on the ranks of a pool."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -131,13 +79,8 @@ class Timeline:
         self._serial = 0
         self._log: list[Change] = []
         self._log_start = 0
-        self._views: list[View] = []
         #: The answer of ``groups``, for the same change of a timeline with as many changes.
         self._grouped: Optional[tuple[Change, int, list[list[int]]]] = None
-        #: The times that divide the timeline into cells, ascending.
-        self._bounds: list[float] = []
-        #: Ranks moved and selections tried so far, for tests that count work instead of time.
-        self.moved = self.tried = 0
         self._work = 0
 
     def tired(self, work: int) -> bool:
@@ -190,15 +133,18 @@ class Timeline:
         return change
 
     def forget(self) -> None:
-        """Drop all views, because the nodes themselves changed."""
-        self._views.clear()
-        self._log_start += len(self._log)
+        """Take note that anything may have changed."""
+        self._log_start += len(self._log) + 1
         self._log.clear()
 
     @property
     def changes(self) -> int:
         """The number of changes so far."""
         return self._log_start + len(self._log)
+
+    def since(self, position: int) -> Optional[list[Change]]:
+        """The changes from the number *position* on; None if anything may have changed."""
+        return None if position < self._log_start else self._log[position - self._log_start :]
 
     def spans(self, rank: int) -> list[Span]:
         """The spans on *rank*, in no order."""
@@ -207,6 +153,31 @@ class Timeline:
     def place(self, time: float) -> int:
         """How many holders' times have ended at *time*."""
         return bisect_right(self._ending, (time, math.inf))
+
+    def starts_before(self, time: float) -> int:
+        """How many of what is planned begins before *time*."""
+        return bisect_left(self._starting, (time,))
+
+    def next_start_from(self, time: float) -> float:
+        """The first time from *time* on at which something that is planned begins, or infinity."""
+        place = self.starts_before(time)
+        return self._starting[place][0] if place < len(self._starting) else math.inf
+
+    def ranks_between(self, ends: tuple[float, float], starts: tuple[float, float]) -> set[int]:
+        """The ranks of those whose time ends, or begins as planned, between two times each."""
+        ranks: set[int] = set()
+        low, high = sorted(map(self.place, ends))
+        for _, _, those in self._ending[low:high]:
+            ranks.update(those)
+        low, high = sorted(map(self.starts_before, starts))
+        for _, _, those in self._starting[low:high]:
+            ranks.update(those)
+        return ranks
+
+    def ranks_of(self, holder: Holder) -> tuple[int, ...]:
+        """The ranks that *holder* has, if any."""
+        holding = self.holdings.get(holder)
+        return () if holding is None else holding.ranks
 
     def time_at(self, place: int) -> float:
         """The time at which the first *place* holders' times, at least one, have ended."""
@@ -278,174 +249,6 @@ class Timeline:
             half = len(self._log) // 2
             del self._log[:half]
             self._log_start += half
-            self._views = [v for v in self._views if v.position >= self._log_start]
-
-    # -- views
-
-    def view(
-        self, start: float, end: float, leave: frozenset[Holder] = frozenset()
-    ) -> Generator[None, None, View]:
-        """The view of the time from *start* to *end*."""
-        end = self._same_start(end)
-        base = self._nearest(start, end, leave)
-        if base is not None:
-            self.take(base)
-            yield from self.refresh(base)
-            self.keep(base)
-            if (base.start, base.end, base.leave) == (start, end, leave):
-                return base
-        situation = self.pool.situation if base is None else base.situation
-        position = self.changes if base is None else base.position
-        copy = Situation(situation.inventory, situation.index.copy(), situation.policy)
-        view = View(start, end, leave, copy, position)
-        ranks = self._between(base, view)
-        yield from self._move(view, ranks)
-        yield from self.refresh(view)
-        self.keep(view)
-        return view
-
-    def take(self, view: View) -> None:
-        """Take *view* away from all others, in order to advance it."""
-        self._views.remove(view)
-
-    def keep(self, view: View) -> None:
-        """Keep *view*, which was taken, for others to begin from."""
-        if len(self._views) >= MAX_VIEWS:
-            del self._views[0]
-        self._views.append(view)
-
-    def advance(
-        self, view: View, start: float, end: float, watch: Watcher
-    ) -> Generator[None, None, None]:
-        """Turn *view* into the one of another time, and tell *watch* which nodes change."""
-        before = View(view.start, view.end, view.leave, view.situation, view.position)
-        view.start, view.end = start, self._same_start(end)
-        yield from self._move(view, self._between(before, view), watch)
-        yield from self.refresh(view, watch)
-
-    def mark(
-        self, low: int, middle: int, high: int, leave: frozenset[Holder]
-    ) -> Generator[None, None, tuple[int, View]]:
-        """A view without what is planned, and its place (see ``place``) between *low* and *high*.
-
-        It is one that exists near *middle*, or else a new one.
-        """
-        best: Optional[tuple[int, int, View]] = None
-        for view in self._views:
-            if view.end == UNPLANNED and view.leave == leave and PRESENT < view.start < NEVER:
-                place = self.place(view.start)
-                if low < place < high and (best is None or abs(place - middle) < best[0]):
-                    best = abs(place - middle), place, view
-        if best is not None and best[0] <= (high - low) // 4:
-            yield from self.refresh(best[2])
-            return best[1:]
-        time = self.time_at(middle)
-        view = yield from self.view(time, UNPLANNED, leave)
-        return self.place(time), view
-
-    def cell(self, time: float, leave: frozenset[Holder]) -> Generator[None, None, View]:
-        """What is free at most at any time in the cell around *time*; its ``start`` is its end.
-
-        Only what is planned for the whole cell counts. Cells begin and end at the same times for
-        all who ask, so that they share the views.
-        """
-        bounds = self._bounds
-        place = bisect_right(bounds, time)
-        high = bounds[place] if place < len(bounds) else math.inf
-        most = self.place(time) + STRIDE
-        if self.place(min(high, math.nextafter(NEVER, 0))) > 2 * STRIDE + most:
-            high = math.inf
-        if high == math.inf:
-            high = self.time_at(min(most, self.place(math.nextafter(NEVER, 0))))
-            if high > time:
-                bounds.insert(place, high)
-        low = bounds[place - 1] if place else UNPLANNED
-        return (yield from self.view(max(high, time), low, leave))
-
-    def refresh(self, view: View, watch: Optional[Watcher] = None) -> Generator[None, None, None]:
-        """Let *view* follow what has changed since it was used last."""
-        while view.position < self.changes:
-            if view.position < self._log_start:  # while this generator was waiting
-                dirty = set(idset.iterate(self.pool.ranks))
-            else:
-                dirty = set()
-                for change in self._log[view.position - self._log_start :]:
-                    if change.start < view.end and change.end > view.start:
-                        dirty.update(change.ranks)
-            view.position = self.changes
-            yield from self._move(view, dirty, watch)
-
-    def _same_start(self, end: float) -> float:
-        """The latest end with which a view is the same as with *end*."""
-        if end == UNPLANNED:
-            return end
-        place = bisect_left(self._starting, (end,))
-        return self._starting[place][0] if place < len(self._starting) else math.inf
-
-    def _nearest(self, start: float, end: float, leave: frozenset[Holder]) -> Optional[View]:
-        """The view that differs least from the one wanted; None stands for the pool's own index.
-
-        The pool's own index is the view of the present without what is planned.
-        """
-        ending, starting = self._ending, self._starting
-        place, planned = bisect_right(ending, (start, math.inf)), bisect_left(starting, (end,))
-        best, least = None, place + planned
-        for view in self._views:
-            differ = sum(
-                len(self.holdings[h].ranks) for h in leave ^ view.leave if h in self.holdings
-            )
-            differ += abs(bisect_right(ending, (view.start, math.inf)) - place)
-            differ += abs(bisect_left(starting, (view.end,)) - planned)
-            differ += self.changes - view.position
-            if differ <= least:
-                best, least = view, differ
-        return best
-
-    def _between(self, one: Optional[View], other: View) -> set[int]:
-        """The ranks on which the two views may differ; None stands for the pool's own index."""
-        start, end = (PRESENT, UNPLANNED) if one is None else (one.start, one.end)
-        ranks: set[int] = set()
-        ending, starting = self._ending, self._starting
-        first, last = sorted((start, other.start))
-        low, high = bisect_right(ending, (first, math.inf)), bisect_right(ending, (last, math.inf))
-        for _, _, those in ending[low:high]:
-            ranks.update(those)
-        first, last = sorted((end, other.end))
-        for _, _, those in starting[
-            bisect_left(starting, (first,)) : bisect_left(starting, (last,))
-        ]:
-            ranks.update(those)
-        left = frozenset() if one is None else one.leave
-        for holder in left ^ other.leave:
-            if holder in self.holdings:
-                ranks.update(self.holdings[holder].ranks)
-        return ranks
-
-    def _move(
-        self, view: View, ranks: Iterable[int], watch: Optional[Watcher] = None
-    ) -> Generator[None, None, None]:
-        """Put *ranks* of *view* into their states."""
-        index, up = view.index, self.pool.situation.index.up
-        for rank in ranks:
-            state = self.state(rank, view.start, view.end, view.leave)
-            if state is not None:
-                old = index.state_of[rank] if index.up[rank] else None
-                new = state if up[rank] else None
-                if state is not index.state_of[rank] or old is not new:
-                    index.put(rank, state, bool(up[rank]))
-                if watch is not None:
-                    watch(rank, old, new)
-            self.moved += 1
-            if self.tired(1):
-                yield
-
-    def choice(self, view: View, request: Request) -> Choice:
-        """What *request* would get in *view*, which must be refreshed."""
-        self.tried += 1
-        kept = view.situation.kept
-        while len(kept) > _MAX_CANDIDATES:
-            del kept[next(iter(kept))]
-        return view.situation.choice(request)
 
 
 def finish(work: Iterator[Any]) -> None:

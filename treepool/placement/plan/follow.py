@@ -1,0 +1,93 @@
+"""Following a pool: its running jobs become spans of the timeline."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import Callable, Container
+
+from treepool.placement.plan.gains import Gains
+from treepool.placement.plan.timeline import NEVER, PRESENT, Change, Timeline
+
+#: Entries of the pool's journal that are followed at a time: some 5 ms.
+_MAX_ENTRIES = 256
+
+
+class Follower:
+    """Keeps the running jobs of *timeline* like those of its pool, and notes *gains*.
+
+    *void* is called with each of the *reserved* jobs whose reservation no longer holds. *renewed*
+    is called when nodes went up or down, or with True when they may be other nodes.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        gains: Gains,
+        reserved: Container[object],
+        void: Callable[[int], None],
+        renewed: Callable[[bool], None],
+    ) -> None:
+        self._timeline = timeline
+        self._gains = gains
+        self._reserved = reserved
+        self._void = void
+        self._renewed = renewed
+        self._position = -1
+        #: Entries of the pool's journal that are to be followed, in order.
+        self._entries: dict[int, None] = {}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some changes of the pool are not known yet."""
+        return bool(self._entries) or self._position != self._timeline.pool.journal.end
+
+    def follow(self) -> None:
+        """Take note of what changed in the pool, or of a part of it if that is much."""
+        journal, timeline = self._timeline.pool.journal, self._timeline
+        if self._position != journal.end:
+            entries = journal.since(self._position)
+            self._position = journal.end
+            if entries is None:  # any job and any node may have changed
+                timeline.forget()
+                self._renewed(True)
+                entries = [jobid for jobid, _ in timeline.pool.job_end_times()]
+                entries += [holder for holder in timeline.holdings if isinstance(holder, int)]
+            self._entries.update(dict.fromkeys(entries))
+        for entry in list(islice(self._entries, _MAX_ENTRIES)):
+            del self._entries[entry]
+            if entry >= 0:
+                self._follow_job(entry)
+            else:
+                self._follow_rank(-1 - entry)
+
+    def _follow_job(self, jobid: int) -> None:
+        timeline = self._timeline
+        if jobid in self._reserved:  # it was started
+            self._void(jobid)
+        old, job = timeline.holdings.get(jobid), timeline.pool.job(jobid)
+        end = NEVER if job is None else (job.end_time or NEVER)
+        if old is not None:
+            if job is not None and (old.end, old.parts) == (end, job.parts):
+                return
+            change = timeline.remove(jobid)
+            if job is None or job.parts != old.parts:
+                self._gains.add(change)
+            elif end < old.end:
+                self._gains.add(Change(end, old.end, change.ranks))
+        if job is not None:
+            timeline.add(jobid, PRESENT, end, job.parts)
+            for holder in timeline.overlapping(PRESENT, end, job.parts):
+                if holder in self._reserved:
+                    self._void(int(holder))
+
+    def _follow_rank(self, rank: int) -> None:
+        timeline = self._timeline
+        timeline.touch((rank,))
+        self._renewed(False)
+        if timeline.pool.situation.index.up[rank]:
+            self._gains.add(Change(PRESENT, math.inf, (rank,)))
+            return
+        for span in timeline.spans(rank):
+            if span.holder in self._reserved:
+                self._void(int(span.holder))

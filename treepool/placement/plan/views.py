@@ -1,0 +1,240 @@
+"""Views: what is free throughout some time, in the form that the choice of nodes works on.
+
+A view is an index of the nodes for one time, so the future is searched like the present. It is made
+from the view that differs least from it, and it follows later changes by the timeline's log. Its
+cost therefore follows what changes, not the number of nodes or of jobs. All methods that may take
+long are generators: they yield after a few milliseconds of work, and may be resumed after the
+timeline has changed.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import Callable, Generator, Iterable, Optional
+
+from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.plan.timeline import NEVER, PRESENT, UNPLANNED, Holder, Timeline
+from treepool.placement.request.vertices import Request
+from treepool.rfc import idset
+
+#: Most views that are kept (some 0.3 MB each at 11,136 nodes).
+MAX_VIEWS = 64
+
+#: Most requests whose order of candidates a view keeps.
+_MAX_CANDIDATES = 4
+
+#: Ends of spans in a cell.
+STRIDE = 256
+
+#: Cells that have passed and are still kept.
+_MAX_PASSED = 64
+
+#: The last time before NEVER.
+_LAST = math.nextafter(NEVER, 0)
+
+#: Called with a rank, and its state before and after; None while it is down.
+Watcher = Callable[[int, Optional[NodeState], Optional[NodeState]], None]
+
+
+class View:
+    """What is free throughout the time from ``start`` to ``end``, by node state.
+
+    The spans of the holders in ``leave`` do not count.
+    """
+
+    __slots__ = ("start", "end", "leave", "situation", "position")
+
+    def __init__(
+        self,
+        start: float,
+        end: float,
+        leave: frozenset[Holder],
+        situation: Situation,
+        position: int,
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.leave = leave
+        self.situation = situation
+        #: Up to where the view has followed the timeline's log.
+        self.position = position
+
+    @property
+    def index(self) -> NodeIndex:
+        """The nodes by their states."""
+        return self.situation.index
+
+
+class Views:
+    """The views of a timeline that were used last."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._views: list[View] = []
+        #: The times that divide the timeline into cells, ascending.
+        self._bounds: list[float] = []
+        #: Ranks moved and selections tried so far, for tests that count work instead of time.
+        self.moved = self.tried = 0
+
+    def view(
+        self, start: float, end: float, leave: frozenset[Holder] = frozenset()
+    ) -> Generator[None, None, View]:
+        """The view of the time from *start* to *end*."""
+        timeline, end = self.timeline, self._same_start(end)
+        inventory = timeline.pool.inventory
+        if self._views and self._views[-1].situation.inventory is not inventory:
+            self._views.clear()  # the nodes themselves changed
+        base = self._nearest(start, end, leave)
+        if base is not None:
+            yield from self._refreshed(base)
+            if (base.start, base.end, base.leave) == (start, end, leave):
+                return base
+        situation = timeline.pool.situation if base is None else base.situation
+        position = timeline.changes if base is None else base.position
+        copy = Situation(situation.inventory, situation.index.copy(), situation.policy)
+        view = View(start, end, leave, copy, position)
+        yield from self._move(view, self._between(base, view))
+        yield from self.refresh(view)
+        self.keep(view)
+        return view
+
+    def take(self, view: View) -> None:
+        """Take *view* away from all others, in order to advance it."""
+        self._views.remove(view)
+
+    def keep(self, view: View) -> None:
+        """Keep *view*, which was taken, for others to begin from."""
+        if len(self._views) >= MAX_VIEWS:
+            del self._views[0]
+        self._views.append(view)
+
+    def advance(
+        self, view: View, start: float, end: float, watch: Watcher
+    ) -> Generator[None, None, None]:
+        """Turn *view* into the one of another time, and tell *watch* which nodes change."""
+        before = View(view.start, view.end, view.leave, view.situation, view.position)
+        view.start, view.end = start, self._same_start(end)
+        yield from self._move(view, self._between(before, view), watch)
+        yield from self.refresh(view, watch)
+
+    def mark(
+        self, low: int, middle: int, high: int, leave: frozenset[Holder]
+    ) -> Generator[None, None, tuple[int, View]]:
+        """A view without what is planned, and its place (see ``place``) between *low* and *high*.
+
+        It is one that exists near *middle*, or else a new one.
+        """
+        best: Optional[tuple[int, int, View]] = None
+        for view in self._views:
+            if view.end == UNPLANNED and view.leave == leave and PRESENT < view.start < NEVER:
+                place = self.timeline.place(view.start)
+                if low < place < high and (best is None or abs(place - middle) < best[0]):
+                    best = abs(place - middle), place, view
+        if best is not None and best[0] <= (high - low) // 4:
+            yield from self._refreshed(best[2])
+            return best[1:]
+        time = self.timeline.time_at(middle)
+        view = yield from self.view(time, UNPLANNED, leave)
+        return self.timeline.place(time), view
+
+    def cell(self, time: float, leave: frozenset[Holder]) -> Generator[None, None, View]:
+        """What is free at most at any time in the cell around *time*; its ``start`` is its end.
+
+        Only what is planned for the whole cell counts. Cells begin and end at the same times for
+        all who ask, so that they share the views.
+        """
+        bounds, timeline = self._bounds, self.timeline
+        if len(bounds) > _MAX_PASSED and bounds[_MAX_PASSED] < time:
+            del bounds[:_MAX_PASSED]
+        place = bisect_right(bounds, time)
+        high = bounds[place] if place < len(bounds) else math.inf
+        most = timeline.place(time) + STRIDE
+        if timeline.place(min(high, _LAST)) > 2 * STRIDE + most:
+            high = math.inf
+        if high == math.inf:
+            high = timeline.time_at(min(most, timeline.place(_LAST)))
+            if high > time:
+                bounds.insert(place, high)
+        low = bounds[place - 1] if place else UNPLANNED
+        return (yield from self.view(max(high, time), low, leave))
+
+    def refresh(self, view: View, watch: Optional[Watcher] = None) -> Generator[None, None, None]:
+        """Let *view* follow what has changed since it was used last."""
+        timeline = self.timeline
+        while view.position < timeline.changes:
+            changes = timeline.since(view.position)
+            dirty: set[int] = set()
+            for change in changes or ():
+                if change.start < view.end and change.end > view.start:
+                    dirty.update(change.ranks)
+            if changes is None:
+                dirty.update(idset.iterate(timeline.pool.ranks))
+            view.position = timeline.changes
+            yield from self._move(view, dirty, watch)
+
+    def _refreshed(self, view: View) -> Generator[None, None, None]:
+        """Refresh *view*, which nobody else may use in the meantime."""
+        self.take(view)
+        yield from self.refresh(view)
+        self.keep(view)
+
+    def _same_start(self, end: float) -> float:
+        """The latest end with which a view is the same as with *end*."""
+        return end if end == UNPLANNED else self.timeline.next_start_from(end)
+
+    def _nearest(self, start: float, end: float, leave: frozenset[Holder]) -> Optional[View]:
+        """The view that differs least from the one wanted; None stands for the pool's own index.
+
+        The pool's own index is the view of the present without what is planned.
+        """
+        timeline = self.timeline
+        place, planned = timeline.place(start), timeline.starts_before(end)
+        best, least = None, place + planned
+        for view in self._views:
+            differ = abs(timeline.place(view.start) - place)
+            differ += abs(timeline.starts_before(view.end) - planned)
+            differ += timeline.changes - view.position
+            if view.leave != leave:
+                differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
+            if differ <= least:
+                best, least = view, differ
+        return best
+
+    def _between(self, one: Optional[View], other: View) -> set[int]:
+        """The ranks on which the two views may differ; None stands for the pool's own index."""
+        start, end = (PRESENT, UNPLANNED) if one is None else (one.start, one.end)
+        ranks = self.timeline.ranks_between((start, other.start), (end, other.end))
+        leave = frozenset() if one is None else one.leave
+        for holder in leave ^ other.leave:
+            ranks.update(self.timeline.ranks_of(holder))
+        return ranks
+
+    def _move(
+        self, view: View, ranks: Iterable[int], watch: Optional[Watcher] = None
+    ) -> Generator[None, None, None]:
+        """Put *ranks* of *view* into their states."""
+        index, timeline = view.index, self.timeline
+        up = timeline.pool.situation.index.up
+        for rank in ranks:
+            state = timeline.state(rank, view.start, view.end, view.leave)
+            if state is not None:
+                old = index.state_of[rank] if index.up[rank] else None
+                new = state if up[rank] else None
+                if state is not index.state_of[rank] or old is not new:
+                    index.put(rank, state, bool(up[rank]))
+                if watch is not None:
+                    watch(rank, old, new)
+            self.moved += 1
+            if timeline.tired(1):
+                yield
+
+    def choice(self, view: View, request: Request) -> Choice:
+        """What *request* would get in *view*, which must be refreshed."""
+        self.tried += 1
+        kept = view.situation.kept
+        while len(kept) > _MAX_CANDIDATES:
+            del kept[next(iter(kept))]
+        return view.situation.choice(request)
