@@ -53,7 +53,8 @@ class Instance:
     """A Flux instance of *nodes* fake nodes; ``with`` it, and give it commands.
 
     *key* is a scheduling key, whose first topo all nodes get; *size* how many brokers there are;
-    *conf* lines of configuration, *env* of environment, *options* go to ``flux start``. Without nodes, *conf* says what there is.
+    *conf* lines of configuration, *env* of environment, *options* are those of
+    ``flux start``. Without nodes, *conf* says what there is.
     """
 
     def __init__(

@@ -105,7 +105,8 @@ class Windows:
         kept = tuple(e for e in self._kept if e.end > now and e.name not in taken)
         if kept != self._kept:
             self._kept = kept
-            commit(self._handle, _kvstxn=_written(self._handle, kept))
+            transaction = _transaction(self._handle, kept)
+            commit(self._handle, _kvstxn=transaction)
         self._goal = self._windows(self._kept, self._log.warning)
         queue.set_windows(self._goal)
         for watcher in self._watchers:
@@ -172,13 +173,14 @@ class Windows:
             change = self._changes[0]
             try:
                 kept = self._after(change)
-            except InvalidWindow as e:
+                transaction = _transaction(self._handle, kept)
+                future = commit_async(self._handle, _kvstxn=transaction)
+                future.then(self._on_written, (change, kept))
+            except (InvalidWindow, OSError) as e:
                 self._refuse(change.msg, str(e))
                 self._changes.popleft()
-                continue
-            future = commit_async(self._handle, _kvstxn=_written(self._handle, kept))
-            future.then(self._on_written, (change, kept))
-            return
+            else:
+                return
 
     def _after(self, change: _Change) -> tuple[WindowEntry, ...]:
         now = time.time()
@@ -266,8 +268,11 @@ def _in_kvs(handle: Any) -> Any:
         raise InvalidWindow(f"KVS: {KEY}: {e.strerror or e}") from None
 
 
-def _written(handle: Any, kept: Iterable[WindowEntry]) -> Any:
-    """A transaction that makes *kept* the windows in the KVS."""
+def _transaction(handle: Any, kept: Iterable[WindowEntry]) -> Any:
+    """A transaction that makes *kept* the windows in the KVS.
+
+    A commit does not keep the object alive, which frees the transaction when it goes: name it.
+    """
     transaction = KVSTxn(handle)
     transaction.put(KEY, [entry.to_dict() for entry in kept])
     return transaction
