@@ -53,12 +53,23 @@ def pending(instance, job):
     return instance.state(job) == "S"
 
 
+def reason(instance, job):
+    """What *job* is told; the scheduler tells at most every few seconds, when something happens."""
+    for _ in range(15):
+        told = instance.annotation(job, "reason_pending")
+        if told:
+            break
+        time.sleep(1)
+        submit(instance, "-t2h", "-n1")
+    return told
+
+
 def test_a_job_that_would_reach_into_a_window_waits_and_a_short_one_runs(two):
     add(two)
     long, endless = submit(two, "-t2h", "-n1"), submit(two, "-n1", queue="debug")
     assert pending(two, long)
     assert pending(two, endless)
-    assert two.soon(lambda: two.annotation(long, "reason_pending").startswith("window maint"))
+    assert reason(two, long).startswith("window maint")
     two.load("sched-treepool", "policy=easy")
     short = submit(two, "-t30m", "-n1")
     two.wait(short, "alloc")
@@ -134,6 +145,14 @@ def test_a_reload_keeps_windows_and_who_may_come_in(two):
     assert pending(two, kept)
 
 
+def test_a_job_starts_when_a_window_ends_that_came_before_a_later_one(two):
+    add(two, start="+1h", name="later")
+    add(two, start="now", duration="4s")
+    job = submit(two, "-t10m", "-n1")
+    assert pending(two, job)
+    two.wait(job, "alloc")
+
+
 def test_a_window_that_is_over_leaves_the_list_and_the_kvs(two):
     add(two, start="now", duration="1s")
     job = submit(two, "-t10m", "-n1")
@@ -156,7 +175,7 @@ def test_what_shows_the_instance_shows_its_windows(two):
     assert pending(two, job)
     for words in (["status"], ["show", "--instance"]):
         assert "window maint: fake[0-1], from " in two.flux("treepool", *words)
-    assert two.soon(lambda: two.annotation(job, "reason_pending").startswith("window maint"))
+    assert reason(two, job).startswith("window maint")
     said = two.run("treepool", "explain", "--job", job).stdout
     assert "it may not reach into window maint: fake[0-1], from " in said
     table = window(two, "list").stdout.splitlines()
@@ -209,20 +228,25 @@ def test_another_scheduler_has_no_windows(two):
         two.load("sched-treepool")
 
 
-@pytest.mark.parametrize("payload", ["[]", "7", "null", '{"name": 7}', "{}"])
-@pytest.mark.parametrize("what", ["add", "remove"])
-def test_a_request_of_any_form_is_answered(two, what, payload):
-    done = two.run("python", "-c", RPC, f"sched-treepool.window-{what}", payload)
-    assert "Invalid" in done.stdout or "must be" in done.stdout, done.stdout + done.stderr
+def test_a_request_of_any_form_is_answered(two):
+    done = two.run("python", "-c", RPCS)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 12
+    assert all(
+        "[Errno 22] " in line and "Traceback" not in line for line in done.stdout.splitlines()
+    )
     assert listed(two) == []
 
 
-RPC = """
-import flux, json, sys
-try:
-    print(flux.Flux().rpc(sys.argv[1], json.loads(sys.argv[2])).get())
-except OSError as e:
-    print(e)
+RPCS = """
+import flux
+handle = flux.Flux()
+for what in ("add", "remove"):
+    for payload in (None, [], 7, {"name": 7}, {}, {"name": None}):
+        try:
+            print(handle.rpc(f"sched-treepool.window-{what}", payload).get())
+        except OSError as e:
+            print(e)
 """
 
 

@@ -206,6 +206,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                     return
                 yield
         if self.queue.next_time < NEVER:
+            self._alarm.stop()  # a timer that runs keeps its time
             self._alarm.reset(after=max(0.0, self.queue.next_time - time.time()))
 
     def started(self, job: Waiting, allocation: Allocation) -> None:
