@@ -7,13 +7,15 @@ import pytest
 
 from broker import Instance
 
+TREEPOOL = ("sched-treepool", "policy=easy")
+
 
 @pytest.fixture(scope="module")
 def two():
     """Two nodes of four cores, with two queues."""
     conf = ["queues.batch.requires=[]", "queues.debug.requires=[]"]
     with Instance(2, 4, 0, conf=conf) as instance:
-        instance.load("sched-treepool")
+        instance.load(*TREEPOOL)
         instance.flux("queue", "start", "--all", "--quiet")
         yield instance
 
@@ -70,7 +72,6 @@ def test_a_job_that_would_reach_into_a_window_waits_and_a_short_one_runs(two):
     assert pending(two, long)
     assert pending(two, endless)
     assert reason(two, long).startswith("window maint")
-    two.load("sched-treepool", "policy=easy")
     short = submit(two, "-t30m", "-n1")
     two.wait(short, "alloc")
     assert pending(two, long)
@@ -138,7 +139,7 @@ def test_running_jobs_that_may_reach_into_it_are_named(two):
 def test_a_reload_keeps_windows_and_who_may_come_in(two):
     add(two, "--queue=debug", start="now")
     before = listed(two)
-    two.load("sched-treepool")
+    two.load(*TREEPOOL)
     assert listed(two) == before
     kept, admitted = submit(two, "-t10m", "-n1"), submit(two, "-t10m", "-n1", queue="debug")
     two.wait(admitted, "alloc")
@@ -158,7 +159,7 @@ def test_a_window_that_is_over_leaves_the_list_and_the_kvs(two):
     job = submit(two, "-t10m", "-n1")
     two.wait(job, "alloc")
     assert listed(two) == []
-    two.load("sched-treepool")
+    two.load(*TREEPOOL)
     assert json.loads(two.flux("kvs", "get", "sched-treepool.windows")) == []
 
 
@@ -225,7 +226,7 @@ def test_another_scheduler_has_no_windows(two):
         assert done.returncode == 2
         assert done.stderr == "treepool window: this instance does not run sched-treepool\n"
     finally:
-        two.load("sched-treepool")
+        two.load(*TREEPOOL)
 
 
 def test_a_request_of_any_form_is_answered(two):
