@@ -219,6 +219,17 @@ def test_a_name_is_given_once(two):
     assert "there is a window 'maint' already" in done.stderr
 
 
+def test_guests_see_windows_and_change_none(two, monkeypatch):
+    add(two)
+    monkeypatch.setitem(two.env, "FLUX_HANDLE_USERID", "12345")
+    monkeypatch.setitem(two.env, "FLUX_HANDLE_ROLEMASK", "0x2")
+    assert [entry["name"] for entry in listed(two)] == ["maint"]
+    for words in (["remove", "maint"], ["add", *GOOD]):
+        done = window(two, *words)
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+        assert "owner" in done.stderr
+
+
 def test_another_scheduler_has_no_windows(two):
     two.load("sched-simple")
     try:
