@@ -4,6 +4,7 @@ import pytest
 
 from placement.test_plan import NOW, Case
 from treepool.placement.plan.change import Against, change_windows
+from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.window import Window
 
 FOR_SEVEN = Window("kept", 0b1, NOW, NOW + 500, frozenset([7]))
@@ -85,6 +86,20 @@ def test_what_stands_against_a_new_window_is_told():
     assert told == Against(reserved=(2,))
     case.run()
     assert case.starts() == {2: NOW + 130}
+
+
+def test_an_estimate_respects_the_windows_of_the_moment():
+    case = Case(nodes=1, policy="fifo")
+    forecast = Forecast(case.pool, case.queue.plan.windows)
+    for windows, start in (((FOR_NOBODY,), NOW + 500), ((), NOW)):
+        case.queue.set_windows((FOR_NOBODY,))
+        case.submit(1, "slot/core=1")
+        job = case.queue.jobs[1]
+        case.queue.set_windows(windows)
+        found = {}
+        finish(forecast.starts([job], NOW, found))
+        assert found == {1: start}
+        case.queue.remove(1)
 
 
 @pytest.mark.parametrize("end, against", [(NOW + 60, ()), (NOW + 61, (1,)), (0, (1,))])
