@@ -33,8 +33,8 @@ class Forecast:
         """
         plan = self._plan
         plan.follow()
-        plan.set_windows(window for window in self._windows.values() if window.end > now)
         plan.trim_all()
+        plan.set_windows(window for window in self._windows.values() if window.end > now)
         journal, timeline, start = plan.pool.journal, plan.timeline, now
         position, added = journal.end, []
         try:
