@@ -53,14 +53,17 @@ class Instance:
     """A Flux instance of *nodes* fake nodes; ``with`` it, and give it commands.
 
     *key* is a scheduling key, whose first topo all nodes get; *size* how many brokers there are;
-    *conf* lines of configuration, *env* of environment. Without nodes, *conf* says what there is.
+    *conf* lines of configuration, *env* of environment, *options* are those of
+    ``flux start``. Without nodes, *conf* says what there is.
     """
 
-    def __init__(self, nodes=16, cores=120, gpus=8, key=None, size=1, conf=(), env=None):
+    def __init__(
+        self, nodes=16, cores=120, gpus=8, key=None, size=1, conf=(), env=None, options=()
+    ):
         self.env = {**environment(), **(env or {})}
         if key is not None:
             self.env["TREEPOOL_TEST_KEY"] = json.dumps(key)
-        options = [f"--test-size={size}", "--test-exit-mode=leader"]
+        options = [f"--test-size={size}", "--test-exit-mode=leader", *options]
         if size > 1:
             options.append(f"--test-hosts=fake[0-{size - 1}]")
         if nodes:

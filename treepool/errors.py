@@ -96,6 +96,10 @@ class InvalidKey(InvalidInput):
     """A scheduling key that breaks RFC 49."""
 
 
+class InvalidWindow(InvalidInput):
+    """A window that is malformed, or that names hosts, users or queues that there are not."""
+
+
 class InvalidHardware(InvalidInput):
     """A description of hardware (hwloc XML, nvidia-smi) that treepool cannot read."""
 

@@ -35,6 +35,11 @@ def _with(document, value, *path):
     return copy
 
 
+def _window(number, hosts="n1"):
+    """JSON text of a window."""
+    return f'{{"name":"w{number}","hosts":"{hosts}","start":1,"end":2}}'
+
+
 def _holding(document, path, piece, separator=",", most=MIB):
     """JSON text of *document* with an array, object or string of *pieces* at *path*."""
     outer = json.dumps(_with(document, "@HERE@", *path))
@@ -571,6 +576,15 @@ LARGE = {
     "key_warnings": KEYS,
     "jobspec_problems": {**DOCUMENTS, **JOBS, **TASKS},
     "linktable": _tables(_KEY["links"][_DIGEST]),
+    "windows": {
+        **DOCUMENTS,
+        "many": lambda: _filled("[", _window, "]", ","),
+        "many hosts": lambda: _filled("[", lambda i: _window(i, "n[1-1000000]"), "]", ","),
+        "hosts one by one": lambda: (
+            "[" + _window(0, _filled("", lambda i: f"n{i},", most=MIB // 2)) + "]"
+        ),
+        "users": lambda: _filled('[{"users":[', lambda i: f'"u{i}"', "]}]", ","),
+    },
     "subinstance": RS,
     "pool": RS,
     "vectors": {

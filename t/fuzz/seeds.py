@@ -86,6 +86,12 @@ KEYS = tuple(json.dumps(json.loads(R)["scheduling"]) for R in RS)
 TABLES = tuple(json.dumps(t) for t in small_R()["scheduling"]["links"].values())
 
 
+WINDOWS = (
+    '[{"name": "maint", "hosts": "n[0-9],m", "start": 1798790400, "end": "2027-01-01T12:00Z"}]',
+    '[{"name": "w", "hosts": "n7", "start": {"iso-8601-ts": "2027-01-01T08:00:00Z"},'
+    ' "end": 1.9e9, "users": ["alice", 7], "queues": ["debug"]}]',
+)
+
 VECTORS = json.dumps(
     {
         "title": "all kinds of steps",

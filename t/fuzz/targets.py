@@ -19,6 +19,7 @@ from fuzz.seeds import (
     TABLES,
     TOPO_TEXT,
     VECTORS,
+    WINDOWS,
     WISHES,
     XML,
     cluster,
@@ -42,6 +43,7 @@ from treepool.errors import (
     InvalidOption,
     InvalidR,
     InvalidShape,
+    InvalidWindow,
     TreepoolError,
 )
 from treepool.flux import gpuopt
@@ -56,6 +58,7 @@ from treepool.rfc import (
     jobspec,
     keycheck,
     linktable,
+    windows,
 )
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
@@ -305,6 +308,12 @@ def _linktable(data):
     table = linktable.read(_text(data))
     table.pairs()
     assert linktable.read(table.to_dict()).pairs() == table.pairs()
+
+
+@target(InvalidWindow, seeds=WINDOWS)
+def _windows(data):
+    for entry in windows.read_all(_json(data)):
+        assert windows.read(entry.to_dict()) == entry
 
 
 @target(InvalidR, InvalidKey, seeds=RS)

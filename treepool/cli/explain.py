@@ -19,16 +19,18 @@ exit status:
 
 from __future__ import annotations
 
+import time
 from argparse import ArgumentParser, Namespace
 
 from treepool.cli import cluster, instance
 from treepool.cli.answers import Refusal
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out
 from treepool.errors import InvalidInput, InvalidShape
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.shape import format_shape, parse_shape
+from treepool.view import windows
 from treepool.view.explain import ALLOCATED, Explanation, explain
 
 
@@ -105,6 +107,10 @@ def _explain_job(arguments: Namespace) -> int:
         )
     except InvalidInput as e:
         raise Stop(f"job {arguments.job:.40}: {e}") from None
+    reasons = {job.id: str(job.annotations.get("reason_pending", "")) for job in live.jobs}
+    entry = windows.behind(reasons.get(jobid, ""), live.windows)
+    if entry is not None:
+        out(f"it may not reach into {windows.line(entry, time.time())}")
     return _print(told)
 
 

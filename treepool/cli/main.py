@@ -23,6 +23,7 @@ SUBCOMMANDS = (
     ("encode", "encode", "write a key from hardware"),
     ("show", "show", "where do jobs sit on the cluster?"),
     ("status", "status", "the running instance: GPUs, jobs, totals"),
+    ("window", "window", "take nodes out, or keep them for some, for a time"),
     ("explain", "explain", "why does a job get what it gets?"),
     ("advise", "advise", "which shapes fill the nodes without a rest?"),
     ("replay", "replay", "what would other policies do with these jobs?"),

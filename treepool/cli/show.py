@@ -22,6 +22,7 @@ exit status:
 from __future__ import annotations
 
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from treepool.cli import cluster, instance
 from treepool.cli.answers import Refusal
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
 from treepool.rfc import idset
+from treepool.view import windows
 from treepool.view.model import Job
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, rows
@@ -88,6 +90,9 @@ def _show_instance(arguments: Namespace) -> int:
     holding = [running.job for running in instance.running(live) if running.job.parts]
     picture = Picture.of(live.pool, holding, drained=live.drained)
     _write(arguments, picture, rows(picture, list(idset.iterate(unfold))))
+    if arguments.svg is None and arguments.html is None:
+        for entry in live.windows:
+            out(windows.line(entry, time.time()))
     return DONE
 
 

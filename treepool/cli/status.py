@@ -1,7 +1,7 @@
 """Show the running Flux instance: what is free, used and fragmented (GPUs that
-are free but in no domain that is), and with --gpus a line for each GPU, with
---jobs one for each job, with its placement and how close it is. Fitness is
-from 0 to 1: links between GPUs, cores and GPUs in one memory domain.
+are free but in no domain that is), the windows, and with --gpus a line for each
+GPU, with --jobs one for each job, with its placement and how close it is.
+Fitness is from 0 to 1: links between GPUs, cores and GPUs in one memory domain.
 
 examples:
   flux treepool status --jobs                 where do jobs sit?
@@ -22,7 +22,7 @@ import attrs
 
 from treepool.cli import instance
 from treepool.cli.screen import DONE, draw, out
-from treepool.view import status
+from treepool.view import status, windows
 from treepool.view.picture import Picture
 
 
@@ -46,11 +46,15 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         for found in [*map(attrs.asdict, gpus), *map(attrs.asdict, jobs)]:
             out(json.dumps(found))
+        for entry in live.windows:
+            out(json.dumps({"window": entry.to_dict()}))
         out(json.dumps({"totals": picture.totals._asdict()}))
         return DONE
     from treepool.cli.statustable import gpu_table, job_table
 
     out(picture.totals.line)
+    for entry in live.windows:
+        out(windows.line(entry, time.time()))
     if gpus:
         out("")
         draw(lambda width: gpu_table(gpus))

@@ -7,6 +7,8 @@ from typing import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from treepool.rfc.windows import WindowEntry
+from treepool.view import windows
 from treepool.view.status import GpuLine, JobLine
 
 _STYLES = {"free": "green", "used": "", "down": "red", "drained": "yellow"}
@@ -46,6 +48,16 @@ def job_table(lines: Sequence[JobLine], now: float) -> Table:
             Text(line.domains),
             Text(line.placement or line.note),
         )
+    return new
+
+
+def window_table(entries: Sequence[tuple[WindowEntry, str]], now: float) -> Table:
+    """A row for each window and its source; *now* is the time, in seconds since the epoch."""
+    new = _table("name", "hosts", "start", "end", "for", "source")
+    for entry, source in entries:
+        start, end = windows.clock(entry.start, now), windows.clock(entry.end, now)
+        cells = (entry.name, entry.hosts, start, end, windows.whom(entry), source)
+        new.add_row(*map(Text, cells))
     return new
 
 

@@ -11,10 +11,12 @@ from flux.job import JobID, JobList
 from flux.job.kvslookup import job_info_lookup
 
 from treepool.errors import InvalidInput, PoolConflict
+from treepool.flux import windowclient
 from treepool.flux.hardware import Instance
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.windows import WindowEntry
 
 #: Most job lookups in flight.
 IN_FLIGHT = 64
@@ -44,6 +46,8 @@ class LiveJob:
 class Live:
     """The instance at one moment. ``down`` and ``drained`` are bitmasks of ranks.
 
+    ``windows`` are those that are open or to come, none without sched-treepool.
+
     In ``pool`` every job whose R is known is allocated.
     """
 
@@ -51,6 +55,7 @@ class Live:
     jobs: tuple[LiveJob, ...]
     down: int
     drained: int
+    windows: tuple[WindowEntry, ...] = ()
 
     @classmethod
     def now(cls) -> Live:
@@ -70,7 +75,14 @@ class Live:
                 except PoolConflict:  # it ended, and another job already has its resources
                     continue
         pool.mark_down(idset.encode((offline | drained) & R.ranks))
-        return cls(pool, jobs, offline & R.ranks, drained & R.ranks)
+        return cls(pool, jobs, offline & R.ranks, drained & R.ranks, _windows())
+
+
+def _windows() -> tuple[WindowEntry, ...]:
+    try:
+        return tuple(known.entry for known in windowclient.now())
+    except OSError:  # another scheduler
+        return ()
 
 
 def job_id(text: str) -> int:

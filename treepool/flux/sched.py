@@ -22,6 +22,7 @@ from treepool.flux.hello import Hello
 from treepool.flux.intake import Intake
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool, held
 from treepool.flux.submissions import Submission
+from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue, Rule
@@ -44,6 +45,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             if any(arg.startswith("pool-class=") for arg in args):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
             self.options = options.read(self._pending_args)
+            self._windows = Windows(h, self.log, self._owner_of, self._request_schedule)
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
@@ -78,6 +80,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             raise OSError(EINVAL, str(e)) from None
         rule = Rule(self.options.policy, self.options.depth)
         self.queue = Queue(pool, self, time.time, rule)
+        self._windows.begin(self.queue)
         self._annotator = Annotator(self.queue, lambda jobid: self._submissions[jobid].request)
         # flux-core asks its own queue only whether it is empty, and how many jobs it has.
         self._queue = self.queue.jobs
@@ -135,9 +138,12 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _waiting(self, submission: Submission, request: Any) -> Waiting:
         line = submission.queue
-        leave = self.queue.admitted(submission.userid, line)
+        leave = self._windows.admitted(submission.userid, line)
         kind = self.queue.plan.kind(request, leave)
         return Waiting(submission.jobid, submission.priority, request, kind, line)
+
+    def _owner_of(self, job: Waiting) -> tuple[int, str]:
+        return self._submissions[job.jobid].userid, job.queue
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Take back what a job gives."""
@@ -200,6 +206,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                     return
                 yield
         if self.queue.next_time < NEVER:
+            self._alarm.stop()  # a timer that runs keeps its time
             self._alarm.reset(after=max(0.0, self.queue.next_time - time.time()))
 
     def started(self, job: Waiting, allocation: Allocation) -> None:
@@ -248,6 +255,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         super().run()
         self._ending = True
         self._intake.end()
+        self._windows.end()
         if self._committing:
             stop = self.handle.timer_watcher_create(_LAST_WORDS, lambda *_: self.stop())
             stop.start()
@@ -277,6 +285,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             **stats,
             "pending_jobs": stats["pending_jobs"] + len(self._intake),
             "policy": self.options.policy,
+            "windows": len(self.queue.plan.windows),
             "reservations": len(self.queue.plan.reservations),
             "running_jobs": len(self.pool.job_end_times()),
             "localities": list(self.pool.localities),

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Mapping, Optional
 
 from treepool.placement.allocation import parts_of
 from treepool.placement.plan.earliest import Units, earliest, end_of
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.timeline import NEVER
+from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 
 
 class Forecast:
-    """Looks ahead on a timeline of its own, so that nothing it tries affects the queue."""
+    """Looks ahead on a timeline of its own, so that nothing it tries affects the queue.
 
-    def __init__(self, pool: Pool) -> None:
+    *windows* are those of the queue, as they are at any time.
+    """
+
+    def __init__(self, pool: Pool, windows: Optional[Mapping[str, Window]] = None) -> None:
         self._plan = Plan(pool)
+        self._windows = {} if windows is None else windows
 
     def starts(
         self, jobs: Iterable[Waiting], now: float, found: dict[int, float]
@@ -32,6 +37,7 @@ class Forecast:
             yield
             plan.follow()
         plan.trim_all()
+        plan.set_windows(window for window in self._windows.values() if window.end > now)
         journal, timeline, start = plan.pool.journal, plan.timeline, now
         position, added = journal.end, []
         try:

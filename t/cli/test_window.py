@@ -1,0 +1,116 @@
+"""``treepool window``: what is typed becomes a window, and what cannot be is one line."""
+
+import errno
+import sys
+import types
+
+import pytest
+
+from treepool.rfc.windows import WindowEntry
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def client(monkeypatch):
+    """In the place of an instance: keeps what it is told, and has the windows in ``there``."""
+    fake = types.ModuleType("treepool.flux.windowclient")
+    fake.there, fake.told, fake.running, fake.refuses = [], [], (), None
+
+    def add(entry):
+        if fake.refuses:
+            raise fake.refuses
+        fake.told.append(entry)
+        return types.SimpleNamespace(reserved=1, running=fake.running)
+
+    fake.add = add
+    fake.now = lambda: fake.there
+    fake.remove = fake.told.append
+    fake.time_of = float
+    fake.seconds_of = lambda text: 60.0 * float(text)
+    import treepool.flux
+
+    monkeypatch.setitem(sys.modules, "treepool.flux.windowclient", fake)
+    monkeypatch.setattr(treepool.flux, "windowclient", fake, raising=False)
+    return fake
+
+
+ADD = ["window", "add", "--hosts=n[0-3]", f"--start={NOW}", "--duration=60"]
+
+
+def test_what_is_typed_becomes_a_window(treepool, client):
+    result = treepool(*ADD, "--name=a", "--user=alice", "--user=7", "--queue=debug")
+    assert client.told == [WindowEntry("a", "n[0-3]", NOW, NOW + 3600, ("alice", 7), ("debug",))]
+    first, second = result.out.splitlines()
+    assert first.startswith("added window a: n[0-3], from ")
+    assert first.endswith(", for user alice, user 7, queue debug")
+    assert second == "1 reservation of waiting jobs moved out of its way"
+    assert (result.status, result.err) == (0, "")
+
+
+def test_without_a_name_it_gets_the_first_that_is_free(treepool, client):
+    entry = WindowEntry("window1", "n0", 0.0, 1.0)
+    client.there = [types.SimpleNamespace(entry=entry, source="kvs")]
+    treepool(*ADD)
+    assert client.told[0].name == "window2"
+
+
+def test_running_jobs_are_named_in_a_warning_of_one_line(treepool, client):
+    client.running = tuple(f"f{i}" for i in range(30))
+    result = treepool(*ADD)
+    assert result.status == 0
+    assert result.err.splitlines() == [
+        "treepool window: warning: these jobs may still run when it starts: "
+        + " ".join(f"f{i}" for i in range(20))
+        + " and 10 more"
+    ]
+
+
+def test_an_empty_list_says_so(treepool, client):
+    assert treepool("window", "list").out == "no windows\n"
+    assert treepool("window", "list", "--json").out == ""
+
+
+def test_remove_tells_what_it_removed(treepool, client):
+    assert treepool("window", "remove", "a").out == "removed window a\n"
+    assert client.told == ["a"]
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ([], "add|list|remove"),
+        (["give"], "give"),
+        (["add"], "--hosts, --start"),
+        (["add", "--hosts=n0", "--start=1"], "--duration --end"),
+        ([*ADD[1:], "--end=3"], "not allowed with argument"),
+        ([*ADD[1:], "--colour=3"], "unrecognized arguments: --colour=3"),
+        ([*ADD[1:], "extra"], "unrecognized arguments: extra"),
+        ([*ADD[1:], "--start=soon"], "argument --start: 'soon'"),
+        ([*ADD[1:], "--duration=0"], "argument --end: must be later than the start"),
+        ([*ADD[1:], "--hosts=n[3-0]"], "argument --hosts: "),
+        ([*ADD[1:], "--hosts="], "argument --hosts: must not be empty"),
+        ([*ADD[1:], "--name="], "argument --name: "),
+        ([*ADD[1:], "--name=a\x1b[0m"], "argument --name: "),
+        ([*ADD[1:], "--user=a b"], "argument --user: "),
+        ([*ADD[1:], "--user=99999999999"], "argument --user: "),
+        ([*ADD[1:], "--queue="], "argument --queue: must not be empty"),
+        (["remove"], "NAME"),
+        (["list", "--jsn"], "unrecognized arguments: --jsn"),
+    ],
+)
+def test_what_cannot_be_is_one_line(treepool, client, words, said):
+    assert treepool("window", *words).is_one_line_error(said, status=2)
+    assert client.told == []
+
+
+@pytest.mark.parametrize("number, status", [(errno.EINVAL, 1), (errno.EPERM, 1), (errno.ENOSYS, 2)])
+def test_what_the_scheduler_says_is_one_line(treepool, client, number, status):
+    client.refuses = OSError(number, "no\nsuch thing")
+    assert treepool(*ADD).is_one_line_error(r"no\nsuch thing", status=status)
+
+
+def test_without_flux_one_line_says_so(treepool, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flux", None)
+    monkeypatch.delitem(sys.modules, "treepool.flux.windowclient", raising=False)
+    assert treepool("window", "list").is_one_line_error("use flux treepool", status=2)

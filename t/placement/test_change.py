@@ -1,0 +1,119 @@
+"""Changes of windows while jobs wait: each job has the leave that the windows give it."""
+
+import pytest
+
+from placement.test_plan import NOW, Case
+from treepool.placement.plan.change import Against, change_windows
+from treepool.placement.plan.forecast import Forecast
+from treepool.placement.plan.window import Window
+
+FOR_SEVEN = Window("kept", 0b1, NOW, NOW + 500, frozenset([7]))
+FOR_NOBODY = Window("kept", 0b1, NOW, NOW + 500)
+
+
+def finish(work):
+    """What generator *work* returns."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as e:
+            return e.value
+
+
+class Waiting(Case):
+    """A node, and a job of user 7 that waits for the window *first* to end."""
+
+    def __init__(self, *first):
+        super().__init__(nodes=1)
+        self.queue.set_windows(first)
+        self.users = {}
+        self.wait(1, 7)
+
+    def wait(self, jobid, user):
+        self.users[jobid] = user
+        self.submit(jobid, "slot/core=1", user=user)
+
+    def change(self, *windows, name=""):
+        change = change_windows(
+            self.queue, windows, lambda job: (self.users[job.jobid], job.queue), name
+        )
+        against = finish(change)
+        self.run()
+        return against
+
+
+def test_a_job_that_waits_may_use_a_window_that_becomes_its_own():
+    case = Waiting(FOR_NOBODY)
+    case.wait(2, 8)
+    case.change(FOR_SEVEN)
+    assert 1 in case.got
+    assert case.starts() == {2: NOW + 500}
+
+
+def test_leave_of_an_old_window_is_none_of_a_new_one_with_its_name():
+    other = Window("other", 0b1, NOW, NOW + 10)
+    case = Waiting(other, FOR_SEVEN)
+    assert case.starts() == {1: NOW + 10}
+    case.change(other)
+    case.change(FOR_NOBODY)
+    assert case.got == {}
+    assert case.starts() == {1: NOW + 500}
+
+
+def test_a_job_keeps_priority_and_request():
+    case = Waiting(FOR_NOBODY, Window("other", 0b1, NOW, NOW + 10))
+    case.queue.prioritize(1, 30)
+    before = case.queue.jobs[1]
+    case.change(FOR_SEVEN, Window("other", 0b1, NOW, NOW + 10))
+    after = case.queue.jobs[1]
+    assert after.kind.leave == {"kept"}
+    assert (after.priority, after.request) == (30, before.request)
+
+
+def test_jobs_whose_leave_does_not_change_keep_their_reservation():
+    case = Waiting(FOR_NOBODY)
+    before = case.queue.plan.reservations[1]
+    case.change(FOR_NOBODY, Window("later", 0b1, NOW + 5000, NOW + 6000, frozenset([8])))
+    assert case.queue.plan.reservations[1] is before
+
+
+def test_what_stands_against_a_new_window_is_told():
+    case = Case(nodes=2)
+    case.runs(1, "slot=2/node{x}", NOW + 100)
+    case.submit(2, "slot=1/node{x}", 50)
+    new = Window("new", 0b11, NOW + 120, NOW + 130)
+    told = finish(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
+    assert told == Against(reserved=(2,))
+    case.run()
+    assert case.starts() == {2: NOW + 130}
+
+
+def test_an_estimate_respects_the_windows_of_the_moment():
+    case = Case(nodes=1, policy="fifo")
+    forecast = Forecast(case.pool, case.queue.plan.windows)
+    for windows, start in (((FOR_NOBODY,), NOW + 500), ((), NOW)):
+        case.queue.set_windows((FOR_NOBODY,))
+        case.submit(1, "slot/core=1")
+        job = case.queue.jobs[1]
+        case.queue.set_windows(windows)
+        found = {}
+        finish(forecast.starts([job], NOW, found))
+        assert found == {1: start}
+        case.queue.remove(1)
+
+
+@pytest.mark.parametrize("end, against", [(NOW + 60, ()), (NOW + 61, (1,)), (0, (1,))])
+def test_running_jobs_that_may_still_run_at_its_start_are_told(end, against):
+    case = Case(nodes=2)
+    case.runs(1, "slot=1/node{x}", end)
+    new = Window("new", 0b01, NOW + 60, NOW + 130)
+    told = finish(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
+    assert told == Against(running=against)
+
+
+def test_the_work_between_two_steps_is_bounded():
+    case = Case(nodes=1)
+    case.queue.set_windows([FOR_NOBODY])
+    for jobid in range(300):
+        case.submit(jobid, "slot/core=1")
+    assert sum(1 for _ in change_windows(case.queue, [], lambda job: (0, ""))) >= 4

@@ -1,0 +1,91 @@
+"""Windows as JSON: what is read, and where it says that something is wrong."""
+
+import json
+
+import pytest
+
+from treepool.errors import InvalidWindow
+from treepool.rfc import windows
+from treepool.rfc.windows import WindowEntry
+
+MAINT = {"name": "maint", "hosts": "n[0-3]", "start": 1000, "end": 2000}
+
+
+def test_a_window_without_users_and_queues_is_for_nobody():
+    assert windows.read(MAINT) == WindowEntry("maint", "n[0-3]", 1000, 2000)
+
+
+def test_users_are_names_or_ids_and_each_counts_once():
+    given = {**MAINT, "users": ["alice", 7, "alice"], "queues": ["debug"]}
+    assert windows.read(given).users == ("alice", 7)
+    assert windows.read(given).queues == ("debug",)
+
+
+@pytest.mark.parametrize(
+    "time", [1798790400, "2027-01-01T08:00:00Z", "2027-01-01T10:00:00+02:00",
+             {"iso-8601-ts": "2027-01-01T08:00:00Z"}],
+)  # fmt: skip
+def test_a_time_is_seconds_or_iso_8601_or_a_time_of_toml(time):
+    assert windows.read({**MAINT, "end": time}).end == 1798790400
+
+
+def test_what_is_written_is_read_again():
+    entry = windows.read({**MAINT, "users": ["alice", 7], "queues": ["debug"]})
+    written = json.loads(json.dumps([entry.to_dict()]))
+    assert windows.read_all(written) == (entry,)
+
+
+def without(key):
+    return {name: value for name, value in MAINT.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ([], "/: must be an object"),
+        (without("name"), "key 'name' is missing"),
+        (without("end"), "key 'end' is missing"),
+        ({**MAINT, "host": "n1"}, "/host: unknown key"),
+        ({**MAINT, "name": ""}, "/name: "),
+        ({**MAINT, "name": "a b"}, "/name: "),
+        ({**MAINT, "name": "é"}, "/name: "),
+        ({**MAINT, "name": 65 * "a"}, "/name: "),
+        ({**MAINT, "name": 7}, "/name: must be a string, not 7"),
+        ({**MAINT, "hosts": ""}, "/hosts: must not be empty"),
+        ({**MAINT, "hosts": ","}, "/hosts: must have at least one host"),
+        ({**MAINT, "hosts": "n[3-0]"}, "/hosts: "),
+        ({**MAINT, "hosts": "n[0-99999999]"}, "/hosts: "),
+        ({**MAINT, "end": 1000}, "/end: must be later than the start"),
+        ({**MAINT, "start": -1}, "/start: must be at least 0"),
+        ({**MAINT, "start": float("nan")}, "/start: "),
+        ({**MAINT, "end": float("inf")}, "/end: "),
+        ({**MAINT, "end": 1e300}, "/end: "),
+        ({**MAINT, "end": True}, "/end: must be seconds since the epoch or an ISO 8601 time"),
+        ({**MAINT, "end": "tomorrow"}, "/end: 'tomorrow' is no ISO 8601 time"),
+        ({**MAINT, "end": "0001-01-01"}, "/end: "),
+        ({**MAINT, "users": []}, "/users: must not be empty"),
+        ({**MAINT, "users": "alice"}, "/users: must be an array"),
+        ({**MAINT, "users": [-1]}, "/users/0: "),
+        ({**MAINT, "users": [1 << 32]}, "/users/0: "),
+        ({**MAINT, "users": [None]}, "/users/0: must be a user's name or id"),
+        ({**MAINT, "users": list(range(5000))}, "/users: has more than 1024 names"),
+        ({**MAINT, "queues": ["a b"]}, "/queues/0: "),
+        ({**MAINT, "queues": [3]}, "/queues/0: must be a string"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_names_the_place(given, said):
+    with pytest.raises(InvalidWindow) as raised:
+        windows.read(given)
+    assert said in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+def test_of_many_windows_the_place_tells_which():
+    with pytest.raises(InvalidWindow, match=r"^/1/end: must be later"):
+        windows.read_all([MAINT, {**MAINT, "name": "b", "end": 5}])
+    with pytest.raises(InvalidWindow, match=r"^/1/name: an earlier window is called 'maint'"):
+        windows.read_all([MAINT, MAINT])
+    with pytest.raises(InvalidWindow, match="more than 1024 windows"):
+        windows.read_all([MAINT] * 1025)
+    with pytest.raises(InvalidWindow, match="must be an array"):
+        windows.read_all(MAINT)

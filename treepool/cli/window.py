@@ -1,0 +1,153 @@
+"""Windows of the running instance: nodes that are taken out for maintenance, or
+kept for some users or queues, from one time to another. No job without leave
+starts that would reach into a window. A job that runs already goes on: the
+command names those that may still run when the window starts.
+
+examples:
+  flux treepool window add --hosts 'n[0-99]' --start 'tomorrow 8am' --duration 4h --name maint
+      no jobs on these nodes tomorrow from 8 to 12
+  flux treepool window add --hosts n7 --start now --duration 2h --user alice --queue debug
+      only jobs of alice, and of the queue debug, for two hours
+  flux treepool window list
+  flux treepool window remove maint
+
+exit status:
+  0 done; 1 the scheduler refuses; 2 usage, or there is no instance with sched-treepool
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import time
+from argparse import ArgumentParser, Namespace
+from typing import Any, Callable, Sequence, TypeVar
+
+from treepool.cli.main import Parser
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
+from treepool.errors import InvalidWindow
+from treepool.rfc import windows
+from treepool.rfc.windows import WindowEntry
+from treepool.view.windows import line
+from treepool.view.words import count
+
+T = TypeVar("T")
+
+#: Running jobs that are named.
+MAX_NAMED = 20
+
+
+def define(parser: ArgumentParser) -> None:
+    """Add the subcommand's arguments to *parser*."""
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="add|list|remove", parser_class=Parser
+    )
+    add = actions.add_parser("add", help="add a window")
+    add.add_argument("--hosts", metavar="HOSTS", required=True, help="its nodes, such as n[0-99]")
+    when = "as flux submit --begin-time takes it, such as now, +2h, 'tomorrow 8am'; or an epoch"
+    add.add_argument("--start", metavar="TIME", required=True, help=when)
+    end = add.add_mutually_exclusive_group(required=True)
+    end.add_argument("--duration", metavar="FSD", help="how long, such as 4h")
+    end.add_argument("--end", metavar="TIME", help="or until when")
+    add.add_argument("--user", metavar="USER", action="append", help="whose jobs may use the nodes")
+    add.add_argument("--queue", metavar="QUEUE", action="append", help="which queue's jobs may")
+    add.add_argument("--name", metavar="NAME", help="what jobs' reasons call it")
+    show = actions.add_parser("list", help="the windows that are not over")
+    show.add_argument("--json", action="store_true", help="a line of JSON for each")
+    remove = actions.add_parser("remove", help="remove a window")
+    remove.add_argument("name", metavar="NAME")
+
+
+def run(arguments: Namespace) -> int:
+    """Run the subcommand; returns the exit status."""
+    try:
+        from treepool.flux import windowclient as client
+    except ImportError as e:
+        raise Stop(f"this Python has no Flux, use flux treepool: {e}", USAGE) from None
+    if arguments.action == "add":
+        return _add(arguments, client)
+    if arguments.action == "list":
+        return _list(arguments, client)
+    _asked(lambda: client.remove(arguments.name))
+    out(f"removed window {arguments.name}")
+    return DONE
+
+
+def _add(arguments: Namespace, client: Any) -> int:
+    start = _read("--start", arguments.start, client.time_of)
+    if arguments.end is not None:
+        end = _read("--end", arguments.end, client.time_of)
+    else:
+        end = start + _read("--duration", arguments.duration, client.seconds_of)
+    value: dict[str, Any] = {"hosts": arguments.hosts, "start": start, "end": end}
+    value["name"] = "window" if arguments.name is None else arguments.name
+    if arguments.user:
+        value["users"] = [int(u) if _is_id(u) else u for u in arguments.user]
+    if arguments.queue:
+        value["queues"] = arguments.queue
+    _entry(value)
+    if arguments.name is None:
+        value["name"] = _free_name([known.entry.name for known in _asked(client.now)])
+    entry = _entry(value)
+    added = _asked(lambda: client.add(entry))
+    out(f"added {line(entry, time.time())}")
+    if added.reserved:
+        out(f"{count(added.reserved, 'reservation')} of waiting jobs moved out of its way")
+    if added.running:
+        more = len(added.running) - MAX_NAMED
+        names = " ".join(added.running[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        complain("treepool window", f"warning: these jobs may still run when it starts: {names}")
+    return DONE
+
+
+def _list(arguments: Namespace, client: Any) -> int:
+    found = _asked(client.now)
+    if arguments.json:
+        for known in found:
+            out(json.dumps({**known.entry.to_dict(), "source": known.source}))
+    elif not found:
+        out("no windows")
+    else:
+        from treepool.cli.statustable import window_table
+
+        rows = [(known.entry, known.source) for known in found]
+        draw(lambda width: window_table(rows, time.time()))
+    return DONE
+
+
+def _entry(value: dict[str, Any]) -> WindowEntry:
+    try:
+        return windows.read(value)
+    except InvalidWindow as e:
+        raise Stop(f"argument {_argument(str(e))}", USAGE) from None
+
+
+def _argument(problem: str) -> str:
+    """The text of a problem, with the option instead of the JSON pointer."""
+    for pointer, option in (("/users/", "--user "), ("/queues/", "--queue ")):
+        if problem.startswith(pointer):
+            return option.rstrip() + problem[len(pointer) :].lstrip("0123456789")
+    return "--" + problem.lstrip("/")
+
+
+def _asked(question: Callable[[], T]) -> T:
+    try:
+        return question()
+    except OSError as e:
+        status = NO if e.errno in (errno.EINVAL, errno.EPERM) else USAGE
+        raise Stop(e.strerror or str(e), status) from None
+
+
+def _read(option: str, text: str, reader: Callable[[str], float]) -> float:
+    try:
+        return reader(text)
+    except ValueError as e:
+        raise Stop(f"argument {option}: {text[:60]!r}: {e}", USAGE) from None
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 12
+
+
+def _free_name(taken: Sequence[str]) -> str:
+    return next(name for i in range(1, len(taken) + 2) if (name := f"window{i}") not in taken)

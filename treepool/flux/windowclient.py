@@ -1,0 +1,98 @@
+"""Windows of a running instance, for commands: asks its ``sched-treepool``."""
+
+from __future__ import annotations
+
+import errno
+import math
+from typing import Any, Iterable, Optional
+
+import attrs
+import flux
+from flux.job import JobID, JobList
+from flux.util import parse_datetime, parse_fsd
+
+from treepool.flux.windownames import user_id
+from treepool.flux.windows import TOPIC
+from treepool.rfc import windows
+from treepool.rfc.windows import WindowEntry
+
+#: Seconds that the scheduler may take to answer.
+_PATIENCE = 60.0
+
+
+@attrs.frozen
+class Shown:
+    """A window, and where it is kept: "kvs" or "configuration"."""
+
+    entry: WindowEntry
+    source: str
+
+
+@attrs.frozen
+class Added:
+    """What a window does: ``reserved`` counts the waiting jobs that lose their reservation.
+
+    ``running`` has the names of jobs that may still run on its nodes when it starts.
+    """
+
+    reserved: int
+    running: tuple[str, ...]
+
+
+def now() -> tuple[Shown, ...]:
+    """The windows that are not over, the earliest first; raises OSError."""
+    found = []
+    for value in _ask(flux.Flux(), "list", {})["windows"]:
+        source = str(value.pop("source"))
+        found.append(Shown(windows.read(value), source))
+    return tuple(found)
+
+
+def add(entry: WindowEntry) -> Added:
+    """Add a window; raises OSError if the scheduler refuses it."""
+    handle = flux.Flux()
+    answer = _ask(handle, "add", entry.to_dict())
+    running = _others(handle, answer["running"], entry)
+    return Added(len(answer["reserved"]), tuple(str(JobID(jobid).f58) for jobid in running))
+
+
+def remove(name: str) -> None:
+    """Remove a window; raises OSError if the scheduler refuses that."""
+    _ask(flux.Flux(), "remove", {"name": name})
+
+
+def time_of(text: str) -> float:
+    """The time that *text* means to Flux, in seconds since the epoch; raises ValueError."""
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return float(parse_datetime(text).timestamp())
+    except (OverflowError, OSError):
+        raise ValueError("is out of range") from None
+
+
+def seconds_of(text: str) -> float:
+    """The seconds in a Flux Standard Duration; raises ValueError."""
+    seconds = float(parse_fsd(text))
+    if not 0 < seconds < math.inf:
+        raise ValueError("must be more than 0s and less than infinity")
+    return seconds
+
+
+def _ask(handle: Any, what: str, payload: dict[str, Any]) -> Any:
+    try:
+        return handle.rpc(f"{TOPIC}{what}", payload, nodeid=0).wait_for(_PATIENCE).get()
+    except OSError as e:
+        if e.errno == errno.ENOSYS:
+            raise OSError(errno.ENOSYS, "this instance does not run sched-treepool") from None
+        raise
+
+
+def _others(handle: Any, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
+    """Those of *jobs* that the window does not admit."""
+    if not jobs or not (entry.users or entry.queues):
+        return jobs
+    users: set[Optional[int]] = {user_id(user) for user in entry.users}
+    listed = JobList(handle, ids=jobs, max_entries=0).jobs()
+    admitted = {int(j.id) for j in listed if j.userid in users or j.queue in entry.queues}
+    return [jobid for jobid in jobs if jobid not in admitted]

@@ -1,0 +1,51 @@
+"""Hosts and users as windows name them, and the ranks and ids that they are."""
+
+from __future__ import annotations
+
+import pwd
+from typing import Callable, Optional, Union
+
+from treepool.placement.plan.window import Window
+from treepool.rfc import hostlist, idset
+from treepool.rfc.findings import shown
+from treepool.rfc.rset import ResourceSet
+from treepool.rfc.windows import WindowEntry
+
+#: Unknown names listed in a message.
+_MAX_LISTED = 8
+
+
+def window_of(entry: WindowEntry, R: ResourceSet, problem: Callable[[str], None]) -> Window:
+    """The window of *entry* on the ranks of *R*; *problem* is told of unknown hosts and users."""
+    ranks, unknown = _ranks(R, entry.hosts)
+    if unknown:
+        problem(f"window {entry.name}: this instance has no host {listed(unknown)}")
+    ids = {user: user_id(user) for user in entry.users}
+    nobody = [str(user) for user, uid in ids.items() if uid is None]
+    if nobody:
+        problem(f"window {entry.name}: there is no user {listed(nobody)}")
+    users = frozenset(uid for uid in ids.values() if uid is not None)
+    return Window(entry.name, ranks, entry.start, entry.end, users, frozenset(entry.queues))
+
+
+def user_id(user: Union[str, int]) -> Optional[int]:
+    """The id of a user given by name or id; None if nobody has the name."""
+    try:
+        return user if isinstance(user, int) else pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):
+        return None
+
+
+def _ranks(R: ResourceSet, hosts: str) -> tuple[int, list[str]]:
+    """The ranks (bitmask) on *hosts*, a hostlist, and which of these are not in *R*."""
+    wanted = dict.fromkeys(hostlist.decode(hosts))
+    ids = [rank for rank, host in zip(idset.iterate(R.ranks), R.hosts) if host in wanted]
+    known = set(R.hosts)
+    return idset.from_ids(ids), [host for host in wanted if host not in known]
+
+
+def listed(names: list[str]) -> str:
+    """The first of *names* for a message, and how many more there are."""
+    more = len(names) - _MAX_LISTED
+    rest = f" and {more} more" if more > 0 else ""
+    return ", ".join(map(shown, names[:_MAX_LISTED])) + rest

@@ -1,0 +1,278 @@
+"""The windows of an instance: where they are kept, who may change them, and how the queue follows.
+
+Windows that were added by RPC are in the KVS and survive reloads and restarts. Those of the table
+``[sched-treepool]`` of the configuration change with it, when the module is loaded. Changes are
+made one after the other, each in steps of a few milliseconds. It is written to the KVS first.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections import deque
+from typing import Any, Callable, Generator, Iterable, Optional
+
+import attrs
+from flux.constants import FLUX_MSGTYPE_REQUEST
+from flux.core.inner import lib
+from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
+
+from treepool.errors import InvalidWindow
+from treepool.flux.windownames import listed, window_of
+from treepool.placement.plan.change import OwnerOf, change_windows
+from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.timeline import Holder
+from treepool.placement.plan.window import Window, admitting
+from treepool.rfc import windows
+from treepool.rfc.findings import shown
+from treepool.rfc.windows import WindowEntry
+
+#: The key in the KVS, and in the configuration: in table [sched-treepool], ``windows``.
+KEY = "sched-treepool.windows"
+
+#: The RPCs are ``sched-treepool.window-add``, ``-remove`` and ``-list``.
+TOPIC = "sched-treepool.window-"
+
+#: Seconds of work between two events.
+_SLICE = 0.005
+
+
+@attrs.frozen
+class _Change:
+    """A change of the windows that *msg* asks for; ``added`` is None if it only removes."""
+
+    msg: Any
+    name: str
+    added: Optional[WindowEntry] = None
+
+
+class Windows:
+    """The windows of an instance.
+
+    *owner_of* gives the user and the queue of a waiting job, *changed* is called when there may be
+    something to start.
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        log: Any,
+        owner_of: OwnerOf,
+        changed: Callable[[], None],
+    ) -> None:
+        """Read the windows; raises InvalidWindow, whose message says where they are kept."""
+        self._handle = handle
+        self._log = log
+        self._owner_of = owner_of
+        self._changed = changed
+        self._queue: Queue
+        self._fixed = _read(handle.conf_get(KEY, []), f"configuration: {KEY}")
+        self._kept = _read(_in_kvs(handle), f"KVS: {KEY}")
+        #: All windows as the queue will have them, when the current change is made.
+        self._goal: tuple[Window, ...] = ()
+        self._made: dict[WindowEntry, Window] = {}
+        self._changes: deque[_Change] = deque()
+        self._work: Optional[Generator[None, None, None]] = None
+        self._timer = handle.timer_watcher_create(0.0, lambda *_: self._step())
+        self._watchers = [
+            self._watcher("add", self._on_add),
+            self._watcher("remove", self._on_remove),
+            self._watcher("list", self._on_list, guests=True),
+        ]
+
+    def _watcher(self, name: str, answer: Callable[[Any], None], guests: bool = False) -> Any:
+        def on_request(_handle: Any, _type: Any, msg: Any, _args: Any) -> None:
+            try:
+                answer(msg)
+            except Exception as e:  # the payload can be anything, and must not end the module
+                self._refuse(msg, str(e) or type(e).__name__)
+
+        topic = f"{TOPIC}{name}"
+        watcher = self._handle.msg_watcher_create(on_request, FLUX_MSGTYPE_REQUEST, topic)
+        if guests:
+            roles = lib.FLUX_ROLE_OWNER | lib.FLUX_ROLE_USER
+            self._handle.msg_handler_allow_rolemask(watcher.handle, roles)
+        return watcher
+
+    def begin(self, queue: Queue) -> None:
+        """Apply the windows to *queue*, which has no jobs yet, and answer requests from now on."""
+        self._queue = queue
+        now = time.time()
+        taken = {entry.name for entry in self._fixed}
+        for entry in self._kept:
+            if entry.name in taken:
+                self._log.warning(f"window {entry.name}: the one in the configuration counts")
+        kept = tuple(e for e in self._kept if e.end > now and e.name not in taken)
+        if kept != self._kept:
+            self._kept = kept
+            transaction = _transaction(self._handle, kept)
+            commit(self._handle, _kvstxn=transaction)
+        self._goal = self._windows(self._kept, self._log.warning)
+        queue.set_windows(self._goal)
+        for watcher in self._watchers:
+            watcher.start()
+
+    def admitted(self, user: int, queue: str) -> frozenset[Holder]:
+        """The windows that do not keep away a job of *user* (numeric id) in *queue*."""
+        return admitting(self._goal, user, queue)
+
+    def end(self) -> None:
+        """Answer the requests that are open, because the module is being unloaded."""
+        changes, self._changes, self._work = self._changes, deque(), None
+        for change in changes:
+            text = "the scheduler is being unloaded"
+            self._handle.respond_error(change.msg, errno.ENOSYS, text)
+
+    # -- requests
+
+    def _on_list(self, msg: Any) -> None:
+        now = time.time()
+        found = [
+            {**entry.to_dict(), "source": source}
+            for source, entries in (("configuration", self._fixed), ("kvs", self._kept))
+            for entry in entries
+            if entry.end > now
+        ]
+        found.sort(key=lambda entry: (entry["start"], entry["name"]))
+        self._handle.respond(msg, {"windows": found})
+
+    def _on_add(self, msg: Any) -> None:
+        entry = windows.read(msg.payload)
+        if entry.end <= time.time():
+            raise InvalidWindow("/end: has passed")
+        known = self._handle.conf_get("queues", {}, update=True)
+        unknown = [queue for queue in entry.queues if queue not in known]
+        if unknown:
+            raise InvalidWindow(f"/queues: this instance has no queue {listed(unknown)}")
+        self._window(entry, _fail)
+        self._enqueue(_Change(msg, entry.name, entry))
+
+    def _on_remove(self, msg: Any) -> None:
+        payload = msg.payload
+        name = payload.get("name") if isinstance(payload, dict) else None
+        if not isinstance(name, str):
+            raise InvalidWindow("/name: must be a string")
+        if any(entry.name == name for entry in self._fixed):
+            where = f"{KEY} of the configuration"
+            raise InvalidWindow(f"window {name} is in {where}: change that and reload the module")
+        self._enqueue(_Change(msg, name))
+
+    def _refuse(self, msg: Any, reason: str) -> None:
+        self._handle.respond_error(msg, errno.EINVAL, reason)
+
+    # -- changes
+
+    def _enqueue(self, change: _Change) -> None:
+        self._changes.append(change)
+        if len(self._changes) == 1:
+            self._next()
+
+    def _next(self) -> None:
+        """Write what the first change makes of the windows to the KVS."""
+        while self._changes:
+            change = self._changes[0]
+            try:
+                kept = self._after(change)
+                transaction = _transaction(self._handle, kept)
+                future = commit_async(self._handle, _kvstxn=transaction)
+                future.then(self._on_written, (change, kept))
+            except (InvalidWindow, OSError) as e:
+                self._refuse(change.msg, str(e))
+                self._changes.popleft()
+            else:
+                return
+
+    def _after(self, change: _Change) -> tuple[WindowEntry, ...]:
+        now = time.time()
+        kept = tuple(entry for entry in self._kept if entry.end > now)
+        if change.added is None:
+            rest = tuple(entry for entry in kept if entry.name != change.name)
+            if rest == kept:
+                raise InvalidWindow(f"there is no window {shown(change.name)}")
+            return rest
+        both = [entry.to_dict() for entry in (*self._fixed, *kept)]
+        if any(entry["name"] == change.name for entry in both):
+            raise InvalidWindow(f"/name: there is a window {shown(change.name)} already")
+        windows.read_all([*both, change.added.to_dict()])  # the limits of all together
+        return (*kept, change.added)
+
+    def _on_written(self, future: Any, args: tuple[_Change, tuple[WindowEntry, ...]]) -> None:
+        change, kept = args
+        if not self._changes or self._changes[0] is not change:
+            return  # the module is being unloaded
+        try:
+            future.get()
+        except OSError as e:
+            self._handle.respond_error(change.msg, e.errno or errno.EIO, f"KVS: {e.strerror or e}")
+            self._changes.popleft()
+            self._next()
+            return
+        self._kept = kept
+        self._work = self._apply(change)
+        self._timer.reset(after=0.0)
+
+    def _step(self) -> None:
+        """Do some of the work on a change."""
+        end = time.monotonic() + _SLICE
+        while self._work is not None and time.monotonic() < end:
+            try:
+                next(self._work)
+            except StopIteration:
+                self._work = None
+                self._changes.popleft()
+                self._next()
+                return
+        if self._work is not None:
+            self._timer.reset(after=0.0)
+
+    def _apply(self, change: _Change) -> Generator[None, None, None]:
+        """Let the queue have the windows as they are now; answers *change*."""
+        self._goal = self._windows(self._kept, lambda _: None)
+        against = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)
+        self._handle.respond(change.msg, attrs.asdict(against))
+        what = "removed" if change.added is None else f"added, {change.added.hosts:.200}"
+        self._log.info(f"window {change.name}: {what}")
+        self._changed()
+
+    def _windows(
+        self, kept: Iterable[WindowEntry], problem: Callable[[str], None]
+    ) -> tuple[Window, ...]:
+        """The windows of the configuration and those *kept*, without those that are over."""
+        now = time.time()
+        entries = [entry for entry in (*self._fixed, *kept) if entry.end > now]
+        made = {entry: self._made.get(entry) or self._window(entry, problem) for entry in entries}
+        self._made = made
+        return tuple(made.values())
+
+    def _window(self, entry: WindowEntry, problem: Callable[[str], None]) -> Window:
+        return window_of(entry, self._queue.plan.pool.inventory.resource_set, problem)
+
+
+def _fail(message: str) -> None:
+    raise InvalidWindow(message)
+
+
+def _read(value: Any, where: str) -> tuple[WindowEntry, ...]:
+    try:
+        return windows.read_all(value)
+    except InvalidWindow as e:
+        raise InvalidWindow(f"{where}: {e}") from None
+
+
+def _in_kvs(handle: Any) -> Any:
+    try:
+        return get_key_direct(handle, KEY)
+    except OSError as e:
+        if e.errno == errno.ENOENT:
+            return []
+        raise InvalidWindow(f"KVS: {KEY}: {e.strerror or e}") from None
+
+
+def _transaction(handle: Any, kept: Iterable[WindowEntry]) -> Any:
+    """A transaction that makes *kept* the windows in the KVS.
+
+    A commit does not keep the object alive, which frees the transaction when it goes: name it.
+    """
+    transaction = KVSTxn(handle)
+    transaction.put(KEY, [entry.to_dict() for entry in kept])
+    return transaction

@@ -1,0 +1,181 @@
+"""Windows as JSON: nodes that are taken out, or kept for some jobs, from one time to another.
+
+    {"name": "maint", "hosts": "n[0-99]", "start": 1798790400, "end": "2027-01-01T12:00:00Z"}
+    {"name": "course", "hosts": "n7", "start": 1798790400, "end": 1798804800,
+     "users": ["alice", 1001], "queues": ["debug"]}
+
+are windows. Without ``users`` and ``queues`` no job may use the nodes. ``hosts`` is an RFC 29
+hostlist. A time is in seconds since the epoch, an ISO 8601 text (local time if it has no offset),
+or what Flux makes of a time in TOML. The KVS, the RPCs and the configuration of an instance all
+have windows in this form.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, Union
+
+import attrs
+
+from treepool.errors import InvalidHostlist, InvalidWindow
+from treepool.rfc import document, hostlist
+from treepool.rfc.findings import Findings, Readers, integer, number, shown
+
+#: Most windows at a time.
+MAX_WINDOWS = 1024
+
+#: Most users, and most queues, of a window.
+MAX_NAMES = 1024
+
+#: Longest name of a user or queue, in characters.
+MAX_WORD = 256
+
+#: Latest time, in seconds since the epoch: the end of the year 9999.
+MAX_TIME = 253_402_300_799
+
+#: Largest user id: the next one means "none" to the system.
+MAX_USER = (1 << 32) - 2
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+#: The only key of an object that Flux makes of a time in TOML.
+_TOML_TIME = "iso-8601-ts"
+
+
+@attrs.frozen
+class WindowEntry:
+    """A window as it was written. Times are in seconds since the epoch.
+
+    ``hosts`` is an RFC 29 hostlist; ``users`` are names or numeric ids.
+    """
+
+    name: str
+    hosts: str
+    start: float
+    end: float
+    users: tuple[Union[str, int], ...] = ()
+    queues: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The window as JSON."""
+        found: dict[str, Any] = {"name": self.name, "hosts": self.hosts}
+        found.update(start=self.start, end=self.end)
+        if self.users:
+            found["users"] = list(self.users)
+        if self.queues:
+            found["queues"] = list(self.queues)
+        return found
+
+
+def read(value: object) -> WindowEntry:
+    """The window in one JSON value; raises InvalidWindow with the first problem and its pointer."""
+    document.check_depth(value, InvalidWindow, "window")
+    reader = _Reader()
+    entry = reader.window(value, "")
+    reader.findings.check(InvalidWindow)
+    return entry
+
+
+def read_all(value: object) -> tuple[WindowEntry, ...]:
+    """The windows in a JSON array, each with a name of its own; raises InvalidWindow."""
+    document.check_depth(value, InvalidWindow, "windows")
+    reader = _Reader()
+    if isinstance(value, list) and len(value) > MAX_WINDOWS:
+        raise InvalidWindow(f"/: more than {MAX_WINDOWS} windows")
+    entries = reader.findings.items(value, "", reader.window)
+    reader.findings.check(InvalidWindow)
+    return tuple(entries)
+
+
+class _Reader:
+    """Reads windows, and keeps which names are taken."""
+
+    def __init__(self) -> None:
+        self.findings = Findings()
+        self.names: set[str] = set()
+        self.hosts_seen = 0
+
+    def window(self, value: object, at: str) -> WindowEntry:
+        findings = self.findings
+        known = len(findings)
+        readers: Readers = {
+            "name": self.name,
+            "hosts": self.hosts,
+            "start": self.time,
+            "end": self.time,
+            "users": lambda v, at: self.names_of(v, at, self.user),
+            "queues": lambda v, at: self.names_of(v, at, self.word),
+        }
+        required = ("name", "hosts", "start", "end")
+        found = findings.members(value, at, readers, required, closed=True)
+        if len(findings) > known:
+            return WindowEntry("", "", 0.0, 0.0)
+        entry = WindowEntry(**found)
+        if entry.end <= entry.start:
+            findings.note(f"{at}/end", "must be later than the start")
+        if entry.name in self.names:
+            findings.note(f"{at}/name", f"an earlier window is called {shown(entry.name)}, too")
+        self.names.add(entry.name)
+        return entry
+
+    def name(self, value: object, at: str) -> str:
+        name = self.findings.string(value, at)
+        if isinstance(value, str) and not _NAME.fullmatch(name):
+            message = f"must be 1 to 64 letters, digits and ._-, not {shown(name)}"
+            self.findings.note(at, message)
+        return name
+
+    def hosts(self, value: object, at: str) -> str:
+        text = self.findings.string(value, at, least=1)
+        try:
+            size = hostlist.size(text) if self.hosts_seen <= hostlist.MAX_HOSTS else 0
+        except InvalidHostlist as e:
+            self.findings.note(at, str(e))
+            return text
+        self.hosts_seen += size
+        if self.hosts_seen > hostlist.MAX_HOSTS:
+            self.findings.note(
+                at, f"all windows together have more than {hostlist.MAX_HOSTS} hosts"
+            )
+        elif text and not size:
+            self.findings.note(at, "must have at least one host")
+        return text
+
+    def time(self, value: Any, at: str) -> float:
+        if number(value):
+            return self.findings.number(value, at, 0, MAX_TIME)
+        if isinstance(value, dict) and list(value) == [_TOML_TIME]:
+            value = value[_TOML_TIME]
+        if not isinstance(value, str):
+            self.findings.mistyped(at, "seconds since the epoch or an ISO 8601 time", value)
+            return 0.0
+        try:
+            # Before 3.11 Python does not know Z.
+            when = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", value)).timestamp()
+        except (ValueError, OverflowError, OSError):
+            when = -1.0
+        if not 0 <= when <= MAX_TIME:
+            self.findings.note(at, f"{shown(value)} is no ISO 8601 time from 1970 to 9999")
+            return 0.0
+        return when
+
+    def names_of(self, value: object, at: str, read: Any) -> tuple[Any, ...]:
+        if isinstance(value, list) and len(value) > MAX_NAMES:
+            self.findings.note(at, f"has more than {MAX_NAMES} names")
+            return ()
+        return tuple(dict.fromkeys(self.findings.items(value, at, read, least=1)))
+
+    def user(self, value: Any, at: str) -> Union[str, int]:
+        if integer(value):
+            return self.findings.integer(value, at, 0, MAX_USER)
+        if not isinstance(value, str):
+            self.findings.mistyped(at, "a user's name or id", value)
+            return 0
+        return self.word(value, at)
+
+    def word(self, value: object, at: str) -> str:
+        text = self.findings.string(value, at, least=1)
+        if len(text) > MAX_WORD or not text.isprintable() or " " in text:
+            self.findings.note(at, f"must be {MAX_WORD} printable characters at most")
+        return text

@@ -1,0 +1,38 @@
+"""Windows in words."""
+
+from __future__ import annotations
+
+import time
+from typing import Iterable, Optional
+
+from treepool.rfc.windows import WindowEntry
+from treepool.view import words
+
+
+def line(entry: WindowEntry, now: float) -> str:
+    """A window on a line, such as "window maint: n[0-3], from 08:00 to 12:00, for nobody"."""
+    when = f"from {clock(entry.start, now)} to {clock(entry.end, now)}"
+    state = ", open now" if entry.start <= now else ""
+    return f"window {entry.name}: {words.listed(entry.hosts)}, {when}{state}, for {whom(entry)}"
+
+
+def whom(entry: WindowEntry) -> str:
+    """Whose jobs may use the nodes."""
+    named = [("user", entry.users), ("queue", entry.queues)]
+    texts = [f"{what} {words.plain(str(name))}" for what, names in named for name in names]
+    return words.listed(", ".join(texts)) or "nobody"
+
+
+def clock(when: float, now: float) -> str:
+    """A time in local time, with the date if it is not today, and the year if it is not this."""
+    then, today = time.localtime(when), time.localtime(now)
+    if then[:3] == today[:3]:
+        return time.strftime("%H:%M", then)
+    return time.strftime("%b %d %H:%M" if then[0] == today[0] else "%Y-%m-%d %H:%M", then)
+
+
+def behind(reason: str, entries: Iterable[WindowEntry]) -> Optional[WindowEntry]:
+    """The window that *reason*, the annotation of a waiting job, names; None if it names none."""
+    first, _, rest = reason.partition(" ")
+    name = rest.partition(",")[0]
+    return next((e for e in entries if first == "window" and e.name == name), None)
