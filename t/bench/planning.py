@@ -16,7 +16,6 @@ import resource
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
 from treepool.placement.plan.jobs import Waiting
@@ -114,9 +113,8 @@ def main():
     bench = Bench(arguments.nodes, arguments.running, arguments.depth)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"{arguments.nodes:,} nodes, {len(bench.ended):,} running jobs")
-    print(
-        f"{'':24} {'CPU s':>8} {'steps':>7} {'ms most':>8} {'reserved':>8} {'moved':>9} {'tried':>6}"
-    )
+    names = zip(("CPU s", "steps", "ms most", "reserved", "moved", "tried"), (8, 7, 8, 8, 9, 6))
+    print(f"{'':24}", *(f"{name:>{width}}" for name, width in names))
     bench.run("running jobs followed")
     for _ in range(arguments.waiting):
         bench.submit(bench.rng.choice(LARGE))

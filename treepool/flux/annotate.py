@@ -46,7 +46,7 @@ class Annotator:
     def __init__(self, queue: Queue, request_of: Callable[[int], Any]) -> None:
         self._queue = queue
         self._request_of = request_of
-        self._forecast = Forecast(queue.plan.pool)
+        self._forecast = Forecast(queue.plan.pool, queue.plan.windows)
         self._told: dict[int, _Told] = {}
         #: The jobs that get a reason in turn.
         self._turn: deque[int] = deque()
@@ -124,8 +124,9 @@ class Annotator:
         if told.reason != reason:
             changes["reason_pending"] = reason
         told.estimate, told.reason = estimate, reason
-        if changes:
+        if "reason_pending" in changes:
             told.when = time.monotonic()
+        if changes:
             self._request_of(jobid).annotate({"sched": changes})
 
 

@@ -29,6 +29,9 @@ from treepool.placement.plan.queue import Queue, Rule
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.pool import Pool
 
+#: Seconds spent on priorities before other messages get their turn.
+_SLICE = 0.01
+
 #: Seconds that the module waits at unload for allocations that are being written.
 _LAST_WORDS = 10.0
 
@@ -54,6 +57,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self.queue: Queue
         #: The submission of each job in the queue.
         self._submissions: dict[int, Submission] = {}
+        #: New priorities that are to be applied, by job id.
+        self._priorities: dict[int, int] = {}
         self._intake = Intake(
             h, self.log, self._judge, self._answer, self._on_topology, self._request_schedule
         )
@@ -161,8 +166,16 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def prioritize(self, jobs: Any) -> None:
         """Apply new priorities."""
         self._intake.prioritize(jobs)
-        for jobid, priority in jobs:
-            self.queue.prioritize(jobid, priority)
+        self._priorities.update(jobs)
+
+    def _prioritize(self) -> Iterator[None]:
+        """Apply new priorities to the queue, which may be those of all jobs."""
+        end = time.monotonic() + _SLICE
+        while self._priorities:
+            self.queue.prioritize(*self._priorities.popitem())
+            if time.monotonic() > end:
+                yield
+                end = time.monotonic() + _SLICE
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         """Apply a running job's new end, in seconds since the epoch, 0 for never."""
@@ -200,6 +213,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def schedule(self) -> Iterator[None]:
         """Start and reserve what can be, in steps of a few milliseconds."""
+        yield from self._prioritize()
         if not self._intake.ready:  # the first job of the queue may be among the submissions
             for _ in self.queue.run():
                 if self._ending:

@@ -7,6 +7,8 @@ from typing import NamedTuple, Optional
 
 import attrs
 
+from treepool.placement.nodes.state import Held
+from treepool.placement.plan.earliest import end_of
 from treepool.placement.plan.timeline import NEVER, PRESENT, Holder
 from treepool.placement.request.vertices import Request
 
@@ -79,3 +81,22 @@ class Waiting:
     def length(self) -> float:
         """The time limit in seconds; NEVER if there is none."""
         return self.request.duration or NEVER
+
+
+@attrs.frozen(eq=False)
+class Reservation:
+    """When a waiting job will start at the latest, in seconds since the epoch, and what it gets.
+
+    ``start`` is NEVER if the job waits for one without a time limit.
+    """
+
+    job: Waiting
+    start: float
+    parts: tuple[Held, ...]
+    nslots: int
+
+    @property
+    def end(self) -> float:
+        """When the job then ends."""
+        end = end_of(self.start, self.job.request.duration)
+        return min(end, NEVER) if self.start < NEVER else end

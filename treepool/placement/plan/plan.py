@@ -30,7 +30,7 @@ from treepool.placement.plan.course import Course, Use, gathered
 from treepool.placement.plan.earliest import Found, Units, earliest, end_of, use_of, wanted
 from treepool.placement.plan.follow import Follower
 from treepool.placement.plan.gains import Gains
-from treepool.placement.plan.jobs import Floor, Kind, Waiting
+from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting
 from treepool.placement.plan.timeline import (
     NEVER,
     PRESENT,
@@ -43,25 +43,6 @@ from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
-
-
-@attrs.frozen(eq=False)
-class Reservation:
-    """When a waiting job will start at the latest, in seconds since the epoch, and what it gets.
-
-    ``start`` is NEVER if the job waits for one without a time limit.
-    """
-
-    job: Waiting
-    start: float
-    parts: tuple[Held, ...]
-    nslots: int
-
-    @property
-    def end(self) -> float:
-        """When the job then ends."""
-        end = end_of(self.start, self.job.request.duration)
-        return min(end, NEVER) if self.start < NEVER else end
 
 
 @attrs.define(eq=False)
