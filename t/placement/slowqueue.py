@@ -152,7 +152,9 @@ class SlowQueue:
             ways = [j for j in others if overlap(self.reserved[j], held.start, end, held.parts)]
             walls = [n for n in names if overlap(self.windows[n], held.start, end, held.parts)]
             behind = all(
-                self.jobs[j].queue == job.queue and self.jobs[j].place > job.place for j in ways
+                (self.jobs[j].queue == job.queue and self.jobs[j].place > job.place)
+                or self.reserved[j].start >= held.end
+                for j in ways
             )
             if not walls and behind:
                 self.start(job, held.parts)

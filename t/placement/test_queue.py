@@ -1,6 +1,7 @@
 """The queue plans as the slow queue of the same rules does, whatever happens in which order."""
 
 import random
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -8,6 +9,7 @@ from placement.slowqueue import Held, SlowQueue
 from treepool import Pool, parse_shape
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
 
@@ -29,6 +31,11 @@ def pool_of(nodes):
         "scheduling": {"writer": "TreePool", "children": [
             {"ranks": f"0-{nodes - 1}", "topo": topo}]},
     })  # fmt: skip
+
+
+def deep(seeds):
+    """The seeds that only `make ci` tries."""
+    return [pytest.param(seed, marks=pytest.mark.depth) for seed in seeds]
 
 
 class Both:
@@ -157,7 +164,7 @@ def running(pool):
 
 
 @pytest.mark.parametrize("queues", ["a", "b", "c", "d", "abcd"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *deep(range(4, 40))])
 def test_it_plans_as_the_slow_queue_does(seed, queues):
     chance = random.Random(f"{seed} {queues}")
     both = Both(chance, queues)
@@ -167,3 +174,39 @@ def test_it_plans_as_the_slow_queue_does(seed, queues):
         chance.choice(steps)()
         both.run()
         both.compare()
+
+
+@pytest.mark.parametrize("queues", ["b", "d", "abcd"])
+@pytest.mark.parametrize("seed", [*range(6), *deep(range(6, 60))])
+def test_a_pass_may_be_left_at_any_yield(monkeypatch, seed, queues):
+    monkeypatch.setattr("treepool.placement.plan.timeline._SLICE", 2)
+    monkeypatch.setattr("treepool.placement.plan.views.STRIDE", 3)
+    monkeypatch.setattr("treepool.placement.plan.earliest._STEPS", 1)
+    chance = random.Random(f"left {seed} {queues}")
+    both = Both(chance, queues)
+    both.slow = MagicMock()
+    steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
+    steps += [both.prioritize, both.update, both.down_or_up, both.window]
+    for _ in range(60):
+        chance.choice(steps)()
+        work = both.queue.run()
+        for _ in range(chance.choice([0, 1, 2, 5, 20])):
+            next(work, None)
+        work.close()
+    for _ in both.queue.run():
+        pass
+    plan = both.queue.plan
+    reserved = [job.jobid for line in both.queue._lines.values() for _, job in line.reserved]
+    assert sorted(reserved) == sorted(plan.reservations) == sorted(plan._tracks)
+    assert set(reserved) <= set(both.queue.jobs)
+    assert not set(both.queue.jobs) & set(both.running)
+    for rank in range(4):
+        spans = plan.timeline.spans(rank)
+        for place, one in enumerate(spans):
+            for other in spans[:place]:
+                if isinstance(one.holder, int) and isinstance(other.holder, int):
+                    apart = one.end <= other.start or other.end <= one.start
+                    late = min(one.end, other.end) <= both.now
+                    shared = one.cores & other.cores or one.gpus & other.gpus
+                    never = one.start == other.start == NEVER
+                    assert apart or late or never or not shared

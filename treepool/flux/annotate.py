@@ -81,12 +81,13 @@ class Annotator:
     def _work(self, estimates: dict[int, float]) -> Iterator[None]:
         yield from self._estimate(estimates)
         jobs = self._queue.jobs
-        for jobid in [j for j, told in self._told.items() if told.estimate and j not in estimates]:
-            self._tell(jobid, None, self._told[jobid].reason)
-        for jobid, start in estimates.items():
+        old = {j: None for j, told in self._told.items() if told.estimate and j not in estimates}
+        for count, (jobid, start) in enumerate({**old, **estimates}.items(), 1):
             if jobid in jobs:
                 told = self._told.get(jobid) or _Told()
                 self._tell(jobid, start, told.reason)
+            if count % _FIRST == 0:
+                yield
         yield
         free: dict[Kind, int] = {}
         for job in self._round():

@@ -32,6 +32,9 @@ from treepool.placement.pool import Pool
 #: Seconds spent on priorities before other messages get their turn.
 _SLICE = 0.01
 
+#: Seconds without annotations after one of them failed.
+_PENANCE = 60.0
+
 #: Seconds that the module waits at unload for allocations that are being written.
 _LAST_WORDS = 10.0
 
@@ -249,7 +252,11 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def forecast(self) -> Iterator[None]:
         """Keep the annotations of the waiting jobs up to date."""
-        yield from self._annotator.run()
+        try:
+            yield from self._annotator.run()
+        except Exception as e:  # what jobs are told must not stop what they get
+            self.log.error(f"annotations: {type(e).__name__}: {e}")
+            self._annotator.due = time.monotonic() + _PENANCE
 
     def _request_forecast(self) -> None:  # no hook: postponed, so that starts are not slowed down
         wait = self._annotator.due - time.monotonic()

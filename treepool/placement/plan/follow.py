@@ -6,6 +6,7 @@ import math
 from itertools import islice
 from typing import Callable, Container
 
+from treepool.placement.journal import of_rank
 from treepool.placement.plan.gains import Gains
 from treepool.placement.plan.timeline import NEVER, PRESENT, Change, Timeline
 
@@ -34,6 +35,7 @@ class Follower:
         self._void = void
         self._renewed = renewed
         self._position = -1
+        self._inventory = timeline.pool.inventory
         #: Entries of the pool's journal that are to be followed, in order.
         self._entries: dict[int, None] = {}
 
@@ -50,16 +52,22 @@ class Follower:
             self._position = journal.end
             if entries is None:  # any job and any node may have changed
                 timeline.forget()
-                self._renewed(True)
+                if self._inventory is not timeline.pool.inventory:
+                    self._inventory = timeline.pool.inventory
+                    self._renewed(True)
                 entries = [jobid for jobid, _ in timeline.pool.job_end_times()]
+                entries += [of_rank(r) for r in range(len(timeline.pool.situation.index.up))]
                 entries += [holder for holder in timeline.holdings if isinstance(holder, int)]
             self._entries.update(dict.fromkeys(entries))
+        ranks = []
         for entry in list(islice(self._entries, _MAX_ENTRIES)):
             del self._entries[entry]
             if entry >= 0:
                 self._follow_job(entry)
             else:
-                self._follow_rank(-1 - entry)
+                ranks.append(-1 - entry)
+        if ranks:
+            self._follow_ranks(ranks)
 
     def _follow_job(self, jobid: int) -> None:
         timeline = self._timeline
@@ -81,13 +89,14 @@ class Follower:
                 if holder in self._reserved:
                     self._void(int(holder))
 
-    def _follow_rank(self, rank: int) -> None:
-        timeline = self._timeline
-        timeline.touch((rank,))
+    def _follow_ranks(self, ranks: list[int]) -> None:
+        timeline, up = self._timeline, self._timeline.pool.situation.index.up
+        timeline.touch(tuple(ranks))
         self._renewed(False)
-        if timeline.pool.situation.index.up[rank]:
-            self._gains.add(Change(PRESENT, math.inf, (rank,)))
-            return
-        for span in timeline.spans(rank):
-            if span.holder in self._reserved:
-                self._void(int(span.holder))
+        came = tuple(rank for rank in ranks if up[rank])
+        if came:
+            self._gains.add(Change(PRESENT, math.inf, came))
+        for rank in ranks:
+            for span in () if up[rank] else timeline.spans(rank):
+                if span.holder in self._reserved:
+                    self._void(int(span.holder))

@@ -74,8 +74,9 @@ class Plan:
         self._reconsidered = 0
         self._tracks: dict[int, _Track] = {}
         self.windows: dict[str, Window] = {}
-        #: Whether nodes went up or down, or changed otherwise, since a pass began.
+        #: Whether nodes went up or down since a pass began, and whether they are other nodes now.
         self.nodes_changed = True
+        self.nodes_replaced = False
         #: Jobs whose reservations were given up since ``follow`` was called last.
         self._void: list[Waiting] = []
         self._follower = Follower(
@@ -154,6 +155,7 @@ class Plan:
         for kind in self._kinds.values():
             kind.servable = None
         if others:
+            self.nodes_replaced = True
             for jobid in list(self.reservations):
                 self._give_up(jobid)
             windows = list(self.windows.values())
@@ -257,15 +259,16 @@ class Plan:
         """Start *job*, whose reservation has come, on what is reserved or else elsewhere.
 
         A job that starts late also ends late. It may then run into the reservations of jobs
-        *behind* it (job ids), which ``follow`` gives up, but not into any other. Raises
+        *behind* it (job ids), and into those that were to follow it, which ``follow`` gives up, but
+        not into any other. Raises
         InsufficientResources or InfeasibleRequest.
         """
         reservation = self.reservations[job.jobid]
         end, parts = end_of(now, job.request.duration), reservation.parts
         leave = job.kind.leave | {job.jobid}
-        if self.are_free(parts) and (
-            self.timeline.overlapping(reservation.start, end, parts, leave) <= behind
-        ):
+        way = self.timeline.overlapping(reservation.start, end, parts, leave)
+        later = {j for j, r in self.reservations.items() if j in way and r.start >= reservation.end}
+        if self.are_free(parts) and way <= behind | later:
             allocation = Allocation(self.pool.inventory, parts, reservation.nslots)
             self.pool.register_alloc(job.jobid, allocation)
             self._begin(allocation, job, now)
@@ -299,12 +302,12 @@ class Plan:
         kind = job.kind
         floor = kind.floor(job.length)
         begin = max(now, not_before, floor.time)
-        seen, units = self._gains.end, self._units(job)
+        seen, end, units = self._reconsidered, self._gains.end, self._units(job)
         found = yield from earliest(self.views, job.request, kind.leave, begin, math.inf, units)
-        if found is None:
-            kind.servable = False
+        if found is None:  # a search was given up
+            kind.raise_floor(Floor(job.length, NEVER))
             return None
-        if not_before <= now and self._gains.end == seen:
+        if not_before <= now and self._gains.end == end:
             kind.raise_floor(Floor(job.length, found.start))
         course = Course(wanted(job.request))
         if begin > now:  # nothing is known of the time before: one unit may be all that lacks
@@ -316,26 +319,26 @@ class Plan:
         """Move the reservation of *job* to an earlier start if there is room; whether it moved."""
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
         request, leave = job.request, job.kind.leave | {job.jobid}
-        start = reservation.start
-        gains, track.seen = self._gains.since(track.seen), self._gains.end
-        for change in gains:
+        start, seen, uses = reservation.start, self._gains.end, list(track.uses)
+        for change in self._gains.since(track.seen):
             args = self.timeline, change, request, job.length, leave, now, start
             use = yield from use_of(*args)
             if use.units:
-                track.uses.append(use)
+                uses.append(use)
         if self.reservations.get(job.jobid) is not reservation:
             return False
-        track.uses = gathered(track.uses)
-        chance = track.course.chance(track.uses, start)
+        uses = gathered(uses)
+        chance = track.course.chance(uses, start)
         if chance is None or chance[1] <= now:
+            track.seen, track.uses = seen, uses
             return False
         begin, before = max(now, chance[0]), min(chance[1], start)
         units = self._units(job)
         found = yield from earliest(self.views, request, leave, begin, before, units)
         if self.reservations.get(job.jobid) is not reservation:
             return False
-        course = track.course.raised(track.uses, start).replaced(begin, before, units.course)
-        self._tracks[job.jobid] = _Track(track.seen, course, tried=track.tried)
+        course = track.course.raised(uses, start).replaced(begin, before, units.course)
+        self._tracks[job.jobid] = _Track(seen, course, tried=track.tried)
         if found is None:
             return False
         self._gains.add(self.timeline.remove(job.jobid))
@@ -384,5 +387,6 @@ class Plan:
         """Whether jobs of *kind* wait for other jobs, and not for nodes that are down."""
         if kind.servable is None:
             view = yield from self.views.view(NEVER, UNPLANNED)
-            kind.servable = self.views.choice(view, kind.request).selection is not None
+            choice = self.views.choice(view, kind.request)
+            kind.servable = choice.selection is not None or choice.gave_up
         return kind.servable

@@ -144,6 +144,9 @@ class Queue:
         self._due = True
         self._work: Optional[Iterator[None]] = None
         self._at: Optional[Place] = None
+        #: The job that the pass is working on, and when the pass began.
+        self._job: Optional[Waiting] = None
+        self._began = 0.0
         #: When there may be something to do although nothing changed.
         self._next = math.inf
 
@@ -181,6 +184,8 @@ class Queue:
             return
         new = attrs.evolve(old, priority=priority)
         line = self._lines[old.queue]
+        if self._at == old.place:  # the pass is working on it
+            self._work = self._at = None
         if jobid in self.plan.reservations:
             others = [place for place, job in line.reserved if job is not old]
             if bisect_left(others, old.place) == bisect_left(others, new.place):
@@ -246,14 +251,26 @@ class Queue:
                 if not self._due and self._clock() < self._next:
                     return
                 self._due = False
+                self._began = self._clock()
                 self._work = self._pass()
             try:
                 next(self._work)
             except StopIteration:
                 self._work = self._at = None
-                self._next = self.plan.next_time(self._clock())
-                continue
+                self._next = self.plan.next_time(self._began)
+            except Exception as e:  # otherwise one job would hold up all others
+                self._work = self._at = None
+                self._fail(e)
             yield
+
+    def _fail(self, error: Exception) -> None:
+        """Let go of the job that the pass was working on when it raised *error*."""
+        job = self._job
+        if job is None or job.jobid not in self.jobs:
+            raise error
+        self._leave(job)
+        self._due = True
+        self._launcher.failed(job, error)
 
     def follow(self) -> None:
         """Take note of what changed in the pool."""
@@ -261,6 +278,9 @@ class Queue:
             self._return(job)
         if self.plan.has_gains or self.plan.nodes_changed:
             self._due = True
+        if self.plan.nodes_replaced:
+            self._work = self._at = None
+            self.plan.nodes_replaced = False
 
     def _return(self, job: Waiting) -> None:
         """Put *job*, whose reservation was given up, back among those without."""
@@ -284,8 +304,11 @@ class Queue:
         moved = True
         while moved and (plan.has_gains or plan.begins_by(self._clock())):
             moved = False
-            for place, job in list(heapq.merge(*(line.reserved for line in self._lines.values()))):
-                self._at = place
+            for place, old in list(heapq.merge(*(line.reserved for line in self._lines.values()))):
+                job = self.jobs.get(old.jobid)  # its priority may have changed meanwhile
+                if job is None:
+                    continue
+                self._at, self._job = place, job
                 if job.jobid in plan.reservations and plan.has_gained(job):
                     moved |= yield from plan.move(job, self._clock())
                 if job.jobid in plan.reservations:
@@ -315,6 +338,7 @@ class Queue:
         blocked = set()
         while heap:
             self._at, job, lane, line = heapq.heappop(heap)
+            self._job = job
             if line in blocked:
                 continue
             if self.jobs.get(job.jobid) is job and job.jobid not in self.plan.reservations:
@@ -367,7 +391,9 @@ class Queue:
 
     def _leave(self, job: Waiting) -> None:
         """Let *job* leave the queue, if it is still there."""
-        if self.jobs.pop(job.jobid, None) is not None:
+        found = self.jobs.pop(job.jobid, None)
+        if found is not None:
+            job = found  # its priority may have changed
             self.plan.dismiss(job.kind)
             line = self._lines[job.queue]
             if job.jobid in self.plan.reservations:
