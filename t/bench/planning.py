@@ -29,9 +29,11 @@ SMALL = (
     "slot/[core=6;gpu=1]", "slot/core=4", "slot=2/[core=12;gpu=2]", "slot=4/node/core=16",
     "slot/core=24", "slot=8/[core=6;gpu=1]", "slot/core=1",
 )  # fmt: skip
+#: Jobs for 1,152 nodes, with their numbers of slots; larger clusters get larger ones.
 LARGE = (
-    "slot=64/node/core=32", "slot=16/node{x}", "slot=100/[core=6;gpu=1]", "slot=8/node{x}",
-    "slot=32/node/[core=24;gpu=2]", "slot=250/core=12", "slot=32/node{x}", "slot/node{x}",
+    (64, "slot={}/node/core=32"), (16, "slot={}/node{{x}}"), (100, "slot={}/[core=6;gpu=1]"),
+    (8, "slot={}/node{{x}}"), (32, "slot={}/node/[core=24;gpu=2]"), (250, "slot={}/core=12"),
+    (32, "slot={}/node{{x}}"), (1, "slot={}/node{{x}}"),
 )  # fmt: skip
 
 
@@ -59,6 +61,7 @@ class Bench:
         self.rng = random.Random(1)
         self.pool = Pool(cluster(nodes))
         self.queue = Queue(self.pool, self, lambda: NOW, Rule("conservative", depth))
+        self.large = [shape.format(max(1, n * nodes // 1152)) for n, shape in LARGE]
         self.jobid = 0
         while self.jobid < running:
             self.jobid += 1
@@ -117,14 +120,14 @@ def main():
     print(f"{'':24}", *(f"{name:>{width}}" for name, width in names))
     bench.run("running jobs followed")
     for _ in range(arguments.waiting):
-        bench.submit(bench.rng.choice(LARGE))
+        bench.submit(bench.rng.choice(bench.large))
     bench.run("planned from nothing")
     for _ in range(5):
         bench.pool.free(bench.ended.pop(0))
         bench.run("a job ends early")
-    bench.submit(LARGE[1])
+    bench.submit(bench.large[1])
     bench.run("a job is submitted")
-    bench.submit(LARGE[0], priority=17)
+    bench.submit(bench.large[0], priority=17)
     bench.run("one of higher priority")
     bench.pool.mark_down("5")
     bench.run("a node goes down")
