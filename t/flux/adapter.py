@@ -2,6 +2,8 @@
 
 import json
 import os
+import time
+from unittest.mock import Mock
 
 import checks
 from flux.idset import IDset
@@ -10,7 +12,12 @@ from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 from flux.scheduler import Scheduler
 
 import treepool
+from treepool.flux.annotate import Annotator
 from treepool.flux.pool import PoolV1, TreepoolPool
+from treepool.flux.sched import TreepoolScheduler
+from treepool.flux.submissions import Submission
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.queue import Queue
 
 VECTORS = os.path.join(os.environ["TREEPOOL_TEST_ROOT"], "testvectors", "rfc49-cluster-a.json")
 with open(VECTORS) as _file:
@@ -199,6 +206,46 @@ def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
     pool = TreepoolPool(R, locality="none", colour="blue")
     assert pool.impl.known_options == {"locality", "policy", "alpha", "beta"}
     pool.mark_up("all")
+
+
+def scheduler_of_two_jobs():
+    """A scheduler without a broker: jobs 1 and 2 wait with priority 16, as all nodes are down."""
+    scheduler = object.__new__(TreepoolScheduler)
+    scheduler._resources = TreepoolPool(R)
+    scheduler._resources.mark_down("all")
+    scheduler._intake, scheduler._submissions, scheduler._priorities = Mock(), {}, {}
+    queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
+    scheduler._queue = []  # passes are not asked for
+    scheduler._annotator = Annotator(queue, lambda jobid: scheduler._submissions[jobid].request)
+    for jobid in (1, 2):
+        request = scheduler.resources.parse_resource_request(spec()).request
+        scheduler._submissions[jobid] = Submission(Mock(), jobid, 16, 0, spec())
+        queue.add(Waiting(jobid, 16, request, queue.plan.kind(request)))
+    return scheduler
+
+
+def judged_again(scheduler):
+    """The submissions that are judged again after the localities of the pool changed."""
+    scheduler._on_topology(True)
+    return [call.args[0] for call in scheduler._intake.again.call_args_list]
+
+
+def check_a_job_that_is_judged_again_keeps_the_priority_it_was_given_meanwhile():
+    scheduler = scheduler_of_two_jobs()
+    scheduler.prioritize([(1, 5)])
+    list(scheduler._prioritize())
+    scheduler.prioritize([(2, 20)])  # not applied yet
+    again = judged_again(scheduler)
+    assert {each.jobid: each.priority for each in again} == {1: 5, 2: 20}
+
+
+def check_a_job_that_is_judged_again_is_told_that_what_it_was_told_is_void():
+    scheduler = scheduler_of_two_jobs()
+    list(scheduler.forecast())
+    for each in judged_again(scheduler):
+        told, void = [call.args[0]["sched"] for call in each.request.annotate.call_args_list]
+        assert told == {"reason_pending": "nodes are down: 0 of 1 slots up"}
+        assert void == {"reason_pending": None}
 
 
 def check_treepool_itself_does_not_import_flux():

@@ -36,7 +36,7 @@ class _Told:
     """What a job was told last, and when (monotonic seconds)."""
 
     estimate: Optional[float] = None
-    reason: str = ""
+    reason: Optional[str] = None
     when: float = -math.inf
 
 
@@ -56,6 +56,11 @@ class Annotator:
     def forget(self, jobid: int) -> None:
         """Forget what job *jobid* was told, as it leaves the queue."""
         self._told.pop(jobid, None)
+
+    def withdraw(self, jobid: int) -> None:
+        """Take back what job *jobid* was told."""
+        if jobid in self._told:
+            self._tell(jobid, None, None)
 
     def run(self) -> Iterator[None]:
         """Tell the jobs what has changed; yields between steps."""
@@ -117,7 +122,7 @@ class Annotator:
         later = [turn.popleft() for _ in range(min(len(turn), _ROUND))]
         return first + [jobs[jobid] for jobid in later if jobid in jobs]
 
-    def _tell(self, jobid: int, estimate: Optional[float], reason: str) -> None:
+    def _tell(self, jobid: int, estimate: Optional[float], reason: Optional[str]) -> None:
         told = self._told.setdefault(jobid, _Told())
         changes: dict[str, Any] = {}
         if told.estimate != estimate:

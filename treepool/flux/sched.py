@@ -12,6 +12,7 @@ import time
 from errno import EINVAL
 from typing import Any, Iterator, Mapping
 
+import attrs
 from flux.job import JobID
 from flux.scheduler import Scheduler
 
@@ -202,9 +203,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Use nodes that got their topology; requests mean something else with other localities."""
         if localities_changed:
             for job in self.queue.clear():
+                self._annotator.withdraw(job.jobid)
                 submission = self._leave(job.jobid)
-                submission.request.annotate({"sched": {"t_estimate": None}})
-                self._intake.again(submission)
+                priority = self._priorities.get(job.jobid, job.priority)
+                self._intake.again(attrs.evolve(submission, priority=priority))
         self._request_schedule()
 
     def _leave(self, jobid: int) -> Submission:
