@@ -13,11 +13,8 @@ import attrs
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
+from treepool.placement.plan.queue import POLICIES
 from treepool.placement.request.job_options import LOCALITIES
-
-#: Queue policies, and how many waiting jobs get a start time if ``reservation-depth`` is not given.
-#: With fifo the times are only estimates: no job passes the first one that waits.
-POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
 
 KNOWN = (
     "policy=fifo|easy|conservative, reservation-depth=N|unlimited, "
