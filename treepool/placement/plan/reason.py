@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import Callable, Generator, Optional
 
-from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.plan.earliest import Units, end_of, wanted
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import NEVER, PRESENT
+from treepool.placement.plan.timeline import NEVER, PRESENT, UNPLANNED
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
 
@@ -18,9 +17,6 @@ from treepool.placement.request.vertices import Request
 NameOf = Callable[[int], str]
 
 _DAY = 86400.0
-
-#: Node states that are looked at between two yields.
-_STATES = 32
 
 
 def why_waiting(
@@ -38,7 +34,7 @@ def why_waiting(
     unit = unit_of(job.request)
     need = wanted(job.request)
     if not (yield from plan.is_servable(job.kind)):
-        up = yield from _units(plan, job, plan.pool.inventory.idle_index, only_up=True)
+        up = yield from _units(plan, job, NEVER)
         return f"nodes are down: {min(up, need)} of {need} {unit} up"
     ahead = queue.ahead(job)
     if ahead is not None:
@@ -55,7 +51,7 @@ def why_waiting(
     known = {} if known is None else known
     free = known.get(job.kind)
     if free is None:
-        free = known[job.kind] = yield from _units(plan, job, plan.pool.situation.index)
+        free = known[job.kind] = yield from _units(plan, job, PRESENT)
     if free < need:
         return f"{free} of {need} {unit} free now{later}"
     for other in plan.reservations.values():
@@ -77,22 +73,14 @@ def clock_time(when: float, now: float) -> str:
     return time.strftime(shape, time.localtime(when))
 
 
-def _units(
-    plan: Plan, job: Waiting, index: NodeIndex, only_up: bool = False
-) -> Generator[None, None, int]:
-    """How many units of *job* the nodes of *index* can serve."""
-    units = Units(job.request, plan.pool.inventory, exact=True)
-    up = plan.pool.situation.index.up
-    total = 0
-    for count, (state, ranks) in enumerate(list(index.buckets.items()), 1):
-        each = units.of(state)
-        if each and only_up:
-            total += each * sum(up[rank] for rank in ranks.ascending(units.within))
-        elif each:
-            total += each * ranks.count(units.within)
-        if count % _STATES == 0:
-            yield
-    return total
+def _units(plan: Plan, job: Waiting, start: float) -> Generator[None, None, int]:
+    """How many units of *job* are free at *start*, if nothing is planned."""
+    view = yield from plan.views.view(start, UNPLANNED)
+    units = Units(job.request, plan.pool.inventory)
+    plan.views.take(view)  # so that nobody advances it between two yields
+    yield from units.become_exact(plan.timeline, view)
+    plan.views.keep(view)
+    return units.free
 
 
 def _window(plan: Plan, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
