@@ -11,7 +11,7 @@ from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.queue import Queue, Rule
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.timeline import NEVER, finish
-from treepool.placement.plan.window import Window
+from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
 
 NOW = 1000.0
@@ -45,7 +45,8 @@ class Case:
     def submit(self, jobid, shape, duration=100.0, priority=16, queue="", user=0):
         spec = from_resources(parse_shape(shape), duration=duration)
         request = self.pool.parse_resource_request(spec)
-        kind = self.queue.plan.kind(request, self.queue.admitted(user, queue))
+        leave = admitting(self.queue.plan.windows.values(), user, queue)
+        kind = self.queue.plan.kind(request, leave)
         self.queue.add(Waiting(jobid, priority, request, kind, queue))
         self.run()
         return self.got.get(jobid)

@@ -26,7 +26,6 @@ _INTERVAL = 5.0
 #: Jobs of each queue that get a reason every time; and how many of all jobs do in turn.
 _FIRST, _ROUND = 64, 256
 
-
 #: Most jobs of a fifo queue that get an estimate.
 _MAX_ESTIMATES = 1024
 

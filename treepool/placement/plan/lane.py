@@ -29,11 +29,10 @@ class _Block:
 class Lane:
     """Waiting jobs of one kind in one queue."""
 
-    __slots__ = ("kind", "queue", "_blocks", "_firsts")
+    __slots__ = ("kind", "_blocks", "_firsts")
 
-    def __init__(self, kind: Kind, queue: str) -> None:
+    def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.queue = queue
         self._blocks: list[_Block] = []
         #: The place of the first job of each block.
         self._firsts: list[Place] = []

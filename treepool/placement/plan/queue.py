@@ -23,8 +23,7 @@ from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Kind, Place, Waiting
 from treepool.placement.plan.lane import Lane
 from treepool.placement.plan.plan import Plan
-from treepool.placement.plan.timeline import Holder
-from treepool.placement.plan.window import Window, admitting
+from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 
 #: The policies of a line, and how many of its waiting jobs get a start time by default. With fifo
@@ -56,8 +55,7 @@ class Launcher(Protocol):
 class _Line:
     """The waiting jobs of one Flux queue."""
 
-    def __init__(self, name: str, rule: Rule) -> None:
-        self.name = name
+    def __init__(self, rule: Rule) -> None:
         self.rule = rule
         #: Jobs without a reservation, by kind; and those that have one, in order.
         self.lanes: dict[Kind, Lane] = {}
@@ -74,7 +72,7 @@ class _Line:
         """Add *job*, which has no reservation."""
         lane = self.lanes.get(job.kind)
         if lane is None:
-            lane = self.lanes[job.kind] = Lane(job.kind, self.name)
+            lane = self.lanes[job.kind] = Lane(job.kind)
         lane.add(job)
 
     def remove(self, job: Waiting) -> None:
@@ -157,14 +155,14 @@ class Queue:
         line = self._lines.get(job.queue)
         if line is None:
             rule = self._rules.get(job.queue, self._default)
-            line = self._lines[job.queue] = _Line(job.queue, rule)
+            line = self._lines[job.queue] = _Line(rule)
         self.jobs[job.jobid] = job
         self.plan.expect(job.kind)
         line.add(job)
         if line.reserved and job.place < line.reserved[-1][0]:
             line.overriding.add(job.jobid)
         if self._at is not None and job.place < self._at:
-            self._work = self._at = None
+            self._end_pass()
         self._due = True
 
     def remove(self, jobid: int) -> Optional[Waiting]:
@@ -173,7 +171,7 @@ class Queue:
         if job is not None:
             self._leave(job)
             if self._at == job.place:  # the pass is working on it
-                self._work = self._at = None
+                self._end_pass()
             self._due = True
         return job
 
@@ -185,7 +183,7 @@ class Queue:
         new = attrs.evolve(old, priority=priority)
         line = self._lines[old.queue]
         if self._at == old.place:  # the pass is working on it
-            self._work = self._at = None
+            self._end_pass()
         if jobid in self.plan.reservations:
             others = [place for place, job in line.reserved if job is not old]
             if bisect_left(others, old.place) == bisect_left(others, new.place):
@@ -209,10 +207,6 @@ class Queue:
         """Let *windows* be all windows there are."""
         self.plan.set_windows(windows)
         self._due = True
-
-    def admitted(self, user: int, queue: str) -> frozenset[Holder]:
-        """The windows that do not keep away a job of *user* (numeric id) in *queue*."""
-        return admitting(self.plan.windows.values(), user, queue)
 
     # -- looking
 
@@ -256,12 +250,16 @@ class Queue:
             try:
                 next(self._work)
             except StopIteration:
-                self._work = self._at = None
+                self._end_pass()
                 self._next = self.plan.next_time(self._began)
             except Exception as e:  # otherwise one job would hold up all others
-                self._work = self._at = None
+                self._end_pass()
                 self._fail(e)
             yield
+
+    def _end_pass(self) -> None:
+        """Forget the pass in progress, if there is one."""
+        self._work = self._at = None
 
     def _fail(self, error: Exception) -> None:
         """Let go of the job that the pass was working on when it raised *error*."""
@@ -279,7 +277,7 @@ class Queue:
         if self.plan.has_gains or self.plan.nodes_changed:
             self._due = True
         if self.plan.nodes_replaced:
-            self._work = self._at = None
+            self._end_pass()
             self.plan.nodes_replaced = False
 
     def _return(self, job: Waiting) -> None:
