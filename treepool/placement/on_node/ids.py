@@ -16,7 +16,7 @@ from treepool.placement.gpus.graph import Graph, graph_of, lowest_clique
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.gpu_assignment import GpuAssignment
 from treepool.placement.on_node.ledger import Take
-from treepool.placement.on_node.levels import amount_levels, smallest_host, usable_gpus
+from treepool.placement.on_node.levels import amount_levels, smallest_hosts, usable_gpus
 from treepool.placement.on_node.spread import cores_near, lowest_ids, spread
 from treepool.rfc import idset
 from treepool.rfc.idset import union
@@ -114,7 +114,7 @@ class _Giver:
         if self.plain:
             return _Placed(take, scope, *plain_ids(scope, want, self.cores, gpus, graph))
         levels = amount_levels(self.node_type, need, scope)
-        host = smallest_host(scope, need, levels, self.cores, gpus, graph)
+        host = next(smallest_hosts(scope, need, levels, self.cores, gpus, graph), None)
         if host is None:
             return None
         links = self.node_type.links

@@ -103,23 +103,6 @@ def usable_gpus(node_type: NodeType, scope: Domain, need: Need) -> int:
     return gpus & node_type.gpus_with(need.gpu_memory) if need.gpu_memory else gpus
 
 
-def smallest_host(
-    scope: Domain,
-    need: Need,
-    levels: dict[Domain, int],
-    cores: int,
-    gpus: int,
-    graph: Optional[Graph] = None,
-) -> Optional[Domain]:
-    """The domain in *scope* to take *need*'s amount from, out of the free *cores* and *gpus*.
-
-    It has the lowest level among the domains that can give the amount. The walk down enters, at
-    each step, the child with the fewest free GPUs, then the fewest free cores, then the lowest id.
-    With a *graph*, the GPUs must be joined.
-    """
-    return next(smallest_hosts(scope, need, levels, cores, gpus, graph), None)
-
-
 def smallest_hosts(
     scope: Domain,
     need: Need,
@@ -128,10 +111,14 @@ def smallest_hosts(
     gpus: int,
     graph: Optional[Graph] = None,
 ) -> Iterator[Domain]:
-    """What smallest_host() returns, and then in order the other domains of its level.
+    """The domains in *scope* to take *need*'s amount from, out of the free *cores* and *gpus*.
 
-    Whoever takes all amounts that the first can give finds that smallest_host() is the second then,
-    and so on: what is taken only makes the domains around it come earlier.
+    They have the lowest level among the domains that can give the amount. The walk down enters
+    first, at each step, the child with the fewest free GPUs, then the fewest free cores, then the
+    lowest id. With a *graph*, the GPUs must be joined.
+
+    Once the first has given all the amounts that it can, the second would be the first of a new
+    walk, and so on: taking an amount only makes the domains around it come earlier.
     """
     best: dict[Domain, int] = {}
 

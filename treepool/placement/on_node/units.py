@@ -25,7 +25,6 @@ from treepool.placement.on_node.levels import (
     asked_of,
     has_free,
     has_memory,
-    smallest_host,
     smallest_hosts,
     usable_gpus,
 )
@@ -263,7 +262,7 @@ class Placer:
         if not local:
             return Take(domain, need, False) if has_free(domain, need, cores, gpus) else None
         levels = amount_levels(self.node_type, need, domain)
-        host = smallest_host(domain, need, levels, cores, gpus)
+        host = next(smallest_hosts(domain, need, levels, cores, gpus), None)
         return None if host is None or levels[host] else Take(host, need, False)
 
     def _together(
