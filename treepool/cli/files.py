@@ -85,13 +85,20 @@ def read_resource_set(path: str) -> ResourceSet:
         return ResourceSet.read(R)
 
 
+@contextmanager
+def writing(name: object) -> Iterator[None]:
+    """Raise Stop, which names the file *name*, if the block cannot write it."""
+    try:
+        yield
+    except (OSError, ValueError) as e:  # ValueError: a path with a null character
+        reason = getattr(e, "strerror", None) or e
+        raise Stop(f"{name}: cannot be written: {reason}", USAGE) from None
+
+
 def check_writable(option: str, path: Path) -> None:
     """Raise Stop early, not after minutes, if *path*, given by *option*, cannot be written."""
-    try:
+    with writing(f"argument {option}: {path}"):
         path.open("ab").close()
-    except (OSError, ValueError) as e:
-        reason = getattr(e, "strerror", None) or e
-        raise Stop(f"argument {option}: {path}: cannot be written: {reason}", USAGE) from None
 
 
 def read_bytes(path: str, most: int) -> bytes:

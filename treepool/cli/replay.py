@@ -1,28 +1,4 @@
-"""``treepool replay``: what would a day's jobs have seen under other rules?"""
-
-from __future__ import annotations
-
-import json
-import math
-import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from pathlib import Path
-from typing import Any, Callable
-
-from treepool.cli import cluster, files, plots
-from treepool.cli.progressbar import progress_bar
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
-from treepool.errors import InvalidInput
-from treepool.flux import options
-from treepool.rfc.rset import ResourceSet
-from treepool.view import trace
-from treepool.view.history import Start, picture_of
-from treepool.view.replay import Outcome, Rules, replay
-from treepool.view.synthetic import synthetic
-from treepool.view.trace import TraceJob
-
-_DESCRIPTION = """\
-Run a trace of jobs through the pool and the policies of sched-treepool, as
+"""Run a trace of jobs through the pool and the policies of sched-treepool, as
 fast as it can and without Flux, and print what came of it: how much was in
 use, how long jobs waited, how many slots had their cores and GPUs in one
 place, how fragmented the rest was. With --compare, several policies side by
@@ -32,9 +8,7 @@ A trace is JSON lines, a job on each: "submit" and "duration" in seconds,
 "shape", and if wanted "limit" (its time limit; the duration if not given),
 "id", "constraint" (RFC 31) and "locality". Jobs start in the order of their
 submission, or out of turn as the policy allows; policies know limits only.
-"""
 
-_EXAMPLES = """\
 examples:
   treepool replay trace.jsonl -R R.json
       as the scheduler would do without options: fifo, best-fit
@@ -52,6 +26,27 @@ exit status:
   0 done; 1 some jobs could never run, or a file is not valid; 2 usage, or no such file
 """
 
+from __future__ import annotations
+
+import json
+import math
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import Any, Callable
+
+from treepool.cli import cluster, files, plots
+from treepool.cli.progressbar import progress_bar
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, shortened
+from treepool.errors import InvalidInput
+from treepool.flux import options
+from treepool.rfc.rset import ResourceSet
+from treepool.view import trace
+from treepool.view.history import Start, picture_of
+from treepool.view.replay import Outcome, Rules, replay
+from treepool.view.synthetic import synthetic
+from treepool.view.trace import TraceJob
+
 #: The options that a set of rules may have: those of the module that apply to a replay.
 _OPTIONS = ("policy", "reservation-depth", "node-policy", "locality")
 
@@ -65,8 +60,6 @@ MAX_RULES = 12
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = "treepool replay [-R FILE | --cluster a|b] TRACE|--synthetic N [options]"
-    parser.description = _DESCRIPTION
-    parser.epilog = _EXAMPLES
     parser.add_argument("trace", metavar="TRACE", nargs="?", help='a trace, "-" for stdin')
     cluster.add_where(parser)
     made = parser.add_argument_group("synthetic traces")
@@ -116,8 +109,7 @@ def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if (arguments.trace is None) == (arguments.synthetic is None):
         raise Stop("one of TRACE and --synthetic N is needed (see treepool replay --help)", USAGE)
-    if arguments.trace == "-" and arguments.R_file == "-":
-        raise Stop("only one of the files can be stdin", USAGE)
+    files.check_stdin(arguments.trace, arguments.R_file)
     if arguments.print and arguments.synthetic is None:
         raise Stop("argument --print: prints synthetic jobs only", USAGE)
     if len(arguments.compare) > MAX_RULES:
@@ -132,10 +124,10 @@ def run(arguments: Namespace) -> int:
         plots.check("--svg", arguments.svg)
     if arguments.html is not None:
         files.check_writable("--html", arguments.html)
-    name = "synthetic" if arguments.trace is None else files.shown(arguments.trace)
     rules = arguments.compare or [_rules("policy=fifo")]
     starts: list[Start] = []
-    found = _outcomes(resource_set, jobs, rules, name, starts)
+    with files.naming(arguments.trace or "synthetic"):
+        found = _outcomes(resource_set, jobs, rules, starts)
     if arguments.html is not None:
         _write_page(arguments.html, resource_set, starts)
     _write(arguments, found)
@@ -145,18 +137,13 @@ def run(arguments: Namespace) -> int:
 def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
     if arguments.trace is None:
         return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
-    try:
-        return trace.read(files.read_text(arguments.trace))
-    except InvalidInput as e:
-        raise Stop(f"{files.shown(arguments.trace)}: {e}") from None
+    text = files.read_text(arguments.trace)
+    with files.naming(arguments.trace):
+        return trace.read(text)
 
 
 def _outcomes(
-    resource_set: ResourceSet,
-    jobs: list[TraceJob],
-    rules: list[Rules],
-    name: str,
-    starts: list[Start],
+    resource_set: ResourceSet, jobs: list[TraceJob], rules: list[Rules], starts: list[Start]
 ) -> list[tuple[Outcome, float]]:
     """The outcome of each of the *rules*, and how many seconds its replay took.
 
@@ -170,11 +157,8 @@ def _outcomes(
                 bar((i + done) / len(rules), doing)
 
             began = time.perf_counter()
-            try:
-                watch = None if i else (lambda *start: starts.append(start))
-                outcome = replay(resource_set, jobs, each, progress, watch)
-            except InvalidInput as e:
-                raise Stop(f"{name}: {e}") from None
+            watch = None if i else (lambda *start: starts.append(start))
+            outcome = replay(resource_set, jobs, each, progress, watch)
             found.append((outcome, time.perf_counter() - began))
     return found
 
@@ -184,10 +168,9 @@ def _write_page(path: Path, resource_set: ResourceSet, starts: list[Start]) -> N
     from treepool.view.rows import rows
 
     picture = picture_of(resource_set, starts)
-    try:
-        path.write_text(html(picture, rows(picture, [])), encoding="utf-8")
-    except OSError as e:
-        raise Stop(f"{path}: cannot be written: {e.strerror or e}") from None
+    page = html(picture, rows(picture, []))
+    with files.writing(path):
+        path.write_text(page, encoding="utf-8")
 
 
 def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
@@ -195,10 +178,8 @@ def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
     if arguments.svg is not None:
         from treepool.cli import replayplot
 
-        try:
+        with files.writing(arguments.svg):
             replayplot.write(outcomes, arguments.svg)
-        except OSError as e:
-            raise Stop(f"{arguments.svg}: cannot be written: {e.strerror or e}") from None
     if arguments.json:
         for outcome, seconds in found:
             out(json.dumps(_line(outcome, seconds)))
@@ -252,8 +233,7 @@ def _refusals(outcomes: list[Outcome]) -> int:
         for job, reason in outcome.refused:
             seen.setdefault((job.place, reason), job)
     for (place, reason), job in list(seen.items())[:MAX_REFUSALS]:
-        shape = job.shape if len(job.shape) <= 60 else job.shape[:57] + "..."
-        complain("treepool replay", f"{place}: {shape}: infeasible: {reason}")
+        complain("treepool replay", f"{place}: {shortened(job.shape)}: infeasible: {reason}")
     left = max((outcome.nrefused for outcome in outcomes), default=0) - MAX_REFUSALS
     if left > 0:
         complain("treepool replay", f"{left} more jobs could never run")

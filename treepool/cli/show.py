@@ -26,7 +26,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from treepool.cli import cluster, instance
+from treepool.cli import cluster, files, instance
 from treepool.cli.answers import Refusal
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
 from treepool.rfc import idset
@@ -117,8 +117,5 @@ def _write_file(path: str, content: str) -> None:
     if path == "-":
         out(content.rstrip("\n"))
         return
-    try:
+    with files.writing(path):
         Path(path).write_text(content, encoding="utf-8")
-    except (OSError, ValueError) as e:
-        reason = getattr(e, "strerror", None) or e
-        raise Stop(f"{path}: cannot be written: {reason}", USAGE) from None
