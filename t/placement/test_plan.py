@@ -96,6 +96,14 @@ def test_one_that_waits_for_a_node_that_is_down_gets_none():
     assert case.why(2) == "nodes are down: 1 of 2 slots up"
 
 
+def test_one_that_waits_for_a_job_that_ends_after_all_calendars_is_told_so():
+    case = Case(nodes=1)
+    case.runs(1, "slot=1/core=8", 5e17)
+    case.submit(2, "slot=1/core=8")
+    assert case.starts() == {2: 5e17}
+    assert case.why(2).startswith("0 of 1 slots free now, 1 at ")
+
+
 def test_a_job_that_is_late_to_end_is_expected_to_end_now():
     case = Case()
     case.runs(1, "slot=1/core=8", NOW - 50)

@@ -1,6 +1,7 @@
 """Windows as JSON: what is read, and where it says that something is wrong."""
 
 import json
+import time
 
 import pytest
 
@@ -89,3 +90,21 @@ def test_of_many_windows_the_place_tells_which():
         windows.read_all([MAINT] * 1025)
     with pytest.raises(InvalidWindow, match="must be an array"):
         windows.read_all(MAINT)
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ((2026, 11, 22, 23, 5), "23:05"),
+        ((2026, 11, 23, 0, 5), "Nov 23 00:05"),
+        ((2026, 11, 21, 12, 0), "Nov 21 12:00"),
+        ((2027, 1, 2, 3, 4), "2027-01-02 03:04"),
+    ],
+)
+def test_a_time_has_its_date_unless_that_is_today_and_its_year_unless_it_is_this(when, said):
+    now = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))
+    assert windows.clock(time.mktime((*when, 0, 0, 0, -1)), now) == said
+
+
+def test_a_time_that_no_calendar_has_is_the_end_of_all_that_have():
+    assert windows.clock(5e17, 0) == windows.clock(windows.MAX_TIME, 0)

@@ -7,7 +7,7 @@ from typing import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from treepool.rfc.windows import WindowEntry
+from treepool.rfc.windows import WindowEntry, clock
 from treepool.view import windows
 from treepool.view.status import GpuLine, JobLine
 
@@ -55,7 +55,7 @@ def window_table(entries: Sequence[tuple[WindowEntry, str]], now: float) -> Tabl
     """A row for each window and its source; *now* is the time, in seconds since the epoch."""
     new = _table("name", "hosts", "start", "end", "for", "source")
     for entry, source in entries:
-        start, end = windows.clock(entry.start, now), windows.clock(entry.end, now)
+        start, end = clock(entry.start, now), clock(entry.end, now)
         cells = (entry.name, entry.hosts, start, end, windows.whom(entry), source)
         new.add_row(*map(Text, cells))
     return new

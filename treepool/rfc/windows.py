@@ -13,6 +13,7 @@ have windows in this form.
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime
 from typing import Any, Union
 
@@ -66,6 +67,17 @@ class WindowEntry:
         if self.queues:
             found["queues"] = list(self.queues)
         return found
+
+
+def clock(when: float, now: float) -> str:
+    """A time in local time, with the date if it is not today, and the year if it is not this.
+
+    *when* and *now* are in seconds since the epoch. A time after MAX_TIME is shown as that.
+    """
+    then, today = time.localtime(min(when, MAX_TIME)), time.localtime(now)
+    if then[:3] == today[:3]:
+        return time.strftime("%H:%M", then)
+    return time.strftime("%b %d %H:%M" if then[0] == today[0] else "%Y-%m-%d %H:%M", then)
 
 
 def read(value: object) -> WindowEntry:

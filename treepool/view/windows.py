@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Iterable, Optional
 
-from treepool.rfc.windows import WindowEntry
+from treepool.rfc.windows import WindowEntry, clock
 from treepool.view import words
 
 
@@ -21,14 +20,6 @@ def whom(entry: WindowEntry) -> str:
     named = [("user", entry.users), ("queue", entry.queues)]
     texts = [f"{what} {words.plain(str(name))}" for what, names in named for name in names]
     return words.listed(", ".join(texts)) or "nobody"
-
-
-def clock(when: float, now: float) -> str:
-    """A time in local time, with the date if it is not today, and the year if it is not this."""
-    then, today = time.localtime(when), time.localtime(now)
-    if then[:3] == today[:3]:
-        return time.strftime("%H:%M", then)
-    return time.strftime("%b %d %H:%M" if then[0] == today[0] else "%Y-%m-%d %H:%M", then)
 
 
 def behind(reason: str, entries: Iterable[WindowEntry]) -> Optional[WindowEntry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Callable, Generator, Optional
 
 from treepool.placement.plan.earliest import Units, end_of, wanted
@@ -12,11 +11,10 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import NEVER, PRESENT, UNPLANNED
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
+from treepool.rfc.windows import clock
 
 #: Gives the name of a job id, such as its F58 form.
 NameOf = Callable[[int], str]
-
-_DAY = 86400.0
 
 
 def why_waiting(
@@ -43,7 +41,7 @@ def why_waiting(
     reservation = plan.reservations.get(job.jobid)
     later = ""
     if reservation is not None and reservation.start < NEVER:
-        later = f", {need} at {clock_time(reservation.start, now)}"
+        later = f", {need} at {clock(reservation.start, now)}"
     elif reservation is not None:
         later = ", the rest is held by jobs without a time limit"
     if window is not None:
@@ -65,12 +63,6 @@ def unit_of(request: Request) -> str:
     if request.nodes is not None:
         return "nodes"
     return "slots" if request.ask.group.name == SLOT else f"{request.ask.group.name} domains"
-
-
-def clock_time(when: float, now: float) -> str:
-    """A time of day in local time, with the date if it is not within a day."""
-    shape = "%H:%M" if when - now < _DAY else "%b %d %H:%M"
-    return time.strftime(shape, time.localtime(when))
 
 
 def _units(plan: Plan, job: Waiting, start: float) -> Generator[None, None, int]:
