@@ -1,0 +1,91 @@
+"""Run by Flux's Python in an instance: many jobs at once, and what the scheduler makes of them.
+
+``burst.py JOBS SEED [SECONDS]`` submits mixed jobs and waits until all have started. With SECONDS
+they run up to their time limits, of at most so many seconds; otherwise for a moment. Prints one
+JSON object:
+
+* ``seconds`` from the first submission until the last job has started,
+* ``idle`` and ``slowest``: how long the module took to answer before (median) and meanwhile,
+* ``jobs``: by id, ``told``, the first ``t_estimate`` of the job (or null), and ``started``.
+"""
+
+import json
+import random
+import statistics
+import sys
+import threading
+import time
+
+import flux
+from flux.job import submit_async
+from flux.job.journal import JournalConsumer
+from mixed import jobspec
+
+#: Seconds before its time limit at which a job ends: the shell's start counts as well.
+EARLY = 0.5
+
+
+def limited(chance, seconds):
+    """A job that runs up to its limit."""
+    spec = jobspec(chance)
+    spec.duration = chance.randint(2, seconds)
+    spec.setattr("system.exec.test", {"run_duration": f"{spec.duration - EARLY}s"})
+    return spec
+
+
+def answer(handle):
+    """The seconds that the module takes to answer."""
+    began = time.monotonic()
+    handle.rpc("sched-treepool.stats-get", {}).get()
+    return time.monotonic() - began
+
+
+class Asking(threading.Thread):
+    """Asks the module for its statistics again and again."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.slowest = 0.0
+        self.over = False
+
+    def run(self):
+        """Ask until it is over."""
+        handle = flux.Flux()
+        while not self.over:
+            self.slowest = max(self.slowest, answer(handle))
+            time.sleep(0.01)
+
+
+def main(number, seed, seconds):
+    """Submit *number* jobs and see them start."""
+    chance = random.Random(seed)
+    handle = flux.Flux()
+    idle = statistics.median(answer(handle) for _ in range(20))
+    journal = JournalConsumer(handle, full=False).start()
+    asking = Asking()
+    asking.start()
+    began = time.time()
+    specs = [limited(chance, seconds) if seconds else jobspec(chance) for _ in range(number)]
+    futures = [submit_async(handle, spec) for spec in specs]
+    jobs = {future.get_id(): {"told": None, "started": None} for future in futures}
+    left = set(jobs)
+    while left:
+        event = journal.poll(timeout=300)
+        job = jobs.get(event.jobid)
+        if job is None:
+            continue
+        if event.name == "annotations":
+            told = ((event.context["annotations"] or {}).get("sched") or {}).get("t_estimate")
+            job["told"] = job["told"] or told
+        elif event.name == "alloc":
+            job["started"] = event.timestamp
+            left.discard(event.jobid)
+    asking.over = True
+    asking.join()
+    last = max(job["started"] for job in jobs.values())
+    figures = {"seconds": last - began, "idle": idle, "slowest": asking.slowest, "jobs": jobs}
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(*map(int, [*sys.argv[1:], 0][:3]))
