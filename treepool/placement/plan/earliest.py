@@ -14,9 +14,9 @@ from typing import Generator, NamedTuple, Optional
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import assess
-from treepool.placement.plan.course import Course
-from treepool.placement.plan.timeline import NEVER, UNPLANNED, Holder, Timeline
+from treepool.placement.on_node.fit import NOTHING, assess
+from treepool.placement.plan.course import NO_USE, Course, Use
+from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Holder, Timeline
 from treepool.placement.plan.views import STRIDE, View, Views
 from treepool.placement.request.vertices import Request
 
@@ -24,8 +24,11 @@ from treepool.placement.request.vertices import Request
 _STEPS = 32
 
 #: Work, in terms of Timeline.tired: a step to the next time, a choice, counting the units of a
-#: state.
-_STEP, _CHOICE, _COUNT = 5, 50, 2
+#: state, finding out what a group of nodes could serve.
+_STEP, _CHOICE, _COUNT, _USE = 5, 50, 2, 5
+
+#: More units than any request needs.
+_MANY = 1 << 40
 
 
 class Found(NamedTuple):
@@ -207,3 +210,56 @@ def _skipped(
         return begin
     units.course.note(begin, missed)
     return max(begin, timeline.time_at(low))
+
+
+def use_of(
+    timeline: Timeline,
+    change: Change,
+    request: Request,
+    length: float,
+    leave: frozenset[Holder],
+    now: float,
+    before: float,
+) -> Generator[None, None, Use]:
+    """What *request* could use of the ranks of *change*, where that made more room.
+
+    The units are for *length* seconds, and start from *now* on but before *before*. A request that
+    could not start between two times before the change, because it lacked more units than this use
+    has, still cannot; otherwise it may between the times of this use.
+    """
+    inventory = timeline.pool.inventory
+    within = inventory.matching(request.constraint)
+    up = timeline.pool.situation.index.up
+    # The first start with which the job reaches into the change.
+    first = max(now, math.nextafter(change.start - length, math.inf))
+    last = max(min(before, change.end), math.nextafter(first, math.inf))
+    if first >= before:
+        return NO_USE
+    start, total = math.inf, 0
+
+    def units_at(rank: int, time: float, end: float) -> int:
+        state = timeline.state(rank, time, end, leave)
+        found = NOTHING if state is None else assess(state, request.ask)
+        return _MANY if found.gave_up else len(found.steps)
+
+    for ranks in timeline.groups(change):
+        if timeline.tired(_USE):
+            yield
+        rank = ranks[0]
+        # Most nodes serve nothing even where only the spans count that last from first to last.
+        if not units_at(rank, math.nextafter(last, 0), end_of(first, length)):
+            continue
+        if within is None:
+            count = sum(up[rank] for rank in ranks)
+        else:
+            count = sum(up[rank] and rank in within for rank in ranks)
+        ends = {span.end for span in timeline.spans(rank) if first < span.end < last}
+        most = 0
+        for time in (first, *sorted(ends)) if count else ():
+            units = units_at(rank, time, end_of(time, length))
+            if units:
+                start, most = min(start, time), max(most, units)
+                if not request.ask.fill:
+                    break
+        total += most * count
+    return Use(start, last, total) if total else NO_USE

@@ -87,14 +87,13 @@ class Waiting:
 class Reservation:
     """When a waiting job will start at the latest, in seconds since the epoch, and what it gets.
 
-    ``start`` is NEVER if the job waits for one without a time limit. ``ranks`` is a bitmask.
+    ``start`` is NEVER if the job waits for one without a time limit.
     """
 
     job: Waiting
     start: float
     parts: tuple[Held, ...]
     nslots: int
-    ranks: int
 
     @property
     def end(self) -> float:

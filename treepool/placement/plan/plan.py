@@ -27,7 +27,7 @@ from treepool.errors import InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use, gathered
-from treepool.placement.plan.earliest import Found, Units, earliest, end_of, wanted
+from treepool.placement.plan.earliest import Found, Units, earliest, end_of, use_of, wanted
 from treepool.placement.plan.follow import Follower
 from treepool.placement.plan.gains import Gains
 from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting
@@ -35,6 +35,7 @@ from treepool.placement.plan.timeline import (
     NEVER,
     PRESENT,
     UNPLANNED,
+    Change,
     Holder,
     Timeline,
 )
@@ -42,7 +43,6 @@ from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
-from treepool.rfc import idset
 
 
 @attrs.define(eq=False)
@@ -69,7 +69,7 @@ class Plan:
         self.views = Views(self.timeline)
         self.reservations: dict[int, Reservation] = {}
         self._kinds: dict[tuple[Request, frozenset[Holder]], Kind] = {}
-        self._gains = Gains(self.timeline)
+        self._gains = Gains()
         #: Up to where the kinds have followed the gains; and how each reservation stands.
         self._reconsidered = 0
         self._tracks: dict[int, _Track] = {}
@@ -173,21 +173,25 @@ class Plan:
         """Forget what is known of the kinds of jobs that may have gained."""
         soon = math.nextafter(now, math.inf)
         while self._reconsidered < self._gains.end:
-            gain = self._gains.since(self._reconsidered)[0]
+            change = self._gains.since(self._reconsidered)[0]
             self._reconsidered += 1
             for kind in list(self._kinds.values()):
                 if kind.stuck < math.inf:
-                    use = yield from self._gains.use(gain, kind, kind.stuck, now, soon)
+                    use = yield from self._use(change, kind, kind.stuck, now, soon)
                     kind.lacking -= use.units
                     if kind.lacking <= 0:
                         kind.stuck = math.inf
                 for floor in kind.floors:
                     if floor.time > now:
-                        args = gain, kind, floor.length, now, floor.time
-                        use = yield from self._gains.use(*args)
+                        use = yield from self._use(change, kind, floor.length, now, floor.time)
                         if use.units:
                             kind.floors = []
                             break
+
+    def _use(
+        self, change: Change, kind: Kind, length: float, now: float, before: float
+    ) -> Generator[None, None, Use]:
+        return use_of(self.timeline, change, kind.request, length, kind.leave, now, before)
 
     def trim(self) -> None:
         """Forget the gains that all have looked at."""
@@ -314,10 +318,11 @@ class Plan:
     def move(self, job: Waiting, now: float) -> Generator[None, None, bool]:
         """Move the reservation of *job* to an earlier start if there is room; whether it moved."""
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
-        leave = job.kind.leave | {job.jobid}
+        request, leave = job.request, job.kind.leave | {job.jobid}
         start, seen, uses = reservation.start, self._gains.end, list(track.uses)
-        for gain in self._gains.since(track.seen):
-            use = yield from self._gains.use_beside(gain, reservation, now)
+        for change in self._gains.since(track.seen):
+            args = self.timeline, change, request, job.length, leave, now, start
+            use = yield from use_of(*args)
             if use.units:
                 uses.append(use)
         if self.reservations.get(job.jobid) is not reservation:
@@ -329,15 +334,16 @@ class Plan:
             return False
         begin, before = max(now, chance[0]), min(chance[1], start)
         units = self._units(job)
-        found = yield from earliest(self.views, job.request, leave, begin, before, units)
+        found = yield from earliest(self.views, request, leave, begin, before, units)
         if self.reservations.get(job.jobid) is not reservation:
             return False
         course = track.course.raised(uses, start).replaced(begin, before, units.course)
         self._tracks[job.jobid] = _Track(seen, course, tried=track.tried)
         if found is None:
             return False
-        self._gains.add(self.timeline.remove(job.jobid))
-        self._put(job, found)
+        self.timeline.remove(job.jobid)
+        for change in _left(reservation, self._put(job, found)):
+            self._gains.add(change)
         return True
 
     def _units(self, job: Waiting) -> Units:
@@ -373,10 +379,7 @@ class Plan:
 
     def _put(self, job: Waiting, found: Found) -> Reservation:
         selection = found.selection
-        parts = parts_of(selection)
-        ranks = idset.union(idset.from_ids(those) for those, _, _ in parts)
-        made = Reservation(job, found.start, parts, selection.nslots, ranks)
-        self._gains.taken(ranks)
+        made = Reservation(job, found.start, parts_of(selection), selection.nslots)
         self.timeline.add(job.jobid, made.start, made.end, made.parts)
         self.reservations[job.jobid] = made
         return made
@@ -388,3 +391,17 @@ class Plan:
             choice = self.views.choice(view, kind.request)
             kind.servable = choice.selection is not None or choice.gave_up
         return kind.servable
+
+
+def _left(old: Reservation, new: Reservation) -> Iterator[Change]:
+    """Where there is more room after a reservation moved from *old* to *new*."""
+    held = {rank: (cores, gpus) for ranks, cores, gpus in new.parts for rank in ranks}
+    kept: list[int] = []
+    others: list[int] = []
+    for ranks, cores, gpus in old.parts:
+        for rank in ranks:
+            (kept if held.get(rank) == (cores, gpus) else others).append(rank)
+    if others:
+        yield Change(old.start, old.end, tuple(others))
+    if kept and new.end < old.end:
+        yield Change(max(old.start, new.end), old.end, tuple(kept))

@@ -163,11 +163,6 @@ class Timeline:
         place = self.starts_before(time)
         return self._starting[place][0] if place < len(self._starting) else math.inf
 
-    def last_start(self, time: float) -> float:
-        """A time from *time* on that is the same for most: when the last of the plan begins."""
-        last = self._starting[self.starts_before(NEVER) - 1][0] if self._starting else time
-        return last if time <= last else math.inf
-
     def ranks_between(self, ends: tuple[float, float], starts: tuple[float, float]) -> set[int]:
         """The ranks of those whose time ends, or begins as planned, between two times each."""
         ranks: set[int] = set()
