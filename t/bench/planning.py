@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """How long planning takes: reservations from nothing, and after one change each.
 
-    .venv/bin/python t/bench/planning.py [--nodes N] [--running N] [--waiting N] [--depth N]
+    .venv/bin/python t/bench/planning.py [--nodes N] [--waiting N] [--depth N] [--small N] [--large]
 
-Nodes like those of RFC 49's cluster B are filled with small jobs that end at random times within a
-day; then large jobs wait for them. A row is what happened, the CPU seconds, the number of steps
-between which a scheduler would serve others, the longest step, and the numbers of reservations,
-ranks moved, and selections tried.
+Nodes like those of RFC 49's cluster B are filled with jobs of many sizes that end at random times
+within a day, and more such jobs wait for them. With ``--small 160`` jobs of one node are 160 times
+as frequent among them. With ``--large`` the jobs that wait have up to a quarter of all nodes each.
+
+A row is what happened, the CPU seconds, the number of steps between which a scheduler would serve
+others, the longest step, and the numbers of reservations, ranks moved, and selections tried. The
+row of jobs that end early one after another has the median of the seconds, and below the most.
 """
 
 import argparse
+import gc
 import json
 import random
 import resource
+import statistics
 import time
 from pathlib import Path
 
@@ -25,11 +30,15 @@ from treepool.rfc.jobspec import from_resources
 ROOT = Path(__file__).resolve().parents[2]
 
 NOW, DAY = 1000.0, 86400.0
+
+#: The cluster is full when so many jobs did not fit.
+MISSES = 60
+
 SMALL = (
     "slot/[core=6;gpu=1]", "slot/core=4", "slot=2/[core=12;gpu=2]", "slot=4/node/core=16",
     "slot/core=24", "slot=8/[core=6;gpu=1]", "slot/core=1",
 )  # fmt: skip
-#: Jobs for 1,152 nodes, with their numbers of slots; larger clusters get larger ones.
+#: Larger jobs, with their numbers of slots on 1,152 nodes; with --large, more on more nodes.
 LARGE = (
     (64, "slot={}/node/core=32"), (16, "slot={}/node{{x}}"), (100, "slot={}/[core=6;gpu=1]"),
     (8, "slot={}/node{{x}}"), (32, "slot={}/node/[core=24;gpu=2]"), (250, "slot={}/core=12"),
@@ -57,21 +66,28 @@ def cluster(nodes):
 class Bench:
     """A queue on a busy cluster."""
 
-    def __init__(self, nodes, running, depth):
+    def __init__(self, nodes, depth, small, large):
         self.rng = random.Random(1)
         self.pool = Pool(cluster(nodes))
         self.queue = Queue(self.pool, self, lambda: NOW, Rule("conservative", depth))
-        self.large = [shape.format(max(1, n * nodes // 1152)) for n, shape in LARGE]
-        self.jobid = 0
-        while self.jobid < running:
+        mixed = [*SMALL * small, *(shape.format(n) for n, shape in LARGE)]
+        self.waiting = mixed
+        if large:
+            self.waiting = [shape.format(max(1, n * nodes // 1152)) for n, shape in LARGE]
+        self.jobid = misses = 0
+        self.ended = []
+        requests = {shape: self.request(shape, 0.0) for shape in mixed}
+        while misses < MISSES:
             self.jobid += 1
             try:
-                self.pool.alloc(self.jobid, self.request(self.rng.choice(SMALL), 0.0))
+                self.pool.alloc(self.jobid, requests[self.rng.choice(mixed)])
             except InsufficientResources:
-                break
+                misses += 1
+                continue
             self.pool.update_expiration(self.jobid, NOW + self.rng.uniform(10, DAY))
-        self.ended = list(range(1, self.jobid))
+            self.ended.append(self.jobid)
         self.rng.shuffle(self.ended)
+        gc.freeze()  # as the module does once it is ready
 
     def started(self, job, allocation):
         self.ended.append(job.jobid)
@@ -91,48 +107,54 @@ class Bench:
         request = self.request(shape, self.rng.choice([600.0, 3600.0, 7200.0, 43200.0, DAY]))
         self.queue.add(Waiting(self.jobid, priority, request, self.queue.plan.kind(request)))
 
-    def run(self, what):
-        """A row for all passes until nothing is left to do."""
-        plan, steps, began = self.queue.plan, [], time.process_time()
-        moved, tried, last = plan.views.moved, plan.views.tried, began
+    def passes(self):
+        """The seconds of each step of all passes until nothing is left to do."""
+        steps, last = [], time.process_time()
         for _ in self.queue.run():
             steps.append(time.process_time() - last)
             last = time.process_time()
-        steps.append(time.process_time() - last)
+        return [*steps, time.process_time() - last]
+
+    def run(self, what, prepare=lambda: None, times=1):
+        """A row for *what* happens when *prepare* was called, each of so many *times*."""
+        views = self.queue.plan.views
+        moved, tried, taken, steps = views.moved, views.tried, [], []
+        for _ in range(times):
+            prepare()
+            new = self.passes()
+            steps += new
+            taken.append(sum(new))
         print(
-            f"{what:24} {time.process_time() - began:8.3f} {len(steps):7,} {max(steps) * 1e3:8.1f}"
-            f" {len(plan.reservations):8,} {plan.views.moved - moved:9,}"
-            f" {plan.views.tried - tried:6,}"
+            f"{what:24} {statistics.median(taken):8.3f} {len(steps):7,} {max(steps) * 1e3:8.1f}"
+            f" {len(self.queue.plan.reservations):8,} {views.moved - moved:9,}"
+            f" {views.tried - tried:6,}"
         )
+        if times > 1:
+            print(f"  of {times} times, at most {max(taken):7.3f}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=1152)
-    parser.add_argument("--running", type=int, default=2000)
-    parser.add_argument("--waiting", type=int, default=100)
+    parser.add_argument("--waiting", type=int, default=200)
     parser.add_argument("--depth", type=float, default=64)
+    parser.add_argument("--small", type=int, default=8, metavar="N")
+    parser.add_argument("--large", action="store_true")
     arguments = parser.parse_args()
-    bench = Bench(arguments.nodes, arguments.running, arguments.depth)
+    bench = Bench(arguments.nodes, arguments.depth, arguments.small, arguments.large)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"{arguments.nodes:,} nodes, {len(bench.ended):,} running jobs")
     names = zip(("CPU s", "steps", "ms most", "reserved", "moved", "tried"), (8, 7, 8, 8, 9, 6))
     print(f"{'':24}", *(f"{name:>{width}}" for name, width in names))
     bench.run("running jobs followed")
     for _ in range(arguments.waiting):
-        bench.submit(bench.rng.choice(bench.large))
+        bench.submit(bench.rng.choice(bench.waiting))
     bench.run("planned from nothing")
-    for _ in range(5):
-        bench.pool.free(bench.ended.pop(0))
-        bench.run("a job ends early")
-    bench.submit(bench.large[1])
-    bench.run("a job is submitted")
-    bench.submit(bench.large[0], priority=17)
-    bench.run("one of higher priority")
-    bench.pool.mark_down("5")
-    bench.run("a node goes down")
-    bench.pool.mark_up("5")
-    bench.run("it comes up")
+    bench.run("a job ends early", lambda: bench.pool.free(bench.ended.pop()), 40)
+    bench.run("a job is submitted", lambda: bench.submit(bench.waiting[-1]))
+    bench.run("one of higher priority", lambda: bench.submit(bench.waiting[-2], priority=17))
+    bench.run("a node goes down", lambda: bench.pool.mark_down("5"))
+    bench.run("it comes up", lambda: bench.pool.mark_up("5"))
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"planning took {(after - before) >> 10} MiB more at most")
 

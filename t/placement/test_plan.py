@@ -5,6 +5,7 @@ import math
 import pytest
 
 from treepool import Pool, parse_shape
+from treepool.placement.journal import Journal
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.plan import Plan
@@ -258,3 +259,12 @@ def test_nothing_is_kept_of_jobs_that_left():
 
 def test_time_without_end_comes_after_all_times():
     assert math.inf > NEVER
+
+
+def test_a_reader_that_keeps_up_with_the_journal_never_reads_everything_again():
+    journal, seen = Journal(), 0
+    for jobid in range(20_000):
+        journal.note([jobid])
+        assert journal.since(seen) == [jobid]
+        seen = journal.end
+    assert journal.since(0) is None

