@@ -1,4 +1,4 @@
-"""RFC 14 and 25: what is read of a jobspec, and what is no jobspec."""
+"""RFC 14 and 25: what is read of a jobspec, and what is not a jobspec."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def as_written(vertices: tuple[Vertex, ...]) -> list[dict[str, Any]]:
 
 
 def rejection(value: Any) -> str:
-    """The message with which *value* is no jobspec; it is one line."""
+    """The message with which *value* is refused as a jobspec; it is one line."""
     with pytest.raises(InvalidJobspec) as caught:
         jobspec.read(value)
     assert str(caught.value).isprintable()
