@@ -168,7 +168,7 @@ def _sizes(text: str) -> tuple[int, ...]:
     try:
         sizes = tuple(dict.fromkeys(int(word) for word in text.split(",")))
     except ValueError:
-        raise ArgumentTypeError(f"{text!r:.60} is no list of numbers such as 16,1152") from None
+        raise ArgumentTypeError(f"{text!r:.60} is not a list of numbers such as 16,1152") from None
     for nodes in sizes:
         if not _FEWEST_NODES <= nodes <= _MOST_NODES:
             raise ArgumentTypeError(
@@ -187,7 +187,7 @@ def _whole(least: int) -> Callable[[str], int]:
         except ValueError:
             value = None
         if value is None or value < least:
-            raise ArgumentTypeError(f"{text!r:.60} is no whole number from {least}")
+            raise ArgumentTypeError(f"{text!r:.60} is not a whole number from {least}")
         return value
 
     return whole
@@ -199,7 +199,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < math.inf:
-        raise ArgumentTypeError(f"{text!r:.60} is no number of seconds")
+        raise ArgumentTypeError(f"{text!r:.60} is not a number of seconds")
     return value
 
 

@@ -238,8 +238,8 @@ def test_outside_a_task_of_a_job_it_says_so(rank):
     [
         ([], ["a COMMAND is needed"], 2),
         (["--rank", "4", "true"], ["R.json", "R has ranks 0, not 4"], 1),
-        (["--rank", "x", "true"], ["--rank x", "is no rank"], 2),
-        (["--rank", "9" * 30, "true"], ["is no rank"], 2),
+        (["--rank", "x", "true"], ["--rank x", "is not a rank"], 2),
+        (["--rank", "9" * 30, "true"], ["is not a rank"], 2),
         (["--rank", "999999999", "true"], ["not 999999999"], 1),
         (["--task", "2/2", "true"], ["--task 2/2", "I/N"], 2),
         (["--task", "0/99999", "true"], ["I/N"], 2),

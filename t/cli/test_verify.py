@@ -116,7 +116,7 @@ def test_another_process_outside_a_job_says_so(sleeper):
 @pytest.mark.parametrize("pid", ["0", "-1", "x", "", "9" * 30, "1.5"])
 def test_what_is_no_process_id_is_a_usage_error(treepool, pid):
     result = treepool("verify", f"--pid={pid}")
-    assert result.is_one_line_error("--pid", "is no process id", status=2)
+    assert result.is_one_line_error("--pid", "is not a process id", status=2)
 
 
 def test_a_process_that_is_not_there_is_a_usage_error(treepool):

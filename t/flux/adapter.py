@@ -1,10 +1,12 @@
 """Run by Flux's Python: checks of the pool class that need no instance, each a function."""
 
 import json
+import math
 import os
 import time
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
+import attrs
 import checks
 from flux.idset import IDset
 from flux.job import JobspecV1
@@ -209,17 +211,22 @@ def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
 
 
 def scheduler_of_two_jobs():
-    """A scheduler without a broker: jobs 1 and 2 wait with priority 16, as all nodes are down."""
+    """A scheduler without a broker: jobs 1 and 2 wait with priority 16, as all nodes are down.
+
+    Each wants two nodes.
+    """
     scheduler = object.__new__(TreepoolScheduler)
     scheduler._resources = TreepoolPool(R)
     scheduler._resources.mark_down("all")
     scheduler._intake, scheduler._submissions, scheduler._priorities = Mock(), {}, {}
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
     scheduler._queue = []  # passes are not asked for
+    scheduler._annotating = Mock()
     scheduler._annotator = Annotator(queue, lambda jobid: scheduler._submissions[jobid].request)
+    jobspec = spec(cores=120, tasks=2)
     for jobid in (1, 2):
-        request = scheduler.resources.parse_resource_request(spec()).request
-        scheduler._submissions[jobid] = Submission(Mock(), jobid, 16, 0, spec())
+        request = scheduler.resources.parse_resource_request(jobspec).request
+        scheduler._submissions[jobid] = Submission(Mock(), jobid, 16, 0, jobspec)
         queue.add(Waiting(jobid, 16, request, queue.plan.kind(request)))
     return scheduler
 
@@ -244,8 +251,81 @@ def check_a_job_that_is_judged_again_is_told_that_what_it_was_told_is_void():
     list(scheduler.forecast())
     for each in judged_again(scheduler):
         told, void = [call.args[0]["sched"] for call in each.request.annotate.call_args_list]
-        assert told == {"reason_pending": "nodes are down: 0 of 1 slots up"}
+        assert told == {"reason_pending": "nodes are down: 0 of 2 slots up"}
         assert void == {"reason_pending": None}
+
+
+class Reactor:
+    """Runs the forecasts of a scheduler and its timer for them, by a clock that stands still."""
+
+    def __init__(self, scheduler):
+        self.scheduler = scheduler
+        scheduler._queue = scheduler.queue.jobs
+        scheduler._forecast_generator = None
+        scheduler._forecast_idle = scheduler._forecast_check = Mock()
+        scheduler._annotating = self
+        scheduler._forecast_passes = scheduler._forecast_yields = 0
+        self.now, self.timer = 100.0, math.inf
+
+    def stop(self):
+        self.timer = math.inf
+
+    def reset(self, after):
+        self.timer = min(self.timer, self.now + after)
+
+    def event(self):
+        """Something happens, and a pass has ended."""
+        self.scheduler.queue.follow()
+        self.during(self.scheduler._request_forecast)
+
+    def wait(self):
+        """Wait for the timer; returns the time."""
+        self.now, self.timer = self.timer, math.inf
+        self.during(self.scheduler._annotate)
+        return self.now
+
+    def during(self, call):
+        with patch("treepool.flux.annotate.time.monotonic", lambda: self.now):
+            call()
+            while self.scheduler._forecast_generator is not None:
+                self.scheduler._on_forecast_check()
+
+    def told(self, jobid):
+        """The reasons that a job has been told."""
+        calls = self.scheduler._submissions[jobid].request.annotate.call_args_list
+        return [call.args[0]["sched"]["reason_pending"] for call in calls]
+
+
+def check_a_reason_that_changes_soon_is_told_when_nothing_else_happens():
+    scheduler = scheduler_of_two_jobs()
+    reactor = Reactor(scheduler)
+    reactor.event()
+    scheduler.resources.mark_up("0")
+    reactor.now += 1
+    reactor.event()
+    for jobid in (1, 2):
+        assert reactor.told(jobid) == ["nodes are down: 0 of 2 slots up"]
+    assert reactor.wait() == 105.0
+    for jobid in (1, 2):
+        assert reactor.told(jobid)[1:] == ["nodes are down: 1 of 2 slots up"]
+    # What was told last is looked at once more, and there is nothing to tell.
+    while reactor.timer < math.inf:
+        assert reactor.wait() <= 110.0
+    assert [len(reactor.told(jobid)) for jobid in (1, 2)] == [2, 2]
+
+
+def check_every_job_is_told_its_reason_when_nothing_else_happens():
+    scheduler = scheduler_of_two_jobs()
+    queue = scheduler.queue
+    for jobid in range(3, 1000):
+        scheduler._submissions[jobid] = attrs.evolve(scheduler._submissions[1], request=Mock())
+        queue.add(attrs.evolve(queue.jobs[1], jobid=jobid))
+    reactor = Reactor(scheduler)
+    reactor.event()
+    assert reactor.told(999) == []
+    while reactor.timer < math.inf:
+        reactor.wait()
+    assert all(len(reactor.told(jobid)) == 1 for jobid in queue.jobs)
 
 
 def check_treepool_itself_does_not_import_flux():

@@ -111,7 +111,7 @@ def test_help_on_an_option_tells_more(flux):
         assert key in said
 
 
-# -- what becomes of it
+# -- the jobspec that is made
 
 
 @pytest.mark.parametrize(("option", "expected"), SETTINGS, ids=[o for o, _ in SETTINGS])
@@ -253,7 +253,7 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--gpu=nvlink=yes", "--cores=4"], "take --gpus-per-node"),
         (["--gpu=num=2", "--resources-shape=slot/gpu"], "--resources-shape says already"),
         (["--gpu=num=2", "-g0"], "-g says already"),
-        (["-S", "treepool=1", "--allow-cxl"], "--setattr=treepool is no object"),
+        (["-S", "treepool=1", "--allow-cxl"], "--setattr=treepool is not an object"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_one_line(flux, words, said):

@@ -135,7 +135,7 @@ def _sound(data):
 def _json(data):
     """The JSON value of bytes, by Python's own reader, which also makes NaN and huge integers.
 
-    What is no JSON is the text itself: a value of a type that nobody expects.
+    Text that is not JSON stands for itself: a value of a type that nobody expects.
     """
     text = _text(data)
     try:

@@ -182,7 +182,7 @@ def dealt(draw: Draw, sketch: Sketch, flat: bool = True) -> Kind:
     return kind
 
 
-#: What is no locality in a topo.
+#: What is not a locality in a topo.
 PLAIN = ("cores", "gpus", "memory", "storage")
 
 

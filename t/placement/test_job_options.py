@@ -123,8 +123,8 @@ BAD = [
     ("locality", True, f"true {LOCALITY}"),
     ("level", "", f"'' {NAME}"),
     ("level", 3, f"3 {NAME}"),
-    ("level", "rack", "'rack' is no locality; there are numa, socket"),
-    ("level", "node", "'node' is no locality; there are numa, socket"),
+    ("level", "rack", "'rack' is not a locality; there are numa, socket"),
+    ("level", "node", "'node' is not a locality; there are numa, socket"),
     ("topology_policy", "static", f"'static' {POLICY}"),
     ("topology_scope", "pod", "'pod' is not one of slot, node"),
     ("topology_scope", "container", "'container' is not one of slot, node"),
@@ -172,7 +172,7 @@ def test_a_bad_value_is_told_with_its_place(name, value, why):
 
 def test_a_level_of_a_flat_pool_is_told_that_there_is_none():
     assert refused("level", known=(), level="numa") == (
-        "'numa' is no locality; there are none, nodes are flat"
+        "'numa' is not a locality; there are none, nodes are flat"
     )
 
 

@@ -384,7 +384,7 @@ def capacity(vertex: Optional[Vertex]) -> int:
 
 def topo_memory(topo: dict[str, Any], reserved: Iterable[str], name: str = "node") -> int:
     """The bytes of local memory in *topo*, the domain *name*: what it lists or what is nested in
-    it, if that is more; and HBM. What tiers list is no ordinary memory."""
+    it, if that is more; and HBM. What tiers list is not ordinary memory."""
     return ordinary_memory(topo, reserved, name) + tier_memory(topo, reserved, name, "hbm")
 
 

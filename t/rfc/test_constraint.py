@@ -1,4 +1,4 @@
-"""RFC 31: what each operator matches, and what is no constraint."""
+"""RFC 31: what each operator matches, and what is not a constraint."""
 
 from __future__ import annotations
 

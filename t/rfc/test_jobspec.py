@@ -1,4 +1,4 @@
-"""RFC 14 and 25: what is read of a jobspec, and what is no jobspec."""
+"""RFC 14 and 25: what is read of a jobspec, and what is not a jobspec."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def as_written(vertices: tuple[Vertex, ...]) -> list[dict[str, Any]]:
 
 
 def rejection(value: Any) -> str:
-    """The message with which *value* is no jobspec; it is one line."""
+    """The message with which *value* is refused as a jobspec; it is one line."""
     with pytest.raises(InvalidJobspec) as caught:
         jobspec.read(value)
     assert str(caught.value).isprintable()
@@ -160,26 +160,25 @@ def test_the_examples_of_rfc_14_and_25(
     assert read.version == version
     assert read.duration == source["attributes"]["system"]["duration"]
     assert jobspec.read(json.dumps(source)) == read
-    assert jobspec.read_resources(resources) == read.resources
+    assert jobspec.resource_problems(resources) == []
 
 
 def test_every_key_of_a_vertex_is_read() -> None:
     memory = {"type": "memory", "count": "2-8:2:*", "unit": "GB", "id": "0-3", "exclusive": False}
     source = [{"type": "slot", "count": 4, "label": "task", "exclusive": True, "with": [memory]}]
-    (read,) = jobspec.read_resources(source)
+    (read,) = jobspec.read(job(source)).resources
     child = Vertex("memory", count.parse("2-8:2:*"), unit="GB", id="0-3", exclusive=False)
     assert read == Vertex("slot", count.parse(4), (child,), exclusive=True, label="task")
 
 
 def test_what_a_vertex_does_not_say_is_none() -> None:
-    (read,) = jobspec.read_resources([CORE])
+    _, read = jobspec.read(job([slot(1, CORE), CORE])).resources
     assert (read.children, read.exclusive, read.unit, read.label, read.id) == ((), *[None] * 4)
 
 
 def test_a_vertex_knows_its_place() -> None:
     resources = [CORE, vertex("node", 1, CORE, slot(1, CORE))]
     assert jobspec.read(job(resources)).resources[1].children[1].pointer == "/resources/1/with/1"
-    assert jobspec.read_resources(resources)[1].children[1].pointer == "/1/with/1"
 
 
 def test_what_flux_submit_writes_is_read() -> None:
@@ -360,9 +359,8 @@ def test_a_wrong_vertex_is_named(wrong: Any, place: str, reason: str) -> None:
     resources = [vertex("node", 1, slot(1, CORE, label="used"), wrong)]
     message = rejection(job(resources))
     assert message.startswith(f"/resources/0/with/1{place}: {reason}")
-    with pytest.raises(InvalidJobspec) as caught:
-        jobspec.read_resources(resources)
-    assert message == f"/resources{caught.value}"
+    problem = jobspec.resource_problems(resources)[0]
+    assert message == f"/resources{problem}"
 
 
 def chain(depth: int) -> list[dict[str, Any]]:
@@ -472,7 +470,7 @@ def test_a_resource_list_becomes_a_jobspec(
 ) -> None:
     made = jobspec.from_resources(resources, 60.0, {"ranks": ["0-3"]}, options={"locality": "none"})
     read = jobspec.read(json.dumps(made))
-    assert read.resources == jobspec.read_resources(resources)
+    assert read.resources == jobspec.read(job(resources)).resources
     assert read.duration == 60.0
     assert read.constraint == constraint.parse({"ranks": ["0-3"]})
     assert read.options == {"locality": "none"}

@@ -62,7 +62,7 @@ def without(key):
         ({**MAINT, "end": float("inf")}, "/end: "),
         ({**MAINT, "end": 1e300}, "/end: "),
         ({**MAINT, "end": True}, "/end: must be seconds since the epoch or an ISO 8601 time"),
-        ({**MAINT, "end": "tomorrow"}, "/end: 'tomorrow' is no ISO 8601 time"),
+        ({**MAINT, "end": "tomorrow"}, "/end: 'tomorrow' is not an ISO 8601 time"),
         ({**MAINT, "end": "0001-01-01"}, "/end: "),
         ({**MAINT, "users": []}, "/users: must not be empty"),
         ({**MAINT, "users": "alice"}, "/users: must be an array"),

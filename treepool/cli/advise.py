@@ -1,7 +1,7 @@
 """For each kind of node: how it is divided, the slots that fill it and leave
 nothing (so many cores with a GPU, so many slots in a NUMA domain, a socket,
-the node), and what becomes of a node that is filled with shapes that people
-ask for by habit: cores and GPUs that are left, slots that are not local.
+the node), and what is left of a node that is filled with shapes that people
+ask for by habit: cores and GPUs that no slot has, slots that are not local.
 
 examples:
   treepool advise                             an example cluster

@@ -50,7 +50,7 @@ def read_text(path: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as e:
         where = f"byte {e.start + 1} is {data[e.start]:#04x}"
-        raise Stop(f"{shown(path)}: is no UTF-8 text: {where}") from None
+        raise Stop(f"{shown(path)}: is not UTF-8 text: {where}") from None
     if not text.strip():
         raise Stop(f"{shown(path)}: is empty")
     if text.startswith(_BOM):
@@ -74,7 +74,7 @@ def read_R(path: str) -> Any:
     """
     value = read_json(path)
     if not isinstance(value, dict):
-        raise Stop(f"{shown(path)}: an R is a JSON object, this is none")
+        raise Stop(f"{shown(path)}: must be a JSON object, as an R is")
     return value
 
 

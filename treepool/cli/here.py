@@ -160,7 +160,7 @@ def _rank(text: Optional[str], R: ResourceSet) -> int:
             raise Stop(f"which of the ranks {shown_ids(R.ranks)}? (--rank)", USAGE)
         return idset.lowest(R.ranks)
     if not _NUMBER.fullmatch(text):
-        raise Stop(f"--rank {text:.40}: is no rank", USAGE)
+        raise Stop(f"--rank {text:.40}: is not a rank", USAGE)
     return int(text)
 
 

@@ -30,7 +30,7 @@ def job_named(name: str) -> int:
     try:
         return int(_live().job_id(name))
     except ValueError:
-        raise Stop(f"--job {name:.40}: is no job id", USAGE) from None
+        raise Stop(f"--job {name:.40}: is not a job id", USAGE) from None
 
 
 def jobspec_of(jobid: int, name: str) -> dict[str, Any]:

@@ -262,7 +262,7 @@ def _number(least: int, most: int) -> Callable[[str], int]:
     def whole(text: str) -> int:
         digits = text.isascii() and text.isdigit() and len(text) < 20
         if not digits or not least <= int(text) <= most:
-            raise ArgumentTypeError(f"{text!r:.60} is no whole number from {least} to {most}")
+            raise ArgumentTypeError(f"{text!r:.60} is not a whole number from {least} to {most}")
         return int(text)
 
     return whole
@@ -274,7 +274,7 @@ def _load(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.01 <= value <= 100:
-        raise ArgumentTypeError(f"{text!r:.60} is no number from 0.01 to 100")
+        raise ArgumentTypeError(f"{text!r:.60} is not a number from 0.01 to 100")
     return value
 
 

@@ -100,7 +100,7 @@ def _say(place: Here, reasons: list[str], notes: list[str]) -> None:
 
 def _pid(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-        raise ArgumentTypeError(f"{text[:40]!r} is no process id")
+        raise ArgumentTypeError(f"{text[:40]!r} is not a process id")
     return int(text)
 
 

@@ -47,10 +47,23 @@ class Annotator:
         self._request_of = request_of
         self._forecast = Forecast(queue.plan.pool, queue.plan.windows)
         self._told: dict[int, _Told] = {}
-        #: The jobs that get a reason in turn.
+        #: The jobs that get a reason in turn, and when the next turn of all jobs begins.
         self._turn: deque[int] = deque()
-        #: When to run again (monotonic seconds).
+        self._next_turn = 0.0
+        #: Whether the estimates may have changed.
+        self._estimating = True
+        #: When to run again at the earliest (monotonic seconds).
         self.due = 0.0
+
+    @property
+    def next_time(self) -> float:
+        """When to run again although nothing changes (monotonic seconds); infinity if never."""
+        return self.due if self._turn else max(self.due, self._next_turn)
+
+    def changed(self) -> None:
+        """Take note that what the jobs are to be told may have changed."""
+        self._estimating = True
+        self._next_turn = 0.0
 
     def forget(self, jobid: int) -> None:
         """Forget what job *jobid* was told, as it leaves the queue."""
@@ -65,15 +78,14 @@ class Annotator:
         """Tell the jobs what has changed; yields between steps."""
         began = time.monotonic()
         spent = 0.0
-        estimates: dict[int, float] = {}
-        for step in self._steps(estimates):
+        for step in self._steps():
             spent += step
             yield
         self.due = time.monotonic() + _SHARE * min(spent, time.monotonic() - began)
 
-    def _steps(self, estimates: dict[int, float]) -> Iterator[float]:
+    def _steps(self) -> Iterator[float]:
         """The work, in steps; each yields how long it took, in seconds."""
-        work = self._work(estimates)
+        work = self._work()
         while True:
             began = time.monotonic()
             try:
@@ -82,7 +94,14 @@ class Annotator:
                 return
             yield time.monotonic() - began
 
-    def _work(self, estimates: dict[int, float]) -> Iterator[None]:
+    def _work(self) -> Iterator[None]:
+        if self._estimating:
+            self._estimating = False
+            yield from self._tell_estimates()
+        yield from self._tell_reasons()
+
+    def _tell_estimates(self) -> Iterator[None]:
+        estimates: dict[int, float] = {}
         yield from self._estimate(estimates)
         jobs = self._queue.jobs
         old = {j: None for j, told in self._told.items() if told.estimate and j not in estimates}
@@ -93,10 +112,15 @@ class Annotator:
             if count % _FIRST == 0:
                 yield
         yield
+
+    def _tell_reasons(self) -> Iterator[None]:
+        jobs = self._queue.jobs
         free: dict[Kind, int] = {}
         for job in self._round():
             told = self._told.get(job.jobid) or _Told()
-            if time.monotonic() - told.when >= _INTERVAL and job.jobid in jobs:
+            if told.when + _INTERVAL > time.monotonic():
+                self._next_turn = min(self._next_turn, told.when + _INTERVAL)
+            elif job.jobid in jobs:
                 reason = yield from why_waiting(self._queue, job, time.time(), _name, free)
                 if job.jobid in jobs:
                     self._tell(job.jobid, told.estimate, reason)
@@ -115,11 +139,16 @@ class Annotator:
     def _round(self) -> list[Waiting]:
         """The jobs that get a reason now."""
         jobs, turn = self._queue.jobs, self._turn
-        first = [job for _, _, line in self._queue.lines() for job in islice(line, _FIRST)]
-        if not turn:
+        lines = (islice(line, _FIRST) for _, _, line in self._queue.lines())
+        found = {job.jobid: job for line in lines for job in line}
+        if not turn and self._next_turn <= time.monotonic():
+            self._next_turn = math.inf
             turn.extend(jobs)
-        later = [turn.popleft() for _ in range(min(len(turn), _ROUND))]
-        return first + [jobs[jobid] for jobid in later if jobid in jobs]
+        for _ in range(min(len(turn), _ROUND)):
+            jobid = turn.popleft()
+            if jobid in jobs:
+                found[jobid] = jobs[jobid]
+        return list(found.values())
 
     def _tell(self, jobid: int, estimate: Optional[float], reason: Optional[str]) -> None:
         told = self._told.setdefault(jobid, _Told())

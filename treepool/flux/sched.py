@@ -9,6 +9,7 @@ whenever an event arrives. The queue keeps its place, and the next pass continue
 from __future__ import annotations
 
 import gc
+import math
 import time
 from errno import EINVAL
 from typing import Any, Iterator, Mapping
@@ -69,7 +70,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         )
         self._hello = Hello(self._on_missed)
         self._annotator: Annotator
-        self._annotating = h.timer_watcher_create(0.0, lambda *_: self._request_forecast())
+        self._annotating = h.timer_watcher_create(0.0, lambda *_: self._annotate())
         #: For starts that no event causes, such as at the end of a window.
         self._alarm = h.timer_watcher_create(0.0, lambda *_: self._request_schedule())
         #: How many jobs have an R that is being written; whether this module is being unloaded.
@@ -227,8 +228,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                     return
                 yield
         if self.queue.next_time < NEVER:
-            self._alarm.stop()  # a timer that runs keeps its time
-            self._alarm.reset(after=max(0.0, self.queue.next_time - time.time()))
+            _set(self._alarm, self.queue.next_time - time.time())
 
     def started(self, job: Waiting, allocation: Allocation) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
@@ -261,13 +261,20 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         except Exception as e:  # what jobs are told must not stop what they get
             self.log.error(f"annotations: {type(e).__name__}: {e}")
             self._annotator.due = time.monotonic() + _PENANCE
+        else:
+            if self._annotator.next_time < math.inf:
+                _set(self._annotating, self._annotator.next_time - time.monotonic())
 
     def _request_forecast(self) -> None:  # no hook: postponed, so that starts are not slowed down
+        self._annotator.changed()
+        self._annotate()
+
+    def _annotate(self) -> None:
         wait = self._annotator.due - time.monotonic()
         if wait <= 0:
             super()._request_forecast()
         else:
-            self._annotating.reset(after=wait)
+            _set(self._annotating, wait)
 
     # -- the end
 
@@ -316,6 +323,12 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             "localities": list(self.pool.localities),
             "hwloc": self._intake.stats,
         }
+
+
+def _set(timer: Any, wait: float) -> None:
+    """Let *timer* go off after *wait* seconds; one that runs would keep its time otherwise."""
+    timer.stop()
+    timer.reset(after=max(0.0, wait))
 
 
 def mod_main(h: Any, *args: str) -> None:

@@ -107,19 +107,8 @@ def read_into(findings: Findings, jobspec: object, labels_required: bool = False
     )
 
 
-def read_resources(resources: object) -> tuple[Vertex, ...]:
-    """The vertices of an RFC 14 resource list; their pointers start at the list.
-
-    Raises InvalidJobspec for a list that breaks RFC 14, with the JSON pointer of the vertex.
-    """
-    findings = Findings()
-    found = _Reader(findings, labels_required=True).resources(resources, "")
-    findings.check(InvalidJobspec)
-    return found
-
-
 def resource_problems(resources: object) -> list[Problem]:
-    """All problems of an RFC 14 resource list; none if ``read_resources`` accepts it."""
+    """All problems of an RFC 14 resource list; their pointers start at the list."""
     findings = Findings()
     _Reader(findings, labels_required=True).resources(resources, "")
     return findings.problems()

@@ -168,7 +168,7 @@ class _Reader:
         except (ValueError, OverflowError, OSError):
             when = -1.0
         if not 0 <= when <= MAX_TIME:
-            self.findings.note(at, f"{shown(value)} is no ISO 8601 time from 1970 to 9999")
+            self.findings.note(at, f"{shown(value)} is not an ISO 8601 time from 1970 to 9999")
             return 0.0
         return when
 

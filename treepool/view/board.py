@@ -140,7 +140,7 @@ def _layout(
     used_cores, used_gpus = union(cores for cores, _ in held), union(gpus for _, gpus in held)
     up = status == UP
     cores, gpus = (root.cores & ~used_cores, root.gpus & ~used_gpus) if up else (0, 0)
-    lost = fragmented(root, cores, gpus)
+    _, lost = fragmented(root, cores, gpus)
     totals = Totals(
         nodes=1,
         idle=int(up and not held),
@@ -159,11 +159,14 @@ def _layout(
     return Layout(number, node_type, status, held, lost, totals)
 
 
-def fragmented(root: Domain, cores: int, gpus: int) -> int:
-    """The free *gpus* that are in no whole domain, given the free *cores*; see Totals."""
-    found = 0
+def fragmented(root: Domain, cores: int, gpus: int) -> tuple[int, int]:
+    """The free *cores* and *gpus* that are in no whole domain; see Totals.
+
+    Something is allocated in the smallest domain that holds them.
+    """
+    found_cores = found_gpus = 0
     for domain in root.walk():
-        own = domain.own_gpus & gpus
-        if own and not (domain.whole and not domain.cores & ~cores and not domain.gpus & ~gpus):
-            found |= own
-    return found
+        if not domain.whole or domain.cores & ~cores or domain.gpus & ~gpus:
+            found_cores |= domain.own_cores & cores
+            found_gpus |= domain.own_gpus & gpus
+    return found_cores, found_gpus

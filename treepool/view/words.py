@@ -6,7 +6,7 @@ terminal would interpret. The views for browsers escape them as well.
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Optional
 
 from treepool.placement.nodes.tree import NODE, Domain, NodeType
 from treepool.rfc import idset
@@ -122,7 +122,7 @@ def gpu_links(links: Optional[Links], gpu: int) -> str:
         if d.gpus & bit
     ]
     for link in links.links:
-        peers = _union(group & ~bit for group in link.among if group & bit)
+        peers = idset.union(group & ~bit for group in link.among if group & bit)
         if peers:
             found.append(f"{plain(link.type)} {link.gbps:g} GB/s to {_gpus(peers)}")
     found += [
@@ -141,10 +141,3 @@ def _gpus(mask: int) -> str:
 
 def _bracketed(mask: int) -> str:
     return "{" + listed(idset.encode(mask)) + "}"
-
-
-def _union(masks: Iterable[int]) -> int:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found

@@ -232,7 +232,7 @@ def _write(system: dict[str, Any], options: Mapping[str, _Option]) -> None:
         return
     there = system.setdefault("treepool", {})
     if not isinstance(there, dict):
-        raise ValueError("--setattr=treepool is no object of options")
+        raise ValueError("--setattr=treepool is not an object of options")
     for name, option in options.items():
         if there.get(name, option.value) != option.value:
             _refuse(option.flag, f"contradicts --setattr=treepool.{name}")

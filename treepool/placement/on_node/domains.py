@@ -101,13 +101,6 @@ class DomainOptions:
         found = [d for d in scope.walk() if levels.get(d) == 0]
         return sorted(found, key=lambda d: self.path(d, scope))
 
-    def around(self, domain: Domain) -> list[Domain]:
-        """*domain* and the domains that it is in, up to the node."""
-        found = [domain]
-        while (parent := self.node_type.parent[found[-1]]) is not None:
-            found.append(parent)
-        return found
-
     def within(self, domain: Domain, scope: Domain) -> bool:
         """Whether *domain* is *scope* or inside it."""
         at: Optional[Domain] = domain

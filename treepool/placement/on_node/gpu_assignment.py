@@ -7,8 +7,9 @@ accordingly. Otherwise the take gets the GPUs that the assignment plans for it.
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Sequence
+from typing import Optional, Sequence
 
+from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.gpus.assignment import Claim, assign
 from treepool.placement.gpus.graph import graph_of
 from treepool.placement.nodes.tree import NodeType
@@ -19,11 +20,7 @@ from treepool.rfc import idset
 from treepool.rfc.idset import union
 
 #: Choices tried to serve the other takes, before the take gets the GPUs that are planned for it.
-LOOKAHEAD = 1_000
-
-
-class TooFar(Exception):
-    """The look-ahead reached its limit."""
+_LOOKAHEAD = 1_000
 
 
 def demanded(takes: Sequence[Take]) -> Optional[Demand]:
@@ -93,8 +90,8 @@ class GpuAssignment:
         others = {key: claim for key, claim in self.claims.items() if key != id(take)}
         claims = [Claim(c.slot, self._left(c, settled), c.number) for c in others.values()]
         try:
-            assignment = assign(claims, self.graph, self.free & ~gpus, _counter(LOOKAHEAD))
-        except TooFar:
+            assignment = assign(claims, self.graph, self.free & ~gpus, Effort(_LOOKAHEAD).count)
+        except GaveUp:
             return False
         if assignment is None:
             return False
@@ -114,16 +111,3 @@ class GpuAssignment:
             for gpu in idset.iterate(settled.get(claim.slot, 0)):
                 among &= self.graph.neighbours(gpu)
         return among
-
-
-def _counter(limit: int) -> Callable[[], None]:
-    """A function that raises TooFar once it is called more than *limit* times."""
-    calls = 0
-
-    def count() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > limit:
-            raise TooFar
-
-    return count

@@ -134,24 +134,16 @@ class Layout:
         return self.domains.smallest(self.scope, self.need) if local else [self.scope]
 
     def _applies(self) -> bool:
-        """Whether domains do not overlap and, if another amount is asked, are equal in size."""
-        if any(self._around(d) for d in self.order):
-            return False
+        """Whether domains are equal in size, or no other amount is asked.
+
+        No two of them overlap, as no locality is inside itself: the reader of keys refuses that.
+        """
         if not self.need.takes_amount:
             return True
         one_realm = not self.node_type.root.mig
         return one_realm and (
             not self.part.whole or len({(d.ncores, d.ngpus) for d in self.order}) < 2
         )
-
-    def _around(self, domain: Domain) -> bool:
-        """Whether *domain* is inside another domain of its locality."""
-        at = self.node_type.parent[domain]
-        while at is not None and at is not self.scope:
-            if at.name == self.part.name:
-                return True
-            at = self.node_type.parent[at]
-        return False
 
     # -- how many slots
 

@@ -101,19 +101,8 @@ class Placer:
         ]
         if not self.plain:
             domains = sorted(domains, key=lambda d: options.path(d, scope))
-        taken: set[Domain] = set()
-        around_taken: set[Domain] = set()
-        found = []
-        for domain in domains:
-            around = options.around(domain)
-            if domain in around_taken or not taken.isdisjoint(around):
-                self.effort.gave_up = True  # nested domains of one locality: others may fit better
-                continue
-            unit = self._domain(domain, part)
-            if unit is not None:
-                taken.add(domain)
-                around_taken.update(around)
-                found.append(unit)
+        units = (self._domain(domain, part) for domain in domains)
+        found = [unit for unit in units if unit is not None]
         return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
 
     def _domain(self, domain: Domain, part: Part) -> Optional[Unit]:

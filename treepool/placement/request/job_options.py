@@ -160,7 +160,9 @@ def _placing(
     level = next((name for name in names if name in localities), None)
     if level is None and len(names) == 1:
         known = ", ".join(localities) or "none, nodes are flat"
-        raise InvalidJobspec(f"{_PLACE}/level: {shown(names[0])} is no locality; there are {known}")
+        raise InvalidJobspec(
+            f"{_PLACE}/level: {shown(names[0])} is not a locality; there are {known}"
+        )
     whole_node = any(one.whole_node for one in says.values())
     if whole_node and not names:
         raise InvalidJobspec(f"{_PLACE}/topology_scope: node needs a level, or single-numa-node")
