@@ -36,6 +36,7 @@ KINDS = {
     "invalid": "an R does not validate",
     "key": "the key is not cut to the ranks of R, or not the cluster's",
     "problem": "those who ran it could not go on as they should",
+    "late": "a job started later than it was told",
     "order": "the events of a job are not in an order that makes sense",
 }
 
@@ -174,6 +175,20 @@ def holds_of(record):
 
 
 # -- what must not be
+
+
+def late(jobs, grace):
+    """Jobs that started later than the start they were told first, by more than *grace* seconds.
+
+    *jobs* has ``told`` (or null) and ``started`` by id. None may run beyond its limit, and no node
+    may fail.
+    """
+    for jobid, job in jobs.items():
+        if job["told"] is not None and job["started"] - job["told"] > grace:
+            text = (
+                f"was told {job['told']:.3f} and started {job['started'] - job['told']:.3f} s later"
+            )
+            yield Violation("late", f"job {jobid} {text}")
 
 
 def overlaps(holds):

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from checker import DRAIN_GRACE, KINDS, PATIENCE, check
+from checker import DRAIN_GRACE, KINDS, PATIENCE, check, late
 
 TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
 
@@ -292,6 +292,14 @@ def test_an_r_that_does_not_validate_is_found(record):
 def test_what_went_wrong_otherwise_is_told(record):
     record["problems"] = ["flux module load: no"]
     assert found(record) == ["problem"]
+
+
+def test_a_job_that_starts_later_than_it_was_told_is_late():
+    jobs = {1: {"told": 10.0, "started": 13.0}, 2: {"told": 10.0, "started": 11.0}}
+    jobs[3] = {"told": None, "started": 99.0}
+    violations = list(late(jobs, 2.0))
+    assert [violation.kind for violation in violations] == ["late"]
+    assert violations[0].text.startswith("job 1 ")
 
 
 def test_no_kind_is_without_a_test():

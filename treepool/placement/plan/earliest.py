@@ -55,14 +55,14 @@ def wanted(request: Request) -> int:
 class Units:
     """How many units of a request the nodes of a view could serve: slots, domains or nodes.
 
-    An upper bound by numbers of cores and GPUs, or the exact number once ``exact`` is set.
+    An upper bound by numbers of cores and GPUs, or the exact number after ``become_exact``.
     """
 
-    def __init__(self, request: Request, inventory: Inventory, exact: bool = False) -> None:
+    def __init__(self, request: Request, inventory: Inventory) -> None:
         ask = request.ask
         self.ask = ask
         self.within = inventory.matching(request.constraint)
-        self.exact = exact
+        self.exact = False
         #: The units that were free at the times that were too early.
         self.course = Course(wanted(request))
         #: The units of the view that was counted, as far as ``moved`` was told of its changes.
