@@ -23,7 +23,9 @@ def has_library() -> bool:
 class Device:
     """A PCI device below NUMA node ``numa`` (an index; None: below the machine).
 
-    ``backends`` are the OS devices on it, as (name, backend, infos).
+    ``backends`` are the OS devices on it, as (name, backend); ze0.1 is inside ze0. ``infos`` belong
+    to each of them; sizes are in KiB. ``l3`` says below which L3 cache of the NUMA node it is,
+    ``switch`` behind which PCI switch.
     """
 
     pci: str
@@ -32,6 +34,8 @@ class Device:
     backends: Sequence[tuple[str, str]] = ()
     infos: Mapping[str, str] = attrs.field(factory=dict)
     speed: float = 15.75
+    l3: Optional[int] = None
+    switch: str = ""
 
 
 @attrs.frozen
@@ -53,6 +57,7 @@ class Made:
     allowed: Optional[Iterable[int]] = None
     host: str = "made1"
     l3: bool = True
+    l3s: int = 1
     more: str = ""
 
     def xml(self, version: int = 2) -> str:
@@ -74,7 +79,8 @@ class _Writer:
         body = self.machine()
         return (
             f'<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "{dtd}">\n'
-            f"<topology{number}>\n{body}{self.made.more}</topology>\n"
+            f"<topology{number}>\n{body}{self.made.more}"
+            f"{info('HostName', self.made.host) if self.version == 3 else ''}</topology>\n"
         )
 
     def machine(self) -> str:
@@ -84,7 +90,7 @@ class _Writer:
             if made.allowed is None
             else sum(1 << pu for pu in set(made.allowed))
         )
-        inside = info("HostName", made.host)
+        inside = "" if self.version == 3 else info("HostName", made.host)
         for package in range(made.packages):
             inside += self.package(package)
         inside += self.far(None) + self.devices(None)
@@ -101,10 +107,14 @@ class _Writer:
     def numa(self, numa: int) -> str:
         made = self.made
         cores = range(numa * made.cores, (numa + 1) * made.cores)
-        inside = "".join(self.core(core) for core in cores)
-        if made.l3:
+        each = made.cores // made.l3s
+        inside = ""
+        for l3 in range(made.l3s):
+            near = cores[l3 * each : (l3 + 1) * each if l3 + 1 < made.l3s else made.cores]
+            part = "".join(self.core(core) for core in near) + self.devices(numa, l3)
             kind = "Cache" if self.version == 1 else "L3Cache"
-            inside = self.object(kind, inside, cores, depth=3, cache_size=1 << 20)
+            extra = {"depth": 3, "cache_size": 1 << 20}
+            inside += self.object(kind, part, near, **extra) if made.l3 else part
         memory = {"os_index": numa, "local_memory": made.memory << 30}
         if self.version == 1:
             return self.object("NUMANode", inside + self.devices(numa), cores, **memory)
@@ -140,17 +150,25 @@ class _Writer:
                 )
         return found
 
-    def devices(self, numa: Optional[int]) -> str:
-        found = "".join(self.device(d) for d in self.made.devices if d.numa == numa)
-        return self.object("Bridge", found, None, bridge_type="0-1", depth=0) if found else ""
+    def devices(self, numa: Optional[int], l3: Optional[int] = None) -> str:
+        """The devices there: those behind a switch, and others below a host bridge each."""
+        here = [d for d in self.made.devices if (d.numa, d.l3) == (numa, l3)]
+        found = "".join(self.device(d) for d in here if not d.switch)
+        found = self.bridge(found) if found else ""
+        for switch in dict.fromkeys(d.switch for d in here if d.switch):
+            ports = "".join(self.bridge(self.device(d)) for d in here if d.switch == switch)
+            found += self.bridge(self.bridge(self.bridge(ports)))
+        return found
+
+    def bridge(self, inside: str) -> str:
+        return self.object("Bridge", inside, None, bridge_type="0-1", depth=0)
 
     def device(self, device: Device) -> str:
-        inside = ""
-        for name, backend in device.backends:
-            infos = info("Backend", backend) + "".join(
-                info(key, value) for key, value in device.infos.items()
-            )
-            inside += self.object("OSDev", infos, None, name=name, osdev_type=5)
+        inside = "".join(
+            self.backend(device, name, backend)
+            for name, backend in device.backends
+            if "." not in name
+        )
         return self.object(
             "PCIDev",
             inside,
@@ -159,6 +177,20 @@ class _Writer:
             pci_type=device.kind,
             pci_link_speed=device.speed,
         )
+
+    def backend(self, device: Device, name: str, backend: str) -> str:
+        """An OS device, as hwloc writes it: Backend was an info before it became the subtype."""
+        latest = self.version == 3
+        inside = info("Backend", backend) if backend and not latest else ""
+        for key, value in device.infos.items():
+            inside += info(key, f"{value}KiB" if latest and key.endswith("Size") else value)
+        for part, its in device.backends:
+            if part.startswith(f"{name}."):
+                inside += self.backend(device, part, its)
+        fabric = name.startswith("mlx5_")
+        kind = (32 if fabric else 12) if latest else (3 if fabric else 5)
+        subtype = {"subtype": backend} if backend and latest else {}
+        return self.object("OSDev", inside, None, name=name, osdev_type=kind, **subtype)
 
     def object(
         self, kind: str, inside: str, cores: Optional[Iterable[int]], **attributes: Any

@@ -1,8 +1,10 @@
 """From a machine to its topo: which levels become localities, and what belongs in which domain.
 
-A level is a kind of region (``machine.KINDS``) or ``gpulink``, the groups of GPUs joined by faster
-links. Domains nest by the cores they hold, whatever their kind: packages inside NUMA nodes or NUMA
-nodes inside packages, depending on the machine.
+A level is a kind of region (``machine.KINDS``), or what divides the smallest domains further:
+``gpulink``, the groups of GPUs joined by faster links; ``device``, the partitions of one GPU;
+``corekind``, the cores of each kind, in localities called ``pcore``, ``ecore`` and so on. Domains
+nest by the cores they hold, whatever their kind: packages inside NUMA nodes or NUMA nodes inside
+packages, depending on the machine.
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ from treepool.rfc.idset import union
 #: The level made of links between GPUs.
 GPULINK = "gpulink"
 
+#: The level made of the partitions of each GPU, and the level made of kinds of cores.
+DEVICE, COREKIND = "device", "corekind"
+
 #: What ``--levels`` may name.
-LEVELS = (*KINDS, GPULINK)
+LEVELS = (*KINDS, GPULINK, DEVICE, COREKIND)
 
 #: The levels used by default, where they add information.
 DEFAULT = ("socket", "numa")
@@ -55,8 +60,8 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
     """The topo of *machine* with these *levels*.
 
     Levels that are named are included if the machine has them. By default the topo includes socket
-    and numa, where they add information, and any other level that separates GPUs. Raises
-    InvalidHardware for an unknown level.
+    and numa, where they add information, any other level that separates GPUs, and kinds of cores.
+    Raises InvalidHardware for an unknown level.
     """
     for level in levels or ():
         if level not in LEVELS:
@@ -74,11 +79,16 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
     for far in machine.far_memory:
         tiers = _around(root, far.cores).tiers
         tiers[far.tier] = tiers.get(far.tier, 0) + far.memory
-    for domain in list(_walk(root)):
-        _add_instances(domain, machine, notes)
-    if levels is not None and GPULINK in levels:
-        for domain in list(_walk(root)):
-            _add_gpulinks(domain, machine, notes)
+    named = (COREKIND,) if levels is None else levels
+    for level, divide in (
+        (GPULINK, _add_gpulinks),
+        (DEVICE, _add_devices),
+        (MIG, _add_instances),
+        (COREKIND, _add_core_kinds),
+    ):
+        if level in named or level == MIG:
+            for domain in list(_walk(root)):
+                divide(domain, machine, notes)
     _warn_of_uneven(root, warnings)
     return NodeTopo(machine, _json(root), tuple(notes), tuple(warnings))
 
@@ -177,22 +187,47 @@ def _place_gpu(root: _Domain, gpu: Gpu, warnings: list[str]) -> None:
 
 
 def _add_gpulinks(domain: _Domain, machine: Machine, notes: list[str]) -> None:
-    """Divide a domain's own GPUs into groups joined by faster links, each with a share of cores.
+    """Divide a domain's own GPUs into groups joined by faster links, each with a share of cores."""
+    own = domain.gpus & ~union(child.gpus for child in domain.children)
+    groups = cliques(machine.links, own) if machine.links is not None else ()
+    if not domain.children:
+        _divide(domain, GPULINK, groups, "groups of linked GPUs", notes)
+
+
+def _add_devices(domain: _Domain, machine: Machine, notes: list[str]) -> None:
+    """Group the partitions among a domain's own GPUs by device, each with a share of cores."""
+    own = domain.gpus & ~union(child.gpus for child in domain.children)
+    groups: dict[str, int] = {}
+    for gpu in machine.gpus:
+        if own >> gpu.id & 1 and gpu.pci:
+            groups[gpu.pci] = groups.get(gpu.pci, 0) | 1 << gpu.id
+    if domain.name != GPULINK or len(groups) > 1:
+        _divide(domain, DEVICE, tuple(groups.values()), "devices", notes)
+
+
+def _divide(domain: _Domain, name: str, groups: Sequence[int], what: str, notes: list[str]) -> None:
+    """Give each of *groups* of a domain's GPUs a domain called *name* of its own.
 
     All cores of a domain are equally near to each of its GPUs, so they are dealt out evenly, in
     order.
     """
-    own = domain.gpus & ~union(child.gpus for child in domain.children)
-    groups = cliques(machine.links, own) if machine.links is not None else ()
-    if not groups or domain.children:
-        return
-    shares = _dealt(list(idset.iterate(domain.cores)), len(groups))
-    for gpus, mine in zip(groups, shares):
-        domain.children.append(_Domain(GPULINK, idset.from_ids(mine), gpus))
-    notes.append(
-        f"the cores of {domain.name} {idset.encode(domain.cores)} are dealt out evenly to its "
-        f"{len(groups)} groups of linked GPUs"
-    )
+    cores = domain.cores & ~union(child.cores for child in domain.children)
+    for gpus, mine in zip(groups, _dealt(list(idset.iterate(cores)), max(len(groups), 1))):
+        domain.children.append(_Domain(name, idset.from_ids(mine), gpus))
+    if groups:
+        where = f"{domain.name} {idset.encode(domain.cores)}"
+        notes.append(f"the cores of {where} are dealt out evenly to its {len(groups)} {what}")
+
+
+def _add_core_kinds(domain: _Domain, machine: Machine, notes: list[str]) -> None:
+    """Divide a domain's own cores by their kind."""
+    own = domain.cores & ~union(child.cores for child in domain.children)
+    kinds = {name: own & cores for name, cores in machine.core_kinds.items() if own & cores}
+    if len(kinds) > 1:
+        domain.children += [_Domain(name, cores) for name, cores in kinds.items()]
+    elif kinds and own == domain.cores and not domain.children:
+        (name,) = kinds
+        domain.children.append(_Domain(name, own, domain.gpus))
 
 
 def _add_instances(domain: _Domain, machine: Machine, notes: list[str]) -> None:

@@ -83,8 +83,12 @@ class Machine:
     pus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
     #: The cores of each NUMA node of ordinary memory, by the operating system's number.
     numa_nodes: Mapping[int, int] = attrs.field(factory=dict)
-    #: True if CPUs and GPUs share one memory (MI300A, GH200).
+    #: True if CPUs and GPUs share one memory (MI300A, GH200, GB200).
     unified_memory: bool = False
+    #: True if NVSwitches join the GPUs.
+    nvswitch: bool = False
+    #: The cores of each kind ("pcore", "ecore", "lpcore"); empty if all are of one kind.
+    core_kinds: Mapping[str, int] = attrs.field(factory=dict)
     #: True if there are CXL memory devices, whether or not they are used as memory.
     cxl: bool = False
     #: A line for whatever was left out or guessed.

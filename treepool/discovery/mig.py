@@ -67,6 +67,9 @@ def read_list(text: str) -> list[list[str]]:
 def with_instances(machine: Machine, instances: Sequence[Sequence[str]]) -> Machine:
     """*machine*, whose NVIDIA GPUs have NVML's ids, with its GPUs divided into *instances*."""
     whole = {gpu.id: gpu for gpu in machine.gpus}
+    if any(gpu.vendor not in ("", "nvidia") for gpu in machine.gpus):
+        warning = "nvidia-smi -L is not used: the node has GPUs of another vendor"
+        return attrs.evolve(machine, warnings=(*machine.warnings, warning))
     if set(whole) != set(range(len(instances))):
         warning = f"nvidia-smi -L has {len(instances)} GPUs, the node {len(whole)}: it is not used"
         return attrs.evolve(machine, warnings=(*machine.warnings, warning))

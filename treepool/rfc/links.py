@@ -17,8 +17,9 @@ from treepool.rfc import idset
 #: Types of link; the first two are between GPUs alone.
 TYPES = ("nvlink", "xgmi", "pcie")
 
-#: How near two PCI devices are, nearest first, in the terms of ``nvidia-smi topo``.
-PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+#: How near two PCI devices are, nearest first, in the terms of ``nvidia-smi topo`` and one more:
+#: SOCKET is the path between NUMA nodes of one socket.
+PATHS = ("PIX", "PXB", "PHB", "NODE", "SOCKET", "SYS")
 
 #: GPU ids are below this. Today's largest node has 112: 16 GPUs with seven MIG slices each. A node
 #: of partitioned MI300X has 64.
@@ -46,9 +47,9 @@ class Link:
 
 @attrs.frozen
 class Nic:
-    """A NIC and the GPUs (bitmask) to which it is the nearest.
+    """A NIC and the GPUs (bitmask) to which none is nearer; others may be as near.
 
-    ``path`` is the distance in the terms of ``nvidia-smi topo``: PIX, PXB, PHB, NODE or SYS.
+    ``path`` is the distance, one of PATHS.
     """
 
     name: str
@@ -121,14 +122,28 @@ class Links:
                 found.update(((a, b), wire) for i, a in enumerate(ids) for b in ids[i + 1 :])
         return found
 
+    def nics_of(self, gpu: int) -> tuple[str, ...]:
+        """The names of the NICs nearest to *gpu*, the one that it should use first.
+
+        GPUs that share NICs begin with different ones, in turn, so that each NIC has its share.
+        """
+        near = [nic for nic in self.nics if nic.gpus >> gpu & 1]
+        if not near:
+            return ()
+        alike = near[0].gpus
+        for nic in near:
+            alike &= nic.gpus
+        first = idset.size(alike & ((1 << gpu) - 1)) % len(near)
+        return tuple(nic.name for nic in (*near[first:], *near[:first]))
+
     @property
     def kind(self) -> str:
-        """The form of the graph of links: "nvswitch", "pairs", "mesh", "pcie" or "none".
+        """The form of the graph of links: "all-to-all", "pairs", "mesh", "pcie" or "none".
 
-        "nvswitch": more than two GPUs, and the same NVLink or xGMI between any two of them, with or
-        without a switch, so all choices are equally good. "pairs": each GPU has such a link to at
-        most one other. "mesh": any other graph of such links. "pcie": only PCIe is known. "none":
-        no link is known.
+        "all-to-all": more than two GPUs, and the same NVLink or xGMI between any two of them, with
+        or without a switch, so all choices are equally good. "pairs": each GPU has such a link to
+        at most one other. "mesh": any other graph of such links. "pcie": only PCIe is known.
+        "none": no link is known.
         """
         pairs = self.pairs()
         fast = {pair: wire for pair, wire in pairs.items() if wire.type != "pcie"}
@@ -136,7 +151,7 @@ class Links:
             return "pcie" if pairs else "none"
         count = idset.size(self.gpus)
         if count > 2 and len(fast) == count * (count - 1) // 2 and len(set(fast.values())) == 1:
-            return "nvswitch"
+            return "all-to-all"
         partners = [gpu for pair in fast for gpu in pair]
         return "pairs" if len(set(partners)) == len(partners) else "mesh"
 

@@ -5,7 +5,7 @@
      "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}]}
 
 is a table. Each of its three keys may be missing, and unknown keys are ignored. No pair of GPUs is
-joined twice, and no GPU has two nearest NICs or two models.
+joined twice, no GPU has two models, and all NICs nearest to a GPU are equally near.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Mapping, Union
 from treepool.errors import InvalidKey
 from treepool.rfc import idset
 from treepool.rfc.findings import Findings, Readers, place, plain_json, shown_ids
+from treepool.rfc.idset import union
 from treepool.rfc.links import (
     MAX_GBPS,
     MAX_GPUS,
@@ -67,7 +68,8 @@ class _Reader:
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
         self.joined: dict[int, int] = {}  # by GPU, the bitmask of those that a link joins it to
-        self.with_nic = self.with_model = 0
+        self.with_nic: dict[str, int] = {}  # the bitmask of GPUs by the path to their NICs
+        self.with_model = 0
 
     def table(self, value: object, at: str) -> Links:
         """table: '{' ("links" | "nics" | "devices") ':' array, ... '}'"""
@@ -113,12 +115,17 @@ class _Reader:
         """A NIC, and the GPUs that have no nearer one."""
         readers: Readers = {
             "name": self.name,
-            "gpus": lambda v, at: self.gpus(v, at, self.with_nic),
+            "gpus": self.gpus,
             "path": lambda v, at: self.findings.one_of(v, at, PATHS),
         }
         found = self.findings.members(value, at, readers, required=readers)
-        self.with_nic |= found.get("gpus", 0)
-        return Nic(found.get("name", ""), found.get("gpus", 0), found.get("path", ""))
+        gpus, path = found.get("gpus", 0), found.get("path", "")
+        other = gpus & union(mask for word, mask in self.with_nic.items() if word != path)
+        if other:
+            message = f"GPUs {shown_ids(other)} have another path to a NIC in an earlier entry"
+            self.findings.note(place(at, "gpus"), message)
+        self.with_nic[path] = self.with_nic.get(path, 0) | gpus
+        return Nic(found.get("name", ""), gpus, path)
 
     def device(self, value: object, at: str) -> Device:
         """The model and memory of some GPUs."""
