@@ -262,9 +262,31 @@ def add_links(draw: Draw, key: JSON) -> None:
     """Give *key* a link table for some of its topos."""
     for entry in key["children"]:
         gpus = _listed(entry["topo"], "gpus")
+        table: JSON = {}
         if 1 < len(gpus) < 9 and draw(some(False, True)):
-            tables = key.setdefault("links", {})
-            tables[digest(entry["topo"])] = draw(link_tables(gpus))
+            table = draw(link_tables(gpus))
+        names = [name for name in LOCALITIES if 2 < len(_named(entry["topo"], name)) < 9]
+        if names and draw(some(False, True)):
+            name = draw(st.sampled_from(names))
+            table["distances"] = draw(distances(name, len(_named(entry["topo"], name))))
+        if table:
+            key.setdefault("links", {})[digest(entry["topo"])] = table
+
+
+@st.composite
+def distances(draw: Draw, locality: str, number: int) -> JSON:
+    """Distances between so many domains of *locality*, as a key has them."""
+    values = [[10] * number for _ in range(number)]
+    for i, j in combinations(range(number), 2):
+        values[i][j] = values[j][i] = draw(some(21, 12, 31))
+    return {"locality": locality, "values": values}
+
+
+def _named(topo: JSON, name: str) -> list[JSON]:
+    """The domains of that locality in *topo*."""
+    inner = [(key, item) for key, items in topo.items() if key not in PLAIN for item in items]
+    found = [item for key, item in inner if key == name]
+    return found + [deep for _, item in inner for deep in _named(item, name)]
 
 
 def _totals(sketch: Sketch) -> tuple[int, int]:

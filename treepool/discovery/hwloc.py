@@ -11,6 +11,7 @@ import re
 from typing import Iterator, Mapping, Optional, Union
 
 from treepool.discovery import gpus as gpu_reader
+from treepool.discovery.hwlocdistances import numa_distances
 from treepool.discovery.hwloclinks import is_nvswitch, near_cores, read_links
 from treepool.discovery.hwlocxml import Object, Topology, bitmap, number, parse
 from treepool.discovery.machine import FarMemory, Gpu, Machine, Region
@@ -86,6 +87,7 @@ def machine_of(topology: Topology, source: str, gpu_index: str = "vendor") -> Ma
         core_kinds=_core_kinds(topology, cores),
         pus=cores.pus,
         numa_nodes=numa_nodes,
+        distances=numa_distances(topology),
         unified_memory=_unified(gpus),
         cxl=any(tier.tier == "cxl" for tier in far) or _has_cxl(topology.root),
         notes=tuple(notes),

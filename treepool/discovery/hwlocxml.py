@@ -88,21 +88,27 @@ class Distances:
     """One matrix: its name, the keys of its objects, and the values row by row.
 
     A key is ``TYPE:NUMBER``; the number is the object's gp_index if ``by_gp``, else its os_index.
+    ``kind`` is hwloc's: bit 4 means latencies, bit 8 bandwidths.
     """
 
     name: str
     by_gp: bool
+    kind: int = 0
     objects: list[str] = attrs.field(factory=list)
     values: list[int] = attrs.field(factory=list)
 
 
 @attrs.define
 class MemoryValue:
-    """A memory attribute (hwloc's ``memattr``): the local value of a NUMA node, by gp_index."""
+    """A memory attribute (hwloc's ``memattr``) of a NUMA node, by gp_index.
+
+    ``initiator`` is the cpuset (bitmask) from which the node has it, 0 if it is not known.
+    """
 
     name: str
     target: str
     value: int
+    initiator: int = 0
 
 
 @attrs.define
@@ -199,7 +205,8 @@ class _Builder:
         elif tag in ("distances2", "distances2hetero"):
             self.kind = attributes.get("type", "")
             by_gp = tag == "distances2hetero" or attributes.get("indexing") == "gp"
-            self.distances.append(Distances(attributes.get("name", ""), by_gp))
+            kind = number(attributes.get("kind", ""))
+            self.distances.append(Distances(attributes.get("name", ""), by_gp, kind))
         elif tag == "memattr":
             self.memory_name = attributes.get("name", "")
         elif tag == "memattr_value" and attributes.get("target_obj_type") == "NUMANode":
@@ -208,6 +215,7 @@ class _Builder:
                     self.memory_name,
                     attributes.get("target_obj_gp_index", ""),
                     number(attributes.get("value", "")),
+                    self.bitmap({"initiator_cpuset": "0x0", **attributes}, "initiator_cpuset"),
                 )
             )
 

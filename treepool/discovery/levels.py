@@ -9,7 +9,7 @@ packages, depending on the machine.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -18,6 +18,8 @@ from treepool.discovery.machine import KINDS, MIG, TIERS, Gpu, Machine
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.idset import union
+from treepool.rfc.links import MAX_DISTANCE, MAX_DOMAINS, Distances, Links
+from treepool.rfc.topo import ids, walk
 
 #: The level made of links between GPUs.
 GPULINK = "gpulink"
@@ -90,7 +92,27 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
             for domain in list(_walk(root)):
                 divide(domain, machine, notes)
     _warn_of_uneven(root, warnings)
-    return NodeTopo(machine, _json(root), tuple(notes), tuple(warnings))
+    topo = _json(root)
+    distances = _distances(topo, machine)
+    if distances is not None:
+        links = attrs.evolve(machine.links or Links(), distances=distances)
+        machine = attrs.evolve(machine, links=links)
+    return NodeTopo(machine, topo, tuple(notes), tuple(warnings))
+
+
+def _distances(topo: Mapping[str, Any], machine: Machine) -> Optional[Distances]:
+    """How far the domains of *topo* that are NUMA nodes are apart; None if that tells nothing."""
+    number_of = {cores: number for number, cores in machine.numa_nodes.items()}
+    for name in dict.fromkeys(name for name, _ in walk(topo)):
+        cores = sorted((ids(d)[0] for n, d in walk(topo) if n == name), key=idset.lowest)
+        nodes = [number_of.get(mask, -1) for mask in cores]
+        if set(nodes) == set(number_of.values()) and 2 < len(nodes) <= MAX_DOMAINS:
+            far = machine.distances
+            rows = [[min(far.get((a, b), 0), MAX_DISTANCE) for b in nodes] for a in nodes]
+            others = {far for i, row in enumerate(rows) for far in row[:i] + row[i + 1 :]}
+            if len(others) > 1 and 0 not in others:
+                return Distances(name, tuple(map(tuple, rows)))
+    return None
 
 
 # -- which levels

@@ -83,6 +83,8 @@ class Machine:
     pus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
     #: The cores of each NUMA node of ordinary memory, by the operating system's number.
     numa_nodes: Mapping[int, int] = attrs.field(factory=dict)
+    #: How far NUMA nodes, by the operating system's numbers, are from each other: 10 is local.
+    distances: Mapping[tuple[int, int], int] = attrs.field(factory=dict)
     #: True if CPUs and GPUs share one memory (MI300A, GH200, GB200).
     unified_memory: bool = False
     #: True if NVSwitches join the GPUs.

@@ -1,4 +1,5 @@
-"""The link table: what connects the GPUs of one kind of node, and the NIC nearest to each.
+"""The link table: what connects the GPUs of one kind of node, the NICs nearest to each, and how far
+its memory domains are from each other.
 
 The key holds the tables as ``scheduling.links``, an object whose keys are digests of topos
 (``digest``). It is treepool's own addition to RFC 49, and other readers ignore it. It names no
@@ -8,7 +9,7 @@ ranks, so trimming and renumbering do not change it. ``linktable.py`` reads it.
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable, Mapping, Union
+from typing import Any, Iterable, Mapping, Optional, Union
 
 import attrs
 
@@ -28,6 +29,10 @@ MAX_GPUS = 128
 #: Fastest link, in GB/s, and largest GPU memory, in GiB: a thousand times those of today.
 MAX_GBPS = 1_000_000
 MAX_MEMORY = 1 << 20
+
+#: Most memory domains that have distances, and the farthest; ACPI's distances are below 256.
+MAX_DOMAINS = 256
+MAX_DISTANCE = 1 << 16
 
 #: Longest name of a NIC or model, in characters.
 MAX_NAME = 128
@@ -66,6 +71,17 @@ class Device:
     gpus: int
 
 
+@attrs.frozen
+class Distances:
+    """How far the domains of a locality, by their lowest cores, are from each other's memory.
+
+    ``values`` is a matrix as in ACPI's SLIT: 10 is local, and a larger number is farther.
+    """
+
+    locality: str
+    values: tuple[tuple[int, ...], ...]
+
+
 @attrs.frozen(order=True)
 class Wire:
     """The link between one pair of GPUs: its type and its GB/s per direction."""
@@ -81,6 +97,8 @@ class Links:
     links: tuple[Link, ...] = ()
     nics: tuple[Nic, ...] = ()
     devices: tuple[Device, ...] = ()
+    #: None if all domains are as far from each other, or it is not known.
+    distances: Optional[Distances] = None
     #: All GPUs named anywhere, as bitmask.
     gpus: int = attrs.field(init=False, repr=False, eq=False)
 
@@ -177,6 +195,9 @@ class Links:
                 {"model": d.model, "memory": d.memory, "gpus": idset.encode(d.gpus)}
                 for d in self.devices
             ]
+        if self.distances:
+            values = [list(row) for row in self.distances.values]
+            table["distances"] = {"locality": self.distances.locality, "values": values}
         return table
 
 

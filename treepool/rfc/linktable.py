@@ -2,10 +2,11 @@
 
     {"links": [{"type": "nvlink", "gbps": 50, "among": ["0-3", "4-7"]}],
      "nics": [{"name": "hsi0", "gpus": "0", "path": "PIX"}],
-     "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}]}
+     "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}],
+     "distances": {"locality": "numa", "values": [[10, 12, 32], [12, 10, 32], [32, 32, 10]]}}
 
-is a table. Each of its three keys may be missing, and unknown keys are ignored. No pair of GPUs is
-joined twice, no GPU has two models, and all NICs nearest to a GPU are equally near.
+is a table. Each of its keys may be missing, and unknown keys are ignored. No pair of GPUs is joined
+twice, no GPU has two models, and all NICs nearest to a GPU are equally near.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from treepool.rfc import idset
 from treepool.rfc.findings import Findings, Readers, place, plain_json, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import (
+    MAX_DISTANCE,
+    MAX_DOMAINS,
     MAX_GBPS,
     MAX_GPUS,
     MAX_MEMORY,
@@ -25,6 +28,7 @@ from treepool.rfc.links import (
     PATHS,
     TYPES,
     Device,
+    Distances,
     Link,
     Links,
     Nic,
@@ -72,15 +76,37 @@ class _Reader:
         self.with_model = 0
 
     def table(self, value: object, at: str) -> Links:
-        """table: '{' ("links" | "nics" | "devices") ':' array, ... '}'"""
+        """table: '{' ("links" | "nics" | "devices") ':' array | "distances" ':' object, ... '}'"""
         items = self.findings.items
         readers: Readers = {
             "links": lambda v, at: items(v, at, self.link),
             "nics": lambda v, at: items(v, at, self.nic),
             "devices": lambda v, at: items(v, at, self.device),
         }
-        found = self.findings.members(value, at, readers)
-        return Links(*(tuple(found.get(what, ())) for what in readers))
+        found = self.findings.members(value, at, {**readers, "distances": self.distances})
+        links, nics, devices = (tuple(found.get(what, ())) for what in readers)
+        return Links(links, nics, devices, found.get("distances"))
+
+    def distances(self, value: object, at: str) -> Distances:
+        """A square matrix of distances between the domains of a locality."""
+        findings = self.findings
+
+        def rows(value: object, at: str) -> tuple[tuple[int, ...], ...]:
+            if isinstance(value, list) and len(value) > MAX_DOMAINS:
+                findings.note(at, f"has more than {MAX_DOMAINS} rows")
+                return ()
+            found = findings.items(value, at, lambda v, at: findings.items(v, at, distance), 1)
+            for i, row in enumerate(found):
+                if len(row) != len(found):
+                    findings.note(f"{at}/{i}", f"must have {len(found)} numbers, not {len(row)}")
+            return tuple(tuple(row) for row in found)
+
+        def distance(value: object, at: str) -> int:
+            return findings.integer(value, at, 0, MAX_DISTANCE)
+
+        readers: Readers = {"locality": self.name, "values": rows}
+        found = findings.members(value, at, readers, required=readers)
+        return Distances(found.get("locality", ""), found.get("values", ()))
 
     def link(self, value: object, at: str) -> Link:
         """One type of link, and the sets of GPUs within which it joins all pairs."""
@@ -150,7 +176,7 @@ class _Reader:
         return gpus
 
     def name(self, value: object, at: str) -> str:
-        """The name of a NIC or model."""
+        """The name of a NIC, a model or a locality."""
         name = self.findings.string(value, at, least=1)
         if len(name) > MAX_NAME or not name.isprintable():
             self.findings.note(at, f"must be at most {MAX_NAME} printable characters")
