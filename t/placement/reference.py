@@ -197,7 +197,8 @@ class Far:
 
     def between(self, a: list[int], b: list[int]) -> int:
         """The average distance between two sets of places, in thousandths."""
-        return sum(1000 * self.values[i][j] for i in a for j in b) // (len(a) * len(b))
+        both = [self.values[i][j] + self.values[j][i] for i in a for j in b]
+        return 1000 * sum(both) // (2 * len(both))
 
 
 def listed_in(topo: dict[str, Any]) -> Ids:

@@ -278,7 +278,8 @@ def distances(draw: Draw, locality: str, number: int) -> JSON:
     """Distances between so many domains of *locality*, as a key has them."""
     values = [[10] * number for _ in range(number)]
     for i, j in combinations(range(number), 2):
-        values[i][j] = values[j][i] = draw(some(21, 12, 31))
+        values[i][j] = draw(some(21, 12, 31))
+        values[j][i] = draw(some(values[i][j], values[i][j], 21))
     return {"locality": locality, "values": values}
 
 

@@ -153,18 +153,27 @@ def cores_of(machine: Machine, pus: int) -> int:
 def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
     """numactl's option for *policy*, one of MEMORY, with the NUMA nodes of the binding.
 
-    ``preferred`` takes a single node: the one with most of the cores. Raises InvalidHardware if
-    the NUMA nodes of the machine are not known.
+    ``preferred`` takes a single node: the one with most of the cores, or the one nearest to all of
+    them, if distances are known. Raises InvalidHardware if the NUMA nodes of the machine are not
+    known.
     """
     if policy == "local":
         return "--localalloc"
     if not binding.numa:
         raise InvalidHardware(f"memory policy {policy}: nothing tells the NUMA nodes of this node")
     if policy == "preferred":
-        most = min(
-            idset.iterate(binding.numa),
-            key=lambda node: (-idset.size(machine.numa_nodes[node] & binding.cores), node),
-        )
-        return f"--preferred={most}"
+        share = {
+            node: idset.size(machine.numa_nodes[node] & binding.cores)
+            for node in idset.iterate(binding.numa)
+        }
+
+        def far(node: int) -> int:
+            """The sum of the cores' distances from *node*."""
+            return sum(
+                number * machine.distances.get((other, node), other != node)
+                for other, number in share.items()
+            )
+
+        return f"--preferred={min(share, key=lambda node: (far(node), node))}"
     word = {"interleave": "--interleave", "bind": "--membind"}[policy]
     return f"{word}={idset.encode(binding.numa)}"

@@ -4,10 +4,11 @@
     intra   = beta * links + (1 - beta) * memory
 
 ``links`` is the slowest link between the GPUs of a slot divided by the fastest link on the node.
-``memory`` is the fraction of a slot's cores and GPUs that are in one memory domain. ``inter`` is
-the fewest nodes that could hold the job divided by the nodes that it has. A term without a meaning
-is omitted: ``links`` without a link table or with fewer than two GPUs per slot, ``inter`` for a job
-on one node.
+``memory`` is the fraction of a slot's cores and GPUs that are in one memory domain. If the key has
+distances, the rest counts too, the more the nearer it is; what is farthest counts nothing.
+``inter`` is the fewest nodes that could hold the job divided by the nodes that it has. A term
+without a meaning is omitted: ``links`` without a link table or with fewer than two GPUs per slot,
+``inter`` for a job on one node.
 
 By default, alpha is 0.3 and beta is 0.5. (The design that these weights come from uses 0.7 for
 alpha, because its nodes are on different switches. Here they are not.) A beta of 0.7 suits jobs
@@ -20,6 +21,7 @@ from typing import Iterable, Iterator, Optional, Sequence
 
 import attrs
 
+from treepool.placement.nodes.distances import Apart, nearness
 from treepool.placement.nodes.links import LinkTable, smallest_link
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
@@ -144,8 +146,19 @@ def memory_locality(share: Share) -> float:
     left = ncores + ngpus - whole * (cores + gpus)
     if whole == slots or left <= 0:
         return 1.0
-    part = min(1.0, max(rest, default=0) * (slots - whole) / left)
+    between = share.node_type.parent
+    around = (
+        sum(n * nearness(_apart(between[a], between[b]), a, b) for b, n in zip(domains, rest))
+        for a, most in zip(domains, rest)
+        if most
+    )
+    part = min(1.0, max(around, default=0) * (slots - whole) / left)
     return (whole + (slots - whole) * part) / slots
+
+
+def _apart(one: Optional[Domain], other: Optional[Domain]) -> Apart[Domain]:
+    """How far the children of *one* are apart, if it is the *other* too."""
+    return one.apart if one is not None and one is other else {}
 
 
 def memory_domains(node_type: NodeType) -> tuple[Domain, ...]:

@@ -1,7 +1,7 @@
 """How far the domains of a node are from each other, where the key has distances.
 
 The key gives distances between the domains of one locality, which have the memory. Two other
-domains are as far apart as the memory in or around them, on average.
+domains are as far apart as the memory in or around them, on average of both directions.
 """
 
 from __future__ import annotations
@@ -45,13 +45,28 @@ def places_in(topo: Mapping[str, Any], distances: Distances) -> Places:
     return found
 
 
+def farthest(among: Apart[D], some: Sequence[D]) -> float:
+    """The largest distance between *some* siblings, 10 being local; 0 if it is not known."""
+    steps = (among[one][other] for i, one in enumerate(some) for other in some[:i] if among)
+    return max(steps, default=0) / _UNIT
+
+
+def nearness(among: Apart[D], one: D, other: D) -> float:
+    """How near two siblings are: 1 if they are the same, 0 if none are farther, or not known."""
+    if one is other or one not in among or other not in among:
+        return float(one is other)
+    most = max(max(row.values()) for row in among.values())
+    return (most - among[one][other]) / max(1, most - among[one][one])
+
+
 def apart(siblings: Sequence[tuple[D, Sequence[int]]], distances: Distances) -> Apart[D]:
     """How far *siblings*, each with its places, are apart; there is no choice between two."""
     if len(siblings) < 3 or not all(places for _, places in siblings):
         return {}
 
     def mean(a: Sequence[int], b: Sequence[int]) -> int:
-        return sum(_UNIT * distances.values[i][j] for i in a for j in b) // (len(a) * len(b))
+        both = (distances.values[i][j] + distances.values[j][i] for i in a for j in b)
+        return _UNIT * sum(both) // (2 * len(a) * len(b))
 
     found = {one: {other: mean(a, b) for other, b in siblings} for one, a in siblings}
     between = {found[one][other] for one in found for other in found if one is not other}

@@ -222,11 +222,19 @@ def nearest(
         steps = [host.apart[a][b] for i, a in enumerate(here) for b in here[:i]]
         return max(steps), sum(steps)
 
+    def far_from(child: Domain, others: Sequence[Domain]) -> tuple[int, int]:
+        steps = [host.apart[child][other] for other in others]
+        return max(steps), sum(steps)
+
     def grown(first: int) -> list[int]:
         chosen = [first]
+        steps = {i: far_from(children[i], [*beside, children[first]]) for i in useful if i != first}
         while len(chosen) < len(found):
-            rest = (i for i in useful if i not in chosen)
-            chosen.append(min(rest, key=lambda i: far([*chosen, i])))
+            chosen.append(min(steps, key=lambda i: (*steps[i], i)))
+            del steps[chosen[-1]]
+            row = host.apart[children[chosen[-1]]]
+            for i, (most, total) in steps.items():
+                steps[i] = max(most, row[children[i]]), total + row[children[i]]
         return sorted(chosen)
 
     options: Iterable[Iterable[int]] = combinations(useful, len(found))
