@@ -283,6 +283,36 @@ def distances(draw: Draw, locality: str, number: int) -> JSON:
     return {"locality": locality, "values": values}
 
 
+@st.composite
+def distant_nodes(draw: Draw) -> JSON:
+    """One node of four to seven domains, side by side or in pairs, and their distances."""
+    number, cores = draw(some(6, 4, 5, 7)), draw(some(2, 1, 3))
+    gpus = draw(subsets(range(number))) if draw(st.booleans()) else []
+    domains = [{"cores": idset_text(range(cores * i, cores * i + cores))} for i in range(number)]
+    for gpu, i in enumerate(gpus):
+        domains[i]["gpus"] = str(gpu)
+    children = {"core": idset_text(range(cores * number))}
+    if gpus:
+        children["gpu"] = idset_text(range(len(gpus)))
+    topo: JSON = {"numa": domains}
+    if draw(some(False, False, True)):
+        topo = {"socket": [{"numa": domains[i : i + 2]} for i in range(0, number, 2)]}
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": children}],
+            "starttime": 0.0,
+            "expiration": 0.0,
+            "nodelist": ["n0"],
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": "0", "topo": topo}],
+            "links": {digest(topo): {"distances": draw(distances("numa", number))}},
+        },
+    }
+
+
 def _named(topo: JSON, name: str) -> list[JSON]:
     """The domains of that locality in *topo*."""
     inner = [(key, item) for key, items in topo.items() if key not in PLAIN for item in items]
