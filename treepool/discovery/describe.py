@@ -11,7 +11,7 @@ import attrs
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
 from treepool.discovery.machine import Machine
-from treepool.discovery.mig import with_instances
+from treepool.discovery.mig import Listed, with_instances
 from treepool.discovery.told import Told, combined
 
 #: Most topos in the cache; no site has so many kinds of node.
@@ -39,7 +39,7 @@ class Describer:
     levels: Optional[Sequence[str]] = None
     gpu_index: str = "vendor"
     told: Sequence[Told] = ()
-    instances: Sequence[Sequence[str]] = ()
+    instances: Sequence[Listed] = ()
     #: How many XMLs were parsed, because they were not in the cache.
     parsed: int = attrs.field(init=False, default=0)
     _known: dict[bytes, NodeTopo] = attrs.field(init=False, factory=dict)

@@ -12,7 +12,7 @@ from typing import Iterator, Mapping, Optional, Union
 
 from treepool.discovery import gpus as gpu_reader
 from treepool.discovery.hwlocdistances import numa_distances
-from treepool.discovery.hwloclinks import is_nvswitch, near_cores, read_links
+from treepool.discovery.hwloclinks import fabric_ports, is_nvswitch, near_cores, read_links
 from treepool.discovery.hwlocxml import Object, Topology, bitmap, number, parse
 from treepool.discovery.machine import FarMemory, Gpu, Machine, Region
 from treepool.errors import InvalidHardware
@@ -84,6 +84,7 @@ def machine_of(topology: Topology, source: str, gpu_index: str = "vendor") -> Ma
         gpus=gpus,
         links=read_links(topology, found, cores.mask, regions),
         nvswitch=any(map(is_nvswitch, topology.root.walk())),
+        fabric_ports=fabric_ports(topology.root),
         core_kinds=_core_kinds(topology, cores),
         pus=cores.pus,
         numa_nodes=numa_nodes,

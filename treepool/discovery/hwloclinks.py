@@ -138,6 +138,11 @@ def _nics(root: Object) -> list[tuple[str, Object]]:
     return [(name, device) for _, _, name, device in kept]
 
 
+def fabric_ports(root: Object) -> frozenset[str]:
+    """The names of the NICs that are ports of a fabric."""
+    return frozenset(_printable(o.name) for o in root.walk() if o.type == "OSDev" and _is_fabric(o))
+
+
 def _is_up(port: Object) -> Optional[bool]:
     """Whether a port of a fabric device is active, 4 in the kernel's words; None if not known."""
     states = [value for name, value in port.infos.items() if _PORT_STATE.fullmatch(name)]
