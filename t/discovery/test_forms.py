@@ -7,10 +7,12 @@ tried too, where they are public.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import attrs
 import pytest
 
-from hwlocfile import Device, Made, distances
+from hwlocfile import Device, Made, as_hwloc3, distances
 from treepool import Pool
 from treepool.discovery import properties
 from treepool.discovery.hwloc import read_hwloc
@@ -78,6 +80,22 @@ def test_a_cuda_device_of_hwloc_3_has_its_size_in_kib():
     assert 'subtype="CUDA"' in text and "16515072KiB" in text and "Backend" not in text
     (gpu,) = read_hwloc(text).gpus
     assert (gpu.model, gpu.memory >> 20) == ("Tesla V100-SXM2-16GB", 16128)
+
+
+#: The tests' own files, and those of real nodes beside the checkout, which hwloc 2 wrote.
+DATA = Path(__file__).parent / "data"
+REAL = Path(__file__).parents[3] / "shared" / "hwloc"
+FILES = [*DATA.glob("*.xml"), DATA.parents[2] / "doc" / "node.xml", *REAL.glob("*.xml")]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_file_of_hwloc_2_is_the_same_machine_as_hwloc_3_writes_it(file):
+    text = file.read_text()
+    if '<topology version="2.0">' not in text:
+        pytest.skip("another version wrote it")
+    old, new = read_hwloc(text), read_hwloc(as_hwloc3(text))
+    assert new == old
+    assert topo_of(new) == attrs.evolve(topo_of(old), machine=topo_of(new).machine)
 
 
 # -- NVSwitch

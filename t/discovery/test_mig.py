@@ -71,6 +71,18 @@ def test_instances_are_in_localities_named_by_profile_with_a_share_of_cores():
     ]
 
 
+def test_instances_can_be_grouped_by_their_gpu():
+    describer = Describer(levels=["numa", "device"], instances=read_list(TEXT))
+    numa = describer.of_xml(NODE.xml().encode()).topo["numa"]
+    assert numa[0]["device"] == [
+        {
+            "mig-3g.40gb": [{"cores": "0", "gpus": "0"}],
+            "mig-1g.10gb": [{"cores": "1-2", "gpus": "1-2"}],
+        },
+        {"cores": "3-5", "gpus": "3"},
+    ]
+
+
 def test_gpus_that_hwloc_does_not_know_are_those_of_the_list():
     gpus = with_instances(read_hwloc(Made().xml()), read_list(TEXT)).gpus
     assert [gpu.uuid for gpu in gpus] == ["MIG-c6d", "MIG-0f1", "MIG-0f2", "GPU-7b9", "GPU-7ba"]
