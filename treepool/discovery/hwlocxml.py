@@ -93,9 +93,9 @@ class Distances:
 
     name: str
     by_gp: bool
-    kind: int = 0
     objects: list[str] = attrs.field(factory=list)
     values: list[int] = attrs.field(factory=list)
+    kind: int = 0
 
 
 @attrs.define
@@ -206,7 +206,7 @@ class _Builder:
             self.kind = attributes.get("type", "")
             by_gp = tag == "distances2hetero" or attributes.get("indexing") == "gp"
             kind = number(attributes.get("kind", ""))
-            self.distances.append(Distances(attributes.get("name", ""), by_gp, kind))
+            self.distances.append(Distances(attributes.get("name", ""), by_gp, kind=kind))
         elif tag == "memattr":
             self.memory_name = attributes.get("name", "")
         elif tag == "memattr_value" and attributes.get("target_obj_type") == "NUMANode":
