@@ -1,10 +1,10 @@
 """From a machine to its topo: which levels become localities, and what belongs in which domain.
 
-A level is a kind of region (``machine.KINDS``), or what divides the smallest domains further:
-``gpulink``, the groups of GPUs joined by faster links; ``device``, the partitions of one GPU;
-``corekind``, the cores of each kind, in localities called ``pcore``, ``ecore`` and so on. Domains
-nest by the cores they hold, whatever their kind: packages inside NUMA nodes or NUMA nodes inside
-packages, depending on the machine.
+A level is a kind of region (``machine.KINDS``), or what divides the smallest domains further, see
+``division.py``: ``gpulink``, the groups of GPUs joined by faster links; ``device``, the partitions
+of one GPU; ``corekind``, the cores of each kind, in localities called ``pcore``, ``ecore`` and so
+on. Domains nest by the cores they hold, whatever their kind: packages inside NUMA nodes or NUMA
+nodes inside packages, depending on the machine.
 """
 
 from __future__ import annotations
@@ -13,19 +13,13 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.discovery.links import cliques
-from treepool.discovery.machine import KINDS, MIG, TIERS, Gpu, Machine
+from treepool.discovery.division import COREKIND, DEVICE, GPULINK, Domain, divide
+from treepool.discovery.machine import KINDS, TIERS, Gpu, Machine
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 from treepool.rfc.links import MAX_DISTANCE, MAX_DOMAINS, Distances, Links
 from treepool.rfc.topo import ids, walk
-
-#: The level made of links between GPUs.
-GPULINK = "gpulink"
-
-#: The level made of the partitions of each GPU, and the level made of kinds of cores.
-DEVICE, COREKIND = "device", "corekind"
 
 #: What ``--levels`` may name.
 LEVELS = (*KINDS, GPULINK, DEVICE, COREKIND)
@@ -34,18 +28,6 @@ LEVELS = (*KINDS, GPULINK, DEVICE, COREKIND)
 DEFAULT = ("socket", "numa")
 
 _GIB = 1 << 30
-
-
-@attrs.define(eq=False)
-class _Domain:
-    """A domain while the tree is built; memory in bytes, ``tiers`` by name."""
-
-    name: str
-    cores: int
-    gpus: int = 0
-    memory: int = 0
-    tiers: dict[str, int] = attrs.field(factory=dict)
-    children: list[_Domain] = attrs.field(factory=list)
 
 
 @attrs.frozen
@@ -70,9 +52,9 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
             raise InvalidHardware(f"no level is called {level!r}; there are {', '.join(LEVELS)}")
     notes, warnings = list(machine.notes), list(machine.warnings)
     kinds = _chosen(machine, notes) if levels is None else [k for k in levels if k in KINDS]
-    root = _Domain("node", machine.cores)
+    root = Domain("node", machine.cores)
     for kind, cores in _nesting(machine, kinds):
-        _insert(root, _Domain(kind, cores), warnings)
+        _insert(root, Domain(kind, cores), warnings)
     for gpu in machine.gpus:
         _place_gpu(root, gpu, warnings)
     for region in machine.regions:
@@ -81,16 +63,7 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
     for far in machine.far_memory:
         tiers = _around(root, far.cores).tiers
         tiers[far.tier] = tiers.get(far.tier, 0) + far.memory
-    named = (COREKIND,) if levels is None else levels
-    for level, divide in (
-        (GPULINK, _add_gpulinks),
-        (DEVICE, _add_devices),
-        (MIG, _add_instances),
-        (COREKIND, _add_core_kinds),
-    ):
-        if level in named or level == MIG:
-            for domain in list(_walk(root)):
-                divide(domain, machine, notes)
+    divide(root, machine, (COREKIND,) if levels is None else levels, notes)
     _warn_of_uneven(root, warnings)
     topo = _json(root)
     distances = _distances(topo, machine)
@@ -168,14 +141,14 @@ def _nesting(machine: Machine, kinds: Sequence[str]) -> Iterator[tuple[str, int]
 # -- building the tree
 
 
-def _insert(root: _Domain, new: _Domain, warnings: list[str]) -> None:
+def _insert(root: Domain, new: Domain, warnings: list[str]) -> None:
     """Insert *new* into the smallest domain around its cores."""
     parent = _around(root, new.cores)
     if any(child.cores & new.cores for child in parent.children):
         cores = idset.encode(new.cores)
         warnings.append(f"{new.name} of cores {cores} crosses other domains, and is left out")
         return
-    if any(d.name == new.name and d.cores & new.cores for d in _walk(root)):
+    if any(d.name == new.name and d.cores & new.cores for d in root.walk()):
         cores = idset.encode(new.cores)
         warnings.append(
             f"{new.name} of cores {cores} is inside another {new.name}, and is left out"
@@ -184,7 +157,7 @@ def _insert(root: _Domain, new: _Domain, warnings: list[str]) -> None:
     parent.children.append(new)
 
 
-def _around(root: _Domain, cores: int) -> _Domain:
+def _around(root: Domain, cores: int) -> Domain:
     """The smallest domain around *cores*; the node if there are no cores."""
     here = root
     while cores:
@@ -195,9 +168,9 @@ def _around(root: _Domain, cores: int) -> _Domain:
     return here
 
 
-def _place_gpu(root: _Domain, gpu: Gpu, warnings: list[str]) -> None:
+def _place_gpu(root: Domain, gpu: Gpu, warnings: list[str]) -> None:
     """Add *gpu* to the smallest domain around the cores near it, and to all enclosing domains."""
-    here: Optional[_Domain] = root
+    here: Optional[Domain] = root
     if root.children and not gpu.cores:
         warnings.append(f"gpu {gpu.id} is near no part of the node: it belongs to the node itself")
     while here is not None:
@@ -208,97 +181,10 @@ def _place_gpu(root: _Domain, gpu: Gpu, warnings: list[str]) -> None:
         )
 
 
-def _add_gpulinks(domain: _Domain, machine: Machine, notes: list[str]) -> None:
-    """Divide a domain's own GPUs into groups joined by faster links, each with a share of cores."""
-    own = domain.gpus & ~union(child.gpus for child in domain.children)
-    groups = cliques(machine.links, own) if machine.links is not None else ()
-    if not domain.children:
-        _divide(domain, GPULINK, groups, "groups of linked GPUs", notes)
-
-
-def _add_devices(domain: _Domain, machine: Machine, notes: list[str]) -> None:
-    """Group the partitions among a domain's own GPUs by device, each with a share of cores."""
-    own = domain.gpus & ~union(child.gpus for child in domain.children)
-    groups: dict[str, int] = {}
-    for gpu in machine.gpus:
-        if own >> gpu.id & 1 and gpu.pci:
-            groups[gpu.pci] = groups.get(gpu.pci, 0) | 1 << gpu.id
-    if domain.name != GPULINK or len(groups) > 1:
-        _divide(domain, DEVICE, tuple(groups.values()), "devices", notes)
-
-
-def _divide(domain: _Domain, name: str, groups: Sequence[int], what: str, notes: list[str]) -> None:
-    """Give each of *groups* of a domain's GPUs a domain called *name* of its own.
-
-    All cores of a domain are equally near to each of its GPUs, so they are dealt out evenly, in
-    order.
-    """
-    cores = domain.cores & ~union(child.cores for child in domain.children)
-    for gpus, mine in zip(groups, _dealt(list(idset.iterate(cores)), max(len(groups), 1))):
-        domain.children.append(_Domain(name, idset.from_ids(mine), gpus))
-    if groups:
-        where = f"{domain.name} {idset.encode(domain.cores)}"
-        notes.append(f"the cores of {where} are dealt out evenly to its {len(groups)} {what}")
-
-
-def _add_core_kinds(domain: _Domain, machine: Machine, notes: list[str]) -> None:
-    """Divide a domain's own cores by their kind."""
-    own = domain.cores & ~union(child.cores for child in domain.children)
-    kinds = {name: own & cores for name, cores in machine.core_kinds.items() if own & cores}
-    if len(kinds) > 1:
-        domain.children += [_Domain(name, cores) for name, cores in kinds.items()]
-    elif kinds and own == domain.cores and not domain.children:
-        (name,) = kinds
-        domain.children.append(_Domain(name, own, domain.gpus))
-
-
-def _add_instances(domain: _Domain, machine: Machine, notes: list[str]) -> None:
-    """Put a domain's own MIG instances into domains named by their profile, with cores.
-
-    Each GPU, divided or not, has an even share of the cores. Each instance has an even share of its
-    GPU's cores.
-    """
-    own = domain.gpus & ~union(child.gpus for child in domain.children)
-    gpus = [gpu for gpu in machine.gpus if own >> gpu.id & 1]
-    if not any(gpu.profile.startswith(MIG) for gpu in gpus):
-        return
-    cores = list(idset.iterate(domain.cores & ~union(child.cores for child in domain.children)))
-    devices: dict[str, list[Gpu]] = {}
-    for gpu in gpus:
-        devices.setdefault(gpu.pci or str(gpu.id), []).append(gpu)
-    for instances, share in zip(devices.values(), _dealt(cores, len(devices))):
-        profiles: dict[str, list[Gpu]] = {}
-        for gpu in instances:
-            profiles.setdefault(gpu.profile, []).append(gpu)
-        parts = iter(_dealt(share, len(instances)))
-        for profile, alike in profiles.items():
-            mine = [core for _ in alike for core in next(parts)]
-            if profile.startswith(MIG):
-                ids = idset.from_ids(gpu.id for gpu in alike)
-                domain.children.append(_Domain(profile, idset.from_ids(mine), ids))
-    notes.append(
-        f"the cores of {domain.name} {idset.encode(domain.cores)} are dealt out evenly to its GPUs "
-        "and their MIG instances"
-    )
-
-
-def _dealt(cores: Sequence[int], shares: int) -> list[Sequence[int]]:
-    """*cores* in order, in *shares* even parts; the first parts may have one more."""
-    size, more = divmod(len(cores), shares)
-    starts = [i * size + min(i, more) for i in range(shares + 1)]
-    return [cores[a:b] for a, b in zip(starts, starts[1:])]
-
-
-def _walk(domain: _Domain) -> Iterator[_Domain]:
-    yield domain
-    for child in domain.children:
-        yield from _walk(child)
-
-
-def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
+def _warn_of_uneven(root: Domain, warnings: list[str]) -> None:
     """Warn of domains of one name with different cores or GPUs, often a wrong BIOS setting."""
     sizes: dict[str, set[tuple[int, int]]] = {}
-    for domain in _walk(root):
+    for domain in root.walk():
         sizes.setdefault(domain.name, set()).add(
             (idset.size(domain.cores), idset.size(domain.gpus))
         )
@@ -312,7 +198,7 @@ def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
 # -- JSON
 
 
-def _json(domain: _Domain) -> dict[str, Any]:
+def _json(domain: Domain) -> dict[str, Any]:
     """The RFC 49 JSON of a domain; it does not repeat what nested domains list in full."""
     out: dict[str, Any] = {}
     inner = domain
@@ -343,7 +229,7 @@ def _json(domain: _Domain) -> dict[str, Any]:
     return out
 
 
-def _listed_memory(domain: _Domain) -> int:
+def _listed_memory(domain: Domain) -> int:
     return _gib(domain.memory) + sum(_listed_memory(child) for child in domain.children)
 
 
