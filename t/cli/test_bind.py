@@ -8,6 +8,7 @@ import pytest
 
 from commandline import run_process
 from hwlocfile import Device, Made, has_library
+from treepool.cli import here
 from treepool.discovery import libhwloc
 from treepool.errors import InvalidHardware
 
@@ -327,6 +328,32 @@ def test_an_R_of_no_rank_is_refused_by_name(treepool, write, command, options):
     path = write({"version": 1, "execution": {"R_lite": [], "nodelist": []}}, "R.json")
     result = treepool(*command.split(), "--R", path, "--xml", write(xml(), "node.xml"), *options)
     assert result.is_one_line_error("R.json", "/execution/R_lite")
+
+
+# -- cores that the system keeps
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "file", "text", "allowed"),
+    [
+        ("0::/flux/job", "flux/job/cpuset.cpus.effective", "2-3,6\n", 0b1001100),
+        ("0::/", "cpuset.cpus.effective", "0-3", 0b1111),
+        ("7:cpu,cpuset:/job\n0::/x", "cpuset/job/cpuset.effective_cpus", "1\n", 0b10),
+        ("0::/x", "y/cpuset.cpus.effective", "1", 0),  # no such cpuset
+        ("0::/x", "x/cpuset.cpus.effective", "\n", 0),
+        ("0::/x", "x/cpuset.cpus.effective", "klingon", 0),
+        ("klingon", "x/cpuset.cpus.effective", "1", 0),
+    ],
+)
+def test_the_cpuset_of_a_process_says_what_it_may_use(tmp_path, cgroup, file, text, allowed):
+    for path, content in (("proc/self/cgroup", cgroup), (f"sys/fs/cgroup/{file}", text)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    assert here.allowed_pus(tmp_path) == allowed
+
+
+def test_where_there_are_no_cgroups_nothing_is_known(tmp_path):
+    assert here.allowed_pus(tmp_path) == 0
 
 
 # -- MIG instances

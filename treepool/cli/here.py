@@ -160,15 +160,18 @@ def _known(divided: Machine, machine: Machine) -> Machine:
     return divided
 
 
-def allowed_pus() -> int:
-    """The PUs that this process's cpuset allows (bitmask), 0 if Linux does not say."""
+def allowed_pus(root: Path = Path("/")) -> int:
+    """The PUs that this process's cpuset allows (bitmask), 0 if Linux does not say.
+
+    *root* is where the file system is.
+    """
     try:
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
             number, controllers, path = line.split(":", 2)
-            if number == "0" or "cpuset" in controllers.split(","):
-                tree = "" if number == "0" else "cpuset"
-                name = "cpuset.cpus.effective" if number == "0" else "cpuset.effective_cpus"
-                file = Path("/sys/fs/cgroup", tree, path.lstrip("/"), name)
+            unified = number == "0"
+            if unified or "cpuset" in controllers.split(","):
+                folder = root / "sys/fs/cgroup" / ("" if unified else "cpuset") / path.lstrip("/")
+                file = folder / ("cpuset.cpus.effective" if unified else "cpuset.effective_cpus")
                 if file.exists():
                     return idset.decode(file.read_text().strip())
     except (OSError, ValueError):
