@@ -21,7 +21,7 @@ from typing import Iterable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.nodes.distances import Apart, nearness
+from treepool.placement.nodes.distances import nearness
 from treepool.placement.nodes.links import LinkTable, smallest_link
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
@@ -146,19 +146,26 @@ def memory_locality(share: Share) -> float:
     left = ncores + ngpus - whole * (cores + gpus)
     if whole == slots or left <= 0:
         return 1.0
-    between = share.node_type.parent
-    around = (
-        sum(n * nearness(_apart(between[a], between[b]), a, b) for b, n in zip(domains, rest))
-        for a, most in zip(domains, rest)
-        if most
-    )
-    part = min(1.0, max(around, default=0) * (slots - whole) / left)
+    part = min(1.0, _gathered(share.node_type, domains, rest) * (slots - whole) / left)
     return (whole + (slots - whole) * part) / slots
 
 
-def _apart(one: Optional[Domain], other: Optional[Domain]) -> Apart[Domain]:
-    """How far the children of *one* are apart, if it is the *other* too."""
-    return one.apart if one is not None and one is other else {}
+def _gathered(node_type: NodeType, domains: Sequence[Domain], have: Sequence[int]) -> float:
+    """The most of what *domains* have that is in one of them; what is near to it counts in part."""
+    around = {domain: node_type.parent[domain] for domain in domains}
+
+    def beside(center: Domain) -> float:
+        parent = around[center]
+        apart = parent.apart if parent is not None else {}
+        return sum(
+            number * nearness(apart, center, other)
+            for other, number in zip(domains, have)
+            if number and around[other] is parent
+        )
+
+    if not any(parent.apart for parent in around.values() if parent is not None):
+        return max(have, default=0)
+    return max((beside(d) for d, number in zip(domains, have) if number), default=0)
 
 
 def memory_domains(node_type: NodeType) -> tuple[Domain, ...]:
