@@ -263,7 +263,7 @@ class Table:
         return self.pairs.get(frozenset((a, b)), (0, ""))[0]
 
     def path(self, gpu: int) -> int:
-        return self.paths.get(gpu, 5)
+        return self.paths.get(gpu, 6)
 
     def joined(self, gpus: Iterable[int], demand: Demand) -> bool:
         """Whether any two of *gpus* are linked as *demand* says."""
