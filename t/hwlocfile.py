@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Optional, Sequence
+from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 import attrs
@@ -23,7 +24,9 @@ def has_library() -> bool:
 class Device:
     """A PCI device below NUMA node ``numa`` (an index; None: below the machine).
 
-    ``backends`` are the OS devices on it, as (name, backend, infos).
+    ``backends`` are the OS devices on it, as (name, backend); ze0.1 is inside ze0. ``infos`` belong
+    to each of them; sizes are in KiB. ``l3`` says below which L3 cache of the NUMA node it is,
+    ``switch`` behind which PCI switch.
     """
 
     pci: str
@@ -32,6 +35,8 @@ class Device:
     backends: Sequence[tuple[str, str]] = ()
     infos: Mapping[str, str] = attrs.field(factory=dict)
     speed: float = 15.75
+    l3: Optional[int] = None
+    switch: str = ""
 
 
 @attrs.frozen
@@ -53,6 +58,7 @@ class Made:
     allowed: Optional[Iterable[int]] = None
     host: str = "made1"
     l3: bool = True
+    l3s: int = 1
     more: str = ""
 
     def xml(self, version: int = 2) -> str:
@@ -74,7 +80,8 @@ class _Writer:
         body = self.machine()
         return (
             f'<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "{dtd}">\n'
-            f"<topology{number}>\n{body}{self.made.more}</topology>\n"
+            f"<topology{number}>\n{body}{self.made.more}"
+            f"{info('HostName', self.made.host) if self.version == 3 else ''}</topology>\n"
         )
 
     def machine(self) -> str:
@@ -84,7 +91,7 @@ class _Writer:
             if made.allowed is None
             else sum(1 << pu for pu in set(made.allowed))
         )
-        inside = info("HostName", made.host)
+        inside = "" if self.version == 3 else info("HostName", made.host)
         for package in range(made.packages):
             inside += self.package(package)
         inside += self.far(None) + self.devices(None)
@@ -101,10 +108,14 @@ class _Writer:
     def numa(self, numa: int) -> str:
         made = self.made
         cores = range(numa * made.cores, (numa + 1) * made.cores)
-        inside = "".join(self.core(core) for core in cores)
-        if made.l3:
+        each = made.cores // made.l3s
+        inside = ""
+        for l3 in range(made.l3s):
+            near = cores[l3 * each : (l3 + 1) * each if l3 + 1 < made.l3s else made.cores]
+            part = "".join(self.core(core) for core in near) + self.devices(numa, l3)
             kind = "Cache" if self.version == 1 else "L3Cache"
-            inside = self.object(kind, inside, cores, depth=3, cache_size=1 << 20)
+            extra = {"depth": 3, "cache_size": 1 << 20}
+            inside += self.object(kind, part, near, **extra) if made.l3 else part
         memory = {"os_index": numa, "local_memory": made.memory << 30}
         if self.version == 1:
             return self.object("NUMANode", inside + self.devices(numa), cores, **memory)
@@ -140,17 +151,25 @@ class _Writer:
                 )
         return found
 
-    def devices(self, numa: Optional[int]) -> str:
-        found = "".join(self.device(d) for d in self.made.devices if d.numa == numa)
-        return self.object("Bridge", found, None, bridge_type="0-1", depth=0) if found else ""
+    def devices(self, numa: Optional[int], l3: Optional[int] = None) -> str:
+        """The devices there: those behind a switch, and others below a host bridge each."""
+        here = [d for d in self.made.devices if (d.numa, d.l3) == (numa, l3)]
+        found = "".join(self.device(d) for d in here if not d.switch)
+        found = self.bridge(found) if found else ""
+        for switch in dict.fromkeys(d.switch for d in here if d.switch):
+            ports = "".join(self.bridge(self.device(d)) for d in here if d.switch == switch)
+            found += self.bridge(self.bridge(self.bridge(ports)))
+        return found
+
+    def bridge(self, inside: str) -> str:
+        return self.object("Bridge", inside, None, bridge_type="0-1", depth=0)
 
     def device(self, device: Device) -> str:
-        inside = ""
-        for name, backend in device.backends:
-            infos = info("Backend", backend) + "".join(
-                info(key, value) for key, value in device.infos.items()
-            )
-            inside += self.object("OSDev", infos, None, name=name, osdev_type=5)
+        inside = "".join(
+            self.backend(device, name, backend)
+            for name, backend in device.backends
+            if "." not in name
+        )
         return self.object(
             "PCIDev",
             inside,
@@ -159,6 +178,20 @@ class _Writer:
             pci_type=device.kind,
             pci_link_speed=device.speed,
         )
+
+    def backend(self, device: Device, name: str, backend: str) -> str:
+        """An OS device, as hwloc writes it: Backend was an info before it became the subtype."""
+        latest = self.version == 3
+        inside = info("Backend", backend) if backend and not latest else ""
+        for key, value in device.infos.items():
+            inside += info(key, f"{value}KiB" if latest and key.endswith("Size") else value)
+        for part, its in device.backends:
+            if part.startswith(f"{name}."):
+                inside += self.backend(device, part, its)
+        fabric = name.startswith("mlx5_")
+        kind = (32 if fabric else 12) if latest else (3 if fabric else 5)
+        subtype = {"subtype": backend} if backend and latest else {}
+        return self.object("OSDev", inside, None, name=name, osdev_type=kind, **subtype)
 
     def object(
         self, kind: str, inside: str, cores: Optional[Iterable[int]], **attributes: Any
@@ -210,6 +243,35 @@ def distances(name: str, kind: str, objects: Sequence[int], values: Sequence[int
         f'indexing="gp">\n<indexes length="{len(indexes)}">{indexes}</indexes>\n'
         f'<u64values length="{len(numbers)}">{numbers}</u64values>\n</distances2>\n'
     )
+
+
+def as_hwloc3(text: str) -> str:
+    """XML of hwloc 2 as hwloc 3 writes it.
+
+    The subtype is the backend, which is no info any more; sizes in infos have a unit; types of OS
+    devices are bits; what is known of the whole machine stands at the end.
+    """
+    root = ElementTree.fromstring(text)
+    root.set("version", "3.0")
+    for item in root.iter("object"):
+        for found in list(item.findall("info")):
+            name, value = found.get("name", ""), found.get("value", "")
+            if name == "Backend" and item.get("type") == "OSDev":
+                item.set("subtype", value)
+            elif name.endswith("Size") and value.isdigit():
+                found.set("value", f"{value}KiB")
+            if name == "Backend" or item.get("type") == "Machine":
+                item.remove(found)
+            if name == "HostName":
+                root.append(found)
+        if item.get("type") == "OSDev":
+            kind = _OSDEV_BITS.get(item.get("osdev_type", ""), 0)
+            item.set("osdev_type", str(kind))
+    return ElementTree.tostring(root, "unicode")
+
+
+#: hwloc 3's bits by hwloc 2's numbers: block, GPU, network, OpenFabrics, DMA, coprocessor, memory.
+_OSDEV_BITS = {"0": 1, "1": 4, "2": 16, "3": 32, "4": 64, "5": 12, "6": 2}
 
 
 def info(name: str, value: str) -> str:

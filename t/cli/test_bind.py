@@ -8,6 +8,7 @@ import pytest
 
 from commandline import run_process
 from hwlocfile import Device, Made, has_library
+from treepool.cli import here
 from treepool.discovery import libhwloc
 from treepool.errors import InvalidHardware
 
@@ -327,3 +328,126 @@ def test_an_R_of_no_rank_is_refused_by_name(treepool, write, command, options):
     path = write({"version": 1, "execution": {"R_lite": [], "nodelist": []}}, "R.json")
     result = treepool(*command.split(), "--R", path, "--xml", write(xml(), "node.xml"), *options)
     assert result.is_one_line_error("R.json", "/execution/R_lite")
+
+
+# -- cores that the system keeps
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "file", "text", "allowed"),
+    [
+        ("0::/flux/job", "flux/job/cpuset.cpus.effective", "2-3,6\n", 0b1001100),
+        ("0::/", "cpuset.cpus.effective", "0-3", 0b1111),
+        ("7:cpu,cpuset:/job\n0::/x", "cpuset/job/cpuset.effective_cpus", "1\n", 0b10),
+        ("0::/x", "y/cpuset.cpus.effective", "1", 0),  # no such cpuset
+        ("0::/x", "x/cpuset.cpus.effective", "\n", 0),
+        ("0::/x", "x/cpuset.cpus.effective", "klingon", 0),
+        ("klingon", "x/cpuset.cpus.effective", "1", 0),
+    ],
+)
+def test_the_cpuset_of_a_process_says_what_it_may_use(tmp_path, cgroup, file, text, allowed):
+    for path, content in (("proc/self/cgroup", cgroup), (f"sys/fs/cgroup/{file}", text)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    assert here.allowed_pus(tmp_path) == allowed
+
+
+def test_where_there_are_no_cgroups_nothing_is_known(tmp_path):
+    assert here.allowed_pus(tmp_path) == 0
+
+
+# -- MIG instances
+
+LIST = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5a3)
+  MIG 3g.40gb     Device  0: (UUID: MIG-c6d)
+  MIG 1g.10gb     Device  1: (UUID: MIG-0f1)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-7b9)
+GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-7ba)
+GPU 3: NVIDIA H100 80GB HBM3 (UUID: GPU-7bb)
+"""
+
+TOPO = {
+    "cores": "0-15",
+    "gpus": "0-4",
+    "mig-3g.40gb": [{"cores": "0", "gpus": "0"}],
+    "mig-1g.10gb": [{"cores": "1", "gpus": "1"}],
+}
+
+
+def with_key(R, topo, **more):
+    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}], **more}
+    return {**R, "scheduling": key}
+
+
+def test_mig_instances_are_told_by_uuid(bind, write):
+    R = with_key(allocated("0-3", "0-1"), TOPO)
+    told = facts(bind(R, "--print", "--mig", write(LIST, "list.txt")))
+    assert told["CUDA_VISIBLE_DEVICES"] == "MIG-c6d,MIG-0f1"
+    assert told["GPUs"].endswith("of the job's 0-1")
+
+
+@pytest.fixture
+def nvidia_smi(monkeypatch, tmp_path):
+    """``nvidia_smi(text)`` puts a program of that name on the PATH, which prints *text*."""
+
+    def write(text):
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        program = folder / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    return write
+
+
+def test_nvidia_smi_is_asked_where_the_key_has_instances_of_the_job(bind, nvidia_smi):
+    nvidia_smi(LIST)
+    told = facts(bind(with_key(allocated("0-3", "1"), TOPO), "--print"))
+    assert told["CUDA_VISIBLE_DEVICES"] == "MIG-0f1"
+    plain = facts(bind(allocated("0-3", "1"), "--print"))
+    assert plain["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_instances_that_cannot_be_named_are_an_error_and_not_other_gpus(
+    bind, monkeypatch, tmp_path
+):
+    R = with_key(allocated("0-3", "1"), TOPO)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = bind(R, "--print")
+    assert result.is_one_line_error("the job has MIG instances, and nvidia-smi -L cannot name them")
+
+
+def test_a_list_of_another_node_is_an_error(bind, nvidia_smi):
+    nvidia_smi("GPU 0: H100 (UUID: GPU-1)\n  MIG 1g.10gb Device 0: (UUID: MIG-1)\n")
+    result = bind(with_key(allocated("0-3", "1"), TOPO), "--print")
+    assert result.is_one_line_error("nvidia-smi -L has 1 GPUs, the node 4: it is not used")
+
+
+# -- NICs
+
+
+def nic_node():
+    gpu = Device("0000:10:00.0", 0, NVIDIA, [("cuda0", "CUDA")], {"GPUModel": "H100"})
+    nic = Device("0000:20:00.0", 0, "0207 [15b3:1021] [15b3:0041] 00", [("mlx5_0", "")])
+    return Made(smt=1, devices=[gpu, nic]).xml()
+
+
+def test_the_nics_near_the_gpus_of_a_task_are_exported_on_demand(bind):
+    R = allocated("0-3", "0")
+    assert "NCCL_IB_HCA" not in facts(bind(R, "--print", node=nic_node()))
+    told = facts(bind(R, "--print", "--env", "NCCL_IB_HCA,UCX_NET_DEVICES", node=nic_node()))
+    assert (told["NCCL_IB_HCA"], told["UCX_NET_DEVICES"]) == ("=mlx5_0", "mlx5_0:1")
+
+
+def test_a_nic_that_is_not_known_is_an_error(bind):
+    result = bind(allocated("0-3", "0"), "--print", "--env", "NCCL_IB_HCA")
+    assert result.is_one_line_error("NCCL_IB_HCA: no NIC is known to be near the task's GPUs")
+
+
+def test_other_variables_are_refused(bind):
+    result = bind(allocated("0-3"), "--print", "--env", "LD_PRELOAD")
+    assert result.is_one_line_error(
+        "'LD_PRELOAD' is none of NCCL_IB_HCA, UCX_NET_DEVICES", status=2
+    )

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 
 import pytest
@@ -318,6 +319,15 @@ def test_local_says_what_to_install_where_there_is_neither(treepool, hwloc):
 def test_outside_an_instance_no_broker_is_asked(monkeypatch):
     monkeypatch.delenv("FLUX_URI", raising=False)
     assert hardware._of_broker() is None
+
+
+def test_xml_without_a_host_name_does_not_take_this_machines(treepool, xml):
+    file = xml(NODE)
+    file.write_text(re.sub('<info name="HostName"[^>]*>', "", file.read_text()))
+    result = treepool("encode", "--xml", str(file))
+    assert result.is_one_line_error("the XML does not name its host: --hosts HOSTS", status=2)
+    named = treepool("encode", "--xml", str(file), "--hosts", "a7")
+    assert encoded(named)["execution"]["nodelist"] == ["a7"]
 
 
 # -- mistakes

@@ -36,6 +36,16 @@ def test_cores_that_are_not_the_jobs():
     assert found["cores"] == "may run on cores 4-5; the job has cores 0-3"
 
 
+def test_cores_that_the_site_keeps_for_the_system():
+    task = Task(MACHINE, idset.decode("1-3"), system=1)
+    found = [one.message for one in check(task, idset.decode("0-4"), [])]
+    assert found[:2] == [
+        "may run on cores 0, which the site keeps for the system",
+        "may run on cores 4; the job has cores 1-3",
+    ]
+    assert [one.message for one in check(task, idset.decode("0-3"), [])] == found[:1]
+
+
 def test_pus_that_are_no_core_of_the_machine():
     assert "PUs 100" in reasons("0-3,100", [], "0-3")["cores"]
 

@@ -4,14 +4,16 @@ The machine of most tests has 2 packages of 2 NUMA nodes of 4 cores of 2 PUs: co
 PUs are the core's number, and 16 more.
 """
 
+import attrs
 import pytest
 
 from hwlocfile import Device, Made
-from treepool.discovery.binding import bind, distance, numactl_option, share
+from treepool.discovery.binding import bind, distance, nic_settings, numactl_option, share
 from treepool.discovery.hwloc import read_hwloc
-from treepool.discovery.place import Task, place, with_bus_order
+from treepool.discovery.place import Task, has_instances, place, with_bus_order
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
 from treepool.rfc import idset
+from treepool.rfc.links import Links, Nic, digest
 from treepool.rfc.rset import ResourceSet
 
 
@@ -309,3 +311,72 @@ def test_distance_is_near_then_same_socket_then_unknown_then_elsewhere():
     here = machine([gpu("10", 0), gpu("20", 1), gpu("30", None), gpu("40", 3)])
     found = [distance(here, ids("0-3"), gpu) for gpu in range(4)]
     assert found == sorted(set(found))
+
+
+# -- cores that the system keeps
+
+
+def test_cores_that_the_system_does_not_allow_are_left_out_before_tasks_share():
+    # The job has cores 0-7, and a cpuset keeps PUs 0, 1, 16 and 17, so cores 0 and 1, for itself.
+    allowed = ids("2-15,18-31")
+    shares = [
+        bound("0-7", index=i, tasks=2, affinity=allowed & ids("0-7,16-23"), allowed=allowed)
+        for i in range(2)
+    ]
+    assert [idset.encode(one.cores) for one in shares] == ["2-4", "5-7"]
+    assert shares[0].pus == ids("2-4,18-20")
+
+
+def test_of_a_core_of_which_one_pu_is_kept_the_other_is_used():
+    assert bound("0-1", allowed=ids("0-15")).pus == ids("0-1")
+
+
+def test_a_cpuset_without_any_core_of_the_job_is_not_believed():
+    assert idset.encode(bound("0-3", allowed=ids("12-13")).cores) == "0-3"
+
+
+# -- NICs
+
+
+def with_nics(fabric=(), **gpus_of):
+    nics = tuple(Nic(name, ids(text), "NODE") for name, text in gpus_of.items())
+    return attrs.evolve(machine(), links=Links(nics=nics), fabric_ports=frozenset(fabric))
+
+
+def test_the_nics_of_a_tasks_gpus_are_told_the_first_gpus_first():
+    node = with_nics(["mlx5_0", "mlx5_1"], mlx5_0="0-1", mlx5_1="0-1", hsn0="2")
+    names = ["NCCL_IB_HCA", "UCX_NET_DEVICES"]
+    assert nic_settings(node, [0], names) == {
+        "NCCL_IB_HCA": "=mlx5_0,mlx5_1",
+        "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1",
+    }
+    # The second GPU begins with the other NIC, so that both are used.
+    assert nic_settings(node, [1], ["NCCL_IB_HCA"]) == {"NCCL_IB_HCA": "=mlx5_1,mlx5_0"}
+    assert nic_settings(node, [2, 0], ["UCX_NET_DEVICES"]) == {
+        "UCX_NET_DEVICES": "hsn0,mlx5_0:1,mlx5_1:1"
+    }
+    assert nic_settings(node, [2], []) == {}
+
+
+def test_no_nic_is_made_up():
+    node = with_nics(hsn0="0")
+    with pytest.raises(InvalidHardware, match="NCCL_IB_HCA: no port of a fabric is known"):
+        nic_settings(node, [0], ["NCCL_IB_HCA"])
+    with pytest.raises(InvalidHardware, match="UCX_NET_DEVICES: no NIC is known"):
+        nic_settings(node, [1], ["UCX_NET_DEVICES"])
+
+
+def test_the_nics_of_the_key_count_as_the_job_was_placed_by_them():
+    topo = {"cores": "0-15", "gpus": "0-3"}
+    table = {"nics": [{"name": "mlx5_7", "gpus": "0-3", "path": "PIX"}]}
+    key = {"children": [{"ranks": "0", "topo": topo}], "links": {digest(topo): table}}
+    task = place(R("0-3", "0", scheduling=key), 0, machine(CROSSED))
+    assert task.machine.links.nics_of(0) == ("mlx5_7",)
+
+
+def test_instances_of_a_job_are_known_by_its_key():
+    topo = {"cores": "0-15", "gpus": "0-3", "mig-1g.10gb": [{"cores": "0-3", "gpus": "0-1"}]}
+    key = {"children": [{"ranks": "0", "topo": topo}]}
+    assert has_instances(R("0-3", "1", scheduling=key), 0)
+    assert not has_instances(R("0-3", "2", scheduling=key), 0)
+    assert not has_instances(R("0-3", "1"), 0)

@@ -217,8 +217,7 @@ def test_memory_of_an_unknown_tier_is_left_out_with_a_warning():
     machine = read_hwloc(Made(numas=1, extra_memory=[(1, 64, "")]).xml())
     assert machine.far_memory == ()
     assert machine.warnings == (
-        "NUMA node 100 (64 GiB) has no cores of its own, and nothing tells its tier: it is left "
-        "out",
+        "left out: NUMA 100 (64 GiB), without own cores, and of unknown tier",
     )
 
 

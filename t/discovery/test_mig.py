@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from hwlocfile import Device, Made
 from treepool.discovery.describe import Describer
-from treepool.discovery.mig import read_list
+from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.mig import read_list, with_instances
 from treepool.errors import InvalidHardware
 
 TEXT = """\
@@ -35,7 +36,15 @@ def described(text=TEXT, made=NODE):
 
 
 def test_the_text_names_each_gpus_instances():
-    assert read_list(TEXT) == [["3g.40gb", "1g.10gb", "1g.10gb"], [], []]
+    found = read_list(TEXT)
+    assert [[part.profile for part in gpu.instances] for gpu in found] == [
+        ["3g.40gb", "1g.10gb", "1g.10gb"],
+        [],
+        [],
+    ]
+    assert [part.uuid for part in found[0].instances] == ["MIG-c6d", "MIG-0f1", "MIG-0f2"]
+    assert found[2].uuid == "GPU-7ba"
+    assert read_list("GPU 0: A100\n  MIG 1g.5gb Device 0:\n")[0].instances[0].uuid == ""
 
 
 def test_instances_count_each_and_a_cut_gpu_is_none_itself():
@@ -60,6 +69,30 @@ def test_instances_are_in_localities_named_by_profile_with_a_share_of_cores():
         },
         {"cores": "6-11", "gpus": "4", "memory": 16},
     ]
+
+
+def test_instances_can_be_grouped_by_their_gpu():
+    describer = Describer(levels=["numa", "device"], instances=read_list(TEXT))
+    numa = describer.of_xml(NODE.xml().encode()).topo["numa"]
+    assert numa[0]["device"] == [
+        {
+            "mig-3g.40gb": [{"cores": "0", "gpus": "0"}],
+            "mig-1g.10gb": [{"cores": "1-2", "gpus": "1-2"}],
+        },
+        {"cores": "3-5", "gpus": "3"},
+    ]
+
+
+def test_gpus_that_hwloc_does_not_know_are_those_of_the_list():
+    gpus = with_instances(read_hwloc(Made().xml()), read_list(TEXT)).gpus
+    assert [gpu.uuid for gpu in gpus] == ["MIG-c6d", "MIG-0f1", "MIG-0f2", "GPU-7b9", "GPU-7ba"]
+    assert {gpu.vendor for gpu in gpus} == {"nvidia"}
+
+
+def test_gpus_of_another_vendor_are_named():
+    amd = Device("0000:01:00.0", 0, "0380 [1002:7408] [1002:0b0c] 00", [("rsmi0", "RSMI")])
+    node = described(made=Made(devices=[amd]))
+    assert "nvidia-smi -L is not used: the node has GPUs of another vendor" in node.warnings
 
 
 def test_links_join_whole_gpus_only():

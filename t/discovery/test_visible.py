@@ -88,3 +88,33 @@ def test_the_order_that_someone_chose_stays():
 def test_what_is_set_is_what_is_seen(order, count, amd, environment):
     gpus = tuple(order[:count])
     assert seen({**environment, **settings(gpus, amd, environment)}, amd, FOUR) == gpus
+
+
+# -- MIG instances
+
+UUIDS = {0: "MIG-c6d41", 1: "MIG-0f1aa", 2: "GPU-7b9cd"}
+
+
+def test_instances_are_told_by_uuid_where_flux_gives_numbers():
+    assert seen({"CUDA_VISIBLE_DEVICES": "1"}, False, 0b111, UUIDS) == (1,)
+    assert settings([1, 2], False, {}, UUIDS)["CUDA_VISIBLE_DEVICES"] == "MIG-0f1aa,GPU-7b9cd"
+
+
+@pytest.mark.parametrize(
+    ("value", "ids"),
+    [
+        ("MIG-0f1aa", (1,)),
+        ("MIG-0f1aa, GPU-7b9cd", (1, 2)),
+        ("GPU-7", (2,)),  # as much as is unique
+        ("MIG-0f1aa,9", (1,)),
+        ("MIG-0f1aa,MIG-0f1aa", ()),
+    ],
+)
+def test_gpus_given_by_uuid_are_known_where_the_uuids_are(value, ids):
+    assert seen({"CUDA_VISIBLE_DEVICES": value}, False, 0b111, UUIDS) == ids
+
+
+@pytest.mark.parametrize("value", ["MIG-", "MIG-5", "GPU"])
+def test_a_name_of_no_or_of_several_gpus_is_refused(value):
+    with pytest.raises(InvalidHardware, match="does not name GPUs by number"):
+        seen({"CUDA_VISIBLE_DEVICES": value}, False, 0b111, UUIDS)

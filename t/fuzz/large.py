@@ -485,6 +485,20 @@ TABLES = {
     "No": lambda: "No devices" * 100_000,
 }
 
+AMD_TABLES = {
+    **DOCUMENTS,
+    "a wide header": lambda: _filled("LINK TYPE TABLE:\n", lambda i: f" GPU{i}"),
+    "a row for everything": lambda: _filled("LINK TYPE TABLE:\n GPU0\n", "GPU0 SELF\n"),
+    "tables": lambda: _filled("", "LINK TYPE TABLE:\nGPU0\nGPU0 SELF\n"),
+    "titles": lambda: "=" * MIB,
+    "titles of blanks": lambda: _filled("", "=  " * 100 + "a\n"),
+    "NUMA nodes": lambda: _filled("", lambda i: f"GPU[{i % 128}]\t\t: (Topology) Numa Node: 7\n"),
+    "GPUs": lambda: _filled("[", '{"gpu":0,"links":[]}', "]", ","),
+    "links": lambda: _filled(
+        '[{"gpu":0,"links":[', '{"gpu":1,"link_type":"XGMI","weight":15}', "]}]", ","
+    ),
+}
+
 LISTS = {
     "GPUs": lambda: _filled("", lambda i: f"GPU {i}: x\n"),
     "instances": lambda: _filled("GPU 0: x\n", "  MIG 1g.10gb     Device  0: (UUID: MIG-c6d)\n"),
@@ -601,6 +615,7 @@ LARGE = {
     "trace": TRACES,
     "hwloc": TEXTS,
     "nvidia_topo": TABLES,
+    "amd_topo": AMD_TABLES,
     "nvidia_list": LISTS,
     "visible": VISIBLE,
 }

@@ -148,6 +148,30 @@ TOPO_TEXT = (
 )
 
 
+AMD_TEXT = """\
+=== Weight between two GPUs ===
+       GPU0         GPU1
+GPU0   0            15
+GPU1   15           0
+
+=== Link Type between two GPUs ===
+       GPU0         GPU1
+GPU0   0            XGMI
+GPU1   XGMI         0
+
+NUMA BW TABLE:
+             0000:c1:00.0 0000:c2:00.0
+0000:c1:00.0 N/A          50000-200000
+0000:c2:00.0 50000-200000 N/A
+
+GPU[0]\t\t: (Topology) Numa Node: 3
+"""
+
+AMD_JSON = (
+    '[{"gpu": 0, "bdf": "0000:c1:00.0", "links": [{"gpu": 1, "bdf": "0000:c2:00.0", "weight": 15, '
+    '"link_type": "XGMI", "num_hops": 1, "bandwidth": "50000-200000"}]}]'
+)
+
 LIST_TEXT = (
     "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5a3)\n"
     "  MIG 1g.10gb     Device  0: (UUID: MIG-c6d)\n  MIG 2g.20gb     Device  1: (UUID: MIG-0)\n"

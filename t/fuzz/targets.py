@@ -10,6 +10,8 @@ from functools import lru_cache
 import attrs
 
 from fuzz.seeds import (
+    AMD_JSON,
+    AMD_TEXT,
     CONSTRAINTS,
     JOBSPECS,
     KEYS,
@@ -28,7 +30,7 @@ from fuzz.seeds import (
 )
 from treepool import Pool, parse_shape, subinstance
 from treepool.cli import vectors
-from treepool.discovery import hwloc, mig, nvidia, visible
+from treepool.discovery import amd, hwloc, mig, nvidia, visible
 from treepool.discovery.levels import topo_of
 from treepool.errors import (
     InfeasibleRequest,
@@ -411,6 +413,12 @@ def _nvidia_topo(data):
     assert nvidia.read_topo(_text(data)) == told or not data.isascii()
 
 
+@target(InvalidHardware, seeds=[AMD_TEXT, AMD_JSON])
+def _amd_topo(data):
+    told = amd.read_topo(_text(data))
+    assert linktable.read(told.links.to_dict()) == told.links
+
+
 @target(InvalidHardware, seeds=[LIST_TEXT])
 def _nvidia_list(data):
     mig.read_list(_text(data))
@@ -418,6 +426,6 @@ def _nvidia_list(data):
 
 @target(InvalidHardware, seeds=["0,1,2", "GPU-5a3", "-1", ""])
 def _visible(data):
-    for amd in (False, True):
+    for ours in (False, True):
         for name in (visible.CUDA, visible.HIP, visible.ROCR):
-            visible.seen({name: _text(data)}, amd, 0xFF)
+            visible.seen({name: _text(data)}, ours, 0xFF, {0: "GPU-5a3", 1: "MIG-0"})

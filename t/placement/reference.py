@@ -107,8 +107,12 @@ class Domain:
         around: Optional[Domain] = None,
         cxl_around: int = 0,
         kept: Ids = NOTHING,
+        far: Optional[Far] = None,
     ) -> None:
         listed = listed_in(topo)
+        #: Where the memory that it is or is in has its place in the matrix of *far*.
+        self.memory_place: list[int] = far.place(topo) if far else []
+        self.memory_place = self.memory_place or (around.memory_place if around else [])
         self.links = links
         self.top: Domain = around.top if around else self
         self.realm: Domain = around.realm if around and not name.startswith("mig-") else self
@@ -121,12 +125,16 @@ class Domain:
         self.memory = topo_memory(topo, RESERVED, name)
         self.storage = topo_storage(topo, RESERVED)
         nested = [
-            Domain(inner, item, owned, links, self, cxl_around, kept)
+            Domain(inner, item, owned, links, self, cxl_around, kept, far)
             for inner, items in topo.items()
             if inner not in RESERVED
             for item in items
         ]
         self.children = sorted((d for d in nested if d.ids), key=Domain.place)
+        self.far = far
+        inside = [place for child in nested for place in child.places]
+        #: ... or the places of the memory in it.
+        self.places = self.memory_place or inside
         self.own = self.ids
         for child in self.children:
             self.own -= child.ids
@@ -136,6 +144,16 @@ class Domain:
         """The GPUs that may be given to who asks this domain for some: no slices of others'."""
         inside = (d.ids.gpus for d in self.walk() if d.realm is not self.realm)
         return self.ids.gpus.difference(*inside)
+
+    def apart(self, some: Iterable[Domain]) -> tuple[int, int]:
+        """How far *some* of its children are from each other: the farthest two, and the sum."""
+        if self.far is None or len(self.children) < 3:
+            return 0, 0
+        far = self.far
+        if not all(child.places for child in self.children):
+            return 0, 0
+        steps = [far.between(a.places, b.places) for a, b in combinations(list(some), 2)]
+        return max(steps, default=0), sum(steps)
 
     def has_memory(self, memory: int, cxl: bool) -> bool:
         return self.memory + (self.cxl if cxl else 0) >= memory
@@ -149,6 +167,38 @@ class Domain:
         yield self
         for child in self.children:
             yield from child.walk()
+
+
+class Far:
+    """The distances that the key has between the domains of a locality of *topo*.
+
+    *listed* is the same topo with the ids of R.
+    """
+
+    def __init__(self, topo: dict[str, Any], listed: dict[str, Any], table: dict[str, Any]) -> None:
+        self.values = table["values"]
+        self.name = table["locality"]
+        lowest = [min(listed_in(d).cores, default=1 << 40) for d in self.of(topo)]
+        ours = [id(domain) for domain in self.of(listed)]
+        self.order = [ours[i] for i in sorted(range(len(ours)), key=lambda i: lowest[i])]
+
+    def of(self, topo: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The domains of that locality in *topo*."""
+        for name, items in topo.items():
+            for item in items if name not in RESERVED else ():
+                if name == self.name:
+                    yield item
+                yield from self.of(item)
+
+    def place(self, topo: dict[str, Any]) -> list[int]:
+        """Which of them is *topo*; none if the matrix is not about them."""
+        known = len(self.order) == len(self.values) and id(topo) in self.order
+        return [self.order.index(id(topo))] if known else []
+
+    def between(self, a: list[int], b: list[int]) -> int:
+        """The average distance between two sets of places, in thousandths."""
+        both = [self.values[i][j] + self.values[j][i] for i in a for j in b]
+        return 1000 * sum(both) // (2 * len(both))
 
 
 def listed_in(topo: dict[str, Any]) -> Ids:
@@ -196,7 +246,8 @@ class Table:
             for among in link["among"]:
                 for pair in combinations(ids(among), 2):
                     self.pairs[frozenset(pair)] = link["gbps"], link["type"]
-        paths = ("PIX", "PXB", "PHB", "NODE", "SYS")
+        self.distances: Optional[dict[str, Any]] = table.get("distances")
+        paths = ("PIX", "PXB", "PHB", "NODE", "SOCKET", "SYS")
         self.paths = {
             gpu: paths.index(nic["path"])
             for nic in table.get("nics", [])
@@ -212,7 +263,7 @@ class Table:
         return self.pairs.get(frozenset((a, b)), (0, ""))[0]
 
     def path(self, gpu: int) -> int:
-        return self.paths.get(gpu, 5)
+        return self.paths.get(gpu, 6)
 
     def joined(self, gpus: Iterable[int], demand: Demand) -> bool:
         """Whether any two of *gpus* are linked as *demand* says."""
@@ -503,7 +554,7 @@ def take_units(domain: Domain, need: Simple, want: int, free: Ids) -> Ids:
     ordered = fullest_first(domain.children, free)
     amounts = [supply(child, need, free) for child in ordered]
     taken = NOTHING
-    chosen = fewest(amounts, amounts, (0, want))
+    chosen = fewest(amounts, amounts, (0, want), lambda c: domain.apart(ordered[i] for i in c))
     shares = deal(want, [amounts[i][1] for i in chosen])
     for i, share in zip(chosen, shares):
         taken |= take_units(ordered[i], need, share, free)
@@ -526,7 +577,8 @@ def take_gpus(domain: Domain, want: tuple[int, int], free: Ids) -> frozenset[int
     rest = max(0, want[0] - has[0]), max(0, want[1] - has[1])
     ordered = fullest_first(domain.children, free)
     amounts = [(len(d.ids.gpus & free.gpus), len(d.ids.cores & free.cores)) for d in ordered]
-    chosen = fewest(amounts, [(fed(*have), have[1]) for have in amounts], rest)
+    beside = [(fed(*have), have[1]) for have in amounts]
+    chosen = fewest(amounts, beside, rest, lambda c: domain.apart(ordered[i] for i in c))
     sources = [has, *(amounts[i] for i in chosen)]
     gpus = deal(want[0], [fed(*have) for have in sources])
     more = deal(want[0] - sum(gpus), [have[0] - n for have, n in zip(sources, gpus)])
@@ -587,16 +639,28 @@ def take_cores(domain: Domain, gpus: frozenset[int], want: int, free: Ids) -> fr
     for child, share in zip(having, shares[1:]):
         taken |= take_cores(child, gpus, share, free)
     others = [d for d in ordered if d not in having]
-    return taken | from_fewest(others, gpus, want - len(taken), free)
+    return taken | from_fewest(domain, having, others, gpus, want - len(taken), free)
 
 
 def from_fewest(
-    ordered: list[Domain], gpus: frozenset[int], want: int, free: Ids
+    domain: Domain,
+    beside: list[Domain],
+    ordered: list[Domain],
+    gpus: frozenset[int],
+    want: int,
+    free: Ids,
 ) -> frozenset[int]:
-    """*want* cores of as few domains as possible, or all that there are."""
+    """*want* cores of as few domains as possible, or all that there are.
+
+    They are near to those *beside*, which are children of *domain* too.
+    """
     amounts = [(0, len(d.ids.cores & free.cores)) for d in ordered]
     want = min(want, sum(cores for _, cores in amounts))
-    chosen = fewest(amounts, amounts, (0, want))
+
+    def apart(chosen: tuple[int, ...]) -> tuple[int, int]:
+        return domain.apart([*beside, *(ordered[i] for i in chosen)])
+
+    chosen = fewest(amounts, amounts, (0, want), apart)
     taken: frozenset[int] = frozenset()
     for i, share in zip(chosen, deal(want, [amounts[i][1] for i in chosen])):
         taken |= take_cores(ordered[i], gpus, share, free)
@@ -604,18 +668,24 @@ def from_fewest(
 
 
 def fewest(
-    amounts: list[tuple[int, int]], fed: list[tuple[int, int]], want: tuple[int, int]
+    amounts: list[tuple[int, int]],
+    fed: list[tuple[int, int]],
+    want: tuple[int, int],
+    apart: Callable[[tuple[int, ...]], tuple[int, int]],
 ) -> tuple[int, ...]:
     """The fewest that cover *want*: which of *amounts*, the first such in their order.
 
-    Among equally few, those come first that cover it with what is *fed*.
+    Among equally few, those come first that cover it with what is *fed*, then those least *apart*.
     """
     for number in range(len(amounts) + 1):
         for have in (fed, amounts):
-            for chosen in combinations(range(len(amounts)), number):
-                total = sum(have[i][0] for i in chosen), sum(have[i][1] for i in chosen)
-                if covers(total, want):
-                    return chosen
+            covering = [
+                chosen
+                for chosen in combinations(range(len(amounts)), number)
+                if covers((sum(have[i][0] for i in chosen), sum(have[i][1] for i in chosen)), want)
+            ]
+            if covering:
+                return min(covering, key=lambda chosen: (apart(chosen), chosen))
     raise AssertionError("the domain does not cover what is wanted")
 
 
@@ -815,7 +885,8 @@ class Node:
             away = NOT_OURS if move else 0
             site = Ids(frozenset(c + away for c in told.site.cores), told.site.gpus)
             kept = listed_in(listed) - owned - site
-        self.root = Domain("node", listed, owned, links, kept=kept)
+        far = Far(topo, listed, links.distances) if links and links.distances else None
+        self.root = Domain("node", listed, owned, links, kept=kept, far=far)
 
 
 #: What each rank gives.

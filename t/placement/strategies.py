@@ -262,9 +262,62 @@ def add_links(draw: Draw, key: JSON) -> None:
     """Give *key* a link table for some of its topos."""
     for entry in key["children"]:
         gpus = _listed(entry["topo"], "gpus")
+        table: JSON = {}
         if 1 < len(gpus) < 9 and draw(some(False, True)):
-            tables = key.setdefault("links", {})
-            tables[digest(entry["topo"])] = draw(link_tables(gpus))
+            table = draw(link_tables(gpus))
+        names = [name for name in LOCALITIES if 2 < len(_named(entry["topo"], name)) < 9]
+        if names and draw(some(False, True)):
+            name = draw(st.sampled_from(names))
+            table["distances"] = draw(distances(name, len(_named(entry["topo"], name))))
+        if table:
+            key.setdefault("links", {})[digest(entry["topo"])] = table
+
+
+@st.composite
+def distances(draw: Draw, locality: str, number: int) -> JSON:
+    """Distances between so many domains of *locality*, as a key has them."""
+    values = [[10] * number for _ in range(number)]
+    for i, j in combinations(range(number), 2):
+        values[i][j] = draw(some(21, 12, 31))
+        values[j][i] = draw(some(values[i][j], values[i][j], 21))
+    return {"locality": locality, "values": values}
+
+
+@st.composite
+def distant_nodes(draw: Draw) -> JSON:
+    """One node of four to seven domains, side by side or in pairs, and their distances."""
+    number, cores = draw(some(6, 4, 5, 7)), draw(some(2, 1, 3))
+    gpus = draw(subsets(range(number))) if draw(st.booleans()) else []
+    domains = [{"cores": idset_text(range(cores * i, cores * i + cores))} for i in range(number)]
+    for gpu, i in enumerate(gpus):
+        domains[i]["gpus"] = str(gpu)
+    children = {"core": idset_text(range(cores * number))}
+    if gpus:
+        children["gpu"] = idset_text(range(len(gpus)))
+    topo: JSON = {"numa": domains}
+    if draw(some(False, False, True)):
+        topo = {"socket": [{"numa": domains[i : i + 2]} for i in range(0, number, 2)]}
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": children}],
+            "starttime": 0.0,
+            "expiration": 0.0,
+            "nodelist": ["n0"],
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": "0", "topo": topo}],
+            "links": {digest(topo): {"distances": draw(distances("numa", number))}},
+        },
+    }
+
+
+def _named(topo: JSON, name: str) -> list[JSON]:
+    """The domains of that locality in *topo*."""
+    inner = [(key, item) for key, items in topo.items() if key not in PLAIN for item in items]
+    found = [item for key, item in inner if key == name]
+    return found + [deep for _, item in inner for deep in _named(item, name)]
 
 
 def _totals(sketch: Sketch) -> tuple[int, int]:

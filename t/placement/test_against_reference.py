@@ -51,6 +51,18 @@ def test_slots_on_a_node_with_many_domains_that_are_partly_taken(data):
 
 @settings(SETTINGS, max_examples=examples(400))
 @given(st.data())
+def test_slots_over_several_domains_take_the_nearest(data):
+    R = data.draw(random.distant_nodes())
+    duel = Duel(random.History(R, "preferred", data.draw(random.occupations(R)), []))
+    shapes = "slot/core=3", "slot/core=5", "slot/core=9", "slot/[core=4;gpu=1]", "slot/gpu=2"
+    shapes += "slot/numa=2{x}", "slot/numa=3{x}", "slot=2/core=4"
+    for shape in data.draw(st.lists(random.some(*shapes), min_size=1, max_size=3)):
+        note(shape)
+        duel.do(random.Step("alloc", random.jobspec(parse_shape(shape))))
+
+
+@settings(SETTINGS, max_examples=examples(400))
+@given(st.data())
 def test_localities_of_every_form_on_small_nodes(data):
     """Every way is tried to find out how much a node can give, and whether it gave that."""
     R = data.draw(random.rich_nodes())

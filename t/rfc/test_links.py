@@ -66,7 +66,9 @@ def tables(draw):
     nics, devices, seen = [], [], 0
     for mask in spare:
         if mask & ~seen:
-            nics.append(Nic(draw(names()), mask & ~seen, draw(st.sampled_from(PATHS))))
+            path = draw(st.sampled_from(PATHS))
+            rails = range(draw(st.integers(1, 2)))
+            nics += [Nic(draw(names()), mask & ~seen, path) for _ in rails]
             devices.append(Device(draw(names()), draw(st.integers(0, 300)), mask & ~seen))
         seen |= mask
     return Links.from_matrix(draw(matrices()), nics, devices)
@@ -107,8 +109,8 @@ def test_groups_that_links_make_are_one_set_each():
         ({(0, 1): PIX, (0, 2): SYS}, "pcie"),
         ({(0, 1): NV4}, "pairs"),
         ({(0, 1): NV4, (2, 3): NV4, (0, 2): SYS}, "pairs"),
-        (dict.fromkeys(pairs_of(range(8)), NV4), "nvswitch"),
-        (dict.fromkeys(pairs_of(range(4)), Wire("xgmi", 100.0)), "nvswitch"),
+        (dict.fromkeys(pairs_of(range(8)), NV4), "all-to-all"),
+        (dict.fromkeys(pairs_of(range(4)), Wire("xgmi", 100.0)), "all-to-all"),
         ({**dict.fromkeys(pairs_of(range(4)), NV4), (0, 1): NV2}, "mesh"),
         ({**dict.fromkeys(pairs_of(range(4)), NV4), (0, 4): SYS}, "mesh"),
         (dict.fromkeys(pairs_of(range(4)) + pairs_of(range(4, 8)), NV4), "mesh"),
@@ -121,8 +123,15 @@ def test_the_kind_tells_how_links_join_gpus(pairs, kind):
 
 def test_a_gpu_without_any_link_keeps_the_rest_from_being_all():
     joined = dict.fromkeys(pairs_of(range(4)), NV4)
-    assert Links.from_matrix(joined, devices=[Device("A100", 80, 0b1111)]).kind == "nvswitch"
+    assert Links.from_matrix(joined, devices=[Device("A100", 80, 0b1111)]).kind == "all-to-all"
     assert Links.from_matrix(joined, devices=[Device("A100", 80, 0b11111)]).kind == "mesh"
+
+
+def test_gpus_that_share_nics_begin_with_different_ones():
+    links = Links(nics=(Nic("a", 0b1111, "NODE"), Nic("b", 0b1111, "NODE"), Nic("c", 16, "PIX")))
+    assert [links.nics_of(gpu)[0] for gpu in range(5)] == ["a", "b", "a", "b", "c"]
+    assert links.nics_of(1) == ("b", "a")
+    assert links.nics_of(7) == ()
 
 
 def test_as_many_gpus_as_there_may_be_are_covered_fast_at_the_worst():
@@ -192,14 +201,15 @@ WRONG = [
     (link(among=["0-2", "1-3"]), "/L/links/0/among/1: pairs among GPUs 1-2 are joined already"),
     ({"links": link()["links"] + link(type="pcie", among=["3-4", "0,3"])["links"]},
      "/L/links/1/among/1: pairs among GPUs 0,3 are joined already"),
-    (nic(path="NVL"), "/L/nics/0/path: must be one of 'PIX', 'PXB', 'PHB', 'NODE', 'SYS', "
-     "not 'NVL'"),
+    (nic(path="NVL"), "/L/nics/0/path: must be one of 'PIX', 'PXB', 'PHB', 'NODE', 'SOCKET', "
+     "'SYS', not 'NVL'"),
     (nic(name=""), "/L/nics/0/name: must not be empty"),
     (nic(name=7), "/L/nics/0/name: must be a string, not 7"),
     (nic(name="a\x1b[2J"), "/L/nics/0/name: must be at most 128 printable characters"),
     (nic(name="a" * 129), "/L/nics/0/name: must be at most 128 printable characters"),
     (nic(gpus="128"), "/L/nics/0/gpus: GPU ids go up to 127, not 128"),
-    ({"nics": nic()["nics"] * 2}, "/L/nics/1/gpus: GPUs 0 are in an earlier entry too"),
+    ({"nics": nic()["nics"] + nic(name="hsi1", path="SYS")["nics"]},
+     "/L/nics/1/gpus: GPUs 0 have another path to a NIC in an earlier entry"),
     (device(memory=1.5), "/L/devices/0/memory: must be an integer, not 1.5"),
     (device(memory=-1), "/L/devices/0/memory: must be at least 0 and at most 1048576, not -1"),
     (device(model=None), "/L/devices/0/model: must be a string, not null"),

@@ -7,6 +7,7 @@ shell gave each task already (cpu-affinity=per-task, gpu-affinity=per-task) stay
 examples:
   flux run -n8 -c4 -g1 treepool bind -- ./solve input
   flux run -n2 -c16 treepool bind --memory interleave -- ./solve input
+  flux run -n8 -c4 -g1 treepool bind --env NCCL_IB_HCA -- ./train
   flux run -n8 -c4 -g1 --label-io treepool bind --print
 
 exit status:
@@ -30,7 +31,7 @@ from treepool.cli.here import Here
 from treepool.cli.screen import DONE, USAGE, Stop, complain, out, printable
 from treepool.discovery import binding
 from treepool.discovery.binding import Binding
-from treepool.discovery.visible import seen, settings
+from treepool.discovery.visible import seen, settings, uuids_of
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
@@ -56,6 +57,14 @@ def define(parser: ArgumentParser) -> None:
         "(default), or by their ids in order",
     )
     parser.add_argument(
+        "--env",
+        metavar="NAME,...",
+        type=_variables,
+        default=[],
+        help="also tell the NICs nearest to the task's GPUs: "
+        + ", ".join(f"{name} ({who})" for name, who in binding.NIC_VARIABLES.items()),
+    )
+    parser.add_argument(
         "--print", action="store_true", help="say what would be done, a fact a line; run nothing"
     )
     here.add_options(parser)
@@ -74,6 +83,8 @@ def run(arguments: Namespace) -> int:
     place = here.find(arguments, environment)
     bound, changes, note = _bound(place, arguments, environment)
     try:
+        nics = binding.nic_settings(place.task.machine, bound.gpus, arguments.env)
+        changes = {**changes, **nics}
         prefix = _numactl(place, bound, arguments.memory, environment)
     except InvalidHardware as e:
         raise Stop(str(e)) from None
@@ -93,18 +104,28 @@ def _bound(
 ) -> tuple[Binding, Mapping[str, str], str]:
     """The binding, the variables to set for it, and a note on what stays unchanged."""
     task, note = place.task, ""
-    amd = here.is_amd(task, environment)
+    amd, uuids = here.is_amd(task, environment), uuids_of(task.machine)
     if arguments.xml is not None:
         # The machine may be another one, so the affinity of this process does not apply to it.
         bound = binding.bind(task, gpu_order=arguments.gpus)
-        return bound, settings(bound.gpus, amd, environment), note
-    affinity = idset.from_ids(os.sched_getaffinity(0))
+        return bound, settings(bound.gpus, amd, environment, uuids), note
+    affinity, allowed = idset.from_ids(os.sched_getaffinity(0)), here.allowed_pus()
     try:
-        visible = seen(environment, amd, here.node_gpus(task))
+        visible = seen(environment, amd, here.node_gpus(task), uuids)
     except InvalidHardware as e:
-        return binding.bind(task, affinity), {}, f"{e}: GPUs are left as they are"
-    bound = binding.bind(task, affinity, visible, arguments.gpus)
-    return bound, settings(bound.gpus, amd, environment), note
+        unchanged = binding.bind(task, affinity, allowed=allowed)
+        return unchanged, {}, f"{e}: GPUs are left as they are"
+    bound = binding.bind(task, affinity, visible, arguments.gpus, allowed)
+    return bound, settings(bound.gpus, amd, environment, uuids), note
+
+
+def _variables(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    for name in names:
+        if name not in binding.NIC_VARIABLES:
+            known = ", ".join(binding.NIC_VARIABLES)
+            raise argparse.ArgumentTypeError(f"{name[:40]!r} is none of {known}")
+    return names
 
 
 def _numactl(

@@ -27,7 +27,7 @@ import attrs
 from treepool.cli import files, hardware
 from treepool.cli.hardware import Description
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out
-from treepool.discovery import key, mig, nvidia
+from treepool.discovery import amd, key, mig, nvidia
 from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
@@ -87,6 +87,12 @@ def define(parser: ArgumentParser) -> None:
         "--nvidia-smi",
         metavar="FILE",
         help='what "nvidia-smi topo -m" printed on such a node: links between GPUs',
+    )
+    what.add_argument(
+        "--amd-smi",
+        metavar="FILE",
+        help='what "amd-smi topology" (or with --json) or "rocm-smi --showtopo" printed on such a '
+        "node: links between GPUs",
     )
     what.add_argument(
         "--mig",
@@ -149,7 +155,11 @@ def _given_R(arguments: Namespace) -> Optional[ResourceSet]:
 def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
     levels = _levels(arguments.levels)
     describer = Describer(levels, arguments.gpu_index)
-    describer.nvidia = _told(arguments, "nvidia-smi", nvidia.read_topo)
+    told = (
+        _told(arguments, "nvidia-smi", nvidia.read_topo),
+        _told(arguments, "amd-smi", amd.read_topo),
+    )
+    describer.told = [one for one in told if one is not None]
     describer.instances = _told(arguments, "mig", mig.read_list) or ()
     if arguments.instance:
         return _encode_instance(describer, R, arguments.properties)
@@ -163,7 +173,7 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
 
 
 def _told(arguments: Namespace, option: str, read: Callable[[str], T]) -> Optional[T]:
-    """What *read* makes of the file given by *option*, which NVIDIA's tool wrote; None without."""
+    """What *read* makes of the file given by *option*, the text of a tool; None without."""
     path = getattr(arguments, option.replace("-", "_"))
     if path is None:
         return None
@@ -225,9 +235,11 @@ def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tupl
         ranks = (1 << max(len(hosts), 1)) - 1
     count = idset.size(ranks)
     if not hosts and count == 1:
-        hosts = [found[0].node.machine.hostname or socket.gethostname()]
+        here = socket.gethostname() if arguments.local else ""
+        hosts = [name] if (name := found[0].node.machine.hostname or here) else []
     if not hosts:
-        raise Stop(f"{count} ranks need names: --hosts HOSTS", USAGE)
+        who = "the XML does not name its host" if count == 1 else f"{count} ranks need names"
+        raise Stop(f"{who}: --hosts HOSTS", USAGE)
     if len(hosts) != count:
         told = f"{count} ranks, but {len(hosts)} hosts"
         raise Stop(f"{told}: --hosts names one for each rank", USAGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from pathlib import Path
 from typing import Any, Mapping, Optional
 
 import attrs
@@ -11,7 +12,7 @@ import attrs
 from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery.machine import Machine
-from treepool.discovery.place import MAX_TASKS, Task, place, with_bus_order
+from treepool.discovery.place import MAX_TASKS, Task, has_instances, place, with_bus_order
 from treepool.discovery.visible import ROCR
 from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
@@ -20,6 +21,9 @@ from treepool.rfc.rset import ResourceSet
 
 _PART = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+
+#: How long nvidia-smi may take; its driver may have to be loaded first.
+_SECONDS = 60
 
 
 @attrs.frozen
@@ -42,6 +46,12 @@ def add_options(parser: Any) -> None:
     group.add_argument(
         "--xml", metavar="FILE", help="hwloc XML of the whole node (default: this machine's)"
     )
+    group.add_argument(
+        "--mig",
+        metavar="FILE",
+        help='what "nvidia-smi -L" prints on the node (default: it is run where the job has MIG '
+        "instances)",
+    )
     group.add_argument("--rank", metavar="N", help="with --R: the rank of the node")
     group.add_argument(
         "--task", metavar="I/N", help="with --R: local task I, from 0, of N (default: 0/1)"
@@ -56,7 +66,7 @@ def find(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         for name in ("xml", "rank", "task"):
             if getattr(arguments, name) is not None:
                 raise Stop(f"--{name} goes with --R", USAGE)
-        return _from_flux(environment)
+        return _from_flux(arguments, environment)
     except InvalidInput as e:
         raise Stop(str(e)) from None
 
@@ -74,7 +84,7 @@ def node_gpus(task: Task) -> int:
     return 0 if task.gpus & ~known else known
 
 
-def _from_flux(environment: Mapping[str, str]) -> Here:
+def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     job, number, local = (
         environment.get(name, "")
         for name in ("FLUX_JOB_ID", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID")
@@ -100,6 +110,7 @@ def _from_flux(environment: Mapping[str, str]) -> Here:
     if not found.R.ranks >> found.rank & 1:
         raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.ranks)}, this is {found.rank}")
     machine = _machine(found.xml, found.instance_cores is not None)
+    machine = _divided(machine, found.R, found.rank, arguments.mig)
     task = place(found.R, found.rank, machine, int(local), found.tasks, found.instance_cores)
     return Here(task, job, found.rank, number, _host(found.R, found.rank))
 
@@ -117,6 +128,55 @@ def _machine(xml: Optional[bytes], nested: bool) -> Machine:
     from treepool.discovery.gpus import bus_ids
 
     return with_bus_order(machine, bus_ids())
+
+
+def _divided(machine: Machine, R: ResourceSet, rank: int, file: Optional[str]) -> Machine:
+    """*machine* with the MIG instances that the job has there, from *file* or ``nvidia-smi -L``."""
+    if file is None and not has_instances(R, rank):
+        return machine
+    from treepool.discovery.mig import read_list, with_instances
+
+    if file is not None:
+        with files.naming(file):
+            return _known(with_instances(machine, read_list(files.read_text(file))), machine)
+    import subprocess
+
+    try:
+        told = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, errors="replace", timeout=_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError) as e:
+        why = getattr(e, "strerror", None) or type(e).__name__
+        raise Stop(
+            f"the job has MIG instances, and nvidia-smi -L cannot name them: {why}"
+        ) from None
+    return _known(with_instances(machine, read_list(told.stdout)), machine)
+
+
+def _known(divided: Machine, machine: Machine) -> Machine:
+    """*divided*, made of *machine*; raises Stop with what was wrong, if anything was."""
+    if len(divided.warnings) > len(machine.warnings):
+        raise Stop(divided.warnings[-1])
+    return divided
+
+
+def allowed_pus(root: Path = Path("/")) -> int:
+    """The PUs that this process's cpuset allows (bitmask), 0 if Linux does not say.
+
+    *root* is where the file system is.
+    """
+    try:
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            unified = number == "0"
+            if unified or "cpuset" in controllers.split(","):
+                folder = root / "sys/fs/cgroup" / ("" if unified else "cpuset") / path.lstrip("/")
+                file = folder / ("cpuset.cpus.effective" if unified else "cpuset.effective_cpus")
+                if file.exists():
+                    return idset.decode(file.read_text().strip())
+    except (OSError, ValueError):
+        pass
+    return 0
 
 
 def _this_machine() -> Machine:
@@ -145,6 +205,7 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         raise Stop(f"{name}: /execution/R_lite: is empty, so no task can be on any of its nodes")
     rank, (index, tasks) = _rank(arguments.rank, R), _part(arguments.task)
     machine = _this_machine() if arguments.xml is None else _described(arguments.xml)
+    machine = _divided(machine, R, rank, arguments.mig)
     try:
         task = place(R, rank, machine, index, tasks)
     except InvalidHardware:

@@ -88,3 +88,7 @@ def _links(links: Links) -> Iterator[str]:
         yield f"    {link.type} {speed}{link.gbps:g} GB/s among gpus {' '.join(shown)}"
     for nic in links.nics:
         yield f"  nic {nic.name} is nearest to gpus {idset.encode(nic.gpus)} ({nic.path})"
+    if links.distances is not None:
+        rows = links.distances.values
+        yield f"  distances between {links.distances.locality} domains, of the first to each:"
+        yield f"    {' '.join(map(str, rows[0]))}"

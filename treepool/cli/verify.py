@@ -24,7 +24,7 @@ from treepool.cli import here
 from treepool.cli.here import Here
 from treepool.cli.screen import DONE, NO, USAGE, Stop, out, printable
 from treepool.discovery import alignment, binding
-from treepool.discovery.visible import BY_BUS, ORDER, seen
+from treepool.discovery.visible import BY_BUS, ORDER, seen, uuids_of
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
@@ -50,7 +50,7 @@ def run(arguments: Namespace) -> int:
     affinity = _affinity(arguments.pid)
     visible, known = None, True
     try:
-        visible = seen(environment, amd, here.node_gpus(task))
+        visible = seen(environment, amd, here.node_gpus(task), uuids_of(task.machine))
     except InvalidHardware as e:
         known = False
         notes.append(f"{e}: GPUs were not compared")

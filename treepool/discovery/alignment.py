@@ -47,6 +47,14 @@ def _cores(task: Task, affinity: int) -> Iterator[Misalignment]:
     if not outside:
         return
     cores = binding.cores_of(task.machine, outside)
+    system = cores & task.system
+    if system:
+        kept = f"may run on cores {shown_ids(system)}, which the site keeps for the system"
+        yield Misalignment("cores", kept)
+    outside &= ~binding.pus_of(task.machine, system)
+    cores &= ~system
+    if not outside:
+        return
     what = f"cores {shown_ids(cores)}" if cores else f"PUs {shown_ids(outside)}"
     yield Misalignment("cores", f"may run on {what}; the job has cores {shown_ids(task.cores)}")
 

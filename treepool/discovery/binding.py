@@ -43,8 +43,12 @@ def bind(
     affinity: int = 0,
     visible: Optional[Sequence[int]] = None,
     gpu_order: str = "nearest",
+    allowed: int = 0,
 ) -> Binding:
     """The binding for *task*.
+
+    *allowed* has the PUs that the operating system lets this job use at all, 0 if not known: cores
+    that it keeps for itself are left out before tasks have their shares.
 
     *affinity* has the PUs that the task may use now, and *visible* the GPUs that it sees now. If
     these are only a part of what the job has, they stay as they are: something else, such as the
@@ -52,9 +56,11 @@ def bind(
     is one of GPU_ORDER.
     """
     job_pus = pus_of(task.machine, task.cores)
+    job_pus = job_pus & allowed or job_pus
+    task = attrs.evolve(task, cores=cores_of(task.machine, job_pus))
     pus = affinity & job_pus
     if not pus or pus == job_pus:
-        pus = pus_of(task.machine, share(task.cores, task.index, task.tasks))
+        pus = pus_of(task.machine, share(task.cores, task.index, task.tasks)) & job_pus
     cores = cores_of(task.machine, pus)
     given = idset.from_ids(visible) & task.gpus if visible is not None else 0
     if given and given != task.gpus:
@@ -150,21 +156,56 @@ def cores_of(machine: Machine, pus: int) -> int:
     )
 
 
+#: The variables that tell communication libraries which NICs to use, and who reads them.
+NIC_VARIABLES = {"NCCL_IB_HCA": "NCCL and RCCL", "UCX_NET_DEVICES": "UCX"}
+
+
+def nic_settings(machine: Machine, gpus: Sequence[int], names: Sequence[str]) -> dict[str, str]:
+    """The variables *names*, some of NIC_VARIABLES, for a task with these *gpus*.
+
+    They list the NICs nearest to its GPUs, the first GPU's first one first. Raises InvalidHardware
+    if none is known.
+    """
+    links = machine.links
+    nics = list(dict.fromkeys(n for gpu in gpus for n in (links.nics_of(gpu) if links else ())))
+    fabric = [nic for nic in nics if nic in machine.fabric_ports]
+    # NCCL knows ports of a fabric only; with "=" it takes these names and not all that begin so.
+    # UCX wants the number of the port, of which the usual devices have one.
+    values = {
+        "NCCL_IB_HCA": "=" + ",".join(fabric) if fabric else "",
+        "UCX_NET_DEVICES": ",".join(f"{nic}:1" if nic in fabric else nic for nic in nics),
+    }
+    for name in names:
+        if not values[name]:
+            kind = "port of a fabric" if nics else "NIC"
+            raise InvalidHardware(f"{name}: no {kind} is known to be near the task's GPUs")
+    return {name: values[name] for name in names}
+
+
 def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
     """numactl's option for *policy*, one of MEMORY, with the NUMA nodes of the binding.
 
-    ``preferred`` takes a single node: the one with most of the cores. Raises InvalidHardware if
-    the NUMA nodes of the machine are not known.
+    ``preferred`` takes a single node: the one with most of the cores, or the one nearest to all of
+    them, if distances are known. Raises InvalidHardware if the NUMA nodes of the machine are not
+    known.
     """
     if policy == "local":
         return "--localalloc"
     if not binding.numa:
         raise InvalidHardware(f"memory policy {policy}: nothing tells the NUMA nodes of this node")
     if policy == "preferred":
-        most = min(
-            idset.iterate(binding.numa),
-            key=lambda node: (-idset.size(machine.numa_nodes[node] & binding.cores), node),
-        )
-        return f"--preferred={most}"
+        share = {
+            node: idset.size(machine.numa_nodes[node] & binding.cores)
+            for node in idset.iterate(binding.numa)
+        }
+
+        def far(node: int) -> int:
+            """The sum of the cores' distances from *node*."""
+            return sum(
+                number * machine.distances.get((other, node), other != node)
+                for other, number in share.items()
+            )
+
+        return f"--preferred={min(share, key=lambda node: (far(node), node))}"
     word = {"interleave": "--interleave", "bind": "--membind"}[policy]
     return f"{word}={idset.encode(binding.numa)}"

@@ -8,14 +8,11 @@ from typing import Optional, Sequence
 
 import attrs
 
-from treepool.discovery.binding import cores_of
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
-from treepool.discovery.machine import Gpu, Machine
-from treepool.discovery.mig import with_instances
-from treepool.discovery.nvidia import NvidiaTopology
-from treepool.rfc import idset
-from treepool.rfc.links import Links
+from treepool.discovery.machine import Machine
+from treepool.discovery.mig import Listed, with_instances
+from treepool.discovery.told import Told, combined
 
 #: Most topos in the cache; no site has so many kinds of node.
 MAX_KNOWN = 1024
@@ -24,7 +21,7 @@ MAX_KNOWN = 1024
 #: serial numbers, and the number of available pages of each size.
 _OF_ONE_NODE = re.compile(
     rb'<info name="(?:HostName|OS[A-Za-z]*|Address|NodeGUID|SysImageGUID|SerialNumber|'
-    rb"LinuxDeviceID|LinuxCgroup|Port\d+[A-Za-z0-9]*|AMDUUID|NVIDIAUUID|AMDSerial|NVIDIASerial|"
+    rb"LinuxDeviceID|LinuxCgroup|Port\d+(?:LID|LMC|GID\d+)|AMDUUID|NVIDIAUUID|AMDSerial|NVIDIASerial|"
     rb'XGMIHiveID|Kernel[A-Za-z]*|DMI[A-Za-z]*|ProcessName|hwlocVersion)" value="[^"]*"/>'
     rb"|<page_type [^>]*/>"
 )
@@ -35,14 +32,14 @@ _HOST_NAME = re.compile(rb'<info name="HostName" value="([^"]*)"/>')
 class Describer:
     """Reads hwloc XML into topos, all with the same ``levels`` and ``gpu_index``.
 
-    See ``levels.topo_of`` and ``gpus.find`` for these. ``nvidia`` is what nvidia-smi reported on
+    See ``levels.topo_of`` and ``gpus.find`` for these. ``told`` is what vendors' tools reported on
     nodes with GPUs, and ``instances`` has the MIG instances of their GPUs (mig.py).
     """
 
     levels: Optional[Sequence[str]] = None
     gpu_index: str = "vendor"
-    nvidia: Optional[NvidiaTopology] = None
-    instances: Sequence[Sequence[str]] = ()
+    told: Sequence[Told] = ()
+    instances: Sequence[Listed] = ()
     #: How many XMLs were parsed, because they were not in the cache.
     parsed: int = attrs.field(init=False, default=0)
     _known: dict[bytes, NodeTopo] = attrs.field(init=False, factory=dict)
@@ -64,48 +61,8 @@ class Describer:
         return attrs.evolve(known, machine=attrs.evolve(known.machine, hostname=hostname))
 
     def _of_machine(self, machine: Machine) -> NodeTopo:
-        others = any(gpu.vendor != "nvidia" for gpu in machine.gpus)
-        if self.nvidia is not None and not others:
-            machine = with_nvidia(machine, self.nvidia)
-        if self.instances and machine.gpus and not others:
+        for told in self.told:
+            machine = combined(machine, told)
+        if self.instances and machine.gpus:
             machine = with_instances(machine, self.instances)
         return topo_of(machine, self.levels)
-
-
-def with_nvidia(machine: Machine, told: NvidiaTopology) -> Machine:
-    """*machine* with the links, NICs and GPU localities of *told*, whose GPU ids are NVML's.
-
-    If hwloc knows no GPUs, the GPUs of *told* are added. If both know a GPU's locality and they
-    differ, hwloc's is used and a warning says so. If the GPUs of the machine and of *told* differ,
-    the text is from another node: the machine stays as it is, with a warning.
-    """
-    gpus = {gpu.id: gpu for gpu in machine.gpus}
-    if not told.near:
-        return _warned(machine, "nvidia-smi names no GPU")
-    if not gpus:
-        gpus = {i: Gpu(i, "nvidia") for i in told.near}
-    if set(gpus) != set(told.near):
-        here, there = (idset.encode(idset.from_ids(ids)) for ids in (gpus, told.near))
-        return _warned(machine, f"gpus are {here}, but nvidia-smi has {there}: it is not used")
-    warnings = []
-    for i, pus in sorted(told.near.items()):
-        cores = cores_of(machine, pus)
-        cores = 0 if cores == machine.cores else cores
-        if not gpus[i].cores:
-            gpus[i] = attrs.evolve(gpus[i], cores=cores)
-        elif cores and cores != gpus[i].cores:
-            ours, theirs = idset.encode(gpus[i].cores), idset.encode(cores)
-            warnings.append(f"gpu {i} is near cores {ours}, but near {theirs} for nvidia-smi")
-    old = machine.links or Links()
-    links = Links(told.links.links, told.links.nics or old.nics, old.devices)
-    return attrs.evolve(
-        machine,
-        gpus=tuple(gpus[i] for i in sorted(gpus)),
-        links=links,
-        notes=(*machine.notes, *told.notes),
-        warnings=(*machine.warnings, *warnings),
-    )
-
-
-def _warned(machine: Machine, warning: str) -> Machine:
-    return attrs.evolve(machine, warnings=(*machine.warnings, warning))

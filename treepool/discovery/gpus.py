@@ -27,8 +27,9 @@ from treepool.discovery.hwlocxml import Object, number
 #: Ways to number GPUs.
 GPU_INDEX = ("vendor", "pci", "hwloc")
 
-#: hwloc's backends whose devices Flux counts as GPUs (flux-core's rhwloc), most detailed first.
-_BACKENDS = ("NVML", "RSMI", "CUDA", "OpenCL")
+#: hwloc's backends whose devices are GPUs, most detailed first. Flux counts all but LevelZero's
+#: (flux-core's rhwloc).
+_BACKENDS = ("NVML", "RSMI", "CUDA", "LevelZero", "OpenCL")
 
 #: PCI vendors of GPUs, in the order in which their GPUs are numbered.
 VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
@@ -48,6 +49,16 @@ _DIGITS = re.compile(r"\d+", re.ASCII)
 
 #: The name of a GPU's mode by its number of partitions (AMD's compute partition modes).
 _PARTITIONS = {2: "dpx", 3: "tpx", 4: "qpx", 6: "cpx", 8: "cpx"}
+
+
+#: Infos of hwloc's backends with the memory of a GPU.
+_SIZES = (
+    "CUDAGlobalMemorySize",
+    "RSMIVRAMSize",
+    "LevelZeroHBMSize",
+    "LevelZeroDDRSize",
+    "OpenCLGlobalMemorySize",
+)
 
 
 @attrs.define(eq=False)
@@ -72,8 +83,9 @@ def find(root: Object, gpu_index: str = "vendor") -> list[Found]:
     by_device: dict[Object, list[Object]] = {}
     plain: list[Object] = []
     for item in root.walk():
-        if item.type == "OSDev" and item.infos.get("Backend") in _BACKENDS:
-            by_device.setdefault(item.above("PCIDev") or item, []).append(item)
+        if item.type == "OSDev" and item.backend in _BACKENDS:
+            if not any(part.backend == item.backend for part in item.children):
+                by_device.setdefault(item.above("PCIDev") or item, []).append(item)
         elif item.type == "PCIDev":
             match = _PCI_TYPE.match(item.attributes.get("pci_type", ""))
             if match and is_compute(match.group(1), match.group(2)):
@@ -91,14 +103,23 @@ def find(root: Object, gpu_index: str = "vendor") -> list[Found]:
 
 def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[Found]:
     """The GPUs of one PCI device, from the backend that distinguishes the most."""
-    by_backend = [[o for o in osdevs if o.infos["Backend"] == name] for name in _BACKENDS]
+    by_backend = [[o for o in osdevs if o.backend == name] for name in _BACKENDS]
     chosen = max(by_backend, key=len)
     for osdev in chosen:
-        gpu = _gpu(device, osdev, [osdev, *chosen, *osdevs])
+        above = osdev.above("OSDev")
+        gpu = _gpu(device, osdev, [osdev, *chosen, *osdevs, *([above] if above else ())])
         if len(chosen) > 1:
-            gpu.profile = _PARTITIONS.get(len(chosen), f"{len(chosen)}-part")
-            gpu.memory //= len(chosen)
+            gpu.profile = _profile(gpu.vendor, len(chosen))
+            # The tiles of a device tell their own memory, other partitions that of the device.
+            gpu.memory //= 1 if above else len(chosen)
         yield gpu
+
+
+def _profile(vendor: str, parts: int) -> str:
+    """What a partition of a GPU in so many *parts* is called."""
+    if vendor == "intel":
+        return "tile"
+    return _PARTITIONS.get(parts, "") if vendor == "amd" else f"{parts}-part"
 
 
 def _gpu(device: Object, osdev: Object, told: Sequence[Object] = ()) -> Found:
@@ -107,7 +128,9 @@ def _gpu(device: Object, osdev: Object, told: Sequence[Object] = ()) -> Found:
         device,
         osdev,
         _vendor(device, told),
-        _first(told, "GPUModel") or _first([device], "PCIDevice") or device.name,
+        _first(told, "GPUModel", "LevelZeroModel", "LevelZeroBrand")
+        or _first([device], "PCIDevice")
+        or device.name,
         _memory(told),
         pci.lower() if _BUS_ID.fullmatch(pci.lower()) else "",
     )
@@ -123,7 +146,7 @@ def _numbered(found: list[Found], gpu_index: str) -> list[Found]:
     ordered: list[Found] = []
     for vendor in (*VENDORS.values(), ""):
         group = [gpu for gpu in by_bus if gpu.vendor == vendor]
-        if all(gpu.osdev.infos.get("Backend") == "RSMI" for gpu in group):
+        if all(gpu.osdev.backend == "RSMI" for gpu in group):
             group.sort(key=_own_number)
         ordered += group
     return ordered
@@ -150,29 +173,30 @@ def _vendor(device: Object, told: Sequence[Object]) -> str:
     match = _PCI_TYPE.match(device.attributes.get("pci_type", ""))
     if match and match.group(2) in VENDORS:
         return VENDORS[match.group(2)]
-    word = _first(told, "GPUVendor").lower()
+    word = _first(told, "GPUVendor", "LevelZeroVendor").lower()
     return next((v for v in ("nvidia", "amd", "intel") if v in word), "")
 
 
-def _first(objects: Sequence[Object], info: str) -> str:
-    return next((o.infos[info].strip() for o in objects if o.infos.get(info, "").strip()), "")
+def _first(objects: Sequence[Object], *names: str) -> str:
+    """The first of the infos of these *names*, in their order, that one of *objects* has."""
+    found = (o.infos.get(name, "").strip() for name in names for o in objects)
+    return next(filter(None, found), "")
 
 
 def _memory(told: Sequence[Object]) -> int:
     """Memory in bytes; hwloc's backends give KiB."""
-    for info in ("CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"):
-        kib = number(_first(told, info))
-        if kib:
-            return kib << 10
-    return 0
+    return number(_first(told, *_SIZES)) << 10
 
 
 def notes_on(found: Sequence[Found], root: Object) -> list[str]:
     """What an administrator should know about the ids of the GPUs."""
-    tree = find(root, "hwloc")
-    if [gpu.osdev for gpu in tree] == [gpu.osdev for gpu in found]:
-        return []
-    return ["GPU ids are not in the order of hwloc's tree, which flux-core takes"]
+    notes = []
+    if [gpu.osdev for gpu in find(root, "hwloc")] != [gpu.osdev for gpu in found]:
+        notes.append("GPU ids are not in the order of hwloc's tree, which flux-core takes")
+    backends = {o.backend for gpu in found for o in gpu.device.walk() if o.backend in _BACKENDS}
+    if backends == {"LevelZero"}:
+        notes.append("Flux does not count GPUs that LevelZero alone reports")
+    return notes
 
 
 # -- without hwloc

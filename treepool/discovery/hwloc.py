@@ -7,14 +7,17 @@ from zero in hwloc's order.
 
 from __future__ import annotations
 
+import re
 from typing import Iterator, Mapping, Optional, Union
 
 from treepool.discovery import gpus as gpu_reader
-from treepool.discovery.hwloclinks import near_cores, read_links
+from treepool.discovery.hwlocdistances import numa_distances
+from treepool.discovery.hwloclinks import fabric_ports, is_nvswitch, near_cores, read_links
 from treepool.discovery.hwlocxml import Object, Topology, bitmap, number, parse
 from treepool.discovery.machine import FarMemory, Gpu, Machine, Region
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
+from treepool.rfc.findings import shown_ids
 
 #: hwloc's types of objects that hold cores, by the kind of region they are.
 _REGIONS = {"Package": "socket", "Die": "die", "Group": "group", "L3Cache": "l3"}
@@ -31,6 +34,19 @@ _TIERS = {
     "CXL-NVM": "cxl",
     "GPUMEMORY": "gpumem",
 }
+
+
+#: The name of a kind of cores by hwloc's CoreType: of performance, efficient, of lowest power.
+_CORE_TYPES = {
+    "IntelCore": "pcore",
+    "IntelAtom": "ecore",
+    "IntelLowPower": "lpcore",
+    "AMDPerformance": "pcore",
+    "AMDEfficiency": "ecore",
+}
+
+#: Models of which the CPU is a part, or which are a part of the CPU.
+_SUPERCHIP = re.compile(r"\b(MI300A|GH200|GB200|GB300|GB10)\b", re.ASCII | re.IGNORECASE)
 
 
 def read_hwloc(
@@ -56,7 +72,8 @@ def machine_of(topology: Topology, source: str, gpu_index: str = "vendor") -> Ma
             f"{len(found)} GPUs are known from the PCI bus only: hwloc was built without their "
             "vendor's library, and Flux does not see them in this XML"
         )
-    numa, far, numa_nodes = _memory(topology, cores, gpus, warnings)
+    notes = [*cores.notes, *gpu_reader.notes_on(found, topology.root)]
+    numa, far, numa_nodes = _memory(topology, cores, gpus, notes, warnings)
     regions = (*_regions(topology.root, cores), *numa)
     infos = topology.root.infos
     return Machine(
@@ -65,12 +82,16 @@ def machine_of(topology: Topology, source: str, gpu_index: str = "vendor") -> Ma
         regions=regions,
         far_memory=tuple(far),
         gpus=gpus,
-        links=read_links(topology, found, cores.mask),
+        links=read_links(topology, found, cores.mask, regions),
+        nvswitch=any(map(is_nvswitch, topology.root.walk())),
+        fabric_ports=fabric_ports(topology.root),
+        core_kinds=_core_kinds(topology, cores),
         pus=cores.pus,
         numa_nodes=numa_nodes,
+        distances=numa_distances(topology),
         unified_memory=_unified(gpus),
         cxl=any(tier.tier == "cxl" for tier in far) or _has_cxl(topology.root),
-        notes=(*cores.notes, *gpu_reader.notes_on(found, topology.root)),
+        notes=tuple(notes),
         warnings=tuple(warnings),
     )
 
@@ -114,9 +135,10 @@ class _Cores:
 
         A core belongs to the object that has its lowest PU, so no core is in two siblings.
         """
-        if holder is None or not holder.cpuset:
-            return 0
-        cpuset = holder.cpuset
+        return self.in_cpuset(holder.cpuset) if holder is not None and holder.cpuset else 0
+
+    def in_cpuset(self, cpuset: int) -> int:
+        """The cores whose lowest PU is in *cpuset*."""
         if cpuset not in self._masks:
             inside = (core for core, pus in self.pus.items() if cpuset >> pus[0] & 1)
             self._masks[cpuset] = idset.from_ids(inside)
@@ -135,18 +157,42 @@ def _regions(root: Object, cores: _Cores) -> Iterator[Region]:
     for holder in root.walk():
         kind = _REGIONS.get(holder.type)
         # A memory-side cache does not count as a place: it is where its NUMA node is.
-        if kind and cores.mask(holder) and holder.attributes.get("subtype") != "MemorySideCache":
+        if kind and cores.mask(holder) and holder.subtype != "MemorySideCache":
             yield Region(kind, cores.mask(holder))
 
 
+def _core_kinds(topology: Topology, cores: _Cores) -> dict[str, int]:
+    """The cores of each kind, if there are several kinds.
+
+    Kinds are told apart by type, otherwise by what a core can do: Linux's capacity or hwloc's
+    efficiency. Cores that can do 90 percent of what the best can are of the same kind as these, and
+    so are cores that only have another maximum frequency.
+    """
+    able = [number(k.infos.get("LinuxCapacity", "")) or k.efficiency for k in topology.cpu_kinds]
+    found: dict[str, int] = {}
+    for kind, amount in zip(topology.cpu_kinds, able):
+        name = _CORE_TYPES.get(kind.infos.get("CoreType", ""), "")
+        if not name and amount >= 0:
+            name = "pcore" if 10 * amount >= 9 * max(able) else "ecore"
+        mask = cores.in_cpuset(kind.cpuset)
+        if name and mask:
+            found[name] = found.get(name, 0) | mask
+    return found if len(found) > 1 else {}
+
+
 def _memory(
-    topology: Topology, cores: _Cores, gpus: tuple[Gpu, ...], warnings: list[str]
+    topology: Topology,
+    cores: _Cores,
+    gpus: tuple[Gpu, ...],
+    notes: list[str],
+    warnings: list[str],
 ) -> tuple[list[Region], list[FarMemory], dict[int, int]]:
     """The NUMA nodes that are regions, the memory of tiers of their own, and Machine.numa_nodes.
 
     Of several NUMA nodes with the same cores one is their ordinary memory: the first that is not
-    known to be of a special tier.
+    known to be of a special tier. What is left out, and why, is added to *notes* and *warnings*.
     """
+    left_out: dict[str, list[Object]] = {}
     allowed = topology.root.attributes.get("allowed_nodeset")
     nodes = [
         o
@@ -166,7 +212,11 @@ def _memory(
     for node in nodes:
         tier = _tier_told(node)
         near = cores.mask(node)
-        if near and not tier and near not in ordinary:
+        if not near and set(node.attributes.get("complete_cpuset", "")) - set("0x,"):
+            left_out.setdefault("none of whose CPUs is online and allowed", []).append(node)
+        elif not near and not _bytes(node):
+            left_out.setdefault("without CPUs and memory", []).append(node)
+        elif near and not tier and near not in ordinary:
             ordinary[near] = node
             regions.append(Region("numa", near, _bytes(node)))
         else:
@@ -174,6 +224,7 @@ def _memory(
     gpu_memory = [
         node for node, tier in others if tier in ("", "gpumem") and _like_a_gpu(node, gpus)
     ]
+    unknown: list[Object] = []
     for node, tier in others:
         near = cores.mask(node) or cores.mask(node.parent)
         if not tier and node in gpu_memory and not cores.mask(node):
@@ -181,14 +232,14 @@ def _memory(
             which = gpu_memory.index(node)
             near = gpus[which].cores if len(gpu_memory) == len(gpus) else near
             tier = "gpumem"
+        if tier == "gpumem":
+            pci = node.infos.get("PCIBusID", "").lower()
+            near = next((gpu.cores for gpu in gpus if pci and gpu.pci == pci), near)
         first = ordinary.get(near)
         if not tier and first is not None:
             tier = _tier_measured(node, first, bandwidth)
         if not tier:
-            warnings.append(
-                f"NUMA node {node.os_index} ({_bytes(node) >> 30} GiB) has no cores of its own, "
-                "and nothing tells its tier: it is left out"
-            )
+            unknown.append(node)
             continue
         if near not in ordinary and cores.mask(node) and tier == "hbm":
             # This is the only memory of these cores, such as HBM without DRAM.
@@ -196,13 +247,23 @@ def _memory(
             regions.append(Region("numa", near, _bytes(node)))
             continue
         far.append(FarMemory(tier, near, _bytes(node)))
+    notes += [f"left out: NUMA {_shown(nodes)}, {why}" for why, nodes in left_out.items()]
+    if unknown:
+        gib = sum(map(_bytes, unknown)) >> 30
+        warnings.append(
+            f"left out: NUMA {_shown(unknown)} ({gib} GiB), without own cores, and of unknown tier"
+        )
     numbered = {node.os_index: near for near, node in ordinary.items() if node.os_index >= 0}
     return regions, far, numbered
 
 
+def _shown(nodes: list[Object]) -> str:
+    return shown_ids(idset.from_ids(node.os_index for node in nodes if node.os_index >= 0))
+
+
 def _tier_told(node: Object) -> str:
     """The tier of a NUMA node if hwloc names it; "" for ordinary memory or if it does not."""
-    told = _TIERS.get(node.attributes.get("subtype", node.infos.get("Type", "")).upper(), "")
+    told = _TIERS.get(node.subtype.upper(), "")
     if told:
         return told
     if "CXLDevice" in node.infos:
@@ -222,8 +283,8 @@ def _tier_measured(node: Object, ordinary: Object, bandwidth: Mapping[str, int])
 
 
 def _like_a_gpu(node: Object, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether a NUMA node has exactly the size of a GPU's memory: then it is that memory."""
-    return any(gpu.memory == _bytes(node) for gpu in gpus if gpu.memory)
+    """Whether a NUMA node is the memory of a GPU: it has that size, or all GPUs have such nodes."""
+    return _unified(gpus) or any(gpu.memory == _bytes(node) for gpu in gpus if gpu.memory)
 
 
 def _bytes(node: Object) -> int:
@@ -235,12 +296,10 @@ def _in(mask: int, index: int) -> bool:
 
 
 def _unified(gpus: tuple[Gpu, ...]) -> bool:
-    """Whether every GPU shares its memory with the CPU (superchips)."""
-    return bool(gpus) and all(
-        "MI300A" in gpu.model.upper() or "GH200" in gpu.model.upper() for gpu in gpus
-    )
+    """Whether every GPU shares its memory with the CPU."""
+    return bool(gpus) and all(_SUPERCHIP.search(gpu.model) for gpu in gpus)
 
 
 def _has_cxl(root: Object) -> bool:
     """Whether there is a CXL memory device, whether or not Linux uses it as memory."""
-    return any(o.type == "OSDev" and o.attributes.get("subtype") == "CXLMem" for o in root.walk())
+    return any(o.type == "OSDev" and o.subtype == "CXLMem" for o in root.walk())

@@ -9,10 +9,12 @@ from treepool.discovery import links
 from treepool.discovery.gpus import Found
 from treepool.discovery.hwlocxml import Distances, Object, Topology, number
 from treepool.discovery.links import DeviceAt
+from treepool.discovery.machine import Region
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_GPUS, Device, Links
 
 _NETWORK = re.compile(r"02[0-9a-f]{2} ", re.ASCII)
+_PORT_STATE = re.compile(r"Port\d{1,3}State", re.ASCII)
 
 #: hwloc's types of OS devices that are ports of InfiniBand and the like: a number in hwloc 1 and
 #: 2, a set of bits in hwloc 3.
@@ -22,15 +24,22 @@ _FABRIC_TYPE, _FABRIC_BIT = 3, 1 << 5
 CoresOf = Callable[[Optional[Object]], int]
 
 
-def read_links(topology: Topology, found: Sequence[Found], cores_of: CoresOf) -> Optional[Links]:
-    """The link table of the GPUs in *found*; None if there are none, or too many for a table."""
+def read_links(
+    topology: Topology, found: Sequence[Found], cores_of: CoresOf, regions: Sequence[Region]
+) -> Optional[Links]:
+    """The link table of the GPUs in *found*; None if there are none, or too many for a table.
+
+    *regions* has the NUMA nodes and sockets of the machine.
+    """
     gpus = [gpu for gpu in found if gpu.id < MAX_GPUS]
     if not gpus or len(gpus) < len(found):
         return None
     numbers = {id(item): str(i) for i, item in enumerate(topology.root.walk())}
 
     def place(key: str, device: Object) -> DeviceAt:
-        return DeviceAt(key, tuple(_bridges(device, numbers)), near_cores(device, cores_of))
+        near = near_cores(device, cores_of) or cores_of(topology.root)
+        numa, socket = (_smallest(regions, kind, near) for kind in ("numa", "socket"))
+        return DeviceAt(key, tuple(_bridges(device, numbers)), numa, socket)
 
     ids = _ids(gpus)
     return links.table(
@@ -41,6 +50,12 @@ def read_links(topology: Topology, found: Sequence[Found], cores_of: CoresOf) ->
         [place(name, device) for name, device in _nics(topology.root)],
         _devices(gpus),
     )
+
+
+def _smallest(regions: Sequence[Region], kind: str, cores: int) -> int:
+    """The cores of the smallest region of *kind* around *cores*, 0 if there is none."""
+    around = (r.cores for r in regions if r.kind == kind and not cores & ~r.cores)
+    return min(around, key=idset.size, default=0)
 
 
 def _bridges(device: Object, numbers: dict[int, str]) -> Iterator[str]:
@@ -83,6 +98,12 @@ def _switch_keys(root: Object, gpus: Sequence[Found]) -> frozenset[str]:
     )
 
 
+def is_nvswitch(item: Object) -> bool:
+    """Whether a PCI device is an NVSwitch, which hwloc without NVML only knows by its class."""
+    kind = item.attributes.get("pci_type", "").lower()
+    return item.type == "PCIDev" and (item.subtype == "NVSwitch" or kind.startswith("0680 [10de:"))
+
+
 def _key(item: Object) -> str:
     return f"{item.type}:{item.attributes.get('gp_index', '')}"
 
@@ -96,20 +117,36 @@ def _usable(matrix: Distances) -> bool:
 def _nics(root: Object) -> list[tuple[str, Object]]:
     """The NICs that jobs communicate through, best first, without those for console or service.
 
-    NICs that are less than half as fast as the fastest are left out.
+    Left out are fabric ports that are down if others are up, then NICs that are less than half as
+    fast as the fastest, then NICs of no fabric if others are.
     """
-    found: list[tuple[bool, float, str, Object]] = []
+    found: list[tuple[Object, float, str, Object]] = []
     for device in root.walk():
         if device.type == "PCIDev" and _NETWORK.match(device.attributes.get("pci_type", "")):
             ports = [o for o in device.walk() if o.type == "OSDev" and _printable(o.name)]
             ports.sort(key=lambda port: (not _is_fabric(port), port.name))
             if ports:
                 name = _printable(ports[0].name)
-                found.append((_is_fabric(ports[0]), _speed(device), name, device))
+                found.append((ports[0], _speed(device), name, device))
+    if any(_is_up(port) for port, _, _, _ in found):
+        found = [nic for nic in found if _is_up(nic[0]) is not False]
     fastest = max((speed for _, speed, _, _ in found), default=0.0)
-    kept = [nic for nic in found if 2 * nic[1] >= fastest]
-    kept.sort(key=lambda nic: (not nic[0], -nic[1], nic[2]))
+    # Twice the speed of half the lanes may be a little less than the speed of all.
+    kept = [nic for nic in found if 2.01 * nic[1] >= fastest]
+    kept = [nic for nic in kept if _is_fabric(nic[0])] or kept
+    kept.sort(key=lambda nic: (-nic[1], nic[2]))
     return [(name, device) for _, _, name, device in kept]
+
+
+def fabric_ports(root: Object) -> frozenset[str]:
+    """The names of the NICs that are ports of a fabric."""
+    return frozenset(_printable(o.name) for o in root.walk() if o.type == "OSDev" and _is_fabric(o))
+
+
+def _is_up(port: Object) -> Optional[bool]:
+    """Whether a port of a fabric device is active, 4 in the kernel's words; None if not known."""
+    states = [value for name, value in port.infos.items() if _PORT_STATE.fullmatch(name)]
+    return any(state.startswith("4") for state in states) if states else None
 
 
 def _is_fabric(port: Object) -> bool:

@@ -49,6 +49,19 @@ class Object:
         return self.attributes.get("name", "")
 
     @property
+    def subtype(self) -> str:
+        """What kind of its type it is, such as "HBM" or "NVSwitch"; "" if hwloc does not say.
+
+        An info in hwloc 1, an attribute later.
+        """
+        return self.attributes.get("subtype", "") or self.infos.get("Type", "")
+
+    @property
+    def backend(self) -> str:
+        """The part of hwloc that found an OS device, such as "CUDA": its subtype in hwloc 3."""
+        return self.infos.get("Backend", "") or self.subtype
+
+    @property
     def os_index(self) -> int:
         """The operating system's number, -1 if there is none."""
         text = self.attributes.get("os_index", "")
@@ -75,30 +88,46 @@ class Distances:
     """One matrix: its name, the keys of its objects, and the values row by row.
 
     A key is ``TYPE:NUMBER``; the number is the object's gp_index if ``by_gp``, else its os_index.
+    ``kind`` is hwloc's: bit 4 means latencies, bit 8 bandwidths.
     """
 
     name: str
     by_gp: bool
     objects: list[str] = attrs.field(factory=list)
     values: list[int] = attrs.field(factory=list)
+    kind: int = 0
 
 
 @attrs.define
 class MemoryValue:
-    """A memory attribute (hwloc's ``memattr``): the local value of a NUMA node, by gp_index."""
+    """A memory attribute (hwloc's ``memattr``) of a NUMA node, by gp_index.
+
+    ``initiator`` is the cpuset (bitmask) from which the node has it, 0 if it is not known.
+    """
 
     name: str
     target: str
     value: int
+    initiator: int = 0
+
+
+@attrs.define
+class CpuKind:
+    """PUs (bitmask) that are alike; ``efficiency`` orders kinds, -1 if it is not known."""
+
+    cpuset: int
+    efficiency: int
+    infos: dict[str, str] = attrs.field(factory=dict)
 
 
 @attrs.define
 class Topology:
-    """The contents of one XML: the root object, matrices, memory attributes."""
+    """The contents of one XML: the root object, matrices, memory attributes, kinds of CPUs."""
 
     root: Object
     distances: list[Distances] = attrs.field(factory=list)
     memory_values: list[MemoryValue] = attrs.field(factory=list)
+    cpu_kinds: list[CpuKind] = attrs.field(factory=list)
 
 
 def parse(xml: Union[str, bytes], source: str = "hwloc XML") -> Topology:
@@ -144,6 +173,7 @@ class _Builder:
         self.elements = 0
         self.distances: list[Distances] = []
         self.memory_values: list[MemoryValue] = []
+        self.cpu_kinds: list[CpuKind] = []
         self.memory_name = ""
         self.kind = ""
         self.text: list[str] = []
@@ -161,12 +191,22 @@ class _Builder:
         self.text = []
         if tag == "object":
             self.object(attributes)
-        elif tag == "info" and self.here is not None and self.path[-2] == "object":
-            self.here.infos[attributes.get("name", "")] = attributes.get("value", "")
+        elif tag == "info" and self.root is not None and self.path[-2] in ("object", "topology"):
+            # hwloc 3 writes what it knows of the whole machine at the end, below no object.
+            holder = self.here or self.root
+            holder.infos[attributes.get("name", "")] = attributes.get("value", "")
+        elif tag == "info" and self.path[-2] == "cpukind":
+            self.cpu_kinds[-1].infos[attributes.get("name", "")] = attributes.get("value", "")
+        elif tag == "cpukind":
+            cpuset = self.bitmap({"cpuset": "0x0", **attributes}, "cpuset")
+            efficiency = attributes.get("forced_efficiency", "")
+            known = number(efficiency) if efficiency.isdigit() else -1
+            self.cpu_kinds.append(CpuKind(cpuset, known))
         elif tag in ("distances2", "distances2hetero"):
             self.kind = attributes.get("type", "")
             by_gp = tag == "distances2hetero" or attributes.get("indexing") == "gp"
-            self.distances.append(Distances(attributes.get("name", ""), by_gp))
+            kind = number(attributes.get("kind", ""))
+            self.distances.append(Distances(attributes.get("name", ""), by_gp, kind=kind))
         elif tag == "memattr":
             self.memory_name = attributes.get("name", "")
         elif tag == "memattr_value" and attributes.get("target_obj_type") == "NUMANode":
@@ -175,6 +215,7 @@ class _Builder:
                     self.memory_name,
                     attributes.get("target_obj_gp_index", ""),
                     number(attributes.get("value", "")),
+                    self.bitmap({"initiator_cpuset": "0x0", **attributes}, "initiator_cpuset"),
                 )
             )
 
@@ -240,7 +281,7 @@ class _Builder:
         for name in ("allowed_cpuset", "online_cpuset", "allowed_nodeset"):
             if name in root.attributes:
                 self.bitmap(root.attributes, name)
-        return Topology(root, self.distances, self.memory_values)
+        return Topology(root, self.distances, self.memory_values, self.cpu_kinds)
 
     def error(self, message: str) -> InvalidHardware:
         return InvalidHardware(f"{self.source}: {message}")
@@ -265,7 +306,8 @@ def bitmap(text: str) -> int:
 
 
 def number(text: str) -> int:
-    """The number in *text*, 0 if it is not a number."""
+    """The number in *text*, 0 if it is not a number. hwloc 3 writes sizes with a unit, KiB."""
+    text = text[:-3] if text.endswith("KiB") else text
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
 
 

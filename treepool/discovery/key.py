@@ -13,7 +13,7 @@ from treepool.discovery.levels import NodeTopo
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset, scheduling
 from treepool.rfc.idset import union
-from treepool.rfc.links import digest
+from treepool.rfc.links import Links, digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import WRITER, KeyEntry
 from treepool.rfc.topo import ids, walk
@@ -74,9 +74,9 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
     children += kept.children if kept is not None else ()
     children.sort(key=lambda entry: idset.lowest(entry.ranks))
     key["children"] = [entry.to_dict() for entry in children]
-    warnings = [*_link_warnings(here), *_disagreements(R, kinds), *_odd_ones(R, kinds)]
-    links = dict(key.get("links", {}))
-    links.update(_links(here))
+    tables, about_links = _links(here)
+    warnings = [*about_links, *_disagreements(R, kinds), *_odd_ones(R, kinds)]
+    links = {**key.get("links", {}), **tables}
     if links:
         key["links"] = links
     found = dict(R.properties)
@@ -109,30 +109,32 @@ def _properties(nodes: Sequence[Nodes]) -> dict[str, int]:
 # -- links
 
 
-def _tables(nodes: Sequence[Nodes]) -> dict[str, list[dict[str, Any]]]:
-    """The distinct link tables of the nodes of each topo, by the topo's digest."""
-    tables: dict[str, list[dict[str, Any]]] = {}
+def _links(nodes: Sequence[Nodes]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """``scheduling.links``, by the topo's digest, and a warning for each that is not of all nodes.
+
+    A table must hold for all nodes of its topo. Only the NICs may be those of most of them, as a
+    port may be down for a while.
+    """
+    by_topo: dict[str, dict[Links, int]] = {}
     for described in nodes:
         links = described.node.machine.links
-        if links is not None:
-            table = links.to_dict()
-            same = tables.setdefault(digest(described.node.topo), [])
-            if table and table not in same:
-                same.append(table)
-    return tables
-
-
-def _links(nodes: Sequence[Nodes]) -> dict[str, dict[str, Any]]:
-    """``scheduling.links``: only tables that are valid for all nodes of their topo."""
-    return {name: same[0] for name, same in _tables(nodes).items() if len(same) == 1}
-
-
-def _link_warnings(nodes: Sequence[Nodes]) -> list[str]:
-    return [
-        f"{len(same)} kinds of links among nodes of one topo: their links are left out"
-        for same in _tables(nodes).values()
-        if len(same) > 1
-    ]
+        if links is not None and links != Links():
+            same = by_topo.setdefault(digest(described.node.topo), {})
+            same[links] = same.get(links, 0) | described.ranks
+    tables, warnings = {}, []
+    for name, found in by_topo.items():
+        usual = max(found, key=lambda links: idset.size(found[links]))
+        others = union(ranks for links, ranks in found.items() if links != usual)
+        if len({attrs.evolve(links, nics=()) for links in found}) > 1:
+            warnings.append(
+                f"{len(found)} kinds of links among nodes of one topo: their links are left out"
+            )
+            continue
+        if others:
+            few = idset.encode(others)
+            warnings.append(f"ranks {few}: other NICs are near GPUs than on most of these nodes")
+        tables[name] = usual.to_dict()
+    return tables, warnings
 
 
 # -- what may be wrong

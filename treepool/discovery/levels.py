@@ -1,44 +1,33 @@
 """From a machine to its topo: which levels become localities, and what belongs in which domain.
 
-A level is a kind of region (``machine.KINDS``) or ``gpulink``, the groups of GPUs joined by faster
-links. Domains nest by the cores they hold, whatever their kind: packages inside NUMA nodes or NUMA
+A level is a kind of region (``machine.KINDS``), or what divides the smallest domains further, see
+``division.py``: ``gpulink``, the groups of GPUs joined by faster links; ``device``, the partitions
+of one GPU; ``corekind``, the cores of each kind, in localities called ``pcore``, ``ecore`` and so
+on. Domains nest by the cores they hold, whatever their kind: packages inside NUMA nodes or NUMA
 nodes inside packages, depending on the machine.
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.discovery.links import cliques
-from treepool.discovery.machine import KINDS, MIG, TIERS, Gpu, Machine
+from treepool.discovery.division import COREKIND, DEVICE, GPULINK, Domain, divide
+from treepool.discovery.machine import KINDS, TIERS, Gpu, Machine
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.idset import union
-
-#: The level made of links between GPUs.
-GPULINK = "gpulink"
+from treepool.rfc.links import MAX_DISTANCE, MAX_DOMAINS, Distances, Links
+from treepool.rfc.topo import ids, walk
 
 #: What ``--levels`` may name.
-LEVELS = (*KINDS, GPULINK)
+LEVELS = (*KINDS, GPULINK, DEVICE, COREKIND)
 
 #: The levels used by default, where they add information.
 DEFAULT = ("socket", "numa")
 
 _GIB = 1 << 30
-
-
-@attrs.define(eq=False)
-class _Domain:
-    """A domain while the tree is built; memory in bytes, ``tiers`` by name."""
-
-    name: str
-    cores: int
-    gpus: int = 0
-    memory: int = 0
-    tiers: dict[str, int] = attrs.field(factory=dict)
-    children: list[_Domain] = attrs.field(factory=list)
 
 
 @attrs.frozen
@@ -55,17 +44,17 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
     """The topo of *machine* with these *levels*.
 
     Levels that are named are included if the machine has them. By default the topo includes socket
-    and numa, where they add information, and any other level that separates GPUs. Raises
-    InvalidHardware for an unknown level.
+    and numa, where they add information, any other level that separates GPUs, and kinds of cores.
+    Raises InvalidHardware for an unknown level.
     """
     for level in levels or ():
         if level not in LEVELS:
             raise InvalidHardware(f"no level is called {level!r}; there are {', '.join(LEVELS)}")
     notes, warnings = list(machine.notes), list(machine.warnings)
     kinds = _chosen(machine, notes) if levels is None else [k for k in levels if k in KINDS]
-    root = _Domain("node", machine.cores)
+    root = Domain("node", machine.cores)
     for kind, cores in _nesting(machine, kinds):
-        _insert(root, _Domain(kind, cores), warnings)
+        _insert(root, Domain(kind, cores), warnings)
     for gpu in machine.gpus:
         _place_gpu(root, gpu, warnings)
     for region in machine.regions:
@@ -74,13 +63,29 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
     for far in machine.far_memory:
         tiers = _around(root, far.cores).tiers
         tiers[far.tier] = tiers.get(far.tier, 0) + far.memory
-    for domain in list(_walk(root)):
-        _add_instances(domain, machine, notes)
-    if levels is not None and GPULINK in levels:
-        for domain in list(_walk(root)):
-            _add_gpulinks(domain, machine, notes)
+    divide(root, machine, (COREKIND,) if levels is None else levels, notes)
     _warn_of_uneven(root, warnings)
-    return NodeTopo(machine, _json(root), tuple(notes), tuple(warnings))
+    topo = _json(root)
+    distances = _distances(topo, machine)
+    if distances is not None:
+        links = attrs.evolve(machine.links or Links(), distances=distances)
+        machine = attrs.evolve(machine, links=links)
+    return NodeTopo(machine, topo, tuple(notes), tuple(warnings))
+
+
+def _distances(topo: Mapping[str, Any], machine: Machine) -> Optional[Distances]:
+    """How far the domains of *topo* that are NUMA nodes are apart; None if that tells nothing."""
+    number_of = {cores: number for number, cores in machine.numa_nodes.items()}
+    for name in dict.fromkeys(name for name, _ in walk(topo)):
+        cores = sorted((ids(d)[0] for n, d in walk(topo) if n == name), key=idset.lowest)
+        nodes = [number_of.get(mask, -1) for mask in cores]
+        if set(nodes) == set(number_of.values()) and 2 < len(nodes) <= MAX_DOMAINS:
+            far = machine.distances
+            rows = [[min(far.get((a, b), 0), MAX_DISTANCE) for b in nodes] for a in nodes]
+            others = {far for i, row in enumerate(rows) for far in row[:i] + row[i + 1 :]}
+            if len(others) > 1 and 0 not in others:
+                return Distances(name, tuple(map(tuple, rows)))
+    return None
 
 
 # -- which levels
@@ -136,14 +141,14 @@ def _nesting(machine: Machine, kinds: Sequence[str]) -> Iterator[tuple[str, int]
 # -- building the tree
 
 
-def _insert(root: _Domain, new: _Domain, warnings: list[str]) -> None:
+def _insert(root: Domain, new: Domain, warnings: list[str]) -> None:
     """Insert *new* into the smallest domain around its cores."""
     parent = _around(root, new.cores)
     if any(child.cores & new.cores for child in parent.children):
         cores = idset.encode(new.cores)
         warnings.append(f"{new.name} of cores {cores} crosses other domains, and is left out")
         return
-    if any(d.name == new.name and d.cores & new.cores for d in _walk(root)):
+    if any(d.name == new.name and d.cores & new.cores for d in root.walk()):
         cores = idset.encode(new.cores)
         warnings.append(
             f"{new.name} of cores {cores} is inside another {new.name}, and is left out"
@@ -152,7 +157,7 @@ def _insert(root: _Domain, new: _Domain, warnings: list[str]) -> None:
     parent.children.append(new)
 
 
-def _around(root: _Domain, cores: int) -> _Domain:
+def _around(root: Domain, cores: int) -> Domain:
     """The smallest domain around *cores*; the node if there are no cores."""
     here = root
     while cores:
@@ -163,9 +168,9 @@ def _around(root: _Domain, cores: int) -> _Domain:
     return here
 
 
-def _place_gpu(root: _Domain, gpu: Gpu, warnings: list[str]) -> None:
+def _place_gpu(root: Domain, gpu: Gpu, warnings: list[str]) -> None:
     """Add *gpu* to the smallest domain around the cores near it, and to all enclosing domains."""
-    here: Optional[_Domain] = root
+    here: Optional[Domain] = root
     if root.children and not gpu.cores:
         warnings.append(f"gpu {gpu.id} is near no part of the node: it belongs to the node itself")
     while here is not None:
@@ -176,72 +181,10 @@ def _place_gpu(root: _Domain, gpu: Gpu, warnings: list[str]) -> None:
         )
 
 
-def _add_gpulinks(domain: _Domain, machine: Machine, notes: list[str]) -> None:
-    """Divide a domain's own GPUs into groups joined by faster links, each with a share of cores.
-
-    All cores of a domain are equally near to each of its GPUs, so they are dealt out evenly, in
-    order.
-    """
-    own = domain.gpus & ~union(child.gpus for child in domain.children)
-    groups = cliques(machine.links, own) if machine.links is not None else ()
-    if not groups or domain.children:
-        return
-    shares = _dealt(list(idset.iterate(domain.cores)), len(groups))
-    for gpus, mine in zip(groups, shares):
-        domain.children.append(_Domain(GPULINK, idset.from_ids(mine), gpus))
-    notes.append(
-        f"the cores of {domain.name} {idset.encode(domain.cores)} are dealt out evenly to its "
-        f"{len(groups)} groups of linked GPUs"
-    )
-
-
-def _add_instances(domain: _Domain, machine: Machine, notes: list[str]) -> None:
-    """Put a domain's own MIG instances into domains named by their profile, with cores.
-
-    Each GPU, divided or not, has an even share of the cores. Each instance has an even share of its
-    GPU's cores.
-    """
-    own = domain.gpus & ~union(child.gpus for child in domain.children)
-    gpus = [gpu for gpu in machine.gpus if own >> gpu.id & 1]
-    if not any(gpu.profile.startswith(MIG) for gpu in gpus):
-        return
-    cores = list(idset.iterate(domain.cores & ~union(child.cores for child in domain.children)))
-    devices: dict[str, list[Gpu]] = {}
-    for gpu in gpus:
-        devices.setdefault(gpu.pci or str(gpu.id), []).append(gpu)
-    for instances, share in zip(devices.values(), _dealt(cores, len(devices))):
-        profiles: dict[str, list[Gpu]] = {}
-        for gpu in instances:
-            profiles.setdefault(gpu.profile, []).append(gpu)
-        parts = iter(_dealt(share, len(instances)))
-        for profile, alike in profiles.items():
-            mine = [core for _ in alike for core in next(parts)]
-            if profile.startswith(MIG):
-                ids = idset.from_ids(gpu.id for gpu in alike)
-                domain.children.append(_Domain(profile, idset.from_ids(mine), ids))
-    notes.append(
-        f"the cores of {domain.name} {idset.encode(domain.cores)} are dealt out evenly to its GPUs "
-        "and their MIG instances"
-    )
-
-
-def _dealt(cores: Sequence[int], shares: int) -> list[Sequence[int]]:
-    """*cores* in order, in *shares* even parts; the first parts may have one more."""
-    size, more = divmod(len(cores), shares)
-    starts = [i * size + min(i, more) for i in range(shares + 1)]
-    return [cores[a:b] for a, b in zip(starts, starts[1:])]
-
-
-def _walk(domain: _Domain) -> Iterator[_Domain]:
-    yield domain
-    for child in domain.children:
-        yield from _walk(child)
-
-
-def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
+def _warn_of_uneven(root: Domain, warnings: list[str]) -> None:
     """Warn of domains of one name with different cores or GPUs, often a wrong BIOS setting."""
     sizes: dict[str, set[tuple[int, int]]] = {}
-    for domain in _walk(root):
+    for domain in root.walk():
         sizes.setdefault(domain.name, set()).add(
             (idset.size(domain.cores), idset.size(domain.gpus))
         )
@@ -255,7 +198,7 @@ def _warn_of_uneven(root: _Domain, warnings: list[str]) -> None:
 # -- JSON
 
 
-def _json(domain: _Domain) -> dict[str, Any]:
+def _json(domain: Domain) -> dict[str, Any]:
     """The RFC 49 JSON of a domain; it does not repeat what nested domains list in full."""
     out: dict[str, Any] = {}
     inner = domain
@@ -286,7 +229,7 @@ def _json(domain: _Domain) -> dict[str, Any]:
     return out
 
 
-def _listed_memory(domain: _Domain) -> int:
+def _listed_memory(domain: Domain) -> int:
     return _gib(domain.memory) + sum(_listed_memory(child) for child in domain.children)
 
 

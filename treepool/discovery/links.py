@@ -18,7 +18,7 @@ from treepool.rfc.links import MAX_GBPS, PATHS, Device, Links, Nic, Wire
 #: GB/s in the table for a pair of GPUs joined only by PCIe. The values are nominal: they order the
 #: paths, all below the slowest NVLink, and are not measurements. The real figure depends on the
 #: generation of PCIe, its width and the processor.
-PCIE_GBPS = {"PIX": 16.0, "PXB": 14.0, "PHB": 12.0, "NODE": 10.0, "SYS": 8.0}
+PCIE_GBPS = {"PIX": 16.0, "PXB": 14.0, "PHB": 12.0, "NODE": 10.0, "SOCKET": 9.0, "SYS": 8.0}
 
 #: The type of link in each of hwloc's matrices. Other matrices (hops, latencies) are not used.
 MATRICES = {"NVLinkBandwidth": "nvlink", "XGMIBandwidth": "xgmi"}
@@ -28,15 +28,16 @@ Pairs = dict[tuple[int, int], Wire]
 
 @attrs.frozen
 class DeviceAt:
-    """Where a GPU or NIC is: its key, the bridges above it, and the cores of its NUMA node.
+    """Where a GPU or NIC is: its key, the bridges above it, and its NUMA node and socket.
 
-    ``bridges`` are the caller's keys, outermost first; the first is the host bridge. ``cores`` is a
-    bitmask, 0 if not known.
+    ``bridges`` are the caller's keys, outermost first; the first is the host bridge. ``numa`` and
+    ``socket`` are the bitmasks of their cores, 0 if not known.
     """
 
     key: str
     bridges: tuple[str, ...] = ()
-    cores: int = 0
+    numa: int = 0
+    socket: int = 0
 
 
 def table(
@@ -47,8 +48,7 @@ def table(
 ) -> Links:
     """Everything known about one node: the *fast* links, PCIe for the other pairs, NICs.
 
-    *gpus* has the position of each GPU, by id. A NIC's key is its name. *nics* are in order of
-    preference, which decides between equally near ones.
+    *gpus* has the position of each GPU, by id. A NIC's key is its name.
     """
     paths = {gpu: [path(at, nic) for nic in nics] for gpu, at in gpus.items()}
     nearest = nearest_nics([nic.key for nic in nics], paths)
@@ -83,7 +83,8 @@ def path(a: DeviceAt, b: DeviceAt) -> str:
 
     PIX: at most one switch is between them. PXB: several switches are between them, but not the
     host bridge. PHB: the host bridge is between them. NODE: they are under two host bridges of one
-    NUMA node. SYS: the host bridges are of two NUMA nodes, or this is not known.
+    NUMA node. SYS: the host bridges are of two sockets, or this is not known. SOCKET, which
+    ``nvidia-smi`` does not know, lies between: two NUMA nodes of one socket (SNC, NPS).
     """
     shared = 0
     for above_a, above_b in zip(a.bridges, b.bridges):
@@ -91,7 +92,9 @@ def path(a: DeviceAt, b: DeviceAt) -> str:
             break
         shared += 1
     if shared == 0:
-        return "NODE" if a.cores and a.cores == b.cores else "SYS"
+        if a.numa and a.numa == b.numa:
+            return "NODE"
+        return "SOCKET" if a.socket and a.socket == b.socket else "SYS"
     if shared == 1:
         return "PHB"
     # Below the port into a shared switch each device has one more bridge: the switch's port to it.
@@ -110,17 +113,16 @@ def pcie_pairs(gpus: Mapping[int, DeviceAt]) -> Pairs:
 
 
 def nearest_nics(names: Sequence[str], paths: Mapping[int, Sequence[str]]) -> tuple[Nic, ...]:
-    """The NIC nearest to each GPU, from its path to each of *names*, "" for an unknown path.
+    """The NICs nearest to each GPU, from its path to each of *names*, "" for an unknown path.
 
-    If several NICs are equally near, the first is taken, so that each GPU has one NIC. The others
-    would serve it equally well, and the table does not decide which NIC a job uses.
+    If several NICs are equally near, each of them is (dual rail); see Links.nics_of().
     """
     found: dict[tuple[int, int], int] = {}
     for gpu, row in paths.items():
         known = [(PATHS.index(word), nic) for nic, word in enumerate(row) if word]
-        if known:
-            distance, nic = min(known)
-            found[nic, distance] = found.get((nic, distance), 0) | 1 << gpu
+        for distance, nic in known:
+            if distance == min(known)[0]:
+                found[nic, distance] = found.get((nic, distance), 0) | 1 << gpu
     return tuple(
         Nic(names[nic], gpus, PATHS[distance]) for (nic, distance), gpus in sorted(found.items())
     )

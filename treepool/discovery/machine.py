@@ -55,7 +55,8 @@ class Gpu:
 
     ``id`` is its id in R. ``vendor`` is "nvidia", "amd", "intel" or "". ``cores`` has the cores
     near it, 0 if not known. ``profile`` names the kind of MIG instance or partition, "" for a whole
-    GPU. ``pci`` is its bus id (domain:bus:device.function), "" if not known.
+    GPU. ``pci`` is its bus id (domain:bus:device.function), and ``uuid`` the vendor's name for it;
+    "" if not known.
     """
 
     id: int
@@ -65,6 +66,7 @@ class Gpu:
     cores: int = 0
     pci: str = ""
     profile: str = ""
+    uuid: str = ""
 
 
 @attrs.frozen
@@ -83,8 +85,16 @@ class Machine:
     pus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
     #: The cores of each NUMA node of ordinary memory, by the operating system's number.
     numa_nodes: Mapping[int, int] = attrs.field(factory=dict)
-    #: True if CPUs and GPUs share one memory (MI300A, GH200).
+    #: How far NUMA nodes, by the operating system's numbers, are from each other: 10 is local.
+    distances: Mapping[tuple[int, int], int] = attrs.field(factory=dict)
+    #: True if CPUs and GPUs share one memory (MI300A, GH200, GB200).
     unified_memory: bool = False
+    #: True if NVSwitches join the GPUs.
+    nvswitch: bool = False
+    #: The NICs that are ports of a fabric (InfiniBand, RoCE), by name.
+    fabric_ports: frozenset[str] = frozenset()
+    #: The cores of each kind ("pcore", "ecore", "lpcore"); empty if all are of one kind.
+    core_kinds: Mapping[str, int] = attrs.field(factory=dict)
     #: True if there are CXL memory devices, whether or not they are used as memory.
     cxl: bool = False
     #: A line for whatever was left out or guessed.

@@ -8,13 +8,14 @@ below it a line for each MIG device, which is what a job can use:
       MIG 2g.20gb     Device  1: (UUID: MIG-0f1...)
     GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-7b9...)
 
-Each instance has a GPU id in R, in this order. A GPU that is divided has no id itself.
+Each instance has a GPU id in R, in this order. A GPU that is divided has no id itself. CUDA does
+not number instances: it knows them by their UUIDs.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Mapping, Sequence
+from typing import Mapping, Sequence, Union
 
 import attrs
 
@@ -30,33 +31,49 @@ MAX_TEXT = 1 << 20
 #: Most instances of one GPU.
 MAX_INSTANCES = 64
 
-_GPU = re.compile(r"GPU (\d{1,4}): ", re.ASCII)
-_INSTANCE = re.compile(r"\s+MIG (\S{1,40})\s+Device\s+\d{1,4}:", re.ASCII)
+_UUID = r"(?:.*?\(UUID: ([\w/-]{1,100})\))?"
+_GPU = re.compile(rf"GPU (\d{{1,4}}): {_UUID}", re.ASCII)
+_INSTANCE = re.compile(rf"\s+MIG (\S{{1,40}})\s+Device\s+\d{{1,4}}:{_UUID}", re.ASCII)
 _PROFILE = re.compile(r"(?:\d+c\.)?\d+g\.(\d+)gb(?:\+[a-z.]+)?", re.ASCII)
 
 
-def read_list(text: str) -> list[list[str]]:
-    """The profiles of each GPU's instances, by NVML's index; an empty list for a whole GPU.
+@attrs.frozen
+class Instance:
+    """A MIG instance: its profile and its UUID, "" if the text does not have it."""
 
-    Raises InvalidHardware, with the line.
-    """
+    profile: str
+    uuid: str = ""
+
+
+@attrs.frozen
+class Listed:
+    """A GPU, as NVML counts it: its UUID, and its MIG instances; a whole GPU has none."""
+
+    uuid: str = ""
+    instances: tuple[Instance, ...] = ()
+
+
+def read_list(text: str) -> list[Listed]:
+    """The GPUs of a node, by NVML's index; raises InvalidHardware, with the line."""
     if len(text) > MAX_TEXT:
         raise InvalidHardware(f"nvidia-smi -L: more than {MAX_TEXT >> 20} MiB of text")
-    found: list[list[str]] = []
+    found: list[Listed] = []
     for number, line in enumerate(text.split("\n"), 1):
         gpu, instance = _GPU.match(line), _INSTANCE.match(line)
         where = f"nvidia-smi -L: line {number}"
         if gpu:
             if int(gpu.group(1)) != len(found) or len(found) >= MAX_GPUS:
                 raise InvalidHardware(f"{where}: GPU {gpu.group(1)} stands where {len(found)} is")
-            found.append([])
+            found.append(Listed(gpu.group(2) or ""))
         elif instance:
             profile = instance.group(1)
-            if not found or len(found[-1]) >= MAX_INSTANCES:
+            if not found or len(found[-1].instances) >= MAX_INSTANCES:
                 raise InvalidHardware(f"{where}: an instance of no GPU, or one too many")
             if not _PROFILE.fullmatch(profile):
                 raise InvalidHardware(f"{where}: {shown(profile)} is no profile such as 1g.10gb")
-            found[-1].append(profile)
+            last = found[-1]
+            added = (*last.instances, Instance(profile, instance.group(2) or ""))
+            found[-1] = attrs.evolve(last, instances=added)
         elif line.strip() and not line.strip().startswith(("No devices", "Unable")):
             raise InvalidHardware(f"{where}: {shown(line.strip())} is neither GPU nor MIG device")
     if not found:
@@ -64,24 +81,33 @@ def read_list(text: str) -> list[list[str]]:
     return found
 
 
-def with_instances(machine: Machine, instances: Sequence[Sequence[str]]) -> Machine:
-    """*machine*, whose NVIDIA GPUs have NVML's ids, with its GPUs divided into *instances*."""
+def with_instances(machine: Machine, listed: Sequence[Listed]) -> Machine:
+    """*machine*, whose NVIDIA GPUs have NVML's ids, with those divided that are so in *listed*.
+
+    If hwloc knows no GPUs, those of *listed* are added.
+    """
     whole = {gpu.id: gpu for gpu in machine.gpus}
-    if set(whole) != set(range(len(instances))):
-        warning = f"nvidia-smi -L has {len(instances)} GPUs, the node {len(whole)}: it is not used"
+    if not whole:
+        whole = {i: Gpu(i, "nvidia") for i in range(len(listed))}
+    if any(gpu.vendor not in ("", "nvidia") for gpu in machine.gpus):
+        warning = "nvidia-smi -L is not used: the node has GPUs of another vendor"
+        return attrs.evolve(machine, warnings=(*machine.warnings, warning))
+    if set(whole) != set(range(len(listed))):
+        warning = f"nvidia-smi -L has {len(listed)} GPUs, the node {len(whole)}: it is not used"
         return attrs.evolve(machine, warnings=(*machine.warnings, warning))
     gpus: list[Gpu] = []
     #: The new ids that replace each old id.
     ids: dict[int, list[int]] = {}
-    for old, profiles in enumerate(instances):
-        ids[old] = list(range(len(gpus), len(gpus) + max(len(profiles), 1)))
-        if not profiles:
-            gpus.append(attrs.evolve(whole[old], id=len(gpus)))
-        for profile in profiles:
-            match = _PROFILE.fullmatch(profile)
-            memory = int(match.group(1)) << 30 if match else 0
-            part = attrs.evolve(whole[old], id=len(gpus), profile=f"{MIG}{profile}", memory=memory)
-            gpus.append(part)
+    for old, told in enumerate(listed):
+        parts: Sequence[Union[Listed, Instance]] = told.instances or [told]
+        ids[old] = list(range(len(gpus), len(gpus) + len(parts)))
+        for part in parts:
+            gpu = attrs.evolve(whole[old], id=len(gpus), uuid=part.uuid)
+            if isinstance(part, Instance):
+                match = _PROFILE.fullmatch(part.profile)
+                memory = int(match.group(1)) << 30 if match else 0
+                gpu = attrs.evolve(gpu, profile=f"{MIG}{part.profile}", memory=memory)
+            gpus.append(gpu)
     links = machine.links and _renumbered(machine.links, ids, gpus)
     return attrs.evolve(machine, gpus=tuple(gpus), links=links)
 

@@ -13,10 +13,11 @@ from typing import Mapping, Optional, Sequence, Union
 
 import attrs
 
-from treepool.discovery.links import PCIE_GBPS, Pairs, nearest_nics
+from treepool.discovery.links import PCIE_GBPS, Pairs
+from treepool.discovery.told import NVLINK_GBPS, Told
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
-from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Links, Wire
+from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Wire
 
 #: Longest text accepted, in characters. 16 GPUs and 64 NICs need 64 KiB.
 MAX_TEXT = 1 << 20
@@ -24,10 +25,9 @@ MAX_TEXT = 1 << 20
 #: Longest line of the table, in characters: five times what 1,000 NICs need.
 MAX_LINE = 1 << 15
 
-#: GB/s per direction of one NVLink, for NVLink 2 to 4 (V100, A100, H100). A link of NVLink 1 (P100)
-#: has 20 and a link of NVLink 5 (B200) has 50, but the text does not give the version. All GPUs of
-#: a node have the same version, so the order of speeds is right.
-NVLINK_GBPS = 25.0
+#: Most NVLinks of one GPU. A GPU that would need more to be joined to all others directly is joined
+#: to them through switches.
+MAX_NVLINKS = 18
 
 #: Numbers of CPUs and NUMA nodes are below this. Linux has at most 8,192 CPUs.
 MAX_CPUS = 1 << 16
@@ -44,6 +44,9 @@ _GPU = re.compile(r"GPU(0|[1-9][0-9]{0,3})", re.ASCII)
 _NIC = re.compile(r"NIC[0-9]{1,4}", re.ASCII)
 _NVLINKS = re.compile(r"NV([0-9]{1,3})", re.ASCII)
 _NIC_NAME = re.compile(r"\s*NIC[0-9]{1,4}:\s+\S", re.ASCII)
+_TOOL = "nvidia-smi"
+_WHOLE = "; a table that a terminal has folded cannot be read: nvidia-smi topo -m > FILE"
+
 _NUMBERS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
 #: The columns after the devices: the words of their names, longest first.
@@ -53,19 +56,6 @@ _TAILS = (
     ("NUMA", "Affinity"),
     ("NUMA",),
 )
-
-
-@attrs.frozen
-class NvidiaTopology:
-    """The contents of the text: the link table, and the PUs near each GPU, by id.
-
-    The PUs are a bitmask of the operating system's numbers, 0 if not known. ``notes`` has a line
-    for everything doubtful.
-    """
-
-    links: Links
-    near: Mapping[int, int]
-    notes: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -80,19 +70,19 @@ class _Word:
         return _error(self.line, self.column, f"{shown(self.text)} {message}")
 
 
-def read_topo(text: Union[str, bytes]) -> NvidiaTopology:
+def read_topo(text: Union[str, bytes]) -> Told:
     """Read the text that ``nvidia-smi topo -m`` prints on a node.
 
-    GPU ids are NVML's, as in the text. NV# is an NVLink of # times NVLINK_GBPS. GPUs without NVLink
-    are joined by PCIe with nominal GB/s (``links.PCIE_GBPS``). The NIC of a GPU is the nearest, or
-    the first of several that are equally near. "No devices were found" means a node without GPUs.
-    Raises InvalidHardware, with line and column.
+    GPU ids are NVML's, as in the text. NV# is an NVLink of # times NVLINK_GBPS: the text does not
+    give the version. GPUs without NVLink are joined by PCIe with nominal GB/s
+    (``links.PCIE_GBPS``). "No devices were found" means a node without GPUs. Raises
+    InvalidHardware, with line and column.
     """
     lines = _lines(text)
     start = next((number for number, line in enumerate(lines, 1) if _is_header(line)), 0)
     if not start:
         if any(line.split(None, 2)[:2] == ["No", "devices"] for line in lines):
-            return NvidiaTopology(Links(), {})
+            return Told(_TOOL, "nvidia")
         raise _error(1, 1, "no line has column names such as GPU0")
     header = _words(lines, start)
     names, tails = _columns(header)
@@ -102,15 +92,33 @@ def read_topo(text: Union[str, bytes]) -> NvidiaTopology:
         if gpu >= MAX_GPUS:
             raise header[names.index(name)].error(f"is not among GPU0 to GPU{MAX_GPUS - 1}")
         if name not in rows:
-            raise _error(len(lines), 1, f"the text ends without a row of {name}")
+            raise _error(len(lines), 1, f"the text ends without a row of {name}{_WHOLE}")
     notes: list[str] = []
     pairs = _pairs(names, ids, rows, notes)
     nics = [place for place, name in enumerate(names) if name not in ids]
     titles = _nic_names(lines)
-    near = {ids[name]: _near(rows[name][len(names) + 1 :], tails) for name in ids}
-    paths = {ids[name]: [_path(rows[name][1 + nic]) for nic in nics] for name in ids}
-    nearest = nearest_nics([titles.get(names[nic], names[nic]) for nic in nics], paths)
-    return NvidiaTopology(Links.from_matrix(pairs, nearest), near, tuple(notes))
+    told = {ids[name]: _tail(lines, rows[name], len(names), tails) for name in ids}
+    return Told(
+        _TOOL,
+        "nvidia",
+        pairs,
+        near={gpu: values.get("CPU Affinity", 0) for gpu, values in told.items()},
+        numa={
+            gpu: values.get("NUMA Affinity", 0) or values.get("NUMA", 0)
+            for gpu, values in told.items()
+        },
+        nics=[titles.get(names[nic], names[nic]) for nic in nics],
+        paths={ids[name]: [_path(rows[name][1 + nic]) for nic in nics] for name in ids},
+        nvswitch=_is_switched(pairs, len(ids)),
+        notes=tuple(notes),
+    )
+
+
+def _is_switched(pairs: Pairs, gpus: int) -> bool:
+    """Whether NVLinks join all GPUs, and there are more of them than a GPU has."""
+    links = [wire.gbps / NVLINK_GBPS for wire in pairs.values() if wire.type == "nvlink"]
+    all_joined = gpus > 1 and len(links) == gpus * (gpus - 1) // 2
+    return all_joined and min(links) * (gpus - 1) > MAX_NVLINKS
 
 
 def _lines(text: Union[str, bytes]) -> list[str]:
@@ -138,8 +146,8 @@ def _is_header(line: str) -> bool:
     return not (second == "X" or second in _UNKNOWN or _is_path(second))
 
 
-def _columns(header: Sequence[_Word]) -> tuple[list[str], list[str]]:
-    """The names of the devices, and of the columns after them."""
+def _columns(header: Sequence[_Word]) -> tuple[list[str], list[tuple[str, int]]]:
+    """The names of the devices; the names of the columns after them, and where they begin."""
     words = [word.text for word in header]
     names: list[str] = []
     place = 0
@@ -152,12 +160,12 @@ def _columns(header: Sequence[_Word]) -> tuple[list[str], list[str]]:
     if len(set(names)) < len(names):
         twice = next(w for i, w in enumerate(header) if w.text in words[:i])
         raise twice.error("has a column already")
-    tails: list[str] = []
+    tails: list[tuple[str, int]] = []
     while place < len(words):
         tail = _tail_at(words, place)
         if not tail:
-            raise header[place].error("is no column that may stand after CPU Affinity or NUMA")
-        tails.append(" ".join(tail))
+            raise header[place].error(f"is no column of those after the devices{_WHOLE}")
+        tails.append((" ".join(tail), header[place].column))
         place += len(tail)
     return names, tails
 
@@ -178,15 +186,16 @@ def _rows(lines: Sequence[str], start: int, names: Sequence[str]) -> dict[str, l
         name = "".join(line.split(None, 1)[:1])
         if name == "Legend:" or len(rows) == len(names):
             break
-        if name not in known and not _GPU.fullmatch(name):
-            continue
         words = _words(lines, number)
+        if not words:
+            continue
         if name not in known:
-            raise words[0].error("is no column of this table")
+            raise words[0].error(f"is no column of this table{_WHOLE}")
         if name in rows:
             raise words[0].error("has a row already")
         if len(words) <= len(names):
-            raise words[-1].error(f"ends a row of {len(words) - 1} words, not {len(names)} or more")
+            row = f"a row of {len(words) - 1} words, not {len(names)} or more"
+            raise words[-1].error(f"ends {row}{_WHOLE}")
         rows[name] = words
     return rows
 
@@ -237,12 +246,26 @@ def _path(word: _Word) -> str:
     raise word.error("is no path between two devices")
 
 
-def _near(words: Sequence[_Word], tails: Sequence[str]) -> int:
-    """The PUs that the words after the devices name; there are at most as many as columns."""
+def _tail(
+    lines: Sequence[str], row: Sequence[_Word], devices: int, tails: Sequence[tuple[str, int]]
+) -> dict[str, int]:
+    """What stands in the columns *tails* of a row, behind its *devices*: bitmasks by column.
+
+    The first of these, the CPU affinity, may be empty: its cell if tabs divide the row, otherwise
+    the place below its name. Others are in order, because their cells do not match the header's.
+    """
+    words = row[devices + 1 :]
     if len(words) > len(tails):
-        raise words[len(tails)].error("stands behind the last column")
-    told = dict(zip(tails, map(_numbers, words)))
-    return told.get("CPU Affinity", 0)
+        raise words[len(tails)].error(f"stands behind the last column{_WHOLE}")
+    names = [name for name, _ in tails]
+    if words and len(words) < len(names):
+        cells = lines[row[0].line - 1].split("\t")[devices + 1 :]
+        if cells:
+            empty = not cells[0].strip()
+        else:
+            empty = words[0].column > tails[0][1]
+        names = names[1:] if empty else names
+    return dict(zip(names, map(_numbers, words)))
 
 
 def _numbers(word: _Word) -> int:

@@ -7,14 +7,15 @@ cores. Otherwise the XML describes the whole node.
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.discovery.machine import Gpu, Machine
+from treepool.discovery.machine import MIG, Gpu, Machine
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
 from treepool.rfc import idset, topo
 from treepool.rfc.findings import shown_ids
+from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 
@@ -28,7 +29,8 @@ class Task:
     """A task of a job on one node: what the job has of the *machine*, and which task it is.
 
     ``cores`` has ids of the machine's cores, and ``gpus`` ids of GPUs in R (bitmasks). The task has
-    number ``index``, from 0, among the ``tasks`` that the job has on the node.
+    number ``index``, from 0, among the ``tasks`` that the job has on the node. ``system`` has the
+    cores that the site keeps for the operating system, as far as R says.
     """
 
     machine: Machine
@@ -36,6 +38,7 @@ class Task:
     gpus: int = 0
     index: int = 0
     tasks: int = 1
+    system: int = 0
 
 
 def place(
@@ -82,7 +85,21 @@ def place(
             f"{shown_ids(machine.cores)}"
         )
     near = _near_by_key(key, rank, dict(zip(idset.iterate(in_topo), idset.iterate(cores))))
-    return Task(_completed(machine, entry.gpus, near), cores, entry.gpus, index, tasks)
+    machine = _completed(machine, entry.gpus, near)
+    topo_of_rank = _topo(key, rank)
+    links = key.links_of(topo_of_rank) if key is not None and topo_of_rank is not None else None
+    if links is not None and links.nics:
+        machine = attrs.evolve(machine, links=links)  # what the job was placed by
+    system = _system(key, rank) & machine.cores & ~cores
+    return Task(machine, cores, entry.gpus, index, tasks, system)
+
+
+def has_instances(R: ResourceSet, rank: int) -> bool:
+    """Whether the job of *R* has MIG instances on the node with this *rank*, as its key says."""
+    gpus = union(entry.gpus for entry in R.entries if rank >= 0 and entry.ranks >> rank & 1)
+    found = _topo(R.key(), rank)
+    domains = topo.walk(found) if found is not None else ()
+    return any(name.startswith(MIG) and gpus & topo.ids(d)[1] for name, d in domains)
 
 
 def with_bus_order(machine: Machine, bus_ids: Sequence[str]) -> Machine:
@@ -102,6 +119,16 @@ def with_bus_order(machine: Machine, bus_ids: Sequence[str]) -> Machine:
     return attrs.evolve(machine, gpus=tuple(gpus))
 
 
+def _topo(key: Optional[SchedulingKey], rank: int) -> Optional[Mapping[str, Any]]:
+    """The topo of *rank*; None if the key has none."""
+    return next((e.topo for e in key.children if e.ranks >> rank & 1), None) if key else None
+
+
+def _system(key: Optional[SchedulingKey], rank: int) -> int:
+    """The topo's ids of the cores of *rank* that the site keeps."""
+    return next((a.site_cores for a in key.allocated if a.ranks >> rank & 1), 0) if key else 0
+
+
 def _allocated(key: Optional[SchedulingKey], rank: int) -> int:
     """The topo's ids of the cores of *rank*, 0 if the key does not have them."""
     return next((a.cores for a in key.allocated if a.ranks >> rank & 1), 0) if key else 0
@@ -115,8 +142,8 @@ def _near_by_key(
     *core_of* has the machine's ids of the job's cores by the topo's ids.
     """
     near: dict[int, int] = {}
-    entry = next((e for e in key.children if e.ranks >> rank & 1), None) if key else None
-    for _, domain in topo.walk(entry.topo) if entry else ():
+    found = _topo(key, rank)
+    for _, domain in topo.walk(found) if found is not None else ():
         if "cores" not in domain or "gpus" not in domain:
             continue
         cores = idset.decode(domain["cores"])

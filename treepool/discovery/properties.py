@@ -35,8 +35,7 @@ def of_machine(machine: Machine) -> frozenset[str]:
         names.add(f"gpus-{len(machine.gpus)}")
     if machine.unified_memory:
         names.add("unified-memory")
-    links = machine.links
-    if links is not None and links.kind == "nvswitch" and links.links[0].type == "nvlink":
+    if machine.nvswitch:
         names.add("nvswitch")
     if machine.cxl:
         names.add("cxl")

@@ -1,4 +1,5 @@
-"""The link table: what connects the GPUs of one kind of node, and the NIC nearest to each.
+"""The link table: what connects the GPUs of one kind of node, the NICs nearest to each, and how far
+its memory domains are from each other.
 
 The key holds the tables as ``scheduling.links``, an object whose keys are digests of topos
 (``digest``). It is treepool's own addition to RFC 49, and other readers ignore it. It names no
@@ -8,7 +9,7 @@ ranks, so trimming and renumbering do not change it. ``linktable.py`` reads it.
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable, Mapping, Union
+from typing import Any, Iterable, Mapping, Optional, Union
 
 import attrs
 
@@ -17,8 +18,9 @@ from treepool.rfc import idset
 #: Types of link; the first two are between GPUs alone.
 TYPES = ("nvlink", "xgmi", "pcie")
 
-#: How near two PCI devices are, nearest first, in the terms of ``nvidia-smi topo``.
-PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+#: How near two PCI devices are, nearest first, in the terms of ``nvidia-smi topo`` and one more:
+#: SOCKET is the path between NUMA nodes of one socket.
+PATHS = ("PIX", "PXB", "PHB", "NODE", "SOCKET", "SYS")
 
 #: GPU ids are below this. Today's largest node has 112: 16 GPUs with seven MIG slices each. A node
 #: of partitioned MI300X has 64.
@@ -27,6 +29,10 @@ MAX_GPUS = 128
 #: Fastest link, in GB/s, and largest GPU memory, in GiB: a thousand times those of today.
 MAX_GBPS = 1_000_000
 MAX_MEMORY = 1 << 20
+
+#: Most memory domains that have distances, and the farthest; ACPI's distances are below 256.
+MAX_DOMAINS = 256
+MAX_DISTANCE = 1 << 16
 
 #: Longest name of a NIC or model, in characters.
 MAX_NAME = 128
@@ -46,9 +52,9 @@ class Link:
 
 @attrs.frozen
 class Nic:
-    """A NIC and the GPUs (bitmask) to which it is the nearest.
+    """A NIC and the GPUs (bitmask) to which none is nearer; others may be as near.
 
-    ``path`` is the distance in the terms of ``nvidia-smi topo``: PIX, PXB, PHB, NODE or SYS.
+    ``path`` is the distance, one of PATHS.
     """
 
     name: str
@@ -63,6 +69,17 @@ class Device:
     model: str
     memory: int
     gpus: int
+
+
+@attrs.frozen
+class Distances:
+    """How far the domains of a locality, by their lowest cores, are from each other's memory.
+
+    ``values`` is a matrix as in ACPI's SLIT: 10 is local, and a larger number is farther.
+    """
+
+    locality: str
+    values: tuple[tuple[int, ...], ...]
 
 
 @attrs.frozen(order=True)
@@ -80,6 +97,8 @@ class Links:
     links: tuple[Link, ...] = ()
     nics: tuple[Nic, ...] = ()
     devices: tuple[Device, ...] = ()
+    #: None if all domains are as far from each other, or it is not known.
+    distances: Optional[Distances] = None
     #: All GPUs named anywhere, as bitmask.
     gpus: int = attrs.field(init=False, repr=False, eq=False)
 
@@ -121,14 +140,28 @@ class Links:
                 found.update(((a, b), wire) for i, a in enumerate(ids) for b in ids[i + 1 :])
         return found
 
+    def nics_of(self, gpu: int) -> tuple[str, ...]:
+        """The names of the NICs nearest to *gpu*, the one that it should use first.
+
+        GPUs that share NICs begin with different ones, in turn, so that each NIC has its share.
+        """
+        near = [nic for nic in self.nics if nic.gpus >> gpu & 1]
+        if not near:
+            return ()
+        alike = near[0].gpus
+        for nic in near:
+            alike &= nic.gpus
+        first = idset.size(alike & ((1 << gpu) - 1)) % len(near)
+        return tuple(nic.name for nic in (*near[first:], *near[:first]))
+
     @property
     def kind(self) -> str:
-        """The form of the graph of links: "nvswitch", "pairs", "mesh", "pcie" or "none".
+        """The form of the graph of links: "all-to-all", "pairs", "mesh", "pcie" or "none".
 
-        "nvswitch": more than two GPUs, and the same NVLink or xGMI between any two of them, with or
-        without a switch, so all choices are equally good. "pairs": each GPU has such a link to at
-        most one other. "mesh": any other graph of such links. "pcie": only PCIe is known. "none":
-        no link is known.
+        "all-to-all": more than two GPUs, and the same NVLink or xGMI between any two of them, with
+        or without a switch, so all choices are equally good. "pairs": each GPU has such a link to
+        at most one other. "mesh": any other graph of such links. "pcie": only PCIe is known.
+        "none": no link is known.
         """
         pairs = self.pairs()
         fast = {pair: wire for pair, wire in pairs.items() if wire.type != "pcie"}
@@ -136,7 +169,7 @@ class Links:
             return "pcie" if pairs else "none"
         count = idset.size(self.gpus)
         if count > 2 and len(fast) == count * (count - 1) // 2 and len(set(fast.values())) == 1:
-            return "nvswitch"
+            return "all-to-all"
         partners = [gpu for pair in fast for gpu in pair]
         return "pairs" if len(set(partners)) == len(partners) else "mesh"
 
@@ -162,6 +195,9 @@ class Links:
                 {"model": d.model, "memory": d.memory, "gpus": idset.encode(d.gpus)}
                 for d in self.devices
             ]
+        if self.distances:
+            values = [list(row) for row in self.distances.values]
+            table["distances"] = {"locality": self.distances.locality, "values": values}
         return table
 
 

@@ -2,10 +2,11 @@
 
     {"links": [{"type": "nvlink", "gbps": 50, "among": ["0-3", "4-7"]}],
      "nics": [{"name": "hsi0", "gpus": "0", "path": "PIX"}],
-     "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}]}
+     "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}],
+     "distances": {"locality": "numa", "values": [[10, 12, 32], [12, 10, 32], [32, 32, 10]]}}
 
-is a table. Each of its three keys may be missing, and unknown keys are ignored. No pair of GPUs is
-joined twice, and no GPU has two nearest NICs or two models.
+is a table. Each of its keys may be missing, and unknown keys are ignored. No pair of GPUs is joined
+twice, no GPU has two models, and all NICs nearest to a GPU are equally near.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from typing import Any, Mapping, Union
 from treepool.errors import InvalidKey
 from treepool.rfc import idset
 from treepool.rfc.findings import Findings, Readers, place, plain_json, shown_ids
+from treepool.rfc.idset import union
 from treepool.rfc.links import (
+    MAX_DISTANCE,
+    MAX_DOMAINS,
     MAX_GBPS,
     MAX_GPUS,
     MAX_MEMORY,
@@ -24,6 +28,7 @@ from treepool.rfc.links import (
     PATHS,
     TYPES,
     Device,
+    Distances,
     Link,
     Links,
     Nic,
@@ -67,18 +72,41 @@ class _Reader:
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
         self.joined: dict[int, int] = {}  # by GPU, the bitmask of those that a link joins it to
-        self.with_nic = self.with_model = 0
+        self.with_nic: dict[str, int] = {}  # the bitmask of GPUs by the path to their NICs
+        self.with_model = 0
 
     def table(self, value: object, at: str) -> Links:
-        """table: '{' ("links" | "nics" | "devices") ':' array, ... '}'"""
+        """table: '{' ("links" | "nics" | "devices") ':' array | "distances" ':' object, ... '}'"""
         items = self.findings.items
         readers: Readers = {
             "links": lambda v, at: items(v, at, self.link),
             "nics": lambda v, at: items(v, at, self.nic),
             "devices": lambda v, at: items(v, at, self.device),
         }
-        found = self.findings.members(value, at, readers)
-        return Links(*(tuple(found.get(what, ())) for what in readers))
+        found = self.findings.members(value, at, {**readers, "distances": self.distances})
+        links, nics, devices = (tuple(found.get(what, ())) for what in readers)
+        return Links(links, nics, devices, found.get("distances"))
+
+    def distances(self, value: object, at: str) -> Distances:
+        """A square matrix of distances between the domains of a locality."""
+        findings = self.findings
+
+        def rows(value: object, at: str) -> tuple[tuple[int, ...], ...]:
+            if isinstance(value, list) and len(value) > MAX_DOMAINS:
+                findings.note(at, f"has more than {MAX_DOMAINS} rows")
+                return ()
+            found = findings.items(value, at, lambda v, at: findings.items(v, at, distance), 1)
+            for i, row in enumerate(found):
+                if len(row) != len(found):
+                    findings.note(f"{at}/{i}", f"must have {len(found)} numbers, not {len(row)}")
+            return tuple(tuple(row) for row in found)
+
+        def distance(value: object, at: str) -> int:
+            return findings.integer(value, at, 0, MAX_DISTANCE)
+
+        readers: Readers = {"locality": self.name, "values": rows}
+        found = findings.members(value, at, readers, required=readers)
+        return Distances(found.get("locality", ""), found.get("values", ()))
 
     def link(self, value: object, at: str) -> Link:
         """One type of link, and the sets of GPUs within which it joins all pairs."""
@@ -113,12 +141,17 @@ class _Reader:
         """A NIC, and the GPUs that have no nearer one."""
         readers: Readers = {
             "name": self.name,
-            "gpus": lambda v, at: self.gpus(v, at, self.with_nic),
+            "gpus": self.gpus,
             "path": lambda v, at: self.findings.one_of(v, at, PATHS),
         }
         found = self.findings.members(value, at, readers, required=readers)
-        self.with_nic |= found.get("gpus", 0)
-        return Nic(found.get("name", ""), found.get("gpus", 0), found.get("path", ""))
+        gpus, path = found.get("gpus", 0), found.get("path", "")
+        other = gpus & union(mask for word, mask in self.with_nic.items() if word != path)
+        if other:
+            message = f"GPUs {shown_ids(other)} have another path to a NIC in an earlier entry"
+            self.findings.note(place(at, "gpus"), message)
+        self.with_nic[path] = self.with_nic.get(path, 0) | gpus
+        return Nic(found.get("name", ""), gpus, path)
 
     def device(self, value: object, at: str) -> Device:
         """The model and memory of some GPUs."""
@@ -143,7 +176,7 @@ class _Reader:
         return gpus
 
     def name(self, value: object, at: str) -> str:
-        """The name of a NIC or model."""
+        """The name of a NIC, a model or a locality."""
         name = self.findings.string(value, at, least=1)
         if len(name) > MAX_NAME or not name.isprintable():
             self.findings.note(at, f"must be at most {MAX_NAME} printable characters")

@@ -134,6 +134,10 @@ def _place(place: Place) -> str:
         words += f"; {place.gbps:g} GB/s between its GPUs"
         if place.best > place.gbps:
             words += f", of {place.best:g} at best"
+    if place.spans:
+        words += f"; {place.spans} at most {place.apart:g} apart (local is 10)"
+        if place.nearest < place.apart:
+            words += f", {place.nearest:g} at best"
     return words
 
 

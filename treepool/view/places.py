@@ -7,11 +7,13 @@ from typing import Optional
 import attrs
 
 from treepool.placement.gpus.best_set import best_set
+from treepool.placement.nodes.distances import farthest
 from treepool.placement.nodes.links import smallest_link
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.fit import compute
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
+from treepool.placement.on_node.spread import nearest
 from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.rfc import idset
 from treepool.rfc.count import Count
@@ -24,7 +26,9 @@ class Place:
 
     ``local`` says that no smaller kind of domain of the idle node could have hosted it. ``gbps`` is
     the bandwidth of the slowest link between its GPUs, and ``best`` the same for the best such GPUs
-    on an idle node. Both are None if there is nothing to report.
+    on an idle node. Both are None if there is nothing to report. ``spans`` says how many domains
+    inside ``domain`` it spans if there are distances between these: the farthest two are ``apart``
+    so much, and on an idle node as many could be ``nearest``.
     """
 
     domain: str
@@ -33,6 +37,9 @@ class Place:
     local: bool
     gbps: Optional[float] = None
     best: Optional[float] = None
+    spans: str = ""
+    apart: float = 0
+    nearest: float = 0
 
 
 def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[int, int]:
@@ -152,7 +159,18 @@ def _place(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> Place:
         gbps = smallest_link(node_type.links, gpus)
         ideal = best_set(node_type.links, node_type.root.gpus, ngpus)
         best = None if ideal is None else smallest_link(node_type.links, ideal)
-    return Place(title(node_type, domain), cores, gpus, local >= slots, gbps, best)
+    place = Place(title(node_type, domain), cores, gpus, local >= slots, gbps, best)
+    inside = [d for d in domain.children if d.cores & cores or d.gpus & gpus]
+    if slots > 1 or len(inside) < 2 or not domain.apart:
+        return place
+    each = [(0, 1)] * len(domain.children)
+    ideal_inside = nearest(domain, domain.children, each, (0, len(inside)))
+    return attrs.evolve(
+        place,
+        spans=count(len(inside), inside[0].name),
+        apart=farthest(domain.apart, inside),
+        nearest=farthest(domain.apart, [domain.children[i] for i in ideal_inside]),
+    )
 
 
 def around(domain: Domain, cores: int, gpus: int) -> Domain:

@@ -4,10 +4,11 @@
     intra   = beta * links + (1 - beta) * memory
 
 ``links`` is the slowest link between the GPUs of a slot divided by the fastest link on the node.
-``memory`` is the fraction of a slot's cores and GPUs that are in one memory domain. ``inter`` is
-the fewest nodes that could hold the job divided by the nodes that it has. A term without a meaning
-is omitted: ``links`` without a link table or with fewer than two GPUs per slot, ``inter`` for a job
-on one node.
+``memory`` is the fraction of a slot's cores and GPUs that are in one memory domain. If the key has
+distances, the rest counts too, the more the nearer it is; what is farthest counts nothing.
+``inter`` is the fewest nodes that could hold the job divided by the nodes that it has. A term
+without a meaning is omitted: ``links`` without a link table or with fewer than two GPUs per slot,
+``inter`` for a job on one node.
 
 By default, alpha is 0.3 and beta is 0.5. (The design that these weights come from uses 0.7 for
 alpha, because its nodes are on different switches. Here they are not.) A beta of 0.7 suits jobs
@@ -20,6 +21,7 @@ from typing import Iterable, Iterator, Optional, Sequence
 
 import attrs
 
+from treepool.placement.nodes.distances import nearness
 from treepool.placement.nodes.links import LinkTable, smallest_link
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
@@ -144,8 +146,26 @@ def memory_locality(share: Share) -> float:
     left = ncores + ngpus - whole * (cores + gpus)
     if whole == slots or left <= 0:
         return 1.0
-    part = min(1.0, max(rest, default=0) * (slots - whole) / left)
+    part = min(1.0, _gathered(share.node_type, domains, rest) * (slots - whole) / left)
     return (whole + (slots - whole) * part) / slots
+
+
+def _gathered(node_type: NodeType, domains: Sequence[Domain], have: Sequence[int]) -> float:
+    """The most of what *domains* have that is in one of them; what is near to it counts in part."""
+    around = {domain: node_type.parent[domain] for domain in domains}
+
+    def beside(center: Domain) -> float:
+        parent = around[center]
+        apart = parent.apart if parent is not None else {}
+        return sum(
+            number * nearness(apart, center, other)
+            for other, number in zip(domains, have)
+            if number and around[other] is parent
+        )
+
+    if not any(parent.apart for parent in around.values() if parent is not None):
+        return max(have, default=0)
+    return max((beside(d) for d, number in zip(domains, have) if number), default=0)
 
 
 def memory_domains(node_type: NodeType) -> tuple[Domain, ...]:

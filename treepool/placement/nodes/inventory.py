@@ -238,6 +238,7 @@ def _types(
             compile_links(connected, entry.gpus) if connected else None,
             _gpu_memory(connected),
             (told.site_cores, told.site_gpus) if told is not None else None,
+            connected.distances if connected else None,
         )
 
     for entry in r_lite:  # no two of them have equal resources

@@ -11,10 +11,12 @@ from typing import Any, Iterator, Mapping, Optional
 
 import attrs
 
+from treepool.placement.nodes.distances import Apart, Places, apart, places_in
 from treepool.placement.nodes.links import LinkTable
 from treepool.placement.nodes.memory import TIERS, amounts_in
 from treepool.rfc import idset, units
 from treepool.rfc.idset import union
+from treepool.rfc.links import Distances
 from treepool.rfc.topo import nested
 
 #: The name of the root domain of every tree.
@@ -39,7 +41,8 @@ class Domain:
 
     ``memory`` is the local memory in bytes, HBM included; it is 0 where the topo gives none.
     ``cxl`` is the CXL memory in the domain or around it, in bytes. ``capacity`` is the own memory
-    of a memory tier, None for other domains.
+    of a memory tier, None for other domains. ``apart`` says how far the children are from each
+    other, see distances.py; it is empty where this makes no difference.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Domain:
     children: tuple[Domain, ...] = ()
     cxl: int = 0
     capacity: Optional[int] = None
+    apart: Apart[Domain] = attrs.field(factory=dict)
     #: The MIG domains inside this one, at any depth.
     mig: tuple[Domain, ...] = attrs.field(init=False)
     open_gpus: int = attrs.field(init=False)
@@ -163,6 +167,7 @@ def compile_topo(
     links: Optional[LinkTable] = None,
     gpu_memory: Mapping[int, int] = _UNKNOWN,
     site: Optional[tuple[int, int]] = None,
+    distances: Optional[Distances] = None,
 ) -> NodeType:
     """The NodeType of a valid RFC 49 *topo* on a node for which R has *cores* and *gpus*.
 
@@ -174,15 +179,18 @@ def compile_topo(
 
     In an allocated R, *site* holds the cores and GPUs that the site keeps; the enclosing instance
     kept the other ids that R lacks. Without *site*, the site keeps all ids that R lacks.
+    *distances* are between the memory domains of the topo, if known.
     """
     if topo is None:
         root = Domain(NODE, cores, gpus, True)
         return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
     ids = _Ids(cores, gpus, physical)
     ids.site = _missing(topo, ids) if site is None else site
+    if distances is not None:
+        ids.distances, ids.places = distances, places_in(topo, distances)
     inside = amounts_in(NODE, topo)
-    children = _children(topo, ids, 0)
-    root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl)
+    children, between = _children(topo, ids, 0)
+    root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl, None, between)
     return NodeType(
         root,
         topo,
@@ -209,6 +217,8 @@ class _Ids:
         self.gpus = gpus
         #: The cores and GPUs of the topo that the site keeps.
         self.site = (0, 0)
+        self.distances: Optional[Distances] = None
+        self.places: Places = {}
         if physical is None:
             self.cores, self._in_r = cores, None
         else:
@@ -230,12 +240,16 @@ def flat_topo(cores: int, gpus: int) -> dict[str, Any]:
     return topo
 
 
-def _children(topo: Mapping[str, Any], ids: _Ids, cxl: int) -> tuple[Domain, ...]:
-    """The domains in *topo*; *cxl* is the CXL memory around them, in bytes."""
-    found = [_domain(name, item, ids, cxl) for name, item in nested(topo)]
+def _children(
+    topo: Mapping[str, Any], ids: _Ids, cxl: int
+) -> tuple[tuple[Domain, ...], Apart[Domain]]:
+    """The domains in *topo*, and how far apart they are; *cxl* is the memory around, in bytes."""
+    inside = list(nested(topo))
+    found = [(_domain(name, item, ids, cxl), ids.places.get(id(item), ())) for name, item in inside]
     # Drop the domains of which R has nothing: nothing can be placed there.
-    found = [d for d in found if d.cores or d.gpus]
-    return tuple(sorted(found, key=lowest_id))
+    found = [(d, places) for d, places in found if d.cores or d.gpus]
+    between = apart(found, ids.distances) if ids.distances is not None else {}
+    return tuple(sorted((d for d, _ in found), key=lowest_id)), between
 
 
 def _domain(name: str, topo: Mapping[str, Any], ids: _Ids, cxl: int) -> Domain:
@@ -245,15 +259,17 @@ def _domain(name: str, topo: Mapping[str, Any], ids: _Ids, cxl: int) -> Domain:
     whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])
     inside = amounts_in(name, topo)
     around = cxl + (inside.own if name == "cxl" else 0)
+    children, between = _children(topo, ids, around)
     return Domain(
         name,
         ids.in_r(cores),
         gpus,
         whole,
         inside.local,
-        _children(topo, ids, around),
+        children,
         cxl + inside.cxl,
         inside.own if name in TIERS else None,
+        between,
     )
 
 

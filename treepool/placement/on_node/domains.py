@@ -8,7 +8,7 @@ from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.ledger import Ledger
 from treepool.placement.on_node.levels import MAX_MEMO, amount_levels, levels_of
-from treepool.placement.on_node.spread import fewest
+from treepool.placement.on_node.spread import nearest
 from treepool.placement.request.need import Need, Part, least
 
 
@@ -63,14 +63,14 @@ class DomainOptions:
                 yield first + [d for d in held[host] if d not in first]
 
     def _fewest(self, host: Domain, count: int, held: dict[Domain, list[Domain]]) -> list[Domain]:
-        """*count* of the options in *host*, from as few of its children as possible."""
+        """*count* of the options in *host*, from as few and as near of its children as possible."""
         if held[host] == [host]:
             return [host]
         children = [c for c in host.children if c in held]
         children.sort(key=self.ledger.free_in)
         amounts = [(0, len(held[c])) for c in children]
         chosen: list[Domain] = []
-        for i in fewest(amounts, (0, count)):
+        for i in nearest(host, children, amounts, (0, count)):
             share = min(amounts[i][1], count - len(chosen))
             chosen += self._fewest(children[i], share, held)
         return chosen

@@ -1,7 +1,8 @@
 """The spread: which ids of a domain an amount takes.
 
 An amount that no smaller domain can host spans as few child domains as possible. This is a small
-covering problem, and it is solved exactly. GPUs come from domains with free cores beside them.
+covering problem, and it is solved exactly. Among equally few, those nearest to each other are
+taken, if the key has distances. GPUs come from domains with free cores beside them.
 Cores come from the domains of the chosen GPUs, level by level, in proportion to the GPUs; other
 domains give cores only after that.
 """
@@ -9,7 +10,8 @@ domains give cores only after that.
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate, islice
+from itertools import accumulate, combinations, islice
+from math import comb
 from typing import Iterable, Optional, Sequence
 
 from treepool.placement.gpus.best_set import ANY, best_set, indifferent
@@ -18,6 +20,9 @@ from treepool.placement.nodes.tree import Domain, lowest_id
 from treepool.placement.on_node.levels import Amount, free_in
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
+
+#: Most sets of children whose distances are compared: those of four of twelve.
+_MOST_SETS = 500
 
 
 def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
@@ -66,10 +71,10 @@ def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
     less = max(0, want[0] - own[0]), max(0, want[1] - own[1])
     children = _fullest_first(domain.children, cores, gpus)
     amounts = [free_in(child, cores, gpus) for child in children]
-    sources = fewest(amounts, less)
+    sources = nearest(domain, children, amounts, less)
     fed = [(_fed(amount, want), amount[1]) for amount in amounts]
     if sum(g for g, _ in fed) >= less[0]:
-        better = fewest(fed, less)
+        better = nearest(domain, children, fed, less)
         sources = better if len(better) == len(sources) else sources
     amounts = [own] + [amounts[i] for i in sources]
     given_gpus = _deal_gpus(want, amounts)
@@ -147,21 +152,33 @@ def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> 
     for child, share in zip(near, shares[1:]):
         chosen |= cores_near(child, taken, share, cores, gpus)
     left = wanted - sum(shares)
-    return chosen | _from_fewest(others, left, cores, gpus) if left else chosen
+    return chosen | _from_fewest(host, others, left, cores, gpus, near) if left else chosen
 
 
 def _cores_of(domain: Domain, wanted: int, cores: int, gpus: int) -> int:
     """*wanted* free cores of *domain*, which must have them: its own, then of few children."""
     chosen = idset.take_lowest(domain.own_cores & cores, wanted)
     left = wanted - idset.size(chosen)
-    return chosen | _from_fewest(domain.children, left, cores, gpus) if left else chosen
+    if not left:
+        return chosen
+    return chosen | _from_fewest(domain, domain.children, left, cores, gpus)
 
 
-def _from_fewest(domains: Iterable[Domain], wanted: int, cores: int, gpus: int) -> int:
-    """*wanted* free cores from as few of *domains* as possible; they must have them."""
+def _from_fewest(
+    host: Domain,
+    domains: Iterable[Domain],
+    wanted: int,
+    cores: int,
+    gpus: int,
+    beside: Sequence[Domain] = (),
+) -> int:
+    """*wanted* free cores from as few of *domains* as possible; they must have them.
+
+    *domains* are children of *host*, and so are those *beside* which they are to be near.
+    """
     domains = _fullest_first((d for d in domains if d.cores & cores), cores, gpus)
     amounts = [idset.size(domain.cores & cores) for domain in domains]
-    sources = fewest([(0, amount) for amount in amounts], (0, wanted))
+    sources = nearest(host, domains, [(0, amount) for amount in amounts], (0, wanted), beside)
     chosen = 0
     for i, share in zip(sources, deal(wanted, [amounts[i] for i in sources])):
         chosen |= _cores_of(domains[i], share, cores, gpus)
@@ -180,6 +197,55 @@ def deal(wanted: int, amounts: Sequence[int]) -> list[int]:
         given.append(min(wanted, amount))
         wanted -= given[-1]
     return given
+
+
+def nearest(
+    host: Domain,
+    children: Sequence[Domain],
+    amounts: Sequence[Amount],
+    want: Amount,
+    beside: Sequence[Domain] = (),
+) -> list[int]:
+    """The indexes of the fewest *children* of *host* whose *amounts* cover *want*.
+
+    Among equally few, those nearest to each other and to the children *beside*: the largest
+    distance counts, then the sum. Among equals, the first in order. If there are very many
+    combinations, those are compared that each grow from a child by the nearest next.
+    """
+    found = fewest(amounts, want)
+    if not (host.apart and found) or len(found) + len(beside) < 2:
+        return found
+    useful = [i for i, amount in enumerate(amounts) if any(amount)]
+
+    def far(chosen: Iterable[int]) -> tuple[int, int]:
+        here = [*beside, *(children[i] for i in chosen)]
+        steps = [host.apart[a][b] for i, a in enumerate(here) for b in here[:i]]
+        return max(steps), sum(steps)
+
+    def far_from(child: Domain, others: Sequence[Domain]) -> tuple[int, int]:
+        steps = [host.apart[child][other] for other in others]
+        return max(steps), sum(steps)
+
+    def grown(first: int) -> list[int]:
+        chosen = [first]
+        steps = {i: far_from(children[i], [*beside, children[first]]) for i in useful if i != first}
+        while len(chosen) < len(found):
+            chosen.append(min(steps, key=lambda i: (*steps[i], i)))
+            del steps[chosen[-1]]
+            row = host.apart[children[chosen[-1]]]
+            for i, (most, total) in steps.items():
+                steps[i] = max(most, row[children[i]]), total + row[children[i]]
+        return sorted(chosen)
+
+    options: Iterable[Iterable[int]] = combinations(useful, len(found))
+    if comb(len(useful), len(found)) > _MOST_SETS:
+        options = [*map(grown, useful), found]
+    covering = (
+        chosen
+        for chosen in options
+        if all(sum(amounts[i][kind] for i in chosen) >= want[kind] for kind in (0, 1))
+    )
+    return list(min(covering, key=far))
 
 
 def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:

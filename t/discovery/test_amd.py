@@ -1,0 +1,203 @@
+"""``rocm-smi --showtopo`` and ``amd-smi topology``: which links join an AMD node's GPUs."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from depth import examples
+from hwlocfile import Device, Made, distances
+from treepool.discovery.amd import read_topo
+from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.links import PCIE_GBPS, cliques
+from treepool.discovery.told import combined
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+from treepool.rfc.links import Wire
+
+MI250X = "0380 [1002:7408] [1002:0b0c] 00"
+
+#: Pairs of one MI250X, which four links join (AMD's CDNA 2 white paper), and pairs that one link
+#: joins. The node is made up; other pairs need two links.
+MODULES = [(0, 1), (2, 3), (4, 5), (6, 7)]
+NEIGHBOURS = [(0, 2), (1, 3), (2, 4), (3, 5), (4, 6), (5, 7), (0, 6), (1, 7)]
+
+
+def bus(i):
+    return f"0000:{0xC1 + i:02x}:00.0"
+
+
+def weight(a, b):
+    pair = (min(a, b), max(a, b))
+    return 0 if a == b else 15 if pair in MODULES + NEIGHBOURS else 30
+
+
+def bandwidth(a, b):
+    pair = (min(a, b), max(a, b))
+    most = 200_000 if pair in MODULES else 50_000
+    return "N/A" if a == b else f"50000-{most}"
+
+
+def kind(a, b):
+    return "XGMI"
+
+
+def rows(names, cell, own):
+    width = max(map(len, names)) + 1
+    lines = ["".ljust(width) + " ".join(name.ljust(12) for name in names)]
+    for i, name in enumerate(names):
+        cells = (own if i == j else str(cell(i, j)) for j in range(len(names)))
+        lines.append(name.ljust(width) + " ".join(c.ljust(12) for c in cells))
+    return "\n".join(lines) + "\n"
+
+
+def rocm(count=8, kind=kind, weight=weight):
+    names = [f"GPU{i}" for i in range(count)]
+    text = f"\n{' ROCm System Management Interface ':=^90}\n"
+    for title, cell in (("Weight", weight), ("Hops", lambda a, b: weight(a, b) // 15),
+                        ("Link Type", kind)):  # fmt: skip
+        text += f"{f' {title} between two GPUs ':=^90}\n{rows(names, cell, '0')}\n"
+    text += f"{' Numa Nodes ':=^90}\n"
+    for i in range(count):
+        text += f"GPU[{i}]\t\t: (Topology) Numa Node: {i // 2}\n"
+        text += f"GPU[{i}]\t\t: (Topology) Numa Affinity: {i // 2}\n"
+    return text + f"{' End of ROCm SMI Log ':=^90}\n"
+
+
+def amd_smi(count=8):
+    names = [bus(i) for i in range(count)]
+    tables = {
+        "ACCESS TABLE": (lambda a, b: "ENABLED", "ENABLED"),
+        "WEIGHT TABLE": (weight, "0"),
+        "HOPS TABLE": (lambda a, b: weight(a, b) // 15, "0"),
+        "LINK TYPE TABLE": (kind, "SELF"),
+        "NUMA BW TABLE": (bandwidth, "N/A"),
+    }
+    return "".join(f"{name}:\n{rows(names, *cells)}\n" for name, cells in tables.items())
+
+
+def as_json(count=8):
+    return json.dumps(
+        [
+            {
+                "gpu": a,
+                "bdf": bus(a),
+                "links": [
+                    {
+                        "gpu": b,
+                        "bdf": bus(b),
+                        "weight": weight(a, b),
+                        "link_status": "ENABLED",
+                        "link_type": "SELF" if a == b else kind(a, b),
+                        "num_hops": weight(a, b) // 15,
+                        "bandwidth": bandwidth(a, b),
+                    }
+                    for b in range(count)
+                ],
+            }
+            for a in range(count)
+        ]
+    )
+
+
+def machine(count=8):
+    """What hwloc says: all GPUs joined alike, at a flat 100 GB/s."""
+    devices = [
+        Device(bus(i), i // 2, MI250X, [(f"rsmi{i}", "RSMI")], {"GPUModel": "AMD INSTINCT MI250X"})
+        for i in range(count)
+    ]
+    made = Made(packages=1, numas=4, devices=devices)
+    gp = [int(n) for n in re.findall(r'type="OSDev".*?gp_index="(\d+)"', made.xml())]
+    flat = distances("XGMIBandwidth", "OSDev", gp, [100_000] * len(gp) ** 2)
+    return read_hwloc(Made(packages=1, numas=4, devices=devices, more=flat).xml())
+
+
+@pytest.mark.parametrize("text", [amd_smi(), as_json()])
+def test_gpus_of_one_module_are_joined_best(text):
+    assert cliques(machine().links, 0xFF) == ()
+    after = combined(machine(), read_topo(text))
+    pairs = after.links.pairs()
+    assert {pair for pair, wire in pairs.items() if wire.gbps == 200} == set(MODULES)
+    assert pairs[0, 2] == Wire("xgmi", 50.0)
+    assert len(pairs) == 28
+    assert cliques(after.links, 0xFF) == (0b11, 0b1100, 0b110000, 0b11000000)
+    assert after.warnings == ()
+
+
+def test_weights_put_links_in_order_where_no_bandwidth_is_told():
+    pairs = combined(machine(), read_topo(rocm())).links.pairs()
+    assert pairs[0, 1] == Wire("xgmi", 100.0)  # hwloc's figure, for a direct link
+    assert pairs[0, 4] == Wire("xgmi", 50.0)  # two links away
+    alone = read_topo(rocm()).links.pairs()
+    assert (alone[0, 1].gbps, alone[0, 4].gbps) == (50, 25)
+
+
+def test_pcie_is_across_sockets_by_its_weight():
+    pairs = read_topo(
+        rocm(3, lambda a, b: "PCIE", lambda a, b: 0 if a == b else 40 if a + b == 1 else 72)
+    ).links.pairs()
+    assert pairs == {
+        (0, 1): Wire("pcie", PCIE_GBPS["NODE"]),
+        (0, 2): Wire("pcie", PCIE_GBPS["SYS"]),
+        (1, 2): Wire("pcie", PCIE_GBPS["SYS"]),
+    }
+
+
+def test_numa_nodes_tell_where_gpus_are():
+    bare = read_hwloc(Made(packages=1, numas=4).xml())
+    after = combined(bare, read_topo(rocm()))
+    assert [idset.encode(gpu.cores) for gpu in after.gpus[::2]] == ["0-3", "4-7", "8-11", "12-15"]
+    assert {gpu.vendor for gpu in after.gpus} == {"amd"}
+
+
+def test_bus_ids_say_which_gpu_is_meant_whatever_the_order():
+    # hwloc's rsmi numbers these two the other way round.
+    devices = [Device(bus(i), i, MI250X, [(f"rsmi{1 - i}", "RSMI")]) for i in range(2)]
+    devices.append(Device(bus(2), 2, MI250X, [("rsmi2", "RSMI")]))
+    machine = read_hwloc(Made(packages=1, numas=4, devices=devices).xml())
+    told = read_topo(amd_smi(3))
+    assert (told.pairs[0, 2].gbps, told.pairs[1, 2].gbps) == (50, 50)
+    assert combined(machine, told).links.pairs()[0, 1].gbps == 200
+    assert (told.pairs[0, 2], combined(machine, told).links.pairs()[1, 2]) == (
+        Wire("xgmi", 50),
+    ) * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: there is no table of link types between GPUs"),
+        ("LINK TYPE TABLE:\nGPU1 GPU0\n", "line 2: 'GPU1' is not GPU 0; a table that a terminal"),
+        ("LINK TYPE TABLE:\nGPU0 GPU1\nGPU0 SELF\n", "line 3: 'GPU0' begins no row of 2 GPUs; a"),
+        ("LINK TYPE TABLE:\n0000:01:00.0 0000:01:00.0\n", "line 2: two columns have one name"),
+        ("GPU[128] : (Topology) Numa Node: 1\n", "line 1: GPU 128 is not among 0 to 127"),
+        ("[]", ": must not be empty"),
+        ("[7]", "/0: must be an object, not 7"),
+        ('[{"gpu": 0}]', "/0: key 'links' is missing"),
+        ('[{"gpu": 999, "links": []}]', "/0/gpu: must be at least 0 and at most 127, not 999"),
+        ("[" * 100_000, "amd-smi: nested deeper than 64 levels"),
+    ],
+)
+def test_other_text_is_refused_in_one_line(text, message):
+    with pytest.raises(InvalidHardware) as raised:
+        read_topo(text)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+WORDS = st.sampled_from(
+    ["GPU0", "GPU1", bus(0), "XGMI", "PCIE", "15", "0-9", "LINK TYPE TABLE:", "N/A", "=", "["]
+    + ["Weight between two GPUs", '{"gpu":0}']
+)
+
+
+@given(st.text() | st.lists(st.lists(WORDS, max_size=6).map(" ".join), max_size=9).map("\n".join))
+@settings(max_examples=examples(300), deadline=None)
+def test_any_text_is_read_or_refused(text):
+    try:
+        read_topo(text)
+    except InvalidHardware as e:
+        assert "\n" not in str(e)

@@ -1,0 +1,285 @@
+"""Forms of machines beyond sockets with whole GPUs: partitions, tiles, superchips, kinds of cores.
+
+Each is made up after the public description that the test names; real files of these machines were
+tried too, where they are public.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+
+from hwlocfile import Device, Made, as_hwloc3, distances
+from treepool import Pool
+from treepool.discovery import properties
+from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.key import Nodes, encode_new
+from treepool.discovery.levels import topo_of
+from treepool.rfc.shape import parse_shape
+
+MI300A = "1200 [1002:74a0] [1002:74a0] 00"
+PVC = "0380 [8086:0bd6] [8086:0000] 2f"
+SWITCH = "0680 [10de:1ac2] [0000:0000] a1"
+
+
+def described(made, levels=None, version=2):
+    return topo_of(read_hwloc(made.xml(version)), levels)
+
+
+def allocated(node, shape):
+    """The cores and GPUs that a pool of this one node gives, by R_lite."""
+    pool = Pool(encode_new([Nodes(1, node)], ["a"]).R.to_dict())
+    resources = parse_shape(shape)
+    request = pool.parse_resource_request(
+        {"version": 1, "resources": resources, "attributes": {"system": {"duration": 60}}}
+    )
+    return pool.alloc(1, request).to_dict()["execution"]["R_lite"][0]["children"]
+
+
+# -- hwloc 3
+
+
+def partitions(count):
+    """Four MI300A of *count* partitions each, one per NUMA node (AMD's partition modes)."""
+    return Made(
+        packages=4,
+        numas=1,
+        cores=6,
+        devices=[
+            Device(
+                f"000{i}:01:00.0",
+                i,
+                MI300A,
+                [(f"rsmi{count * i + part}", "RSMI") for part in range(count)],
+                {"RSMIVRAMSize": "11796032", "GPUModel": "AMD Instinct MI300A"},
+            )
+            for i in range(4)
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(("count", "profile"), [(1, ""), (3, "tpx"), (6, "cpx")])
+def test_partitions_are_gpus_whichever_hwloc_wrote_them(version, count, profile):
+    machine = read_hwloc(partitions(count).xml(version))
+    assert len(machine.gpus) == 4 * count
+    assert {gpu.profile for gpu in machine.gpus} == {profile}
+    assert {gpu.memory for gpu in machine.gpus} == {(11796032 << 10) // count}
+    assert machine.hostname == "made1"
+    assert machine.unified_memory
+    assert not machine.warnings
+
+
+def test_a_cuda_device_of_hwloc_3_has_its_size_in_kib():
+    sizes = {"CUDAGlobalMemorySize": "16515072", "GPUModel": "Tesla V100-SXM2-16GB"}
+    made = Made(devices=[Device("0000:03:00.0", 0, backends=[("cuda0", "CUDA")], infos=sizes)])
+    text = made.xml(3)
+    assert 'subtype="CUDA"' in text and "16515072KiB" in text and "Backend" not in text
+    (gpu,) = read_hwloc(text).gpus
+    assert (gpu.model, gpu.memory >> 20) == ("Tesla V100-SXM2-16GB", 16128)
+
+
+#: The tests' own files, and those of real nodes beside the checkout, which hwloc 2 wrote.
+DATA = Path(__file__).parent / "data"
+REAL = Path(__file__).parents[3] / "shared" / "hwloc"
+FILES = [*DATA.glob("*.xml"), DATA.parents[2] / "doc" / "node.xml", *REAL.glob("*.xml")]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_file_of_hwloc_2_is_the_same_machine_as_hwloc_3_writes_it(file):
+    text = file.read_text()
+    if '<topology version="2.0">' not in text:
+        pytest.skip("another version wrote it")
+    old, new = read_hwloc(text), read_hwloc(as_hwloc3(text))
+    assert new == old
+    assert topo_of(new) == attrs.evolve(topo_of(old), machine=topo_of(new).machine)
+
+
+# -- NVSwitch
+
+
+def joined(backend, name, gpus, switches=()):
+    """GPUs that are all joined by the matrix of that *name*, and NVSwitches beside them."""
+    devices = [Device(f"0000:{i + 1:02x}:00.0", 0, backends=[(f"{backend.lower()}{i}", backend)])
+               for i in range(gpus)]  # fmt: skip
+    devices += [Device(f"0000:{i:02x}:00.0", 1, SWITCH) for i in switches]
+    made = Made(devices=devices)
+    numbers = [int(n) for n in re.findall(r'type="OSDev".*?gp_index="(\d+)"', made.xml())]
+    values = [150_000] * len(numbers) ** 2
+    return Made(devices=devices, more=distances(name, "OSDev", numbers, values))
+
+
+@pytest.mark.parametrize(
+    ("made", "there"),
+    [
+        (joined("NVML", "NVLinkBandwidth", 4), False),  # four H100, joined directly
+        (joined("RSMI", "XGMIBandwidth", 4), False),  # MI300A
+        (joined("NVML", "NVLinkBandwidth", 4, [0x61, 0x62]), True),  # as in a DGX-2
+    ],
+)
+def test_gpus_are_on_an_nvswitch_if_there_is_one(made, there):
+    machine = read_hwloc(made.xml())
+    assert machine.links.kind == "all-to-all"
+    assert ("nvswitch" in properties.of_machine(machine)) is there
+
+
+# -- levels
+
+
+def test_partitions_of_one_device_can_be_grouped():
+    node = described(partitions(3), ["socket", "device"])
+    assert node.topo["socket"][1] == {"memory": 16, "device": [{"cores": "6-11", "gpus": "3-5"}]}
+    assert allocated(node, "slot/device/gpu=3")["gpu"] in ("0-2", "3-5", "6-8", "9-11")
+
+
+def test_two_devices_in_one_domain_share_its_cores():
+    made = Made(
+        packages=1,
+        numas=1,
+        cores=7,
+        devices=[
+            Device(f"0000:0{i}:00.0", 0, MI300A, [(f"rsmi{2 * i + p}", "RSMI") for p in (0, 1)])
+            for i in (0, 1)
+        ],
+    )
+    assert described(made, ["device"]).topo["device"] == [
+        {"cores": "0-3", "gpus": "0-1"},
+        {"cores": "4-6", "gpus": "2-3"},
+    ]
+
+
+TILES = {"LevelZeroVendor": "Intel(R) Corporation", "LevelZeroModel": "Data Center GPU Max 1550"}
+
+
+def intel(*backends, infos=TILES):
+    return Made(numas=1, devices=[Device("0000:18:00.0", 1, PVC, backends, infos)])
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_levelzero_devices_are_gpus_and_so_are_their_tiles(version):
+    # hwloc's topology-levelzero.c: ze0 is the device, ze0.0 and ze0.1 are its tiles, inside it.
+    made = intel(("ze0", "LevelZero"), ("ze0.0", "LevelZero"), ("ze0.1", "LevelZero"),
+                 infos={**TILES, "LevelZeroHBMSize": "67108864"})  # fmt: skip
+    machine = read_hwloc(made.xml(version))
+    assert [(g.id, g.vendor, g.model, g.profile, g.memory >> 30) for g in machine.gpus] == [
+        (0, "intel", "Data Center GPU Max 1550", "tile", 64),
+        (1, "intel", "Data Center GPU Max 1550", "tile", 64),
+    ]
+    assert machine.warnings == ()
+    assert "Flux does not count GPUs that LevelZero alone reports" in machine.notes
+    assert described(made, ["socket", "device"]).topo["socket"][1]["device"] == [
+        {"cores": "4-7", "gpus": "0-1"}
+    ]
+
+
+def test_tiles_that_opencl_shows_are_not_called_by_modes_of_amd():
+    made = intel(("opencl0d0", "OpenCL"), ("opencl0d1", "OpenCL"))
+    assert {gpu.profile for gpu in read_hwloc(made.xml()).gpus} == {"tile"}
+
+
+# -- superchips
+
+
+def superchip(model, gpus, nodes, gib):
+    """Sockets with a GPU or two each, whose memory is NUMA nodes without CPUs, most of them empty.
+
+    Linux has eight such nodes for each GPU, for MIG (NVIDIA's Grace tuning guide, numactl).
+    """
+    memory = [(None, gib if i % 8 == 0 else 0, "") for i in range(nodes)]
+    devices = [
+        Device(
+            f"000{i}:01:00.0", i // 2, backends=[(f"nvml{i}", "NVML")], infos={"GPUModel": model}
+        )
+        for i in range(gpus)
+    ]
+    return Made(packages=2, numas=1, devices=devices, extra_memory=memory)
+
+
+@pytest.mark.parametrize("model", ["NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA GB300"])
+def test_memory_of_superchips_gives_one_note_and_no_warning(model):
+    node = described(superchip(model, 4, 32, 184))
+    assert node.machine.unified_memory
+    assert node.warnings == ()
+    (note,) = [note for note in node.notes if "NUMA" in note]
+    assert note.startswith("left out: NUMA 101-107,109-115")
+    assert sorted(far.memory >> 30 for far in node.machine.far_memory) == [184] * 4
+
+
+def test_other_gpus_do_not_share_memory_though_their_chips_have_such_names():
+    model = {"GPUModel": "GB202 [GeForce RTX 5090]"}
+    made = Made(devices=[Device("0000:01:00.0", 0, backends=[("nvml0", "NVML")], infos=model)])
+    assert not read_hwloc(made.xml()).unified_memory
+
+
+# -- NUMA nodes without CPUs
+
+
+def test_a_numa_node_whose_cpus_are_not_allowed_says_so():
+    # Of two NUMA nodes of four cores one is not allowed, as in a cpuset of Linux.
+    text = Made(packages=2, numas=1, smt=1, allowed=range(4)).xml()
+    text = text.replace('cpuset="0x000000f0" complete', 'cpuset="0x00000000" complete')
+    machine = read_hwloc(text)
+    assert "left out: NUMA 1, none of whose CPUs is online and allowed" in machine.notes
+    assert machine.warnings == ()
+
+
+# -- kinds of cores
+
+
+def kinds(*found):
+    """cpukind elements, as hwloc 2.4 and newer write them: (cpuset, efficiency, infos)."""
+    return "".join(
+        f'<cpukind cpuset="{cpuset:#x}" forced_efficiency="{efficiency}">'
+        + "".join(f'<info name="{name}" value="{value}"/>' for name, value in infos.items())
+        + "</cpukind>\n"
+        for cpuset, efficiency, infos in found
+    )
+
+
+HYBRID = Made(
+    packages=1,
+    numas=1,
+    cores=6,
+    smt=1,
+    more=kinds((0b111100, 0, {"CoreType": "IntelAtom"}), (0b11, 1, {"CoreType": "IntelCore"})),
+)
+
+
+def test_performance_and_efficient_cores_are_localities():
+    node = described(HYBRID)
+    assert node.topo == {"memory": 16, "pcore": [{"cores": "0-1"}], "ecore": [{"cores": "2-5"}]}
+    assert allocated(node, "slot/pcore/core=2") == {"core": "0-1"}
+    assert allocated(node, "slot/ecore/core=1") == {"core": "2"}
+
+
+def test_a_slot_does_not_mix_kinds_of_cores_unless_it_must():
+    node = described(HYBRID)
+    assert allocated(node, "slot/core=2") == {"core": "0-1"}
+    assert allocated(node, "slot/core=4") == {"core": "2-5"}
+    assert allocated(node, "slot/core=5")["core"] == "0-4"
+
+
+def test_clusters_of_different_capacity_are_kinds():
+    # The form of a DGX Spark (GB10): two clusters of five cores of each kind, the small ones first.
+    # The clusters run at slightly different speeds, and hwloc 2 ranks each kind.
+    capacity = [(0x1F, 718), (0x1F << 10, 731), (0x1F << 5, 997), (0x1F << 15, 1024)]
+    more = kinds(*((pus, i, {"LinuxCapacity": able}) for i, (pus, able) in enumerate(capacity)))
+    node = described(Made(packages=1, numas=1, cores=20, smt=1, more=more))
+    assert node.topo["ecore"] == [{"cores": "0-4,10-14"}]
+    assert node.topo["pcore"] == [{"cores": "5-9,15-19"}]
+
+
+def test_turbo_frequencies_are_no_kinds():
+    more = kinds((0b0011, 0, {}), (0b1100, 1, {})).replace(' forced_efficiency="0"', "")
+    more = more.replace(' forced_efficiency="1"', "")
+    assert described(Made(packages=1, numas=1, smt=1, more=more)).topo == {
+        "cores": "0-3",
+        "memory": 16,
+    }
+
+
+def test_kinds_are_left_out_if_other_levels_are_named():
+    assert described(HYBRID, ["socket"]).topo["socket"] == [{"cores": "0-5", "memory": 16}]

@@ -1,0 +1,154 @@
+"""hwloc and a vendor's tool together: for each pair of devices, what is known best counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from hwlocfile import Device, Made
+from treepool.discovery import nvidia
+from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.links import PCIE_GBPS
+from treepool.discovery.told import combined
+from treepool.errors import InvalidHardware
+from treepool.rfc import idset
+from treepool.rfc.links import Nic, Wire
+
+AMD = "0380 [1002:7408] [1002:0b0c] 00"
+NIC = "0207 [15b3:1021] [15b3:0041] 00"
+
+
+def node(*places, model="NVIDIA H100 80GB HBM3", nics=(), **form):
+    """A node with a GPU below each of these NUMA nodes, and NICs (name, NUMA node)."""
+    devices = [
+        Device(f"0000:{i + 16:x}:00.0", place, backends=[(f"nvml{i}", "NVML")],
+               infos={"GPUModel": model})
+        for i, place in enumerate(places)
+    ]  # fmt: skip
+    devices += [
+        Device(f"0000:{i + 64:x}:00.0", place, NIC, [(name, "")])
+        for i, (name, place) in enumerate(nics)
+    ]
+    return read_hwloc(Made(devices=devices, **form).xml())
+
+
+def table(*lines):
+    return "\n".join(lines) + "\n"
+
+
+def told(*lines):
+    return nvidia.read_topo(table(*lines))
+
+
+def test_the_nearer_path_of_a_pair_counts_and_nvlink_beats_both():
+    # nvidia-smi says SYS between NUMA nodes of one socket; hwloc does not see the NVLink.
+    machine = combined(
+        node(0, 1, 2), told("GPU0 GPU1 GPU2", "GPU0 X SYS NV4", "GPU1 SYS X SYS", "GPU2 NV4 SYS X")
+    )
+    assert machine.links.pairs() == {
+        (0, 1): Wire("pcie", PCIE_GBPS["SOCKET"]),
+        (0, 2): Wire("nvlink", 100.0),
+        (1, 2): Wire("pcie", PCIE_GBPS["SYS"]),
+    }
+
+
+def test_the_nearer_nic_counts_for_each_gpu():
+    machine = combined(
+        node(0, 1, nics=[("mlx5_0", 0)]),
+        told("GPU0 GPU1 mlx5_0 mlx5_1", "GPU0 X SYS NODE SYS", "GPU1 SYS X SYS PXB"),
+    )
+    assert machine.links.nics == (Nic("mlx5_0", 0b01, "PHB"), Nic("mlx5_1", 0b10, "PXB"))
+
+
+@pytest.mark.parametrize(
+    ("model", "gbps"),
+    [
+        ("Tesla P100-SXM2-16GB", 4 * 20),
+        ("NVIDIA H100 80GB HBM3", 4 * 25),
+        ("NVIDIA B200", 4 * 50),
+        ("NVIDIA GB200", 4 * 50),
+    ],
+)
+def test_an_nvlink_is_as_fast_as_that_of_the_model(model, gbps):
+    machine = combined(node(0, 0, model=model), told("GPU0 GPU1", "GPU0 X NV4", "GPU1 NV4 X"))
+    assert machine.links.pairs() == {(0, 1): Wire("nvlink", gbps)}
+
+
+def test_eighteen_links_of_gb200_are_900_gb_per_second_through_switches():
+    rows = [f"GPU{i} " + " ".join("X" if i == j else "NV18" for j in range(4)) for i in range(4)]
+    machine = combined(node(0, 0, 2, 2, model="NVIDIA GB200"), told("GPU0 GPU1 GPU2 GPU3", *rows))
+    assert {wire.gbps for wire in machine.links.pairs().values()} == {900.0}
+    assert machine.nvswitch
+
+
+@pytest.mark.parametrize(("word", "switched"), [("NV6", False), ("NV12", True), ("NV18", True)])
+def test_more_nvlinks_than_a_gpu_has_are_behind_switches(word, switched):
+    # Four H100 joined directly have six links each way: 18, as many as there are.
+    rows = [f"GPU{i} " + " ".join("X" if i == j else word for j in range(4)) for i in range(4)]
+    assert told("GPU0 GPU1 GPU2 GPU3", *rows).nvswitch is switched
+
+
+def unplaced(gpus=1):
+    """A machine whose GPUs hwloc cannot place."""
+    return node(*[None] * gpus)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", "GPU0\t X \t\t1\t\tN/A"],
+        ["\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", "GPU0\t X \tN/A\t1\t\tN/A"],
+        ["      GPU0  CPU Affinity  NUMA Affinity", "GPU0   X                  1"],
+        ["      GPU0  CPU Affinity  NUMA", "GPU0   X    N/A           1"],
+        ["\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", "GPU0\t X \t4-7,20-23\t\tN/A\t\tN/A"],
+        ["\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", "GPU0\t X \t4-7,20-23\t1\t\tN/A"],
+    ],
+)
+def test_the_numa_column_tells_where_a_gpu_is_if_no_cpus_are_named(rows):
+    (gpu,) = combined(unplaced(), told(*rows)).gpus
+    assert idset.encode(gpu.cores) == "4-7"
+
+
+def folded(text, width=80):
+    """The lines as a terminal of that width shows them."""
+    lines = []
+    for line in text.expandtabs().split("\n"):
+        lines += [line[i : i + width] for i in range(0, len(line), width)] or [""]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("gpus", range(4, 20))
+@pytest.mark.parametrize("tail", ["\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", ""])
+def test_a_table_folded_at_80_columns_is_refused_with_the_way_to_get_it_whole(gpus, tail):
+    names = "".join(f"\tGPU{i}" for i in range(gpus))
+    row = "\t0-31,64-95\t0\t\tN/A" if tail else ""
+    rows = [f"GPU{i}" + "".join("\t X " if i == j else "\tNV12" for j in range(gpus)) + row
+            for i in range(gpus)]  # fmt: skip
+    text = table(names + tail, *rows, "", "Legend:", "", "  X    = Self")
+    assert len(nvidia.read_topo(text).near) == gpus
+    cut = folded(text)
+    if cut == text.expandtabs():
+        assert len(nvidia.read_topo(cut).near) == gpus
+        return
+    with pytest.raises(InvalidHardware) as raised:
+        nvidia.read_topo(cut)
+    assert "nvidia-smi topo -m > FILE" in str(raised.value)
+
+
+def test_gpus_of_another_vendor_are_named():
+    amd = Device("0000:10:00.0", 0, AMD, [("rsmi0", "RSMI")])
+    machine = read_hwloc(Made(devices=[amd]).xml())
+    after = combined(machine, told("GPU0 CPU Affinity", "GPU0 X 0-3"))
+    assert after.warnings == ("nvidia-smi is not used: gpus 0 are of amd, not nvidia",)
+    assert after.links == machine.links
+
+
+def test_the_text_of_another_node_is_not_used():
+    after = combined(node(0, 1), told("GPU0", "GPU0 X"))
+    assert after.warnings == ("gpus are 0-1, but nvidia-smi has 0: it is not used",)
+
+
+def test_gpus_that_hwloc_does_not_know_are_those_of_the_text():
+    after = combined(node(), told("GPU0 CPU Affinity", "GPU0 X 0-3"))
+    assert [(gpu.id, gpu.vendor, idset.encode(gpu.cores)) for gpu in after.gpus] == [
+        (0, "nvidia", "0-3")
+    ]

@@ -1,0 +1,234 @@
+"""Distances between the domains of a node: a slot that must span some takes the nearest."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from depth import examples
+from treepool import Pool
+from treepool.placement.nodes.tree import compile_topo
+from treepool.placement.on_node.spread import fewest, nearest
+from treepool.rfc import idset
+from treepool.rfc.links import MAX_DOMAINS, Distances, digest
+from treepool.rfc.shape import parse_shape
+from treepool.view.explain import explain
+from work import Lines
+
+
+def matrix(number, far):
+    """Distances by a function of two places; 10 is local."""
+    rows = range(number)
+    return tuple(tuple(10 if i == j else far(i, j) for j in rows) for i in rows)
+
+
+def sockets(number, far, cores=4):
+    """The root of a node of so many sockets."""
+    every = range(cores * number)
+    topo = {
+        "socket": [
+            {"cores": idset.encode_ids(every[cores * i : cores * i + cores])} for i in range(number)
+        ]
+    }
+    return compile_topo(
+        topo, (1 << len(every)) - 1, 0, distances=Distances("socket", matrix(number, far))
+    ).root
+
+
+#: Eight sockets with links to three others each.
+CUBE = {frozenset((i, i ^ step)) for i in range(8) for step in (2, 4, 7)}
+
+
+def cube(i, j):
+    return 21 if frozenset((i, j)) in CUBE else 31
+
+
+def R(topo, cores, distances):
+    tables = {digest(topo): {"distances": distances}}
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": {"core": cores}}],
+            "nodelist": ["n0"],
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": "0", "topo": topo}],
+            "links": tables,
+        },
+    }
+
+
+EIGHT = R(
+    {"socket": [{"cores": f"{4 * i}-{4 * i + 3}"} for i in range(8)]},
+    "0-31",
+    {"locality": "socket", "values": [list(row) for row in matrix(8, cube)]},
+)
+
+
+def placed(pool, shape, jobid=1):
+    spec = {
+        "version": 1,
+        "resources": parse_shape(shape),
+        "attributes": {"system": {"duration": 60}},
+    }
+    return pool.alloc(jobid, pool.parse_resource_request(spec))
+
+
+def cores_of(allocation):
+    return allocation.to_dict()["execution"]["R_lite"][0]["children"]["core"]
+
+
+# -- the choice
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=3, max_size=8),
+    st.integers(0, 5),
+    st.integers(0, 12),
+    st.integers(0, 10**9),
+    st.sets(st.integers(0, 7), max_size=2),
+)
+def test_of_the_fewest_children_the_nearest_are_taken(amounts, gpus, cores, seed, beside):
+    def far(i, j):
+        return 11 + seed // (1 + min(i, j) * 8 + max(i, j)) % 3
+
+    root = sockets(8, far)
+    children = root.children[: len(amounts)]
+    others = [root.children[i] for i in sorted(beside) if i >= len(amounts)]
+    want = (gpus, cores)
+    options = [
+        chosen
+        for number in range(len(amounts) + 1)
+        for chosen in combinations(range(len(amounts)), number)
+        if all(sum(amounts[i][kind] for i in chosen) >= want[kind] for kind in (0, 1))
+    ]
+    if not options:
+        return
+
+    def how_far(chosen):
+        here = [root.children.index(d) for d in others] + list(chosen)
+        steps = [10 if a == b else far(a, b) for a, b in combinations(here, 2)]
+        return max(steps, default=0), sum(steps), chosen
+
+    few = [chosen for chosen in options if len(chosen) == len(options[0])]
+    assert nearest(root, children, amounts, want, others) == list(min(few, key=how_far))
+
+
+def test_without_distances_or_if_all_are_equal_the_first_are_taken():
+    amounts = [(0, 4)] * 8
+    assert sockets(8, lambda i, j: 21).apart == {}
+    for root in (sockets(8, lambda i, j: 21), sockets(8, cube)):
+        found = nearest(root, root.children, amounts, (0, 8))
+        assert found == ([0, 2] if root.apart else fewest(amounts, (0, 8)))
+
+
+def test_a_node_of_very_many_domains_takes_no_time():
+    """32 of 64 domains, of which there are 10^18 sets: two halves are near, each to itself."""
+    root = sockets(64, lambda i, j: 12 if i % 2 == j % 2 else 30, cores=1)
+    with Lines() as work:
+        found = nearest(root, root.children, [(0, 1)] * 64, (0, 32))
+    assert found == list(range(0, 64, 2))
+    assert work.count < 20_000_000
+
+
+def test_domains_around_memory_are_as_far_apart_as_it_is_on_average():
+    # Three sockets of two NUMA domains; the distances are between the latter.
+    topo = {
+        "socket": [
+            {"numa": [{"cores": str(2 * i)}, {"cores": str(2 * i + 1)}], "memory": 1}
+            for i in range(3)
+        ]
+    }
+    far = matrix(6, lambda i, j: 12 if i // 2 == j // 2 else 20 + abs(i - j))
+    root = compile_topo(topo, 0b111111, 0, distances=Distances("numa", far)).root
+    a, b, c = root.children
+    assert root.apart[a][b] == root.apart[b][c] == 22_000  # 22, 23, 21, 22
+    assert root.apart[a][c] == 24_000
+    assert a.apart == {}
+
+
+@pytest.mark.parametrize("locality", ["numa", "socket"])
+def test_a_matrix_that_is_not_about_the_topos_domains_tells_nothing(locality):
+    topo = {"numa": [{"cores": str(i)} for i in range(5)]}
+    distances = Distances(locality, matrix(4, lambda i, j: 20 + i + j))
+    assert compile_topo(topo, 31, 0, distances=distances).root.apart == {}
+
+
+def test_the_order_of_domains_is_that_of_their_cores_not_of_the_json():
+    topo = {"numa": [{"cores": "2"}, {"cores": "0"}, {"cores": "1"}]}
+    far = Distances("numa", matrix(3, lambda i, j: 12 if {i, j} == {0, 2} else 30))
+    root = compile_topo(topo, 0b111, 0, distances=far).root
+    assert [d.cores for d in root.children] == [1, 2, 4]
+    zero, one, two = root.children
+    assert root.apart[zero][two] == 12_000 < root.apart[zero][one] == root.apart[one][two]
+
+
+# -- jobs
+
+
+def test_cores_that_go_with_gpus_come_from_the_nearest_domains():
+    topo = {"socket": [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(8)]}
+    topo["socket"][3]["gpus"] = "0"
+    values = [list(row) for row in matrix(8, cube)]
+    resources = R(topo, "0-15", {"locality": "socket", "values": values})
+    resources["execution"]["R_lite"][0]["children"]["gpu"] = "0"
+    given = cores_of(placed(Pool(resources), "slot/[core=4;gpu=1]"))
+    assert given == "2-3,6-7"  # sockets 1 and 3
+
+
+def test_a_job_inside_a_job_knows_the_distances():
+    pool = Pool(EIGHT)
+    placed(pool, "slot/socket{x}", 1)
+    outer = placed(pool, "slot/core=20", 2)
+    inner = Pool(outer.to_dict())
+    found = placed(inner, "slot/core=8", 1)
+    chosen = idset.decode(cores_of(found))
+    places = [i for i in range(8) if chosen >> 4 * i & 1]
+    assert frozenset(places) in CUBE
+
+
+# -- fitness and explanation
+
+
+def test_what_is_near_counts_more_than_what_is_far():
+    def fitness(shape, jobs=()):
+        pool = Pool(EIGHT)
+        for i, job in enumerate(jobs, 2):
+            placed(pool, job, i)
+        return placed(pool, shape).fitness().memory
+
+    assert fitness("slot/core=4") == 1
+    near = fitness("slot/core=8")
+    assert near == pytest.approx(0.5 + 0.5 * (31 - 21) / (31 - 10))
+    # Only sockets 0 and 1 are left, two links apart.
+    kept = ["slot/socket{x}"] * 8
+    pool = Pool(EIGHT)
+    for i, job in enumerate(kept):
+        placed(pool, job, 10 + i)
+    pool.free(10)
+    pool.free(11)
+    assert placed(pool, "slot/core=8", 1).fitness().memory == 0.5
+
+
+def test_explain_says_how_far_apart_the_domains_of_a_slot_are():
+    pool = Pool(EIGHT)
+    told = explain(pool, "slot/core=8", parse_shape("slot/core=8"))
+    ((place,),) = [one.places for one in told.taken]
+    assert (place.spans, place.apart, place.nearest) == ("2 sockets", 21, 21)
+    for i in range(8):
+        placed(pool, "slot/socket{x}", 10 + i)
+    pool.free(10)
+    pool.free(11)
+    ((place,),) = [one.places for one in explain(pool, "x", parse_shape("slot/core=8")).taken]
+    assert (place.apart, place.nearest) == (31, 21)
+
+
+def test_as_many_domains_as_a_key_may_have_are_compiled_in_bounded_work():
+    with Lines() as work:
+        sockets(MAX_DOMAINS, lambda i, j: 11 + (i + j) % 7, cores=1)
+    assert work.count < 40 * MAX_DOMAINS**2

@@ -1,0 +1,73 @@
+"""How far the domains of a node are from each other, where the key has distances.
+
+The key gives distances between the domains of one locality, which have the memory. Two other
+domains are as far apart as the memory in or around them, on average of both directions.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, Hashable, Mapping, Sequence, TypeVar
+
+from treepool.rfc import idset
+from treepool.rfc.links import Distances
+from treepool.rfc.topo import ids, nested, walk
+
+D = TypeVar("D", bound=Hashable)
+
+#: Distances are in thousandths, so that averages are integers and sums are exact.
+_UNIT = 1000
+
+#: For each domain of some siblings, its distance to each of them; empty if all are as far apart.
+Apart = Mapping[D, Mapping[D, int]]
+
+#: The memory in or around each domain of a topo, by the id() of its JSON: places in a matrix.
+Places = Mapping[int, Sequence[int]]
+
+
+def places_in(topo: Mapping[str, Any], distances: Distances) -> Places:
+    """The places of all domains in *topo*; empty if *distances* are not about its domains."""
+    bases = [item for name, item in walk(topo) if name == distances.locality]
+    bases.sort(key=lambda d: idset.lowest(cores) if (cores := ids(d)[0]) else idset.MAX_ID)
+    if len(bases) != len(distances.values):
+        return {}
+    place = {id(item): i for i, item in enumerate(bases)}
+    found: dict[int, Sequence[int]] = {}
+
+    def visit(item: Mapping[str, Any], around: Sequence[int]) -> Sequence[int]:
+        own = [place[id(item)]] if id(item) in place else []
+        inside = [visit(inner, own or around) for _, inner in nested(item)]
+        here = own or list(chain.from_iterable(inside))
+        found[id(item)] = here or around
+        return here
+
+    visit(topo, ())
+    return found
+
+
+def farthest(among: Apart[D], some: Sequence[D]) -> float:
+    """The largest distance between *some* siblings, 10 being local; 0 if it is not known."""
+    steps = (among[one][other] for i, one in enumerate(some) for other in some[:i] if among)
+    return max(steps, default=0) / _UNIT
+
+
+def nearness(among: Apart[D], one: D, other: D) -> float:
+    """How near two siblings are: 1 if they are the same, 0 if none are farther, or not known."""
+    if one is other or one not in among or other not in among:
+        return float(one is other)
+    most = max(max(row.values()) for row in among.values())
+    return (most - among[one][other]) / max(1, most - among[one][one])
+
+
+def apart(siblings: Sequence[tuple[D, Sequence[int]]], distances: Distances) -> Apart[D]:
+    """How far *siblings*, each with its places, are apart; there is no choice between two."""
+    if len(siblings) < 3 or not all(places for _, places in siblings):
+        return {}
+
+    def mean(a: Sequence[int], b: Sequence[int]) -> int:
+        both = (distances.values[i][j] + distances.values[j][i] for i in a for j in b)
+        return _UNIT * sum(both) // (2 * len(a) * len(b))
+
+    found = {one: {other: mean(a, b) for other, b in siblings} for one, a in siblings}
+    between = {found[one][other] for one in found for other in found if one is not other}
+    return found if len(between) > 1 else {}
