@@ -5,7 +5,8 @@ they run up to their time limits, of at most so many seconds; otherwise for a mo
 JSON object:
 
 * ``seconds`` from the first submission until the last job has started,
-* ``idle`` and ``slowest``: how long the module took to answer before (median) and meanwhile,
+* ``idle``, ``arriving`` and ``planning``: how long the module took to answer: the median before,
+  the most while jobs were submitted, and the most from then on (all in seconds),
 * ``jobs``: by id, ``told``, the first ``t_estimate`` of the job (or null), and ``started``.
 """
 
@@ -22,13 +23,16 @@ from flux.job.journal import JournalConsumer
 from mixed import jobspec
 
 #: Seconds before its time limit at which a job ends: the shell's start counts as well.
-EARLY = 0.5
+EARLY = 1.0
+
+#: Seconds after the last submission in which the module still works on requests for allocations.
+BACKLOG = 2.0
 
 
 def limited(chance, seconds):
     """A job that runs up to its limit."""
     spec = jobspec(chance)
-    spec.duration = chance.randint(2, seconds)
+    spec.duration = chance.randint(3, seconds)
     spec.setattr("system.exec.test", {"run_duration": f"{spec.duration - EARLY}s"})
     return spec
 
@@ -45,14 +49,18 @@ class Asking(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.slowest = 0.0
+        self.answers = []
         self.over = False
+
+    def slowest(self, first, last):
+        """The most seconds that an answer took which was asked for between two times."""
+        return max((took for when, took in self.answers if first <= when < last), default=0.0)
 
     def run(self):
         """Ask until it is over."""
         handle = flux.Flux()
         while not self.over:
-            self.slowest = max(self.slowest, answer(handle))
+            self.answers.append((time.time(), answer(handle)))
             time.sleep(0.01)
 
 
@@ -68,7 +76,7 @@ def main(number, seed, seconds):
     specs = [limited(chance, seconds) if seconds else jobspec(chance) for _ in range(number)]
     futures = [submit_async(handle, spec) for spec in specs]
     jobs = {future.get_id(): {"told": None, "started": None} for future in futures}
-    left = set(jobs)
+    left, arrived = set(jobs), began
     while left:
         event = journal.poll(timeout=300)
         job = jobs.get(event.jobid)
@@ -77,13 +85,21 @@ def main(number, seed, seconds):
         if event.name == "annotations":
             told = ((event.context["annotations"] or {}).get("sched") or {}).get("t_estimate")
             job["told"] = job["told"] or told
+        elif event.name == "priority":
+            arrived = event.timestamp
         elif event.name == "alloc":
             job["started"] = event.timestamp
             left.discard(event.jobid)
     asking.over = True
     asking.join()
     last = max(job["started"] for job in jobs.values())
-    figures = {"seconds": last - began, "idle": idle, "slowest": asking.slowest, "jobs": jobs}
+    figures = {
+        "seconds": last - began,
+        "idle": idle,
+        "arriving": asking.slowest(began, arrived + BACKLOG),
+        "planning": asking.slowest(arrived + BACKLOG, last),
+        "jobs": jobs,
+    }
     print(json.dumps(figures))
 
 

@@ -11,7 +11,7 @@ from broker import Instance, key_of
 SCRIPT = Path(__file__).with_name("burst.py")
 
 #: Seconds that a start may take on a busy machine: the module, the job manager, the job's shell.
-GRACE = 2.0
+GRACE = 3.0
 
 
 @pytest.mark.parametrize(("policy", "told"), [("easy", 3), ("conservative", 50)])
