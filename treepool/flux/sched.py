@@ -73,6 +73,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         #: How many jobs have an R that is being written; whether this module is being unloaded.
         self._committing = 0
         self._ending = False
+        #: Whether more requests to cancel may be on their way.
+        self._cancelling = False
 
     @property
     def pool(self) -> Pool:
@@ -160,11 +162,27 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
+        self._await_cancels()
         submission = self._intake.cancel(jobid)
         if self.queue.remove(jobid) is not None:
             submission = self._leave(jobid)
         if submission is not None:
             submission.request.cancel()
+
+    def _await_cancels(self) -> None:
+        """Start no job until the job manager has sent all it cancels now.
+
+        When a queue is stopped, the job manager cancels one pending request after another. A pass
+        between two of them would start jobs that those cancelled first were holding back. All
+        arrive before the answer to a question that is asked now.
+        """
+        if not self._cancelling:
+            self._cancelling = True
+            self.handle.rpc("job-manager.getinfo").then(self._on_cancels)
+
+    def _on_cancels(self, _future: Any) -> None:
+        self._cancelling = False
+        self._request_schedule()
 
     def prioritize(self, jobs: Any) -> None:
         """Apply new priorities."""
@@ -216,6 +234,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def schedule(self) -> Iterator[None]:
         """Start and reserve what can be, in steps of a few milliseconds."""
+        if self._cancelling:
+            return
         yield from self._prioritize()
         if not self._intake.ready:  # the first job of the queue may be among the submissions
             for _ in self.queue.run():
