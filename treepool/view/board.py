@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Iterable, Optional
 
+from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -140,7 +141,7 @@ def _layout(
     used_cores, used_gpus = union(cores for cores, _ in held), union(gpus for _, gpus in held)
     up = status == UP
     cores, gpus = (root.cores & ~used_cores, root.gpus & ~used_gpus) if up else (0, 0)
-    lost = fragmented(root, cores, gpus)
+    _, lost = fragmented(root, cores, gpus)
     totals = Totals(
         nodes=1,
         idle=int(up and not held),
@@ -157,13 +158,3 @@ def _layout(
         gpus_fragmented=idset.size(lost),
     )
     return Layout(number, node_type, status, held, lost, totals)
-
-
-def fragmented(root: Domain, cores: int, gpus: int) -> int:
-    """The free *gpus* that are in no whole domain, given the free *cores*; see Totals."""
-    found = 0
-    for domain in root.walk():
-        own = domain.own_gpus & gpus
-        if own and not (domain.whole and not domain.cores & ~cores and not domain.gpus & ~gpus):
-            found |= own
-    return found

@@ -13,11 +13,11 @@ import attrs
 
 from treepool.placement.allocation import Allocation
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.state import fragmented
+from treepool.placement.nodes.tree import NodeType
 from treepool.placement.request.need import Ask
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
-from treepool.view.board import fragmented
 from treepool.view.places import local_slots
 
 #: Most results that are cached for one kind of node.
@@ -184,9 +184,8 @@ class Tally:
         if found is None:
             if len(self._fragments) >= MAX_KNOWN:
                 self._fragments.clear()
-            scattered = fragmented_cores(node_type.root, cores, gpus)
-            found = idset.size(scattered), idset.size(fragmented(node_type.root, cores, gpus))
-            self._fragments[key] = found
+            lost_cores, lost_gpus = fragmented(node_type.root, cores, gpus)
+            found = self._fragments[key] = idset.size(lost_cores), idset.size(lost_gpus)
         return found
 
     def _local(self, node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[int, int]:
@@ -197,20 +196,6 @@ class Tally:
                 self._locals.clear()
             found = self._locals[key] = local_slots(node_type, cores, gpus, ask)
         return found
-
-
-def fragmented_cores(root: Domain, cores: int, gpus: int) -> int:
-    """The free *cores* that are in no whole domain, given the free *gpus*.
-
-    The rule is that of board.fragmented() for GPUs: something is allocated in the smallest domain
-    that holds the core.
-    """
-    found = 0
-    for domain in root.walk():
-        own = domain.own_cores & cores
-        if own and not (domain.whole and not domain.cores & ~cores and not domain.gpus & ~gpus):
-            found |= own
-    return found
 
 
 def quantile(values: Sequence[float], share: float) -> Optional[float]:

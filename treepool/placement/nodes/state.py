@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
-from treepool.placement.nodes.tree import NodeType
+from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 
 #: A set of ranks (ascending) that give the same cores and GPUs (bitmasks) to a job.
@@ -38,6 +38,23 @@ class NodeState:
     def idle(self) -> bool:
         """True when nothing on the node is allocated."""
         return self.cores == self.type.root.cores and self.gpus == self.type.root.gpus
+
+
+def fragmented(root: Domain, cores: int, gpus: int) -> tuple[int, int]:
+    """The free *cores* and *gpus* of a node that are in no whole domain.
+
+    In the smallest domain that has the core or GPU, something is allocated, or was kept by the
+    enclosing instance.
+    """
+    lost_cores = lost_gpus = 0
+    for domain in root.walk():
+        own = domain.own_cores & cores, domain.own_gpus & gpus
+        if any(own) and not (
+            domain.whole and not domain.cores & ~cores and not domain.gpus & ~gpus
+        ):
+            lost_cores |= own[0]
+            lost_gpus |= own[1]
+    return lost_cores, lost_gpus
 
 
 class StateTable:

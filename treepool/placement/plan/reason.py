@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Callable, Generator, Optional
 
+import attrs
+
+from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.plan.earliest import Units, end_of, wanted
 from treepool.placement.plan.jobs import Kind, Waiting
@@ -39,11 +42,11 @@ def why_waiting(
     need = wanted(job.request)
     if not (yield from plan.is_servable(job.kind)):
         up = yield from _units(plan, job, plan.pool.inventory.idle_index, only_up=True)
-        return f"nodes are down: {min(up, need)} of {need} {unit} up"
+        return f"nodes are down or drained: {min(up, need)} of {need} {unit} up"
     ahead = queue.ahead(job)
     if ahead is not None:
         return f"{name_of(ahead.jobid)} is ahead in the queue"
-    window = yield from _window(plan, job, now)
+    window = yield from _window(queue, job, now)
     reservation = plan.reservations.get(job.jobid)
     later = ""
     if reservation is not None and reservation.start < NEVER:
@@ -62,6 +65,14 @@ def why_waiting(
         if other.job is not job and other.start < end_of(now, job.request.duration):
             return f"what is free is reserved for {name_of(other.job.jobid)}{later}"
     return f"others are late to end{later}" if reservation else "about to be looked at"
+
+
+def what_now(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[Selection]]:
+    """What *job*, whether it waits or not, could start on now beside all reservations."""
+    plan = queue.plan
+    leave = job.kind.leave | {job.jobid}
+    view = yield from plan.views.view(PRESENT, end_of(now, job.request.duration), leave)
+    return plan.views.choice(view, job.request).selection
 
 
 def unit_of(request: Request) -> str:
@@ -95,14 +106,14 @@ def _units(
     return total
 
 
-def _window(plan: Plan, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
+def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
     """The first window without which *job* could start now; None if there is none."""
+    plan = queue.plan
     end = end_of(now, job.request.duration)
     kept = [w for w in plan.windows.values() if w.start < end and w.name not in job.kind.leave]
     if not kept:
         return None
-    leave = job.kind.leave | {w.name for w in kept} | {job.jobid}
-    view = yield from plan.views.view(PRESENT, end, leave)
-    if plan.views.choice(view, job.request).selection is None:
+    kind = attrs.evolve(job.kind, leave=job.kind.leave | {w.name for w in kept})
+    if (yield from what_now(queue, attrs.evolve(job, kind=kind), now)) is None:
         return None
     return min(kept, key=lambda w: w.start).name
