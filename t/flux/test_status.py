@@ -79,7 +79,7 @@ def test_explain_tells_which_job_another_waits_for(busy):
 def test_explain_tells_that_a_job_waits_for_nodes(busy):
     said = busy.run("treepool", "explain", "--job", busy.waiting)
     assert said.returncode == 1
-    assert "it waits for nodes that are down" in said.stdout
+    assert "it waits for nodes that are drained" in said.stdout
 
 
 def test_explain_tells_how_a_running_job_was_placed(busy):
