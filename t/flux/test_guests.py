@@ -123,6 +123,30 @@ def test_what_would_delay_a_reservation_waits(busy):
     assert f"would wait: what is free is reserved for {busy.head}" in text
 
 
+def test_what_would_run_into_a_window_waits(busy):
+    window = ("treepool", "window", "add", "--hosts=fake3", "--start=+30m", "--duration=1h")
+    busy.flux(*window, "--name=maint", "--user", GUEST["FLUX_HANDLE_USERID"])
+    busy.flux(*window, "--name=others", "--user=root", "--queue=batch")
+    words = ("explain", "--instance", "slot/core=1", "--queue", "debug", "--duration")
+    assert "would start now" in said(busy, *words, "20m")
+    assert "would wait: window others" in said(busy, *words, "40m", status=1)
+    busy.flux("treepool", "window", "remove", "others")
+    assert "would start now" in said(busy, *words, "40m"), "the other one admits this user"
+    busy.flux("treepool", "window", "remove", "maint")
+
+
+def test_what_a_queue_requires_counts():
+    conf = ['queues.fast.requires=["fast"]', "queues.slow.requires=[]"]
+    env = {"TREEPOOL_TEST_PROPERTIES": '{"fast": "1"}'}
+    with Instance(2, 8, 0, conf=conf, env=env) as instance:
+        instance.load("sched-treepool")
+        words = ("explain", "--instance", "slot/core=1", "--queue")
+        assert "on rank0/core" in said(instance, *words, "slow")
+        assert "on rank1/core" in said(instance, *words, "fast")
+        text = said(instance, "explain", "--instance", "node=2/slot/core", "--queue=fast", status=1)
+        assert "infeasible" in text
+
+
 def test_what_can_never_run(busy):
     text = said(busy, "explain", "--instance", "slot=1/core=121", "--queue", "batch", status=1)
     assert "infeasible: no node has 121 cores" in text
