@@ -4,7 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treepool.cli.screen import columns
+from treepool.cli.statustable import gpu_table
 from treepool.cli.table import lines
+from treepool.view.status import GpuLine
+from work import Lines
 
 TEXTS = st.text(st.sampled_from("ab ,é字"), max_size=30)
 ROWS = st.lists(st.tuples(TEXTS, TEXTS, TEXTS), max_size=6)
@@ -37,3 +40,10 @@ def test_nothing_but_blanks_is_lost_and_lines_fit(rows, width):
     assert all(columns(line) <= max(width, 3 * 8 + 4) for line in shown)
     wanted = "onetwothree" + "".join(text for row in rows for text in row)
     assert sorted("".join(shown).replace(" ", "")) == sorted(wanted.replace(" ", ""))
+
+
+def test_a_row_of_many_costs_a_few_lines():
+    gpus = [GpuLine(f"n{i}", i, 0, "", 0, "used", "f1", "alice", "numa 0") for i in range(1000)]
+    with Lines() as work:
+        assert len(list(gpu_table(gpus, 100))) == 1001
+    assert work.count < 100 * len(gpus)

@@ -86,6 +86,7 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
             for gpu in idset.iterate(gpus):
                 holders.update(((rank, gpu), job) for rank in ranks)
     models = [_models(cluster.links[i], node_type) for i, node_type in enumerate(cluster.types)]
+    places = [_places(node_type) for node_type in cluster.types]
     for rank in cluster.ranks:
         kind = cluster.type_of[rank]
         node_type = cluster.types[kind]
@@ -93,7 +94,6 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
         for gpu in idset.iterate(node_type.root.gpus):
             model, memory = models[kind].get(gpu, ("", 0))
             holder = holders.get((rank, gpu))
-            inside = around(node_type.root, 0, 1 << gpu)
             free = status if status in (DOWN, DRAINED) else "free"
             yield GpuLine(
                 words.plain(cluster.hosts[rank]),
@@ -104,8 +104,17 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
                 "used" if holder else free,
                 holder.name if holder else "",
                 words.plain(users.get(holder.name, "")) if holder else "",
-                "" if inside is node_type.root else words.title(node_type, inside),
+                places[kind][gpu],
             )
+
+
+def _places(node_type: NodeType) -> dict[int, str]:
+    """The smallest domain that has each GPU, "" if it is the node."""
+    found = {}
+    for gpu in idset.iterate(node_type.root.gpus):
+        inside = around(node_type.root, 0, 1 << gpu)
+        found[gpu] = "" if inside is node_type.root else words.title(node_type, inside)
+    return found
 
 
 def _models(links: Any, node_type: NodeType) -> dict[int, tuple[str, int]]:
