@@ -272,6 +272,21 @@ def test_a_job_that_there_is_not(busy):
     assert "there is no such job" in done.stderr
 
 
+# -- with other options
+
+
+def test_an_explanation_goes_by_the_options_of_the_scheduler(small, idle):
+    small.load("sched-treepool", "locality=required", "node-policy=first-fit")
+    small.submit("--cc=1-4", "-t1h", "-n1", "-c3")  # a core is left in each NUMA domain
+    job = small.submit("-t1h", "-n1", "-c2")
+    small.settle()
+    done = small.run("treepool", "explain", "--job", job)
+    assert done.returncode == 1
+    assert "required: each slot in one numa" in done.stdout
+    assert "order     first-fit" in done.stdout
+    assert "it can start when one of these ends" in done.stdout
+
+
 # -- with fifo
 
 

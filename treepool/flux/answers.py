@@ -107,7 +107,7 @@ class Answers:
         """The nodes, then the jobs that have resources, some in each response."""
         pool = self._source.pool
         down = idset.encode(pool.ranks & ~pool.up)
-        yield {"R": pool.to_dict(), "down": down}
+        yield {"R": pool.to_dict(), "down": down, "options": pool.options}
         listed: list[dict[str, Any]] = []
         ranks = 0
         all_seen = self._may_see(asker, 0)

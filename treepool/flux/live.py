@@ -82,19 +82,19 @@ class Live:
         asked = _asked(handle)
         jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
         if asked is None:
-            R, held = _resources(handle), _held(handle, [j["id"] for j in jobs if "t_run" in j])
+            pool = Pool(_resources(handle))
+            held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
         else:
-            R, held = asked
-        pool = Pool(R)
+            pool, held = asked
         for jobid, parts in held.items():
             try:
                 pool.register_alloc(jobid, Allocation(pool.inventory, parts, 1))
             except PoolConflict:  # it ended, and another job already has its resources
                 continue
         told = status.get()
-        drained = _union(told.get("drain", {})) & R.ranks
+        drained = _union(told.get("drain", {})) & pool.ranks
         away = idset.decode(told.get("offline") or "") | idset.decode(told.get("exclude") or "")
-        pool.mark_down(idset.encode((away & R.ranks) | drained))
+        pool.mark_down(idset.encode((away & pool.ranks) | drained))
         entries = () if asked is None else windowclient.now(handle)
         windows = tuple(known.entry for known in entries)
         return cls(pool, tuple(_job(job, held) for job in jobs), drained, windows)
@@ -120,14 +120,14 @@ def jobspec_of(jobid: int) -> dict[str, Any]:
     return jobspec
 
 
-def _asked(handle: Any) -> Optional[tuple[ResourceSet, dict[int, tuple[Held, ...]]]]:
+def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
     """The nodes, and what each job holds, as sched-treepool tells; None if it does not run."""
     held: dict[int, tuple[Held, ...]] = {}
-    R = None
+    pool = None
     try:
         for answer in client.answers(handle, "look"):
-            if R is None:
-                R = ResourceSet.read(answer["R"])
+            if pool is None:
+                pool = Pool(answer["R"], **answer["options"])
             for job in answer.get("jobs", ()):
                 jobid = -1 - len(held) if job["id"] is None else int(job["id"])
                 held[jobid] = parts_of(job["parts"])
@@ -135,7 +135,7 @@ def _asked(handle: Any) -> Optional[tuple[ResourceSet, dict[int, tuple[Held, ...
         if e.errno == errno.ENOSYS:
             return None
         raise
-    return None if R is None else (R, held)
+    return None if pool is None else (pool, held)
 
 
 def parts_of(shown: Any) -> tuple[Held, ...]:

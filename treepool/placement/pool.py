@@ -43,7 +43,8 @@ class Pool:
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
-        chosen = checked(options)
+        #: All options, as texts.
+        self.options = chosen = checked(options)
         self._locality = chosen["locality"]
         self.weights = Weights(fraction("alpha", chosen), fraction("beta", chosen))
         policy = policy_named(chosen["policy"], self.weights)
