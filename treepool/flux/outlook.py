@@ -59,6 +59,8 @@ class Outlook:
 
     def start_of_new(self, job: Waiting) -> Generator[None, None, Optional[float]]:
         """When *job*, which is not in the queue, would start behind all others of its line."""
+        if len(self._first(job.queue)[0]) > MOST_AHEAD:
+            return None
         ahead = yield from self._ahead(job.queue)
         if not ahead.complete:
             return None
