@@ -91,3 +91,20 @@ def test_it_follows_the_width_of_the_terminal(treepool, monkeypatch, width):
 def test_errors_are_one_line(treepool, words, status, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert treepool("explain", *words).is_one_line_error(said, status=status)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["slot=1/core", "--queue", "batch"], "--queue and --duration need --instance"),
+        (["slot=1/core", "--duration", "1h"], "--queue and --duration need --instance"),
+        (["slot=1/core", "--instance", "--down", "1"], "with --instance they are those there are"),
+        (["slot=1/core", "--instance", "--policy", "min-span"], "with --instance they are those"),
+        (["--job", "f1", "--instance"], "--job: the instance tells the shape"),
+    ],
+)
+def test_what_cannot_be_meant_together_is_refused(treepool, words, problem):
+    result = treepool("explain", *words)
+    assert (result.status, result.out) == (2, "")
+    assert problem in result.err
+    assert len(result.err.splitlines()) == 1

@@ -251,7 +251,7 @@ def check_a_job_that_is_judged_again_is_told_that_what_it_was_told_is_void():
     list(scheduler.forecast())
     for each in judged_again(scheduler):
         told, void = [call.args[0]["sched"] for call in each.request.annotate.call_args_list]
-        assert told == {"reason_pending": "nodes are down: 0 of 2 slots up"}
+        assert told == {"reason_pending": "nodes are down or drained: 0 of 2 slots up"}
         assert void == {"reason_pending": None}
 
 
@@ -304,10 +304,10 @@ def check_a_reason_that_changes_soon_is_told_when_nothing_else_happens():
     reactor.now += 1
     reactor.event()
     for jobid in (1, 2):
-        assert reactor.told(jobid) == ["nodes are down: 0 of 2 slots up"]
+        assert reactor.told(jobid) == ["nodes are down or drained: 0 of 2 slots up"]
     assert reactor.wait() == 105.0
     for jobid in (1, 2):
-        assert reactor.told(jobid)[1:] == ["nodes are down: 1 of 2 slots up"]
+        assert reactor.told(jobid)[1:] == ["nodes are down or drained: 1 of 2 slots up"]
     # What was told last is looked at once more, and there is nothing to tell.
     while reactor.timer < math.inf:
         assert reactor.wait() <= 110.0

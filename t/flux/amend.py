@@ -1,5 +1,7 @@
 """For fake-resources.amend-r: gives R the key in TREEPOOL_TEST_KEY, its one topo on all ranks.
 
+It also gives it the properties in TREEPOOL_TEST_PROPERTIES.
+
 Runs in Flux's Python, before anything of treepool does.
 """
 
@@ -16,4 +18,6 @@ def amend(R, hwloc_xml=None):
             **key,
             "children": [{"ranks": ranks, "topo": key["children"][0]["topo"]}],
         }
+    if "TREEPOOL_TEST_PROPERTIES" in os.environ:
+        R["execution"]["properties"] = json.loads(os.environ["TREEPOOL_TEST_PROPERTIES"])
     return R

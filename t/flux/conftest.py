@@ -14,7 +14,12 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 #: These test what imports nothing of Flux.
-EVERYWHERE = {"test_gpuopt.py", "test_plan.py", "test_options.py", "test_submissions.py"}
+EVERYWHERE = {
+    "test_gpuopt.py",
+    "test_numbers.py",
+    "test_options.py",
+    "test_submissions.py",
+}
 
 WITHOUT = "flux is not on the PATH: treepool inside Flux was NOT tested (see doc/admin.md)"
 

@@ -187,9 +187,20 @@ def test_a_job_tells_how_well_it_sits(cluster, idle):
     near = cluster.submit("-n1", "-c15", "-g1")
     cluster.wait(near, "alloc")
     assert cluster.annotation(near, "locality") == "1.00"
-    across = cluster.submit("-n1", "-c30", "-g2")  # two NUMA domains
-    cluster.wait(across, "alloc")
-    assert cluster.annotation(across, "locality") == "0.50"
+    across = cluster.submit("-n1", "-c30", "-g2")  # two NUMA domains, as on an idle node
+    whole = cluster.submit("-N1", "-n1", "--exclusive")
+    for job in (across, whole):
+        cluster.wait(job, "alloc")
+        assert cluster.annotation(job, "locality") == "1.00"
+    for rank in range(2, 16):
+        cluster.submit("-N1", "-n1", "--exclusive", f"--requires=rank:{rank}")
+    scattered = cluster.submit("-n8", "-c8", "-g1", "--requires=rank:0")  # five domains are left
+    cluster.flux("cancel", scattered)
+    last = [cluster.submit("-n1", "-c9", "--requires=rank:0") for _ in range(5)]
+    cluster.wait(last[-1], "alloc")
+    apart = cluster.submit("-n1", "-c12", "--requires=rank:0")  # six cores are left of each
+    cluster.wait(apart, "alloc")
+    assert cluster.annotation(apart, "locality") == "0.50"
 
 
 def test_a_job_option_reaches_the_pool(cluster, idle):

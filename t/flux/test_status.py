@@ -1,6 +1,11 @@
 """What a person sees of a running instance is what Flux says of it."""
 
 import json
+import os
+import pty
+import select
+import signal
+import subprocess
 
 import pytest
 
@@ -63,6 +68,32 @@ def test_the_tables_fit_a_terminal(busy):
     assert "rank0" in row
 
 
+def test_watch_redraws_in_the_same_place_until_it_is_interrupted(busy):
+    ours, theirs = pty.openpty()
+    words = ["flux", "treepool", "status", "--jobs", "--watch", "0.1"]
+    watching = subprocess.Popen(words, env=busy.env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = ""
+    while said.count("\x1b[H") < 3 and select.select([ours], [], [], 30)[0]:
+        said += os.read(ours, 1 << 16).decode()
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(30) in (0, -signal.SIGINT), "Flux lets it end a wait"
+    os.close(ours)
+    before, first, second, *_ = said.split("\x1b[H")
+    assert before == ""
+    assert first.startswith("16 nodes: ")
+    assert first.rstrip().endswith("\x1b[J")
+    assert busy.wide in second
+
+
+def test_the_numbers_are_for_a_textfile_collector(busy):
+    said = busy.flux("treepool", "status", "--prometheus").splitlines()
+    assert "treepool_jobs_with_resources 2" in said
+    assert busy.run("treepool", "status", "--prometheus", "--jobs").returncode == 2
+    assert busy.run("treepool", "status", "--prometheus", "--json").returncode == 2
+    assert busy.run("treepool", "status", "--watch", "nan").returncode == 2
+
+
 def test_show_draws_the_instance(busy):
     said = busy.flux("treepool", "show", "--instance", "--ranks", "0")
     assert "fake0  drained" in said
@@ -79,7 +110,7 @@ def test_explain_tells_which_job_another_waits_for(busy):
 def test_explain_tells_that_a_job_waits_for_nodes(busy):
     said = busy.run("treepool", "explain", "--job", busy.waiting)
     assert said.returncode == 1
-    assert "it waits for nodes that are down" in said.stdout
+    assert "it waits for nodes that are drained" in said.stdout
 
 
 def test_explain_tells_how_a_running_job_was_placed(busy):

@@ -8,7 +8,9 @@ from treepool import Pool
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import Fitness, Share, Weights, memory_locality
 from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Link, Links, digest
+from treepool.rfc.shape import parse_shape
 
 NUMA = [
     {"cores": "0-3", "gpus": "0-1"},
@@ -117,6 +119,84 @@ def test_among_equals_it_is_best_fit():
     pool = Pool(cluster(3), policy="best-locality")
     assert placed(pool, 1, 2, 1, jobid=1).ranks == (0,)
     assert placed(pool, 1, 2, 1, jobid=2).ranks == (0,)
+
+
+# -- measured against what an idle cluster could give the very request
+
+
+def asked(pool, shape):
+    return pool.parse_resource_request(from_resources(parse_shape(shape)))
+
+
+def fitness_of(pool, shape, jobid=1):
+    request = asked(pool, shape)
+    return pool.fitness(pool.alloc(jobid, request), request)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "slot=1/node{x}",
+        "node=2{x}/slot=1/core=1",
+        "slot=1/core=8",
+        "slot=1/[core=8;gpu=4]",
+        "slot=1/[core=1;gpu=3]",
+        "slot=2/[core=3;gpu=2]",
+        "node=2/slot=1/core=1",
+        "node=3/slot=1/[core=6;gpu=4]",
+        "slot=9/[core=5;gpu=1]",
+        "slot=1/gpu=4",
+        "slot=2/core=1-8",
+    ],
+)
+def test_a_job_that_could_not_sit_better_is_perfect(shape):
+    assert fitness_of(Pool(cluster(12)), shape).total == 1.0
+
+
+def test_the_parts_stay_as_they_are():
+    fitness = fitness_of(Pool(cluster()), "slot=1/[core=8;gpu=4]")
+    assert (fitness.memory, fitness.links, fitness.inter) == (0.5, 10 / 50, None)
+    assert (fitness.intra, fitness.ideal.memory) == (1.0, 0.5)
+
+
+def test_a_job_that_sits_worse_than_on_an_idle_cluster_is_not_perfect():
+    pool = Pool(cluster(1))
+    pool.alloc(9, asked(pool, "numa=2/slot=1/core=2"))
+    fitness = fitness_of(pool, "slot=1/core=3")
+    assert fitness.total == fitness.memory == 2 / 3
+
+
+def test_more_nodes_than_on_an_idle_cluster_count_against_a_job():
+    pool = Pool(cluster(2))
+    pool.alloc(9, asked(pool, "node=2/slot=1/core=4"))
+    fitness = fitness_of(pool, "slot=2/core=4")
+    assert fitness.inter == 1 / 2
+    assert fitness.total == pytest.approx(0.3 * 0.5 + 0.7 * 1.0)
+
+
+def test_a_job_on_better_nodes_than_an_idle_cluster_would_give_is_perfect():
+    ideal = Fitness(0.5, 0.1, 0.25)
+    assert Fitness(1.0, 1.0, 1.0, ideal=ideal).total == 1.0
+    assert (
+        Fitness(0.5, 0.0, None, Weights(beta=1.0), Fitness(0.5, 0.0, None, Weights(beta=1.0))).total
+        == 1.0
+    )
+
+
+SLOTS = st.builds("slot={}/[core={};gpu={}]".format, *[st.integers(1, 4)] * 3)
+
+
+@given(st.lists(SLOTS, min_size=1, max_size=12))
+def test_the_first_job_of_an_idle_cluster_is_perfect_and_none_is_better(shapes):
+    pool = Pool(cluster(6))
+    for jobid, shape in enumerate(shapes):
+        try:
+            fitness = fitness_of(pool, shape, jobid)
+        except OSError:  # it does not fit (any more)
+            continue
+        assert 0 < fitness.total <= 1
+        if jobid == 0:
+            assert fitness.total == 1.0
 
 
 @given(st.integers(1, 255), st.integers(0, 15), st.integers(1, 4))

@@ -1,16 +1,18 @@
 """Reservations, backfill, windows and reasons: each rule in one case."""
 
 import math
+import random
 
 import pytest
 
 from treepool import Pool, parse_shape
+from treepool.placement.allocation import parts_of, short_form
 from treepool.placement.journal import Journal
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.queue import Queue, Rule
-from treepool.placement.plan.reason import why_waiting
+from treepool.placement.plan.reason import what_now, why_waiting
 from treepool.placement.plan.timeline import NEVER, finish
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
@@ -65,12 +67,16 @@ class Case:
         return {j: r.start for j, r in self.queue.plan.reservations.items()}
 
     def why(self, jobid):
-        work = why_waiting(self.queue, self.queue.jobs[jobid], self.now)
-        while True:
-            try:
-                next(work)
-            except StopIteration as stop:
-                return stop.value
+        return outcome(why_waiting(self.queue, self.queue.jobs[jobid], self.now))
+
+
+def outcome(work):
+    """What a generator returns at its end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            return stop.value
 
 
 def test_a_reservation_is_at_the_first_end_that_frees_enough():
@@ -94,7 +100,7 @@ def test_one_that_waits_for_a_node_that_is_down_gets_none():
     case.pool.mark_down("1")
     case.submit(2, "slot=2/core=8")
     assert case.starts() == {}
-    assert case.why(2) == "nodes are down: 1 of 2 slots up"
+    assert case.why(2) == "nodes are down or drained: 1 of 2 slots up"
 
 
 def test_one_that_waits_for_a_job_that_ends_after_all_calendars_is_told_so():
@@ -209,6 +215,44 @@ def test_a_reason_says_what_is_lacking_and_when_it_comes():
     assert case.why(2).startswith("1 of 2 nodes free now, 2 at ")
     case.submit(3, "slot/core=8", 1000)
     assert case.why(3) == "what is free is reserved for 2"
+
+
+def some_queue(seed, policy, depth=math.inf):
+    """A queue of random jobs on three nodes, of which some run."""
+    chance = random.Random(seed)
+    case = Case(nodes=3, policy=policy, depth=depth)
+    for jobid in range(1, 20):
+        shape = chance.choice(SHAPES)
+        case.submit(jobid, shape, duration=chance.choice([0.0, 10.0, 20.0, 50.0]))
+    return case, chance
+
+
+SHAPES = ("slot=1/core=3", "slot=2/core=5", "slot=1/core=8", "slot=2/node/core=4", "slot=3/node{x}")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_jobs_added_to_a_forecast_start_when_conservative_reserves_them(seed):
+    case, _ = some_queue(seed, "conservative")
+    forecast = Forecast(case.pool.copy())
+    finish(forecast.begin(NOW))
+    waiting = sorted(case.queue.jobs.values(), key=lambda job: job.place)
+    assert {j.jobid: outcome(forecast.add(j, NOW)) for j in waiting} == case.starts()
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_job_would_get_now_is_what_it_gets_when_it_is_submitted(seed, policy):
+    case, chance = some_queue(seed, policy, 2)
+    for jobid in range(100, 110):
+        shape, length = chance.choice(SHAPES), chance.choice([0.0, 5.0, 30.0])
+        spec = from_resources(parse_shape(shape), duration=length)
+        request = case.pool.parse_resource_request(spec)
+        job = Waiting(jobid, 16, request, case.queue.plan.kind(request), "")
+        said = outcome(what_now(case.queue, job, NOW))
+        got = case.submit(jobid, shape, length)
+        assert (said is None) == (got is None)
+        if said is not None:
+            assert short_form(parts_of(said)) == got
 
 
 def test_a_forecast_plans_one_after_another_and_changes_nothing():

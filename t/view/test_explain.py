@@ -158,6 +158,15 @@ def test_constraints_and_nodes_that_are_down_are_heeded():
     assert found.idle[0].nodes.ranks == (1,)
 
 
+def test_nodes_that_are_drained_are_not_called_down():
+    pool, jobs = with_jobs(two_sockets(), [])
+    pool.mark_down("0-2")
+    found = explain(pool, "slot=1/core", parse_shape("slot=1/core"), None, jobs, drained=0b110)
+    assert (found.nodes, found.down, found.drained) == (3, 1, 2)
+    assert "of which 1 is down and 2 are drained" in words(found)
+    assert "it waits for nodes that are down or drained" in words(found)
+
+
 # -- what was taken
 
 
@@ -202,7 +211,7 @@ def test_links_are_told_beside_the_best_there_are():
     assert (place.gbps, place.best) == (20, 300)
     assert "20 GB/s between its GPUs, of 300 at best" in words(found)
     assert found.fitness.links == pytest.approx(20 / 300)
-    assert found.idle_fitness.links == 1
+    assert found.fitness.ideal.links == 1
     assert "links 0.07" in words(found)
 
 
@@ -239,7 +248,7 @@ def test_what_is_told_is_what_alloc_does(seed):
         }
         real = {rank: (c, g) for ranks, c, g in allocation.parts for rank in ranks}
         assert {rank: real[rank] for rank in given} == given
-        assert found.fitness == allocation.fitness(pool.weights)
+        assert found.fitness.memory == allocation.fitness().memory
         told_ranks = sorted(r for one in found.taken for r in one.nodes.ranks)
         assert told_ranks == list(allocation.ranks)
         slots = sum(one.nslots * len(one.nodes.ranks) for one in found.taken)

@@ -49,9 +49,10 @@ def allocated(pool, jobid, cores, gpus, slots=1):
 def situation():
     """A pool with two jobs on rank 0, and rank 1 drained."""
     pool = Pool(cluster())
+    near, across = allocated(pool, 1, 2, 1), allocated(pool, 2, 6, 3)
     jobs = [
-        Running(Job.of("f1", "train", allocated(pool, 1, 2, 1)), "alice", "train", "RUN", 10.0),
-        Running(Job.of("f2", "test", allocated(pool, 2, 6, 3)), "bob\x1b[31m", "t", "RUN", 20.0),
+        Running(Job.of("f1", "train", near), "alice", "train", "RUN", 10.0, "", 1.0),
+        Running(Job.of("f2", "test", across), "bob\x1b[31m", "t", "RUN", 20.0),
         Running(Job("f3", "wait", ()), "carol", "wait", "SCHED", 30.0, "for f1"),
     ]
     pool.mark_down("1")
@@ -70,6 +71,16 @@ def test_there_is_a_line_for_each_gpu_with_its_state():
     assert {line.state for line in lines if line.rank == 2} == {"free"}
 
 
+def test_a_gpu_that_no_known_job_has_is_used_by_another():
+    pool, jobs, picture = situation()
+    picture = Picture.of(pool, [jobs[1].job], drained=0b10)
+    lines = list(status.gpu_lines(picture, jobs[1:]))
+    assert [(line.state, line.job, line.user) for line in lines[:2]] == [
+        ("used", "other", ""),
+        ("used", "f2", "bob\\x1b[31m"),
+    ]
+
+
 def test_a_gpu_has_its_model_memory_domain_and_job():
     _, jobs, picture = situation()
     lines = list(status.gpu_lines(picture, jobs))
@@ -81,13 +92,13 @@ def test_a_gpu_has_its_model_memory_domain_and_job():
 
 
 def test_a_job_has_its_placement_and_how_close_it_is():
-    pool, jobs, picture = situation()
-    near, across, waiting = status.job_lines(picture, jobs, pool.weights)
+    _, jobs, picture = situation()
+    near, across, waiting = status.job_lines(picture, jobs)
     assert (near.nodes, near.cores, near.gpus) == (1, 2, 1)
     assert near.placement == "rank0/core[0-1],gpu0"
     assert (near.domains, near.fitness) == ("numa 0", 1.0)
     assert across.domains == "numa 0-1"
-    assert 0 < across.fitness < 1
+    assert across.fitness is None, "the scheduler did not tell it"
     assert (waiting.placement, waiting.fitness, waiting.note) == ("", None, "for f1")
 
 
@@ -102,7 +113,7 @@ def test_the_totals_are_those_of_the_pool():
 
 
 def test_names_cannot_send_commands_to_a_terminal():
-    pool, jobs, picture = situation()
-    shown = repr([*status.gpu_lines(picture, jobs), *status.job_lines(picture, jobs, pool.weights)])
+    _, jobs, picture = situation()
+    shown = repr([*status.gpu_lines(picture, jobs), *status.job_lines(picture, jobs)])
     assert "\x1b" not in "".join(line.user for line in status.gpu_lines(picture, jobs))
     assert shown.isprintable()

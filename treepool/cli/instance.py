@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import errno
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 from treepool.cli.screen import NO, USAGE, Stop
 from treepool.errors import InvalidInput
+from treepool.placement.nodes.state import Held
+from treepool.view.jobstory import Facts
 from treepool.view.model import Job
 from treepool.view.status import Running
 
@@ -25,6 +28,15 @@ def look() -> Live:
     return found
 
 
+def numbers() -> Any:
+    """The scheduler's numbers; raises Stop."""
+    live = _live()
+    try:
+        return live.numbers()
+    except OSError as e:
+        raise Stop(f"no sched-treepool can be asked: {e.strerror or e}", USAGE) from None
+
+
 def job_named(name: str) -> int:
     """The number of the job with Flux's id *name*; raises Stop if *name* is not an id."""
     try:
@@ -33,12 +45,47 @@ def job_named(name: str) -> int:
         raise Stop(f"--job {name:.40}: is not a job id", USAGE) from None
 
 
-def jobspec_of(jobid: int, name: str) -> dict[str, Any]:
-    """The jobspec of job *jobid*, called *name*; raises Stop if it is not available."""
+def facts(jobid: int, name: str) -> tuple[Facts, list[Held]]:
+    """What is known of job *jobid*, called *name*, and what it holds; raises Stop."""
+    _live()
+    from treepool.flux import jobclient
+
     try:
-        found: dict[str, Any] = _live().jobspec_of(jobid)
+        return jobclient.facts(jobid, name)
     except OSError as e:
         raise Stop(f"job {name:.40}: {e.strerror or e}", NO) from None
+
+
+def ask(question: Mapping[str, Any]) -> tuple[Any, tuple[Held, ...]]:
+    """What a shape would get, and the resources; raises Stop."""
+    live = _live()
+    from treepool.flux import jobclient
+
+    try:
+        answer = jobclient.ask(question)
+    except OSError as e:
+        status = NO if e.errno == errno.EINVAL else USAGE
+        raise Stop(e.strerror or str(e), status) from None
+    return answer, live.parts_of(answer.get("parts", ()))
+
+
+def seconds(option: str, text: str) -> float:
+    """The seconds in the Flux Standard Duration *text* of *option*; raises Stop."""
+    _live()
+    from treepool.flux import windowclient
+
+    try:
+        return windowclient.seconds_of(text)
+    except ValueError as e:
+        raise Stop(f"argument {option}: {text[:60]!r}: {e}", USAGE) from None
+
+
+def jobspec_of(jobid: int) -> Optional[dict[str, Any]]:
+    """The jobspec of job *jobid*; None if this user may not read it."""
+    try:
+        found: dict[str, Any] = _live().jobspec_of(jobid)
+    except OSError:
+        return None
     return found
 
 
@@ -48,12 +95,10 @@ def running(live: Live) -> list[Running]:
 
 
 def _running(job: LiveJob) -> Running:
-    if job.held is None:
-        held = Job(job.name, job.title, ())
-    else:
-        held = Job.of(job.name, job.title, job.held)
+    held = Job(job.name, job.title, job.held or ())
     note = str(job.annotations.get("reason_pending", ""))
-    return Running(held, job.user, job.title, job.state, job.started or job.submitted, note)
+    since = job.started or job.submitted
+    return Running(held, job.user, job.title, job.state, since, note, job.fitness)
 
 
 def _live() -> Any:

@@ -7,9 +7,11 @@ other module of this package writes to the streams.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Callable
+from unicodedata import combining, east_asian_width
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -19,6 +21,10 @@ DONE, NO, USAGE = 0, 1, 2
 
 #: Width of a table that is not written to a terminal; COLUMNS in the environment overrides it.
 PLAIN_WIDTH = 120
+
+
+#: Select Graphic Rendition (ECMA-48).
+_COLOURS = {"bold": 1, "red": 31, "green": 32, "yellow": 33}
 
 
 class Stop(Exception):
@@ -58,21 +64,41 @@ def complain(command: str, message: str) -> None:
         sys.stderr.write(f"{command}: {printable(message)}\n")  # one call: others may write, too
 
 
+def has_colour() -> bool:
+    """Whether stdout is a terminal that shows colours, without NO_COLOR or TERM=dumb."""
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
+    return sys.stdout.isatty() and not plain
+
+
+def coloured(text: str, colour: str) -> str:
+    """*text* in a *colour* of _COLOURS where stdout shows colours."""
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if has_colour() else text
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal *text* takes."""
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in ("W", "F") else 1 for c in text)
+
+
+def width() -> int:
+    """The width of the output, in columns."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return PLAIN_WIDTH
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns
+
+
 def console() -> Console:
-    """A rich console on stdout, with colour only on a terminal without NO_COLOR or TERM=dumb.
+    """A rich console on stdout.
 
     Markup, emoji and highlighting are off, because shapes are full of brackets.
     """
     from rich.console import Console
 
-    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
-    width = None
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
-        width = PLAIN_WIDTH
+    known = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
     return Console(
         file=sys.stdout,
-        width=width,
-        color_system=None if plain or not sys.stdout.isatty() else "auto",
+        width=known,
+        color_system="auto" if has_colour() else None,
         markup=False,
         emoji=False,
         highlight=False,

@@ -1,12 +1,14 @@
 """Show the running Flux instance: what is free, used and fragmented (GPUs that
 are free but in no domain that is), the windows, and with --gpus a line for each
-GPU, with --jobs one for each job, with its placement and how close it is.
-Fitness is from 0 to 1: links between GPUs, cores and GPUs in one memory domain.
+GPU, with --jobs one for each job, with its placement and how close it is: its
+fitness is 1.00 if an idle cluster could not have placed it better.
 
 examples:
   flux treepool status --jobs                 where do jobs sit?
-  watch flux treepool status --gpus           every GPU, again and again
+  flux treepool status --gpus --watch         every GPU, again every two seconds
   flux treepool status --gpus --json | jq 'select(.state == "free")'
+  flux treepool status --prometheus > /var/lib/node_exporter/treepool.prom
+      the scheduler's numbers, for a textfile collector
 
 exit status:
   0 done; 1 the instance cannot be read; 2 usage, or there is no instance
@@ -15,14 +17,19 @@ exit status:
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import time
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
+from itertools import islice
+from typing import Iterator
 
 import attrs
 
 from treepool.cli import instance
-from treepool.cli.screen import DONE, draw, out
-from treepool.view import status, windows
+from treepool.cli.screen import DONE, USAGE, Stop, out, width
+from treepool.view import prometheus, status, windows
 from treepool.view.picture import Picture
 
 
@@ -30,35 +37,75 @@ def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.add_argument("--gpus", action="store_true", help="a line for each GPU")
     parser.add_argument("--jobs", action="store_true", help="a line for each job")
-    parser.add_argument(
-        "--json", action="store_true", help="a line of JSON for each, and the totals"
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="a line of JSON for each, and the totals")
+    form.add_argument(
+        "--watch", metavar="SECONDS", nargs="?", const=2.0, type=float, help="again and again"
+    )
+    form.add_argument(
+        "--prometheus", action="store_true", help="the scheduler's numbers in Prometheus' format"
     )
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
+    if arguments.prometheus:
+        if arguments.gpus or arguments.jobs:
+            raise Stop("--prometheus has no lines for --gpus and --jobs", USAGE)
+        out("\n".join(prometheus.text(instance.numbers())))
+    elif arguments.json:
+        out("\n".join(_json(arguments)))
+    elif arguments.watch is None:
+        out("\n".join(_text(arguments)))
+    else:
+        if not 0.1 <= arguments.watch <= 86400:
+            raise Stop("argument --watch: must be from 0.1 to 86400 seconds", USAGE)
+        with suppress(KeyboardInterrupt):
+            _watch(arguments)
+    return DONE
+
+
+def _watch(arguments: Namespace) -> None:
+    """Show the status again and again, on a terminal in the same place."""
+    while True:
+        lines: Iterator[str] = iter(list(_text(arguments)))  # nothing is drawn before all is there
+        if sys.stdout.isatty():
+            height = shutil.get_terminal_size().lines
+            shown = [f"{line}\x1b[K" for line in islice(lines, max(1, height - 1))]
+            out("\x1b[H" + "\n".join(shown) + "\x1b[J")
+        else:
+            out("\n".join([*lines, ""]))
+        sys.stdout.flush()
+        time.sleep(arguments.watch)
+
+
+def _json(arguments: Namespace) -> Iterator[str]:
     live = instance.look()
     running = instance.running(live)
-    holding = [one.job for one in running if one.job.parts]
-    picture = Picture.of(live.pool, holding, drained=live.drained)
-    gpus = list(status.gpu_lines(picture, running)) if arguments.gpus else []
-    jobs = list(status.job_lines(picture, running, live.pool.weights)) if arguments.jobs else []
-    if arguments.json:
-        for found in [*map(attrs.asdict, gpus), *map(attrs.asdict, jobs)]:
-            out(json.dumps(found))
-        for entry in live.windows:
-            out(json.dumps({"window": entry.to_dict()}))
-        out(json.dumps({"totals": picture.totals._asdict()}))
-        return DONE
+    picture = Picture.of(live.pool, [r.job for r in running if r.job.parts], drained=live.drained)
+    if arguments.gpus:
+        for gpu in status.gpu_lines(picture, running):
+            yield json.dumps(attrs.asdict(gpu))
+    if arguments.jobs:
+        for job in status.job_lines(picture, running):
+            yield json.dumps(attrs.asdict(job))
+    for entry in live.windows:
+        yield json.dumps({"window": entry.to_dict()})
+    yield json.dumps({"totals": picture.totals._asdict()})
+
+
+def _text(arguments: Namespace) -> Iterator[str]:
     from treepool.cli.statustable import gpu_table, job_table
 
-    out(picture.totals.line)
+    live = instance.look()
+    running = instance.running(live)
+    picture = Picture.of(live.pool, [r.job for r in running if r.job.parts], drained=live.drained)
+    yield picture.totals.line
     for entry in live.windows:
-        out(windows.line(entry, time.time()))
-    if gpus:
-        out("")
-        draw(lambda width: gpu_table(gpus))
-    if jobs:
-        out("")
-        draw(lambda width: job_table(jobs, time.time()))
-    return DONE
+        yield windows.line(entry, time.time())
+    if arguments.gpus:
+        yield ""
+        yield from gpu_table(list(status.gpu_lines(picture, running)), width())
+    if arguments.jobs:
+        yield ""
+        yield from job_table(list(status.job_lines(picture, running)), time.time(), width())

@@ -1,71 +1,74 @@
-"""The tables that ``treepool status`` prints."""
+"""The tables that ``treepool status`` and ``treepool window`` print."""
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Iterator, Sequence
 
-from rich.table import Table
-from rich.text import Text
-
+from treepool.cli.table import Cell, lines
 from treepool.rfc.windows import WindowEntry, clock
 from treepool.view import windows
 from treepool.view.status import GpuLine, JobLine
 
-_STYLES = {"free": "green", "used": "", "down": "red", "drained": "yellow"}
+_COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
+
+#: Columns that are left out where no GPU has anything in them.
+_OPTIONAL = (2, 3, 4)
 
 
-def gpu_table(lines: Sequence[GpuLine]) -> Table:
+def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[str]:
     """A row for each GPU; of model, memory and domain, columns without information are left out."""
-    columns = {
-        "host": [Text(line.host) for line in lines],
-        "gpu": [Text(str(line.gpu)) for line in lines],
-        "model": [Text(line.model) for line in lines],
-        "memory": [Text(f"{line.memory} GiB" if line.memory else "") for line in lines],
-        "domain": [Text(line.domain) for line in lines],
-        "state": [Text(line.state, _STYLES.get(line.state, "")) for line in lines],
-        "job": [Text(line.job) for line in lines],
-        "user": [Text(line.user) for line in lines],
-    }
-    for name in ("model", "memory", "domain"):
-        if not any(columns[name]):
-            del columns[name]
-    new = _table(*columns)
-    for cells in zip(*columns.values()):
-        new.add_row(*cells)
-    return new
-
-
-def job_table(lines: Sequence[JobLine], now: float) -> Table:
-    """A row for each job; *now* is the time, in seconds since the epoch."""
-    new = _table("job", "user", "name", "state", "for", "fitness", "in", "placement")
-    for line in lines:
-        fitness = "" if line.fitness is None else f"{line.fitness:.2f}"
-        style = "" if line.fitness is None or line.fitness >= 0.99 else "yellow"
-        cells = (line.job, line.user, line.name, line.state, _age(now - line.since))
-        new.add_row(
-            *map(Text, cells),
-            Text(fitness, style),
-            Text(line.domains),
-            Text(line.placement or line.note),
+    names = ("host", "gpu", "model", "memory", "domain", "state", "job", "user")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            (line.host, ""),
+            (str(line.gpu), ""),
+            (line.model, ""),
+            (f"{line.memory} GiB" if line.memory else "", ""),
+            (line.domain, ""),
+            (line.state, _COLOURS.get(line.state, "")),
+            (line.job, ""),
+            (line.user, ""),
         )
-    return new
+        for line in gpus
+    ]
+    kept = [i for i in range(len(names)) if i not in _OPTIONAL or any(row[i][0] for row in rows)]
+    return lines([names[i] for i in kept], [[row[i] for i in kept] for row in rows], width)
 
 
-def window_table(entries: Sequence[tuple[WindowEntry, str]], now: float) -> Table:
+def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[str]:
+    """A row for each job; *now* is the time, in seconds since the epoch."""
+    rows: list[list[Cell]] = []
+    for line in jobs:
+        fitness = "" if line.fitness is None else f"{line.fitness:.2f}"
+        colour = "" if line.fitness is None or line.fitness >= 0.99 else "yellow"
+        texts = (line.job, line.user, line.name, line.state, _age(now - line.since))
+        row = [(text, "") for text in texts]
+        rows.append(
+            [*row, (fitness, colour), (line.domains, ""), (line.placement or line.note, "")]
+        )
+    names = ("job", "user", "name", "state", "for", "fitness", "in", "placement")
+    return lines(names, rows, width)
+
+
+def window_table(
+    entries: Sequence[tuple[WindowEntry, str]], now: float, width: int
+) -> Iterator[str]:
     """A row for each window and its source; *now* is the time, in seconds since the epoch."""
-    new = _table("name", "hosts", "start", "end", "for", "source")
-    for entry, source in entries:
-        start, end = clock(entry.start, now), clock(entry.end, now)
-        cells = (entry.name, entry.hosts, start, end, windows.whom(entry), source)
-        new.add_row(*map(Text, cells))
-    return new
-
-
-def _table(*names: str) -> Table:
-    new = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in names:
-        new.add_column(name, overflow="fold")
-    return new
+    rows = [
+        [
+            (text, "")
+            for text in (
+                entry.name,
+                entry.hosts,
+                clock(entry.start, now),
+                clock(entry.end, now),
+                windows.whom(entry),
+                source,
+            )
+        ]
+        for entry, source in entries
+    ]
+    return lines(("name", "hosts", "start", "end", "for", "source"), rows, width)
 
 
 def _age(seconds: float) -> str:

@@ -24,7 +24,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, Callable, Sequence, TypeVar
 
 from treepool.cli.main import Parser
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, width
 from treepool.errors import InvalidWindow
 from treepool.rfc import windows
 from treepool.rfc.windows import WindowEntry
@@ -111,7 +111,8 @@ def _list(arguments: Namespace, client: Any) -> int:
         from treepool.cli.statustable import window_table
 
         rows = [(known.entry, known.source) for known in found]
-        draw(lambda width: window_table(rows, time.time()))
+        for text in window_table(rows, time.time(), width()):
+            out(text)
     return DONE
 
 

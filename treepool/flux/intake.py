@@ -96,6 +96,10 @@ class Intake:
         """Judge *submission* again as soon as possible."""
         self._held.hold(submission, 0)
 
+    def get(self, jobid: int) -> Optional[Submission]:
+        """The submission of job *jobid*; None if it is not held."""
+        return self._held.get(jobid)
+
     def cancel(self, jobid: int) -> Optional[Submission]:
         """Drop the submission of job *jobid*; returns it, None if it is not held."""
         return self._held.cancel(jobid)

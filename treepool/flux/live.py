@@ -1,18 +1,28 @@
-"""A running Flux instance as a pool and its jobs, for clients that only look at it."""
+"""A running Flux instance as a pool and its jobs, for clients that only look at it.
+
+``sched-treepool`` tells everybody what is where. Other schedulers tell only the owner of the
+instance, who may also read the jobs' Rs.
+"""
 
 from __future__ import annotations
 
 import errno
-from typing import Any, Iterator, Mapping, Optional
+import pwd
+from functools import lru_cache
+from typing import Any, Mapping, Optional
 
 import attrs
 import flux
 from flux.job import JobID, JobList
+from flux.job.info import statetostr
 from flux.job.kvslookup import job_info_lookup
 
 from treepool.errors import InvalidInput, PoolConflict
-from treepool.flux import windowclient
+from treepool.flux import client, windowclient
 from treepool.flux.hardware import Instance
+from treepool.placement.allocation import Allocation
+from treepool.placement.jobs import held_in
+from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
@@ -21,14 +31,15 @@ from treepool.rfc.windows import WindowEntry
 #: Most job lookups in flight.
 IN_FLIGHT = 64
 
+_ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "annotations")
+
 
 @attrs.frozen
 class LiveJob:
     """A job that waits or has resources: its owner, its state in Flux's words, what it holds.
 
-    ``held`` is its R. It is None while the job waits, or if it belongs to another user and its R
-    is not readable. ``annotations`` are the scheduler's. Times are in seconds since the epoch, 0
-    if not yet set.
+    ``held`` is None while the job waits, and where nobody tells what it holds. ``annotations`` are
+    the scheduler's. Times are in seconds since the epoch, 0 if not yet set.
     """
 
     id: int
@@ -38,22 +49,25 @@ class LiveJob:
     state: str
     submitted: float
     started: float
-    held: Optional[ResourceSet]
+    held: Optional[tuple[Held, ...]]
     annotations: Mapping[str, Any]
+
+    @property
+    def fitness(self) -> Optional[float]:
+        """How well the job sits, as the scheduler told when it started; None if it did not."""
+        return fitness_in({"sched": self.annotations})
 
 
 @attrs.frozen
 class Live:
-    """The instance at one moment. ``down`` and ``drained`` are bitmasks of ranks.
+    """The instance at one moment. ``drained`` is a bitmask of ranks.
 
-    ``windows`` are those that are open or to come, none without sched-treepool.
-
-    In ``pool`` every job whose R is known is allocated.
+    In ``pool`` everything that jobs hold is allocated; job ids below zero stand for jobs that may
+    not be seen. ``windows`` are those that are open or to come, none without sched-treepool.
     """
 
     pool: Pool
     jobs: tuple[LiveJob, ...]
-    down: int
     drained: int
     windows: tuple[WindowEntry, ...] = ()
 
@@ -61,28 +75,35 @@ class Live:
     def now(cls) -> Live:
         """The instance of the environment; raises OSError, or InvalidInput for an invalid R."""
         handle = flux.Flux()
-        R = _resources(handle)
-        pool = Pool(R)
-        status = handle.rpc("resource.status", nodeid=0).get()
-        drained = _union(status.get("drain", {}))
-        offline = idset.decode(status.get("offline", "") or "")
-        offline |= idset.decode(status.get("exclude", "") or "")
-        jobs = tuple(_jobs(handle))
-        for job in jobs:
-            if job.held is not None:
-                try:
-                    pool.register_alloc(job.id, job.held)
-                except PoolConflict:  # it ended, and another job already has its resources
-                    continue
-        pool.mark_down(idset.encode((offline | drained) & R.ranks))
-        return cls(pool, jobs, offline & R.ranks, drained & R.ranks, _windows())
+        status = handle.rpc("resource.status", nodeid=0)
+        listed = JobList(
+            handle, _ATTRIBUTES, ["running", "pending"], user="all", max_entries=0
+        ).fetch_jobs()
+        asked = _asked(handle)
+        jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
+        if asked is None:
+            pool = Pool(_resources(handle))
+            held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
+        else:
+            pool, held = asked
+        for jobid, parts in held.items():
+            try:
+                pool.register_alloc(jobid, Allocation(pool.inventory, parts, 1))
+            except PoolConflict:  # it ended, and another job already has its resources
+                continue
+        told = status.get()
+        drained = _union(told.get("drain", {})) & pool.ranks
+        away = idset.decode(told.get("offline") or "") | idset.decode(told.get("exclude") or "")
+        pool.mark_down(idset.encode((away & pool.ranks) | drained))
+        entries = () if asked is None else windowclient.now(handle)
+        windows = tuple(known.entry for known in entries)
+        return cls(pool, tuple(_job(job, held) for job in jobs), drained, windows)
 
 
-def _windows() -> tuple[WindowEntry, ...]:
-    try:
-        return tuple(known.entry for known in windowclient.now())
-    except OSError:  # another scheduler
-        return ()
+def numbers() -> dict[str, Any]:
+    """What the scheduler counts and measures; raises OSError."""
+    found: dict[str, Any] = client.ask(flux.Flux(), "numbers")
+    return found
 
 
 def job_id(text: str) -> int:
@@ -99,49 +120,94 @@ def jobspec_of(jobid: int) -> dict[str, Any]:
     return jobspec
 
 
+def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
+    """The nodes, and what each job holds, as sched-treepool tells; None if it does not run."""
+    held: dict[int, tuple[Held, ...]] = {}
+    pool = None
+    try:
+        for answer in client.answers(handle, "look"):
+            if pool is None:
+                pool = Pool(answer["R"], **answer["options"])
+            for job in answer.get("jobs", ()):
+                jobid = -1 - len(held) if job["id"] is None else int(job["id"])
+                held[jobid] = parts_of(job["parts"])
+    except OSError as e:
+        if e.errno == errno.ENOSYS:
+            return None
+        raise
+    return None if pool is None else (pool, held)
+
+
+def parts_of(shown: Any) -> tuple[Held, ...]:
+    """What a job holds, from an answer of sched-treepool."""
+    return tuple(
+        (tuple(idset.iterate(idset.decode(ranks))), _mask(cores), _mask(gpus))
+        for ranks, cores, gpus in shown
+    )
+
+
+def _mask(ids: str) -> int:
+    return idset.decode(ids) if ids else 0
+
+
+def fitness_in(annotations: Any) -> Optional[float]:
+    """The fitness in the *annotations* of a job, None if there is none."""
+    try:
+        return min(1.0, max(0.0, float(annotations["sched"]["locality"])))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> LiveJob:
+    annotations = job.get("annotations")
+    sched = annotations.get("sched") if isinstance(annotations, dict) else None
+    jobid = int(job["id"])
+    return LiveJob(
+        id=jobid,
+        name=JobID(jobid).f58,
+        user=_user(int(job["userid"])),
+        title=str(job.get("name", "")),
+        state=statetostr(job["state"]),
+        submitted=float(job.get("t_submit", 0)),
+        started=float(job.get("t_run", 0)),
+        held=held.get(jobid),
+        annotations=sched if isinstance(sched, dict) else {},
+    )
+
+
+@lru_cache(maxsize=None)
+def _user(userid: int) -> str:
+    try:
+        return pwd.getpwuid(userid).pw_name
+    except KeyError:
+        return str(userid)
+
+
 def _resources(handle: Any) -> ResourceSet:
-    """The scheduler's resources with the topology it found; otherwise the R of the instance."""
+    """The resources as another scheduler tells its owner."""
     try:
         return ResourceSet.read(handle.rpc("sched.resource-status", nodeid=0).get()["all"])
     except (OSError, KeyError) as e:
-        if isinstance(e, OSError) and e.errno not in (errno.ENOSYS, errno.EPERM):
+        if isinstance(e, OSError) and e.errno == errno.EPERM:
+            text = "it does not run sched-treepool, and only its owner may read it otherwise"
+            raise OSError(errno.EPERM, text) from None
+        if isinstance(e, OSError) and e.errno != errno.ENOSYS:
             raise
         return Instance(handle).R
 
 
-def _jobs(handle: Any) -> Iterator[LiveJob]:
-    """Every job that is pending or running, in the order of submission."""
-    listed = list(JobList(handle, filters=["running", "pending"], max_entries=0).jobs())
-    listed.sort(key=lambda job: int(job.id))
-    held = _held(handle, [int(job.id) for job in listed if job.state in ("RUN", "CLEANUP")])
-    for job in listed:
-        annotations = getattr(job.annotations, "annotationsDict", None) or {}
-        yield LiveJob(
-            id=int(job.id),
-            name=job.id.f58,
-            user=str(job.username),
-            title=str(job.name),
-            state=str(job.state),
-            submitted=float(job.t_submit or 0),
-            started=float(job.t_run or 0),
-            held=held.get(int(job.id)),
-            annotations=annotations.get("sched", {}) if isinstance(annotations, dict) else {},
-        )
-
-
-def _held(handle: Any, ids: list[int]) -> dict[int, ResourceSet]:
-    """The R of each of these jobs, where there is one that is readable and valid."""
-    found: dict[int, ResourceSet] = {}
+def _held(handle: Any, ids: list[int]) -> dict[int, tuple[Held, ...]]:
+    """What each of these jobs holds, where its R is readable and valid."""
+    found: dict[int, tuple[Held, ...]] = {}
     for start in range(0, len(ids), IN_FLIGHT):
-        asked = [
-            (i, job_info_lookup(handle, i, keys=["R"])) for i in ids[start : start + IN_FLIGHT]
-        ]
+        some = ids[start : start + IN_FLIGHT]
+        asked = [(jobid, job_info_lookup(handle, jobid, keys=["R"])) for jobid in some]
         for jobid, future in asked:
             try:
                 R = future.get_decode()["R"]
                 # The key of a job's R is not needed here, and may be large.
                 R = {name: value for name, value in R.items() if name != "scheduling"}
-                found[jobid] = ResourceSet.read(R)
+                found[jobid] = held_in(ResourceSet.read(R).entries)
             except (OSError, KeyError, InvalidInput):
                 continue
     return found

@@ -12,7 +12,7 @@ import gc
 import math
 import time
 from errno import EINVAL
-from typing import Any, Iterator, Mapping
+from typing import Any, Generator, Iterator, Mapping, Optional
 
 import attrs
 from flux.job import JobID
@@ -21,8 +21,10 @@ from flux.scheduler import Scheduler
 from treepool.errors import InvalidOption
 from treepool.flux import options
 from treepool.flux.annotate import Annotator
+from treepool.flux.answers import Answers
 from treepool.flux.hello import Hello
 from treepool.flux.intake import Intake
+from treepool.flux.numbers import Numbers
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool, held
 from treepool.flux.submissions import Submission
 from treepool.flux.windows import Windows
@@ -69,6 +71,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             h, self.log, self._judge, self._answer, self._on_topology, self._request_schedule
         )
         self._hello = Hello(self._on_missed)
+        self._answers = Answers(h, self.log, self)
+        #: The user of each job that has resources.
+        self._users: dict[int, int] = {}
+        self._numbers = Numbers()
         self._annotator: Annotator
         self._annotating = h.timer_watcher_create(0.0, lambda *_: self._annotate())
         #: For starts that no event causes, such as at the end of a window.
@@ -76,6 +82,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         #: How many jobs have an R that is being written; whether this module is being unloaded.
         self._committing = 0
         self._ending = False
+        #: Whether more requests to cancel may be on their way.
+        self._cancelling = False
 
     @property
     def pool(self) -> Pool:
@@ -93,6 +101,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self.queue = Queue(pool, self, time.time, rule)
         self._windows.begin(self.queue)
         self._annotator = Annotator(self.queue, lambda jobid: self._submissions[jobid].request)
+        self._answers.begin()
         # flux-core asks its own queue only whether it is empty, and how many jobs it has.
         self._queue = self.queue.jobs
         R = pool.inventory.resource_set
@@ -110,6 +119,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Take over a job that holds R."""
         super().hello(jobid, priority, userid, t_submit, R)
         self._hello.add(jobid, held(R))
+        self._users[jobid] = userid
         self.queue.follow()
 
     def _sched_ready(self) -> None:  # no hook: what comes after must not delay it
@@ -143,16 +153,16 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             self.resources.check_feasibility(wanted)
         except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
             if not self._intake.hold(submission):
+                self._numbers.refused += 1
                 submission.request.deny(str(e) or type(e).__name__)
             return
         self._submissions[submission.jobid] = submission
-        self.queue.add(self._waiting(submission, wanted.request))
+        jobid, priority, userid = submission.jobid, submission.priority, submission.userid
+        self.queue.add(self._waiting(jobid, priority, userid, submission.queue, wanted.request))
 
-    def _waiting(self, submission: Submission, request: Any) -> Waiting:
-        line = submission.queue
-        leave = self._windows.admitted(submission.userid, line)
-        kind = self.queue.plan.kind(request, leave)
-        return Waiting(submission.jobid, submission.priority, request, kind, line)
+    def _waiting(self, jobid: int, priority: int, userid: int, line: str, request: Any) -> Waiting:
+        kind = self.queue.plan.kind(request, self._windows.admitted(userid, line))
+        return Waiting(jobid, priority, request, kind, line)
 
     def _owner_of(self, job: Waiting) -> tuple[int, str]:
         return self._submissions[job.jobid].userid, job.queue
@@ -160,15 +170,33 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Take back what a job gives."""
         super().free(jobid, R, final)
+        if not self.pool.has_job(jobid):
+            self._users.pop(jobid, None)
         self.queue.follow()
 
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
+        self._await_cancels()
         submission = self._intake.cancel(jobid)
         if self.queue.remove(jobid) is not None:
             submission = self._leave(jobid)
         if submission is not None:
             submission.request.cancel()
+
+    def _await_cancels(self) -> None:
+        """Start no job until the job manager has sent all it cancels now.
+
+        When a queue is stopped, the job manager cancels one pending request after another. A pass
+        between two of them would start jobs that those cancelled first were holding back. All
+        arrive before the answer to a question that is asked now.
+        """
+        if not self._cancelling:
+            self._cancelling = True
+            self.handle.rpc("job-manager.getinfo").then(self._on_cancels)
+
+    def _on_cancels(self, _future: Any) -> None:
+        self._cancelling = False
+        self._request_schedule()
 
     def prioritize(self, jobs: Any) -> None:
         """Apply new priorities."""
@@ -221,9 +249,11 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def schedule(self) -> Iterator[None]:
         """Start and reserve what can be, in steps of a few milliseconds."""
+        if self._cancelling:
+            return
         yield from self._prioritize()
         if not self._intake.ready:  # the first job of the queue may be among the submissions
-            for _ in self.queue.run():
+            for _ in self._numbers.passes.timed(self.queue.run()):
                 if self._ending:
                     return
                 yield
@@ -235,22 +265,26 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         allocation.set_starttime(time.time())
         annotations = {"resource_summary": allocation.dumps()}
         if self.pool.localities:
-            annotations["locality"] = f"{allocation.fitness(self.pool.weights).total:.2f}"
+            annotations["locality"] = f"{self.pool.fitness(allocation, job.request).total:.2f}"
         passed = self.queue.passed(job)
         if passed is not None:
             annotations["backfill"] = JobID(passed.jobid).f58
-        request = self._submissions[job.jobid].request
-        request.success(AllocatedR(allocation), {"sched": annotations})
+        submission = self._submissions[job.jobid]
+        submission.request.success(AllocatedR(allocation), {"sched": annotations})
+        self._users[job.jobid] = submission.userid
+        self._numbers.placed += 1
         self._leave(job.jobid)
 
     def refused(self, job: Waiting, reason: str) -> None:
         """Deny a job that can never run."""
+        self._numbers.refused += 1
         self._leave(job.jobid).request.deny(reason)
 
     def failed(self, job: Waiting, error: Exception) -> None:
         """Deny a job on which the scheduler failed; it would hold up all others."""
         self.log.error(f"{JobID(job.jobid).f58}: {type(error).__name__}: {error}")
-        self.refused(job, f"the scheduler failed on this job: {error}")
+        self._numbers.failed += 1
+        self._leave(job.jobid).request.deny(f"the scheduler failed on this job: {error}")
 
     # -- what waiting jobs are told
 
@@ -286,6 +320,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """
         super().run()
         self._ending = True
+        self._answers.end()
         self._intake.end()
         self._windows.end()
         if self._committing:
@@ -310,19 +345,31 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         if not self._ending:
             super().start_schedule()
 
-    def stats_get(self) -> dict[str, Any]:
+    # -- questions, see answers.py
+
+    def user_of(self, jobid: int) -> Optional[int]:
+        """The user of a job that waits or has resources; None if there is no such job."""
+        submission = self._submissions.get(jobid) or self._intake.get(jobid)
+        return self._users.get(jobid) if submission is None else submission.userid
+
+    def is_held_back(self, jobid: int) -> bool:
+        """Whether a job is held back until the topology of nodes is known."""
+        return self._intake.get(jobid) is not None
+
+    def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
+        """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
+        request = self.pool.parse_resource_request(spec)
+        return self._waiting(jobid, priority, userid, line, request)
+
+    def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
+        self._answers.stats(msg)
+
+    def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats sched-treepool`` shows."""
+        report = yield from self._numbers.report(self.queue, len(self._intake))
         stats: dict[str, Any] = super().stats_get()
-        return {
-            **stats,
-            "pending_jobs": stats["pending_jobs"] + len(self._intake),
-            "policy": self.options.policy,
-            "windows": len(self.queue.plan.windows),
-            "reservations": len(self.queue.plan.reservations),
-            "running_jobs": len(self.pool.job_end_times()),
-            "localities": list(self.pool.localities),
-            "hwloc": self._intake.stats,
-        }
+        more = {"policy": self.options.policy, "hwloc": self._intake.stats}
+        return {**stats, **report, **more, "questions": len(self._answers)}
 
 
 def _set(timer: Any, wait: float) -> None:

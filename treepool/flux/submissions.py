@@ -87,6 +87,11 @@ class Submissions:
         """Remove and return the first submission that is ready; None if there is none."""
         return self._removed(self._ready[0].popleft()) if self.ready else None
 
+    def get(self, jobid: int) -> Optional[Submission]:
+        """The submission of job *jobid*; None if it is not here."""
+        place = self._places.get(jobid)
+        return None if place is None else place.submission
+
     def cancel(self, jobid: int) -> Optional[Submission]:
         """Remove and return the submission of job *jobid*; None if it is not here."""
         place = self._places.get(jobid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 from typing import Any, Iterable, Optional
 
@@ -11,13 +10,10 @@ import flux
 from flux.job import JobID, JobList
 from flux.util import parse_datetime, parse_fsd
 
+from treepool.flux import client
 from treepool.flux.windownames import user_id
-from treepool.flux.windows import TOPIC
 from treepool.rfc import windows
 from treepool.rfc.windows import WindowEntry
-
-#: Seconds that the scheduler may take to answer.
-_PATIENCE = 60.0
 
 
 @attrs.frozen
@@ -39,10 +35,10 @@ class Added:
     running: tuple[str, ...]
 
 
-def now() -> tuple[Shown, ...]:
+def now(handle: Any = None) -> tuple[Shown, ...]:
     """The windows that are not over, the earliest first; raises OSError."""
     found = []
-    for value in _ask(flux.Flux(), "list", {})["windows"]:
+    for value in _ask(handle or flux.Flux(), "list", {})["windows"]:
         source = str(value.pop("source"))
         found.append(Shown(windows.read(value), source))
     return tuple(found)
@@ -80,12 +76,7 @@ def seconds_of(text: str) -> float:
 
 
 def _ask(handle: Any, what: str, payload: dict[str, Any]) -> Any:
-    try:
-        return handle.rpc(f"{TOPIC}{what}", payload, nodeid=0).wait_for(_PATIENCE).get()
-    except OSError as e:
-        if e.errno == errno.ENOSYS:
-            raise OSError(errno.ENOSYS, "this instance does not run sched-treepool") from None
-        raise
+    return client.ask(handle, f"window-{what}", payload)
 
 
 def _others(handle: Any, jobs: list[int], entry: WindowEntry) -> Iterable[int]:

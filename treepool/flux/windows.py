@@ -13,11 +13,10 @@ from collections import deque
 from typing import Any, Callable, Generator, Iterable, Optional
 
 import attrs
-from flux.constants import FLUX_MSGTYPE_REQUEST
-from flux.core.inner import lib
 from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 
 from treepool.errors import InvalidWindow
+from treepool.flux.questions import request_watcher
 from treepool.flux.windownames import listed, window_of
 from treepool.placement.plan.change import OwnerOf, change_windows
 from treepool.placement.plan.queue import Queue
@@ -81,18 +80,13 @@ class Windows:
         ]
 
     def _watcher(self, name: str, answer: Callable[[Any], None], guests: bool = False) -> Any:
-        def on_request(_handle: Any, _type: Any, msg: Any, _args: Any) -> None:
+        def take(msg: Any) -> None:
             try:
                 answer(msg)
             except Exception as e:  # the payload can be anything, and must not end the module
                 self._refuse(msg, str(e) or type(e).__name__)
 
-        topic = f"{TOPIC}{name}"
-        watcher = self._handle.msg_watcher_create(on_request, FLUX_MSGTYPE_REQUEST, topic)
-        if guests:
-            roles = lib.FLUX_ROLE_OWNER | lib.FLUX_ROLE_USER
-            self._handle.msg_handler_allow_rolemask(watcher.handle, roles)
-        return watcher
+        return request_watcher(self._handle, f"{TOPIC}{name}", take, guests)
 
     def begin(self, queue: Queue) -> None:
         """Apply the windows to *queue*, which has no jobs yet, and answer requests from now on."""

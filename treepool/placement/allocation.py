@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable
+from typing import Any, Iterable, Optional
 
 from treepool.placement.choose.fitness import DEFAULT, Fitness, Weights, of_job, shares_of
 from treepool.placement.choose.selection import Selection
@@ -55,9 +55,9 @@ class Allocation:
         """The resources in Flux's short form, such as ``rank[0-1]/core[0-3],gpu0``."""
         return short_form(self.parts)
 
-    def fitness(self, weights: Weights = DEFAULT) -> Fitness:
-        """How good the placement is (fitness.py)."""
-        return of_job(shares_of(self.parts, self.nslots, self._inventory.types), weights)
+    def fitness(self, weights: Weights = DEFAULT, ideal: Optional[Fitness] = None) -> Fitness:
+        """How good the placement is as it is, or measured against *ideal* (see Pool.fitness)."""
+        return of_job(shares_of(self.parts, self.nslots, self._inventory.types), weights, ideal)
 
     def __repr__(self) -> str:
         return f"<Allocation {self.dumps()}>"

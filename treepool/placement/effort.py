@@ -30,6 +30,16 @@ class GaveUp(Exception):
 
 
 @attrs.define(eq=False)
+class GivenUp:
+    """How many choices this process made in which a search gave up, for statistics alone."""
+
+    count: int = 0
+
+
+GIVEN_UP = GivenUp()
+
+
+@attrs.define(eq=False)
 class Effort:
     """The choices tried so far, of ``limit`` that are allowed, and whether a search gave up.
 

@@ -15,7 +15,7 @@ import attrs
 from treepool.errors import InsufficientResources, PoolConflict
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
-from treepool.placement.choose.fitness import Weights
+from treepool.placement.choose.fitness import Fitness, Weights
 from treepool.placement.choose.policy import policy_named
 from treepool.placement.effort import REASON
 from treepool.placement.jobs import AnyR, Job, check_free, held_in, held_without, read_held
@@ -43,7 +43,8 @@ class Pool:
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
-        chosen = checked(options)
+        #: All options, as texts.
+        self.options = chosen = checked(options)
         self._locality = chosen["locality"]
         self.weights = Weights(fraction("alpha", chosen), fraction("beta", chosen))
         policy = policy_named(chosen["policy"], self.weights)
@@ -79,6 +80,11 @@ class Pool:
     def choice(self, request: Request, idle: bool = False) -> Choice:
         """What *request* would get now, or of an *idle* pool; nothing is allocated."""
         return (self._feasibility if idle else self._situation).choice(request)
+
+    def fitness(self, allocation: Allocation, request: Request) -> Fitness:
+        """How good *allocation* is for *request*, next to what an idle pool would give it."""
+        ideal = self._feasibility.fitness(request, self.weights)
+        return allocation.fitness(self.weights, ideal)
 
     # -- jobs
 

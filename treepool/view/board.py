@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Iterable, Optional
 
+from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -157,16 +158,3 @@ def _layout(
         gpus_fragmented=idset.size(lost),
     )
     return Layout(number, node_type, status, held, lost, totals)
-
-
-def fragmented(root: Domain, cores: int, gpus: int) -> tuple[int, int]:
-    """The free *cores* and *gpus* that are in no whole domain; see Totals.
-
-    Something is allocated in the smallest domain that holds them.
-    """
-    found_cores = found_gpus = 0
-    for domain in root.walk():
-        if not domain.whole or domain.cores & ~cores or domain.gpus & ~gpus:
-            found_cores |= domain.own_cores & cores
-            found_gpus |= domain.own_gpus & gpus
-    return found_cores, found_gpus

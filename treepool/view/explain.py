@@ -87,8 +87,9 @@ class Explanation:
     search; ``passed_more`` is the number of further ones. ``unneeded`` is the number of nodes that
     the search did not reach. ``second_pass`` says whether domains larger than the smallest kind
     were tried. ``smallest`` has the kinds of domain that an idle node could offer to a slot, if
-    the slot asks only for an amount. ``fitness`` is the fitness of the placement. ``idle`` is what
-    an idle cluster would have given, None if the same, and ``idle_fitness`` is its fitness.
+    the slot asks only for an amount. ``fitness`` is the fitness of the placement, which has that
+    of an idle cluster as its ideal. ``idle`` is what an idle cluster would have given, None if the
+    same.
     """
 
     shape: str
@@ -99,6 +100,7 @@ class Explanation:
     smallest: tuple[str, ...]
     nodes: int
     down: int
+    drained: int = 0
     passed: tuple[Passed, ...] = ()
     passed_more: int = 0
     taken: tuple[Taken, ...] = ()
@@ -106,7 +108,6 @@ class Explanation:
     unneeded: int = 0
     fitness: Optional[Fitness] = None
     idle: Optional[tuple[Taken, ...]] = None
-    idle_fitness: Optional[Fitness] = None
     waits: Optional[Waiting] = None
     nearest: tuple[Nearest, ...] = ()
 
@@ -119,12 +120,13 @@ def explain(
     jobs: Mapping[int, Allocation] = {},
     options: Optional[Mapping[str, Any]] = None,
     names: Mapping[int, str] = {},
+    drained: int = 0,
 ) -> Explanation:
     """Why *resources*, written as *shape*, get what they get on *pool* now.
 
     *constraints* are those of RFC 31, *options* are treepool's own. *jobs* are the jobs that run on
-    the pool, by id, and *names* their names for people. Raises InvalidJobspec if the pool does not
-    understand the request.
+    the pool, by id, and *names* their names for people. The ranks in bitmask *drained*, which are
+    down, are drained. Raises InvalidJobspec if the pool does not understand the request.
     """
 
     def request_of(some: list[Any]) -> Request:
@@ -132,7 +134,7 @@ def explain(
         return pool.parse_resource_request(spec)
 
     request = request_of(resources)
-    base = _Teller(pool, request).base(shape)
+    base = _Teller(pool, request).base(shape, drained)
     try:
         pool.check_feasibility(request)
     except InfeasibleRequest as e:
@@ -156,17 +158,26 @@ class _Teller:
         self.ask = request.ask
         self.inventory = pool.inventory
 
-    def base(self, shape: str) -> Explanation:
+    def base(self, shape: str, drained: int) -> Explanation:
         """The explanation before the search has looked at any node."""
         within = self.inventory.matching(self.request.constraint)
         nodes = idset.size(self.inventory.ranks) if within is None else len(within)
-        down = sum(1 for r in decision.ranks_down(self.situation) if within is None or r in within)
+        away = [r for r in decision.ranks_down(self.situation) if within is None or r in within]
+        ndrained = sum(drained >> rank & 1 for rank in away)
         policy = self.situation.policy
         first = (type(policy).__doc__ or "").split("\n")[0].rstrip(".")
         order = f"{policy.name}: {first[:1].lower()}{first[1:]}"
         kinds = dict.fromkeys(k for t in self.inventory.node_types for k in smallest(t, self.ask))
         return Explanation(
-            shape, ALLOCATED, "", order, self.ask.locality, tuple(kinds), nodes, down
+            shape,
+            ALLOCATED,
+            "",
+            order,
+            self.ask.locality,
+            tuple(kinds),
+            nodes,
+            len(away) - ndrained,
+            ndrained,
         )
 
     def refused(self, base: Explanation, decided: Decision) -> Explanation:
@@ -205,9 +216,7 @@ class _Teller:
                 seen.append(attrs.evolve(one, ranks=tuple(before)))
         passed, more = self.passed(seen, first_pass=not second)
         now = self.taken(grants)
-        empty = self.pool.copy_idle()
-        empty.mark_up("all")
-        idle = empty.choice(self.request).selection
+        idle = self.pool.choice(self.request, idle=True).selection
         then = now if idle is None else self.taken(idle.grants)
         return attrs.evolve(
             base,
@@ -218,13 +227,12 @@ class _Teller:
             unneeded=unneeded,
             fitness=self.fitness(selection),
             idle=None if _given(then) == _given(now) else then,
-            idle_fitness=None if idle is None else self.fitness(idle),
         )
 
     def fitness(self, selection: Selection) -> Fitness:
         """The fitness of *selection*."""
         allocation = Allocation(self.inventory, parts_of(selection), selection.nslots)
-        return allocation.fitness(self.pool.weights)
+        return self.pool.fitness(allocation, self.request)
 
     # -- nodes passed over
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Callable, Sequence
 
 from rich.text import Text
 
@@ -36,13 +36,24 @@ def text(told: Explanation, width: int) -> Text:
     if told.reason:
         head.append(f": {plain(told.reason, 1000)}")
     lines += wrapped(head, width, 2)
-    for part in (_asked, _passed, _taken, _idle, _waits, _near):
+    lines += _parts(told, width, _asked, _passed, _taken, _idle, _waits, _near)
+    return Text("\n").join(lines)
+
+
+def details(told: Explanation, width: int) -> Text:
+    """Why what is free does not do for *told*, which waits, and which jobs would have to end."""
+    return Text("\n").join(_parts(told, max(width, NARROWEST), _asked, _passed, _waits))
+
+
+def _parts(told: Explanation, width: int, *parts: Callable[[Explanation], Lines]) -> Lines:
+    lines: Lines = []
+    for part in parts:
         found = part(told)
         lines += [Text()] if found else []
         for line in found:
             indent = len(line.plain) - len(line.plain.lstrip()) + 2
             lines += wrapped(line, width, _LABEL if part is _asked else indent)
-    return Text("\n").join(lines)
+    return lines
 
 
 def _asked(told: Explanation) -> Lines:
@@ -62,8 +73,13 @@ def _asked(told: Explanation) -> Lines:
         }[told.locality]
         lines.append(_labelled("locality", f"{told.locality}: {rule}"))
     nodes = count(told.nodes, "node")
-    if told.down:
-        nodes += f", of which {told.down:,} {'is' if told.down == 1 else 'are'} down"
+    away = [
+        f"{number:,} {'is' if number == 1 else 'are'} {state}"
+        for number, state in ((told.down, "down"), (told.drained, "drained"))
+        if number
+    ]
+    if away:
+        nodes += f", of which {' and '.join(away)}"
     lines.append(_labelled("nodes", nodes))
     lines.append(_labelled("order", told.policy))
     return lines
@@ -147,17 +163,17 @@ def _idle(told: Explanation) -> Lines:
         return []
     if told.idle is None:
         return [Text("an idle cluster would have given the same")]
-    lines = [Text("an idle cluster would have given", style="bold"), *_given(told.idle)]
-    if told.idle_fitness is not None:
-        lines.append(Text(f"     fitness {_fitness(told.idle_fitness)}"))
-    return lines
+    return [Text("an idle cluster would have given", style="bold"), *_given(told.idle)]
 
 
 def _fitness(fitness: Fitness) -> str:
-    """The fitness of a placement, and its components."""
-    parts = [f"memory {fitness.memory:.2f}"]
-    parts += [f"links {fitness.links:.2f}"] if fitness.links is not None else []
-    parts += [f"nodes {fitness.inter:.2f}"] if fitness.inter is not None else []
+    """The fitness of a placement, and its components, each with that of an idle cluster."""
+    parts = []
+    for name, part in (("memory", "memory"), ("links", "links"), ("nodes", "inter")):
+        value, ideal = getattr(fitness, part), getattr(fitness.ideal, part, None)
+        if value is not None:
+            best = "" if ideal is None or ideal == 1 else f" of {ideal:.2f} at best"
+            parts.append(f"{name} {value:.2f}{best}")
     return f"{fitness.total:.2f} of 1 ({', '.join(parts)})"
 
 
@@ -167,8 +183,10 @@ def _waits(told: Explanation) -> Lines:
         return []
     holders = list(told.waits.holders.values())
     if not holders:
-        if told.down:
-            return [Text("it waits for nodes that are down: the end of jobs alone will not do")]
+        if told.down or told.drained:
+            states = [s for n, s in ((told.down, "down"), (told.drained, "drained")) if n]
+            text = f"it waits for nodes that are {' or '.join(states)}"
+            return [Text(f"{text}: the end of jobs alone will not do")]
         return [Text("no job shown here holds what it waits for")]
     one = told.waits.one_will_do
     head = "it can start when one of these ends" if one else "it can start when these end"

@@ -5,12 +5,13 @@ This module computes the contents of each line. The caller that prints the lines
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 import attrs
 
 from treepool.placement.allocation import short_form
-from treepool.placement.choose.fitness import Weights, memory_domains, of_job, shares_of
+from treepool.placement.choose.fitness import memory_domains
+from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 from treepool.view import words
@@ -24,6 +25,7 @@ class Running:
     """A job of the instance: what it holds, its owner, its name and its state in Flux's words.
 
     ``since`` is when it started or, if it waits, was submitted, in seconds since the epoch.
+    ``fitness`` is from 0 to 1, None if it is not known.
     """
 
     job: Job
@@ -32,6 +34,7 @@ class Running:
     state: str
     since: float
     note: str = ""
+    fitness: Optional[float] = None
 
 
 @attrs.frozen
@@ -56,7 +59,7 @@ class GpuLine:
 class JobLine:
     """One job: ``placement`` in Flux's short form, ``domains`` the domains it has on a node.
 
-    ``fitness`` is from 0 to 1, None for a job that holds nothing.
+    ``fitness`` is from 0 to 1, None for a job that holds nothing, or of which it is not known.
     """
 
     job: str
@@ -69,20 +72,21 @@ class JobLine:
     gpus: int
     placement: str
     domains: str
-    fitness: Any
+    fitness: Optional[float]
     note: str
 
 
 def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
     """A line for each GPU, by rank and id."""
     cluster = picture.cluster
-    holders: dict[tuple[int, int], Running] = {}
-    for running in jobs:
-        for ranks, _, gpus in running.job.parts:
-            for rank in ranks:
-                for gpu in idset.iterate(gpus):
-                    holders[rank, gpu] = running
+    users = {running.job.name: running.user for running in jobs}
+    holders: dict[tuple[int, int], Job] = {}
+    for job in picture.jobs:  # one of them may stand for what no job of *jobs* has
+        for ranks, _, gpus in job.parts:
+            for gpu in idset.iterate(gpus):
+                holders.update(((rank, gpu), job) for rank in ranks)
     models = [_models(cluster.links[i], node_type) for i, node_type in enumerate(cluster.types)]
+    places = [_places(node_type) for node_type in cluster.types]
     for rank in cluster.ranks:
         kind = cluster.type_of[rank]
         node_type = cluster.types[kind]
@@ -90,7 +94,6 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
         for gpu in idset.iterate(node_type.root.gpus):
             model, memory = models[kind].get(gpu, ("", 0))
             holder = holders.get((rank, gpu))
-            inside = around(node_type.root, 0, 1 << gpu)
             free = status if status in (DOWN, DRAINED) else "free"
             yield GpuLine(
                 words.plain(cluster.hosts[rank]),
@@ -99,10 +102,19 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
                 words.plain(model),
                 memory,
                 "used" if holder else free,
-                holder.job.name if holder else "",
-                words.plain(holder.user) if holder else "",
-                "" if inside is node_type.root else words.title(node_type, inside),
+                holder.name if holder else "",
+                words.plain(users.get(holder.name, "")) if holder else "",
+                places[kind][gpu],
             )
+
+
+def _places(node_type: NodeType) -> dict[int, str]:
+    """The smallest domain that has each GPU, "" if it is the node."""
+    found = {}
+    for gpu in idset.iterate(node_type.root.gpus):
+        inside = around(node_type.root, 0, 1 << gpu)
+        found[gpu] = "" if inside is node_type.root else words.title(node_type, inside)
+    return found
 
 
 def _models(links: Any, node_type: NodeType) -> dict[int, tuple[str, int]]:
@@ -114,16 +126,12 @@ def _models(links: Any, node_type: NodeType) -> dict[int, tuple[str, int]]:
     return found
 
 
-def job_lines(picture: Picture, jobs: Sequence[Running], weights: Weights) -> Iterator[JobLine]:
+def job_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[JobLine]:
     """A line for each job, in the given order."""
     cluster = picture.cluster
     types = [cluster.types[i] if i >= 0 else None for i in cluster.type_of]
     for running in jobs:
         job = running.job
-        fitness = None
-        if job.parts:
-            shares = list(shares_of(job.parts, job.nslots or 1, types))
-            fitness = of_job(shares, weights).total if shares else None
         yield JobLine(
             job.name,
             words.plain(running.user),
@@ -134,10 +142,15 @@ def job_lines(picture: Picture, jobs: Sequence[Running], weights: Weights) -> It
             job.ncores,
             job.ngpus,
             short_form(job.parts),
-            "; ".join(sorted({_domains(types, part) for part in job.parts} - {""})),
-            fitness,
+            domains_of(types, job.parts),
+            running.fitness if job.parts else None,
             words.plain(running.note, words.MAX_LIST),
         )
+
+
+def domains_of(types: Sequence[Any], parts: Iterable[Held]) -> str:
+    """The memory domains that a job uses on the nodes of *parts*; *types* is by rank."""
+    return "; ".join(sorted({_domains(types, part) for part in parts} - {""}))
 
 
 def _domains(types: Sequence[Any], part: tuple[tuple[int, ...], int, int]) -> str:

@@ -13,11 +13,11 @@ import attrs
 
 from treepool.placement.allocation import Allocation
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.request.need import Ask
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
-from treepool.view.board import fragmented
 from treepool.view.places import local_slots
 
 #: Most results that are cached for one kind of node.

@@ -17,7 +17,7 @@ from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.same import alternatives
 from treepool.placement.choose.selection import Selection, select
-from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
+from treepool.placement.effort import GIVEN_UP, PER_REQUEST, Effort, GaveUp
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -91,6 +91,7 @@ class Situation:
         except BaseException:  # candidates may have lost a state that they had just dropped
             self.kept.clear()
             raise
+        GIVEN_UP.count += effort.gave_up
         return Choice(best.request, best.selection, effort.gave_up)
 
     def candidates(self, request: Request) -> Candidates:

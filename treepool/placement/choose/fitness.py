@@ -3,12 +3,14 @@
     fitness = (1 - alpha) * intra + alpha * inter
     intra   = beta * links + (1 - beta) * memory
 
-``links`` is the slowest link between the GPUs of a slot divided by the fastest link on the node.
-``memory`` is the fraction of a slot's cores and GPUs that are in one memory domain. If the key has
-distances, the rest counts too, the more the nearer it is; what is farthest counts nothing.
-``inter`` is the fewest nodes that could hold the job divided by the nodes that it has. A term
-without a meaning is omitted: ``links`` without a link table or with fewer than two GPUs per slot,
-``inter`` for a job on one node.
+Both ``intra`` and ``inter`` are measured against what an idle cluster could give the very
+request. A job that could not sit better therefore has 1. As they are, ``links`` is the slowest
+link between the GPUs of a slot divided by the fastest link on the node. ``memory`` is the
+fraction of a slot's cores and GPUs that are in one memory domain. If the key has distances, the
+rest counts too, the more the nearer it is; what is farthest counts nothing. ``inter`` is the
+fewest nodes that could hold the job divided by the nodes that it has. A term without a meaning is
+omitted: ``links`` without a link table or with fewer than two GPUs per slot, ``inter`` for a job
+on one node.
 
 By default, alpha is 0.3 and beta is 0.5. (The design that these weights come from uses 0.7 for
 alpha, because its nodes are on different switches. Here they are not.) A beta of 0.7 suits jobs
@@ -50,28 +52,44 @@ DEFAULT = Weights()
 
 @attrs.frozen
 class Fitness:
-    """How good a placement is; each part is from 0 to 1, None where it has no meaning."""
+    """How good a placement is; each part is from 0 to 1, None where it has no meaning.
+
+    ``memory``, ``links`` and ``inter`` are as they are. ``ideal`` is what an idle cluster could
+    give the same request; None if it is not known, or if this is it.
+    """
 
     memory: float
     links: Optional[float] = None
     inter: Optional[float] = None
     weights: Weights = DEFAULT
+    ideal: Optional[Fitness] = None
 
     @property
-    def intra(self) -> float:
-        """How good the placement is within the nodes."""
+    def _intra(self) -> float:
         if self.links is None:
             return self.memory
         beta = self.weights.beta
         return beta * self.links + (1 - beta) * self.memory
 
     @property
+    def intra(self) -> float:
+        """How good the placement is within the nodes, measured against the ideal."""
+        return self._intra if self.ideal is None else _share(self._intra, self.ideal._intra)
+
+    @property
     def total(self) -> float:
         """How good the placement is overall."""
         if self.inter is None:
             return self.intra
+        ideal = None if self.ideal is None else self.ideal.inter
+        inter = self.inter if ideal is None else _share(self.inter, ideal)
         alpha = self.weights.alpha
-        return alpha * self.inter + (1 - alpha) * self.intra
+        return alpha * inter + (1 - alpha) * self.intra
+
+
+def _share(part: float, ideal: float) -> float:
+    """*part* of *ideal*; 1 if it is more: policies may prefer nodes on which jobs sit worse."""
+    return 1.0 if part >= ideal else part / ideal
 
 
 @attrs.frozen
@@ -107,8 +125,10 @@ def shares_of(
             yield Share(node_type, count, cores, gpus, here)
 
 
-def of_job(shares: Iterable[Share], weights: Weights = DEFAULT) -> Fitness:
-    """The fitness of a job: the average over its nodes."""
+def of_job(
+    shares: Iterable[Share], weights: Weights = DEFAULT, ideal: Optional[Fitness] = None
+) -> Fitness:
+    """The fitness of a job: the average over its nodes; *ideal* is that on an idle cluster."""
     listed = list(shares)
     nodes = sum(share.nodes for share in listed)
     memory = sum(share.nodes * memory_locality(share) for share in listed) / nodes
@@ -117,7 +137,7 @@ def of_job(shares: Iterable[Share], weights: Weights = DEFAULT) -> Fitness:
     if known:
         links = sum(count * fit for count, fit in known) / sum(count for count, _ in known)
     inter = _fewest_nodes(listed) / nodes if nodes > 1 else None
-    return Fitness(memory, links, inter, weights)
+    return Fitness(memory, links, inter, weights, ideal)
 
 
 def on_node(share: Share, weights: Weights = DEFAULT) -> Fitness:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Iterable, Iterator, Mapping, Optional
+from typing import Generator, Iterable, Iterator, Mapping, Optional
 
 from treepool.placement.allocation import parts_of
 from treepool.placement.plan.earliest import Units, earliest, end_of
@@ -31,6 +31,24 @@ class Forecast:
 
         Ends early when the pool changes, and at the first job that cannot be planned.
         """
+        yield from self.begin(now)
+        journal = self._plan.pool.journal
+        position, start, added = journal.end, now, []
+        try:
+            for job in jobs:
+                planned = yield from self.add(job, start)
+                if planned is not None:
+                    added.append(job.jobid)
+                if planned is None or planned >= NEVER or journal.end != position:
+                    return
+                start = found[job.jobid] = planned
+                yield
+        finally:
+            for jobid in added:
+                self.remove(jobid)
+
+    def begin(self, now: float) -> Iterator[None]:
+        """Follow the pool and the windows; afterwards, jobs can be added."""
         plan = self._plan
         plan.follow()
         while plan.is_behind:
@@ -38,20 +56,25 @@ class Forecast:
             plan.follow()
         plan.trim_all()
         plan.set_windows(window for window in self._windows.values() if window.end > now)
-        journal, timeline, start = plan.pool.journal, plan.timeline, now
-        position, added = journal.end, []
-        try:
-            for job in jobs:
-                request, units = job.request, Units(job.request, plan.pool.inventory)
-                leave = job.kind.leave
-                place = yield from earliest(plan.views, request, leave, start, math.inf, units)
-                if place is None or place.start >= NEVER or journal.end != position:
-                    return
-                start = found[job.jobid] = place.start
-                end = min(end_of(start, job.request.duration), NEVER)
-                timeline.add(job.jobid, start, end, parts_of(place.selection))
-                added.append(job.jobid)
-                yield
-        finally:
-            for jobid in added:
-                timeline.remove(jobid)
+
+    def add(self, job: Waiting, begin: float) -> Generator[None, None, Optional[float]]:
+        """Plan *job* as early as possible from *begin* on, beside those that were added before.
+
+        Returns its start: NEVER if it waits for one without a time limit; None if it could not be
+        planned.
+        """
+        plan, request = self._plan, job.request
+        units = Units(request, plan.pool.inventory)
+        leave = job.kind.leave
+        place = yield from earliest(plan.views, request, leave, begin, math.inf, units)
+        if place is None:
+            return None
+        end = end_of(place.start, request.duration)
+        if place.start < NEVER:
+            end = min(end, NEVER)
+        plan.timeline.add(job.jobid, place.start, end, parts_of(place.selection))
+        return place.start
+
+    def remove(self, jobid: int) -> None:
+        """Forget a job that was added."""
+        self._plan.timeline.remove(jobid)

@@ -217,9 +217,9 @@ class Queue:
         return passed[0] if passed else None
 
     def ahead(self, job: Waiting) -> Optional[Waiting]:
-        """The job that *job* may not pass, whatever is free; None if there is none."""
-        line = self._lines[job.queue]
-        head = line.head() if line.rule.policy == "fifo" else None
+        """The job that *job*, in the queue or not, may not pass; None if there is none."""
+        line = self._lines.get(job.queue)
+        head = line.head() if line is not None and line.rule.policy == "fifo" else None
         return None if head is None or head.place >= job.place else head
 
     def lines(self) -> Iterator[tuple[str, Rule, Iterator[Waiting]]]:

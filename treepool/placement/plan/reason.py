@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Callable, Generator, Optional
 
+import attrs
+
+from treepool.placement.choose.selection import Selection
 from treepool.placement.plan.earliest import Units, end_of, wanted
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.plan import Plan
@@ -33,11 +36,11 @@ def why_waiting(
     need = wanted(job.request)
     if not (yield from plan.is_servable(job.kind)):
         up = yield from _units(plan, job, NEVER)
-        return f"nodes are down: {min(up, need)} of {need} {unit} up"
+        return f"nodes are down or drained: {min(up, need)} of {need} {unit} up"
     ahead = queue.ahead(job)
     if ahead is not None:
         return f"{name_of(ahead.jobid)} is ahead in the queue"
-    window = yield from _window(plan, job, now)
+    window = yield from _window(queue, job, now)
     reservation = plan.reservations.get(job.jobid)
     later = ""
     if reservation is not None and reservation.start < NEVER:
@@ -58,6 +61,14 @@ def why_waiting(
     return f"others are late to end{later}" if reservation else "about to be looked at"
 
 
+def what_now(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[Selection]]:
+    """What *job*, whether it waits or not, could start on now beside all reservations."""
+    plan = queue.plan
+    leave = job.kind.leave | {job.jobid}
+    view = yield from plan.views.view(PRESENT, end_of(now, job.request.duration), leave)
+    return plan.views.choice(view, job.request).selection
+
+
 def unit_of(request: Request) -> str:
     """What ``wanted`` counts."""
     if request.nodes is not None:
@@ -75,14 +86,14 @@ def _units(plan: Plan, job: Waiting, start: float) -> Generator[None, None, int]
     return units.free
 
 
-def _window(plan: Plan, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
+def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
     """The first window without which *job* could start now; None if there is none."""
+    plan = queue.plan
     end = end_of(now, job.request.duration)
     kept = [w for w in plan.windows.values() if w.start < end and w.name not in job.kind.leave]
     if not kept:
         return None
-    leave = job.kind.leave | {w.name for w in kept} | {job.jobid}
-    view = yield from plan.views.view(PRESENT, end, leave)
-    if plan.views.choice(view, job.request).selection is None:
+    kind = attrs.evolve(job.kind, leave=job.kind.leave | {w.name for w in kept})
+    if (yield from what_now(queue, attrs.evolve(job, kind=kind), now)) is None:
         return None
     return min(kept, key=lambda w: w.start).name

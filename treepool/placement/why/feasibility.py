@@ -8,7 +8,9 @@ from typing import Optional
 import attrs
 
 from treepool.errors import InfeasibleRequest
+from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.choose.fitness import Fitness, Weights
 from treepool.placement.choose.policy import Policy
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.inventory import Inventory
@@ -26,6 +28,7 @@ class Feasibility:
         self._inventory = inventory
         self._policy = policy
         self._reasons: dict[Request, Optional[str]] = {}
+        self._fitness: dict[Request, Optional[Fitness]] = {}
 
     @cached_property
     def _situation(self) -> Situation:
@@ -34,6 +37,21 @@ class Feasibility:
     def choice(self, request: Request) -> Choice:
         """What *request* would get of an idle pool."""
         return self._situation.choice(request)
+
+    def fitness(self, request: Request, weights: Weights) -> Optional[Fitness]:
+        """How good a placement an idle pool would give *request*; None if it cannot serve it.
+
+        All calls must have the same *weights*.
+        """
+        asked = attrs.evolve(request, duration=0.0)
+        return remembered(self._fitness, MAX_REASONS, asked, lambda: self._ideal(asked, weights))
+
+    def _ideal(self, request: Request, weights: Weights) -> Optional[Fitness]:
+        selection = self.choice(request).selection
+        if selection is None:
+            return None
+        found = Allocation(self._inventory, parts_of(selection), selection.nslots)
+        return found.fitness(weights)
 
     def check(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.

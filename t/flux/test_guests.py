@@ -1,0 +1,305 @@
+"""What an ordinary user learns of an instance that belongs to another, and what a job is told."""
+
+import json
+import os
+
+import pytest
+
+from broker import Instance, key_of
+
+#: Another user, as flux-core's own tests act as one.
+GUEST = {"FLUX_HANDLE_USERID": str(os.getuid() + 100), "FLUX_HANDLE_ROLEMASK": "0x2"}
+
+
+def guest(instance, *words):
+    """The finished process of ``flux treepool WORDS...``, run by a guest."""
+    shown = object.__new__(Instance)
+    shown.env = {**instance.env, **GUEST}
+    return shown.run("treepool", *words)
+
+
+def said(instance, *words, status=0):
+    done = guest(instance, *words)
+    assert (done.returncode, done.stderr) == (status, "")
+    return done.stdout
+
+
+def explained(instance, job, status):
+    """What a guest is told of *job*: the lines, and all in one."""
+    text = said(instance, "explain", "--job", job, status=status)
+    return text.splitlines(), text
+
+
+@pytest.fixture(scope="module")
+def busy():
+    """Four nodes, two queues of policy easy: a job on three nodes, others that wait."""
+    conf = ["queues.batch.requires=[]", "queues.debug.requires=[]"]
+    with Instance(4, 120, 8, key_of("rfc49-cluster-a"), conf=conf) as instance:
+        instance.load("sched-treepool", "policy=easy")
+        instance.flux("queue", "start", "--all", "--quiet")
+        batch = ("--queue=batch", "-t1h")
+        instance.wide = instance.submit(*batch, "-N3", "-n3", "--exclusive", "--job-name=train")
+        instance.wait(instance.wide, "alloc")
+        instance.head = instance.submit(*batch, "-N4", "-n4", "--exclusive")
+        instance.next = instance.submit(*batch, "-N4", "-n4", "--exclusive")
+        instance.settle()
+        yield instance
+
+
+# -- what is where
+
+
+def test_status_and_show_are_the_same_for_a_guest(busy):
+    for words in (["status"], ["status", "--gpus", "--json"], ["show", "--instance"]):
+        assert said(busy, *words).splitlines() == busy.flux("treepool", *words).splitlines()
+
+
+def test_a_guest_sees_where_jobs_are_and_how_close(busy):
+    lines = [json.loads(x) for x in said(busy, "status", "--jobs", "--json").splitlines()]
+    jobs = {line["job"]: line for line in lines[:-1]}
+    assert set(jobs) == {busy.wide, busy.head, busy.next}
+    assert jobs[busy.wide]["placement"] == busy.annotation(busy.wide, "resource_summary")
+    assert (jobs[busy.wide]["fitness"], jobs[busy.wide]["nodes"]) == (1.0, 3)
+    assert lines[-1]["totals"]["cores_used"] == 3 * 120
+
+
+def test_in_private_mode_a_guest_sees_only_that_something_is_used(busy):
+    conf = json.loads(busy.flux("config", "get"))
+    busy.flux("config", "load", stdin=json.dumps({**conf, "access": {"private-mode": True}}))
+    try:
+        lines = said(busy, "status", "--jobs", "--gpus", "--json").splitlines()
+        *gpus, last = [json.loads(line) for line in lines]
+        assert last["totals"]["cores_used"] == 3 * 120
+        assert {gpu["state"] for gpu in gpus} == {"free", "used"}
+        assert {gpu["job"] for gpu in gpus} == {"", "other"}
+        for job in (busy.wide, busy.head):
+            done = guest(busy, "explain", "--job", job)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert len(done.stderr.splitlines()) == 1
+    finally:
+        busy.flux("config", "load", stdin=json.dumps(conf))
+
+
+def test_a_guest_gets_the_numbers(busy):
+    lines = said(busy, "status", "--prometheus").splitlines()
+    assert "treepool_jobs_with_resources 1" in lines
+    assert 'treepool_queue_waiting_jobs{queue="batch"} 2' in lines
+    assert 'treepool_queue_reserved_jobs{queue="batch"} 1' in lines
+    assert "treepool_free_cores 120" in lines
+    samples = [line.rpartition(" ")[2] for line in lines if not line.startswith("#")]
+    assert all(float(sample) >= 0 for sample in samples)
+
+
+@pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])
+def test_without_sched_treepool_a_guest_is_told_so_and_the_owner_is_served(small, words):
+    small.load("sched-simple")
+    done = guest(small, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "does not run sched-treepool, and only its owner" in done.stderr
+    assert "2 nodes" in small.flux("treepool", "status")
+
+
+# -- what a shape would get
+
+
+def test_what_would_start_now(busy):
+    shape = "slot=2/[core=8;gpu=1]"
+    text = said(busy, "explain", "--instance", shape, "--queue", "debug", "--duration", "10m")
+    assert text.startswith(f"{shape}: would start now\n     on rank3/core[0-7,15-22],gpu[0-1]\n")
+    assert "fitness 1.00" in text
+
+
+def test_what_would_start_later(busy):
+    words = ("explain", "--instance", "node=4{x}/slot/core=1", "--queue", "batch")
+    text = said(busy, *words, "--duration", "1h", status=1)
+    assert "would wait: 1 of 4 nodes free now" in text
+    assert "it would start about " in text
+    assert f"job {busy.wide}: 360 cores, 24 GPUs" in text
+
+
+def test_what_would_delay_a_reservation_waits(busy):
+    words = ("explain", "--instance", "slot/core=1", "--queue", "batch", "--duration", "10h")
+    text = said(busy, *words, status=1)
+    assert f"would wait: what is free is reserved for {busy.head}" in text
+
+
+def test_what_would_run_into_a_window_waits(busy):
+    window = ("treepool", "window", "add", "--hosts=fake3", "--start=+30m", "--duration=1h")
+    busy.flux(*window, "--name=maint", "--user", GUEST["FLUX_HANDLE_USERID"])
+    busy.flux(*window, "--name=others", "--user=root", "--queue=batch")
+    words = ("explain", "--instance", "slot/core=1", "--queue", "debug", "--duration")
+    assert "would start now" in said(busy, *words, "20m")
+    assert "would wait: window others" in said(busy, *words, "40m", status=1)
+    busy.flux("treepool", "window", "remove", "others")
+    assert "would start now" in said(busy, *words, "40m"), "the other one admits this user"
+    busy.flux("treepool", "window", "remove", "maint")
+
+
+def test_what_a_queue_requires_counts():
+    conf = ['queues.fast.requires=["fast"]', "queues.slow.requires=[]"]
+    env = {"TREEPOOL_TEST_PROPERTIES": '{"fast": "1"}'}
+    with Instance(2, 8, 0, conf=conf, env=env) as instance:
+        instance.load("sched-treepool")
+        words = ("explain", "--instance", "slot/core=1", "--queue")
+        assert "on rank0/core" in said(instance, *words, "slow")
+        assert "on rank1/core" in said(instance, *words, "fast")
+        text = said(instance, "explain", "--instance", "node=2/slot/core", "--queue=fast", status=1)
+        assert "infeasible" in text
+
+
+def test_what_can_never_run(busy):
+    text = said(busy, "explain", "--instance", "slot=1/core=121", "--queue", "batch", status=1)
+    assert "infeasible: no node has 121 cores" in text
+    assert "core=120 instead of 121" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["slot=1/core=1"], "not one of this instance's queues"),
+        (["slot=1/core=1", "--queue", "nope"], "not one of this instance's queues"),
+        (["slot=1/chassis/core=1", "--queue", "batch"], "chassis"),
+    ],
+)
+def test_a_question_that_cannot_be_meant_is_refused_in_one_line(busy, words, problem):
+    done = guest(busy, "explain", "--instance", *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert problem in done.stderr
+
+
+# -- where a job stands
+
+
+def test_a_job_that_runs(busy):
+    lines, text = explained(busy, busy.wide, 0)
+    assert lines[0].startswith(f"job {busy.wide}: runs since ")
+    assert "on rank[0-2]/core[0-119],gpu[0-7], in numa 0-7" in text
+    assert "fitness 1.00 of 1: an idle cluster could not do better" in text
+    assert "next: it ends at " in text
+
+
+def test_a_job_with_a_reservation(busy):
+    lines, text = explained(busy, busy.head, 1)
+    assert lines[0].startswith(f"job {busy.head}: waits: 1 of 4 nodes free now, 4 at ")
+    assert "queue batch: 0 jobs ahead of it, policy easy" in text
+    assert "next: it starts at " in text
+    assert "at the latest" in text
+
+
+def test_a_job_without_a_reservation_has_an_estimate_too(busy):
+    assert busy.annotation(busy.next, "t_estimate") == ""
+    _, text = explained(busy, busy.next, 1)
+    assert "queue batch: 1 job ahead of it" in text
+    assert "next: it starts about " in text
+
+
+def test_a_job_that_would_be_served_but_for_a_reservation(busy):
+    job = busy.submit("--queue=batch", "-t10h", "-n1")
+    busy.settle()
+    _, text = explained(busy, job, 1)
+    assert f"waits: what is free is reserved for {busy.head}" in text
+    assert "allocated" not in text
+    busy.flux("cancel", job)
+
+
+def test_the_owner_sees_which_nodes_lack_what_too(busy):
+    done = busy.run("treepool", "explain", "--job", busy.head)
+    assert done.returncode == 1
+    assert "a whole node is asked, and jobs have 120 cores and 8 GPUs of it" in done.stdout
+    assert f"job {busy.wide}: 360 cores, 24 GPUs" in done.stdout
+
+
+def test_a_job_of_a_stopped_queue(busy):
+    busy.flux("queue", "stop", "--quiet", "--message=cooling", "debug")
+    job = busy.submit("--queue=debug", "-n1")
+    busy.wait(job, "priority")
+    lines, text = explained(busy, job, 1)
+    assert lines[0] == f"job {job}: waits: queue debug is stopped (cooling)"
+    assert "until an administrator starts it" in text
+    busy.flux("cancel", job)
+    busy.flux("queue", "start", "--quiet", "debug")
+
+
+def test_a_job_of_urgency_0(busy):
+    job = busy.submit("--queue=debug", "-n1", "--urgency=0")
+    busy.wait(job, "priority")
+    lines, text = explained(busy, job, 1)
+    assert lines[0] == f"job {job}: is held: its urgency is 0"
+    assert f"flux job urgency {job} default" in text
+    busy.flux("cancel", job)
+
+
+def test_a_job_that_depends_on_others_or_on_the_time(busy):
+    job = busy.submit("--queue=debug", "-n1", f"--dependency=afterok:{busy.wide}")
+    lines, _ = explained(busy, job, 1)
+    assert lines[0].startswith(f"job {job}: waits: it depends on after-success=")
+    later = busy.submit("--queue=debug", "-n1", "--begin-time=+1h")
+    lines, _ = explained(busy, later, 1)
+    assert lines[0].startswith(f"job {later}: waits: it depends on the time: ")
+    busy.flux("cancel", job, later)
+
+
+def test_jobs_that_are_over(busy):
+    job = busy.submit("--queue=debug", "-t10m", "-n1", seconds=0.1)
+    busy.wait(job, "clean")
+    lines, _ = explained(busy, job, 0)
+    assert lines[0].startswith(f"job {job}: is over: it completed at ")
+    job = busy.submit("--queue=debug", "-n121", "-N1")
+    busy.wait(job, "clean")
+    _, text = explained(busy, job, 1)
+    assert "alloc: each node is to host 121 slots: the most that fits is 120" in text
+    assert "it never had resources" in text
+
+
+def test_a_job_that_only_drained_nodes_keep_waiting(busy):
+    busy.flux("resource", "drain", "0", "broken")
+    job = busy.submit("--queue=debug", "-t1m", "-N4", "-n4", "--urgency=31")
+    busy.settle()
+    _, text = explained(busy, job, 1)
+    assert "waits: nodes are down or drained: 3 of 4 nodes up" in text
+    assert "cannot be told" in text
+    owner = busy.run("treepool", "explain", "--job", job).stdout
+    assert "of which 1 is drained" in owner
+    assert "it waits for nodes that are drained" in owner
+    busy.flux("cancel", job)
+    busy.flux("resource", "undrain", "0")
+
+
+def test_a_job_that_there_is_not(busy):
+    done = guest(busy, "explain", "--job", "ƒ1111")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no such job" in done.stderr
+
+
+# -- with other options
+
+
+def test_an_explanation_goes_by_the_options_of_the_scheduler(small, idle):
+    small.load("sched-treepool", "locality=required", "node-policy=first-fit")
+    small.submit("--cc=1-4", "-t1h", "-n1", "-c3")  # a core is left in each NUMA domain
+    job = small.submit("-t1h", "-n1", "-c2")
+    small.settle()
+    done = small.run("treepool", "explain", "--job", job)
+    assert done.returncode == 1
+    assert "required: each slot in one numa" in done.stdout
+    assert "order     first-fit" in done.stdout
+    assert "it can start when one of these ends" in done.stdout
+
+
+# -- with fifo
+
+
+def test_a_job_that_the_first_of_its_queue_holds_up(small, idle):
+    small.load("sched-treepool")
+    small.wait(small.submit("-t1h", "-n1", "-c8"), "alloc")
+    head = small.submit("-t1h", "-N2", "-n2", "--exclusive")
+    job = small.submit("-t1h", "-n1")
+    small.settle()
+    done = small.run("treepool", "explain", "--job", job)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"job {job}: waits: {head} is ahead in the queue"
+    assert "1 job ahead of it, policy fifo" in lines[1]
+    assert lines[2].lstrip().startswith("next: it starts about ")
+    assert len(lines) == 3, "what is free would serve it, which is not the question"

@@ -1,0 +1,82 @@
+"""What the scheduler counts is what there is; a pass is timed without what comes in between."""
+
+import random
+import time
+
+import pytest
+
+from treepool import Pool, parse_shape
+from treepool.errors import InsufficientResources
+from treepool.flux.numbers import Passes, free_of
+from treepool.rfc.jobspec import from_resources
+from treepool.view.picture import Picture
+
+TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1-2"}]}
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-5", "children": {"core": "0-8", "gpu": "0-3"}}],
+        "nodelist": ["n[0-5]"],
+    },
+    "scheduling": {"writer": "TreePool", "children": [{"ranks": "0-4", "topo": TOPO}]},
+}
+SHAPES = ("slot=1/core=1", "slot=2/[core=2;gpu=1]", "slot=1/node{x}", "slot=1/gpu=2", "slot/core=5")
+
+
+def outcome(work):
+    """What a generator returns at its end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            return stop.value
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_free_and_fragmented_is_what_a_picture_counts(seed):
+    chance, pool = random.Random(seed), Pool(R)
+    for jobid in range(chance.randint(0, 14)):
+        spec = from_resources(parse_shape(chance.choice(SHAPES)))
+        try:
+            pool.alloc(jobid, pool.parse_resource_request(spec))
+        except InsufficientResources:
+            continue
+    pool.mark_down(str(chance.randint(0, 5)))
+    totals, found = Picture.of(pool, []).totals, outcome(free_of(pool))
+    assert found["cores"] == totals.cores_free
+    assert found["gpus"] == totals.gpus_free
+    assert found["gpus_fragmented"] == totals.gpus_fragmented
+    assert found["cores_fragmented"] <= totals.cores_free
+
+
+def test_cores_beside_a_job_in_their_socket_are_fragmented():
+    pool = Pool(R)
+    pool.alloc(1, pool.parse_resource_request(from_resources(parse_shape("slot=1/core=1"))))
+    found = outcome(free_of(pool))
+    (left,) = [entry.cores for entry in pool.copy_allocated().entries]
+    assert left == 1 << 0
+    assert found["cores_fragmented"] == 3 + 1, "the socket's, and the one beside the sockets"
+
+
+def test_a_pass_that_is_interrupted_is_one_pass_and_waiting_does_not_count(monkeypatch):
+    passes, clock = Passes(), [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def work(*steps):
+        for seconds in steps:
+            clock[0] += seconds
+            yield
+
+    interrupted = passes.timed(work(1.0, 2.0))
+    next(interrupted)
+    clock[0] += 100.0
+    interrupted.close()
+    assert passes.to_dict()["count"] == 0
+    assert list(passes.timed(work(3.0, 4.0))) == [None, None]
+    assert passes.to_dict() == {
+        "count": 1,
+        "median": 8.0,
+        "p99": 8.0,
+        "worst": 8.0,
+        "worst_step": 4.0,
+    }

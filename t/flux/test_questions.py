@@ -1,0 +1,157 @@
+"""Questions to the scheduler: what can be asked, how much at a time, and what is answered."""
+
+import json
+import os
+import re
+
+import pytest
+
+from broker import REPOSITORY, Instance, key_of
+
+DOCUMENT = REPOSITORY / "doc/questions.md"
+
+GUEST = {"FLUX_HANDLE_USERID": str(os.getuid() + 100), "FLUX_HANDLE_ROLEMASK": "0x2"}
+
+#: Sends the questions of stdin all at once: [topic, payload, whether it streams]. Prints the
+#: answers to each, the last of which is an error or null.
+SCRIPT = """
+import json, sys
+import flux
+from flux.constants import FLUX_RPC_STREAMING
+
+handle = flux.Flux()
+futures = []
+for topic, payload, streams in json.load(sys.stdin):
+    flags = FLUX_RPC_STREAMING if streams else 0
+    futures.append((handle.rpc("sched-treepool." + topic, payload, nodeid=0, flags=flags), streams))
+for future, streams in futures:
+    answers = []
+    try:
+        answers.append(future.get())
+        while streams:
+            future.reset()
+            answers.append(future.get())
+        answers.append(None)
+    except OSError as e:
+        answers.append([e.errno, e.strerror])
+    print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def instance():
+    """Four nodes, and 600 jobs of a core, of which 480 run."""
+    with Instance(4, 120, 8, key_of("rfc49-cluster-a")) as instance:
+        instance.load("sched-treepool", "policy=easy")
+        instance.submit("--cc=1-600", "-t1h", "-n1")
+        assert instance.soon(lambda: instance.stats()["pending_jobs"] == 120, 30)
+        yield instance
+
+
+def answers(instance, *questions, guest=True):
+    """The answers to each of *questions*: (topic, payload) or (topic, payload, streams)."""
+    full = [(*question, False)[:3] for question in questions]
+    asking = object.__new__(Instance)
+    asking.env = {**instance.env, **(GUEST if guest else {})}
+    return [
+        json.loads(line)
+        for line in asking.flux("python", "-c", SCRIPT, stdin=json.dumps(full)).splitlines()
+    ]
+
+
+def test_the_nodes_come_first_then_all_jobs_in_parts_each_once(instance):
+    (said,) = answers(instance, ("look", {}, True))
+    first, *parts, end = said
+    assert end[0] == 61, "ENODATA ends the answers"
+    assert {"version", "R", "down", "options"} == set(first)
+    assert first["R"]["execution"]["R_lite"][0]["rank"] == "0-3"
+    assert len(parts) > 1
+    ids = [job["id"] for part in parts for job in part["jobs"]]
+    assert len(ids) == len(set(ids)) == 480
+    assert all(part["version"] == 1 for part in said[:-1])
+
+
+def test_many_questions_at_a_time_of_one_user_are_refused(instance):
+    said = answers(instance, *[("ask", {"resources": slot(), "duration": 60})] * 200)
+    refused = [one for one in said if one[-1] is not None]
+    assert refused
+    assert {tuple(one[-1]) for one in refused} == {(11, "too many questions at a time: ask again")}
+    assert len(said) - len(refused) >= 16
+    assert instance.stats()["questions"] <= 1
+    assert instance.submit("-n1"), "the scheduler lives"
+
+
+def slot(cores=1):
+    inside = [{"type": "core", "count": cores}]
+    return [{"type": "slot", "count": 1, "label": "s", "with": inside}]
+
+
+MALFORMED = [
+    ("job", "[]", 71, "/: must be an object"),
+    ("job", "{", 22, "Expecting"),
+    ("job", "[" * 30000 + "]" * 30000, 22, ""),
+    ("job", '{"id": 1.5}', 71, "/id: must be an integer"),
+    ("job", '{"id": true}', 71, "/id: must be an integer"),
+    ("look", '{"version": 2}', 71, "/version: this scheduler speaks version 1"),
+    ("look", json.dumps({"x": "y" * 70000}), 90, "/: more than 65536 characters"),
+    ("ask", "{}", 22, "/resources: must be a list"),
+    ("ask", '{"resources": [{"type": "slot"}]}', 22, "/resources/0"),
+    ("ask", json.dumps({"resources": slot(), "duration": -1}), 22, "/duration: "),
+    ("ask", json.dumps({"resources": slot(), "duration": "1h"}), 22, "/duration: "),
+    ("ask", json.dumps({"resources": slot(), "queue": "q"}), 22, "/queue: "),
+    ("ask", json.dumps({"resources": slot(), "queue": ["q"]}), 22, "/queue: "),
+    ("ask", json.dumps({"resources": slot(), "constraints": 7}), 22, "constraints"),
+    ("ask", json.dumps({"resources": slot(), "options": {"nope": 1}}), 22, "nope"),
+]
+
+
+def test_what_is_malformed_is_refused_with_the_place(instance):
+    said = answers(instance, *[(topic, payload) for topic, payload, _, _ in MALFORMED])
+    for (topic, payload, number, problem), (error,) in zip(MALFORMED, said):
+        assert error[0] == number, (topic, payload[:60], error)
+        assert problem in error[1]
+        assert "\n" not in error[1]
+    assert answers(instance, ("numbers", {}))[0][0]["running_jobs"] == 480
+
+
+def test_every_key_of_an_answer_is_documented(instance):
+    pending = instance.flux("jobs", "-no", "{id.dec}", "--filter=pending").split()
+    running = instance.flux("jobs", "-no", "{id.dec}", "--filter=running").split()
+    said = answers(
+        instance,
+        ("look", {}, True),
+        ("job", {"id": int(pending[0])}),
+        ("job", {"id": int(running[0])}),
+        ("ask", {"resources": slot(), "duration": 60}),
+        ("ask", {"resources": slot(121)}),
+        ("numbers", {}),
+    )
+    documented = set(re.findall(r"`([a-z0-9_]+|R)`", DOCUMENT.read_text()))
+    for one in said:
+        for answer in one[:-1]:
+            keys = {key for key in answer if not key.startswith(("sched_", "forecast_"))}
+            assert keys <= documented | {"version"}
+    numbers = said[-1][0]
+    for name in ("passes", "jobs", "free"):
+        assert set(numbers[name]) <= documented
+
+
+def test_a_job_that_the_scheduler_does_not_have_is_unknown(instance):
+    assert answers(instance, ("job", {"id": 1})) == [[{"version": 1, "state": "unknown"}, None]]
+
+
+def test_what_is_open_at_unload_is_answered(instance):
+    listed = instance.flux("jobs", "-no", "{id.dec}", "--filter=pending").splitlines()
+    questions = [("job", {"id": int(listed[-1 - i])}) for i in range(10)]
+    remove = 'handle.rpc("module.remove", {"name": "sched-treepool"})'
+    script = SCRIPT.replace("for future,", f"{remove}\nfor future,")
+    full = [(*question, False) for question in questions]
+    said = instance.flux("python", "-c", script, stdin=json.dumps(full)).splitlines()
+    assert len(said) == 10
+    instance.load("sched-treepool", "policy=easy")
+
+
+def test_only_the_owner_may_ask_flux_core_s_own_statistics(instance):
+    asking = object.__new__(Instance)
+    asking.env = {**instance.env, **GUEST}
+    assert asking.run("module", "stats", "sched-treepool").returncode != 0

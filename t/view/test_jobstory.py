@@ -1,0 +1,93 @@
+"""What ``treepool explain --job`` says in each state of a job; doc/user.md has the same list."""
+
+import pytest
+
+from treepool.view.jobstory import Facts, answer_to_shape, story
+
+NOW = 1_800_000_000.0
+WAITING = {
+    "state": "waiting",
+    "reason": "2 of 4 nodes free now",
+    "t_estimate": None,
+    "reserved": False,
+    "queue": "batch",
+    "policy": "easy",
+    "ahead": 3,
+    "behind": None,
+}
+
+
+def told(state, **facts):
+    return list(story(Facts("f1", state, **facts), NOW))
+
+
+def test_dependencies_are_named_and_times_are_times():
+    lines = told("DEPEND", dependencies=("begin-time=1800000000.000", "after-success=42"))
+    assert lines[0].startswith("job f1: waits: it depends on the time: ")
+    assert lines[0].endswith(", after-success=42")
+    assert lines[1].startswith("     next: ")
+
+
+@pytest.mark.parametrize(
+    ("facts", "first", "second"),
+    [
+        ({"priority": 0, "urgency": 0}, "is held: its urgency is 0", "flux job urgency f1 default"),
+        ({"priority": 0}, "is held: its priority is 0", "another priority"),
+        ({"stopped": "hot", "queue": "batch"}, "waits: queue batch is stopped (hot)", "until"),
+        ({"stopped": ""}, "waits: the queue is stopped", "until an administrator"),
+        ({"answer": {"state": "held back"}}, "waits: the topology of some nodes", "have answered"),
+    ],
+)
+def test_what_holds_a_job_back_comes_before_what_it_waits_for(facts, first, second):
+    lines = told("SCHED", **{"answer": WAITING, **facts})
+    assert lines[0].startswith(f"job f1: {first}")
+    assert second in lines[1]
+
+
+def test_a_job_in_the_queue_has_its_reason_its_place_and_what_is_next():
+    lines = told("SCHED", queue="batch", answer=WAITING)
+    assert lines[0] == "job f1: waits: 2 of 4 nodes free now"
+    assert lines[1].strip() == "queue batch: 3 jobs ahead of it, policy easy"
+    assert lines[2].strip().startswith("next: when it starts cannot be told")
+
+
+def test_an_estimate_is_not_a_promise_and_a_reservation_is():
+    (*_, about) = told("SCHED", answer={**WAITING, "t_estimate": NOW + 60})
+    assert "about" in about
+    (*_, latest) = told("SCHED", answer={**WAITING, "t_estimate": NOW + 60, "reserved": True})
+    assert "at the latest" in latest
+
+
+def test_only_jobs_that_no_other_must_precede_wait_for_resources():
+    assert Facts("f1", "SCHED", answer=WAITING).waits_for_resources
+    assert not Facts("f1", "SCHED", answer={**WAITING, "behind": 7}).waits_for_resources
+    assert not Facts("f1", "RUN", answer={"state": "running"}).waits_for_resources
+    assert not Facts("f1", "SCHED").waits_for_resources
+
+
+@pytest.mark.parametrize("result", ["COMPLETED", "FAILED", "CANCELED", "TIMEOUT", "ODD"])
+def test_a_job_that_is_over(result):
+    lines = told("INACTIVE", result=result, over=NOW, exception="alloc: no\nroom")
+    assert lines[0].startswith("job f1: is over: ")
+    assert lines[1] == r"     alloc: no\nroom"
+    assert lines[2].strip() == "it never had resources"
+
+
+@pytest.mark.parametrize(
+    "state", ["NEW", "DEPEND", "PRIORITY", "SCHED", "RUN", "CLEANUP", "INACTIVE", "x\x1b[31m"]
+)
+def test_every_state_has_a_line_and_none_of_them_controls_a_terminal(state):
+    bad = "a\x1b[2J\nb"
+    facts = {"queue": bad, "stopped": bad, "dependencies": (bad,), "result": bad, "exception": bad}
+    for more in (facts, {**facts, "stopped": None, "answer": {**WAITING, "reason": bad}}, {}):
+        lines = told(state, **more)
+        assert lines[0].startswith("job f1: ")
+        assert all(line.isprintable() for line in lines)
+
+
+def test_answers_to_shapes():
+    now = {"verdict": "now", "fitness": 0.5}
+    assert answer_to_shape("slot/core", now, "rank0/core0", NOW)[1].strip() == "on rank0/core0"
+    later = {"verdict": "later", "reason": "because", "t_estimate": None}
+    assert "cannot be told" in answer_to_shape("slot/core", later, "", NOW)[1]
+    assert "about" in answer_to_shape("slot/core", {**later, "t_estimate": NOW}, "", NOW)[1]

@@ -1,0 +1,241 @@
+"""What the scheduler answers to whom: what is where, why a job waits, what a shape would get.
+
+The requests and answers are documented in doc/questions.md. With ``access.private-mode`` (see
+flux-config-access(5)) a guest learns of no job of others, as from ``flux jobs``.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from functools import partial
+from itertools import islice
+from typing import Any, Generator, Mapping, Optional, Protocol
+
+from flux.job import JobID
+
+from treepool.errors import InfeasibleRequest, InvalidJobspec
+from treepool.flux.outlook import Outlook
+from treepool.flux.questions import Answer, Asker, Questions, Refused, request_watcher
+from treepool.placement.allocation import Allocation, parts_of
+from treepool.placement.nodes.state import Held
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.reason import what_now, why_waiting
+from treepool.placement.pool import Pool
+from treepool.rfc import idset, jobspec
+
+#: The requests are ``sched-treepool.look``, ``.job``, ``.ask`` and ``.numbers``.
+TOPIC = "sched-treepool."
+
+#: Jobs in one response; and of jobs on many nodes, ranks in one response.
+_JOBS, _RANKS = 256, 4096
+
+#: Most jobs ahead in the queue that are counted.
+_MOST_COUNTED = 1000
+
+#: A priority as of a job with the default urgency, and a job id after all others.
+_PRIORITY, _NEW = 16, (1 << 62) - 1
+
+
+class Source(Protocol):
+    """What the answers are about: the scheduler."""
+
+    queue: Queue
+
+    @property
+    def pool(self) -> Pool:
+        """The pool of the instance."""
+
+    def user_of(self, jobid: int) -> Optional[int]:
+        """The user of a job that waits or has resources; None if there is no such job."""
+
+    def is_held_back(self, jobid: int) -> bool:
+        """Whether a job is held back until the topology of nodes is known."""
+
+    def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
+        """The job that asks for *spec* as the queue sees it; raises ValueError."""
+
+    def numbers(self) -> Generator[None, None, dict[str, Any]]:
+        """What ``flux module stats`` shows."""
+
+
+class Answers:
+    """Answers the questions about *source*."""
+
+    def __init__(self, handle: Any, log: Any, source: Source) -> None:
+        self._handle = handle
+        self._source = source
+        self._questions = Questions(handle, log)
+        self._outlook: Outlook
+        answers = {
+            "look": self._look,
+            "job": self._job,
+            "ask": self._ask,
+            "numbers": self._numbers,
+        }
+        self._watchers = [
+            request_watcher(handle, f"{TOPIC}{name}", partial(self._questions.take, answer=answer))
+            for name, answer in answers.items()
+        ]
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def begin(self) -> None:
+        """Answer from now on: the pool and the queue are there."""
+        self._outlook = Outlook(self._source.queue)
+        for watcher in self._watchers:
+            watcher.start()
+
+    def end(self) -> None:
+        """Refuse what is open, because the module is being unloaded."""
+        self._questions.end()
+
+    def stats(self, msg: Any) -> None:
+        """Answer ``stats-get``, which has no version."""
+        self._questions.take(msg, self._numbers)
+
+    def _may_see(self, asker: Asker, jobid: int) -> bool:
+        if asker.privileged or self._source.user_of(jobid) == asker.userid:
+            return True
+        return not self._handle.conf_get("access.private-mode", False, update=True)
+
+    # -- the instance
+
+    def _look(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        """The nodes, then the jobs that have resources, some in each response."""
+        pool = self._source.pool
+        down = idset.encode(pool.ranks & ~pool.up)
+        yield {"R": pool.to_dict(), "down": down, "options": pool.options}
+        listed: list[dict[str, Any]] = []
+        ranks = 0
+        all_seen = self._may_see(asker, 0)
+        for jobid, end in pool.job_end_times():
+            job = pool.job(jobid)
+            if job is None:
+                continue
+            seen = all_seen or self._source.user_of(jobid) == asker.userid
+            name = jobid if seen else None
+            listed.append({"id": name, "parts": _shown(job.parts), "expiration": end})
+            ranks += sum(len(those) for those, _, _ in job.parts)
+            if len(listed) == _JOBS or ranks >= _RANKS:
+                yield {"jobs": listed}
+                listed, ranks = [], 0
+        yield {"jobs": listed}
+
+    # -- a job
+
+    def _job(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        jobid = payload.get("id")
+        if not isinstance(jobid, int) or isinstance(jobid, bool):
+            raise Refused(errno.EPROTO, "/id: must be an integer")
+        if not self._may_see(asker, jobid):
+            raise Refused(errno.EPERM, "jobs of others are private here")
+        source = self._source
+        job, has = source.queue.jobs.get(jobid), source.pool.job(jobid)
+        if has is not None:
+            parts = _shown(has.parts)
+            yield {"state": "running", "parts": parts, "expiration": has.end_time}
+        elif job is not None:
+            known = yield from self._why(job)
+            yield {"state": "waiting", **known}
+        elif source.is_held_back(jobid):
+            yield {"state": "held back"}
+        else:
+            yield {"state": "unknown"}
+
+    def _why(self, job: Waiting) -> Generator[None, None, dict[str, Any]]:
+        queue = self._source.queue
+        ahead, policy = 0, ""
+        for name, rule, jobs in queue.lines():
+            if name == job.queue:
+                policy = rule.policy
+                for other in islice(jobs, _MOST_COUNTED):
+                    if other.place >= job.place:
+                        break
+                    ahead += 1
+        yield
+        reason = yield from why_waiting(queue, job, time.time(), _name)
+        start = yield from self._outlook.start(job)
+        first = queue.ahead(job)
+        return {
+            "reason": reason,
+            "t_estimate": start,
+            "reserved": job.jobid in queue.plan.reservations,
+            "queue": job.queue,
+            "policy": policy,
+            "ahead": ahead,
+            "behind": None if first is None else first.jobid,
+        }
+
+    # -- a shape
+
+    def _ask(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        """What a job would get now or when, if it were submitted now."""
+        pool, queue = self._source.pool, self._source.queue
+        line, spec = _spec(payload, self._handle)
+        job = self._source.waiting(_NEW, _PRIORITY, asker.userid, line, spec)
+        yield None
+        try:
+            pool.check_feasibility(job.request)
+        except InfeasibleRequest as e:
+            yield {"verdict": "infeasible", "reason": str(e)}
+            return
+        yield None
+        first = queue.ahead(job)
+        if first is not None:
+            reason = f"{_name(first.jobid)} is ahead in the queue"
+        else:
+            selection = yield from what_now(queue, job, time.time())
+            if selection is not None:
+                allocation = Allocation(pool.inventory, parts_of(selection), selection.nslots)
+                yield {
+                    "verdict": "now",
+                    "parts": _shown(allocation.parts),
+                    "nslots": allocation.nslots,
+                    "fitness": pool.fitness(allocation, job.request).total,
+                }
+                return
+            reason = yield from why_waiting(queue, job, time.time(), _name)
+        start = yield from self._outlook.start_of_new(job)
+        yield {"verdict": "later", "reason": reason, "t_estimate": start}
+
+    # -- numbers
+
+    def _numbers(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        yield (yield from self._source.numbers())
+
+
+def _spec(payload: Mapping[str, Any], handle: Any) -> tuple[str, dict[str, Any]]:
+    """The queue and the jobspec of a question; raises Refused, or InvalidJobspec."""
+    line = payload.get("queue", "")
+    queues = handle.conf_get("queues", {}, update=True)
+    if not isinstance(line, str) or (line not in queues and (line or queues)):
+        known = ", ".join(sorted(queues)) or "none"
+        raise Refused(errno.EINVAL, f"/queue: not one of this instance's queues ({known:.200})")
+    constraints = payload.get("constraints")
+    requires = queues[line].get("requires") if line else None
+    if requires:  # flux-core adds it to each job of the queue
+        both = [{"properties": requires}, *([constraints] if constraints else [])]
+        constraints = {"and": both}
+    duration = payload.get("duration", 0)
+    if not isinstance(duration, (int, float)) or not 0 <= duration < 1e9:
+        raise InvalidJobspec("/duration: must be a number of seconds from 0 to 1e9")
+    resources = payload.get("resources")
+    if not isinstance(resources, list):
+        raise InvalidJobspec("/resources: must be a list")
+    spec = jobspec.from_resources(resources, duration, constraints, payload.get("options"))
+    return line, spec
+
+
+def _shown(parts: tuple[Held, ...]) -> list[list[str]]:
+    """What a job has as idsets: ranks, and cores and GPUs on each of them."""
+    return [
+        [idset.encode_ids(ranks), idset.encode(cores), idset.encode(gpus)]
+        for ranks, cores, gpus in parts
+    ]
+
+
+def _name(jobid: int) -> str:
+    return str(JobID(jobid).f58)

@@ -1,0 +1,121 @@
+"""What the scheduler counts and measures of itself."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Generator, Iterator
+
+from treepool.placement.effort import GIVEN_UP
+from treepool.placement.nodes.state import fragmented
+from treepool.placement.plan.queue import Queue
+from treepool.placement.pool import Pool
+from treepool.rfc import idset
+
+#: Passes of which the median and the 99th percentile are taken.
+_PASSES = 1024
+
+#: Node states that are looked at, and jobs that are counted, between two yields.
+_STATES, _JOBS = 64, 4096
+
+
+class Passes:
+    """How long passes over the queue take: their own work, without other events in between."""
+
+    def __init__(self) -> None:
+        self._last: deque[float] = deque(maxlen=_PASSES)
+        self._spent = 0.0
+        self._count = 0
+        self._worst = self._worst_step = 0.0
+
+    def timed(self, work: Iterator[None]) -> Iterator[None]:
+        """*work*, which is one pass, or goes on with one that was interrupted."""
+        while True:
+            began = time.perf_counter()
+            try:
+                next(work)
+            except StopIteration:
+                self._step(time.perf_counter() - began)
+                self._last.append(self._spent)
+                self._worst = max(self._worst, self._spent)
+                self._count += 1
+                self._spent = 0.0
+                return
+            self._step(time.perf_counter() - began)
+            yield
+
+    def _step(self, seconds: float) -> None:
+        self._spent += seconds
+        self._worst_step = max(self._worst_step, seconds)
+
+    def to_dict(self) -> dict[str, float]:
+        """The numbers, in seconds."""
+        ordered = sorted(self._last) or [0.0]
+        return {
+            "count": self._count,
+            "median": ordered[len(ordered) // 2],
+            "p99": ordered[len(ordered) * 99 // 100],
+            "worst": self._worst,
+            "worst_step": self._worst_step,
+        }
+
+
+class Numbers:
+    """What is counted since the module was loaded, and what is true now."""
+
+    def __init__(self) -> None:
+        self.passes = Passes()
+        self.placed = self.refused = self.failed = 0
+
+    def report(self, queue: Queue, held_back: int) -> Generator[None, None, dict[str, Any]]:
+        """All of it, by name."""
+        plan, pool = queue.plan, queue.plan.pool
+        queues = yield from queues_of(queue)
+        free = yield from free_of(pool)
+        jobs = {"placed": self.placed, "refused": self.refused, "failed": self.failed}
+        return {
+            "pending_jobs": len(queue.jobs) + held_back,
+            "running_jobs": len(pool.job_end_times()),
+            "reservations": len(plan.reservations),
+            "windows": len(plan.windows),
+            "localities": list(pool.localities),
+            "passes": self.passes.to_dict(),
+            "jobs": {**jobs, "held_back": held_back},
+            "queues": queues,
+            "free": free,
+            "states": len(pool.situation.index.buckets),
+            "holdings": len(plan.timeline.holdings),
+            "given_up": GIVEN_UP.count,
+        }
+
+
+def queues_of(queue: Queue) -> Generator[None, None, dict[str, dict[str, Any]]]:
+    """Policy, depth, and the waiting jobs and those with a reservation, of each Flux queue."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, rule, _ in queue.lines():
+        depth = int(rule.depth) if rule.depth < 1 << 53 else "unlimited"
+        found[name] = {"policy": rule.policy, "depth": depth, "waiting": 0, "reserved": 0}
+    for count, job in enumerate(list(queue.jobs.values()), 1):
+        numbers = found.get(job.queue)
+        if numbers is not None:
+            numbers["waiting"] += 1
+            numbers["reserved"] += job.jobid in queue.plan.reservations
+        if count % _JOBS == 0:
+            yield
+    return found
+
+
+def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
+    """What is free on nodes that are up; how much of it is in no domain that is entirely free."""
+    found = dict.fromkeys(("cores", "gpus", "cores_fragmented", "gpus_fragmented"), 0)
+    index = pool.situation.index
+    for count, (state, ranks) in enumerate(list(index.buckets.items()), 1):
+        nodes = len(ranks)
+        cores, gpus = fragmented(state.type.root, state.cores, state.gpus)
+        found["cores"] += nodes * state.ncores
+        found["gpus"] += nodes * state.ngpus
+        found["cores_fragmented"] += nodes * idset.size(cores)
+        found["gpus_fragmented"] += nodes * idset.size(gpus)
+        if count % _STATES == 0:
+            yield
+    return found

@@ -1,0 +1,130 @@
+"""When jobs without a reservation will start: an estimate for whoever asks, not kept up to date.
+
+The first jobs of a line are planned on a copy of the pool, so that what happens meanwhile does not
+end it. The copy serves all who ask within a few seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import Generator, Optional
+
+import attrs
+
+from treepool.placement.plan.forecast import Forecast
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.timeline import NEVER
+
+#: Most jobs of a line that are planned.
+MOST_AHEAD = 256
+
+#: Seconds for which a plan is used again, and how many lines have one.
+_FRESH, _LINES = 10.0, 4
+
+
+@attrs.define(eq=False)
+class _Ahead:
+    """The first jobs of a line as they were planned at ``made`` (monotonic seconds).
+
+    ``starts`` are in seconds since the epoch, by job id, None if none can tell. A job behind them
+    starts at ``begin`` at the earliest. ``complete`` says whether they are all of the line.
+    """
+
+    made: float
+    forecast: Forecast
+    begin: float
+    complete: bool
+    starts: dict[int, Optional[float]] = attrs.field(factory=dict)
+
+
+class Outlook:
+    """Plans the jobs of *queue* ahead."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._known: dict[str, _Ahead] = {}
+        self._busy = False
+
+    def start(self, job: Waiting) -> Generator[None, None, Optional[float]]:
+        """When *job*, which waits, will start; None if too many are ahead, or none can tell."""
+        reservation = self._queue.plan.reservations.get(job.jobid)
+        if reservation is not None:
+            return _time(reservation.start)
+        if job not in self._first(job.queue)[0]:
+            return None
+        ahead = yield from self._ahead(job.queue, job.jobid)
+        return _time(ahead.starts.get(job.jobid))
+
+    def start_of_new(self, job: Waiting) -> Generator[None, None, Optional[float]]:
+        """When *job*, which is not in the queue, would start behind all others of its line."""
+        if len(self._first(job.queue)[0]) > MOST_AHEAD:
+            return None
+        ahead = yield from self._ahead(job.queue)
+        if not ahead.complete:
+            return None
+        while self._busy:
+            yield
+        self._busy = True
+        try:
+            start = yield from ahead.forecast.add(job, max(ahead.begin, time.time()))
+            if start is not None:
+                ahead.forecast.remove(job.jobid)
+        finally:
+            self._busy = False
+        return _time(start)
+
+    def _ahead(self, line: str, jobid: Optional[int] = None) -> Generator[None, None, _Ahead]:
+        """The plan of a line, a new one if that of *jobid* is not known."""
+        while self._busy:
+            yield
+        found = self._known.get(line)
+        fresh = found is not None and time.monotonic() - found.made < _FRESH
+        if found is None or not fresh or (jobid is not None and jobid not in found.starts):
+            self._busy = True
+            try:
+                found = yield from self._planned(line)
+            finally:
+                self._busy = False
+            self._known.pop(line, None)
+            if len(self._known) >= _LINES:
+                del self._known[next(iter(self._known))]
+            self._known[line] = found
+        return found
+
+    def _planned(self, line: str) -> Generator[None, None, _Ahead]:
+        plan, now = self._queue.plan, time.time()
+        first, passing = self._first(line)
+        complete = len(first) <= MOST_AHEAD
+        if passing:  # all respect the reservations of all lines
+            reserved = sorted(plan.reservations.values(), key=lambda made: made.start)
+            before = [made.job for made in reserved[:MOST_AHEAD]]
+            known = {job.jobid for job in before}
+            first = before + [job for job in first if job.jobid not in known]
+        pool = plan.pool.copy()
+        yield
+        forecast = Forecast(pool, dict(plan.windows))
+        found = _Ahead(time.monotonic(), forecast, now, complete)
+        found.starts = dict.fromkeys((job.jobid for job in first), None)
+        yield from forecast.begin(now)
+        for job in first:
+            start = found.starts[job.jobid] = yield from forecast.add(job, found.begin)
+            if not passing and (start is None or start >= NEVER):
+                found.complete = False
+                break
+            if not passing:
+                found.begin = start or now
+            yield
+        return found
+
+    def _first(self, line: str) -> tuple[list[Waiting], bool]:
+        """The first jobs of a line, and whether its policy lets jobs pass."""
+        for name, rule, jobs in self._queue.lines():
+            if name == line:
+                return list(islice(jobs, MOST_AHEAD + 1)), rule.policy != "fifo"
+        return [], False
+
+
+def _time(start: Optional[float]) -> Optional[float]:
+    return None if start is None or start >= NEVER else start

@@ -1,0 +1,186 @@
+"""Where a job of a running instance stands, and what happens next and when, in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterator, Mapping, Optional, Sequence
+
+import attrs
+
+from treepool.rfc.windows import clock
+from treepool.view.words import MAX_LIST, count, listed, plain
+
+#: A dependency on the time, in seconds since the epoch.
+_BEGIN = re.compile(r"begin-time=(\d{1,12}(?:\.\d*)?)")
+
+#: How a job that is over ended.
+_RESULTS = {
+    "COMPLETED": "it completed",
+    "FAILED": "it failed",
+    "CANCELED": "it was cancelled",
+    "TIMEOUT": "it reached its time limit",
+}
+
+
+@attrs.frozen
+class Facts:
+    """What Flux and the scheduler tell of a job; times are in seconds since the epoch, 0 if unset.
+
+    ``state`` and ``result`` are Flux's words. ``stopped`` is why the job's queue is stopped, None
+    if it is not. ``answer`` is what the scheduler tells (doc/questions.md), None if it cannot be
+    asked. ``placement`` is in Flux's short form, ``domains`` are those that it has on its nodes.
+    """
+
+    name: str
+    state: str
+    urgency: int = 16
+    priority: int = 16
+    queue: str = ""
+    started: float = 0.0
+    over: float = 0.0
+    expiration: float = 0.0
+    dependencies: Sequence[str] = ()
+    result: str = ""
+    exception: str = ""
+    stopped: Optional[str] = None
+    answer: Optional[Mapping[str, Any]] = None
+    placement: str = ""
+    domains: str = ""
+    fitness: Optional[float] = None
+
+    @property
+    def waits_for_resources(self) -> bool:
+        """Whether the scheduler has the job in its queue, and no other job must start first."""
+        answer = self.answer or {}
+        return (
+            self.state == "SCHED"
+            and answer.get("state") == "waiting"
+            and answer.get("behind") is None
+        )
+
+
+def story(facts: Facts, now: float) -> Iterator[str]:
+    """The lines: first what the job does, then what happens next."""
+    teller = _TELLERS.get(facts.state)
+    if teller is None:
+        yield f"job {facts.name}: its state is {plain(facts.state)}"
+    else:
+        head, *rest = teller(facts, now)
+        yield f"job {facts.name}: {head}"
+        for line in rest:
+            yield f"     {line}"
+
+
+def _depend(facts: Facts, now: float) -> Iterator[str]:
+    shown = [_dependency(text, now) for text in facts.dependencies]
+    yield f"waits: it depends on {listed(', '.join(shown)) or 'what a plugin has added'}"
+    yield "next: when that is there, it gets its priority and enters the queue"
+
+
+def _dependency(text: str, now: float) -> str:
+    begin = _BEGIN.fullmatch(text)
+    return f"the time: {clock(float(begin[1]), now)}" if begin else plain(text, MAX_LIST)
+
+
+def _priority(facts: Facts, now: float) -> Iterator[str]:
+    yield "waits: it has no priority yet, which a plugin of the job manager gives"
+    yield "next: when it has one, it enters the queue"
+
+
+def _sched(facts: Facts, now: float) -> Iterator[str]:
+    queue = f"queue {plain(facts.queue)}" if facts.queue else "the queue"
+    if facts.priority == 0:
+        if facts.urgency == 0:
+            yield "is held: its urgency is 0"
+            yield f"next: nothing, until flux job urgency {facts.name} default releases it"
+        else:
+            yield "is held: its priority is 0, as a plugin of the job manager decided"
+            yield "next: nothing, until the plugin gives it another priority"
+    elif facts.stopped is not None:
+        why = f" ({plain(facts.stopped, MAX_LIST)})" if facts.stopped else ""
+        yield f"waits: {queue} is stopped{why}"
+        yield "next: nothing, until an administrator starts it (flux queue start)"
+    elif facts.answer is None:
+        yield "waits: this instance does not run sched-treepool, so nobody tells for what"
+    elif facts.answer["state"] == "waiting":
+        yield f"waits: {plain(str(facts.answer['reason']), MAX_LIST)}"
+        yield from _outlook(facts, facts.answer, now)
+    elif facts.answer["state"] == "held back":
+        yield "waits: the topology of some nodes is not known yet"
+        yield "next: it enters the queue when their brokers have answered"
+    else:  # it changes at this moment
+        yield "is on its way between the job manager and the scheduler: ask again"
+
+
+def _outlook(facts: Facts, answer: Mapping[str, Any], now: float) -> Iterator[str]:
+    """When a job in the queue will start."""
+    queue = f"queue {plain(facts.queue)}" if facts.queue else "the queue"
+    ahead, policy = answer["ahead"], answer["policy"]
+    yield f"{queue}: {count(ahead, 'job')} ahead of it, policy {policy}"
+    start = answer["t_estimate"]
+    if start is None:
+        yield "next: when it starts cannot be told (it waits for nodes that are away or for jobs"
+        yield "without a time limit, or too many jobs are ahead)"
+    elif answer["reserved"]:
+        yield f"next: it starts at {clock(start, now)} at the latest, if no node fails"
+    else:
+        yield f"next: it starts about {clock(start, now)}, if those before it use all their time"
+
+
+def _run(facts: Facts, now: float) -> Iterator[str]:
+    since = f" since {clock(facts.started, now)}" if facts.started else ""
+    yield f"runs{since}"
+    if facts.placement:
+        where = f", in {facts.domains}" if facts.domains else ""
+        yield f"on {listed(facts.placement)}{where}"
+    if facts.fitness is not None:
+        best = ": an idle cluster could not do better" if facts.fitness >= 0.995 else ""
+        yield f"fitness {facts.fitness:.2f} of 1{best}"
+    if facts.expiration:
+        yield f"next: it ends at {clock(facts.expiration, now)} at the latest"
+    else:
+        yield "next: it ends when it is done: it has no time limit"
+
+
+def _cleanup(facts: Facts, now: float) -> Iterator[str]:
+    yield "is over, and is being cleaned up"
+    yield "next: its resources are free when epilog and housekeeping are done"
+
+
+def _inactive(facts: Facts, now: float) -> Iterator[str]:
+    when = f" at {clock(facts.over, now)}" if facts.over else ""
+    yield f"is over: {_RESULTS.get(facts.result, plain(facts.result))}{when}"
+    if facts.exception:
+        yield plain(facts.exception, MAX_LIST)
+    if not facts.started:
+        yield "it never had resources"
+
+
+_TELLERS = {
+    "DEPEND": _depend,
+    "PRIORITY": _priority,
+    "SCHED": _sched,
+    "RUN": _run,
+    "CLEANUP": _cleanup,
+    "INACTIVE": _inactive,
+}
+
+
+def answer_to_shape(shape: str, answer: Mapping[str, Any], placement: str, now: float) -> list[str]:
+    """What the scheduler says a job of *shape* would get; *placement* is where, "" if not now."""
+    shown = plain(shape, MAX_LIST)
+    if answer["verdict"] == "infeasible":
+        return [f"{shown}: infeasible: {plain(str(answer['reason']), MAX_LIST)}"]
+    if answer["verdict"] == "now":
+        return [
+            f"{shown}: would start now",
+            f"     on {placement}",
+            f"     fitness {answer['fitness']:.2f} of 1",
+        ]
+    lines = [f"{shown}: would wait: {plain(str(answer['reason']), MAX_LIST)}"]
+    start = answer["t_estimate"]
+    if start is None:
+        lines.append("     when it would start cannot be told")
+    else:
+        lines.append(f"     it would start about {clock(start, now)}")
+    return lines
