@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from broker import Instance
-from commandline import run_process
 from hwlocfile import Device, Made
 
 MODULE = "sched-treepool"
@@ -114,11 +113,8 @@ def test_encode_reads_the_running_instance(instance):
 def test_brokers_that_come_up_later_are_asked_then(tmp_path):
     path = tmp_path / "node.xml"
     path.write_text(NODE.xml())
-    (tmp_path / "modprobe.d").mkdir()
-    toml = run_process("flux-env", "--modprobe", "policy=easy").out
-    (tmp_path / "modprobe.d" / "treepool.toml").write_text(toml)
-    env = {"FLUX_MODPROBE_PATH_APPEND": str(tmp_path)}
-    with brokers(path, env=env) as instance:
+    conf = ["modules.alternatives.sched=sched-treepool"]
+    with brokers(path, conf=conf) as instance:
         instance.scheduler = MODULE
         # At the start of the instance only rank 0 is up, if that.
         job = instance.shape("slot=4/node/numa{x}")

@@ -10,13 +10,10 @@
 ================== ===========================================================================
 """
 
-import os
-import sys
 import time
 from collections import Counter
 
-sys.path.append(os.environ["TREEPOOL_TEST_ROOT"])
-
+import TreePool  # noqa: F401 (makes treepool importable)
 from treepool.flux import discover
 from treepool.flux.pool import AllocatedR
 from treepool.flux.sched import TreepoolScheduler

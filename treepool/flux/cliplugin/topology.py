@@ -130,15 +130,15 @@ def _is_set(args: Any, name: str) -> bool:
 
 
 def _find_treepool() -> None:
-    """Make treepool importable, as in ``modules``: last, so that other installations win."""
+    """Make treepool importable, and what it needs, as in ``modules``."""
     root = str(Path(__file__).resolve().parents[3])
     if root not in sys.path:
-        sys.path.append(root)
+        sys.path.insert(0, root)
     try:
         import_module("treepool.placement.request.job_options")
     except ImportError as e:
         raise ValueError(
-            f"treepool's options need treepool in Flux's Python: {e} (see: treepool flux-env)"
+            f"treepool's options cannot be used: {e} (see: treepool flux-env --check)"
         ) from None
 
 
