@@ -34,7 +34,7 @@ def treepool(*words):
     """What this checkout's ``treepool WORDS...`` prints."""
     done = subprocess.run(
         [sys.executable, "-m", "treepool", *words],
-        env={**_bare(), "PYTHONPATH": str(REPOSITORY)},
+        env={**bare(), "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -43,7 +43,7 @@ def treepool(*words):
     return done.stdout
 
 
-def _bare():
+def bare():
     """This process's environment with nothing of its Flux and its Python."""
     no = ("FLUX_", "PYTHON", "PYTEST", "COV_")
     return {name: value for name, value in os.environ.items() if not name.startswith(no)}
@@ -53,7 +53,7 @@ def environment(**more):
     """The environment that ``treepool flux-env`` asks for, with nothing of this process's Flux."""
     exports = subprocess.run(
         ["sh", "-c", 'eval "$1"; env -0', "sh", _exports()],
-        env=_bare(),
+        env=bare(),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -61,7 +61,7 @@ def environment(**more):
     ).stdout
     shown = dict(item.split("=", 1) for item in exports.split("\0") if "=" in item)
     flux = {name: value for name, value in shown.items() if name.startswith("FLUX_")}
-    return {**_bare(), **flux, "TREEPOOL_TEST_ROOT": str(REPOSITORY), **more}
+    return {**bare(), **flux, "TREEPOOL_TEST_ROOT": str(REPOSITORY), **more}
 
 
 @lru_cache(None)

@@ -43,7 +43,9 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    prefix = None if arguments.prefix is None else Path(os.path.abspath(arguments.prefix))
+    prefix = None
+    if arguments.prefix is not None:  # shells do not expand --prefix=~/tools
+        prefix = Path(os.path.abspath(os.path.expanduser(arguments.prefix)))
     try:
         if arguments.install:
             return _install(prefix)

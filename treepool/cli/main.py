@@ -32,7 +32,7 @@ SUBCOMMANDS = (
     ("bind", "bind", "inside a job: run a program bound to what was placed"),
     ("verify", "verify", "inside a job: is it bound to what was placed?"),
     ("conformance", "conformance", "run the test vectors of RFC 49 and treepool, or your own"),
-    ("flux-env", "fluxenv", "what a site sets so that Flux finds treepool"),
+    ("flux-env", "fluxenv", "make treepool part of a Flux, or take it away"),
 )
 
 #: Exit statuses beyond those of ``screen``.

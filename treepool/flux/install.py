@@ -204,5 +204,5 @@ def _failure(error: Exception, prefix: Optional[Path]) -> SetupError:
         return error
     where = getattr(error, "filename", None)
     why = getattr(error, "strerror", None) or str(error)
-    hint = "" if prefix or not isinstance(error, PermissionError) else ": or give --prefix DIR"
+    hint = "" if prefix or not isinstance(error, PermissionError) else ": give --prefix DIR"
     return SetupError(f"{where}: {why}{hint}" if where else why)

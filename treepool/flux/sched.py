@@ -15,6 +15,7 @@ from typing import Any, Iterator, Mapping
 from flux.job import JobID
 from flux.scheduler import Scheduler
 
+from treepool import __version__
 from treepool.errors import InvalidOption
 from treepool.flux import options
 from treepool.flux.annotate import Annotator
@@ -304,6 +305,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         stats: dict[str, Any] = super().stats_get()
         return {
             **stats,
+            "version": __version__,
             "pending_jobs": stats["pending_jobs"] + len(self._intake),
             "policy": self.options.policy,
             "windows": len(self.queue.plan.windows),
