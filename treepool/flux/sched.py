@@ -12,12 +12,14 @@ import time
 from errno import EINVAL
 from typing import Any, Iterator, Mapping
 
+import attrs
+from flux.brokermod import request_handler
 from flux.job import JobID
 from flux.scheduler import Scheduler
 
 from treepool import __version__
 from treepool.errors import InvalidOption
-from treepool.flux import options
+from treepool.flux import config
 from treepool.flux.annotate import Annotator
 from treepool.flux.hello import Hello
 from treepool.flux.intake import Intake
@@ -26,7 +28,7 @@ from treepool.flux.submissions import Submission
 from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.pool import Pool
 
@@ -51,12 +53,17 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             super().__init__(h, *args)
             if any(arg.startswith("pool-class=") for arg in args):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
-            self.options = options.read(self._pending_args)
-            self._windows = Windows(h, self.log, self._owner_of, self._request_schedule)
+            self._arguments = self._pending_args
+            settings = config.read(h, h.conf_get(), self._arguments)
+            self._windows = Windows(
+                h, self.log, self._owner_of, self._request_schedule, settings.windows
+            )
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
         self._pending_args = []
+        self.options = settings.options
+        self._apply_flux_options()
         self.pool_kwargs.update(self.options.pool)
         self.queue: Queue
         #: The submission of each job in the queue.
@@ -87,8 +94,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             pool = self.pool
         except ValueError as e:  # the pool has already logged it
             raise OSError(EINVAL, str(e)) from None
-        rule = Rule(self.options.policy, self.options.depth)
-        self.queue = Queue(pool, self, time.time, rule)
+        self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
         self._windows.begin(self.queue)
         self._annotator = Annotator(self.queue, lambda jobid: self._submissions[jobid].request)
         # flux-core asks its own queue only whether it is empty, and how many jobs it has.
@@ -101,6 +107,38 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             self._intake.discover(pool, R)
         else:
             self.log.info("topology: none in R, nodes are flat")
+
+    # -- the configuration
+
+    @request_handler("config-reload")  # type: ignore[untyped-decorator]
+    def config_reload(self, msg: Any) -> None:
+        """Follow a new configuration; if it is wrong, refuse it, and keep to the old one."""
+        try:
+            settings = config.read(self.handle, msg.payload, self._arguments)
+        except Exception as e:  # the configuration can be anything, and must not end the module
+            self.handle.respond_error(msg, EINVAL, str(e) or type(e).__name__)
+            return
+        old, self.options = self.options, settings.options
+        self._apply_flux_options()
+        self.queue.set_rules(self.options.rule, self.options.queues)
+        if self.options.pool != old.pool:
+            self.pool.set_options(**self.options.pool)
+            self._judge_again()  # the locality is part of what a request asks for
+        for name in ("discover", "queue_depth"):
+            if getattr(self.options, name) != getattr(old, name):
+                said = name.replace("_", "-")
+                self.log.warning(f"{said}: holds from the next reload of this module on")
+        self._windows.configure(settings.windows)
+        self.handle.respond(msg, None)
+        self._request_schedule()
+
+    def _apply_flux_options(self) -> None:
+        """Use those of the table that no argument of the module gives."""
+        given = {arg.partition("=")[0] for arg in self.args}
+        if "log-level" not in given:
+            self.log.level = self.options.log_level
+        if not given & {"queue-depth", "mode"}:
+            self.queue_depth = self.options.queue_depth
 
     # -- jobs that are already running
 
@@ -200,13 +238,19 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._intake.release()
 
     def _on_topology(self, localities_changed: bool) -> None:
-        """Use nodes that got their topology; requests mean something else with other localities."""
+        """Use nodes that got their topology."""
         if localities_changed:
-            for job in self.queue.clear():
-                submission = self._leave(job.jobid)
-                submission.request.annotate({"sched": {"t_estimate": None}})
-                self._intake.again(submission)
+            self._judge_again()
         self._request_schedule()
+
+    def _judge_again(self) -> None:
+        """Judge all waiting jobs again, whose requests may mean something else now."""
+        for job in self.queue.clear():
+            submission = self._leave(job.jobid)
+            submission.request.annotate({"sched": {"t_estimate": None}})
+            priority = self._priorities.pop(job.jobid, job.priority)
+            self._intake.again(attrs.evolve(submission, priority=priority))
+        self._intake.release()
 
     def _leave(self, jobid: int) -> Submission:
         """Forget a job that left the queue; returns its submission."""
@@ -307,7 +351,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             **stats,
             "version": __version__,
             "pending_jobs": stats["pending_jobs"] + len(self._intake),
-            "policy": self.options.policy,
+            "policy": self.options.rule.policy,
             "windows": len(self.queue.plan.windows),
             "reservations": len(self.queue.plan.reservations),
             "running_jobs": len(self.pool.job_end_times()),

@@ -205,6 +205,19 @@ class Queue:
             self.remove(job.jobid)
         return jobs
 
+    def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
+        """Let lines follow other rules; those whose rule changes give up their reservations."""
+        self._default, self._rules = default, dict(rules)
+        for line in self._lines.values():
+            rule = self._rules.get(line.name, default)
+            if rule != line.rule:
+                line.rule = rule
+                for _, job in list(line.reserved):
+                    self.plan.cancel(job.jobid)
+                    self._return(job)
+        self._work = self._at = None
+        self._due = True
+
     def set_windows(self, windows: Iterable[Window]) -> None:
         """Let *windows* be all windows there are."""
         self.plan.set_windows(windows)
