@@ -14,33 +14,49 @@ import pytest
 #: What is private: a layer over the machine's own.
 PLACES = ("usr/local", "etc", "opt", "var", "root")
 
-#: Mounts the layers below $1, then runs the rest.
-_ENTER = r"""
-layers=$1; shift
+#: Mounts the layers below $1, says so, and waits until its stdin closes.
+_HOLD = r"""
+layers=$1
 for place in PLACES; do
     mkdir -p "$layers/$place/upper" "$layers/$place/work" || exit
     mount -t overlay overlay "/$place" \
         -o "lowerdir=/$place,upperdir=$layers/$place/upper,workdir=$layers/$place/work" || exit
 done
-exec "$@"
+echo ready
+exec cat
 """.replace("PLACES", " ".join(PLACES))
 
 
 class Machine:
-    """A private machine whose changes are below *layers*, a directory."""
+    """A private machine whose changes are below *layers*, a directory, until it is closed."""
 
     def __init__(self, layers):
         self.layers = Path(layers)
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", _HOLD, "hold", str(layers)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._holder.stdout.readline() == "ready\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._holder.communicate()
+
+    def command(self, script, user=None):
+        """The words that run a shell *script* there, by root, or by *user*, a number."""
+        words = ["sh", "-ec", f"cd /\n{script}"]
+        if user is not None:
+            words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *words]
+        return ["nsenter", "--mount", f"--target={self._holder.pid}", *words]
 
     def run(self, script, env=None, timeout=300, user=None):
-        """The finished process of a shell *script*, by root, or by *user*, a number."""
-        command = ["sh", "-ec", script]
-        if user is not None:
-            ids = [f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-            command = ["setpriv", *ids, *command]
+        """The finished process of a shell *script*."""
         return subprocess.run(
-            ["unshare", "--mount", "sh", "-c", _ENTER, "enter", str(self.layers), *command],
-            cwd="/",
+            self.command(script, user),
             env=env or after_login(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
