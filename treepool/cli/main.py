@@ -21,6 +21,7 @@ from treepool.cli.screen import NO, USAGE, Stop, complain
 SUBCOMMANDS = (
     ("alloc", "alloc", "what would these jobs get?"),
     ("encode", "encode", "write a key from hardware"),
+    ("digest", "digest", "is this node like others?"),
     ("show", "show", "where do jobs sit on the cluster?"),
     ("status", "status", "the running instance: GPUs, jobs, totals"),
     ("window", "window", "take nodes out, or keep them for some, for a time"),
