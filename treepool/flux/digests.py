@@ -30,6 +30,7 @@ TIMEOUT = 30.0
 #: After so many failures without a success no other node is asked.
 FAILURES = 8
 
+_FLUX_PATH = re.compile(r"FLUX_\w*PATH\w*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -90,6 +91,6 @@ class Digests:
 
 def _request() -> dict[str, Any]:
     """What to run; its environment has what Flux needs to find the command, and no more."""
-    env = {n: v for n, v in os.environ.items() if n == "PATH" or n.startswith("FLUX_")}
+    env = {n: v for n, v in os.environ.items() if n == "PATH" or _FLUX_PATH.fullmatch(n)}
     command = {"cmdline": list(COMMAND), "cwd": "/", "env": env, "opts": {}, "channels": []}
     return {"cmd": command, "flags": _STDOUT}

@@ -111,12 +111,14 @@ def install(prefix: Optional[Path]) -> Installed:
         if before is not None:
             home.rename(old)
         stage.rename(home)
-    except (OSError, shutil.Error) as e:
+    except BaseException as e:  # Ctrl-C, too
         shutil.rmtree(stage, ignore_errors=True)
         if old.exists() and not home.exists():
             old.rename(home)
         _remove_empty(made)
-        raise _failure(e, prefix) from None
+        if isinstance(e, OSError):
+            raise _failure(e, prefix) from None
+        raise
     else:
         for link, target in links.items():
             _point(link, target)
@@ -136,7 +138,9 @@ def uninstall(home: Path) -> Installed:
     try:
         for link in found.links:
             _unlink(link, home)
-        shutil.rmtree(home)
+        old = home.with_name("treepool.old")
+        home.rename(old)  # with its receipt, whatever happens to the rest
+        shutil.rmtree(old)
     except OSError as e:
         raise _failure(e, found.prefix) from None
     _remove_empty(found.directories)
@@ -199,10 +203,9 @@ def _remove_empty(directories: Sequence[Path]) -> None:
             directory.rmdir()
 
 
-def _failure(error: Exception, prefix: Optional[Path]) -> SetupError:
+def _failure(error: OSError, prefix: Optional[Path]) -> SetupError:
     if isinstance(error, SetupError):
         return error
-    where = getattr(error, "filename", None)
-    why = getattr(error, "strerror", None) or str(error)
+    where, why = error.filename, error.strerror or str(error)
     hint = "" if prefix or not isinstance(error, PermissionError) else ": give --prefix DIR"
     return SetupError(f"{where}: {why}{hint}" if where else why)
