@@ -36,7 +36,7 @@ class InvalidSetting(InvalidOption):
     """A wrong entry of the configuration, and the ``keys`` that lead to it."""
 
     def __init__(self, message: str, *keys: str) -> None:
-        super().__init__(f"{'.'.join(keys)}: {message}")
+        super().__init__(f"{'.'.join(map(_plain, keys))}: {message}")
         self.keys = keys
 
 
@@ -77,7 +77,7 @@ def read(
         try:
             read[name], texts[name] = _READERS[name](text), text
         except InvalidOption as e:
-            raise InvalidOption(f"{name}={text:.60}: {e}") from None
+            raise InvalidOption(f"{name}={_plain(text)}: {e}") from None
     rule = _rule(read, Rule())
     rules = {}
     for queue, value in tables.items():
@@ -128,7 +128,12 @@ def _checked(name: str, text: str, *keys: str) -> Union[str, float]:
     try:
         return _READERS[name](text)
     except InvalidOption as e:
-        raise InvalidSetting(f"{text:.60}: {e}", *keys) from None
+        raise InvalidSetting(f"{_plain(text)}: {e}", *keys) from None
+
+
+def _plain(text: str) -> str:
+    """*text* for a message, without quotes where it needs none."""
+    return text if text.isprintable() and len(text) <= 60 else shown(text)
 
 
 def _fail(message: str) -> NoReturn:
