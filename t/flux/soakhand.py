@@ -13,6 +13,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import TreePool  # noqa: F401 (makes treepool importable)
+
+# isort: split
+
 import flux
 import flux.constants
 import flux.kvs

@@ -7,7 +7,7 @@ import sys
 import attrs
 import pytest
 
-from broker import PATIENCE, REPOSITORY
+from broker import REPOSITORY
 from hwlocfile import Device, Made
 from private import Machine, after_login, needs_private_machine
 
@@ -105,7 +105,7 @@ class System:
     def run(self, step, env):
         if self.process and step.heading != "Try it":
             env = {**env, "FLUX_URI": self.uri}
-        return self.machine.run(step.text, env=env, timeout=PATIENCE)
+        return self.machine.run(step.text, env=env)
 
 
 @pytest.fixture(scope="module")
