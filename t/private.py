@@ -14,9 +14,11 @@ import pytest
 #: What is private: a layer over the machine's own.
 PLACES = ("usr/local", "etc", "opt", "var", "root")
 
-#: Mounts the layers below $1, says so, and waits until its stdin closes.
+#: Mounts the layers below $1, and a home for root without a profile; says so, and waits until its
+#: stdin closes.
 _HOLD = r"""
 layers=$1
+mount -t tmpfs none /mnt || exit
 for place in PLACES; do
     mkdir -p "$layers/$place/upper" "$layers/$place/work" || exit
     mount -t overlay overlay "/$place" \
@@ -84,7 +86,7 @@ def after_login():
     """An environment as after login."""
     paths = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
     kept = {name: os.environ[name] for name in os.environ if name.startswith("PIP_")}
-    return {**kept, "PATH": ":".join(paths), "HOME": "/root", "LC_ALL": "C.UTF-8"}
+    return {**kept, "PATH": ":".join(paths), "HOME": "/mnt", "LC_ALL": "C.UTF-8"}
 
 
 def needs_private_machine():
