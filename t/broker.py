@@ -1,5 +1,6 @@
 """Real Flux instances for tests: fake nodes, simulated execution, a few seconds each."""
 
+import atexit
 import json
 import os
 import select
@@ -7,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from functools import lru_cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -18,26 +21,52 @@ VECTORS = REPOSITORY / "testvectors"
 PATIENCE = 60
 
 
+@lru_cache(None)
+def installed():
+    """Where this treepool is installed for the Flux on the PATH, for these tests."""
+    directory = tempfile.mkdtemp(prefix="treepool-test-")
+    atexit.register(shutil.rmtree, directory)
+    treepool("flux-env", "--install", "--prefix", directory)
+    return Path(directory)
+
+
+def treepool(*words):
+    """What this checkout's ``treepool WORDS...`` prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "treepool", *words],
+        env={**bare(), "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def bare():
+    """This process's environment with nothing of its Flux and its Python."""
+    no = ("FLUX_", "PYTHON", "PYTEST", "COV_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(no)}
+
+
 def environment(**more):
     """The environment that ``treepool flux-env`` asks for, with nothing of this process's Flux."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("FLUX_", "PYTHON", "PYTEST", "COV_"))
-    }
-    # The tests' own Python has what treepool needs; Flux's may be another, and need not.
-    command = [sys.executable, "-m", "treepool", "flux-env"]
     exports = subprocess.run(
-        ["sh", "-c", 'eval "$("$@")"; env -0', "sh", *command],
-        env={**kept, "PYTHONPATH": str(REPOSITORY)},
+        ["sh", "-c", 'eval "$1"; env -0', "sh", _exports()],
+        env=bare(),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=True,
     ).stdout
     shown = dict(item.split("=", 1) for item in exports.split("\0") if "=" in item)
-    set_there = {n: v for n, v in shown.items() if n.startswith(("FLUX_", "PYTHONPATH"))}
-    return {**kept, **set_there, "TREEPOOL_TEST_ROOT": str(REPOSITORY), **more}
+    flux = {name: value for name, value in shown.items() if name.startswith("FLUX_")}
+    return {**bare(), **flux, "TREEPOOL_TEST_ROOT": str(REPOSITORY), **more}
+
+
+@lru_cache(None)
+def _exports():
+    return treepool("flux-env", "--prefix", str(installed()))
 
 
 def key_of(cluster):

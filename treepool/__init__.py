@@ -36,7 +36,7 @@ __all__ = [
 
 
 #: Where the public names are. Each is imported when it is first used, so that a command loads only
-#: what it needs. Flux imports ``pool_class`` from the module that ``pool-class=treepool`` names; it
+#: what it needs. Flux imports ``pool_class`` from a module that ``pool-class=`` names; it
 #: needs Flux, which everything else does without.
 _HOMES = {
     "Allocation": "treepool.placement.allocation",

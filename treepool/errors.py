@@ -118,3 +118,7 @@ class InfeasibleRequest(TreepoolError, OSError):
 
 class InsufficientResources(TreepoolError, OSError):
     """A request that an idle pool could serve, but that this pool cannot serve now."""
+
+
+class SetupError(TreepoolError, OSError):
+    """treepool could not be installed for a Flux, or taken away; the message says why."""

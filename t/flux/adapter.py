@@ -13,6 +13,7 @@ from flux.job import JobspecV1
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool, ResourceSet
 from flux.scheduler import Scheduler
 
+import TreePool  # noqa: F401 (makes treepool importable)
 import treepool
 from treepool.flux.annotate import Annotator
 from treepool.flux.pool import PoolV1, TreepoolPool

@@ -12,6 +12,7 @@ import checks
 from flux.resource import ResourcePool, ResourceSet
 from flux.resource.Rv1Pool import Rv1Pool
 
+import TreePool  # noqa: F401 (makes treepool importable)
 from treepool import Pool, parse_shape, subinstance
 from treepool.flux.pool import TreepoolPool
 

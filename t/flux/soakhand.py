@@ -13,6 +13,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import TreePool  # noqa: F401 (makes treepool importable)
+
+# isort: split
+
 import flux
 import flux.constants
 import flux.kvs
@@ -35,7 +39,7 @@ SCHEDULERS = (
 #: Flux's own with treepool's pool. When it is unloaded it leaves jobs with an R and no alloc event,
 #: and it never learns of what jobs free while it starts (see test_unload.py): so only where no
 #: restart follows before all jobs are over, and not while they are waited for.
-SIMPLE = ["sched-simple", "pool-class=treepool"]
+SIMPLE = ["sched-simple", "pool-class=TreePool"]
 
 #: No more jobs than this at a time.
 MOST_ACTIVE = 250

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from broker import HERE, Instance, environment, key_of
 from treepool.errors import InvalidInput
-from treepool.flux import site
 from treepool.placement.nodes.inventory import Inventory
 from treepool.rfc.rset import ResourceSet
 
@@ -51,11 +50,7 @@ class Site(Instance):
     """
 
     def __init__(self, directory, nodes, cluster, options, housekeeping):
-        modprobe = directory / "modprobe.d"
-        modprobe.mkdir(exist_ok=True)
-        (modprobe / "treepool.toml").write_text(site.modprobe(options))
         self.env = environment(
-            FLUX_MODPROBE_PATH_APPEND=str(directory),
             FLUX_DISABLE_JOB_CLEANUP="t",
             TREEPOOL_TEST_KEY=json.dumps(key_of(f"rfc49-cluster-{cluster}")),
         )
@@ -64,6 +59,8 @@ class Site(Instance):
         conf = {f"fake-resources.{name}": value for name, value in fake.items()}
         conf["fake-resources.amend-r"] = HERE / "flux" / "amend.py"
         conf["resource.noverify"] = "true"
+        conf["modules.alternatives.sched"] = "sched-treepool"
+        conf["modules.sched-treepool.args"] = json.dumps(options)
         if housekeeping:
             script = _HOUSEKEEPING.replace("DIRECTORY", str(directory))
             conf["job-manager.housekeeping.release-after"] = '"0s"'

@@ -1,64 +1,201 @@
-"""doc/admin.md: its five commands, run as they stand, but for where things go."""
+"""doc/admin.md: its commands in order, as they are printed, on a private machine."""
 
-import os
 import re
 import subprocess
+import sys
 
+import attrs
 import pytest
 
-from broker import REPOSITORY, environment
-from documents import blocks
+from broker import REPOSITORY
+from hwlocfile import Device, Made
+from private import Machine, after_login, needs_private_machine
 
 GUIDE = (REPOSITORY / "doc" / "admin.md").read_text()
 
+#: Restarts of the system instance, and from where on the reader is an ordinary user.
+RESTART = "<!-- the test restarts Flux -->"
+AS_USER = "## Without root"
+
+#: Both nodes of the guide are this machine, whatever their names are and how many cores it has.
+#: What the reader installs is this checkout; SOMEBODY has a home.
+PREPARE = """
+mkdir -p /etc/flux/system/conf.d /var/somebody
+printf '[resource]\\nnoverify = true\\n' >/etc/flux/system/conf.d/zz-test.toml
+echo 'shell.options["cpu-affinity"] = "off"' >/etc/flux/shell/lua.d/zz-test.lua
+cp -r {wheels} /var/wheels
+chmod -R a+rX /var/wheels; chmod 777 /var/somebody
+flux start flux submit --dry-run true
+"""
+
+#: The nodes of the guide: two sockets of two NUMA domains with four cores each.
+NODE = Made(
+    devices=[
+        Device("0000:41:00.0", 0, backends=[("nvml0", "NVML")]),
+        Device("0000:c1:00.0", 3, backends=[("nvml1", "NVML")]),
+    ]
+)
+
+SOMEBODY = 12345
+
+
+@attrs.frozen
+class Step:
+    """A file, or commands, with the heading that they are under."""
+
+    heading: str
+    kind: str
+    text: str
+
+
+def steps(guide):
+    """What the guide has the reader do, in order."""
+    heading, found = "", []
+    parts = (
+        r"^(## [^\n]*)$|^```(\w*)\n(.*?)^```$|^("
+        + re.escape(RESTART)
+        + r")$|^\| [^\n]*? \| `([^\n]*?)` \|"
+    )
+    for match in re.finditer(parts, guide, re.M | re.S):
+        title, language, block, restart, cell = match.groups()
+        if title:
+            heading = title[3:]
+        elif restart:
+            found.append(Step(heading, "restart", ""))
+        elif language in ("sh", "toml"):
+            found.append(Step(heading, language, block))
+        elif cell and heading == "When something is wrong":
+            found.append(Step(heading, "sh", cell.replace("\\|", "|")))
+    return found
+
+
+STEPS = steps(GUIDE)
+COMMANDS = [step for step in STEPS if step.kind == "sh"]
+
+
+class System:
+    """The system instance of *machine*: two brokers that take themselves for nodes of the guide."""
+
+    def __init__(self, machine, xml):
+        self.machine, self.process = machine, None
+        self.env = {
+            **after_login(),
+            "FLUX_HWLOC_XMLFILE": str(xml),
+            "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1",
+        }
+
+    def restart(self):
+        self.stop()
+        start = "exec flux start --test-size=2 --test-hosts='node[0-1]' --test-exit-mode=leader"
+        conf = "--config-path=/etc/flux/system/conf.d"
+        self.process = subprocess.Popen(
+            self.machine.command(f"{start} {conf} sh -c 'echo $FLUX_URI; exec cat'"),
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.uri = self.process.stdout.readline().strip()
+        assert self.uri
+
+    def stop(self):
+        if self.process:
+            self.process.communicate(timeout=60)
+
+    def run(self, step, env):
+        if self.process and step.heading != "Try it":
+            env = {**env, "FLUX_URI": self.uri}
+        return self.machine.run(step.text, env=env)
+
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
-    """What the last of the five commands said."""
+def walk(tmp_path_factory):
+    """{step: the finished process of its commands}, and what of treepool is left where it goes."""
+    needs_private_machine()
     here = tmp_path_factory.mktemp("admin")
-    (json_block,), (commands,) = blocks(GUIDE, "json"), blocks(GUIDE, "sh")
-    (here / "key.json").write_text(json_block)
-    (here / "modprobe.d").mkdir()
-    kept = environment()
-    env = {name: value for name, value in kept.items() if not name.startswith(("FLUX", "PYTHON"))}
-    env["FLUX_MODPROBE_PATH_APPEND"] = str(here)
-    # Not a machine of ours: other places, a login shell's file, and nodes that are not there.
-    start = "flux start --conf=resource.noverify=true"
-    submit = "flux submit --setattr=system.exec.test.run_duration=1s --wait-event=alloc"
-    places = {
-        "--target /opt/treepool treepool": f"--target {here}/opt {REPOSITORY}",
-        "/opt/treepool": f"{here}/opt",
-        "/etc/profile.d/treepool.sh": f"{here}/profile.sh",
-        "/usr/local/etc/flux/modprobe": str(here),
-        "sh -lc 'flux start": f"sh -c '. {here}/profile.sh; {start}",
-        "flux run": submit,
-        " -v true": " true; flux dmesg; flux jobs -ano {annotations.sched.resource_summary}",
-    }
-    for old, new in places.items():
-        assert old in commands, old
-        commands = commands.replace(old, new)
-    commands = re.sub(r"(flux submit.*)'$", r'sh -c "\1"' + "'", commands, flags=re.M)
-    done = subprocess.run(
-        ["sh", "-ec", commands], cwd=here, env=env, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert not os.path.exists("/opt/treepool")
-    return done.stdout
+    xml, wheels = here / "node.xml", here / "wheels"
+    xml.write_text(NODE.xml())
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(wheels), str(REPOSITORY)]
+    subprocess.run(build, check=True, capture_output=True)
+    env = {**after_login(), "PIP_FIND_LINKS": "/var/wheels", "PIP_NO_INDEX": "1"}
+    done = {}
+    with Machine(here / "layers") as machine:
+        machine.sh(PREPARE.format(wheels=wheels))
+        before = machine.changed()
+        system = System(machine, xml)
+        for step in STEPS:
+            if step.kind == "restart":
+                system.restart()
+            elif step.kind == "toml":
+                path = step.text.splitlines()[0][2:]
+                machine.sh(f"cat >{path} <<'END'\n{step.text}\nEND")
+            elif step.heading.startswith(AS_USER[3:]):
+                user = {**env, "HOME": "/var/somebody"}
+                done[step] = machine.run(step.text, env=user, user=SOMEBODY)
+            else:
+                done[step] = system.run(step, env)
+            if step.heading == "Removal":
+                done["left"] = sorted(set(machine.changed()) - set(before))
+        system.stop()
+        done["home"] = machine.sh("find /var/somebody")
+    return done
 
 
-def test_the_job_has_the_cores_beside_its_gpus(said):
-    assert said.splitlines()[-1] == "rank0/core[0-5],gpu[0-1]"
+def said(walk, heading, number=0):
+    """What the commands of a block under *heading* print."""
+    found = [step for step in COMMANDS if step.heading == heading][number]
+    return walk[found].stdout
 
 
-def test_the_log_has_the_lines_shown(said):
-    (shown,) = [block for block in blocks(GUIDE) if block.startswith("sched-treepool.info")]
-    for line in shown.splitlines():
-        # flux-core 0.86 does not say whose pool it is, so treepool does in a line of its own.
-        _, whose, pool = line.partition("pool-class=")
-        apart = line.replace("pool-class=treepool ", "") in said
-        assert line in said or (apart and f"sched-treepool.info[0]: {whose}{pool}" in said)
+@pytest.mark.parametrize("step", COMMANDS, ids=lambda s: f"{s.heading}: {s.text.split('|')[0]:.40}")
+def test_commands_of_the_guide_work_as_printed(walk, step):
+    done = walk[step]
+    assert done.returncode == 0, f"{step.text}\n{done.stdout}{done.stderr}"
+    assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_there_are_five_commands():
-    (commands,) = blocks(GUIDE, "sh")
-    assert len(commands.splitlines()) == 5
+def test_check_prints_what_the_guide_shows(walk):
+    (shown,) = re.findall(r"^```\n(treepool  .*?)^```$", GUIDE, re.M | re.S)
+    number = r"\d+\.\d+\.\d+"
+    assert re.sub(number, "N", said(walk, "Install", 1)) == re.sub(number, "N", shown)
+
+
+def test_a_job_of_the_trial_runs(walk):
+    host, rest = said(walk, "Try it").split("\n", 1)
+    assert host
+    assert "1 node" in rest
+
+
+def test_the_system_instance_has_the_topology_of_its_nodes_without_a_key(walk):
+    told = said(walk, "The system instance")
+    assert "sched-treepool" in told
+    assert "topology: numa, socket (hwloc of 2 nodes)" in told
+    assert "rank0/core[0-2,12-14],gpu[0-1]" in told
+
+
+def test_a_key_that_was_written_needs_no_broker(walk):
+    told = said(walk, "A key that is written once", 1)
+    assert "valid R: 2 nodes" in told
+    assert "no scheduling key" not in told
+    assert "hwloc" not in told
+
+
+def test_a_configuration_that_is_reloaded_holds(walk):
+    assert '"conservative"' in said(walk, "Options")
+    assert "yearly" not in said(walk, "Windows")
+    assert "yearly" in said(walk, "Windows", 1)
+
+
+def test_after_the_upgrade_the_new_version_runs(walk):
+    assert "this instance      sched-treepool" in said(walk, "Upgrade")
+    assert "PROBLEM" not in said(walk, "Upgrade")
+
+
+def test_after_the_removal_nothing_of_it_is_left(walk):
+    ours = {"/etc/flux/system/conf.d/resource.toml", "/etc/flux/system/key.json"}
+    assert {path for path in walk["left"] if not path.startswith("/var/tmp/")} == ours
+
+
+def test_a_user_s_own_leaves_nothing_either(walk):
+    assert "treepool" not in walk["home"]
+    assert "PROBLEM" not in said(walk, "Without root, or for some only")

@@ -222,7 +222,8 @@ def test_a_job_on_another_node_only_says_so(pair):
 )
 def test_tasks_on_a_node_by_taskmap(instance, taskmap, counts):
     script = (
-        "import json, sys; from treepool.flux.job import tasks_on; "
+        "import json, sys; del sys.path[0]; import TreePool; "
+        "from treepool.flux.job import tasks_on; "
         "print([tasks_on(json.loads(sys.argv[1]), node) for node in range(5)])"
     )
     said = instance.flux("python", "-c", script, json.dumps(taskmap))

@@ -100,8 +100,9 @@ def is_refused(done, command="submit"):
 def test_help_shows_the_options_together_in_the_last_group(flux, command):
     _, group = flux(command, "--help").stdout.split("Options provided by plugins")
     shown = re.findall(r"^ +--([a-z-]+)", group, re.M)
-    assert shown[:7] == [
-        *("locality", "gpu-link", "same", "same-numa", "allow-cxl", "unified-memory", "gpu")
+    assert shown[:9] == [
+        *("locality", "level", "gpu-link", "same", "same-numa"),
+        *("memory", "allow-cxl", "unified-memory", "gpu"),
     ]
 
 
@@ -116,14 +117,14 @@ def test_help_on_an_option_tells_more(flux):
 
 @pytest.mark.parametrize(("option", "expected"), SETTINGS, ids=[o for o, _ in SETTINGS])
 def test_an_option_of_the_guide_sets_what_stands_beside_it(options, option, expected):
-    assert options("submit", option, *COMMANDS["submit"]) == expected
+    assert options("submit", *option.split(), *COMMANDS["submit"]) == expected
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_takes_all_options_at_once(jobspec, command):
     words = (
         "--locality=required --gpu-link=25.5 --same=driver:preferred --same-numa=prefer "
-        "--allow-cxl --unified-memory --gpu num=3:gmem=16GB"
+        "--level=socket --memory=64G --allow-cxl --unified-memory --gpu num=3:gmem=16GB"
     )
     made = jobspec(command, *words.split(), *COMMANDS[command])
     assert made["attributes"]["system"]["treepool"] == {
@@ -131,11 +132,12 @@ def test_every_command_takes_all_options_at_once(jobspec, command):
         "gpu_link": 25.5,
         "same": "driver:preferred",
         "same_numa": "prefer",
+        "level": "socket",
         "allow_cxl": True,
         "unified_memory": True,
         "gpu_memory": 15,
     }
-    assert slot(made) == {"core": 1, "gpu": 3}
+    assert slot(made) == {"core": 1, "gpu": 3, "memory": 64}
 
 
 def test_a_job_without_options_is_as_without_the_plugin(jobspec):
@@ -146,10 +148,10 @@ def test_a_job_without_options_is_as_without_the_plugin(jobspec):
 
 def test_options_stand_beside_those_of_setattr(options):
     words = ("-S", "treepool.level=numa", "-S", "treepool.locality=required")
-    assert options("submit", *words, "--locality=required", "--allow-cxl", "true") == {
+    assert options("submit", *words, "--locality=required", "--same=os", "true") == {
         "level": "numa",
         "locality": "required",
-        "allow_cxl": True,
+        "same": "os",
     }
 
 
@@ -215,6 +217,22 @@ def test_a_model_is_a_property_beside_what_requires_asks(jobspec, requires, expe
     assert "treepool" not in made["attributes"]["system"]
 
 
+def test_memory_is_asked_of_each_slot_in_gib_rounded_up(jobspec):
+    for typed, gib in (("64G", 64), ("64GiB", 64), ("64GB", 60), ("100MB", 1)):
+        assert slot(jobspec("submit", f"--memory={typed}", "true"))["memory"] == gib
+    assert slot(jobspec("submit", "-N2", "-n4", "--memory=1G", "true"))["memory"] == 1
+
+
+def test_a_shape_may_have_what_an_option_speaks_of(options):
+    for shape, option in (("slot/gpu=2", "--gpu-link=50"), ("slot/[core;memory=4]", "--allow-cxl")):
+        assert options("submit", f"--resources-shape={shape}", option, "true")
+
+
+def test_whole_nodes_may_have_gpus_of_which_a_link_is_asked(options):
+    words = ("-N1", "--exclusive", "--gpu-link=nvlink")
+    assert options("submit", *words, "true") == {"gpu_link": "nvlink"}
+
+
 def test_the_two_ways_to_ask_for_a_link_agree(options):
     assert options("submit", "--gpu=nvlink=yes", "--gpu-link=nvlink", "true") == {
         "gpu_link": "nvlink"
@@ -254,6 +272,22 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--gpu=num=2", "--resources-shape=slot/gpu"], "--resources-shape says already"),
         (["--gpu=num=2", "-g0"], "-g says already"),
         (["-S", "treepool=1", "--allow-cxl"], "--setattr=treepool is not an object"),
+        (["-S", "treepool=1", "--same=os"], "--setattr=treepool is no object"),
+        (["--gpu-link=nvlink"], "--gpu-link: the job asks for no GPU"),
+        (["--gpu-link=50", "--resources-shape=slot/core=2"], "--gpu-link: the job asks for no GPU"),
+        (["--allow-cxl"], "--allow-cxl: the job asks for no memory"),
+        (["--allow-cxl", "-N1", "--exclusive"], "--allow-cxl: the job asks for no memory"),
+        (["--level=socket", "--same-numa=required"], "'required' contradicts level='socket'"),
+        (["--same-numa=preferred", "--locality=none"], "contradicts locality='none'"),
+        (["-S", "treepool.level=socket", "--same-numa=required"], "contradicts level='socket'"),
+        (["--level="], "--level: '' is not the name of a locality"),
+        (["--memory=40"], "--memory: 40: a size such as 40G or 40GB is expected"),
+        (["--memory=0GB"], "--memory: 0GB: more than nothing"),
+        (["--memory=\x1b[31m"], "--memory: '\\x1b[31m': a size"),
+        (
+            ["--memory=1GB", "--resources-shape=slot/[core;memory=4]"],
+            "--memory: --resources-shape says all that the job asks for",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_one_line(flux, words, said):
@@ -272,14 +306,19 @@ def test_every_command_refuses_alike(flux, command):
 
 
 def test_where_treepool_cannot_be_imported_only_its_options_are_lost(flux):
-    # Isolated, Flux's Python has neither PYTHONPATH nor what is installed for the tests.
-    bare = {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1"}
+    # A checkout has not what treepool needs beside it, as an installed copy has.
+    bare = {
+        "PYTHONPATH": "",
+        "PYTHONNOUSERSITE": "1",
+        "FLUX_PYTHONPATH_PREPEND": "",
+        "FLUX_CLI_PLUGINPATH": str(PLUGINS),
+    }
     if flux("python", "-c", "import attrs", **bare).returncode == 0:
         pytest.skip("Flux's own Python has attrs")
     assert flux("submit", "--dry-run", "true", **bare).returncode == 0
-    line = is_refused(flux("submit", "--dry-run", "--allow-cxl", "true", **bare))
+    line = is_refused(flux("submit", "--dry-run", "--same=os", "true", **bare))
     assert "attrs" in line
-    assert "treepool flux-env" in line
+    assert "treepool flux-env --check" in line
 
 
 def test_a_job_without_options_does_not_import_treepool(flux):
@@ -289,8 +328,9 @@ def test_a_job_without_options_does_not_import_treepool(flux):
 
 
 def test_a_plugin_that_is_twice_on_the_path_is_there_once(options):
-    path = f"{PLUGINS}:{PLUGINS}"
-    assert options("submit", "--allow-cxl", "true", FLUX_CLI_PLUGINPATH=path) == {"allow_cxl": True}
+    path = environment()["FLUX_CLI_PLUGINPATH"]
+    twice = options("submit", "--same=os", "true", FLUX_CLI_PLUGINPATH=f"{path}:{path}")
+    assert twice == {"same": "os"}
 
 
 # -- in an instance

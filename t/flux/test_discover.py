@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from broker import Instance
-from commandline import run_process
 from hwlocfile import Device, Made
 
 MODULE = "sched-treepool"
@@ -114,11 +113,8 @@ def test_encode_reads_the_running_instance(instance):
 def test_brokers_that_come_up_later_are_asked_then(tmp_path):
     path = tmp_path / "node.xml"
     path.write_text(NODE.xml())
-    (tmp_path / "modprobe.d").mkdir()
-    toml = run_process("flux-env", "--modprobe", "policy=easy").out
-    (tmp_path / "modprobe.d" / "treepool.toml").write_text(toml)
-    env = {"FLUX_MODPROBE_PATH_APPEND": str(tmp_path)}
-    with brokers(path, env=env) as instance:
+    conf = ["modules.alternatives.sched=sched-treepool"]
+    with brokers(path, conf=conf) as instance:
         instance.scheduler = MODULE
         # At the start of the instance only rank 0 is up, if that.
         job = instance.shape("slot=4/node/numa{x}")
@@ -249,7 +245,8 @@ def test_a_silent_broker_is_flat_after_a_while_and_its_late_answer_counts(two):
     assert two.soon(lambda: warned in two.log(), seconds=20)
     assert two.placed(job) == [("0", "4-7", "")]
     assert "unknown resource type 'l3'" in two.wait(unknown, "exception")["note"]
-    assert two.stats()["hwloc"] == {"nodes": 1, "parsed": 1, "waiting": 0}
+    stats = two.stats()["hwloc"]
+    assert (stats["nodes"], stats["parsed"], stats["waiting"]) == (1, 1, 0)
     across = two.submit("-n1", "-c4", "--requires=rank:1")
     waits = two.submit("--setattr=system.treepool.level=numa", "--requires=rank:1", "-n1", "-c4")
     assert "1" in two.placed(across)[0]
@@ -303,3 +300,43 @@ def test_hardware_that_R_does_not_agree_with_is_flat():
         assert "R has cores" in instance.log()
         assert "which its hwloc topology does not" in instance.log()
         assert instance.placed(instance.submit("-n1", "-c400")) == [("0", "0-399", "")]
+
+
+# -- many nodes
+
+
+def loaded_with_few(instance, few):
+    load_faulty(instance, f"few={few}", "timeout=60")
+    stats = instance.soon(lambda: (s := instance.stats()["hwloc"])["waiting"] == 0 and s, 30)
+    assert stats, instance.log()
+    return stats
+
+
+def test_of_many_nodes_that_are_alike_one_sends_its_xml(tmp_path):
+    path = tmp_path / "node.xml"
+    path.write_text(NODE.xml())
+    with brokers(path, size=6) as instance:
+        one = len(instance.flux("python", "-c", XML).strip())
+        every = loaded_with_few(instance, 6)
+        assert (every["nodes"], every["digests"]) == (6, 0)
+        assert every["xml-bytes"] >= 6 * one
+        stats = loaded_with_few(instance, 1)
+        assert (stats["nodes"], stats["digests"], stats["parsed"]) == (6, 5, 1)
+        # Rank 0, and perhaps one more that told its digest before that XML came.
+        assert stats["xml-bytes"] < 2.5 * one
+        assert instance.soon(lambda: instance.stats()["localities"]) == ["numa", "socket"]
+        told = instance.flux("exec", "-r", "all", "flux", "treepool", "digest").split()
+        assert len(told) == 6
+        assert len(set(told)) == 1
+
+
+XML = "import flux; print(flux.Flux().rpc('resource.topo-get').get_str())"
+
+
+def test_where_nodes_cannot_tell_a_digest_all_send_their_xml(tmp_path):
+    path = tmp_path / "node.xml"
+    path.write_text(NODE.xml())
+    with brokers(path, size=4) as instance:
+        load_faulty(instance, "few=0", "timeout=60", "no-digests")
+        assert instance.soon(lambda: instance.stats()["hwloc"]["nodes"] == 4, 30)
+        assert instance.stats()["hwloc"]["digests"] == 0

@@ -29,7 +29,7 @@ R = {
 
 WAYS = {
     "sched-treepool": ("sched-treepool",),
-    "sched-simple pool-class=treepool": ("sched-simple", "pool-class=treepool"),
+    "sched-simple pool-class=TreePool": ("sched-simple", "pool-class=TreePool"),
     "sched-simple, by the writer of R": ("sched-simple",),
 }
 

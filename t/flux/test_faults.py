@@ -32,7 +32,7 @@ def idle(four):
 
 
 @pytest.mark.parametrize(
-    "words", [("sched-treepool", "policy=easy"), ("sched-simple", "pool-class=treepool")]
+    "words", [("sched-treepool", "policy=easy"), ("sched-simple", "pool-class=TreePool")]
 )
 def test_a_reload_keeps_what_jobs_have(four, words):
     jobs = [four.submit("-n1", "-c3", "-g1") for _ in range(5)]

@@ -29,7 +29,7 @@ CHECKS = names_in(SCRIPT)
 
 FILES = sorted(VECTORS.glob("*.json"))
 
-OURS, THEIRS = "treepool", "flux.resource.TreePool"
+OURS, THEIRS = "TreePool", "flux.resource.TreePool"
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -8,9 +8,9 @@ from broker import PATIENCE, VECTORS, Failed, Instance, key_of
 
 WAYS = {
     "sched-treepool": ("sched-treepool",),
-    "sched-simple pool-class=treepool": ("sched-simple", "pool-class=treepool"),
-    "sched-fifo pool-class=treepool": ("sched-fifo", "pool-class=treepool"),
-    "sched-backfill pool-class=treepool": ("sched-backfill", "pool-class=treepool"),
+    "sched-simple pool-class=TreePool": ("sched-simple", "pool-class=TreePool"),
+    "sched-fifo pool-class=TreePool": ("sched-fifo", "pool-class=TreePool"),
+    "sched-backfill pool-class=TreePool": ("sched-backfill", "pool-class=TreePool"),
     "sched-simple, by the writer of R": ("sched-simple",),
 }
 
@@ -31,7 +31,7 @@ def test_cluster_a_on_16_nodes(cluster, idle, words):
     assert "pool-class=treepool" in cluster.ready()
 
 
-@pytest.mark.parametrize("way", ["sched-treepool", "sched-simple pool-class=treepool"])
+@pytest.mark.parametrize("way", ["sched-treepool", "sched-simple pool-class=TreePool"])
 @pytest.mark.parametrize("nodes, name", [(16, "b"), (1152, "a"), (1152, "b")])
 def test_both_clusters_at_both_sizes(nodes, name, way):
     name = f"rfc49-cluster-{name}"

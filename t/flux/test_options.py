@@ -1,22 +1,32 @@
-"""The options of the scheduler module."""
+"""The options of the scheduler module: as its arguments, and as a table of the configuration."""
 
 import math
 
+import attrs
 import pytest
 
 from treepool.errors import InvalidOption
 from treepool.flux import options
+from treepool.flux.options import InvalidSetting, Options, Rule
+
+
+def table(**entries):
+    """The options of a table; underscores stand for dashes."""
+    return options.read(
+        table={name.replace("_", "-"): value for name, value in entries.items()},
+        queues=("batch", "debug"),
+    )
 
 
 def test_nothing_given_is_fifo_with_estimates_for_eight():
-    assert options.read([]) == options.Options("fifo", 8, {})
+    assert options.read() == Options(Rule("fifo", 8))
 
 
 @pytest.mark.parametrize("policy, depth", [("easy", 1), ("conservative", 64)])
 def test_each_policy_has_its_depth(policy, depth):
-    assert options.read([f"policy={policy}"]).depth == depth
-    assert options.read([f"policy={policy}", "reservation-depth=7"]).depth == 7
-    assert options.read(["reservation-depth=unlimited", f"policy={policy}"]).depth == math.inf
+    assert options.read([f"policy={policy}"]).rule.depth == depth
+    assert options.read([f"policy={policy}", "reservation-depth=7"]).rule.depth == 7
+    assert options.read(["reservation-depth=unlimited", f"policy={policy}"]).rule.depth == math.inf
 
 
 def test_options_of_the_pool_go_there_by_its_names():
@@ -29,14 +39,77 @@ def test_options_of_the_pool_go_there_by_its_names():
     ["", "=", "easy", "policy=", "policy=EASY", "reservation-depth=0", "reservation-depth=-1",
      "reservation-depth=1.5", "reservation-depth=²", "reservation-depth=" + 400 * "9",
      "reservation-depth=" + 5000 * "9", "locality=x", "node-policy=", "discover=on",
-     "queue-depth=3"],
+     "queue-depth=3", "alpha=nan", "queues=1", "windows="],
 )  # fmt: skip
 def test_what_is_unknown_or_impossible_is_refused(argument):
     with pytest.raises(InvalidOption):
         options.read([argument])
 
 
-def test_a_check_before_load_leaves_fluxs_own_alone():
-    options.check(["queue-depth=3", "log-level=debug", "policy=easy"])
-    with pytest.raises(InvalidOption, match="unknown argument 'queue=3'"):
-        options.check(["queue=3"])
+# -- the table
+
+
+def test_a_table_has_the_names_and_values_of_the_arguments():
+    words = ["policy=easy", "reservation-depth=9", "locality=none", "node-policy=first-fit"]
+    given = dict(word.split("=") for word in [*words, "alpha=0.25", "discover=off"])
+    assert options.read([], given) == options.read([*words, "alpha=0.25", "discover=off"])
+
+
+def test_numbers_may_stand_without_quotes():
+    assert table(reservation_depth=9).rule.depth == 9
+    assert table(alpha=1).pool == {"alpha": "1"}
+    assert table(beta=0.25).pool == {"beta": "0.25"}
+    assert table(queue_depth=100).queue_depth == 100
+
+
+def test_an_argument_overrides_the_key_of_its_name_and_no_other():
+    read = options.read(["policy=easy"], {"policy": "fifo", "locality": "none"})
+    assert read == Options(Rule("easy", 1), pool={"locality": "none"})
+
+
+def test_options_that_flux_reads_from_arguments_may_be_in_the_table():
+    assert table(log_level="debug").log_level == "debug"
+    assert table(queue_depth="unlimited").queue_depth == "unlimited"
+    assert attrs.evolve(table(queue_depth=7), queue_depth="unlimited") == Options()
+
+
+def test_a_queue_has_the_rule_of_all_but_for_what_its_own_table_says():
+    queues = {
+        "batch": {"policy": "conservative"},
+        "debug": {"reservation-depth": 2},
+    }
+    read = table(policy="easy", reservation_depth=5, queues=queues)
+    assert read.rule == Rule("easy", 5)
+    assert read.queues == {"batch": Rule("conservative", 64), "debug": Rule("easy", 2)}
+
+
+@pytest.mark.parametrize(
+    "entries, said",
+    [
+        ({"polcy": "easy"}, "sched-treepool.polcy: unknown, known are policy, "),
+        ({"policy": "best"}, "sched-treepool.policy: best: known are fifo, easy, conservative"),
+        ({"policy": True}, "sched-treepool.policy: must be a text or a number, not true"),
+        ({"alpha": 2}, "sched-treepool.alpha: 2: not a number from 0 to 1"),
+        ({"alpha": math.nan}, "sched-treepool.alpha: nan: not a number"),
+        ({"reservation_depth": 10**5000}, "sched-treepool.reservation-depth: an integer of"),
+        ({"queues": []}, "sched-treepool.queues: must be a table, not an array"),
+        ({"queues": {"night": {}}}, "sched-treepool.queues.night: this instance has no such"),
+        ({"queues": {"debug": 5}}, "sched-treepool.queues.debug: must be a table, not 5"),
+        (
+            {"queues": {"debug": {"locality": "none"}}},
+            "sched-treepool.queues.debug.locality: unknown, known are policy, reservation-depth",
+        ),
+        ({"queues": {"debug": {"policy": "x"}}}, "sched-treepool.queues.debug.policy: x: known"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_told_with_its_key(entries, said):
+    with pytest.raises(InvalidSetting) as raised:
+        table(**entries)
+    assert str(raised.value).startswith(said)
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("value", ["", 5, [], [{}], True])
+def test_what_is_no_table_is_refused(value):
+    with pytest.raises(InvalidSetting, match="sched-treepool: must be a table"):
+        options.read([], value)

@@ -1,31 +1,42 @@
-"""What a site sets up: ``treepool flux-env``, and what Flux makes of it."""
+"""What ``flux-env --install --prefix`` sets up, and what Flux makes of it, without root."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 
-from broker import REPOSITORY, Instance, environment, key_of
+from broker import REPOSITORY, Instance, bare, environment, installed, key_of
 from commandline import run_process
+
+CHOSEN = [
+    "modules.alternatives.sched=sched-treepool",
+    'modules.sched-treepool.args=["policy=easy"]',
+]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """An instance that modprobe gave sched-treepool, with an option."""
-    directory = tmp_path_factory.mktemp("modprobe")
-    (directory / "modprobe.d").mkdir()
-    toml = run_process("flux-env", "--modprobe", "policy=easy").out
-    (directory / "modprobe.d" / "treepool.toml").write_text(toml)
-    env = {"FLUX_MODPROBE_PATH_APPEND": str(directory)}
-    with Instance(16, 120, 8, key_of("rfc49-cluster-a"), env=env) as instance:
+def site():
+    """An instance whose configuration chose sched-treepool, with an option."""
+    with Instance(16, 120, 8, key_of("rfc49-cluster-a"), conf=CHOSEN) as instance:
         instance.scheduler = "sched-treepool"
         yield instance
 
 
-def test_modprobe_makes_it_the_scheduler_of_the_instance(site):
+def test_the_configuration_makes_it_the_scheduler_of_the_instance(site):
     schedulers = [line for line in site.flux("module", "list").splitlines() if "sched" in line]
     assert [line.split()[0] for line in schedulers] == ["sched-treepool"]
     assert schedulers[0].split()[-1] == "feasibility,sched"
     assert site.stats()["policy"] == "easy"
+
+
+def test_an_instance_that_does_not_choose_it_has_the_scheduler_it_had_before():
+    with Instance(2, 4, 0) as instance:
+        loaded = instance.flux("module", "list")
+        assert "sched-simple" in loaded
+        assert "sched-treepool" not in loaded
 
 
 def test_it_places_jobs(site):
@@ -40,7 +51,100 @@ def test_the_command_line_is_a_subcommand_of_flux(site):
     assert site.run("treepool", "alloc", "-R", "-", "slot=1/core=999", stdin=R).returncode == 1
 
 
-def test_the_environment_extends_what_is_there():
+def test_the_environment_has_flux_s_own_variables_only():
+    home = installed() / "lib" / "treepool"
     env = environment()
-    assert env["FLUX_MODULE_PATH_PREPEND"] == str(REPOSITORY / "treepool/flux/modules")
-    assert env["PYTHONPATH"].split(":")[0] == str(REPOSITORY)
+    assert env["FLUX_MODULE_PATH_PREPEND"] == f"{home}/treepool/flux/modules"
+    assert not [name for name in env if "PYTHON" in name and not name.startswith("FLUX_")]
+
+
+def test_flux_s_python_finds_one_name_of_treepool_and_none_of_what_it_needs():
+    (only,) = (
+        path for path in (installed() / "lib/treepool/treepool/flux/pools").iterdir()
+        if path.name != "__pycache__"
+    )  # fmt: skip
+    assert only.name == "TreePool.py"
+
+
+# -- what can go wrong
+
+
+def command(*words, **environment):
+    kept = {"PYTHONPATH": str(REPOSITORY), "PATH": os.environ["PATH"], **environment}
+    return run_process("flux-env", *map(str, words), **kept)
+
+
+def tree(directory):
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+def test_a_prefix_may_be_any_name_and_removal_leaves_what_was_there(tmp_path):
+    prefix = tmp_path / "a b%c'd"
+    prefix.mkdir()
+    (prefix / "mine").write_text("")
+    assert command("--install", "--prefix", prefix).status == 0
+    script = f'eval "$("$1" flux-env)"; {CHECK}'
+    words = ["sh", "-ec", script, "sh", str(prefix / "bin" / "treepool")]
+    said = subprocess.run(words, env=bare(), capture_output=True, text=True)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert command("--uninstall", "--prefix", prefix).status == 0
+    assert tree(prefix) == ["mine"]
+
+
+CHECK = "treepool flux-env --check; flux treepool --version; flux submit --dry-run --same=os true"
+
+
+def test_what_is_there_without_a_receipt_is_left_alone(tmp_path):
+    (tmp_path / "lib" / "treepool").mkdir(parents=True)
+    result = command("--install", "--prefix", tmp_path)
+    assert result.is_one_line_error("exists, and has no receipt of treepool")
+    assert tree(tmp_path) == ["lib", "lib/treepool"]
+
+
+@pytest.mark.parametrize("receipt", ["", "[]", "{}", '{"prefix": 1, "version": 2, "links": 3}'])
+def test_a_receipt_that_cannot_be_read_is_none(tmp_path, receipt):
+    home = tmp_path / "lib" / "treepool"
+    home.mkdir(parents=True)
+    (home / "receipt.json").write_text(receipt)
+    for words in (["--uninstall"], ["--check"], ["--install"]):
+        assert command(*words, "--prefix", tmp_path).is_one_line_error("treepool")
+    assert (home / "receipt.json").read_text() == receipt
+
+
+def test_a_receipt_cannot_have_other_files_removed(tmp_path):
+    assert command("--install", "--prefix", tmp_path / "p").status == 0
+    other, link = tmp_path / "other", tmp_path / "link"
+    other.write_text("")
+    link.symlink_to(other)
+    path = tmp_path / "p" / "lib" / "treepool" / "receipt.json"
+    receipt = json.loads(path.read_text())
+    receipt["links"].update({str(other): "x", str(link): "x"})
+    receipt["directories"].append(str(tmp_path))
+    path.write_text(json.dumps(receipt))
+    assert command("--uninstall", "--prefix", tmp_path / "p").status == 0
+    assert {"other", "link"} <= set(tree(tmp_path))
+
+
+def test_a_treepool_that_flux_s_python_cannot_use_changes_nothing(tmp_path):
+    assert command("--install", "--prefix", tmp_path).status == 0
+    before = tree(tmp_path)
+    broken = tmp_path.with_name("broken")
+    shutil.copytree(REPOSITORY / "treepool", broken / "treepool")
+    (broken / "treepool" / "flux" / "sched.py").write_text("import nothing_of_this_name")
+    words = [sys.executable, "-m", "treepool", "flux-env", "--install", "--prefix", str(tmp_path)]
+    env = {**bare(), "PYTHONPATH": str(broken)}
+    done = subprocess.run(words, cwd="/", env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("treepool flux-env: Flux's Python (3.")
+    assert done.stderr.endswith(
+        "cannot use this treepool: ModuleNotFoundError: No module named 'nothing_of_this_name'\n"
+    )
+    assert tree(tmp_path) == before
+
+
+def test_the_installed_one_does_not_install_itself(tmp_path):
+    assert command("--install", "--prefix", tmp_path).status == 0
+    words = [str(tmp_path / "bin" / "treepool"), "flux-env", "--install", "--prefix", str(tmp_path)]
+    said = subprocess.run(words, env=bare(), capture_output=True, text=True)
+    assert said.returncode == 1
+    assert "use another one to install that" in said.stderr

@@ -124,6 +124,6 @@ def test_without_an_instance_one_line_says_so(busy, words):
     env = {k: v for k, v in busy.env.items() if k != "FLUX_URI"}
     instance = object.__new__(Instance)
     instance.env = env
-    done = instance.run("python", "-m", "treepool", *words)
+    done = instance.run("treepool", *words)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1

@@ -7,15 +7,13 @@ import sys
 
 import pytest
 
-from broker import PATIENCE, REPOSITORY, environment
+from broker import PATIENCE, REPOSITORY, bare
 from documents import blocks, lines
 
 README = (REPOSITORY / "README.md").read_text()
 
 #: The commands up to the instance, and those inside it.
-OUTSIDE, *INSIDE = (
-    block for block in blocks(README) if block.startswith("$ ") and "$ treepool" not in block
-)
+OUTSIDE, *INSIDE = (block for block in blocks(README) if block.startswith(("$ jq", "$ flux")))
 
 
 def commands(block):
@@ -34,17 +32,17 @@ def said(tmp_path_factory):
     treepool.write_text(f'#!/bin/sh\n{python} "$@"\n')
     treepool.chmod(0o755)
     *before, start = commands(OUTSIDE)
-    steps = []
+    steps = ["echo BEGIN"]
     for number, block in enumerate(INSIDE):
         for command in commands(block):
             steps += [f"echo {shlex.quote(f'$ {command}')}", command]
         steps.append(f"echo END {number}")
     (here / "inside.sh").write_text("\n".join(steps))
-    kept = {n: v for n, v in environment().items() if not n.startswith(("FLUX", "PYTHON"))}
+    kept = bare()
     done = subprocess.run(
         ["sh", "-ec", "\n".join([*before, f"{start} sh -e inside.sh"])],
         cwd=here,
-        env={**kept, "PATH": f"{here}:{os.environ['PATH']}"},
+        env={**kept, "PATH": f"{here}:{os.environ['PATH']}", "HOME": str(here)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -52,7 +50,7 @@ def said(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    texts, rest = [], done.stdout
+    texts, rest = [], done.stdout.partition("BEGIN\n")[2]
     for number in range(len(INSIDE)):
         text, _, rest = rest.partition(f"END {number}\n")
         texts.append(text)

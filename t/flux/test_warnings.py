@@ -43,7 +43,7 @@ def loaded(request, tmp_path):
         yield [line for line in instance.log().splitlines() if ".warning[" in line]
 
 
-ANY_POOL = [("sched-treepool",), ("sched-simple", "pool-class=treepool")]
+ANY_POOL = [("sched-treepool",), ("sched-simple", "pool-class=TreePool")]
 
 
 @pytest.mark.parametrize("loaded", [(key(), words) for words in ANY_POOL], indirect=True)

@@ -273,7 +273,7 @@ def test_windows_of_the_configuration_cannot_be_removed_by_command():
         assert instance.placed(instance.submit("-n1"))[0][0] == "1"
         done = window(instance, "remove", "conf")
         assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-        assert "change that and reload the module" in done.stderr
+        assert "remove it there" in done.stderr
         assert "already" in window(instance, "add", *GOOD[:3], "--name=conf").stderr
 
 

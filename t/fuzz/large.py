@@ -590,6 +590,11 @@ LARGE = {
     "key_warnings": KEYS,
     "jobspec_problems": {**DOCUMENTS, **JOBS, **TASKS},
     "linktable": _tables(_KEY["links"][_DIGEST]),
+    "configuration": {
+        **DOCUMENTS,
+        "queues": lambda: _filled('{"queues":{', lambda i: f'"q{i}":{{}}', "}}", ","),
+        "text": lambda: _filled('{"policy":"', lambda i: "x", '"}'),
+    },
     "windows": {
         **DOCUMENTS,
         "many": lambda: _filled("[", _window, "]", ","),

@@ -86,6 +86,11 @@ KEYS = tuple(json.dumps(json.loads(R)["scheduling"]) for R in RS)
 TABLES = tuple(json.dumps(t) for t in small_R()["scheduling"]["links"].values())
 
 
+TABLES = (
+    '{"policy": "easy", "reservation-depth": 9, "alpha": 0.25, "log-level": "debug"}',
+    '{"queues": {"debug": {"policy": "fifo", "reservation-depth": "unlimited"}}}',
+)
+
 WINDOWS = (
     '[{"name": "maint", "hosts": "n[0-9],m", "start": 1798790400, "end": "2027-01-01T12:00Z"}]',
     '[{"name": "w", "hosts": "n7", "start": {"iso-8601-ts": "2027-01-01T08:00:00Z"},'

@@ -48,7 +48,7 @@ from treepool.errors import (
     InvalidWindow,
     TreepoolError,
 )
-from treepool.flux import gpuopt
+from treepool.flux import gpuopt, options
 from treepool.placement.request import job_options
 from treepool.rfc import (
     constraint,
@@ -310,6 +310,12 @@ def _linktable(data):
     table = linktable.read(_text(data))
     table.pairs()
     assert linktable.read(table.to_dict()).pairs() == table.pairs()
+
+
+@target(InvalidOption, seeds=TABLES)
+def _configuration(data):
+    read = options.read([], _json(data), ("debug",))
+    assert set(read.queues) <= {"debug"}
 
 
 @target(InvalidWindow, seeds=WINDOWS)

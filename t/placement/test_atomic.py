@@ -210,6 +210,7 @@ CALLS = {
     "mark_down": lambda pool: pool.mark_down("0-2,5"),
     "remove_ranks": lambda pool: pool.remove_ranks("1,3-4"),
     "replace_key": lambda pool: pool.replace_key(_KEY),
+    "set_options": lambda pool: pool.set_options(policy="worst-fit", locality="required"),
     "set_expiration": lambda pool: pool.set_expiration(3e9),
     "set_starttime": lambda pool: pool.set_starttime(3.0),
     "copy": lambda pool: pool.copy(),

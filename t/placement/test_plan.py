@@ -155,6 +155,34 @@ def test_queues_do_not_hold_each_other_up_but_respect_reservations():
     assert case.submit(4, "slot=1/core=1", 150, queue="debug") is None
 
 
+def test_other_rules_hold_at_once_and_only_lines_whose_rule_changes_are_planned_again():
+    case = Case(nodes=1, policy="fifo", rules={"debug": Rule("easy", 1)})
+    case.runs(1, "slot=1/core=4", NOW + 100)
+    case.submit(2, "slot=1/core=8", queue="debug")
+    case.submit(3, "slot=1/core=8")
+    assert case.submit(4, "slot=1/core=1", 50) is None
+    debug = case.queue.plan.reservations[2]
+    case.queue.set_rules(Rule("easy", 1), {"debug": Rule("easy", 1)})
+    case.run()
+    assert case.got[4] == "rank0/core4"
+    assert case.queue.plan.reservations[2] is debug
+    assert case.starts() == {2: NOW + 100, 3: NOW + 200}
+    case.queue.set_rules(Rule("fifo", 8), {"debug": Rule("conservative", 8)})
+    case.run()
+    assert case.submit(5, "slot=1/core=1", 50) is None
+    assert case.submit(6, "slot=1/core=8", queue="debug") is None
+    assert set(case.starts()) == {2, 3, 6}
+
+
+def test_a_plan_follows_other_options_of_its_pool():
+    case = Case(nodes=2)
+    case.runs(1, "slot=1/core=4", NOW + 100)
+    case.pool.set_options(policy="worst-fit")
+    assert case.submit(2, "slot=1/core=1") == "rank1/core0"
+    case.pool.set_options()
+    assert case.submit(3, "slot=1/core=1") == "rank0/core4"
+
+
 def test_more_room_moves_a_reservation_to_an_earlier_start():
     case = Case(nodes=1)
     case.runs(1, "slot=1/core=8", NOW + 100)

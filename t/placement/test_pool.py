@@ -697,6 +697,18 @@ def test_a_job_on_a_removed_rank_can_still_be_freed_when_the_key_is_another(pool
     assert alloc(pool, 2, "slot=3/node") == "rank[0-2]/core[0-15],gpu[0-3]"
 
 
+def test_other_options_hold_from_the_next_request_on(pool):
+    alloc(pool, 1, "slot=1/core=1")
+    pool.set_options(policy="worst-fit", locality="required")
+    assert alloc(pool, 2, "slot=1/core=1") == "rank1/core0"
+    with pytest.raises(InvalidOption):
+        pool.set_options(policy="best")
+    assert alloc(pool, 3, "slot=1/core=1") == "rank2/core0"
+    pool.set_options()
+    assert alloc(pool, 4, "slot=1/core=1").startswith("rank0/")
+    pool.free(1)
+
+
 # ---- The pool as a whole ----
 
 

@@ -108,10 +108,11 @@ def test_a_task_is_found_and_checked_without_what_draws_and_validates(tmp_path):
 @pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on the PATH")
 def test_flux_loads_nothing_that_only_commands_need():
     script = SCRIPT.format(
-        statements="import treepool; treepool.pool_class\nimport treepool.flux.sched"
+        statements="import TreePool; TreePool.pool_class\nimport treepool.flux.sched"
     )
     done = subprocess.run(
         ["flux", "python", "-c", script],
+        cwd="/",
         env=environment(),
         capture_output=True,
         text=True,

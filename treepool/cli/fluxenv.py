@@ -1,47 +1,86 @@
-"""Print the environment in which Flux finds this treepool, as shell commands:
-the scheduler module sched-treepool, the subcommand "flux treepool", options
-of "flux submit" such as --locality, and the pool that the scheduling keys of
-R name. With --modprobe, print instead the TOML that makes sched-treepool the
-scheduler of the instances that read it.
+"""Make treepool part of the Flux on the PATH: the scheduler module
+sched-treepool, "flux treepool", options of "flux submit" such as --locality,
+the pool that scheduling keys name, and the command treepool. Users' and jobs'
+Python is left alone. Which scheduler an instance has is left to its
+configuration: modules.alternatives.sched. To upgrade, install again.
+
+With --prefix, all of it is in a directory of your own. Without --install,
+--uninstall or --check, print the variables with which Flux finds that.
 
 examples:
-  eval "$(treepool flux-env)"                 for the instances started from here
-  treepool flux-env --modprobe policy=easy > /etc/flux/modprobe/modprobe.d/treepool.toml
-                                              for all instances of this Flux
+  treepool flux-env --install                      for everybody who has this Flux (as root)
+  treepool flux-env --install --prefix ~/.local    for yourself
+  eval "$(treepool flux-env --prefix ~/.local)"    ... in this shell
+  treepool flux-env --check                        what is found where, and what is missing
+  treepool flux-env --uninstall                    leave nothing
 
 exit status:
-  0 done; 2 usage, which includes options that sched-treepool does not have
+  0 done; 1 it cannot be done, or a check found a problem; 2 usage
 """
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
-from treepool.cli.screen import DONE, USAGE, Stop, out
-from treepool.errors import InvalidOption
-from treepool.flux import options, site
+from treepool.cli.screen import DONE, NO, Stop, out
+from treepool.errors import SetupError
+from treepool.flux import install, installcheck, site
 
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.add_argument(
-        "--modprobe", action="store_true", help="print TOML for Flux's modprobe.d instead"
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--install", action="store_true", help="install, or upgrade")
+    what.add_argument("--uninstall", action="store_true", help="take away all of it")
+    what.add_argument("--check", action="store_true", help="what does Flux find, and where?")
+    what.add_argument(
+        "--systemd", action="store_true", help="print the variables as a drop-in for flux.service"
     )
-    parser.add_argument(
-        "options", metavar="NAME=VALUE", nargs="*", help="options of the module, for --modprobe"
-    )
+    parser.add_argument("--prefix", metavar="DIR", help="not in Flux's own directories, but in DIR")
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    if not arguments.modprobe:
-        if arguments.options:
-            raise Stop("options of the module go with --modprobe", USAGE)
-        out(site.exports())
-        return DONE
+    prefix = None
+    if arguments.prefix is not None:  # shells do not expand --prefix=~/tools
+        prefix = Path(os.path.abspath(os.path.expanduser(arguments.prefix)))
     try:
-        options.check(arguments.options)
-    except InvalidOption as e:
-        raise Stop(str(e), USAGE) from None
-    out(site.modprobe(arguments.options))
+        if arguments.install:
+            return _install(prefix)
+        home = install.home_of(prefix)
+        if arguments.uninstall:
+            done = install.uninstall(home)
+            out(f"removed treepool {done.version} from {done.home}")
+            return DONE
+        found = install.Installed.at(home)
+        if found is None:
+            raise Stop(f"no treepool is installed in {home}: treepool flux-env --install")
+        if arguments.check:
+            return _check(found)
+    except SetupError as e:
+        raise Stop(str(e)) from None
+    if found.prefix is None:
+        out(f"# treepool {found.version} is part of this Flux, which needs no variable")
+    elif arguments.systemd:
+        out(site.systemd(found.home))
+    else:
+        out(site.exports(found.home, found.command.parent))
     return DONE
+
+
+def _install(prefix: Path | None) -> int:
+    done = install.install(prefix)
+    out(f"installed treepool {done.version} in {done.home}")
+    for link in done.links:
+        out(f"  {link}")
+    return DONE
+
+
+def _check(found: install.Installed) -> int:
+    findings = list(installcheck.findings(found, site.FluxSite.here(), os.environ))
+    for finding in findings:
+        problem = finding.problem and f"PROBLEM: {finding.problem}"
+        out(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}")
+    return NO if any(finding.problem for finding in findings) else DONE

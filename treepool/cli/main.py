@@ -21,6 +21,7 @@ from treepool.cli.screen import NO, USAGE, Stop, complain
 SUBCOMMANDS = (
     ("alloc", "alloc", "what would these jobs get?"),
     ("encode", "encode", "write a key from hardware"),
+    ("digest", "digest", "is this node like others?"),
     ("show", "show", "where do jobs sit on the cluster?"),
     ("status", "status", "the running instance: GPUs, jobs, totals"),
     ("window", "window", "take nodes out, or keep them for some, for a time"),
@@ -32,7 +33,7 @@ SUBCOMMANDS = (
     ("bind", "bind", "inside a job: run a program bound to what was placed"),
     ("verify", "verify", "inside a job: is it bound to what was placed?"),
     ("conformance", "conformance", "run the test vectors of RFC 49 and treepool, or your own"),
-    ("flux-env", "fluxenv", "what a site sets so that Flux finds treepool"),
+    ("flux-env", "fluxenv", "make treepool part of a Flux, or take it away"),
 )
 
 #: Exit statuses beyond those of ``screen``.

@@ -253,7 +253,7 @@ def _rules(text: str) -> Rules:
         read = options.read(words)
     except InvalidInput as e:
         raise ArgumentTypeError(str(e)) from None
-    return Rules(text, read.policy, read.depth, read.pool)
+    return Rules(text, read.rule.policy, read.rule.depth, read.pool)
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:

@@ -28,6 +28,11 @@ _OF_ONE_NODE = re.compile(
 _HOST_NAME = re.compile(rb'<info name="HostName" value="([^"]*)"/>')
 
 
+def digest(xml: bytes) -> bytes:
+    """The SHA-256 of all in hwloc *xml* that nodes which are alike have in common."""
+    return hashlib.sha256(_OF_ONE_NODE.sub(b"", xml)).digest()
+
+
 @attrs.define
 class Describer:
     """Reads hwloc XML into topos, all with the same ``levels`` and ``gpu_index``.
@@ -46,7 +51,7 @@ class Describer:
 
     def of_xml(self, xml: bytes, source: str = "hwloc XML") -> NodeTopo:
         """The topo of the node that hwloc *xml* describes; raises InvalidHardware."""
-        name = hashlib.sha256(_OF_ONE_NODE.sub(b"", xml)).digest()
+        name = digest(xml)
         known = self._known.get(name)
         if known is None:
             known = self._of_machine(read_hwloc(xml, source, self.gpu_index))
@@ -59,6 +64,10 @@ class Describer:
             return known
         hostname = host.group(1).decode("utf-8", "replace")
         return attrs.evolve(known, machine=attrs.evolve(known.machine, hostname=hostname))
+
+    def known(self, name: bytes) -> Optional[NodeTopo]:
+        """The topo of nodes whose XML has the digest *name*; None if none was read, or lately."""
+        return self._known.get(name)
 
     def _of_machine(self, machine: Machine) -> NodeTopo:
         for told in self.told:

@@ -1,9 +1,9 @@
 """Discovery of the topology of an instance whose R has no key: ask each broker as it comes up.
 
-Requests are asynchronous, and only a few are open at a time. The XML that several nodes share is
-parsed once. Ranks are handed over in batches, because making a new key for the whole pool takes
-time linear in its nodes. A rank is not used until its topology is known, or known to be
-unavailable.
+Requests are asynchronous, and only a few are open at a time. Of many nodes that are alike one is
+asked for its XML, see digests.py. XML that several nodes share is parsed once. Ranks are handed
+over in batches, because making a new key for the whole pool takes time linear in its nodes. A rank
+is not used until its topology is known, or known to be unavailable.
 
 If a broker answers with an error, or does not answer in time, its rank is handed over without
 topology. The broker is asked again a few times, and again whenever it comes up. A late answer is
@@ -19,13 +19,16 @@ import heapq
 import math
 import time
 from collections import deque
-from typing import Any, Callable
+from itertools import islice
+from typing import Any, Callable, Optional
 
 import attrs
 
 from treepool.discovery.describe import Describer
 from treepool.discovery.key import Nodes
+from treepool.discovery.levels import NodeTopo
 from treepool.errors import InvalidHardware
+from treepool.flux.digests import Digests
 from treepool.flux.hardware import IN_FLIGHT, LATE, TIMEOUT, TOPO_GET, answer_of
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
@@ -39,6 +42,9 @@ TICK = 1.0
 
 #: Ticks to wait before each further request to a broker that did not send its topology.
 RETRIES = (10, 30, 120)
+
+#: So many nodes are asked for their XML at once. Of more, those whose topo is not known.
+FEW = 64
 
 #: Receives a batch: the topologies found, and for each of its other ranks why there is none.
 Receiver = Callable[[list[Nodes], dict[int, str]], None]
@@ -67,9 +73,15 @@ class Discovery:
         self._entries = R.entries
         self._describer = Describer()
         self._begun = False
-        #: Ranks to ask; open questions that are not late, by rank; the ticks at which to ask
-        #: ranks again; and how often each rank was asked again since it came up.
+        self._digests = Digests(handle, self._on_digest)
+        #: Ranks with the same digest as one whose XML is asked for, by digest; and that digest.
+        self._alike: dict[bytes, list[int]] = {}
+        self._first: dict[int, bytes] = {}
+        #: Ranks to ask; ranks to ask for a digest first; open questions that are not late, by
+        #: rank; the ticks at which to ask ranks again; and how often each rank was asked again
+        #: since it came up.
         self._waiting: deque[int] = deque()
+        self._many: deque[int] = deque()
         self._open: dict[int, Question] = {}
         self._again: list[tuple[int, int]] = []
         self._tries: dict[int, int] = {}
@@ -85,6 +97,8 @@ class Discovery:
         self._described = 0
         #: How many nodes have sent their topology.
         self.nodes = 0
+        #: How many bytes of XML came.
+        self._bytes = 0
         self._due = 0.0
         self._timer = handle.timer_watcher_create(0.0, self._on_timer)
         self._ticks = 0
@@ -98,9 +112,19 @@ class Discovery:
 
     @property
     def stats(self) -> dict[str, int]:
-        """How many nodes sent a topology, how many XMLs were parsed, how many nodes remain."""
-        waiting = idset.size(self.unknown)
-        return {"nodes": self.nodes, "parsed": self._describer.parsed, "waiting": waiting}
+        """How many nodes have a topology, how many XMLs came and were parsed, and so on."""
+        return {
+            "nodes": self.nodes,
+            "parsed": self._describer.parsed,
+            "waiting": idset.size(self.unknown),
+            "digests": self._digests.told,
+            "xml-bytes": self._bytes,
+        }
+
+    @property
+    def _quiet(self) -> bool:
+        """Whether no answer is to come soon."""
+        return not (self._open or self._waiting or self._digests.open)
 
     def begin(self) -> None:
         """Start asking; call this when the reactor is about to run and can receive answers."""
@@ -115,7 +139,9 @@ class Discovery:
             self._told.pop(rank, None)
         self.wanted |= new
         self.known &= ~new
-        self._waiting.extend(idset.iterate(new))
+        few = max(0, FEW - idset.size(self.wanted & ~new))
+        self._waiting.extend(islice(idset.iterate(new), few))
+        self._many.extend(islice(idset.iterate(new), few, None))
         self._ask()
 
     def _ask(self) -> None:
@@ -127,7 +153,30 @@ class Discovery:
             question = Question(rank, self._ticks + 1 + math.ceil(TIMEOUT / TICK))
             self._open[rank] = question
             self._handle.rpc(TOPO_GET, nodeid=rank).then(self._on_answer, question)
+        while self._begun and self._many:
+            self._digests.ask(self._many.popleft())
         self._keep_ticking()
+
+    def _on_digest(self, rank: int, digest: Optional[bytes]) -> None:
+        """Use what is known of nodes with *digest*, wait for it, or ask *rank* for it."""
+        node = self._describer.known(digest) if digest else None
+        if node is not None:
+            self._use(rank, node)
+            self._hand_over_soon()
+        elif digest in self._alike:
+            self._alike[digest].append(rank)
+        else:
+            if digest:
+                self._alike[digest], self._first[rank] = [], digest
+            self._waiting.append(rank)
+            self._ask()
+
+    def _answered(self, rank: int) -> None:
+        """Go on with the ranks that wait for the XML of *rank*, which came, or will not soon."""
+        digest = self._first.pop(rank, None)
+        if digest is not None:
+            for other in self._alike.pop(digest):
+                self._on_digest(other, digest)
 
     # -- answers
 
@@ -139,18 +188,19 @@ class Discovery:
         if not self._described >> rank & 1:
             answer = answer_of(future)
             if isinstance(answer, bytes):
+                self._bytes += len(answer)
                 try:
-                    self._take(rank, answer)
+                    self._use(rank, self._describer.of_xml(answer, f"rank {rank}"))
                 except InvalidHardware as e:
                     self._fail(rank, str(e))
             elif current:
                 self._fail(rank, answer)
                 self._ask_again(rank)
+        self._answered(rank)
         self._ask()
         self._hand_over_soon()
 
-    def _take(self, rank: int, xml: bytes) -> None:
-        node = self._describer.of_xml(xml, f"rank {rank}")
+    def _use(self, rank: int, node: NodeTopo) -> None:
         entry = next(e for e in self._entries if e.ranks >> rank & 1)
         machine = node.machine
         gpus = idset.from_ids(gpu.id for gpu in machine.gpus)
@@ -192,6 +242,7 @@ class Discovery:
             del self._open[rank]
             self._fail(rank, LATE)
             self._ask_again(rank)
+            self._answered(rank)
         while self._again and self._again[0][0] <= self._ticks:
             self._waiting.append(heapq.heappop(self._again)[1])
         self._ask()
@@ -199,7 +250,7 @@ class Discovery:
             self._hand_over_soon()
 
     def _hand_over_soon(self) -> None:
-        last = not self._open and not self._waiting
+        last = self._quiet
         self._timer.reset(after=0.0 if last else max(0.0, self._due - time.monotonic()))
 
     def _on_timer(self, *_: Any) -> None:

@@ -171,16 +171,23 @@ def _size(key: str, value: str, column: int) -> int:
     The unit is required: without one, LSF means MB and Flux means GiB. LSF reserves this amount of
     each GPU's memory. treepool never shares a GPU, so here it is the minimum memory of each GPU.
     """
+    try:
+        return gib(value)
+    except InvalidOption as e:
+        _fail(column, f"{key}={e}")
+
+
+def gib(value: str) -> int:
+    """A size with its unit, such as ``40GB``, in GiB rounded up; raises InvalidOption."""
     match = _SIZE.fullmatch(value)
     if match is None or match[2] not in _BYTES:
         known = ", ".join((*units.BYTES, "K to E"))
-        _fail(
-            column,
-            f"{key}={_quoted(value)}: a size such as 40G or 40GB is expected; units: {known}",
+        raise InvalidOption(
+            f"{_quoted(value)}: a size such as 40G or 40GB is expected; units: {known}"
         )
     size: int = math.ceil(Fraction(match[1]) * _BYTES[match[2]] / _BYTES["GiB"])
     if not 0 < size <= MAX_MEMORY:
-        _fail(column, f"{key}={_quoted(value)}: more than nothing and at most {MAX_MEMORY} GiB")
+        raise InvalidOption(f"{_quoted(value)}: more than nothing and at most {MAX_MEMORY} GiB")
     return size
 
 

@@ -129,14 +129,15 @@ class Intake:
 
     def release(self) -> None:
         """Judge the submissions, and answer the checks, whose topology has arrived."""
-        discovery, awaited = self._discovery, self.awaited
-        if discovery is None or awaited == 0:
+        awaited = self.awaited
+        if awaited == 0 or not (self._held or self._checks):
             return
-        self._held.release(discovery.unknown)
+        unknown = self._discovery.unknown if self._discovery else 0
+        self._held.release(unknown)
         self._timer.reset(after=0.0)
         checks, self._checks = self._checks, []
         for msg, jobspec, ranks in checks:
-            if ranks & discovery.unknown:
+            if ranks & unknown:
                 self._checks.append((msg, jobspec, ranks))
             elif awaited is None:
                 self._check(msg, jobspec)

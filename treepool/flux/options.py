@@ -1,20 +1,25 @@
-"""The options of the scheduler module: ``flux module load sched-treepool NAME=VALUE...``.
+"""The options of sched-treepool: arguments of the module, and table ``[sched-treepool]``.
 
-All options are checked when the module is loaded. If one is invalid, loading fails and
-``flux dmesg`` shows the reason.
+``flux module load sched-treepool NAME=VALUE...`` and the configuration have the same names and
+values; an argument overrides the key of its name. Imports no flux.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Callable, Iterable, Union
+from typing import Callable, Container, Iterable, Mapping, NoReturn, Union
 
 import attrs
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
-from treepool.placement.plan.queue import POLICIES
+from treepool.placement.plan.queue import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
+from treepool.rfc.findings import shown
+
+#: The table of the configuration, and in it the table of tables for single queues.
+TABLE = "sched-treepool"
+QUEUES = "queues"
 
 KNOWN = (
     "policy=fifo|easy|conservative, reservation-depth=N|unlimited, "
@@ -23,89 +28,156 @@ KNOWN = (
     "queue-depth=N|unlimited, log-level=LEVEL"
 )
 
-
-#: Converts an option's text to its value, or raises InvalidOption.
+#: Converts an option's text to its value, or raises InvalidOption with what is wrong with it.
 Reader = Callable[[str], Union[str, float]]
+
+
+class InvalidSetting(InvalidOption):
+    """A wrong entry of the configuration, and the ``keys`` that lead to it."""
+
+    def __init__(self, message: str, *keys: str) -> None:
+        super().__init__(f"{'.'.join(map(_plain, keys))}: {message}")
+        self.keys = keys
 
 
 @attrs.frozen
 class Options:
-    """How to run the queue: ``depth`` jobs get reservations. ``pool`` has the pool's options.
+    """How to run the queue: ``rule``, and the rules of the ``queues`` that have others.
 
-    With ``discover`` a missing key is made from the hwloc XML that the brokers hold.
+    ``pool`` has the pool's options. With ``discover`` a missing key is made from the topology that
+    the brokers know. The others are those that flux.scheduler.Scheduler has, too.
     """
 
-    policy: str = "fifo"
-    depth: float = POLICIES["fifo"]
+    rule: Rule = attrs.field(factory=Rule)
+    queues: Mapping[str, Rule] = attrs.field(factory=dict)
     pool: dict[str, str] = attrs.field(factory=dict)
     discover: bool = True
+    log_level: str = "info"
+    queue_depth: Union[str, int] = "unlimited"
 
 
-def read(arguments: Iterable[str]) -> Options:
-    """The options in module *arguments*; raises InvalidOption, a ValueError."""
-    given: dict[str, str] = {}
+def read(
+    arguments: Iterable[str] = (),
+    table: object = None,
+    queues: Container[str] = (),
+) -> Options:
+    """The options in *arguments* of the module and *table*, for an instance with *queues*.
+
+    Raises InvalidOption, a ValueError; for the table it is an InvalidSetting.
+    """
+    given = _table(table, (*_READERS, QUEUES, "windows"), TABLE)
+    tables = _table(given.pop(QUEUES, None), None, TABLE, QUEUES)
+    given.pop("windows", None)  # see windows.py
+    texts = {name: _text(value, TABLE, name) for name, value in given.items()}
+    read = {name: _checked(name, text, TABLE, name) for name, text in texts.items()}
     for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if not equals or name not in _READERS:
+        name, equals, text = argument.partition("=")
+        if not equals or name not in _READERS or name in _OF_FLUX:
             raise InvalidOption(f"unknown argument {argument!r:.60}, known: {KNOWN}")
-        given[name] = value
-    read = {name: _READERS[name](value) for name, value in given.items()}
-    policy = str(read.get("policy", "fifo"))
-    depth = read.get("reservation-depth", POLICIES[policy])
-    pool = {_OF_POOL[name]: given[name] for name in _OF_POOL if name in given}
-    return Options(policy, float(depth), pool, read.get("discover") != "off")
-
-
-def check(arguments: Iterable[str]) -> None:
-    """Raise InvalidOption if the module would refuse *arguments*, Flux's own options included."""
-    read(argument for argument in arguments if argument.partition("=")[0] not in _OF_FLUX)
-
-
-def _choice(name: str, *known: str) -> Reader:
-    def check(value: str) -> str:
-        if value not in known:
-            raise InvalidOption(f"{name}={value:.60}: known are {', '.join(known)}")
-        return value
-
-    return check
-
-
-def _fraction(name: str) -> Reader:
-    def check(value: str) -> float:
         try:
-            number = float(value)
-        except ValueError:
-            number = -1.0
-        if not 0 <= number <= 1:
-            raise InvalidOption(f"{name}={value:.60}: not a number from 0 to 1")
-        return number
-
-    return check
-
-
-def _depth(value: str) -> float:
-    if value == "unlimited":
-        return math.inf
-    digits = value.isascii() and value.isdigit() and len(value) < 10
-    if not digits or int(value) == 0:
-        raise InvalidOption(
-            f"reservation-depth={value:.60}: not a number from 1 to 999999999 or unlimited"
+            read[name], texts[name] = _READERS[name](text), text
+        except InvalidOption as e:
+            raise InvalidOption(f"{name}={_plain(text)}: {e}") from None
+    rule = _rule(read, Rule())
+    rules = {}
+    for queue, value in tables.items():
+        if queue not in queues:
+            raise InvalidSetting("this instance has no such queue", TABLE, QUEUES, queue)
+        own = _table(value, _OF_QUEUE, TABLE, QUEUES, queue)
+        keys = {name: (TABLE, QUEUES, queue, name) for name in own}
+        rules[queue] = _rule(
+            {n: _checked(n, _text(v, *keys[n]), *keys[n]) for n, v in own.items()}, rule
         )
-    return int(value)
+    depth = read.get("queue-depth", math.inf)
+    return Options(
+        rule,
+        rules,
+        pool={_OF_POOL[name]: texts[name] for name in _OF_POOL if name in texts},
+        discover=read.get("discover") != "off",
+        log_level=str(read.get("log-level", "info")),
+        queue_depth="unlimited" if depth == math.inf else int(depth),
+    )
 
 
-#: Options that flux.scheduler.Scheduler reads itself.
+def _rule(given: Mapping[str, Union[str, float]], default: Rule) -> Rule:
+    """*default* with what is given; another policy has a depth of its own."""
+    policy = str(given.get("policy", default.policy))
+    depth = default.depth if policy == default.policy else POLICIES[policy]
+    return Rule(policy, float(given.get("reservation-depth", depth)))
+
+
+def _table(value: object, known: Union[tuple[str, ...], None], *keys: str) -> dict[str, object]:
+    """The entries of a table, whose names must be *known*; none if there is no table."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidSetting(f"must be a table, not {shown(value)}", *keys)
+    for name in value:
+        if known is not None and name not in known:
+            raise InvalidSetting(f"unknown, known are {', '.join(known)}", *keys, name)
+    return dict(value)
+
+
+def _text(value: object, *keys: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise InvalidSetting(f"must be a text or a number, not {shown(value)}", *keys)
+    return value if isinstance(value, str) else shown(value)
+
+
+def _checked(name: str, text: str, *keys: str) -> Union[str, float]:
+    try:
+        return _READERS[name](text)
+    except InvalidOption as e:
+        raise InvalidSetting(f"{_plain(text)}: {e}", *keys) from None
+
+
+def _plain(text: str) -> str:
+    """*text* for a message, without quotes where it needs none."""
+    return text if text.isprintable() and len(text) <= 60 else shown(text)
+
+
+def _fail(message: str) -> NoReturn:
+    raise InvalidOption(message)
+
+
+def _choice(*known: str) -> Reader:
+    return lambda text: text if text in known else _fail(f"known are {', '.join(known)}")
+
+
+def _fraction(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    return number if 0 <= number <= 1 else _fail("not a number from 0 to 1")
+
+
+def _depth(text: str) -> float:
+    if text == "unlimited":
+        return math.inf
+    digits = text.isascii() and text.isdigit() and len(text) < 10
+    if not digits or int(text) == 0:
+        _fail("not a number from 1 to 999999999 or unlimited")
+    return int(text)
+
+
+#: Options that flux.scheduler.Scheduler reads itself, if they are arguments.
 _OF_FLUX = ("queue-depth", "log-level")
 
-#: The name of the pool option that each module option sets.
+#: The name of the pool option that each option sets.
 _OF_POOL = {"locality": "locality", "node-policy": "policy", "alpha": "alpha", "beta": "beta"}
 
+#: Options that a single queue may have.
+_OF_QUEUE = ("policy", "reservation-depth")
+
 _READERS: dict[str, Reader] = {
-    "policy": _choice("policy", *POLICIES),
+    "policy": _choice(*POLICIES),
     "reservation-depth": _depth,
-    "locality": _choice("locality", *LOCALITIES),
-    "node-policy": _choice("node-policy", *NODE_POLICIES),
-    "alpha": _fraction("alpha"),
-    "beta": _fraction("beta"),
-    "discover": _choice("discover", "auto", "off"),
+    "locality": _choice(*LOCALITIES),
+    "node-policy": _choice(*NODE_POLICIES),
+    "alpha": _fraction,
+    "beta": _fraction,
+    "discover": _choice("auto", "off"),
+    "queue-depth": _depth,
+    "log-level": _choice("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"),
 }

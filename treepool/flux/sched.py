@@ -15,11 +15,13 @@ from errno import EINVAL
 from typing import Any, Generator, Iterator, Mapping, Optional
 
 import attrs
+from flux.brokermod import request_handler
 from flux.job import JobID
 from flux.scheduler import Scheduler
 
+from treepool import __version__
 from treepool.errors import InvalidOption
-from treepool.flux import options
+from treepool.flux import config
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.hello import Hello
@@ -30,7 +32,7 @@ from treepool.flux.submissions import Submission
 from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.pool import Pool
 
@@ -55,12 +57,17 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             super().__init__(h, *args)
             if any(arg.startswith("pool-class=") for arg in args):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
-            self.options = options.read(self._pending_args)
-            self._windows = Windows(h, self.log, self._owner_of, self._request_schedule)
+            self._arguments = self._pending_args
+            settings = config.read(h, h.conf_get(), self._arguments)
+            self._windows = Windows(
+                h, self.log, self._owner_of, self._request_schedule, settings.windows
+            )
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
         self._pending_args = []
+        self.options = settings.options
+        self._apply_flux_options()
         self.pool_kwargs.update(self.options.pool)
         self.queue: Queue
         #: The submission of each job in the queue.
@@ -97,8 +104,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             pool = self.pool
         except ValueError as e:  # the pool has already logged it
             raise OSError(EINVAL, str(e)) from None
-        rule = Rule(self.options.policy, self.options.depth)
-        self.queue = Queue(pool, self, time.time, rule)
+        self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
         self._windows.begin(self.queue)
         self._annotator = Annotator(self.queue, lambda jobid: self._submissions[jobid].request)
         self._answers.begin()
@@ -112,6 +118,38 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             self._intake.discover(pool, R)
         else:
             self.log.info("topology: none in R, nodes are flat")
+
+    # -- the configuration
+
+    @request_handler("config-reload")  # type: ignore[untyped-decorator]
+    def config_reload(self, msg: Any) -> None:
+        """Follow a new configuration; if it is wrong, refuse it, and keep to the old one."""
+        try:
+            settings = config.read(self.handle, msg.payload, self._arguments)
+        except Exception as e:  # the configuration can be anything, and must not end the module
+            self.handle.respond_error(msg, EINVAL, str(e) or type(e).__name__)
+            return
+        old, self.options = self.options, settings.options
+        self._apply_flux_options()
+        self.queue.set_rules(self.options.rule, self.options.queues)
+        if self.options.pool != old.pool:
+            self.pool.set_options(**self.options.pool)
+            self._judge_again()  # the locality is part of what a request asks for
+        for name in ("discover", "queue_depth"):
+            if getattr(self.options, name) != getattr(old, name):
+                said = name.replace("_", "-")
+                self.log.warning(f"{said}: holds from the next reload of this module on")
+        self._windows.configure(settings.windows)
+        self.handle.respond(msg, None)
+        self._request_schedule()
+
+    def _apply_flux_options(self) -> None:
+        """Use those of the table that no argument of the module gives."""
+        given = {arg.partition("=")[0] for arg in self.args}
+        if "log-level" not in given:
+            self.log.level = self.options.log_level
+        if not given & {"queue-depth", "mode"}:
+            self.queue_depth = self.options.queue_depth
 
     # -- jobs that are already running
 
@@ -231,14 +269,19 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._intake.release()
 
     def _on_topology(self, localities_changed: bool) -> None:
-        """Use nodes that got their topology; requests mean something else with other localities."""
+        """Use nodes that got their topology."""
         if localities_changed:
-            for job in self.queue.clear():
-                self._annotator.withdraw(job.jobid)
-                submission = self._leave(job.jobid)
-                priority = self._priorities.get(job.jobid, job.priority)
-                self._intake.again(attrs.evolve(submission, priority=priority))
+            self._judge_again()
         self._request_schedule()
+
+    def _judge_again(self) -> None:
+        """Judge all waiting jobs again, whose requests may mean something else now."""
+        for job in self.queue.clear():
+            self._annotator.withdraw(job.jobid)
+            submission = self._leave(job.jobid)
+            priority = self._priorities.pop(job.jobid, job.priority)
+            self._intake.again(attrs.evolve(submission, priority=priority))
+        self._intake.release()
 
     def _leave(self, jobid: int) -> Submission:
         """Forget a job that left the queue; returns its submission."""
@@ -368,7 +411,11 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """What ``flux module stats sched-treepool`` shows."""
         report = yield from self._numbers.report(self.queue, len(self._intake))
         stats: dict[str, Any] = super().stats_get()
-        more = {"policy": self.options.policy, "hwloc": self._intake.stats}
+        more = {
+            "version": __version__,
+            "policy": self.options.rule.policy,
+            "hwloc": self._intake.stats,
+        }
         return {**stats, **report, **more, "questions": len(self._answers)}
 
 

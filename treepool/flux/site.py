@@ -1,68 +1,143 @@
-"""Where Flux finds treepool, and how a site configures that; does not import Flux.
+"""A Flux on this machine, and the directories in which it looks for additions; imports no flux.
 
-``modules``, ``bin`` and ``cliplugin`` beside this file hold one file each, because Flux names
-broker modules and subcommands after their files.
+The files that Flux finds by their names are in directories of their own beside this file. A Flux
+finds them by links in its own directories, or by the variables of ``variables``.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
-from typing import Iterable
+from typing import Mapping, Optional
 
 import attrs
 
-#: The directory that ``import treepool`` and ``import TreePool`` need on the path.
-ROOT = Path(__file__).resolve().parents[2]
+from treepool.errors import SetupError
 
-#: For FLUX_MODULE_PATH, FLUX_EXEC_PATH and FLUX_CLI_PLUGINPATH.
-MODULES = ROOT / "treepool" / "flux" / "modules"
-COMMANDS = ROOT / "treepool" / "flux" / "bin"
-PLUGINS = ROOT / "treepool" / "flux" / "cliplugin"
+#: In a copy of treepool: the directories for the variables of Flux.
+MODULES = "treepool/flux/modules"
+COMMANDS = "treepool/flux/bin"
+PLUGINS = "treepool/flux/cliplugin"
+POOLS = "treepool/flux/pools"
+MODPROBE = "treepool/flux/modprobe"
 
-MODULE = MODULES / "sched-treepool.py"
+#: Seconds that a command of Flux may take.
+_PATIENCE = 60
+
+#: Prints what Flux's Python is, and where it finds the pool of a key's writer.
+_PYTHON = """
+import json, sys
+from importlib.util import find_spec
+pool = find_spec("TreePool")
+print(json.dumps([sys.executable, sys.version.split()[0], pool and pool.origin]))
+"""
 
 
-def python_path() -> list[Path]:
-    """What Flux's Python needs on its path: treepool, and its dependencies if elsewhere."""
-    needed = Path(attrs.__file__).resolve().parents[1]
-    return [ROOT] if needed == ROOT else [ROOT, needed]
+@attrs.frozen
+class FluxSite:
+    """A Flux: its ``command`` and version, its Python, and the directories that it looks in.
+
+    ``libraries`` has Flux's own Python modules. ``pool`` is the file that its Python takes for
+    module TreePool, None if there is none.
+    """
+
+    command: Path
+    version: str
+    python: Path
+    python_version: str
+    pool: Optional[Path]
+    libraries: Path
+    modules: Path
+    commands: Path
+    plugins: Path
+    modprobe: Path
+    help: Path
+
+    @property
+    def home(self) -> Path:
+        """Where a copy of treepool is that is part of this Flux."""
+        return self.modules.parent / "treepool"
+
+    @classmethod
+    def here(cls) -> FluxSite:
+        """The Flux on the PATH; raises SetupError if there is none, or if it does not work."""
+        found = shutil.which("flux")
+        if found is None:
+            raise SetupError("flux is not on the PATH")
+        names = ("module_path", "exec_path", "python_path", "libexecdir", "datadir")
+        paths = [_first(_flux(found, "config", "builtin", name)) for name in names]
+        modules, commands, libraries, libexec, data = paths
+        said = _flux(found, "version")
+        version = next((w[1] for w in map(str.split, said.splitlines()) if "core" in w[0]), "?")
+        try:
+            python, python_version, pool = json.loads(_flux(found, "python", "-c", _PYTHON))
+        except ValueError:
+            raise SetupError("flux python: does not work") from None
+        return cls(
+            command=Path(found),
+            version=version,
+            python=Path(python),
+            python_version=python_version,
+            pool=Path(pool) if pool else None,
+            libraries=libraries,
+            modules=modules,
+            commands=commands,
+            plugins=libexec / "cli" / "plugins",
+            modprobe=data / "modprobe" / "modprobe.d",
+            help=data / "help.d",
+        )
 
 
-def environment() -> dict[str, list[Path]]:
-    """The variables to extend before Flux starts, and what to put in front of their old values."""
+def variables(home: Path) -> Mapping[str, Path]:
+    """The variables with which a Flux finds the copy at *home*, which is no part of it."""
     return {
-        "FLUX_MODULE_PATH_PREPEND": [MODULES],
-        "FLUX_EXEC_PATH_PREPEND": [COMMANDS],
-        "FLUX_CLI_PLUGINPATH": [PLUGINS],
-        "PYTHONPATH": python_path(),
+        "FLUX_MODULE_PATH_PREPEND": home / MODULES,
+        "FLUX_EXEC_PATH_PREPEND": home / COMMANDS,
+        "FLUX_CLI_PLUGINPATH": home / PLUGINS,
+        "FLUX_PYTHONPATH_PREPEND": home / POOLS,
+        "FLUX_MODPROBE_PATH_APPEND": home / MODPROBE,
     }
 
 
-def exports() -> str:
-    """Shell commands that extend the environment."""
-    lines = []
-    for name, paths in environment().items():
-        text = ":".join(shlex.quote(str(path)) for path in paths)
-        lines.append(f'export {name}={text}"${{{name}:+:${name}}}"')
-    return "\n".join(lines)
-
-
-def modprobe(arguments: Iterable[str] = ()) -> str:
-    """TOML for Flux's modprobe.d that makes sched-treepool, with *arguments*, the scheduler.
-
-    Its priority is above that of flux-core's own scheduler (sched-simple has 50).
-    """
+def exports(home: Path, commands: Path) -> str:
+    """Shell commands that set ``variables``, and put *commands* at the end of the PATH."""
     lines = [
-        "[[modules]]",
-        'name = "sched-treepool"',
-        f"module = {json.dumps(str(MODULE))}",
-        'provides = ["sched", "feasibility"]',
-        'after = ["job-manager", "resource"]',
-        'requires = ["job-manager", "resource"]',
-        'ranks = "0"',
-        "priority = 100",
+        f'export {name}={shlex.quote(str(path))}"${{{name}:+:${name}}}"'
+        for name, path in variables(home).items()
     ]
-    shown = ", ".join(json.dumps(argument) for argument in arguments)
-    return "\n".join([*lines, *([f"args = [{shown}]"] if shown else [])])
+    return "\n".join([*lines, f'export PATH="$PATH":{shlex.quote(str(commands))}'])
+
+
+def systemd(home: Path) -> str:
+    """A drop-in for the unit of Flux that sets ``variables``."""
+    lines = (f"{name}={path}" for name, path in variables(home).items())
+    return "\n".join(["[Service]", *(f"Environment={_systemd_quoted(line)}" for line in lines)])
+
+
+def _systemd_quoted(text: str) -> str:
+    for character, instead in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%")):
+        text = text.replace(character, instead)
+    return f'"{text}"'
+
+
+def _first(paths: str) -> Path:
+    return Path(paths.strip().partition(":")[0])
+
+
+def _flux(command: str, *words: str) -> str:
+    """What ``flux WORDS...`` prints."""
+    what = f"flux {' '.join(words[:3] if words[0] == 'config' else words[:1])}"
+    try:
+        done = subprocess.run(
+            [command, *words], cwd=os.sep, capture_output=True, text=True, timeout=_PATIENCE
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise SetupError(f"{what}: {e}") from None
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise SetupError(f"{what}: {''.join(last) or 'failed'}")
+    return done.stdout

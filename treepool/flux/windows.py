@@ -1,8 +1,8 @@
 """The windows of an instance: where they are kept, who may change them, and how the queue follows.
 
 Windows that were added by RPC are in the KVS and survive reloads and restarts. Those of the table
-``[sched-treepool]`` of the configuration change with it, when the module is loaded. Changes are
-made one after the other, each in steps of a few milliseconds. It is written to the KVS first.
+``[sched-treepool]`` of the configuration change with it. Changes are made one after the other, each
+in steps of a few milliseconds. What is in the KVS is written first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from treepool.rfc import windows
 from treepool.rfc.findings import shown
 from treepool.rfc.windows import WindowEntry
 
-#: The key in the KVS, and in the configuration: in table [sched-treepool], ``windows``.
+#: The key in the KVS.
 KEY = "sched-treepool.windows"
 
 #: The RPCs are ``sched-treepool.window-add``, ``-remove`` and ``-list``.
@@ -38,11 +38,16 @@ _SLICE = 0.005
 
 @attrs.frozen
 class _Change:
-    """A change of the windows that *msg* asks for; ``added`` is None if it only removes."""
+    """A change of the windows.
 
-    msg: Any
-    name: str
+    *msg* asks for the window ``added``, or without one that the one called ``name`` goes; or there
+    is no message, and ``fixed`` are the windows of a new configuration.
+    """
+
+    msg: Any = None
+    name: str = ""
     added: Optional[WindowEntry] = None
+    fixed: Optional[tuple[WindowEntry, ...]] = None
 
 
 class Windows:
@@ -58,14 +63,15 @@ class Windows:
         log: Any,
         owner_of: OwnerOf,
         changed: Callable[[], None],
+        fixed: tuple[WindowEntry, ...],
     ) -> None:
-        """Read the windows; raises InvalidWindow, whose message says where they are kept."""
+        """*fixed* are those of the configuration; raises InvalidWindow for those in the KVS."""
         self._handle = handle
         self._log = log
         self._owner_of = owner_of
         self._changed = changed
         self._queue: Queue
-        self._fixed = _read(handle.conf_get(KEY, []), f"configuration: {KEY}")
+        self._fixed = fixed
         self._kept = _read(_in_kvs(handle), f"KVS: {KEY}")
         #: All windows as the queue will have them, when the current change is made.
         self._goal: tuple[Window, ...] = ()
@@ -91,12 +97,7 @@ class Windows:
     def begin(self, queue: Queue) -> None:
         """Apply the windows to *queue*, which has no jobs yet, and answer requests from now on."""
         self._queue = queue
-        now = time.time()
-        taken = {entry.name for entry in self._fixed}
-        for entry in self._kept:
-            if entry.name in taken:
-                self._log.warning(f"window {entry.name}: the one in the configuration counts")
-        kept = tuple(e for e in self._kept if e.end > now and e.name not in taken)
+        kept = self._beside(self._fixed)
         if kept != self._kept:
             self._kept = kept
             transaction = _transaction(self._handle, kept)
@@ -106,6 +107,21 @@ class Windows:
         for watcher in self._watchers:
             watcher.start()
 
+    def configure(self, fixed: tuple[WindowEntry, ...]) -> None:
+        """Let *fixed* be the windows of the configuration."""
+        if fixed != self._fixed or self._changes:
+            self._enqueue(_Change(fixed=fixed))
+
+    def _beside(self, fixed: tuple[WindowEntry, ...]) -> tuple[WindowEntry, ...]:
+        """The windows that are kept, without those that are over or that *fixed* has as well."""
+        now = time.time()
+        taken = {entry.name for entry in fixed}
+        kept = tuple(entry for entry in self._kept if entry.end > now)
+        for entry in kept:
+            if entry.name in taken:
+                self._log.warning(f"window {entry.name}: the one in the configuration counts")
+        return tuple(entry for entry in kept if entry.name not in taken)
+
     def admitted(self, user: int, queue: str) -> frozenset[Holder]:
         """The windows that do not keep away a job of *user* (numeric id) in *queue*."""
         return admitting(self._goal, user, queue)
@@ -113,7 +129,7 @@ class Windows:
     def end(self) -> None:
         """Answer the requests that are open, because the module is being unloaded."""
         changes, self._changes, self._work = self._changes, deque(), None
-        for change in changes:
+        for change in filter(lambda change: change.msg, changes):
             text = "the scheduler is being unloaded"
             self._handle.respond_error(change.msg, errno.ENOSYS, text)
 
@@ -147,8 +163,7 @@ class Windows:
         if not isinstance(name, str):
             raise InvalidWindow("/name: must be a string")
         if any(entry.name == name for entry in self._fixed):
-            where = f"{KEY} of the configuration"
-            raise InvalidWindow(f"window {name} is in {where}: change that and reload the module")
+            raise InvalidWindow(f"window {name} is in the configuration: remove it there")
         self._enqueue(_Change(msg, name))
 
     def _refuse(self, msg: Any, reason: str) -> None:
@@ -171,12 +186,13 @@ class Windows:
                 future = commit_async(self._handle, _kvstxn=transaction)
                 future.then(self._on_written, (change, kept))
             except (InvalidWindow, OSError) as e:
-                self._refuse(change.msg, str(e))
-                self._changes.popleft()
+                self._give_up(change, str(e))
             else:
                 return
 
     def _after(self, change: _Change) -> tuple[WindowEntry, ...]:
+        if change.fixed is not None:
+            return self._beside(change.fixed)
         now = time.time()
         kept = tuple(entry for entry in self._kept if entry.end > now)
         if change.added is None:
@@ -197,11 +213,12 @@ class Windows:
         try:
             future.get()
         except OSError as e:
-            self._handle.respond_error(change.msg, e.errno or errno.EIO, f"KVS: {e.strerror or e}")
-            self._changes.popleft()
+            self._give_up(change, f"KVS: {e.strerror or e}", e.errno or errno.EIO)
             self._next()
             return
         self._kept = kept
+        if change.fixed is not None:
+            self._fixed = change.fixed
         self._work = self._apply(change)
         self._timer.reset(after=0.0)
 
@@ -221,12 +238,23 @@ class Windows:
 
     def _apply(self, change: _Change) -> Generator[None, None, None]:
         """Let the queue have the windows as they are now; answers *change*."""
-        self._goal = self._windows(self._kept, lambda _: None)
+        self._goal = self._windows(self._kept, self._log.warning)
         against = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)
-        self._handle.respond(change.msg, attrs.asdict(against))
-        what = "removed" if change.added is None else f"added, {change.added.hosts:.200}"
-        self._log.info(f"window {change.name}: {what}")
+        if change.fixed is not None:
+            self._log.info(f"windows of the configuration: {len(change.fixed)}")
+        else:
+            self._handle.respond(change.msg, attrs.asdict(against))
+            what = "removed" if change.added is None else f"added, {change.added.hosts:.200}"
+            self._log.info(f"window {change.name}: {what}")
         self._changed()
+
+    def _give_up(self, change: _Change, reason: str, number: int = errno.EINVAL) -> None:
+        """Say that *change*, the first one, is not made."""
+        if change.msg is None:
+            self._log.error(f"windows of the configuration: {reason}")
+        else:
+            self._handle.respond_error(change.msg, number, reason)
+        self._changes.popleft()
 
     def _windows(
         self, kept: Iterable[WindowEntry], problem: Callable[[str], None]

@@ -16,7 +16,7 @@ from treepool.errors import InsufficientResources, PoolConflict
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness, Weights
-from treepool.placement.choose.policy import policy_named
+from treepool.placement.choose.policy import Policy, policy_named
 from treepool.placement.effort import REASON
 from treepool.placement.jobs import AnyR, Job, check_free, held_in, held_without, read_held
 from treepool.placement.journal import Journal, of_rank
@@ -43,11 +43,8 @@ class Pool:
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
-        #: All options, as texts.
-        self.options = chosen = checked(options)
-        self._locality = chosen["locality"]
-        self.weights = Weights(fraction("alpha", chosen), fraction("beta", chosen))
-        policy = policy_named(chosen["policy"], self.weights)
+        #: All options, as texts; and the weights of fitness that they give.
+        self.options, self.weights, policy = _chosen(options)
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         inventory = Inventory.of(resource_set)
         up = idset.flags(inventory.ranks, inventory.ranks.bit_length())
@@ -67,7 +64,7 @@ class Pool:
 
         Raises InvalidJobspec naming the vertex or attribute this pool does not know.
         """
-        return request_of(jobspec.read(spec), self.localities, self._locality)
+        return request_of(jobspec.read(spec), self.localities, self.options["locality"])
 
     def check_feasibility(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if the pool could not serve *request* idle.
@@ -202,6 +199,20 @@ class Pool:
             self._replace(self.inventory.without(gone), index)
 
     # -- the pool as a whole
+
+    def set_options(self, **options: str) -> None:
+        """Go on with these options, and the defaults of all others.
+
+        Requests that were made before keep the locality that they have. Raises InvalidOption, and
+        changes nothing.
+        """
+        chosen, weights, policy = _chosen(options)
+        # Another object: who follows the pool sees that answers may be others.
+        inventory = attrs.evolve(self.inventory)
+        situation = Situation(inventory, self._situation.index, policy)
+        new = (situation, Feasibility(inventory, policy), chosen, weights)
+        self._changed()
+        self._situation, self._feasibility, self.options, self.weights = new
 
     def replace_key(self, key: Mapping[str, Any]) -> None:
         """Give the nodes the topology of RFC 49 *key*; what is allocated stays as it is.
@@ -368,3 +379,10 @@ class Pool:
             self._jobs.pop(jobid, None)
             index.move_back(before)
             raise
+
+
+def _chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]:
+    """All options, with *options* among them, their weights and policy; raises InvalidOption."""
+    chosen = checked(options)
+    weights = Weights(fraction("alpha", chosen), fraction("beta", chosen))
+    return chosen, weights, policy_named(chosen["policy"], weights)

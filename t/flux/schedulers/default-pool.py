@@ -10,6 +10,7 @@ from pathlib import Path
 from flux.resource.ResourcePool import _pool_class_from_uri
 from flux.scheduler import Scheduler
 
+import TreePool  # noqa: F401 (makes treepool importable)
 from treepool.flux.pool import TreepoolPool
 
 # flux-core's tests of its own TreePool ask for it by this name.

@@ -6,18 +6,17 @@
 ``hello-takes=S``  hello takes S seconds
 ``timeout=S``      brokers have S seconds to answer, counted in tenths of a second
 ``retries=T,T``    they are asked again after so many tenths of a second each time
+``few=N``          of more than N nodes digests are asked for
+``no-digests``     ... which no node has
 ``bad-answers=N``  the first N answers of each broker are errors
 ================== ===========================================================================
 """
 
-import os
-import sys
 import time
 from collections import Counter
 
-sys.path.append(os.environ["TREEPOOL_TEST_ROOT"])
-
-from treepool.flux import discover
+import TreePool  # noqa: F401 (makes treepool importable)
+from treepool.flux import digests, discover
 from treepool.flux.pool import AllocatedR
 from treepool.flux.sched import TreepoolScheduler
 from treepool.placement.allocation import Allocation
@@ -101,6 +100,10 @@ def mod_main(h, *args):
             discover.TICK, discover.TIMEOUT = 0.1, float(value)
         elif name == "retries":
             discover.RETRIES = tuple(map(int, value.split(","))) if value else ()
+        elif name == "few":
+            discover.FEW = int(value)
+        elif name == "no-digests":
+            digests.COMMAND = ("false",)
         elif name == "bad-answers":
             answer_badly(int(value))
         else:

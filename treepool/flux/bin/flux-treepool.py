@@ -1,9 +1,10 @@
 """``flux treepool``: the command line as a Flux subcommand."""
 
-import runpy
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-runpy.run_module("treepool", run_name="__main__")
+from treepool.cli.main import main
+
+sys.exit(main())

@@ -21,16 +21,20 @@ from flux.cli.plugin import CLIPlugin
 #: Each option, the placeholder of its value in the help (None if it has no value), and its help.
 OPTIONS = (
     ("--locality", "MODE", "How near a slot's cores and GPUs are: preferred, required or none"),
+    ("--level", "NAME", "Each slot in one domain of this locality, such as numa or socket"),
     ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink or xgmi"),
     ("--same", "FAMILY[:MODE]", "All nodes alike, e.g. in driver; MODE is required or preferred"),
     ("--same-numa", "MODE", "Cores of a slot in one NUMA domain: preferred or required"),
+    ("--memory", "SIZE", "Least memory near each slot, such as 64GB"),
     ("--allow-cxl", None, "Let CXL memory count for memory"),
     ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
 )
 
-#: The options that have the same name in the jobspec: all but --gpu.
-_PLAIN = tuple(flag[2:].replace("-", "_") for flag, _, _ in OPTIONS if flag != "--gpu")
+#: The options that are options in the jobspec, too, of the same name.
+_PLAIN = tuple(
+    flag[2:].replace("-", "_") for flag, _, _ in OPTIONS if flag not in ("--gpu", "--memory")
+)
 
 #: Options of Flux that say how many GPUs there are.
 _COUNTS = {
@@ -40,6 +44,9 @@ _COUNTS = {
     "resources_shape": "--resources-shape",
     "resources_json": "--resources-json",
 }
+
+#: Those that replace all other resources, after this plugin has seen the jobspec.
+_REPLACING = ("resources_shape", "resources_json")
 
 #: Options of Flux with which a slot is not a task.
 _PER_RESOURCE = ("cores", "tasks_per_node", "tasks_per_core")
@@ -70,11 +77,14 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
 
     --locality=MODE       preferred: the nearest cores and GPUs that are free
                           required:  wait for the nearest; none: any
+    --level=NAME          each slot in one domain of a locality: numa, socket, ...
     --gpu-link=LINK       between any two GPUs of a slot: at least so many GB/s,
                           or nvlink, or xgmi
     --same=FAMILY[:MODE]  all nodes have the same property FAMILY:..., such as
                           driver:550; MODE is required (the default) or preferred
     --same-numa=MODE      the slot's cores in one NUMA domain: preferred, required
+    --memory=SIZE         at least so much memory, such as 64GB or 64G (GiB), in the
+                          domain that each slot sits in
     --allow-cxl           CXL memory counts where the job asks for memory
     --unified-memory      only nodes whose CPUs and GPUs share one memory
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
@@ -99,8 +109,11 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
 
         With ``--cc``, and in ``bulksubmit``, only values set here reach ``modify_jobspec``.
         """
-        values = {name: getattr(args, name, None) for name in (*_PLAIN, "gpu")}
+        values = {name: getattr(args, name, None) for name in (*_PLAIN, "gpu", "memory")}
         given = {name: value for name, value in values.items() if value not in (None, False)}
+        if not given:
+            return
+        given.update({name: getattr(args, name, None) for name in _REPLACING})
         if "gpu" in given:
             counted = [flag for name, flag in _COUNTS.items() if _is_set(args, name)]
             per_resource = any(_is_set(args, name) for name in _PER_RESOURCE)
@@ -121,7 +134,12 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
         }
         if "gpu" in given:
             _add_gpu(given["gpu"], jobspec, options)
-        _check(options)
+        if "memory" in given:
+            _add_memory(given, list(_vertices(jobspec.resources)))
+        _check(options, system.get("treepool"))
+        resources = _resources(given, jobspec)
+        if resources is not None:
+            _check_use(options, resources)
         _write(system, options)
 
 
@@ -130,15 +148,15 @@ def _is_set(args: Any, name: str) -> bool:
 
 
 def _find_treepool() -> None:
-    """Make treepool importable, as in ``modules``: last, so that other installations win."""
+    """Make treepool importable, and what it needs, as in ``modules``."""
     root = str(Path(__file__).resolve().parents[3])
     if root not in sys.path:
-        sys.path.append(root)
+        sys.path.insert(0, root)
     try:
         import_module("treepool.placement.request.job_options")
     except ImportError as e:
         raise ValueError(
-            f"treepool's options need treepool in Flux's Python: {e} (see: treepool flux-env)"
+            f"treepool's options cannot be used: {e} (see: treepool flux-env --check)"
         ) from None
 
 
@@ -184,10 +202,45 @@ def _count(num: Optional[int], given: _Gpu, vertices: list[dict[str, Any]]) -> N
         return
     if given.per_resource:
         _refuse("--gpu", "num counts GPUs per task: with options per resource take --gpus-per-node")
+    _add("--gpu", vertices, {"type": "gpu", "count": num or 1})
+
+
+def _resources(given: Mapping[str, Any], jobspec: Any) -> Optional[list[dict[str, Any]]]:
+    """The vertices that *jobspec* will have; None if that is not known yet."""
+    from treepool.errors import InvalidInput
+    from treepool.rfc.shape import parse_shape
+
+    if given["resources_json"]:  # a file that can perhaps be read only once
+        return None
+    try:
+        shape = given["resources_shape"]
+        return list(_vertices(parse_shape(shape) if shape else jobspec.resources))
+    except InvalidInput:  # Flux says so
+        return None
+
+
+def _add_memory(given: Mapping[str, Any], vertices: list[dict[str, Any]]) -> None:
+    """Let the slot in *vertices* ask for memory."""
+    from treepool.errors import InvalidOption
+    from treepool.flux import gpuopt
+
+    for name in _REPLACING:
+        if given[name]:
+            _refuse("--memory", f"--{name.replace('_', '-')} says all that the job asks for")
+    if any(vertex.get("type") == "memory" for vertex in vertices):
+        _refuse("--memory", "the request says already how much memory")
+    try:
+        _add("--memory", vertices, {"type": "memory", "count": gpuopt.gib(str(given["memory"]))})
+    except InvalidOption as e:
+        _refuse("--memory", str(e))
+
+
+def _add(flag: str, vertices: list[dict[str, Any]], child: dict[str, Any]) -> None:
+    """Give the only slot in *vertices* a child."""
     slots = [vertex for vertex in vertices if vertex.get("type") == "slot"]
     if len(slots) != 1:
-        _refuse("--gpu", f"the request has {len(slots)} slots: num is for one")
-    slots[0].setdefault("with", []).append({"type": "gpu", "count": num or 1})
+        _refuse(flag, f"the request has {len(slots)} slots, and this is for one")
+    slots[0].setdefault("with", []).append(child)
 
 
 def _property(model: str) -> str:
@@ -213,17 +266,40 @@ def _require(system: dict[str, Any], name: str) -> None:
     system["constraints"] = {"and": [theirs, ours]} if theirs else ours
 
 
-def _check(options: Mapping[str, _Option]) -> None:
-    """Raise ValueError for the first of *options* that the scheduler would refuse."""
+def _check(options: Mapping[str, _Option], there: Any) -> None:
+    """Raise ValueError for the first of *options* that the scheduler would refuse.
+
+    *there* are the options that the jobspec has already.
+    """
     from treepool.errors import InvalidJobspec
     from treepool.placement.request import job_options
 
-    for name, option in options.items():
+    given = {name: option.value for name, option in options.items()}
+    others = there if isinstance(there, dict) else {}
+    for values in (*({name: value} for name, value in given.items()), {**others, **given}):
+        # Which localities there are, only the scheduler knows.
+        level = values.get("level")
         try:
-            job_options.read({name: option.value}, (), "preferred")
+            job_options.read(values, (level,) if isinstance(level, str) else (), "preferred")
         except InvalidJobspec as e:
             # The user typed an option, not a jobspec: name the option instead of the JSON pointer.
-            _refuse(option.flag, str(e).partition(": ")[2])
+            pointer, _, message = str(e).partition(": ")
+            name = pointer.rpartition("/")[2]
+            if name in options:
+                _refuse(options[name].flag, message)
+            raise
+
+
+def _check_use(options: Mapping[str, _Option], vertices: list[dict[str, Any]]) -> None:
+    """Raise ValueError for the first of *options* that says nothing of what *vertices* ask for."""
+    from treepool.placement.request import job_options
+
+    wanted = {vertex.get("type") for vertex in vertices}
+    whole = any(vertex.get("exclusive") for vertex in vertices)
+    for name, option in options.items():
+        kind = job_options.SPEAKS_OF.get(name)
+        if kind and kind not in wanted and not (kind == "gpu" and whole):
+            _refuse(option.flag, f"the job asks for no {'GPU' if kind == 'gpu' else kind}")
 
 
 def _write(system: dict[str, Any], options: Mapping[str, _Option]) -> None:

@@ -3,10 +3,8 @@
 import sys
 from pathlib import Path
 
-# The directory of this treepool and, after ``pip install --target``, of its dependencies. A site
-# then only sets the path of this file. The entry goes last, so that it never hides another
-# installation.
-sys.path.append(str(Path(__file__).resolve().parents[3]))
+# The directory of this treepool and of what it needs. The process is this module's alone.
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from treepool.flux.sched import mod_main
 

@@ -203,6 +203,19 @@ class Queue:
             self.remove(job.jobid)
         return jobs
 
+    def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
+        """Let lines follow other rules; those whose rule changes give up their reservations."""
+        self._default, self._rules = default, dict(rules)
+        for name, line in self._lines.items():
+            rule = self._rules.get(name, default)
+            if rule != line.rule:
+                line.rule = rule
+                for _, job in list(line.reserved):
+                    self.plan.cancel(job.jobid)
+                    self._return(job)
+        self._end_pass()
+        self._due = True
+
     def set_windows(self, windows: Iterable[Window]) -> None:
         """Let *windows* be all windows there are."""
         self.plan.set_windows(windows)

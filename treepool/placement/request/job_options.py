@@ -78,6 +78,9 @@ SAYS: Mapping[str, Mapping[str, Says]] = {
     "same_numa": {"preferred": Says(modes=("preferred", "required")), "required": _ONE_NUMA},
 }
 
+#: What a job must ask for, if one of these options is to say anything.
+SPEAKS_OF = {"gpu_link": "gpu", "gpu_memory": "gpu", "allow_cxl": "memory"}
+
 #: The property that ``unified_memory`` asks for; ``treepool encode --properties`` writes it.
 UNIFIED = "unified-memory"
 

@@ -1,0 +1,139 @@
+"""Table [sched-treepool] in real instances, as files, and what ``flux config reload`` does."""
+
+import json
+import time
+
+import pytest
+
+from broker import Failed, Instance
+
+QUEUES = "[queues.batch]\nrequires = []\n[queues.debug]\nrequires = []\n"
+
+
+class Configured(Instance):
+    """An instance of two nodes of 4 cores with a directory of configuration."""
+
+    def __init__(self, directory, text):
+        self.directory = directory
+        (directory / "queues.toml").write_text(QUEUES)
+        self.write(text)
+        super().__init__(2, 4, 0, options=[f"--config-path={directory}"])
+        self.load("sched-treepool")
+        self.flux("queue", "start", "--all", "--quiet")
+
+    def write(self, text):
+        (self.directory / "sched.toml").write_text(text)
+
+    def reload(self, text):
+        """The finished process of ``flux config reload`` with another *text*."""
+        self.write(text)
+        return self.run("config", "reload")
+
+
+@pytest.fixture
+def instance(tmp_path):
+    with Configured(tmp_path, '[sched-treepool]\npolicy = "easy"\n') as instance:
+        yield instance
+
+
+def submit(instance, *words, queue="batch", **more):
+    return instance.submit(f"--queue={queue}", *words, **more)
+
+
+def pending(instance, job):
+    instance.settle()
+    return instance.state(job) == "S"
+
+
+def test_the_table_holds_at_load_and_arguments_override_it(instance):
+    assert instance.stats()["policy"] == "easy"
+    instance.load("sched-treepool", "policy=conservative")
+    assert instance.stats()["policy"] == "conservative"
+    assert instance.reload('[sched-treepool]\npolicy = "fifo"\n').returncode == 0
+    assert instance.stats()["policy"] == "conservative"
+
+
+def test_another_policy_holds_at_once_for_jobs_that_wait(instance):
+    assert instance.reload("").returncode == 0
+    assert instance.stats()["policy"] == "fifo"
+    submit(instance, "-N1", "-n4", "-t1h")
+    whole = submit(instance, "-N2", "-n2", "--exclusive", "-t1h")
+    short = submit(instance, "-n1", "-t30m")
+    assert pending(instance, whole) and pending(instance, short)
+    assert instance.reload('[sched-treepool]\npolicy = "easy"\n').returncode == 0
+    instance.wait(short, "alloc")
+    assert pending(instance, whole)
+
+
+def test_a_queue_may_have_a_policy_of_its_own(instance):
+    text = '[sched-treepool.queues.debug]\npolicy = "easy"\n'
+    assert instance.reload(text).returncode == 0
+    submit(instance, "-N1", "-n4", "-t1h")
+    for queue, passes in (("batch", False), ("debug", True)):
+        submit(instance, "-N2", "-n2", "--exclusive", "-t1h", queue=queue)
+        assert pending(instance, submit(instance, "-n1", "-t30m", queue=queue)) is not passes
+
+
+def test_other_options_of_the_pool_hold_for_jobs_that_wait_with_their_priority(instance):
+    first = submit(instance, "-N1", "-n1", "-t1h")
+    assert instance.placed(first)[0][0] == "0"
+    both = submit(instance, "-N2", "-n2", "--exclusive")
+    last, urgent = (submit(instance, "-N2", "-n2", "--exclusive") for _ in range(2))
+    instance.flux("job", "urgency", urgent, "31")
+    assert instance.reload('[sched-treepool]\nnode-policy = "worst-fit"\n').returncode == 0
+    one = submit(instance, "-n1", "-t1m", queue="debug")
+    assert instance.placed(one)[0][0] == "1"
+    for job in (first, one):
+        instance.flux("cancel", job)
+    instance.wait(urgent, "alloc")
+    assert pending(instance, both) and pending(instance, last)
+
+
+def test_windows_of_the_configuration_come_and_go_with_it(instance):
+    end = int(time.time()) + 7200
+    window = f'{{name = "maint", hosts = "fake[0-1]", start = 1, end = {end}}}'
+    assert instance.reload(f"[sched-treepool]\nwindows = [{window}]\n").returncode == 0
+    job = submit(instance, "-n1", "-t1h")
+    assert pending(instance, job)
+    (listed,) = instance.flux("treepool", "window", "list", "--json").splitlines()
+    assert json.loads(listed)["source"] == "configuration"
+    assert instance.reload("").returncode == 0
+    instance.wait(job, "alloc")
+    assert instance.flux("treepool", "window", "list", "--json") == ""
+
+
+WRONG = {
+    'policy = "best"': "policy: best: known are fifo, easy, conservative",
+    'polcy = "easy"': "polcy: unknown, known are policy,",
+    "queues.night = {}": "queues.night: this instance has no such queue",
+    "windows = [{}]": "windows: /0: lacks name, hosts, start, end",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_what_is_wrong_is_refused_with_file_and_key_and_the_old_table_stays(instance, line):
+    done = instance.reload(f"[sched-treepool]\n{line}\n")
+    assert done.returncode != 0
+    file = instance.directory / "sched.toml"
+    assert f"error updating sched-treepool: {file}: sched-treepool." in done.stderr
+    assert WRONG[line].partition(":")[0] in done.stderr
+    assert instance.stats()["policy"] == "easy"
+    instance.wait(submit(instance, "-n1"), "alloc")
+
+
+def test_what_is_wrong_at_load_is_told_the_same_way(instance):
+    instance.flux("module", "remove", "sched-treepool")
+    instance.write('[sched-treepool.queues.debug]\npolicy = "x"\n')
+    instance.flux("config", "reload")
+    with pytest.raises(Failed):
+        instance.flux("module", "load", "sched-treepool")
+    said = f"{instance.directory / 'sched.toml'}: sched-treepool.queues.debug.policy: x: known are"
+    assert said in instance.log()
+    instance.flux("module", "load", "sched-simple")
+
+
+def test_what_needs_a_reload_of_the_module_says_so(instance):
+    assert instance.reload("[sched-treepool]\nqueue-depth = 8\n").returncode == 0
+    assert "queue-depth: holds from the next reload of this module on" in instance.log()
+    instance.load("sched-treepool")
+    assert "queue-depth=8" in instance.ready()

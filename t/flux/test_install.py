@@ -1,0 +1,209 @@
+"""``treepool flux-env --install`` into Flux's own directories, done on a private machine."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from broker import REPOSITORY
+from private import Machine, after_login, needs_private_machine
+
+pytestmark = pytest.mark.usefixtures("root")
+
+#: This checkout's command, and any user's number.
+TREEPOOL = f"PYTHONPATH={REPOSITORY} {shlex.quote(sys.executable)} -m treepool"
+SOMEBODY = 12345
+
+#: An instance that has chosen sched-treepool, and one of two sockets whose R has a key.
+CHOSEN = "flux start --conf=modules.alternatives.sched=sched-treepool"
+KEYED = """
+echo '{"writer": "TreePool", "children": [{"ranks": "0", "topo": {"socket": [
+        {"cores": "0-3"}, {"cores": "4-7"}]}}]}' >/var/key.json
+flux R encode -r0 -c0-7 -Hnode0 | jq --slurpfile key /var/key.json '.scheduling = $key[0]' >/var/R
+flux start --conf=resource.path=/var/R --conf=resource.noverify=true flux dmesg
+"""
+
+
+@pytest.fixture(scope="module")
+def root():
+    needs_private_machine()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A machine on which root installed treepool, with a umask that gives others nothing."""
+    with Machine(tmp_path_factory.mktemp("installed")) as machine:
+        machine.sh(f"umask 077; {TREEPOOL} flux-env --install")
+        yield machine
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine without treepool, on which Flux has run already."""
+    with Machine(tmp_path / "layers") as machine:
+        machine.sh("flux start flux submit --dry-run true")
+        yield machine
+
+
+def runs(python):
+    """The path of *python*, if it is there and more than a wrapper for what is not."""
+    path = shutil.which(python)
+    return path and subprocess.run([path, "-c", ""], capture_output=True).returncode == 0
+
+
+def by_user(machine, script):
+    return machine.sh(script, user=SOMEBODY, env={**after_login(), "HOME": "/tmp"})
+
+
+# -- everything is there, without a variable
+
+
+def test_check_finds_every_part_and_no_problem(installed):
+    said = by_user(installed, "treepool flux-env --check")
+    assert "PROBLEM" not in said
+    for path in (
+        "/usr/local/bin/treepool",
+        "/usr/local/libexec/flux/cmd/flux-treepool.py",
+        "/usr/local/lib/flux/modules/sched-treepool.py",
+        "/usr/local/libexec/flux/cli/plugins/treepool.py",
+        "/usr/local/share/flux/modprobe/modprobe.d/treepool.toml",
+    ):
+        assert f" {path}\n" in said
+
+
+def test_a_user_has_the_command_the_subcommand_and_the_options_of_submit(installed):
+    said = by_user(
+        installed,
+        "treepool --version; flux treepool --version; flux 2>&1 | grep treepool;"
+        "flux submit --dry-run --locality=required true | jq -c .attributes.system.treepool",
+    )
+    first, second, helped, options = said.splitlines()
+    assert first == second and first.startswith("treepool ")
+    assert helped.split()[0] == "treepool"
+    assert options == '{"locality":"required"}'
+
+
+def test_a_user_s_instance_has_the_module_if_its_configuration_chooses_it(installed):
+    said = by_user(installed, f"{CHOSEN} flux module list")
+    assert "sched-treepool" in said
+    assert "sched-simple" not in said
+
+
+def test_an_instance_that_chooses_nothing_is_as_before(installed):
+    said = by_user(installed, "flux start flux module list")
+    assert "sched-simple" in said
+    assert "sched-treepool" not in said
+
+
+def test_an_r_with_a_key_gets_its_pool_by_the_writer(installed):
+    assert "pool-class=treepool" in installed.sh(KEYED)
+
+
+def test_without_treepool_that_pool_is_flux_s_own(machine):
+    assert "pool-class=TreePool" in machine.sh(KEYED)
+
+
+# -- nothing else notices
+
+
+def test_a_job_s_python_is_as_it_is_without_flux(installed, tmp_path):
+    """Also a virtual environment's, of whichever version of Python."""
+    tmp_path.chmod(0o755)
+    others = filter(runs, (f"python3.{minor}" for minor in range(9, 14)))
+    for number, python in enumerate([sys.executable, *map(shutil.which, others)]):
+        venv = tmp_path / f"venv{number}"
+        tell = f"{venv}/bin/python -c 'import sys; print(sys.path)'"
+        said = installed.sh(
+            f"{python} -m venv --without-pip {venv}; {tell};"
+            f"{CHOSEN} flux run {tell}; {CHOSEN} flux run sh -c 'echo $PYTHONPATH'"
+        )
+        outside, inside, variable = said.split("\n", 2)
+        assert inside == outside
+        assert variable.strip() == ""
+
+
+def test_a_user_s_python_finds_nothing_of_it(installed):
+    script = "import importlib.util as u; print([u.find_spec(n) for n in ('treepool', 'TreePool')])"
+    assert by_user(installed, f'/usr/bin/python3 -c "{script}"').strip() == "[None, None]"
+
+
+def test_flux_s_python_finds_one_name_of_it(installed):
+    found = "[bool(u.find_spec(name)) for name in ('treepool', 'TreePool')]"
+    script = f'flux python -c "import importlib.util as u; print({found})"'
+    assert by_user(installed, script).strip() == "[False, True]"
+
+
+# -- upgrade and removal
+
+
+def test_removal_leaves_nothing_whoever_used_it_and_however_often_it_was_installed(machine):
+    before = machine.changed()
+    for _ in range(2):
+        machine.sh(f"{TREEPOOL} flux-env --install")
+    machine.sh(f"{CHOSEN} flux submit --wait --locality=required true")
+    machine.sh(KEYED)
+    assert any("__pycache__/sched-treepool" in path for path in machine.changed())
+    assert "removed treepool" in machine.sh(
+        "treepool flux-env --uninstall; rm /var/R /var/key.json"
+    )
+    assert machine.changed() == before
+    lists = (
+        "find /usr/local/lib/flux /usr/local/libexec /usr/local/share/flux /usr/local/bin | sort"
+    )
+    theirs = set(subprocess.check_output(lists, shell=True, text=True).splitlines())
+    assert {path for path in machine.sh(lists).splitlines() if "pycache" not in path} == {
+        path for path in theirs if "pycache" not in path
+    }
+
+
+def test_an_upgrade_replaces_everything_of_the_version_before(machine, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(REPOSITORY / "treepool", old / "treepool")
+    shutil.copytree(REPOSITORY / "testvectors", old / "testvectors")
+    init = old / "treepool" / "__init__.py"
+    init.write_text(init.read_text().replace("__version__ =", '__version__ = "0.0.9"  #'))
+    (old / "treepool" / "gone.py").write_text("")
+    install = old / "treepool" / "flux" / "install.py"
+    link = 'flux.help / "gone.json": home / "treepool/gone.py",'
+    install.write_text(install.read_text().replace("flux.help /", f"{link} flux.help /", 1))
+    machine.sh(TREEPOOL.replace(f"={REPOSITORY}", f"={old}") + " flux-env --install")
+    assert machine.sh("treepool --version") == "treepool 0.0.9\n"
+    assert any("gone" in path for path in machine.changed())
+    running = f"""{CHOSEN} sh -c '
+        {TREEPOOL} flux-env --install >/dev/null; treepool flux-env --check | tail -n1
+        flux module reload sched-treepool; treepool flux-env --check | tail -n1'"""
+    before, after = machine.sh(running).splitlines()
+    assert before.endswith("sched-treepool 0.0.9  PROBLEM: flux module reload sched-treepool")
+    assert "PROBLEM" not in after
+    assert not any("gone" in path for path in machine.changed())
+
+
+def test_what_is_not_treepool_s_is_left_alone(machine):
+    theirs = "/usr/local/lib/flux/modules/sched-treepool.py"
+    machine.sh(f"echo '# mine' >{theirs}")
+    before = machine.changed()
+    done = machine.run(f"{TREEPOOL} flux-env --install")
+    assert done.returncode == 1
+    assert done.stderr == f"treepool flux-env: {theirs}: exists, and is not treepool's\n"
+    assert machine.changed() == before
+
+
+def test_who_may_not_write_there_is_told_of_prefix(machine):
+    machine.sh(f"{TREEPOOL} flux-env --install --prefix /opt/theirs")
+    before = machine.changed()
+    theirs = "PYTHONPATH=/opt/theirs/lib/treepool /usr/bin/python3 -m treepool"
+    done = machine.run(f"{theirs} flux-env --install", user=SOMEBODY)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "treepool flux-env: /usr/local/lib/flux: Permission denied: give --prefix DIR\n"
+    )
+    assert machine.changed() == before
+
+
+def test_an_older_treepool_on_pythonpath_is_a_problem(installed):
+    env = {**after_login(), "PYTHONPATH": str(REPOSITORY)}
+    said = installed.run("treepool flux-env --check", env=env)
+    assert said.returncode == 1
+    assert f"PYTHONPATH         {REPOSITORY}  PROBLEM: reaches every Python" in said.stdout

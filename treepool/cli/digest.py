@@ -1,0 +1,35 @@
+"""Print the digest of this node's topology: nodes with the same one are alike.
+sched-treepool asks many nodes for it before it asks one of them for more.
+
+examples:
+  flux treepool digest                        of this node
+  flux exec -r all flux treepool digest       of all nodes: are they alike?
+
+exit status:
+  0 done; 1 the broker of this node has no topology; 2 usage
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from treepool.cli.screen import DONE, USAGE, Stop, out
+
+
+def define(parser: ArgumentParser) -> None:
+    """Add the subcommand's arguments to *parser*: there are none."""
+
+
+def run(_arguments: Namespace) -> int:
+    """Run the subcommand; returns the exit status."""
+    from treepool.discovery.describe import digest
+
+    try:
+        from treepool.flux.hardware import local_xml
+    except ImportError as e:
+        raise Stop(f"this Python has no Flux, use flux treepool: {e}", USAGE) from None
+    xml = local_xml()
+    if xml is None:
+        raise Stop("there is no broker here that has a topology")
+    out(digest(xml).hex())
+    return DONE

@@ -1,0 +1,96 @@
+"""Digests of the nodes' topologies, so that of many nodes that are alike one sends its hwloc XML.
+
+The XML of a node has up to a megabyte. On a machine of ten thousand nodes all of it would pass
+through rank 0. The broker of each node therefore runs ``flux treepool digest``, whose answer has
+some hundred bytes. A node where that fails has no digest, and is asked for its XML.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections import deque
+from typing import Any, Callable, Optional
+
+from flux.constants import FLUX_RPC_STREAMING
+
+#: The service that runs programs on a broker's node; its flag for what they write to stdout.
+EXEC = "rexec.exec"
+_STDOUT = 1
+
+COMMAND = ("flux", "treepool", "digest")
+
+#: Most programs at a time. Each runs on a node of its own.
+IN_FLIGHT = 256
+
+#: Seconds that one may take: Python may come from a slow file system.
+TIMEOUT = 30.0
+
+#: After so many failures without a success no other node is asked.
+FAILURES = 8
+
+_FLUX_PATH = re.compile(r"FLUX_\w*PATH\w*")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Digests:
+    """Asks nodes for their digests; *receive* gets each rank with its digest, None if none."""
+
+    def __init__(self, handle: Any, receive: Callable[[int, Optional[bytes]], None]) -> None:
+        self._handle = handle
+        self._receive = receive
+        self._waiting: deque[int] = deque()
+        #: What the programs that run on these ranks have written.
+        self._texts: dict[int, str] = {}
+        self._failed = 0
+        #: How many nodes told a digest.
+        self.told = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether some nodes are still to answer."""
+        return bool(self._texts or self._waiting)
+
+    def ask(self, rank: int) -> None:
+        """Ask the node of *rank*, as soon as there are not too many others."""
+        self._waiting.append(rank)
+        self._next()
+
+    def _next(self) -> None:
+        while self._waiting and len(self._texts) < IN_FLIGHT:
+            rank = self._waiting.popleft()
+            if self._failed >= FAILURES and not self.told:
+                self._receive(rank, None)
+                continue
+            self._texts[rank] = ""
+            future = self._handle.rpc(EXEC, _request(), rank, FLUX_RPC_STREAMING)
+            future.then(self._on_answer, rank, timeout=TIMEOUT)
+
+    def _on_answer(self, future: Any, rank: int) -> None:
+        try:
+            answer = future.get()
+        except OSError as e:
+            self._end(rank, e.errno == errno.ENODATA)
+            return
+        output = answer.get("io") or {}
+        if output.get("stream") == "stdout" and len(self._texts[rank]) < 128:
+            self._texts[rank] += str(output.get("data") or "")
+        future.reset()
+
+    def _end(self, rank: int, finished: bool) -> None:
+        text = self._texts.pop(rank).strip()
+        found = bytes.fromhex(text) if finished and _DIGEST.fullmatch(text) else None
+        if found is None:
+            self._failed += 1
+        else:
+            self.told += 1
+        self._receive(rank, found)
+        self._next()
+
+
+def _request() -> dict[str, Any]:
+    """What to run; its environment has what Flux needs to find the command, and no more."""
+    env = {n: v for n, v in os.environ.items() if n == "PATH" or _FLUX_PATH.fullmatch(n)}
+    command = {"cmdline": list(COMMAND), "cwd": "/", "env": env, "opts": {}, "channels": []}
+    return {"cmd": command, "flags": _STDOUT}

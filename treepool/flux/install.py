@@ -1,0 +1,211 @@
+"""Make treepool part of a Flux, or of a directory of one's own, and take it away again.
+
+What is installed is one directory, the *copy* (``copying.py``), and links to its files in the
+directories where Flux looks. The copy holds a receipt with the links and the directories that were
+made for them. Installing again replaces the copy and the links. No step depends on the umask.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import Iterator, Optional, Sequence
+
+import attrs
+
+from treepool import __version__
+from treepool.errors import SetupError
+from treepool.flux import copying, site
+from treepool.flux.site import FluxSite
+
+#: The name of the receipt in a copy.
+_RECEIPT = "receipt.json"
+
+
+@attrs.frozen
+class Installed:
+    """A copy at ``home``; ``prefix`` is None if it is part of a Flux.
+
+    ``links`` are names outside of the copy, and the paths in it that they stand for;
+    ``directories`` those that were made for them, outermost first.
+    """
+
+    home: Path
+    prefix: Optional[Path]
+    version: str
+    links: dict[Path, Path]
+    directories: tuple[Path, ...]
+
+    @property
+    def command(self) -> Path:
+        """The command ``treepool``, as it is on the PATH."""
+        return next(link for link in self.links if link.name == "treepool")
+
+    @classmethod
+    def at(cls, home: Path) -> Optional[Installed]:
+        """What the receipt at *home* says; None if there is none that can be read."""
+        try:
+            found = json.loads((home / _RECEIPT).read_text())
+            return cls(
+                home,
+                Path(found["prefix"]) if found["prefix"] else None,
+                str(found["version"]),
+                {Path(link): Path(target) for link, target in found["links"].items()},
+                tuple(map(Path, found["directories"])),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def write(self, directory: Path) -> None:
+        """Write the receipt into *directory*."""
+        receipt = {
+            "prefix": str(self.prefix) if self.prefix else None,
+            "version": self.version,
+            "links": {str(link): str(target) for link, target in self.links.items()},
+            "directories": list(map(str, self.directories)),
+        }
+        (directory / _RECEIPT).write_text(json.dumps(receipt, indent=1))
+
+
+def home_of(prefix: Optional[Path]) -> Path:
+    """Where the copy for *prefix* is; without one, where this treepool's is, or else Flux's."""
+    if prefix is not None:
+        return prefix / "lib" / "treepool"
+    own = copying.PACKAGE.parent
+    return own if Installed.at(own) else FluxSite.here().home
+
+
+def install(prefix: Optional[Path]) -> Installed:
+    """Install for the Flux on the PATH, in its own directories or in *prefix*.
+
+    Replaces what was installed there. Raises SetupError, and leaves things as they were.
+    """
+    flux = FluxSite.here()
+    home = flux.home if prefix is None else home_of(prefix)
+    if home.resolve() == copying.PACKAGE.parent:
+        raise SetupError("this is the installed treepool: use another one to install that")
+    before = Installed.at(home)
+    if home.exists() and before is None:
+        raise SetupError(f"{home}: exists, and has no receipt of treepool")
+    links = _links(flux, home, prefix)
+    for link in links:
+        if os.path.lexists(link) and not _is_ours(link, home):
+            raise SetupError(f"{link}: exists, and is not treepool's")
+    stage, old = home.with_name("treepool.new"), home.with_name("treepool.old")
+    made: list[Path] = []
+    umask = os.umask(0o022)
+    try:
+        for directory in (home.parent, *(link.parent for link in links)):
+            made += _make(directory)
+        for rest in (stage, old):
+            shutil.rmtree(rest, ignore_errors=True)
+        stage.mkdir()
+        copying.make(stage, home, flux)
+        kept = before.directories if before else ()
+        done = Installed(home, prefix, __version__, links, (*kept, *made))
+        done.write(stage)
+        if before is not None:
+            home.rename(old)
+        stage.rename(home)
+    except BaseException as e:  # Ctrl-C, too
+        shutil.rmtree(stage, ignore_errors=True)
+        if old.exists() and not home.exists():
+            old.rename(home)
+        _remove_empty(made)
+        if isinstance(e, OSError):
+            raise _failure(e, prefix) from None
+        raise
+    else:
+        for link, target in links.items():
+            _point(link, target)
+        for link in set(before.links if before else ()) - set(links):
+            _unlink(link, home)
+        shutil.rmtree(old, ignore_errors=True)
+        return done
+    finally:
+        os.umask(umask)
+
+
+def uninstall(home: Path) -> Installed:
+    """Remove the copy at *home*, its links, and directories made for it; returns what it was."""
+    found = Installed.at(home)
+    if found is None:
+        raise SetupError(f"no treepool is installed in {home}")
+    try:
+        for link in found.links:
+            _unlink(link, home)
+        old = home.with_name("treepool.old")
+        home.rename(old)  # with its receipt, whatever happens to the rest
+        shutil.rmtree(old)
+    except OSError as e:
+        raise _failure(e, found.prefix) from None
+    _remove_empty(found.directories)
+    return found
+
+
+def _links(flux: FluxSite, home: Path, prefix: Optional[Path]) -> dict[Path, Path]:
+    """The links to the copy at *home*. With a prefix, variables stand for all but the command."""
+    if prefix is not None:
+        return {prefix / "bin" / "treepool": home / "bin" / "treepool"}
+    return {
+        flux.command.parent / "treepool": home / "bin" / "treepool",
+        flux.modules / "sched-treepool.py": home / site.MODULES / "sched-treepool.py",
+        flux.commands / "flux-treepool.py": home / site.COMMANDS / "flux-treepool.py",
+        flux.plugins / "treepool.py": home / site.PLUGINS / "topology.py",
+        flux.libraries / "TreePool.py": home / site.POOLS / "TreePool.py",
+        flux.modprobe / "treepool.toml": home / site.MODPROBE / "modprobe.d" / "treepool.toml",
+        flux.help / "treepool.json": home / "treepool/flux/help.d/treepool.json",
+    }
+
+
+def _is_ours(link: Path, home: Path) -> bool:
+    return link.is_symlink() and home in Path(os.readlink(link)).parents
+
+
+def _make(directory: Path) -> Iterator[Path]:
+    """Make *directory* and those above it, as far as they lack; yields them, outermost first."""
+    lacking = [d for d in (directory, *directory.parents) if not d.is_dir()]
+    for each in reversed(lacking):
+        each.mkdir()
+        yield each
+    if not os.access(directory, os.W_OK):
+        raise PermissionError(0, "Permission denied", str(directory))
+
+
+def _point(link: Path, target: Path) -> None:
+    """Make *link* point to *target*, at once for whoever uses it."""
+    new = link.with_name(f".{link.name}.new")
+    with suppress(FileNotFoundError):
+        new.unlink()
+    new.symlink_to(target)
+    new.replace(link)
+
+
+def _unlink(link: Path, home: Path) -> None:
+    """Remove *link*, if it leads to *home*, and what Python keeps of the file beside it."""
+    if not _is_ours(link, home):
+        return
+    link.unlink()
+    cached = Path(cache_from_source(str(link))).parent
+    if link.suffix == ".py" and cached.is_dir():
+        for file in cached.glob(f"{link.stem}.*.pyc"):
+            file.unlink()
+        _remove_empty([cached])
+
+
+def _remove_empty(directories: Sequence[Path]) -> None:
+    for directory in reversed(directories):
+        with suppress(OSError):
+            directory.rmdir()
+
+
+def _failure(error: OSError, prefix: Optional[Path]) -> SetupError:
+    if isinstance(error, SetupError):
+        return error
+    where, why = error.filename, error.strerror or str(error)
+    hint = "" if prefix or not isinstance(error, PermissionError) else ": give --prefix DIR"
+    return SetupError(f"{where}: {why}{hint}" if where else why)

@@ -1,0 +1,92 @@
+"""What of treepool a Flux finds, and where: ``treepool flux-env --check``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Iterator, Mapping, Optional
+
+import attrs
+
+from treepool.flux.install import Installed
+from treepool.flux.site import FluxSite
+
+#: Seconds that an instance has to answer.
+_PATIENCE = 20
+
+
+@attrs.frozen
+class Finding:
+    """A part, where it was found or what is known of it, and what is wrong with it, if anything."""
+
+    part: str
+    found: str
+    problem: str = ""
+
+
+def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> Iterator[Finding]:
+    """All that there is to tell of *installed* for *flux*, in the environment *env*."""
+    home = installed.home
+    yield Finding("treepool", f"{installed.version} in {home}")
+    yield Finding("flux-core", f"{flux.version}: {flux.command}")
+    yield Finding("Flux's Python", f"{flux.python_version}: {flux.python}")
+    on_path = shutil.which("treepool", path=env.get("PATH"))
+    yield _place("command treepool", Path(on_path) if on_path else None, home)
+    for part, variable, builtin, name in (
+        ("flux treepool", "FLUX_EXEC_PATH_PREPEND", flux.commands, "flux-treepool.py"),
+        ("sched-treepool", "FLUX_MODULE_PATH_PREPEND", flux.modules, "sched-treepool.py"),
+        ("options of submit", "FLUX_CLI_PLUGINPATH", flux.plugins, ""),
+    ):
+        given = [Path(path) for path in env.get(variable, "").split(":") if path]
+        names = (name,) if name else ("topology.py", "treepool.py")
+        candidates = [d / n for d in (*given, builtin) for n in names]
+        yield _place(part, next(filter(Path.is_file, candidates), None), home)
+    more = [Path(d) / "modprobe.d" for d in env.get("FLUX_MODPROBE_PATH_APPEND", "").split(":")]
+    files = [directory / "treepool.toml" for directory in (flux.modprobe, *more)]
+    yield _place("modprobe", next(filter(Path.is_file, files), None), home)
+    yield _place("pool of a key", flux.pool, home)
+    yield from _harm(home, installed.prefix, env)
+    yield from _instance(flux, installed)
+
+
+def _place(part: str, found: Optional[Path], home: Path) -> Finding:
+    if found is None:
+        return Finding(part, "", "not found")
+    return Finding(
+        part, str(found), "" if home.resolve() in found.resolve().parents else "another treepool"
+    )
+
+
+def _harm(home: Path, prefix: Optional[Path], env: Mapping[str, str]) -> Iterator[Finding]:
+    """What reaches programs that it should not, or does not reach users that it should."""
+    for path in filter(None, env.get("PYTHONPATH", "").split(":")):
+        if Path(path, "treepool").is_dir():
+            yield Finding("PYTHONPATH", path, "reaches every Python: take it out")
+    if prefix is None:
+        closed = [d for d in (home, *home.parents) if d.stat().st_mode & 0o5 != 0o5]
+        for directory in closed:
+            yield Finding("modes", str(directory), "other users cannot read it")
+
+
+def _instance(flux: FluxSite, installed: Installed) -> Iterator[Finding]:
+    """The scheduler of the instance that answers here, if any does."""
+
+    def ask(*words: str) -> Optional[str]:
+        try:
+            done = subprocess.run(
+                [str(flux.command), *words], capture_output=True, text=True, timeout=_PATIENCE
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    stats = ask("module", "stats", "sched-treepool")
+    if stats is not None:
+        version = str(json.loads(stats).get("version", "0.1"))
+        old = "" if version == installed.version else "flux module reload sched-treepool"
+        yield Finding("this instance", f"sched-treepool {version}", old)
+    elif (listed := ask("module", "list")) is not None:
+        other = [line.split()[0] for line in listed.splitlines() if "sched" in line.split()[-1]]
+        yield Finding("this instance", f"{', '.join(other) or 'no scheduler'}")
