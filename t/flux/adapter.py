@@ -6,7 +6,6 @@ import os
 import time
 from unittest.mock import Mock, patch
 
-import attrs
 import checks
 from flux.idset import IDset
 from flux.job import JobspecV1
@@ -14,6 +13,8 @@ from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 from flux.scheduler import Scheduler
 
 import TreePool  # noqa: F401 (makes treepool importable)
+
+import attrs  # isort: skip
 import treepool
 from treepool.flux.annotate import Annotator
 from treepool.flux.pool import PoolV1, TreepoolPool
