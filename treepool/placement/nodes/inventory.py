@@ -13,6 +13,7 @@ import attrs
 
 from treepool.errors import InvalidKey
 from treepool.placement.memo import remembered
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.links import compile_links
 from treepool.placement.nodes.properties import Properties
@@ -91,6 +92,13 @@ class Inventory:
     def localities(self) -> tuple[str, ...]:
         """The names of all localities, sorted."""
         return tuple(sorted({name for t in self.node_types for name in t.localities}))
+
+    @cached_property
+    def fabric(self) -> Optional[Fabric]:
+        """The tree above the nodes; None if the key has none."""
+        if self.key is None or self.key.fabric is None:
+            return None
+        return Fabric.of(self.key.fabric, self.ranks, len(self.types))
 
     @cached_property
     def _rank_of_host(self) -> dict[str, int]:
@@ -172,7 +180,7 @@ class Inventory:
 
 def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKey:
     """*key* with a flat entry for the ranks that have none."""
-    covered = key.ranks
+    covered = key.described
     flat = [
         KeyEntry(e.ranks & ~covered, flat_topo(e.cores, e.gpus))
         for e in entries
