@@ -53,6 +53,8 @@ class Candidates:
     ask: Ask
     policy: Policy
     within: Optional[RankSet]
+    #: The states that ranks of ``within`` are in, if that is known.
+    states: Optional[Iterable[NodeState]] = None
     #: States and entries looked at so far, for tests that count work instead of time.
     visited: int = 0
     effort: Effort = attrs.field(factory=lambda: Effort(PER_REQUEST))
@@ -90,6 +92,8 @@ class Candidates:
     def _reachable(self) -> Iterable[NodeState]:
         """The states that ranks of ``within`` may be in."""
         index, within = self.index, self.within
+        if self.states is not None:
+            return self.states
         if within is None or len(within) > len(index.buckets):
             return list(index.buckets)
         states = (index.state_of[r] for r in within if r < len(index.up) and index.up[r])
@@ -162,6 +166,24 @@ class Candidates:
             self.drop(entry)
             self._push(state, lowest, true_order)
         return None
+
+    def equal(self, units: int) -> set[NodeState]:
+        """The states that stand as high in the order as the first, and can give *units* there."""
+        top, heap = self.best(), self._heap
+        found = set()
+        places = [0] if top is not None else []
+        while places:
+            place = places.pop()
+            if place >= len(heap) or top is None or heap[place].order != top.order:
+                continue
+            places += (2 * place + 1, 2 * place + 2)
+            state = heap[place].state
+            if self._live.get(state) is heap[place] and state in self.index.buckets:
+                given = self._fit(state)
+                hosts = given.steps and given.segments[0].end >= units
+                if hosts and self._order(state, given) == top.order:
+                    found.add(state)
+        return found
 
     def _fit(self, state: NodeState) -> Fit:
         """The fit of *state*; adds its effort. A state for which none is left gives nothing."""

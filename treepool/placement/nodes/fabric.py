@@ -9,6 +9,7 @@ domain of its own, without a locality: it then is what any other domain is to th
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 from treepool.placement.nodes.rankset import RankSet
@@ -27,11 +28,6 @@ class Fabric:
     rank. ``homes`` has the leaves of each rank. A rank has one leaf, unless the domains are the
     members of a property family, which need not be disjoint.
     """
-
-    __slots__ = (
-        "parent", "children", "locality", "name", "height", "lowest", "ranks", "homes", "extra",
-        "_sets",
-    )  # fmt: skip
 
     def __init__(self, width: int) -> None:
         self.parent: list[int] = []
@@ -66,7 +62,7 @@ class Fabric:
     def __len__(self) -> int:
         return len(self.parent)
 
-    @property
+    @cached_property
     def localities(self) -> tuple[str, ...]:
         """The names of the localities, the highest first."""
         depth: dict[str, int] = {}

@@ -60,6 +60,10 @@ class NodeIndex:
         found.follow(self.state_of, self.up)
         return found
 
+    def forget_censuses(self) -> None:
+        """Count anew when a census is next asked for: an error may have left one half counted."""
+        self._censuses = ()
+
     def rebuild(self) -> None:
         """Rebuild the buckets from ``state_of`` and ``up``, at first and after a failed change."""
         self._shared = set()
