@@ -963,7 +963,7 @@ def serve_above(
         exactly = Count(number, number)
         if want.nodes is None:
             return on(ranks, want._replace(units=exactly))
-        return on(ranks, want._replace(nodes=exactly, spans=False))
+        return on(ranks, want._replace(nodes=exactly, units=Count(1, 1)))
 
     def room(rank: int, local: bool) -> int:
         if rank not in allowed:

@@ -493,7 +493,7 @@ def fabrics(draw: Draw, ranks: list[int], names: Sequence[str] = ("cell", "switc
         number = draw(st.integers(1, min(4, len(ranks))))
         cuts = sorted(draw(subsets(range(1, len(ranks))))[: number - 1])
         parts = [ranks[a:b] for a, b in zip([0, *cuts], [*cuts, len(ranks)])]
-        if draw(some(False, False, True)):
+        if len(parts) > 1 and draw(some(False, False, True)):
             del parts[draw(st.integers(0, len(parts) - 1))]  # these stand alone
         domains = []
         for part in parts:

@@ -37,13 +37,13 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
     """
     fabric = situation.inventory.fabric
     if request.levels:
-        return _InDomains(request, situation, effort, fabric).levels() if fabric else None
+        return Domains(request, situation, effort, fabric).levels() if fabric else None
     if fabric is None or request.ask.locality == "none":
         return select(request, situation.candidates(request), effort)
-    return _InDomains(request, situation, effort, fabric).serve(ROOT)
+    return Domains(request, situation, effort, fabric).serve(ROOT)
 
 
-class _InDomains:
+class Domains:
     """One request, its counts below the slot settled, and the fabric that it is to be served in."""
 
     def __init__(
@@ -146,11 +146,8 @@ class _InDomains:
     def levels(self) -> Optional[Selection]:
         """What the request gets of the domains that it names."""
         request, rooms = self.request, self.rooms
-        each = request.nodes.minimum if request.nodes else request.units.minimum
-        if request.spans and not any(level.groups for level in request.levels):
-            each *= request.units.minimum
-        extent = None if _fixed(request) else self.extent
-        spread = Spread(rooms, request.levels, each, extent)
+        spread = self.spread()
+        each, extent = spread.each, spread.extent
         wanted = spread.value(ROOT)
         if wanted is None:
             return None
@@ -183,6 +180,14 @@ class _InDomains:
             parts.append(part)
         grants = tuple(grant for part in parts for grant in part.grants)
         return Selection(grants, sum(part.nslots for part in parts))
+
+    def spread(self) -> Spread:
+        """The levels of the request, with all counts at their minimum."""
+        request = self.request
+        each = request.nodes.minimum if request.nodes else request.units.minimum
+        if request.spans and not any(level.groups for level in request.levels):
+            each *= request.units.minimum
+        return Spread(self.rooms, request.levels, each, None if _fixed(request) else self.extent)
 
     def extent(self, domain: int) -> Optional[tuple[int, int]]:
         """How much the node rules can serve of the request in *domain*."""
