@@ -26,6 +26,8 @@ OPTIONS = (
     ("--same-numa", "MODE", "Cores of a slot in one NUMA domain: preferred or required"),
     ("--allow-cxl", None, "Let CXL memory count for memory"),
     ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
+    ("--within", "LOCALITY", "All nodes in one domain above the nodes, such as one switch"),
+    ("--segment", "LOCALITY:N", "Nodes in groups of N, each in one domain: switch:16"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
 )
 
@@ -77,6 +79,9 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
     --same-numa=MODE      the slot's cores in one NUMA domain: preferred, required
     --allow-cxl           CXL memory counts where the job asks for memory
     --unified-memory      only nodes whose CPUs and GPUs share one memory
+    --within=LOCALITY     all nodes in one domain of a locality above the nodes,
+                          such as switch or rack
+    --segment=LOCALITY:N  the nodes in groups of N, each group in one such domain
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
       num=N[/task]        GPUs per slot, as -g (1 if neither is given)
       mode=exclusive      the only mode: GPUs are not shared
@@ -220,7 +225,7 @@ def _check(options: Mapping[str, _Option]) -> None:
 
     for name, option in options.items():
         try:
-            job_options.read({name: option.value}, (), "preferred")
+            job_options.check(name, option.value)
         except InvalidJobspec as e:
             # The user typed an option, not a jobspec: name the option instead of the JSON pointer.
             _refuse(option.flag, str(e).partition(": ")[2])

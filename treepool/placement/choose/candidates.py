@@ -87,6 +87,9 @@ class Candidates:
         else:
             for state in dict.fromkeys(log[seen:]):
                 self._offer(state)
+            if len(self._heap) > 64 + 2 * len(self._live):  # most entries are of earlier times
+                self._heap = list(self._live.values())
+                heapq.heapify(self._heap)
         self._seen = index.log_start + len(log)
 
     def _reachable(self) -> Iterable[NodeState]:
@@ -167,23 +170,24 @@ class Candidates:
             self._push(state, lowest, true_order)
         return None
 
-    def equal(self, units: int) -> set[NodeState]:
-        """The states that stand as high in the order as the first, and can give *units* there."""
-        top, heap = self.best(), self._heap
-        found = set()
-        places = [0] if top is not None else []
-        while places:
-            place = places.pop()
-            if place >= len(heap) or top is None or heap[place].order != top.order:
-                continue
-            places += (2 * place + 1, 2 * place + 2)
-            state = heap[place].state
-            if self._live.get(state) is heap[place] and state in self.index.buckets:
-                given = self._fit(state)
-                hosts = given.steps and given.segments[0].end >= units
-                if hosts and self._order(state, given) == top.order:
-                    found.add(state)
+    def equal(self, top: Entry) -> set[NodeState]:
+        """The states that may stand as high in the order as *top*, which is the first."""
+        heap, order = self._heap, top.order
+        found = {top.state}
+        places = [1, 2]
+        for place in places:  # a heap: what is below an entry comes after it
+            if place < len(heap) and heap[place].order == order:
+                places += (2 * place + 1, 2 * place + 2)
+                found.add(heap[place].state)
         return found
+
+    def stands(self, state: NodeState, order: int, units: int) -> bool:
+        """Whether *state* does stand there, and can give *units* in its first segment."""
+        if state not in self._live or state not in self.index.buckets:
+            return False
+        found = self._fit(state)
+        hosts = bool(found.steps) and found.segments[0].end >= units
+        return hosts and self._order(state, found) == order
 
     def _fit(self, state: NodeState) -> Fit:
         """The fit of *state*; adds its effort. A state for which none is left gives nothing."""

@@ -16,11 +16,12 @@ import attrs
 from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.rooms import Rooms, Value
-from treepool.placement.choose.same import alternatives
+from treepool.placement.choose.same import alternatives, narrowed
 from treepool.placement.choose.selection import Selection
-from treepool.placement.choose.serve import serve
+from treepool.placement.choose.serve import Domains, serve, units_of
 from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
 from treepool.placement.nodes.census import Census
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -86,7 +87,7 @@ class Situation:
     index: NodeIndex
     policy: Policy
     kept: dict[tuple[Ask, Optional[Constraint]], Candidates] = attrs.field(factory=dict)
-    kept_rooms: dict[tuple[Ask, Optional[Constraint]], Rooms] = attrs.field(factory=dict)
+    kept_rooms: dict[tuple[Fabric, Ask, Optional[Constraint]], Rooms] = attrs.field(factory=dict)
 
     def choice(self, request: Request) -> Choice:
         """What *request* gets: the first of the best selections. Nothing is allocated."""
@@ -117,7 +118,7 @@ class Situation:
 
     def rooms(self, request: Request, census: Census, value: Value) -> Rooms:
         """The rooms for *request* in the domains of *census*, by the *value* of each state."""
-        key = request.ask, request.constraint
+        key = census.fabric, request.ask, request.constraint
         found = self.kept_rooms.pop(key, None)
         if found is None or found.census is not census or request.ask.searched:
             if len(self.kept_rooms) >= MAX_ROOMS:
@@ -130,6 +131,18 @@ class Situation:
 
 def _best_of_same(request: Request, situation: Situation, effort: Effort) -> _Found:
     """What *request* gets on nodes that share a property of its family."""
+    assert request.same is not None
+    number = units_of(request)
+    if number is not None and not (request.growing or request.levels or request.ask.searched):
+        # The members of the family are the domains of a fabric of one level.
+        fabric = situation.inventory.family(request.same.family)
+        rooms = Domains(request, situation, effort, fabric).rooms
+        member = fabric.name[rooms.smallest(number)]
+        if member is not None:
+            return _grown(narrowed(request, member), situation, effort)
+        if request.same.required:
+            return _Found(request, None)
+        return _grown(attrs.evolve(request, same=None), situation, effort)
     best = _Found(request, None)
     for constraint in alternatives(request, situation.inventory, situation.index):
         if best.selection is not None and constraint == request.constraint:

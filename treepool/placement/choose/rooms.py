@@ -38,7 +38,7 @@ class Rooms:
     """The room in each domain of a census on the ranks of *within* (None: all).
 
     ``units`` and ``local`` are the units that *value* gives of the states of the up ranks in each
-    domain. ``cores`` and ``gpus`` are what is free on these ranks.
+    domain.
     """
 
     def __init__(self, census: Census, within: Optional[RankSet], value: Value) -> None:
@@ -47,9 +47,8 @@ class Rooms:
         self.within = within
         self.value = value
         self.units, self.local = [0] * size, [0] * size
-        self.cores, self.gpus = census.cores, census.gpus
-        if within is not None:
-            self.cores, self.gpus = [0] * size, [0] * size
+        #: Free cores and GPUs of the ranks in *within*; those of the census if that is all.
+        self._free = [(0, 0)] * size if within is not None else []
         #: Leaves counted so far, for tests that count work instead of time.
         self.counted = 0
         #: Where in the log of the census the next change is; below its start before the first.
@@ -71,7 +70,7 @@ class Rooms:
         changed: set[int] = set()
         for leaf in leaves:
             self._count(leaf, index)
-            changed.update(census.path(leaf))
+            changed.update(fabric.paths[leaf])
         if not self._heaps:
             return
         if sum(map(len, self._heaps)) > 1024 + 4 * len(fabric):
@@ -98,21 +97,21 @@ class Rooms:
                     local += near
                     cores += found.ncores
                     gpus += found.ngpus
-            cores -= self.cores[leaf]
-            gpus -= self.gpus[leaf]
+            cores -= self._free[leaf][0]
+            gpus -= self._free[leaf][1]
         units -= self.units[leaf]
         local -= self.local[leaf]
-        for domain in self.census.path(leaf):
+        for domain in self.census.fabric.paths[leaf]:
             self.units[domain] += units
             self.local[domain] += local
             if self.within is not None:
-                self.cores[domain] += cores
-                self.gpus[domain] += gpus
+                old = self._free[domain]
+                self._free[domain] = old[0] + cores, old[1] + gpus
 
     def fitting(self, domain: int, remote: bool) -> Fitting:
         """The place of *domain* in the order."""
-        lowest = self.census.fabric.lowest[domain]
-        return Fitting(remote, self.cores[domain], self.gpus[domain], lowest, domain)
+        free = self._free[domain] if self.within is not None else self.census.free(domain)
+        return Fitting(remote, *free, self.census.fabric.lowest[domain], domain)
 
     def smallest(self, wanted: int) -> int:
         """The smallest domain that can host *wanted* units, the first in order; else the root."""

@@ -8,8 +8,9 @@ which, and the node rules hold in each.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Iterable, Optional
+from typing import TYPE_CHECKING, Any, Collection, Iterable, Optional
 
 import attrs
 
@@ -29,6 +30,9 @@ from treepool.rfc.count import Count
 if TYPE_CHECKING:
     from treepool.placement.choose.choice import Situation
 
+#: Up to so many leaves with ranks in some states are compared one by one.
+_MANY_LEAVES = 256
+
 
 def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Selection]:
     """The nodes that serve *request* now, None if there are not enough.
@@ -40,7 +44,9 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
         return Domains(request, situation, effort, fabric).levels() if fabric else None
     if fabric is None or request.ask.locality == "none":
         return select(request, situation.candidates(request), effort)
-    return Domains(request, situation, effort, fabric).serve(ROOT)
+    found = Domains(request, situation, effort, fabric)
+    one = request.units if request.nodes is None else request.nodes
+    return found.one() if one.maximum == 1 and not request.spans else found.serve(ROOT)
 
 
 class Domains:
@@ -61,7 +67,7 @@ class Domains:
     def serve(self, domain: int) -> Optional[Selection]:
         """What the nodes in *domain* give, as if the pool were that domain."""
         request = self.request
-        number = _units(request)
+        number = units_of(request)
         if number is None or request.nodes is None or number == 1:
             plain = self.select(domain)
             if plain is None or len(plain.grants) == len(plain.grants[0].ranks) == 1:
@@ -83,40 +89,83 @@ class Domains:
             return select(self.request, self.situation.candidates(self.request), self.effort)
         return select(self.request, self.candidates(self.fabric.leaves(domain)), self.effort)
 
+    def one(self) -> Optional[Selection]:
+        """One unit on one node: the most common request."""
+        candidates = self.situation.candidates(self.request)
+        candidates.refresh(self.effort)
+        return self.on_one(ROOT, candidates, 1)
+
     def among_equals(self, domain: int, plain: Selection) -> Selection:
         """*plain*, which is one node, or an equal node in a domain with fewer idle nodes."""
         (grant,) = plain.grants
-        policy = self.situation.policy
-        if policy.by_rank or grant.units > grant.fit.segments[0].end:
+        if grant.units > grant.fit.segments[0].end:
             return plain
-        candidates = (
-            self.situation.candidates(self.request)
-            if domain == ROOT
-            else self.candidates(self.fabric.leaves(domain))
-        )
+        if domain == ROOT:
+            candidates = self.situation.candidates(self.request)
+        else:
+            candidates = self.candidates(self.fabric.leaves(domain))
         candidates.refresh(self.effort)
-        equal = candidates.equal(grant.units)
-        rank = self.first_of(equal, domain)
-        state = self.situation.index.state_of[rank]
-        if state is None or rank == grant.ranks[0]:
-            return plain
+        return self.on_one(domain, candidates, grant.units) or plain
+
+    def on_one(self, domain: int, candidates: Candidates, units: int) -> Optional[Selection]:
+        """*units* on the first node in order; of equal nodes on that in the domain with the fewest
+        idle nodes. The first node must have room for them."""
+        top = candidates.best()
+        if top is None:
+            return None
+        state, rank = top.state, top.rank
+        if not self.situation.policy.by_rank:
+            equal = candidates.equal(top)
+            while True:
+                rank = self.first_of(equal, domain)
+                there = self.situation.index.state_of[rank]
+                assert there is not None
+                if candidates.stands(there, top.order, units):
+                    state = there
+                    break
+                equal.discard(there)
         found = fit(state, self.request.ask)
         assert found is not None
-        return Selection((Grant(state, (rank,), found, grant.units),), plain.nslots)
+        nslots = found.steps[units - 1].nslots
+        return Selection((Grant(state, (rank,), found, units),), nslots)
 
     def first_of(self, states: set[NodeState], domain: int) -> int:
         """The first rank in one of *states* on the way down into the domain with the fewest idle
-        nodes, ties to the lowest rank; -1 if there is none."""
-        fabric, census, index = self.fabric, self.census, self.situation.index
+        nodes, ties to the lowest rank."""
+        fabric, census = self.fabric, self.census
+        paths, lowest = fabric.paths, fabric.lowest
+        idle = all(state.idle for state in states)
+        leaves: Collection[int] = ()
+        if not idle and self.within is None:
+            leaves = census.where(states)
+        if not leaves or len(leaves) > _MANY_LEAVES:
+            return self._walk_down(states, domain, idle)
+        place = -len(paths[domain])
+        if domain != ROOT:
+            leaves = [leaf for leaf in leaves if domain in paths[leaf]]
+        while len(leaves) > 1:
+            place -= 1
+            here = {paths[leaf][place] for leaf in leaves}
+            best = min(here, key=lambda d: (census.idle(d), lowest[d]))
+            leaves = [leaf for leaf in leaves if paths[leaf][place] == best]
+        return self._walk_down(states, next(iter(leaves)), idle)
+
+    def _walk_down(self, states: set[NodeState], domain: int, idle: bool) -> int:
+        """The same from domain to domain, where many leaves have such ranks; -1 if there is none.
+
+        *idle*: whether all these states are of idle nodes.
+        """
+        fabric, census = self.fabric, self.census
         if not fabric.height[domain]:
-            within, ranks = self.within, fabric.ranks[domain]
-            found = (r for r in ranks if index.state_of[r] in states and index.up[r])
-            return next((r for r in found if within is None or r in within), -1)
-        having = (
-            d for d in fabric.children[domain] if not census.held[d].keys().isdisjoint(states)
-        )
-        for child in sorted(having, key=lambda d: (census.idle[d], fabric.lowest[d])):
-            rank = self.first_of(states, child)
+            if census.held[domain].keys().isdisjoint(states):
+                return -1
+            state_of, up = self.situation.index.state_of, self.situation.index.up
+            found = (r for r in fabric.ranks[domain] if state_of[r] in states and up[r])
+            return next((r for r in found if self.within is None or r in self.within), -1)
+        order = census.order(domain)
+        start = bisect_left(order, (1,)) if idle else 0
+        for place in range(start, len(order)):
+            rank = self._walk_down(states, order[place][2], idle)
             if rank >= 0:
                 return rank
         return -1
@@ -148,6 +197,11 @@ class Domains:
         request, rooms = self.request, self.rooms
         spread = self.spread()
         each, extent = spread.each, spread.extent
+        one = extent is None and len(request.levels) == 1 and request.levels[0].count.fixed
+        if one and request.levels[0].count.minimum == 1:  # as with the option within
+            domain = rooms.smallest(each)
+            if spread.inside(domain, request.levels[0].name):
+                return self.granted(spread.nodes(domain, each), request.units.minimum)
         wanted = spread.value(ROOT)
         if wanted is None:
             return None
@@ -295,7 +349,7 @@ class Domains:
         return Selection(tuple(grants), slots if self.request.spans else nslots)
 
 
-def _units(request: Request) -> Optional[int]:
+def units_of(request: Request) -> Optional[int]:
     """The units that *request* asks for, if that is a fixed number and no node decides more."""
     counts = [request.units] if request.nodes is None else [request.nodes]
     if request.spans:
@@ -312,4 +366,4 @@ def _fixed(request: Request) -> bool:
     """Whether each innermost domain is asked for a fixed number of units, whatever it can give."""
     if any(level.groups for level in request.levels):
         return True  # below slots, counts are the same for all
-    return _units(request) is not None
+    return units_of(request) is not None

@@ -34,6 +34,9 @@ from treepool.rfc.scheduling import (
     is_treepool,
 )
 
+#: For how many families of properties the members are remembered.
+MAX_FAMILIES = 16
+
 #: How many constraints' rank sets are remembered.
 MAX_CONSTRAINTS = 256
 
@@ -99,6 +102,20 @@ class Inventory:
         if self.key is None or self.key.fabric is None:
             return None
         return Fabric.of(self.key.fabric, self.ranks, len(self.types))
+
+    @cached_property
+    def _families(self) -> dict[str, Fabric]:
+        return {}
+
+    def family(self, name: str) -> Fabric:
+        """The members of property family *name* (``driver:550``), as domains of one level."""
+
+        def members() -> Fabric:
+            having = sorted(self.resource_set.properties.items())
+            sets = {n: RankSet.from_mask(m) for n, m in having if n.startswith(name + ":")}
+            return Fabric.of_sets(sets, len(self.types))
+
+        return remembered(self._families, MAX_FAMILIES, name, members)
 
     @cached_property
     def _rank_of_host(self) -> dict[str, int]:

@@ -139,13 +139,7 @@ def read(
     Raises InvalidJobspec with the JSON pointer of the option.
     """
     for name, value in options.items():
-        if name not in CHECKS:
-            known = ", ".join(sorted(CHECKS))
-            hint = did_you_mean(name, list(CHECKS))
-            raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}{hint}, known: {known}")
-        problem = CHECKS[name](value)
-        if problem:
-            raise InvalidJobspec(f"{_PLACE}/{name}: {shown(value)} is not {problem}")
+        check(name, value)
     mode, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
     return JobOptions(
@@ -177,6 +171,17 @@ def _above(option: str, name: str, above: Sequence[str]) -> str:
 def _segment(text: str, above: Sequence[str]) -> Segment:
     name, _, number = text.rpartition(":")
     return Segment(_above("segment", name, above), int(number))
+
+
+def check(name: str, value: object) -> None:
+    """Raise InvalidJobspec if there is no option *name*, or if *value* is never valid for it."""
+    if name not in CHECKS:
+        known = ", ".join(sorted(CHECKS))
+        hint = did_you_mean(name, list(CHECKS))
+        raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}{hint}, known: {known}")
+    problem = CHECKS[name](value)
+    if problem:
+        raise InvalidJobspec(f"{_PLACE}/{name}: {shown(value)} is not {problem}")
 
 
 def _placing(
