@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from depth import examples
 from placement import strategies as random
 from placement.duel import Duel
+from treepool import Pool
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.placement.allocation import parts_of
+from treepool.placement.choose.choice import Situation
+from treepool.placement.nodes.index import NodeIndex
 from treepool.rfc import idset
 from treepool.rfc.shape import parse_shape
 
@@ -141,3 +148,46 @@ def test_options_ask_for_one_domain_or_for_segments(data):
                 options["segment"] = f"{locality}:{data.draw(st.integers(1, 4))}"
         note(str(step))
         duel.do(step)
+
+
+@SETTINGS
+@given(st.data())
+def test_what_is_kept_up_to_date_answers_like_what_is_counted_anew(data):
+    """In a pool, and in copies of its index, which the plan makes for other times."""
+    R = data.draw(machines())
+    pool = Pool(R)
+    shape = random.some(shapes, named_shapes)
+    requests = []
+    for _ in range(4):
+        spec = random.jobspec(parse_shape(data.draw(data.draw(shape)(len(random.ranks_of(R))))))
+        with suppress(InvalidJobspec):
+            requests.append(pool.parse_resource_request(spec))
+    situations = [pool.situation]
+    for jobid in range(12):
+        situation = data.draw(st.sampled_from(situations))
+        if data.draw(random.some(False, False, True)):
+            situation = Situation(situation.inventory, situation.index.copy(), situation.policy)
+            situations = [pool.situation, *situations[1:2], situation]
+        rank = data.draw(st.sampled_from(random.ranks_of(R)))
+        if situation is pool.situation:
+            if requests:
+                with suppress(InfeasibleRequest, InsufficientResources):
+                    pool.alloc(jobid, data.draw(st.sampled_from(requests)))
+            if data.draw(random.some(False, False, True)):
+                (pool.mark_down if pool.up >> rank & 1 else pool.mark_up)(str(rank))
+        else:
+            state = situation.index.state_of[rank]
+            less = situation.inventory.states.get(state.type, data.draw(st.integers(0, 3)), 0)
+            situation.index.put(rank, less, data.draw(st.booleans()))
+        for request in requests:
+            index = NodeIndex(situation.index.state_of.copy(), situation.index.up.copy())
+            anew = Situation(situation.inventory, index, situation.policy).choice(request)
+            kept = situation.choice(request)
+            assert taken(kept) == taken(anew)
+
+
+def taken(choice):
+    """What a choice takes of each rank, and its number of slots."""
+    if choice.selection is None:
+        return None
+    return sorted(parts_of(choice.selection)), choice.selection.nslots
