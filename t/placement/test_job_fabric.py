@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,3 +59,38 @@ def test_a_pool_whose_ranks_are_removed_keeps_the_rest_of_its_fabric():
 def test_the_pools_own_r_has_the_fabric_as_it_was_read():
     fabric = {"switch": [{"ranks": "0-1", "port": 3}, {"name": "b", "ranks": "2"}], "by": "me"}
     assert Pool(cluster(fabric, 4)).to_dict()["scheduling"]["fabric"] == fabric
+
+
+CELLS = {
+    "cell": [
+        {"switch": [{"ranks": "0-3"}, {"ranks": "4-7"}]},
+        {"switch": [{"ranks": "8-11"}, {"ranks": "12-13"}]},
+    ]
+}
+
+
+def inter_of(ranks, fabric=CELLS):
+    pool = Pool(cluster(fabric, 16))
+    spec = from_resources(
+        parse_shape(f"node={len(ranks)}{{x}}/slot=1/core=1"),
+        constraints={"ranks": [idset.encode_ids(sorted(ranks))]},
+    )
+    return pool.alloc(1, pool.parse_resource_request(spec)).fitness().inter
+
+
+@pytest.mark.parametrize(
+    ("ranks", "inter"),
+    [
+        ([0], None),  # one node
+        ([0, 1], 1),
+        ([0, 4], (1 + 1 / 2) / 2),  # two switches, one cell
+        ([0, 8], (1 / 2 + 1 / 2) / 2),
+        (range(8), 1),  # no switch has eight nodes: two are the fewest
+        ([0, 1, 2, 4, 5, 8], (1 / 2 + 2 / 3) / 2),
+        ([14, 15], 1 / 2),  # each stands alone
+        ([*range(14), 14, 15], 1),  # all that there is
+    ],
+)
+def test_fitness_between_nodes_is_the_fewest_domains_over_those_spanned(ranks, inter):
+    found = inter_of(list(ranks))
+    assert found == (None if inter is None else pytest.approx(inter))

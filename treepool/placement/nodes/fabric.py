@@ -40,6 +40,7 @@ class Fabric:
         self.ranks: list[Sequence[int]] = []
         self.homes: list[tuple[int, ...]] = [()] * width
         self.extra: list[Mapping[str, Any]] = []
+        self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
 
     @classmethod
     def of(cls, root: FabricDomain, ranks: int, width: int) -> Fabric:
@@ -109,6 +110,32 @@ class Fabric:
             return f"rank {self.lowest[domain]}" if domain else "the pool"
         name = self.name[domain]
         return f"{self.locality[domain]} {name or f'of rank {self.lowest[domain]}'}"
+
+    def domain_of(self, rank: int, locality: str) -> int:
+        """The domain of *locality* that *rank* is in; a negative number of its own if in none."""
+        for leaf in self.homes[rank]:
+            for domain in self.around(leaf):
+                if self.locality[domain] == locality:
+                    return domain
+        return -1 - rank
+
+    def sizes(
+        self, locality: str, kinds: frozenset[Any], types: Sequence[Optional[Any]]
+    ) -> Sequence[int]:
+        """How many nodes of some *kinds* the domains of *locality* have, the largest first.
+
+        *types* has the kind of each rank.
+        """
+        key = locality, kinds
+        found = self._sizes.get(key)
+        if found is None:
+            counts = (
+                sum(types[rank] in kinds for rank in self.ranks_in(domain))
+                for domain, name in enumerate(self.locality)
+                if name == locality
+            )
+            found = self._sizes[key] = sorted(filter(None, counts), reverse=True)
+        return found
 
     def cut(self, ranks: Iterable[int]) -> Optional[dict[str, Any]]:
         """``scheduling.fabric`` for some *ranks* (ascending): without domains that are empty."""
