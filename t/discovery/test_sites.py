@@ -100,6 +100,9 @@ NVIDIA_SMI = """==============NVSMI LOG==============
         ClusterUUID                       : {uuid}
 """
 
+#: A file of each format.
+SEEDS = (TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, TABLE, LABELS, KUBERNETES, IBNETDISCOVER)
+
 
 def fabric(text, hosts="n[0-5]"):
     names = hostlist.decode(hosts)

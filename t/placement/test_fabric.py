@@ -112,6 +112,7 @@ def named_shapes(draw, size):
             f"slot={b}/switch{{x}}/node={n}",
             f"slot/cell/switch={b}{{x}}",
             f"switch={a}/slot={k}/node={n}/core=1",
+            f"switch={a}/slot={m}/node={b}/core=1",
             f"switch={a}/node={n}/slot=1-{k}/core=1",
             f"cell/switch={a}/node={m}{{x}}/slot/core=1",
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Collection, Iterable, Optional
 
 import attrs
@@ -176,18 +177,20 @@ class Domains:
         For a request of which some nodes can give more than others: one domain after another is
         tried.
         """
-        height = self.fabric.height
-        rooms = self.rooms
-        inside = [d for d in self.fabric.inside(domain) if d != domain and rooms.units[d]]
-        for level in range(height[domain]):
-            found = []
-            for inner in inside:
-                if height[inner] == level:
-                    selection = self.select(inner)
-                    if selection is not None and selection.extent == plain.extent:
-                        found.append((rooms.fitting(inner, selection.preference[2]), selection))
-            if found:
-                return min(found, key=lambda pair: pair[0])[1]
+        height, rooms = self.fabric.height, self.rooms
+        wanted = plain.extent[0]
+        inside = [d for d in self.fabric.inside(domain) if d != domain and rooms.units[d] >= wanted]
+        inside.sort(key=lambda d: (height[d], rooms.fitting(d, False)))
+        for _, alike in groupby(inside, key=height.__getitem__):
+            remote: Optional[Selection] = None
+            for inner in alike:
+                selection = self.select(inner)
+                if selection is not None and selection.extent == plain.extent:
+                    if not selection.preference[2]:  # all local, and the best fit of these
+                        return selection
+                    remote = remote or selection
+            if remote is not None:
+                return remote
         return plain
 
     # -- a request that names localities above the nodes
@@ -243,10 +246,19 @@ class Domains:
             each *= request.units.minimum
         return Spread(self.rooms, request.levels, each, None if _fixed(request) else self.extent)
 
-    def extent(self, domain: int) -> Optional[tuple[int, int]]:
-        """How much the node rules can serve of the request in *domain*."""
-        found = self.select(domain)
-        return None if found is None else found.extent
+    def extent(self, domain: int) -> Optional[tuple[int, ...]]:
+        """How much the node rules can serve of the request in *domain*, outer counts first."""
+        nodes, units, room = self.request.nodes, self.request.units, self.rooms.units[domain]
+        if self.request.ask.counted:
+            found = self.select(domain)
+            return None if found is None else found.extent
+        if nodes is None or not self.request.spans:
+            most = (units if nodes is None else nodes).largest(room)
+            return None if most is None else (most,)
+        slots = units.largest(room // nodes.minimum)
+        if slots is None:
+            return None
+        return slots, nodes.largest(room // slots) or nodes.minimum
 
     def settled(self, spread: Spread, wanted: tuple[Any, ...]) -> Spread:
         """*spread* with the counts below its slots as large as leaves *wanted* as it is.

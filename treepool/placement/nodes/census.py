@@ -120,7 +120,7 @@ class Census:
                     if idle:
                         self._reorder(domain, idle)
                     self._free[domain] += change
-        self.moved.clear()
+        self.moved = set()
         if len(self.log) > 1024 + _MAX_LOG * len(self.held):
             self.log_start += len(self.log)
             self.log.clear()
