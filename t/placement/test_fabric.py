@@ -192,3 +192,26 @@ def taken(choice):
     if choice.selection is None:
         return None
     return sorted(parts_of(choice.selection)), choice.selection.nslots
+
+
+def test_only_leaves_in_which_something_changed_are_counted_anew():
+    switches = [{"ranks": f"{first}-{first + 15}"} for first in range(0, 2048, 16)]
+    cells = [{"switch": switches[first : first + 16]} for first in range(0, 128, 16)]
+    execution = {
+        "R_lite": [{"rank": "0-2047", "children": {"core": "0-3"}}],
+        "nodelist": ["n[0-2047]"],
+    }
+    scheduling = {"writer": "TreePool", "children": [], "fabric": {"cell": cells}}
+    pool = Pool({"version": 1, "execution": execution, "scheduling": scheduling})
+    many = pool.parse_resource_request(random.jobspec(parse_shape("node=12/slot/core=4")))
+    one = pool.parse_resource_request(random.jobspec(parse_shape("slot/core=3")))
+    pool.alloc(1, many)
+    (rooms,) = pool.situation.kept_rooms.values()
+    assert rooms.counted == 128
+    for jobid in range(2, 52):
+        before = rooms.counted
+        pool.alloc(jobid, one)
+        pool.alloc(jobid + 100, many)
+        assert rooms.counted - before <= 2  # the leaves of these two jobs
+        if jobid % 2:
+            pool.free(jobid)

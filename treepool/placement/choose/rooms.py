@@ -16,6 +16,9 @@ from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 
+#: For so many numbers of units the order of domains is kept.
+MAX_HEAPS = 4
+
 #: How many units a node in a state can host, and how many of them with all slots local.
 Value = Callable[[NodeState], tuple[int, int]]
 
@@ -53,9 +56,8 @@ class Rooms:
         self.counted = 0
         #: Where in the log of the census the next change is; below its start before the first.
         self._seen = -1
-        #: The number of units that the heaps are for, and a heap for each height below the root's.
-        self._wanted = 0
-        self._heaps: list[list[Fitting]] = []
+        #: For some numbers of units: the domains with room for them, a heap for each height.
+        self._heaps: dict[int, list[list[Fitting]]] = {}
 
     def follow(self, index: NodeIndex) -> None:
         """Apply the changes of the census since the last call."""
@@ -71,14 +73,13 @@ class Rooms:
         for leaf in leaves:
             self._count(leaf, index)
             changed.update(fabric.paths[leaf])
-        if not self._heaps:
-            return
-        if sum(map(len, self._heaps)) > 1024 + 4 * len(fabric):
-            self._wanted = 0  # most entries are of earlier times
-        else:
-            changed.discard(ROOT)
-            for domain in changed:
-                self._offer(domain)
+        changed.discard(ROOT)
+        for wanted, heaps in list(self._heaps.items()):
+            if sum(map(len, heaps)) > 1024 + 4 * len(fabric):
+                del self._heaps[wanted]  # most entries are of earlier times
+            else:
+                for domain in changed:
+                    self._offer(domain, wanted, heaps)
 
     def _count(self, leaf: int, index: NodeIndex) -> None:
         self.counted += 1
@@ -116,25 +117,27 @@ class Rooms:
     def smallest(self, wanted: int) -> int:
         """The smallest domain that can host *wanted* units, the first in order; else the root."""
         fabric = self.census.fabric
-        if wanted != self._wanted:
-            self._wanted = wanted
-            self._heaps = [[] for _ in range(fabric.height[ROOT])]
+        heaps = self._heaps.get(wanted)
+        if heaps is None:
+            if len(self._heaps) >= MAX_HEAPS:
+                del self._heaps[next(iter(self._heaps))]
+            heaps = self._heaps[wanted] = [[] for _ in range(fabric.height[ROOT])]
             for domain in range(1, len(fabric)):
-                self._offer(domain)
-        for heap in self._heaps:
+                self._offer(domain, wanted, heaps)
+        for heap in heaps:
             while heap:
                 entry = heap[0]
-                if self._entry(entry.domain) == entry:
+                if self._entry(entry.domain, wanted) == entry:
                     return entry.domain
                 heapq.heappop(heap)
         return ROOT
 
-    def _entry(self, domain: int) -> Optional[Fitting]:
-        if self.units[domain] < self._wanted:
+    def _entry(self, domain: int, wanted: int) -> Optional[Fitting]:
+        if self.units[domain] < wanted:
             return None
-        return self.fitting(domain, self.local[domain] < self._wanted)
+        return self.fitting(domain, self.local[domain] < wanted)
 
-    def _offer(self, domain: int) -> None:
-        entry = self._entry(domain)
+    def _offer(self, domain: int, wanted: int, heaps: list[list[Fitting]]) -> None:
+        entry = self._entry(domain, wanted)
         if entry is not None:
-            heapq.heappush(self._heaps[self.census.fabric.height[domain]], entry)
+            heapq.heappush(heaps[self.census.fabric.height[domain]], entry)

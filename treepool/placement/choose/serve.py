@@ -136,10 +136,10 @@ class Domains:
         fabric, census = self.fabric, self.census
         paths, lowest = fabric.paths, fabric.lowest
         idle = all(state.idle for state in states)
-        leaves: Collection[int] = ()
+        leaves: Optional[Collection[int]] = None
         if not idle and self.within is None:
-            leaves = census.where(states)
-        if not leaves or len(leaves) > _MANY_LEAVES:
+            leaves = census.where(states, _MANY_LEAVES)
+        if not leaves:
             return self._walk_down(states, domain, idle)
         place = -len(paths[domain])
         if domain != ROOT:

@@ -93,10 +93,12 @@ class Spread:
 
     def inside(self, domain: int, name: str) -> bool:
         """Whether *domain* is a domain of locality *name* or in one."""
-        return any(self.fabric.locality[d] == name for d in self.fabric.around(domain))
+        return bool(self.fabric.within(name)[domain])
 
     def below(self, domain: int, name: str) -> list[int]:
         """The domains of locality *name* in *domain*."""
+        if not self.fabric.height[domain]:
+            return [domain] if self.fabric.locality[domain] == name else []
         return [d for d in self.fabric.inside(domain) if self.fabric.locality[d] == name]
 
     def value(self, domain: int, depth: int = 0) -> Optional[tuple[Any, ...]]:

@@ -93,15 +93,24 @@ class Census:
             self._orders[domain] = found
         return found
 
-    def where(self, states: Iterable[NodeState]) -> set[int]:
-        """The leaves in which some up rank is in one of *states*."""
+    def where(self, states: Iterable[NodeState], most: int) -> Optional[set[int]]:
+        """The leaves in which some up rank is in one of *states*.
+
+        None if there may be more than *most*.
+        """
         if self._where is None:
             self._where = {}
             for leaf, held in enumerate(self.held):
                 for state, number in held.items():
                     self._where.setdefault(state, {})[leaf] = number
-        nowhere: dict[int, int] = {}
-        return set().union(*(self._where.get(state, nowhere) for state in states))
+        found: list[dict[int, int]] = []
+        for state in states:
+            if state in self._where:
+                found.append(self._where[state])
+                most -= len(found[-1])
+                if most < 0:
+                    return None
+        return set().union(*found)
 
     def follow(self, state_of: Sequence[Optional[NodeState]], up: bytearray) -> None:
         """Count the ranks that moved, which are now in the states *state_of* if they are *up*."""

@@ -40,6 +40,7 @@ class Fabric:
         self.ranks: list[Sequence[int]] = []
         self.homes: list[tuple[int, ...]] = [()] * width
         self.extra: list[Mapping[str, Any]] = []
+        self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
 
     @classmethod
@@ -85,6 +86,15 @@ class Fabric:
     def around(self, domain: int) -> tuple[int, ...]:
         """*domain* and all domains around it, without the root, the smallest first."""
         return self.paths[domain][:-1]
+
+    def within(self, locality: str) -> bytearray:
+        """By domain, whether it is a domain of *locality* or is in one."""
+        found = self._within.get(locality)
+        if found is None:
+            found = self._within[locality] = bytearray(len(self.parent))
+            for domain in range(1, len(found)):
+                found[domain] = self.locality[domain] == locality or found[self.parent[domain]]
+        return found
 
     def inside(self, domain: int) -> Iterator[int]:
         """*domain* and all domains in it, parents first."""
