@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import cached_property
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Collection, Iterable, Optional
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Optional
 
 import attrs
 
@@ -30,9 +30,6 @@ from treepool.rfc.count import Count
 
 if TYPE_CHECKING:
     from treepool.placement.choose.choice import Situation
-
-#: Up to so many leaves with ranks in some states are compared one by one.
-_MANY_LEAVES = 256
 
 
 def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Selection]:
@@ -133,42 +130,34 @@ class Domains:
     def first_of(self, states: set[NodeState], domain: int) -> int:
         """The first rank in one of *states* on the way down into the domain with the fewest idle
         nodes, ties to the lowest rank."""
-        fabric, census = self.fabric, self.census
-        paths, lowest = fabric.paths, fabric.lowest
-        idle = all(state.idle for state in states)
-        leaves: Optional[Collection[int]] = None
-        if not idle and self.within is None:
-            leaves = census.where(states, _MANY_LEAVES)
-        if not leaves:
-            return self._walk_down(states, domain, idle)
-        place = -len(paths[domain])
-        if domain != ROOT:
-            leaves = [leaf for leaf in leaves if domain in paths[leaf]]
-        while len(leaves) > 1:
-            place -= 1
-            here = {paths[leaf][place] for leaf in leaves}
-            best = min(here, key=lambda d: (census.idle(d), lowest[d]))
-            leaves = [leaf for leaf in leaves if paths[leaf][place] == best]
-        return self._walk_down(states, next(iter(leaves)), idle)
+        where = self.census.where(states)
+        return self._walk_down(states, domain, where, all(state.idle for state in states))
 
-    def _walk_down(self, states: set[NodeState], domain: int, idle: bool) -> int:
-        """The same from domain to domain, where many leaves have such ranks; -1 if there is none.
+    def _walk_down(
+        self, states: set[NodeState], domain: int, where: list[Mapping[int, int]], idle: bool
+    ) -> int:
+        """The same from domain to domain; -1 if *domain* has no such rank.
 
-        *idle*: whether all these states are of idle nodes.
+        *where* has the domains of each state; *idle* says whether all are states of idle nodes.
         """
         fabric, census = self.fabric, self.census
         if not fabric.height[domain]:
-            if census.held[domain].keys().isdisjoint(states):
-                return -1
             state_of, up = self.situation.index.state_of, self.situation.index.up
             found = (r for r in fabric.ranks[domain] if state_of[r] in states and up[r])
             return next((r for r in found if self.within is None or r in self.within), -1)
-        order = census.order(domain)
-        start = bisect_left(order, (1,)) if idle else 0
-        for place in range(start, len(order)):
-            rank = self._walk_down(states, order[place][2], idle)
-            if rank >= 0:
-                return rank
+        order: Iterable[tuple[int, int, int]] = census.order(domain)
+        if sum(map(len, where)) < len(fabric.children[domain]):
+            here = {d for there in where for d in there if fabric.parent[d] == domain}
+            order = sorted((census.idle(d), fabric.lowest[d], d) for d in here)
+        elif idle:
+            order = islice(order, bisect_left(census.order(domain), (1,)), None)
+        for _, _, child in order:
+            for there in where:
+                if child in there:
+                    rank = self._walk_down(states, child, where, idle)
+                    if rank >= 0:
+                        return rank
+                    break
         return -1
 
     def by_trial(self, domain: int, plain: Selection) -> Selection:
@@ -329,6 +318,11 @@ class Domains:
         index, within = self.situation.index, self.within
         states: dict[NodeState, None] = {}
         ranks = RankSet()
+        leaves = list(leaves)
+        if len(leaves) == 1 and within is None:
+            ranks = self.fabric.set_of(leaves[0])
+            held = self.census.held[leaves[0]]
+            return Candidates(index, self.request.ask, self.situation.policy, ranks, held)
         for leaf in leaves:
             states.update(dict.fromkeys(self.census.held[leaf]))
             if within is None:

@@ -7,7 +7,7 @@ domains around them. Its cost therefore follows what changes, not the number of 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import Iterable, Optional, Sequence, TypeVar
+from typing import Iterable, Mapping, Optional, Sequence, TypeVar
 
 from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.state import NodeState
@@ -62,7 +62,7 @@ class Census:
         self._counted: list[Optional[NodeState]] = [None] * len(fabric.homes)
         #: The domains whose ``held`` is not shared with a copy.
         self._own = bytearray(b"\1" * size)
-        #: The leaves that have ranks in each state, and how many; None until it is asked for.
+        #: The domains that have ranks in each state, and how many; None until it is asked for.
         self._where: Optional[dict[NodeState, dict[int, int]]] = None
 
     def copy(self) -> Census:
@@ -93,24 +93,16 @@ class Census:
             self._orders[domain] = found
         return found
 
-    def where(self, states: Iterable[NodeState], most: int) -> Optional[set[int]]:
-        """The leaves in which some up rank is in one of *states*.
-
-        None if there may be more than *most*.
-        """
+    def where(self, states: Iterable[NodeState]) -> list[Mapping[int, int]]:
+        """For each of *states*: the domains in which up ranks are in it, and how many."""
         if self._where is None:
             self._where = {}
             for leaf, held in enumerate(self.held):
                 for state, number in held.items():
-                    self._where.setdefault(state, {})[leaf] = number
-        found: list[dict[int, int]] = []
-        for state in states:
-            if state in self._where:
-                found.append(self._where[state])
-                most -= len(found[-1])
-                if most < 0:
-                    return None
-        return set().union(*found)
+                    there = self._where.setdefault(state, {})
+                    for domain in self.fabric.paths[leaf]:
+                        there[domain] = there.get(domain, 0) + number
+        return [self._where[state] for state in states if state in self._where]
 
     def follow(self, state_of: Sequence[Optional[NodeState]], up: bytearray) -> None:
         """Count the ranks that moved, which are now in the states *state_of* if they are *up*."""
@@ -143,14 +135,17 @@ class Census:
         if old is not None:
             _less(held, old)
             if self._where is not None:
-                _less(self._where[old], leaf)
-                if not self._where[old]:
+                there = self._where[old]
+                for domain in self.fabric.paths[leaf]:
+                    _less(there, domain)
+                if not there:
                     del self._where[old]
         if new is not None:
             held[new] = held.get(new, 0) + 1
             if self._where is not None:
                 there = self._where.setdefault(new, {})
-                there[leaf] = there.get(leaf, 0) + 1
+                for domain in self.fabric.paths[leaf]:
+                    there[domain] = there.get(domain, 0) + 1
 
     def _reorder(self, domain: int, more: int) -> None:
         """Give *domain* its new place beside its siblings, with *more* idle nodes than before."""

@@ -40,6 +40,7 @@ class Fabric:
         self.ranks: list[Sequence[int]] = []
         self.homes: list[tuple[int, ...]] = [()] * width
         self.extra: list[Mapping[str, Any]] = []
+        self._sets: dict[int, RankSet] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
 
@@ -113,6 +114,14 @@ class Fabric:
         """All ranks in *domain*."""
         for leaf in self.leaves(domain):
             yield from self.ranks[leaf]
+
+    def set_of(self, leaf: int) -> RankSet:
+        """The ranks of *leaf* as a set, which is made when it is first asked for."""
+        found = self._sets.get(leaf)
+        if found is None:
+            found = self._sets[leaf] = RankSet()
+            found.update(self.ranks[leaf])
+        return found
 
     def shown(self, domain: int) -> str:
         """*domain* in words: its locality and name, or its lowest rank if it has no name."""
