@@ -30,8 +30,9 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
 
-#: For how many requests a situation keeps the rooms in domains above the nodes.
-MAX_ROOMS = 16
+#: For how many requests a situation keeps the rooms in domains above the nodes; and for how many
+#: domains in all, because the plan has 64 situations.
+MAX_ROOMS, MAX_ROOM_DOMAINS = 16, 1 << 16
 
 #: How many requests' orders of candidates a situation keeps up to date.
 MAX_CANDIDATES = 64
@@ -121,7 +122,8 @@ class Situation:
         key = census.fabric, request.ask, request.constraint
         found = self.kept_rooms.pop(key, None)
         if found is None or found.census is not census or request.ask.searched:
-            if len(self.kept_rooms) >= MAX_ROOMS:
+            most = min(MAX_ROOMS, max(1, MAX_ROOM_DOMAINS // len(census.fabric)))
+            while len(self.kept_rooms) >= most:
                 del self.kept_rooms[next(iter(self.kept_rooms))]
             found = Rooms(census, self.inventory.matching(request.constraint), value)
         self.kept_rooms[key] = found
