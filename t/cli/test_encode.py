@@ -451,3 +451,19 @@ def test_a_fabric_that_cannot_be_is_told_in_one_line(
     result = treepool("encode", *(names.get(argument, argument) for argument in arguments))
     assert result.status == status
     assert message in result.err and result.err.count("\n") == 1
+
+
+def test_a_key_in_the_ranks_of_an_enclosing_instance_keeps_its_meaning(treepool, xml, write):
+    topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
+    key = {
+        "writer": "TreePool",
+        "children": [{"ranks": "8-11", "topo": topo}],
+        "fabric": {"rack": [{"name": "r", "ranks": "8-9"}, {"ranks": "10-11"}]},
+    }
+    R = write(json.dumps({**FLAT, "scheduling": key}), "R.json")
+    path = write("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n", "topology.conf")
+    found = encoded(treepool("encode", "--fabric", path, "-R", R))["scheduling"]
+    assert found["children"] == [{"ranks": "0-3", "topo": topo}]
+    assert found["fabric"]["switch"][1] == {"name": "b", "ranks": "2-3"}
+    found = encoded(treepool("encode", "--xml", f"{xml(NODE)}:0-3", "-R", R))["scheduling"]
+    assert found["fabric"] == {"rack": [{"name": "r", "ranks": "0-1"}, {"ranks": "2-3"}]}

@@ -25,7 +25,8 @@ def with_fabric(encoded: Encoded, source: str) -> Encoded:
     fabric, warnings = sites.fabric_of(_site(source, R.hosts), R.hosts, R.ranks)
     if not fabric:
         raise Stop(f"--fabric: {source:.80}: names none of the hosts of R")
-    key = {"writer": WRITER, "children": [], **(R.scheduling or {}), "fabric": fabric}
+    known = R.key()  # in the ranks of R
+    key = {"writer": WRITER, "children": [], **(known.to_dict() if known else {}), "fabric": fabric}
     new = attrs.evolve(R, scheduling=key)
     return attrs.evolve(encoded, R=new, warnings=(*encoded.warnings, *warnings))
 
