@@ -336,7 +336,7 @@ def test_xml_without_a_host_name_does_not_take_this_machines(treepool, xml):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["encode"], "one of the arguments --xml --local --instance is required"),
+        (["encode"], "one of --xml, --local, --instance is needed, or --fabric with -R"),
         (["encode", "--xml", "nowhere.xml"], "nowhere.xml: cannot be read"),
         (["encode", "--xml", "{xml}", "--levels", "socket,rack"], "no level is called rack"),
         (["encode", "--xml", "{xml}:5-"], "--xml"),
@@ -399,3 +399,81 @@ def test_ranks_described_twice_are_told(treepool, xml, write, old_R):
 def test_a_bad_R_is_told(treepool, xml, write):
     result = treepool("encode", "--xml", xml(NODE), "-R", write({"version": 1}))
     assert result.is_one_line_error("key 'execution' is missing")
+
+
+# -- the fabric
+
+
+FLAT = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-3"}}],
+        "nodelist": ["n[0-3]"],
+    },
+}
+
+
+def test_a_fabric_from_a_sites_file_is_added_to_an_R(treepool, write):
+    R = write(json.dumps(FLAT), "R.json")
+    path = write("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n2\n", "topology.conf")
+    result = treepool("encode", "--fabric", path, "-R", R)
+    key = encoded(result)["scheduling"]
+    assert key["fabric"] == {"switch": [{"name": "a", "ranks": "0-1"}, {"name": "b", "ranks": "2"}]}
+    assert result.err == "treepool encode: warning: hosts in no domain, which stand alone: n3\n"
+
+
+def test_a_fabric_comes_together_with_hardware(treepool, xml, write):
+    path = write("host,rack\nmade1,r7\n", "racks.csv")
+    key = encoded(treepool("encode", "--xml", xml(NODE), "--fabric", path))["scheduling"]
+    assert key["fabric"] == {"rack": [{"name": "r7", "ranks": "0"}]}
+    assert key["children"][0]["ranks"] == "0"
+
+
+def test_a_folder_has_what_nvidia_smi_says_of_each_host(treepool, write, tmp_path):
+    R = write(json.dumps(FLAT), "R.json")
+    folder = tmp_path / "smi"
+    folder.mkdir()
+    for host in ("n0", "n2"):
+        (folder / f"{host}.txt").write_text("Fabric\n CliqueId : 3\n ClusterUUID : ab-1\n")
+    key = encoded(treepool("encode", "--fabric", str(folder), "-R", R))["scheduling"]
+    assert key["fabric"] == {"nvl": [{"name": "ab-1.3", "ranks": "0,2"}]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--fabric", "FILE"], 2, "one of --xml, --local, --instance is needed, or --fabric with"),
+        (["-R", "R"], 2, "one of --xml, --local, --instance is needed, or --fabric with -R"),
+        (["--fabric", "cray", "-R", "R"], 1, "--fabric: cray: names none of the hosts of R"),
+        (["--fabric", "EMPTY", "-R", "R"], 2, "a folder has a file HOST.txt for each host"),
+        (["--fabric", "FILE", "-R", "R"], 1, "line 1: "),
+    ],
+)
+def test_a_fabric_that_cannot_be_is_told_in_one_line(
+    treepool, write, tmp_path, arguments, status, message
+):
+    (tmp_path / "none").mkdir()
+    names = {
+        "R": write(json.dumps(FLAT), "R.json"),
+        "FILE": write("SwitchName=a Nodes=n[", "topology.conf"),
+        "EMPTY": str(tmp_path / "none"),
+    }
+    result = treepool("encode", *(names.get(argument, argument) for argument in arguments))
+    assert result.status == status
+    assert message in result.err and result.err.count("\n") == 1
+
+
+def test_a_key_in_the_ranks_of_an_enclosing_instance_keeps_its_meaning(treepool, xml, write):
+    topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
+    key = {
+        "writer": "TreePool",
+        "children": [{"ranks": "8-11", "topo": topo}],
+        "fabric": {"rack": [{"name": "r", "ranks": "8-9"}, {"ranks": "10-11"}]},
+    }
+    R = write(json.dumps({**FLAT, "scheduling": key}), "R.json")
+    path = write("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n", "topology.conf")
+    found = encoded(treepool("encode", "--fabric", path, "-R", R))["scheduling"]
+    assert found["children"] == [{"ranks": "0-3", "topo": topo}]
+    assert found["fabric"]["switch"][1] == {"name": "b", "ranks": "2-3"}
+    found = encoded(treepool("encode", "--xml", f"{xml(NODE)}:0-3", "-R", R))["scheduling"]
+    assert found["fabric"] == {"rack": [{"name": "r", "ranks": "0-1"}, {"ranks": "2-3"}]}

@@ -100,9 +100,9 @@ def is_refused(done, command="submit"):
 def test_help_shows_the_options_together_in_the_last_group(flux, command):
     _, group = flux(command, "--help").stdout.split("Options provided by plugins")
     shown = re.findall(r"^ +--([a-z-]+)", group, re.M)
-    assert shown[:9] == [
+    assert shown[:11] == [
         *("locality", "level", "gpu-link", "same", "same-numa"),
-        *("memory", "allow-cxl", "unified-memory", "gpu"),
+        *("memory", "allow-cxl", "unified-memory", "within", "segment", "gpu"),
     ]
 
 
@@ -124,7 +124,8 @@ def test_an_option_of_the_guide_sets_what_stands_beside_it(options, option, expe
 def test_every_command_takes_all_options_at_once(jobspec, command):
     words = (
         "--locality=required --gpu-link=25.5 --same=driver:preferred --same-numa=prefer "
-        "--level=socket --memory=64G --allow-cxl --unified-memory --gpu num=3:gmem=16GB"
+        "--level=socket --memory=64G --allow-cxl --unified-memory --within=switch "
+        "--segment=nvl:16 --gpu num=3:gmem=16GB"
     )
     made = jobspec(command, *words.split(), *COMMANDS[command])
     assert made["attributes"]["system"]["treepool"] == {
@@ -135,6 +136,8 @@ def test_every_command_takes_all_options_at_once(jobspec, command):
         "level": "socket",
         "allow_cxl": True,
         "unified_memory": True,
+        "within": "switch",
+        "segment": "nvl:16",
         "gpu_memory": 15,
     }
     assert slot(made) == {"core": 1, "gpu": 3, "memory": 64}
@@ -260,6 +263,8 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--same="], "--same: '' is not"),
         (["--same=:prefer"], "--same: ':prefer' is not"),
         (["--same=driver:maybe"], "--same: 'driver:maybe' is not"),
+        (["--within="], "--within: '' is not the name of a locality"),
+        (["--segment=16"], "--segment: '16' is not a locality and a number of nodes"),
         (["--same-numa=yes"], "--same-numa: 'yes' is not one of preferred, required"),
         (["--locality=\x1b[31mred\n"], "--locality: '\\x1b[31mred\\n' is not"),
         (["--gpu="], "--gpu: column 1: expected one of num"),

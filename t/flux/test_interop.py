@@ -301,6 +301,21 @@ def test_missing_keys_inside_children_are_an_error_that_names_the_place(children
     assert "\n" not in str(e.value)
 
 
+@needs_tree_pool
+@pytest.mark.parametrize("pool", [OURS, THEIRS])
+def test_each_pool_loads_an_r_with_a_fabric(pool):
+    fabric = {"cell": [{"name": "c0", "switch": [{"name": "s0", "ranks": "0"}]}]}
+    with Instance(1, 120, 8, {**key_of("rfc49-cluster-a"), "fabric": fabric}) as instance:
+        instance.load("sched-simple", f"pool-class={pool}")
+        job = instance.submit("-n1", "-c3", "-g1")
+        assert instance.state(job) == "R"
+        R = json.loads(instance.flux("job", "info", job, "R"))
+        accepted(R)
+        if pool == OURS:
+            assert R["scheduling"]["fabric"] == fabric
+        instance.cancel_all()
+
+
 def test_children_for_some_ranks_leave_the_others_flat():
     pool, job = with_key({"writer": "TreePool", "children": [{"ranks": "3-5", "topo": TOPO}]})
     assert "numa" in pool.localities

@@ -25,6 +25,7 @@ WISHES = (
     '{"locality": "required", "level": "numa", "gpu_link": "nvlink", "gpu_memory": 40}',
     '{"topology_policy": "single-numa-node", "topology_scope": "node", "same": "driver:prefer"}',
     '{"same_numa": "prefer", "gpu_link": 25.5, "unified_memory": true, "allow_cxl": false}',
+    '{"within": "cell", "segment": "switch:1"}',
 )
 
 
@@ -77,6 +78,12 @@ def small_R():
             "allocated": [{"ranks": "1", "cores": "0-7"}],
             "links": {digest(topo): table},
             "site": {"x": 1},
+            "fabric": {
+                "cell": [
+                    {"name": "c", "switch": [{"name": "s", "ranks": "0-1"}, {"ranks": "2"}]},
+                    {"name": "d", "ranks": "3", "port": 7},
+                ]
+            },
         },
     }
 

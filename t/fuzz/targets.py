@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import attrs
 
+from discovery import test_sites
 from fuzz.seeds import (
     AMD_JSON,
     AMD_TEXT,
@@ -30,7 +31,7 @@ from fuzz.seeds import (
 )
 from treepool import Pool, parse_shape, subinstance
 from treepool.cli import vectors
-from treepool.discovery import amd, hwloc, mig, nvidia, visible
+from treepool.discovery import amd, hwloc, mig, nvidia, sites, visible
 from treepool.discovery.levels import topo_of
 from treepool.errors import (
     InfeasibleRequest,
@@ -428,6 +429,14 @@ def _amd_topo(data):
 @target(InvalidHardware, seeds=[LIST_TEXT])
 def _nvidia_list(data):
     mig.read_list(_text(data))
+
+
+@target(InvalidHardware, seeds=[*test_sites.SEEDS])
+def _site_file(data):
+    hosts = [f"n{i}" for i in range(6)]
+    found, warnings = sites.fabric_of(sites.read(_text(data)), hosts, 0b10111101)
+    assert all(warning.isprintable() for warning in warnings)
+    SchedulingKey.problems({"writer": "TreePool", "fabric": found})
 
 
 @target(InvalidHardware, seeds=["0,1,2", "GPU-5a3", "-1", ""])

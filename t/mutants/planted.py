@@ -100,8 +100,8 @@ MUTANTS = [
     Mutant(
         "a copy that shares buckets and does not know",
         "nodes/index.py",
-        "self._shared = set(self.buckets)\n        return new",
-        "return new",
+        "self._shared = set(self.buckets)\n        new._censuses",
+        "new._censuses",
     ),
     Mutant(
         "candidates are not told of a change",

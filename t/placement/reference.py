@@ -20,7 +20,10 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
 
+from placement import abovenodes
 from placement import wanted as requests
+from placement.abovenodes import Above as Fabric
+from placement.abovenodes import Nodes, Plain
 from placement.exhaustive import Above, Exhaustive, TooBig, slot_of, some_share
 from placement.wanted import (
     TIERS,
@@ -39,6 +42,7 @@ from placement.wanted import (
 )
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.rfc import hostlist, idset
+from treepool.rfc.count import Count
 
 #: What no locality can be called.
 RESERVED = ("node", "slot", "core", "cores", "gpu", "gpus", "memory", "storage", "ranks", "topo")
@@ -917,7 +921,11 @@ MOST_VALUES = 300
 
 
 def serve(
-    want: Wanted, nodes: dict[int, Node], free: dict[int, Ids], policy: str
+    want: Wanted,
+    nodes: dict[int, Node],
+    free: dict[int, Ids],
+    policy: str,
+    fabric: Optional[Fabric] = None,
 ) -> Optional[Served]:
     """What a request gets of the nodes in *free*; None if it can not be served.
 
@@ -926,13 +934,13 @@ def serve(
     local, every combination of values is tried, as a smaller amount may have fewer places.
     """
     if want.locality == "required" and want.growing:
-        return serve_local(want, nodes, free, policy)
-    best = serve_fixed(want, nodes, free, policy)
+        return serve_local(want, nodes, free, policy, fabric)
+    best = serve_fixed(want, nodes, free, policy, fabric)
     if best is None:
         return None
     for growing in want.growing:
         for number in reversed(values_of(growing, nodes)):
-            found = serve_fixed(best.want.grown(growing, number), nodes, free, policy)
+            found = serve_fixed(best.want.grown(growing, number), nodes, free, policy, fabric)
             if found is not None and found.extent == best.extent:
                 best = found
                 break
@@ -940,7 +948,11 @@ def serve(
 
 
 def serve_local(
-    want: Wanted, nodes: dict[int, Node], free: dict[int, Ids], policy: str
+    want: Wanted,
+    nodes: dict[int, Node],
+    free: dict[int, Ids],
+    policy: str,
+    fabric: Optional[Fabric],
 ) -> Optional[Served]:
     best: Optional[Served] = None
     values = [list(reversed(values_of(growing, nodes))) for growing in want.growing]
@@ -953,7 +965,7 @@ def serve_local(
         fixed = want
         for growing, number in zip(want.growing, numbers):
             fixed = fixed.grown(growing, number)
-        found = serve_fixed(fixed, nodes, free, policy)
+        found = serve_fixed(fixed, nodes, free, policy, fabric)
         if found is not None and (best is None or found.extent > best.extent):
             best = found
     return best
@@ -976,9 +988,15 @@ def values_of(growing: Growing, nodes: dict[int, Node]) -> list[int]:
 
 
 def serve_fixed(
-    want: Wanted, nodes: dict[int, Node], free: dict[int, Ids], policy: str
+    want: Wanted,
+    nodes: dict[int, Node],
+    free: dict[int, Ids],
+    policy: str,
+    fabric: Optional[Fabric] = None,
 ) -> Optional[Served]:
     """What a request gets with its counts below the slot as they are."""
+    if fabric is not None and (want.levels or want.locality != "none"):
+        return serve_above(want, nodes, free, policy, fabric)
     offers = {
         rank: offer(nodes[rank].root, want, free[rank])
         for rank in free
@@ -987,6 +1005,121 @@ def serve_fixed(
     if want.nodes is None:
         return fill(want, offers, free, policy)
     return distinct(want, offers, free, policy)
+
+
+def serve_above(
+    want: Wanted, nodes: dict[int, Node], free: dict[int, Ids], policy: str, fabric: Fabric
+) -> Optional[Served]:
+    """The same where there is a fabric."""
+    allowed = {
+        rank
+        for rank in free
+        if satisfies(want.constraints, rank, nodes[rank].host, nodes[rank].properties)
+    }
+    offers = {rank: offer(nodes[rank].root, want, free[rank]) for rank in allowed}
+
+    def on(ranks: set[int], want: Wanted = want) -> Optional[Nodes]:
+        some = {rank: free[rank] for rank in ranks if rank in allowed}
+        found = serve_fixed(want._replace(levels=()), nodes, some, policy)
+        if found is None:
+            return None
+        if want.nodes is None:
+            units = {rank: len(given) for rank, given in found.units.items()}
+        else:
+            units = dict.fromkeys(found.units, 1)
+        local = all(unit.local for given in found.units.values() for unit in given)
+        return Nodes(units, local, found.extent, found)
+
+    def of_number(ranks: set[int], number: int) -> Optional[Nodes]:
+        exactly = Count(number, number)
+        if want.nodes is None:
+            return on(ranks, want._replace(units=exactly))
+        return on(ranks, want._replace(nodes=exactly, units=Count(1, 1)))
+
+    def room(rank: int, local: bool) -> int:
+        if rank not in allowed:
+            return 0
+        found = offers[rank]
+        if want.nodes is None:
+            return found.local if local else len(found.units)
+        number = largest(want.group.count, len(found.units))
+        return int(number is not None and (not local or found.local >= number))
+
+    def free_in(ranks: set[int]) -> tuple[int, int]:
+        some = [free[rank] for rank in ranks if rank in allowed]
+        return sum(len(f.cores) for f in some), sum(len(f.gpus) for f in some)
+
+    def equal(ranks: set[int], rank: int) -> set[int]:
+        if policy == "first-fit":
+            return {rank}
+        alone = on({rank})
+        assert alone is not None
+
+        def place(rank: int) -> Any:
+            number = (
+                alone.number
+                if want.nodes is None
+                else largest(want.group.count, len(offers[rank].units))
+            )
+            given = offers[rank].units[:number]
+            hosted = offers[rank].local or len(offers[rank].units)
+            if want.nodes is not None:
+                hosted = 1
+            elif want.units.maximum is not None:
+                hosted = min(hosted, want.units.maximum)
+            keys = {(unit.slots, unit.local) for unit in given}
+            if want.nodes is not None:
+                keys = {(sum(u.slots for u in given), all(u.local for u in given))}
+            return sorted(keys), len(given), order(policy, want, hosted, free[rank], 0)
+
+        given = offers[rank].units[: alone.number]
+        if want.nodes is None and len({(unit.slots, unit.local) for unit in given}) > 1:
+            return {rank}
+        return {
+            r
+            for r in ranks & allowed
+            if (there := on({r})) is not None
+            and there.extent == alone.extent
+            and place(r) == place(rank)
+        }
+
+    def idle(ranks: set[int]) -> int:
+        return sum(r in free and free[r] == nodes[r].root.ids for r in ranks)
+
+    counted = not all(
+        part.count.fixed for part in parts_to_slot(want.group)[int(want.nodes is None) :]
+    )
+    plain = Plain(on, of_number, room, free_in, equal, idle, counted)
+    if want.levels:
+        found = abovenodes.named(fabric, plain, want)
+    else:
+        found = abovenodes.rule(fabric, plain)
+    if found is None:
+        return None
+    if found.one is not None and not want.levels:
+        return found.one.answer  # type: ignore[no-any-return]
+    answers = [of_number(ranks, number) for ranks, number in found.shares]
+    answers += found.parts
+    units: dict[int, list[Given]] = {}
+    ids: dict[int, Optional[Ids]] = {}
+    nslots = 0
+    for answer in answers:
+        assert answer is not None
+        units.update(answer.answer.units)
+        ids.update(answer.answer.ids)
+        nslots += answer.answer.nslots
+    if want.levels:
+        nslots = found.slots if want.spans else nslots
+    elif want.spans:
+        whole = on(allowed)
+        assert whole is not None
+        nslots = whole.answer.nslots
+    return Served(want, units, ids, nslots)
+
+
+def parts_to_slot(part: Part) -> list[Part]:
+    """*part* and those in it, down to the slot."""
+    return [part] if part.name == "slot" else [part, *parts_to_slot(part.need.parts[0])]
 
 
 def order(policy: str, want: Wanted, hosted: int, free: Ids, rank: int) -> tuple[int, ...]:
@@ -1109,6 +1242,7 @@ class ReferencePool:
         }
         self.free_ids = {rank: node.root.ids for rank, node in self.nodes.items()}
         self.up = set(self.nodes)
+        self.fabric = self.fabric_now()
         self.jobs: dict[int, Taken] = {}
 
     def copy(self) -> ReferencePool:
@@ -1119,22 +1253,33 @@ class ReferencePool:
         new.jobs = {jobid: dict(taken) for jobid, taken in self.jobs.items()}
         return new
 
+    def fabric_now(self) -> Optional[Fabric]:
+        """The tree above the nodes that are left."""
+        scheduling = self.R.get("scheduling", {})
+        known = {rank for e in scheduling.get("children", []) for rank in ids(e["ranks"])}
+        known |= abovenodes.Above("", scheduling.get("fabric", {})).ranks
+        owned = sorted(
+            rank for entry in self.R["execution"]["R_lite"] for rank in ids(entry["rank"])
+        )
+        return abovenodes.fabric_of(self.R, set(self.nodes), rank_in_R(known, owned))
+
     def localities(self) -> set[str]:
         found = (names_in(t) for rank, t in self.topos.items() if t and rank in self.nodes)
         return set().union(*found)
 
     def wanted(self, jobspec: dict[str, Any]) -> Wanted:
-        return requests.wanted(jobspec, self.localities(), self.locality)
+        above = {d.name for d in self.fabric.walk()} - {"", "alone"} if self.fabric else set()
+        return requests.wanted(jobspec, self.localities(), self.locality, above)
 
     def check_feasibility(self, want: Wanted) -> None:
         idle = {rank: node.root.ids for rank, node in self.nodes.items()}
-        if serve(want, self.nodes, idle, self.policy) is None:
+        if serve(want, self.nodes, idle, self.policy, self.fabric) is None:
             raise InfeasibleRequest
 
     def serve(self, want: Wanted) -> Served:
         """What a job would get now."""
         free = {rank: self.free_ids[rank] for rank in self.up}
-        found = serve(want, self.nodes, free, self.policy)
+        found = serve(want, self.nodes, free, self.policy, self.fabric)
         if found is None:
             self.check_feasibility(want)
             raise InsufficientResources
@@ -1183,6 +1328,7 @@ class ReferencePool:
         for rank in set(ranks) & set(self.nodes):
             del self.nodes[rank], self.free_ids[rank]
             self.up.discard(rank)
+        self.fabric = self.fabric_now()
 
     def job_R(self, taken: Taken, slots: int) -> dict[str, Any]:
         """The R of a job, without times; hosts expanded, and topos by rank."""

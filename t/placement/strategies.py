@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from itertools import combinations
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 import attrs
 from hypothesis import strategies as st
@@ -530,7 +530,34 @@ def keys(
     add_allocated(draw, key, owned, move)
     if draw(some(False, False, True)):
         key["site"] = {"anything": [1, 2]}
+    if draw(some(False, True)):
+        known = covered if move != {rank: rank for rank in covered} else sorted(kind_of)
+        if known:
+            key["fabric"] = draw(fabrics([move.get(rank, rank) for rank in known]))
     return key
+
+
+@st.composite
+def fabrics(draw: Draw, ranks: list[int], names: Sequence[str] = ("cell", "switch")) -> JSON:
+    """A fabric of one level for each of *names*, or of fewer, over some of *ranks*."""
+    ranks = list(ranks) if draw(some(True, True, False)) else draw(st.permutations(ranks))
+
+    def inside(ranks: list[int], names: Sequence[str]) -> JSON:
+        number = draw(st.integers(1, min(4, len(ranks))))
+        cuts = sorted(draw(subsets(range(1, len(ranks))))[: number - 1])
+        parts = [ranks[a:b] for a, b in zip([0, *cuts], [*cuts, len(ranks)])]
+        if len(parts) > 1 and draw(some(False, False, True)):
+            del parts[draw(st.integers(0, len(parts) - 1))]  # these stand alone
+        domains = []
+        for part in parts:
+            if len(names) > 1 and draw(some(True, True, True, False)):
+                domain = {**inside(part, names[1:]), "ranks": idset_text(part)}
+            else:
+                domain = {"ranks": idset_text(part)}
+            domains.append({"name": f"{names[0]}{len(domains)}", **domain})
+        return {names[0]: domains}
+
+    return inside(ranks, names)
 
 
 def _r_lite(owned: dict[int, tuple[list[int], list[int]]]) -> list[JSON]:

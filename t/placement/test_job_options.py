@@ -15,7 +15,7 @@ from treepool import Pool, parse_shape
 from treepool.cli.files import data_folder
 from treepool.errors import InvalidJobspec
 from treepool.placement.request import job_options
-from treepool.placement.request.job_options import JobOptions, Same
+from treepool.placement.request.job_options import JobOptions, Same, Segment
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.jobspec import from_resources
 
@@ -27,7 +27,7 @@ NAMES = re.findall(r"^``(\w+)``", job_options.__doc__, re.M)
 
 def read(known=("numa", "socket"), mode="preferred", **options):
     """The options on a pool that knows some localities and has a mode."""
-    return job_options.read(options, known, mode)
+    return job_options.read(options, known, mode, ("cell", "switch"))
 
 
 def refused(*place, **options):
@@ -92,6 +92,8 @@ GOOD = [
     ({"same": "driver:require"}, {"same": Same("driver", required=True)}),
     ({"same": "driver:preferred"}, {"same": Same("driver", required=False)}),
     ({"same": "driver:prefer"}, {"same": Same("driver", required=False)}),
+    ({"within": "cell"}, {"within": "cell"}),
+    ({"segment": "switch:16"}, {"segment": Segment("switch", 16)}),
 ]
 
 
@@ -107,6 +109,7 @@ def test_every_option_occurs_among_the_good():
 LOCALITY = "is not one of preferred, required, none"
 POLICY = "is not one of none, best-effort, restricted, single-numa-node"
 NAME = "is not the name of a locality"
+SEGMENT = "is not a locality and a number of nodes, such as switch:16"
 LINK = "is not nvlink, xgmi or a number of GB/s"
 GIB = "is not a number of GiB"
 FLAG = "is not true or false"
@@ -155,6 +158,15 @@ BAD = [
     ("same", "dri\nver", f"'dri\\nver' {SAME}"),
     ("same", "dri\u202ever", f"'dri\\u202ever' {SAME}"),
     ("same", True, f"true {SAME}"),
+    ("within", "", f"'' {NAME}"),
+    ("within", "pod", "'pod' is no locality above the nodes; there are cell, switch"),
+    ("within", "numa", "'numa' is no locality above the nodes; there are cell, switch"),
+    ("segment", "switch", f"'switch' {SEGMENT}"),
+    ("segment", "switch:0", f"'switch:0' {SEGMENT}"),
+    ("segment", "switch:-1", f"'switch:-1' {SEGMENT}"),
+    ("segment", "switch:1e3", f"'switch:1e3' {SEGMENT}"),
+    ("segment", ":16", f"':16' {SEGMENT}"),
+    ("segment", "switc:16", "'switc' is no locality above the nodes (did you mean 'switch'?)"),
 ]
 
 

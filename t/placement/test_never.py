@@ -297,7 +297,7 @@ def test_the_R_of_a_job_is_valid_and_says_all_of_the_nodes_it_has(history):
             assert "scheduling" not in R
             continue
         entries = R["scheduling"]["children"]
-        ours = ("children", "allocated")
+        ours = ("children", "allocated", "fabric")
         assert {k: v for k, v in R["scheduling"].items() if k not in ours} == {
             k: v for k, v in history.R["scheduling"].items() if k not in ours
         }

@@ -106,6 +106,19 @@ def with_value(need: Need, growing: Growing, number: int) -> Need:
     return changed(need, growing.path)
 
 
+class Level(NamedTuple):
+    """So many distinct domains ``name`` above the nodes, or slots or segments, which may share
+    domains; of ``whole`` domains all nodes are taken."""
+
+    name: str
+    count: Count
+    whole: bool = False
+
+    @property
+    def groups(self) -> bool:
+        return self.name in ("slot", "segment")
+
+
 class Wanted(NamedTuple):
     """What a jobspec asks for.
 
@@ -113,7 +126,9 @@ class Wanted(NamedTuple):
     those (of slots, if ``spans``) are asked in all, unless a node is above. ``nodes`` is None if
     they may be on any node. ``spans``: the slot is above the node. ``whole``: entire, idle nodes.
     Counts below the slot are at their minimum in ``group``; ``growing`` are those that are ranges,
-    in the order in which they are given their largest value.
+    in the order in which they are given their largest value. ``levels`` are the localities above
+    the nodes that are named, from the top, and the slots if some stand below them; each innermost
+    domain gives what ``nodes`` and ``units`` say.
     """
 
     group: Part
@@ -125,6 +140,7 @@ class Wanted(NamedTuple):
     constraints: dict[str, Any]
     demand: Demand = Demand()
     growing: tuple[Growing, ...] = ()
+    levels: tuple[Level, ...] = ()
 
     def grown(self, growing: Growing, number: int) -> Wanted:
         """The same with *number* for the count *growing*."""
@@ -175,16 +191,23 @@ def smallest(number: Count) -> int:
 # ---- The rules ----
 
 
-def wanted(jobspec: dict[str, Any], localities: Iterable[str], locality: str) -> Wanted:
-    """What *jobspec* asks of a pool with *localities* whose mode is *locality*."""
+def wanted(
+    jobspec: dict[str, Any], localities: Iterable[str], locality: str, fabric: Iterable[str] = ()
+) -> Wanted:
+    """What *jobspec* asks of a pool with *localities* whose mode is *locality*.
+
+    *fabric* are the localities above the nodes.
+    """
+    above = set(fabric)
     system = jobspec["attributes"]["system"]
     options = system.get("treepool", {})
-    if set(options) - {"locality", "gpu_link", "gpu_memory", "allow_cxl"}:
+    known = {"locality", "gpu_link", "gpu_memory", "allow_cxl", "within", "segment"}
+    if set(options) - known:
         raise InvalidJobspec("treepool: unknown option")
     locality = options.get("locality", locality)
     if locality not in ("preferred", "required", "none"):
         raise InvalidJobspec("treepool: unknown locality")
-    check(jobspec["resources"], set(localities))
+    check(jobspec["resources"], set(localities), above)
     link = options.get("gpu_link", 0)
     demand = Demand(
         0 if isinstance(link, str) else link,
@@ -192,8 +215,30 @@ def wanted(jobspec: dict[str, Any], localities: Iterable[str], locality: str) ->
         options.get("gpu_memory", 0) * UNITS["GiB"],
         options.get("allow_cxl", False),
     )
-    found = read(jobspec["resources"], locality, system.get("constraints", {}))
+    found = read(jobspec["resources"], locality, system.get("constraints", {}), above)
+    if "segment" in options:
+        found = segmented(found, options["segment"], above)
+    if "within" in options:
+        rule(options["within"] in above, "a locality above the nodes")
+        found = found._replace(levels=(Level(options["within"], Count(1, 1)), *found.levels))
     return found._replace(demand=demand)
+
+
+def segmented(found: Wanted, segment: str, above: set[str]) -> Wanted:
+    """*found* with its nodes in groups."""
+    name, _, size = segment.rpartition(":")
+    rule(name in above, "a locality above the nodes")
+    rule(not any(level.groups for level in found.levels), "no other localities below the slot")
+    rule(found.nodes is not None and found.nodes.fixed, "a number of nodes")
+    rule(not found.spans or found.units.fixed, "a number of nodes")
+    assert found.nodes is not None
+    nodes = smallest(found.nodes) * (smallest(found.units) if found.spans else 1)
+    rule(nodes % int(size) == 0, "whole segments")
+    groups = Count(nodes // int(size), nodes // int(size))
+    return found._replace(
+        levels=(*found.levels, Level("segment", groups), Level(name, Count(1, 1))),
+        nodes=Count(int(size), int(size)),
+    )
 
 
 class Place(NamedTuple):
@@ -227,12 +272,12 @@ def places(resources: list[Vertex], above: Iterable[Vertex] = ()) -> Iterator[Pl
         yield from places(vertex.get("with", []), [*above, vertex])
 
 
-def check(resources: list[Vertex], localities: set[str]) -> None:
+def check(resources: list[Vertex], localities: set[str], fabric: set[str]) -> None:
     """Raise InvalidJobspec if no form covers *resources*."""
     everything = list(places(resources))
     rule(sum(p.kind == "slot" for p in everything) == 1, "exactly one slot")
     for p in everything:
-        rule(p.kind in {"node", "slot", *AMOUNTS} | localities, "only known types")
+        rule(p.kind in {"node", "slot", *AMOUNTS} | localities | fabric, "only known types")
         rule("id" not in p.vertex, "nothing is asked for by id")
         if "unit" in p.vertex:
             rule(p.kind in ("memory", "storage"), "units on capacities only")
@@ -243,27 +288,34 @@ def check(resources: list[Vertex], localities: set[str]) -> None:
         if p.kind in ("memory", "storage"):
             rule(p.exclusive is None, "never taken")
         if p.below_slot:
-            check_below(p, localities)
+            check_below(p, localities, fabric)
         else:
+            around = kinds(p.above)
+            rule(p.kind not in fabric or around <= fabric, "nothing is around it but others")
+            rule(p.kind not in fabric or not p.exclusive, "taken below the slot only")
             rule(not p.beside, "one way down to the slot")
             rule(p.kind == "slot" or p.kind not in AMOUNTS, "nothing is taken above the slot")
-            rule(p.kind != "node" or not p.above, "the node is at the top")
+            rule(p.kind != "node" or around <= fabric, "the node is at the top")
 
 
-def check_below(p: Place, localities: set[str]) -> None:
+def check_below(p: Place, localities: set[str], fabric: set[str]) -> None:
     """The rules for what is below the slot."""
     if p.kind in AMOUNTS:
         rule(not p.children, "nothing below an amount")
         rule(p.kind not in kinds(p.beside), "an amount is said once")
-    if p.kind == "node":
-        rule(p.above[-1]["type"] == "slot" and len(p.above) == 1, "a node is below the slot only")
+    if p.kind == "node" or p.kind in fabric:
+        rule(kinds(p.above) <= {"slot", *fabric}, "nothing is around it but slots and others")
         rule(not p.beside, "nothing beside a node")
-    if p.kind == "node" or p.kind in localities:
+    if p.kind in fabric:
+        inside = kinds(p.children)
+        rule(inside <= {"node", *fabric} and (inside or is_whole(p.vertex)), "nodes are in it")
+        rule(not is_whole(p.vertex) or inside <= {"node"}, "all of it is taken")
+    if p.kind == "node" or p.kind in localities | fabric:
         said = kinds(p.children) - {"memory", "storage"}
         rule(said or p.exclusive is not False, "something is taken of it")
     above = p.above[-1]
     if above["type"] == "slot" or not is_whole(above):
-        asked = {"core", "gpu", "node"} | localities
+        asked = {"core", "gpu", "node"} | localities | fabric
         rule(asked & kinds([p.vertex, *p.beside]), "capacities alone are nothing")
 
 
@@ -288,8 +340,27 @@ def is_whole(vertex: Vertex) -> bool:
 # ---- What a covered list means ----
 
 
-def read(resources: list[Vertex], locality: str, constraints: dict[str, Any]) -> Wanted:
+def read(
+    resources: list[Vertex], locality: str, constraints: dict[str, Any], fabric: set[str]
+) -> Wanted:
     """The meaning of *resources*, which a form covers."""
+    named = [p for p in places(resources) if p.kind in fabric]
+    if named:
+        slot = next(p for p in places(resources) if p.kind == "slot")
+        whole = any(is_whole(p.vertex) for p in named if p.below_slot)
+        found = read(without(resources, fabric), locality, constraints, set())
+        if whole:
+            found = found._replace(whole=True)
+        above, below = (
+            [
+                Level(p.kind, count.parse(p.vertex["count"]), is_whole(p.vertex) and p.below_slot)
+                for p in named
+                if p.below_slot == side
+            ]
+            for side in (False, True)
+        )
+        slots = [Level("slot", count.parse(slot.vertex["count"])), *below] if below else []
+        return found._replace(levels=(*above, *slots))
     slot = next(p for p in places(resources) if p.kind == "slot")
     number = count.parse(slot.vertex["count"])
     if kinds(slot.children) == {"node"}:
@@ -310,6 +381,21 @@ def read(resources: list[Vertex], locality: str, constraints: dict[str, Any]) ->
             group = Part(vertex["type"], count.parse(vertex["count"]), entire, Need(parts=(group,)))
     ranges = tuple(ranges_in(slot.children))
     return Wanted(group, group.count, nodes, False, whole, locality, constraints, growing=ranges)
+
+
+def without(resources: list[Vertex], fabric: set[str]) -> list[Vertex]:
+    """*resources* without the localities above the nodes; of a whole one all nodes are asked."""
+    found = []
+    for vertex in resources:
+        inner = without(vertex.get("with", []), fabric)
+        if vertex["type"] not in fabric:
+            found.append({**vertex, **({"with": inner} if "with" in vertex else {})})
+        elif is_whole(vertex):
+            node = {"type": "node", "count": {"min": 1}}
+            found += [{**(inner[0] if inner else node), "exclusive": True}]
+        else:
+            found += inner
+    return found
 
 
 def ranges_in(vertices: list[Vertex]) -> Iterator[Growing]:

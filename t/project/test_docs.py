@@ -46,4 +46,5 @@ def test_the_options_of_jobs_in_the_guides_are_options():
     assert len(found) > 5
     for name, value in found:
         scope = {"level": "numa"} if name == "topology_scope" else {}
-        job_options.read({**scope, name: value}, ("l3", "numa", "socket"), "preferred")
+        above = ("nvl", "switch")
+        job_options.read({**scope, name: value}, ("l3", "numa", "socket"), "preferred", above)

@@ -91,6 +91,10 @@ KEY = {
             "devices": [{"model": "A100", "memory": 80, "gpus": "0-1"}],
         }
     },
+    "fabric": {
+        "vendor": "x",
+        "rack": [{"name": "r0", "ranks": "19-21", "switch": [{"ranks": "19-20"}]}],
+    },
 }
 FULL_R = copy.deepcopy({**R, "scheduling": KEY})
 FULL_R["execution"]["properties"] = {"big": "19", "none": ""}

@@ -10,6 +10,7 @@ examples:
   treepool encode --xml thin.xml:0-99 --xml gpu.xml:100-115 -R R.json
   treepool encode --xml xml-of-each-host/ -R R.json
   treepool encode --instance                  all nodes of the running Flux instance
+  treepool encode --fabric topology.conf -R R.json    add racks and switches, from Slurm's file
 
 exit status:
   0 done; 1 the hardware or R makes no sense; 2 usage, or no such file
@@ -24,7 +25,7 @@ from typing import Callable, Iterator, Optional, Sequence, TypeVar
 
 import attrs
 
-from treepool.cli import files, hardware
+from treepool.cli import files, hardware, sitefiles
 from treepool.cli.hardware import Description
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out
 from treepool.discovery import amd, key, mig, nvidia
@@ -42,7 +43,7 @@ T = TypeVar("T")
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    source = parser.add_argument_group("hardware").add_mutually_exclusive_group(required=True)
+    source = parser.add_argument_group("hardware").add_mutually_exclusive_group()
     source.add_argument(
         "--xml",
         action="append",
@@ -104,6 +105,13 @@ def define(parser: ArgumentParser) -> None:
         action="store_true",
         help="add properties that constraints can use, such as gpu-h100 and unified-memory",
     )
+    what.add_argument(
+        "--fabric",
+        metavar="FILE",
+        help="the racks, switches or blocks of the hosts: Slurm's topology.conf or topology.yaml, "
+        'a table "host,cell,switch", JSON, output of ibnetdiscover, a folder of HOST.txt with '
+        'output of "nvidia-smi -q", or the word cray for the names of the hosts',
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -116,6 +124,8 @@ def run(arguments: Namespace) -> int:
     R = _given_R(arguments)
     try:
         encoded = _encode(arguments, R)
+        if arguments.fabric is not None:
+            encoded = sitefiles.with_fabric(encoded, arguments.fabric)
     except InvalidInput as e:
         raise Stop(str(e)) from None
     if arguments.dry_run:
@@ -153,6 +163,10 @@ def _given_R(arguments: Namespace) -> Optional[ResourceSet]:
 
 
 def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
+    if not (arguments.xml or arguments.local or arguments.instance):
+        if R is None or arguments.fabric is None:
+            raise Stop("one of --xml, --local, --instance is needed, or --fabric with -R", USAGE)
+        return Encoded(R, (), ())
     levels = _levels(arguments.levels)
     describer = Describer(levels, arguments.gpu_index)
     told = (

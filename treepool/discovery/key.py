@@ -70,6 +70,8 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
     key: dict[str, Any] = {"writer": WRITER, **(old or {})}
     known = R.key()
     kept = known.trim(R.ranks & ~described) if known is not None else None
+    if known is not None and known.fabric is not None:
+        key["fabric"] = known.fabric.to_dict()  # in the ranks of R, as the children will be
     children = [KeyEntry(k.ranks, k.node.topo) for k in kinds]
     children += kept.children if kept is not None else ()
     children.sort(key=lambda entry: idset.lowest(entry.ranks))

@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable, Optional
 
-from treepool.placement.choose.fitness import DEFAULT, Fitness, Weights, of_job, shares_of
+from treepool.placement.choose.fitness import (
+    DEFAULT,
+    Fitness,
+    Weights,
+    of_job,
+    shares_of,
+    spread_of,
+)
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.job_r import job_R
@@ -57,7 +64,11 @@ class Allocation:
 
     def fitness(self, weights: Weights = DEFAULT, ideal: Optional[Fitness] = None) -> Fitness:
         """How good the placement is as it is, or measured against *ideal* (see Pool.fitness)."""
-        return of_job(shares_of(self.parts, self.nslots, self._inventory.types), weights, ideal)
+        inventory, ranks = self._inventory, self.ranks
+        spread = None
+        if inventory.fabric is not None and len(ranks) > 1:
+            spread = spread_of(inventory.fabric, ranks, inventory.types)
+        return of_job(shares_of(self.parts, self.nslots, inventory.types), weights, ideal, spread)
 
     def __repr__(self) -> str:
         return f"<Allocation {self.dumps()}>"

@@ -64,7 +64,8 @@ class Pool:
 
         Raises InvalidJobspec naming the vertex or attribute this pool does not know.
         """
-        return request_of(jobspec.read(spec), self.localities, self.options["locality"])
+        locality, above = self.options["locality"], self.fabric_localities
+        return request_of(jobspec.read(spec), self.localities, locality, above)
 
     def check_feasibility(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if the pool could not serve *request* idle.
@@ -253,6 +254,12 @@ class Pool:
     def localities(self) -> tuple[str, ...]:
         """The names of the localities that some node has, sorted; none if all nodes are flat."""
         return self.inventory.localities
+
+    @property
+    def fabric_localities(self) -> tuple[str, ...]:
+        """The names of the localities above the nodes, the highest first."""
+        fabric = self.inventory.fabric
+        return () if fabric is None else fabric.localities
 
     @property
     def journal(self) -> Journal:

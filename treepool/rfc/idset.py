@@ -28,15 +28,28 @@ def decode(text: str) -> int:
     Ids must ascend, as RFC 22 asks. Raises InvalidIdset for anything RFC 22 forbids (leading
     zeros, descending ids or ranges, duplicates, signs, blanks) and for an id above MAX_ID.
     """
+    bits = bytearray()
+    mask = 0
+    for first, end in decode_runs(text):
+        if end <= _SMALL:
+            mask |= (1 << end) - (1 << first)
+        else:
+            _set_bits(bits, first, end - 1)
+    return mask | int.from_bytes(bits, "little")
+
+
+def decode_runs(text: str) -> Iterator[tuple[int, int]]:
+    """The ranges of RFC 22 idset *text* as it writes them: first id, and the id after the last.
+
+    Ranges may touch. Raises InvalidIdset as ``decode`` does.
+    """
     if not isinstance(text, str):
         raise InvalidIdset(f"an idset is a string, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
         raise InvalidIdset(f"an idset of {len(text)} characters is too long")
     body = text[1:-1] if text.startswith("[") and text.endswith("]") and len(text) > 1 else text
     if not body:
-        return 0
-    bits = bytearray()
-    mask = 0
+        return
     previous = -1
     for item in body.split(","):
         first, last = _range(item, text)
@@ -44,11 +57,7 @@ def decode(text: str) -> int:
             what = "duplicate id" if first == previous else "ids must ascend:"
             raise InvalidIdset(f"{what} {first} in idset {_shown(text)}")
         previous = last
-        if last < _SMALL:
-            mask |= (1 << (last + 1)) - (1 << first)
-        else:
-            _set_bits(bits, first, last)
-    return mask | int.from_bytes(bits, "little")
+        yield first, last + 1
 
 
 #: Ranges below this id are or-ed into an int, those above are set in a bytearray: or-ing n wide

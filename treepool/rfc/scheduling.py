@@ -6,13 +6,14 @@ which topo. The topo itself stays JSON, because RFC 49 copies it unchanged into 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Union
 
 import attrs
 
 from treepool.errors import InvalidKey, Problem
-from treepool.rfc import idset, linktable, topo
-from treepool.rfc.findings import Findings, Readers, plain_json, shown_ids
+from treepool.rfc import fabric, idset, linktable, topo
+from treepool.rfc.fabric import FabricDomain
+from treepool.rfc.findings import Findings, Readers, plain_json, shown, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
 from treepool.rfc.topo import RESERVED
@@ -75,16 +76,18 @@ class SchedulingKey:
     each node from zero in R_lite, but leaves the topo unchanged. ``allocated`` says which cores of
     the topo these are, wherever the job has fewer than the pool had or not the first ones.
     ``extra`` also has treepool's ``links`` as they were read; ``tables`` has what they say.
+    ``fabric`` is the tree above the nodes, None if the key has none; see fabric.py.
     """
 
     children: tuple[KeyEntry, ...]
     writer: str = WRITER
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     allocated: tuple[AllocatedCores, ...] = ()
+    fabric: Optional[FabricDomain] = None
     #: The link tables by the digest of their topo. By default they are read from ``extra``, which
     #: raises InvalidKey if they are malformed.
     tables: Mapping[str, Links] = attrs.field(repr=False, eq=False)
-    #: All ranks that have an entry, as bitmask.
+    #: All ranks that have an entry or are in the fabric, as bitmask.
     ranks: int = attrs.field(init=False, repr=False, eq=False)
 
     @tables.default
@@ -98,6 +101,12 @@ class SchedulingKey:
 
     @ranks.default
     def _all_ranks(self) -> int:
+        above = self.fabric.mask() if self.fabric is not None else 0
+        return self.described | above
+
+    @property
+    def described(self) -> int:
+        """All ranks that have an entry, as bitmask."""
         return union(entry.ranks for entry in self.children)
 
     @classmethod
@@ -127,6 +136,8 @@ class SchedulingKey:
         """The key as RFC 49 JSON. The topos are this key's own, not copies."""
         children = [entry.to_dict() for entry in self.children]
         key = {"writer": self.writer, "children": children, **self.extra}
+        if self.fabric is not None:
+            key["fabric"] = self.fabric.to_dict()
         if self.allocated:
             key["allocated"] = [
                 allocated_entry(idset.encode(a.ranks), a.cores, a.site_cores, a.site_gpus)
@@ -193,6 +204,7 @@ class SchedulingKey:
             self,
             children=tuple(attrs.evolve(e, ranks=ranks) for e, ranks in children if ranks),
             allocated=tuple(attrs.evolve(a, ranks=ranks) for a, ranks in allocated if ranks),
+            fabric=self.fabric.moved(move) if self.fabric is not None else None,
         )
 
 
@@ -214,13 +226,36 @@ def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKe
         "children": lambda v, at: findings.items(v, at, reader.entry),
         "allocated": lambda v, at: findings.items(v, at, reader.allocated),
         "links": lambda v, at: linktable.read_tables(findings, v, at),
+        "fabric": lambda v, at: fabric.read(findings, v, at),
     }
     found = findings.members(key, at, readers, required=("writer",))
     if len(findings) > known or not isinstance(key, dict):
         return None
-    extra = {k: v for k, v in key.items() if k not in ("writer", "children", "allocated")}
+    extra = {k: v for k, v in key.items() if k not in _OWN}
     children, allocated = tuple(found.get("children", ())), tuple(found.get("allocated", ()))
-    return SchedulingKey(children, WRITER, extra, allocated, found.get("links", {}))
+    above = found.get("fabric")
+    if above is not None:
+        _check_names(findings, children, above, f"{at}/fabric")
+        if len(findings) > known:
+            return None
+    return SchedulingKey(children, WRITER, extra, allocated, above, found.get("links", {}))
+
+
+#: The keys of a key that ``extra`` does not have.
+_OWN = ("writer", "children", "allocated", "fabric")
+
+
+def _check_names(
+    findings: Findings, children: Iterable[KeyEntry], above: FabricDomain, at: str
+) -> None:
+    """Note each locality that is in a topo of *children* and in the fabric *above*."""
+    names = above.localities()
+    for i, entry in enumerate(children):
+        for name in names.intersection(name for name, _ in topo.walk(entry.topo)):
+            names.discard(name)
+            findings.note(
+                at, f"locality {shown(name)} is in the topo of entry {i} of children, too"
+            )
 
 
 class _Reader:

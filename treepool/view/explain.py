@@ -7,7 +7,7 @@ module puts them in the order in which a person would explain them, and reports 
 from __future__ import annotations
 
 from itertools import groupby, islice
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -15,6 +15,8 @@ from treepool.errors import InfeasibleRequest
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Grant, Selection
+from treepool.placement.choose.serve import Domains
+from treepool.placement.effort import PER_REQUEST, Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
@@ -89,7 +91,7 @@ class Explanation:
     were tried. ``smallest`` has the kinds of domain that an idle node could offer to a slot, if
     the slot asks only for an amount. ``fitness`` is the fitness of the placement, which has that
     of an idle cluster as its ideal. ``idle`` is what an idle cluster would have given, None if the
-    same.
+    same. ``domains`` are the domains above the nodes that were chosen, in words.
     """
 
     shape: str
@@ -110,6 +112,7 @@ class Explanation:
     idle: Optional[tuple[Taken, ...]] = None
     waits: Optional[Waiting] = None
     nearest: tuple[Nearest, ...] = ()
+    domains: tuple[str, ...] = ()
 
 
 def explain(
@@ -227,7 +230,37 @@ class _Teller:
             unneeded=unneeded,
             fitness=self.fitness(selection),
             idle=None if _given(then) == _given(now) else then,
+            domains=tuple(self.domains(selection)),
         )
+
+    def domains(self, selection: Selection) -> Iterator[str]:
+        """The domains above the nodes in *selection*, and why these, a line each."""
+        fabric = self.inventory.fabric
+        if fabric is None or (self.ask.locality == "none" and not self.request.levels):
+            return
+        census = self.situation.index.census(fabric)
+        rooms = Domains(self.request, self.situation, Effort(PER_REQUEST), fabric).rooms
+        shares: dict[int, int] = {}
+        nodes = 0
+        for grant in selection.grants:
+            for rank in grant.ranks:
+                nodes += 1
+                for leaf in fabric.homes[rank]:
+                    shares[leaf] = shares.get(leaf, 0) + grant.units
+        for leaf, units in sorted(shares.items(), key=lambda share: fabric.lowest[share[0]]):
+            size = len(fabric.ranks[leaf])
+            around = "".join(f" in {fabric.shown(d)}" for d in fabric.around(leaf)[1:])
+            why = "the fullest that has room"
+            if nodes == 1:
+                why = "of equal nodes, those in the domain with the fewest idle nodes come first"
+            elif self.request.levels:
+                why = "as the request names it"
+            elif units == rooms.units[leaf]:
+                why = "all that it can give"
+            elif len(shares) > 1:
+                why = "the fullest that has room for the rest"
+            free = f"{census.idle(leaf)} of {count(size, 'node')} free"
+            yield f"{fabric.shown(leaf)}{around}: {free}, {why}"
 
     def fitness(self, selection: Selection) -> Fitness:
         """The fitness of *selection*."""
@@ -276,6 +309,8 @@ class _Teller:
             return shortage(state, self.ask) or "no way was found to place it there"
         if first_pass and not one.found.local:
             return shortage(state, self.ask) or "its slots would be spread over larger domains"
+        if self.inventory.fabric is not None:
+            return "it could serve, but is not in the domain that was chosen, or not needed there"
         return "it could serve, but the request wants no more nodes"
 
     def taken(self, grants: Iterable[Grant]) -> tuple[Taken, ...]:

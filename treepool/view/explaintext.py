@@ -36,7 +36,7 @@ def text(told: Explanation, width: int) -> Text:
     if told.reason:
         head.append(f": {plain(told.reason, 1000)}")
     lines += wrapped(head, width, 2)
-    lines += _parts(told, width, _asked, _passed, _taken, _idle, _waits, _near)
+    lines += _parts(told, width, _asked, _passed, _domains, _taken, _idle, _waits, _near)
     return Text("\n").join(lines)
 
 
@@ -96,6 +96,17 @@ def _passed(told: Explanation) -> Lines:
         lines.append(Text(f"       {plain(one.why, 1000)}"))
     if told.passed_more:
         lines.append(Text(f"     and {count(told.passed_more, 'more node')}", "dim"))
+    return lines
+
+
+def _domains(told: Explanation) -> Lines:
+    """The domains above the nodes that were chosen."""
+    if not told.domains:
+        return []
+    lines = [Text("domains above the nodes", style="bold")]
+    lines += [Text(f"     {plain(one, 400)}") for one in told.domains[:MAX_TAKEN]]
+    if len(told.domains) > MAX_TAKEN:
+        lines.append(Text(f"     and {len(told.domains) - MAX_TAKEN} more", "dim"))
     return lines
 
 

@@ -28,6 +28,8 @@ OPTIONS = (
     ("--memory", "SIZE", "Least memory near each slot, such as 64GB"),
     ("--allow-cxl", None, "Let CXL memory count for memory"),
     ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
+    ("--within", "LOCALITY", "All nodes in one domain above the nodes, such as one switch"),
+    ("--segment", "LOCALITY:N", "Nodes in groups of N, each in one domain: switch:16"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
 )
 
@@ -87,6 +89,9 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                           domain that each slot sits in
     --allow-cxl           CXL memory counts where the job asks for memory
     --unified-memory      only nodes whose CPUs and GPUs share one memory
+    --within=LOCALITY     all nodes in one domain of a locality above the nodes,
+                          such as switch or rack
+    --segment=LOCALITY:N  the nodes in groups of N, each group in one such domain
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
       num=N[/task]        GPUs per slot, as -g (1 if neither is given)
       mode=exclusive      the only mode: GPUs are not shared
@@ -278,9 +283,15 @@ def _check(options: Mapping[str, _Option], there: Any) -> None:
     others = there if isinstance(there, dict) else {}
     for values in (*({name: value} for name, value in given.items()), {**others, **given}):
         # Which localities there are, only the scheduler knows.
-        level = values.get("level")
+        texts = {name: value for name, value in values.items() if isinstance(value, str)}
+        levels = [texts[name] for name in ("level",) if name in texts]
+        above = [
+            texts[n].rpartition(":")[0 if n == "segment" else 2]
+            for n in ("within", "segment")
+            if n in texts
+        ]
         try:
-            job_options.read(values, (level,) if isinstance(level, str) else (), "preferred")
+            job_options.read(values, levels, "preferred", above)
         except InvalidJobspec as e:
             # The user typed an option, not a jobspec: name the option instead of the JSON pointer.
             pointer, _, message = str(e).partition(": ")

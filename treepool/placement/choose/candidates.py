@@ -53,6 +53,8 @@ class Candidates:
     ask: Ask
     policy: Policy
     within: Optional[RankSet]
+    #: The states that ranks of ``within`` are in, if that is known.
+    states: Optional[Iterable[NodeState]] = None
     #: States and entries looked at so far, for tests that count work instead of time.
     visited: int = 0
     effort: Effort = attrs.field(factory=lambda: Effort(PER_REQUEST))
@@ -85,11 +87,16 @@ class Candidates:
         else:
             for state in dict.fromkeys(log[seen:]):
                 self._offer(state)
+            if len(self._heap) > 64 + 2 * len(self._live):  # most entries are of earlier times
+                self._heap = list(self._live.values())
+                heapq.heapify(self._heap)
         self._seen = index.log_start + len(log)
 
     def _reachable(self) -> Iterable[NodeState]:
         """The states that ranks of ``within`` may be in."""
         index, within = self.index, self.within
+        if self.states is not None:
+            return self.states
         if within is None or len(within) > len(index.buckets):
             return list(index.buckets)
         states = (index.state_of[r] for r in within if r < len(index.up) and index.up[r])
@@ -162,6 +169,25 @@ class Candidates:
             self.drop(entry)
             self._push(state, lowest, true_order)
         return None
+
+    def equal(self, top: Entry) -> set[NodeState]:
+        """The states that may stand as high in the order as *top*, which is the first."""
+        heap, order = self._heap, top.order
+        found = {top.state}
+        places = [1, 2]
+        for place in places:  # a heap: what is below an entry comes after it
+            if place < len(heap) and heap[place].order == order:
+                places += (2 * place + 1, 2 * place + 2)
+                found.add(heap[place].state)
+        return found
+
+    def stands(self, state: NodeState, order: int, units: int) -> bool:
+        """Whether *state* does stand there, and can give *units* in its first segment."""
+        if state not in self._live or state not in self.index.buckets:
+            return False
+        found = self._fit(state)
+        hosts = bool(found.steps) and found.segments[0].end >= units
+        return hosts and self._order(state, found) == order
 
     def _fit(self, state: NodeState) -> Fit:
         """The fit of *state*; adds its effort. A state for which none is left gives nothing."""

@@ -15,9 +15,13 @@ import attrs
 
 from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.policy import Policy
-from treepool.placement.choose.same import alternatives
-from treepool.placement.choose.selection import Selection, select
+from treepool.placement.choose.rooms import Rooms, Value
+from treepool.placement.choose.same import alternatives, narrowed
+from treepool.placement.choose.selection import Selection
+from treepool.placement.choose.serve import Domains, serve, units_of
 from treepool.placement.effort import GIVEN_UP, PER_REQUEST, Effort, GaveUp
+from treepool.placement.nodes.census import Census
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -25,6 +29,10 @@ from treepool.placement.request.need import Ask, Growing, Need, ask_of, slot_of,
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
+
+#: For how many requests a situation keeps the rooms in domains above the nodes; and for how many
+#: domains in all, because the plan has 64 situations.
+MAX_ROOMS, MAX_ROOM_DOMAINS = 16, 1 << 16
 
 #: How many requests' orders of candidates a situation keeps up to date.
 MAX_CANDIDATES = 64
@@ -72,13 +80,15 @@ class Choice:
 class Situation:
     """What choices are made from: the nodes, what is free on them, and the policy's order.
 
-    ``kept`` are the candidates of the latest requests, the latest last.
+    ``kept`` are the candidates of the latest requests, the latest last, and ``kept_rooms`` the
+    rooms of those that were served in domains above the nodes.
     """
 
     inventory: Inventory
     index: NodeIndex
     policy: Policy
     kept: dict[tuple[Ask, Optional[Constraint]], Candidates] = attrs.field(factory=dict)
+    kept_rooms: dict[tuple[Fabric, Ask, Optional[Constraint]], Rooms] = attrs.field(factory=dict)
 
     def choice(self, request: Request) -> Choice:
         """What *request* gets: the first of the best selections. Nothing is allocated."""
@@ -90,6 +100,8 @@ class Situation:
                 best = _best_of_same(request, self, effort)
         except BaseException:  # candidates may have lost a state that they had just dropped
             self.kept.clear()
+            self.kept_rooms.clear()
+            self.index.forget_censuses()
             raise
         GIVEN_UP.count += effort.gave_up
         return Choice(best.request, best.selection, effort.gave_up)
@@ -106,9 +118,34 @@ class Situation:
         self.kept[key] = found
         return found
 
+    def rooms(self, request: Request, census: Census, value: Value) -> Rooms:
+        """The rooms for *request* in the domains of *census*, by the *value* of each state."""
+        key = census.fabric, request.ask, request.constraint
+        found = self.kept_rooms.pop(key, None)
+        if found is None or found.census is not census or request.ask.searched:
+            most = min(MAX_ROOMS, max(1, MAX_ROOM_DOMAINS // len(census.fabric)))
+            while len(self.kept_rooms) >= most:
+                del self.kept_rooms[next(iter(self.kept_rooms))]
+            found = Rooms(census, self.inventory.matching(request.constraint), value)
+        self.kept_rooms[key] = found
+        found.follow(self.index)
+        return found
+
 
 def _best_of_same(request: Request, situation: Situation, effort: Effort) -> _Found:
     """What *request* gets on nodes that share a property of its family."""
+    assert request.same is not None
+    number = units_of(request)
+    if number is not None and not (request.growing or request.levels or request.ask.searched):
+        # The members of the family are the domains of a fabric of one level.
+        fabric = situation.inventory.family(request.same.family)
+        rooms = Domains(request, situation, effort, fabric).rooms
+        member = fabric.name[rooms.smallest(number)]
+        if member is not None:
+            return _grown(narrowed(request, member), situation, effort)
+        if request.same.required:
+            return _Found(request, None)
+        return _grown(attrs.evolve(request, same=None), situation, effort)
     best = _Found(request, None)
     for constraint in alternatives(request, situation.inventory, situation.index):
         if best.selection is not None and constraint == request.constraint:
@@ -126,7 +163,7 @@ def _grown(request: Request, situation: Situation, effort: Effort) -> _Found:
     the counts below the slot, the outer ones have priority.
     """
     if not request.growing:
-        return _Found(request, select(request, situation.candidates(request), effort))
+        return _Found(request, serve(request, situation, effort))
 
     def attempt(values: Sequence[int], locality: str = request.ask.locality) -> _Found:
         ask = request.ask
@@ -134,8 +171,7 @@ def _grown(request: Request, situation: Situation, effort: Effort) -> _Found:
         for growing, value in zip(request.growing, values):
             group = with_count(group, growing, value)
         one = attrs.evolve(request, ask=ask_of(group, ask.fill, ask.whole, locality), growing=())
-        selection = select(one, situation.candidates(one), effort)
-        return _Found(one, selection, tuple(values))
+        return _Found(one, serve(one, situation, effort), tuple(values))
 
     values = [_values(growing, situation.inventory) for growing in request.growing]
     if request.ask.locality == "required":

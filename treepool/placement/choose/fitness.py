@@ -8,12 +8,13 @@ request. A job that could not sit better therefore has 1. As they are, ``links``
 link between the GPUs of a slot divided by the fastest link on the node. ``memory`` is the
 fraction of a slot's cores and GPUs that are in one memory domain. If the key has distances, the
 rest counts too, the more the nearer it is; what is farthest counts nothing. ``inter`` is the
-fewest nodes that could hold the job divided by the nodes that it has. A term without a meaning is
-omitted: ``links`` without a link table or with fewer than two GPUs per slot, ``inter`` for a job
-on one node.
+fewest nodes that could hold the job divided by the nodes that it has; or, with a fabric, the
+fewest domains that could hold as many nodes divided by those it spans, averaged over the levels
+of the fabric. A term without a meaning is omitted: ``links`` without a link table or with fewer
+than two GPUs per slot, ``inter`` for a job on one node.
 
 By default, alpha is 0.3 and beta is 0.5. (The design that these weights come from uses 0.7 for
-alpha, because its nodes are on different switches. Here they are not.) A beta of 0.7 suits jobs
+alpha, because its nodes are on different switches.) A beta of 0.7 suits jobs
 whose GPUs communicate much, 0.3 suits jobs whose cores feed the GPUs.
 """
 
@@ -24,6 +25,7 @@ from typing import Iterable, Iterator, Optional, Sequence
 import attrs
 
 from treepool.placement.nodes.distances import nearness
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.links import LinkTable, smallest_link
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
@@ -126,9 +128,15 @@ def shares_of(
 
 
 def of_job(
-    shares: Iterable[Share], weights: Weights = DEFAULT, ideal: Optional[Fitness] = None
+    shares: Iterable[Share],
+    weights: Weights = DEFAULT,
+    ideal: Optional[Fitness] = None,
+    spread: Optional[float] = None,
 ) -> Fitness:
-    """The fitness of a job: the average over its nodes; *ideal* is that on an idle cluster."""
+    """The fitness of a job: the average over its nodes; *ideal* is that on an idle cluster.
+
+    *spread* is its ``inter``, if the pool has a fabric.
+    """
     listed = list(shares)
     nodes = sum(share.nodes for share in listed)
     memory = sum(share.nodes * memory_locality(share) for share in listed) / nodes
@@ -136,8 +144,31 @@ def of_job(
     links = None
     if known:
         links = sum(count * fit for count, fit in known) / sum(count for count, _ in known)
-    inter = _fewest_nodes(listed) / nodes if nodes > 1 else None
+    inter = None
+    if nodes > 1:
+        inter = _fewest_nodes(listed) / nodes if spread is None else spread
     return Fitness(memory, links, inter, weights, ideal)
+
+
+def spread_of(fabric: Fabric, ranks: Iterable[int], types: Sequence[Optional[NodeType]]) -> float:
+    """The fewest domains that could hold as many nodes as *ranks* over those they span.
+
+    That is averaged over the localities. Nodes of other *types* (by rank) than the job has do not
+    count. A node that is in no domain of a locality is a domain of its own.
+    """
+    listed = list(ranks)
+    kinds = frozenset(node_type for rank in listed for node_type in (types[rank],) if node_type)
+    shares = []
+    for locality in fabric.localities:
+        spanned = {fabric.domain_of(rank, locality) for rank in listed}
+        left, fewest = len(listed), 0
+        for size in fabric.sizes(locality, kinds, types):
+            if left <= 0:
+                break
+            left -= size
+            fewest += 1
+        shares.append((fewest + max(0, left)) / len(spanned))
+    return sum(shares) / len(shares) if shares else 1.0
 
 
 def on_node(share: Share, weights: Weights = DEFAULT) -> Fitness:

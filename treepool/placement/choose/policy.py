@@ -22,6 +22,8 @@ class Policy:
     """An order of nodes; ``weights`` are the weights of fitness, for a policy that uses it."""
 
     name: str
+    #: Whether nodes are never equal, because the rank alone decides.
+    by_rank = False
 
     def __init__(self, weights: Weights = DEFAULT) -> None:
         self.weights = weights
@@ -53,6 +55,7 @@ class FirstFit(Policy):
     """Lowest rank first: the least surprising order, for sites that number nodes by wiring."""
 
     name = "first-fit"
+    by_rank = True
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
         """The same for all nodes."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Optional, Sequence
 
+from treepool.placement.nodes.census import Census
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.rfc import idset
 
 #: A function of a state, cores and GPUs: the state after they are taken, or given back.
 Change = Callable[[NodeState, int, int], NodeState]
+
+#: Most fabrics whose census is kept: that of the nodes, and one for each family of properties.
+MAX_CENSUSES = 8
 
 #: A rank, and the state that it was in.
 Move = tuple[int, NodeState]
@@ -21,7 +26,7 @@ class NodeIndex:
     ``state_of[rank]`` is None where the pool has no such rank. ``buckets`` has no empty sets.
     """
 
-    __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_shared")
+    __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_shared", "_censuses")
 
     def __init__(self, state_of: list[Optional[NodeState]], up: bytearray) -> None:
         self.state_of = state_of
@@ -32,6 +37,7 @@ class NodeIndex:
         self.log_start = 0
         #: States whose set of ranks is shared with a copy of this index: copy it before a change.
         self._shared: set[NodeState] = set()
+        self._censuses: tuple[Census, ...] = ()
         self.rebuild()
 
     def copy(self) -> NodeIndex:
@@ -42,7 +48,21 @@ class NodeIndex:
         new.buckets = self.buckets.copy()
         new._shared = set(self.buckets)
         self._shared = set(self.buckets)
+        new._censuses = tuple(census.copy() for census in self._censuses)
         return new
+
+    def census(self, fabric: Fabric) -> Census:
+        """What is free in each domain of *fabric*, as of now."""
+        found = next((c for c in self._censuses if c.fabric is fabric), None)
+        if found is None:
+            found = Census(fabric)
+            self._censuses = (*self._censuses[-MAX_CENSUSES + 1 :], found)
+        found.follow(self.state_of, self.up)
+        return found
+
+    def forget_censuses(self) -> None:
+        """Count anew when a census is next asked for: an error may have left one half counted."""
+        self._censuses = ()
 
     def rebuild(self) -> None:
         """Rebuild the buckets from ``state_of`` and ``up``, at first and after a failed change."""
@@ -65,6 +85,8 @@ class NodeIndex:
                 if new is None or old is not last:  # most are in the state of the previous rank
                     last, new = old, change(old, cores, gpus)
                 before.append((rank, old))
+                for census in self._censuses:
+                    census.moved.add(rank)
                 if self.up[rank]:
                     self._leave(rank)
                     self._enter(rank, new)
@@ -72,6 +94,8 @@ class NodeIndex:
 
     def put(self, rank: int, state: NodeState, up: bool) -> None:
         """Put *rank* into *state*, up or not."""
+        for census in self._censuses:
+            census.moved.add(rank)
         if self.up[rank]:
             self._leave(rank)
         self.state_of[rank] = state
@@ -93,6 +117,8 @@ class NodeIndex:
                 state = self.state_of[rank]
                 if state is None or self.up[rank] == up:
                     continue
+                for census in self._censuses:
+                    census.moved.add(rank)
                 if up:
                     self._enter(rank, state)
                 else:
@@ -109,6 +135,7 @@ class NodeIndex:
         new.set_up(ranks, False)
         for rank in ranks:
             new.state_of[rank] = None
+        new._censuses = ()
         return new
 
     def _leave(self, rank: int) -> None:

@@ -13,6 +13,7 @@ import attrs
 
 from treepool.errors import InvalidKey
 from treepool.placement.memo import remembered
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.links import compile_links
 from treepool.placement.nodes.properties import Properties
@@ -32,6 +33,9 @@ from treepool.rfc.scheduling import (
     SchedulingKey,
     is_treepool,
 )
+
+#: For how many families of properties the members are remembered.
+MAX_FAMILIES = 16
 
 #: How many constraints' rank sets are remembered.
 MAX_CONSTRAINTS = 256
@@ -91,6 +95,27 @@ class Inventory:
     def localities(self) -> tuple[str, ...]:
         """The names of all localities, sorted."""
         return tuple(sorted({name for t in self.node_types for name in t.localities}))
+
+    @cached_property
+    def fabric(self) -> Optional[Fabric]:
+        """The tree above the nodes; None if the key has none."""
+        if self.key is None or self.key.fabric is None:
+            return None
+        return Fabric.of(self.key.fabric, self.ranks, len(self.types))
+
+    @cached_property
+    def _families(self) -> dict[str, Fabric]:
+        return {}
+
+    def family(self, name: str) -> Fabric:
+        """The members of property family *name* (``driver:550``), as domains of one level."""
+
+        def members() -> Fabric:
+            having = sorted(self.resource_set.properties.items())
+            sets = {n: RankSet.from_mask(m) for n, m in having if n.startswith(name + ":")}
+            return Fabric.of_sets(sets, len(self.types))
+
+        return remembered(self._families, MAX_FAMILIES, name, members)
 
     @cached_property
     def _rank_of_host(self) -> dict[str, int]:
@@ -172,7 +197,7 @@ class Inventory:
 
 def _covering(key: SchedulingKey, entries: Iterable[RLiteEntry]) -> SchedulingKey:
     """*key* with a flat entry for the ranks that have none."""
-    covered = key.ranks
+    covered = key.described
     flat = [
         KeyEntry(e.ranks & ~covered, flat_topo(e.cores, e.gpus))
         for e in entries

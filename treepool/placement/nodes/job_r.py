@@ -50,7 +50,11 @@ def _key_dict(inventory: Inventory, key: SchedulingKey, ranks: tuple[int, ...]) 
         key.children[i].to_dict(idset.encode_ids(having))
         for i, having in sorted(_by_value(ranks, inventory.entries).items())
     ]
-    return {"writer": key.writer, "children": children, **key.extra}
+    found = {"writer": key.writer, "children": children, **key.extra}
+    fabric = inventory.fabric.cut(ranks) if inventory.fabric is not None else None
+    if fabric is not None:
+        found["fabric"] = fabric
+    return found
 
 
 def _allocated(inventory: Inventory, parts: Sequence[Held]) -> list[dict[str, Any]]:

@@ -14,6 +14,9 @@
 ``allow_cxl``       true: CXL memory counts for ``memory``
 ``same``            a family of properties, such as ``driver`` for ``driver:550``, ``driver:560``:
                     all nodes have the same one. ``driver:preferred``: if possible
+``within``          the name of a locality above the nodes: all nodes are in one domain of it
+``segment``         such a name and a number, as in ``nvl:16``: the nodes come in groups of so
+                    many, each group in one domain; several groups may be in the same domain
 ==================  ==============================================================================
 
 The older words ``prefer`` and ``require`` remain valid for ``preferred`` and ``required``.
@@ -25,6 +28,7 @@ the table of what each value says of them. The options that a job gives must agr
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -102,6 +106,14 @@ class Same:
 
 
 @attrs.frozen
+class Segment:
+    """Groups of ``nodes`` nodes, each in one domain of ``locality``."""
+
+    locality: str
+    nodes: int
+
+
+@attrs.frozen
 class JobOptions:
     """What a job's options ask for; see the module's docstring. ``gpu_memory`` is in bytes."""
 
@@ -114,21 +126,23 @@ class JobOptions:
     unified_memory: bool = False
     allow_cxl: bool = False
     same: Optional[Same] = None
+    within: Optional[str] = None
+    segment: Optional[Segment] = None
 
 
-def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -> JobOptions:
+def read(
+    options: Mapping[str, Any],
+    localities: Sequence[str],
+    locality: str,
+    above: Sequence[str] = (),
+) -> JobOptions:
     """What *options* ask for, on a pool that has *localities* and the mode *locality*.
 
+    *above* are the localities above the nodes.
     Raises InvalidJobspec with the JSON pointer of the option.
     """
     for name, value in options.items():
-        if name not in CHECKS:
-            known = ", ".join(sorted(CHECKS))
-            hint = did_you_mean(name, list(CHECKS))
-            raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}{hint}, known: {known}")
-        problem = CHECKS[name](value)
-        if problem:
-            raise InvalidJobspec(f"{_PLACE}/{name}: {shown(value)} is not {problem}")
+        check(name, value)
     mode, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
     return JobOptions(
@@ -141,7 +155,36 @@ def read(options: Mapping[str, Any], localities: Sequence[str], locality: str) -
         unified_memory=options.get("unified_memory", False),
         allow_cxl=options.get("allow_cxl", False),
         same=_same(options["same"]) if "same" in options else None,
+        within=_above("within", options["within"], above) if "within" in options else None,
+        segment=_segment(options["segment"], above) if "segment" in options else None,
     )
+
+
+def _above(option: str, name: str, above: Sequence[str]) -> str:
+    """*name*, which is one of the localities *above* the nodes."""
+    if name in above:
+        return name
+    known = ", ".join(above) or "none"
+    hint = did_you_mean(name, list(above))
+    raise InvalidJobspec(
+        f"{_PLACE}/{option}: {shown(name)} is no locality above the nodes{hint}; there are {known}"
+    )
+
+
+def _segment(text: str, above: Sequence[str]) -> Segment:
+    name, _, number = text.rpartition(":")
+    return Segment(_above("segment", name, above), int(number))
+
+
+def check(name: str, value: object) -> None:
+    """Raise InvalidJobspec if there is no option *name*, or if *value* is never valid for it."""
+    if name not in CHECKS:
+        known = ", ".join(sorted(CHECKS))
+        hint = did_you_mean(name, list(CHECKS))
+        raise InvalidJobspec(f"{_PLACE}: unknown option {shown(name)}{hint}, known: {known}")
+    problem = CHECKS[name](value)
+    if problem:
+        raise InvalidJobspec(f"{_PLACE}/{name}: {shown(value)} is not {problem}")
 
 
 def _placing(
@@ -218,6 +261,14 @@ def _check_same(value: object) -> str:
     return "the family of a property, such as driver or driver:preferred"
 
 
+def _check_segment(value: object) -> str:
+    if isinstance(value, str) and len(value) <= 80:
+        name, _, number = value.rpartition(":")
+        if name and re.fullmatch("[1-9][0-9]{0,8}", number):
+            return ""
+    return "a locality and a number of nodes, such as switch:16"
+
+
 #: For each option, a function that returns what a value should be, or "" if the value is valid.
 CHECKS: dict[str, Callable[[object], str]] = {
     **{name: _one_of(values) for name, values in SAYS.items()},
@@ -227,4 +278,6 @@ CHECKS: dict[str, Callable[[object], str]] = {
     "unified_memory": _check_flag,
     "allow_cxl": _check_flag,
     "same": _check_same,
+    "within": _check_name,
+    "segment": _check_segment,
 }

@@ -92,6 +92,27 @@ class Part:
 MANY = 1 << 24
 
 
+#: The name of a level that is no locality: groups of nodes that may share domains.
+SEGMENT = "segment"
+
+
+@attrs.frozen(cache_hash=True)
+class Level:
+    """``count`` distinct domains of a locality above the nodes, or that many slots or segments.
+
+    Slots and segments may share domains. Of a ``whole`` domain all nodes are taken.
+    """
+
+    name: str
+    count: Count
+    whole: bool = False
+
+    @property
+    def groups(self) -> bool:
+        """Whether the level is slots or segments."""
+        return self.name in (SLOT, SEGMENT)
+
+
 @attrs.frozen(eq=False)
 class Ask:
     """What a request wants of a single node; the key under which states remember their fit.

@@ -13,12 +13,14 @@ import attrs
 from treepool.errors import InvalidJobspec
 from treepool.placement.nodes.tree import NODE
 from treepool.placement.request import job_options
-from treepool.placement.request.job_options import JobOptions, Same
+from treepool.placement.request.job_options import JobOptions, Same, Segment
 from treepool.placement.request.need import (
+    SEGMENT,
     SLOT,
     Ask,
     Demand,
     Growing,
+    Level,
     Need,
     Part,
     ask_of,
@@ -51,6 +53,10 @@ class Request:
     if a node is above the slot. ``duration`` is in seconds, 0 for unlimited. ``same`` asks for
     nodes that share a property.
 
+    ``levels`` are the localities above the nodes that the request names, the outermost first. Each
+    innermost domain gives what ``nodes`` and ``units`` say. If slots stand above such a locality,
+    they are a level, too, and ``nodes`` is the number of nodes in each innermost domain.
+
     In ``ask``, ranges below the slot are at their minimum. ``growing`` lists these ranges, the
     outer ones first.
     """
@@ -63,29 +69,36 @@ class Request:
     constraint: Optional[Constraint] = None
     same: Optional[Same] = None
     growing: tuple[Growing, ...] = ()
+    levels: tuple[Level, ...] = ()
 
 
-def request_of(jobspec: Jobspec, localities: Sequence[str], locality: str) -> Request:
+def request_of(
+    jobspec: Jobspec, localities: Sequence[str], locality: str, above: Sequence[str] = ()
+) -> Request:
     """The Request of *jobspec* for a pool whose trees have these *localities*.
 
+    *above* are the localities above the nodes, the highest first.
     *locality* is the pool's mode, which the jobspec may override. Raises InvalidJobspec with the
     JSON pointer of a vertex that no form of DESIGN's table covers.
     """
-    return _Reader(localities).request(jobspec, locality)
+    return _Reader(localities, above).request(jobspec, locality)
 
 
 class _Reader:
     """Reads vertices for a pool that knows some localities."""
 
-    def __init__(self, localities: Sequence[str]) -> None:
+    def __init__(self, localities: Sequence[str], fabric: Sequence[str]) -> None:
         self.localities = frozenset(localities)
+        #: The localities above the nodes, the highest first.
+        self.fabric = fabric
         #: The counts below the slot that are ranges, in the order written.
         self.growing: list[Growing] = []
 
     def request(self, jobspec: Jobspec, locality: str) -> Request:
-        options = job_options.read(jobspec.options, sorted(self.localities), locality)
-        node, above, slot = self.above(jobspec.resources)
-        spanned = self.spanned(slot)
+        localities = sorted(self.localities)
+        options = job_options.read(jobspec.options, localities, locality, self.fabric)
+        levels, node, above, slot = self.above(jobspec.resources)
+        below, spanned = self.spanned(slot)
         if spanned is None:
             need = self.with_demands(self.with_core(self.need(slot, (), shared=True)), options)
             group = Part(SLOT, slot.count, False, need)
@@ -99,7 +112,7 @@ class _Reader:
         else:
             for upper in (*([node] if node else []), *above):
                 raise _refused(spanned, f"a slot below {upper.type} cannot span nodes:")
-            whole = _is_whole(spanned)
+            whole = _is_whole(spanned) or any(level.whole for level in below)
             need = self.need(spanned, (), shared=not whole)
             need = self.with_demands(need if whole else self.with_core(need), options, whole)
             group = Part(SLOT, _ONE, whole and need.has_gpu_demand, need)
@@ -110,6 +123,13 @@ class _Reader:
             nodes = spanned.count
         ask = ask_of(group, nodes is None, whole, options.locality)
         total = slot.count if spanned is not None else group.count
+        if below:
+            levels += [Level(SLOT, slot.count), *below]
+        if options.segment is not None:
+            nodes, segments = self.segmented(options.segment, nodes, slot, spanned, below)
+            levels += segments
+        if options.within is not None:
+            levels.insert(0, Level(options.within, _ONE))
         constraint = _with_property(jobspec.constraint, options)
         growing = tuple(sorted(self.growing, key=lambda g: g.depth))
         return Request(
@@ -121,7 +141,34 @@ class _Reader:
             constraint,
             options.same,
             growing,
+            tuple(levels),
         )
+
+    def segmented(
+        self,
+        segment: Segment,
+        nodes: Optional[Count],
+        slot: Vertex,
+        spanned: Optional[Vertex],
+        below: Sequence[Level],
+    ) -> tuple[Count, list[Level]]:
+        """The nodes of each group, and the levels that *segment* adds to a request for *nodes*."""
+        if below:
+            raise _refused(slot, "a segment is asked for, but the jobspec names localities below")
+        if nodes is None:
+            raise _refused(slot, "a segment is asked for, but no number of nodes around")
+        slots = slot.count if spanned is not None else _ONE
+        if not (nodes.fixed and slots.fixed):
+            raise _refused(slot, "a segment needs a fixed number of nodes around")
+        number, rest = divmod(nodes.minimum * slots.minimum, segment.nodes)
+        if rest:
+            raise _refused(
+                slot,
+                f"segments of {segment.nodes} nodes do not divide the"
+                f" {nodes.minimum * slots.minimum} nodes of",
+            )
+        group = Count(segment.nodes, segment.nodes)
+        return group, [Level(SEGMENT, Count(number, number)), Level(segment.locality, _ONE)]
 
     def levelled(
         self,
@@ -154,8 +201,14 @@ class _Reader:
         growing = any(g.what != "core" for g in self.growing)
         return with_demands(need, demand, options.gpu_memory, options.allow_cxl, whole, growing)
 
-    def above(self, resources: Sequence[Vertex]) -> tuple[Optional[Vertex], list[Vertex], Vertex]:
-        """The node above the slot, if any, the localities above the slot, and the slot."""
+    def above(
+        self, resources: Sequence[Vertex]
+    ) -> tuple[list[Level], Optional[Vertex], list[Vertex], Vertex]:
+        """What is above the slot, and the slot.
+
+        That is the localities above the node, the node, if any, and the localities in it.
+        """
+        levels: list[Level] = []
         node: Optional[Vertex] = None
         above: list[Vertex] = []
         level = resources
@@ -167,11 +220,17 @@ class _Reader:
                 if vertex.exclusive is False:
                     raise _refused(vertex, "slots are never shared, exclusive cannot be false on")
                 self.check_plain(vertex)
-                return node, above, vertex
+                return levels, node, above, vertex
             self.check_known(vertex)
             if vertex.type in AMOUNTS or not vertex.children:
                 raise _refused(vertex, "there is no slot above or below")
-            if vertex.type != NODE:
+            if vertex.type in self.fabric:
+                if node is not None or above:
+                    raise _refused(vertex, f"{shown((node or above[0]).type)} is inside a")
+                if vertex.exclusive:
+                    raise _refused(vertex, "only below the slot can all be taken of a")
+                levels.append(Level(vertex.type, vertex.count))
+            elif vertex.type != NODE:
                 above.append(vertex)
             elif node is None and not above:
                 node = vertex
@@ -179,17 +238,29 @@ class _Reader:
                 raise _refused(vertex, "nothing but slot can stand above")
             level = vertex.children
 
-    def spanned(self, slot: Vertex) -> Optional[Vertex]:
-        """The node vertex below *slot*, if the slot spans nodes."""
-        for vertex in slot.children:
+    def spanned(self, slot: Vertex) -> tuple[list[Level], Optional[Vertex]]:
+        """The localities above the node below *slot*, and the node, if the slot spans nodes."""
+        levels: list[Level] = []
+        parent = slot
+        while True:
+            vertex = next((v for v in parent.children if v.type in (NODE, *self.fabric)), None)
+            if vertex is None:
+                break
+            if len(parent.children) > 1:
+                raise _refused(vertex, "nothing can stand beside")
+            self.check_known(vertex)
+            if vertex.exclusive is False and _is_bare(vertex):
+                raise _refused(vertex, "nothing is asked for below")
             if vertex.type == NODE:
-                if len(slot.children) > 1:
-                    raise _refused(vertex, "nothing can stand beside")
-                self.check_known(vertex)
-                if vertex.exclusive is False and _is_bare(vertex):
-                    raise _refused(vertex, "nothing is asked for below")
-                return vertex
-        return None
+                return levels, vertex
+            if levels and levels[-1].whole:
+                raise _refused(vertex, "all is taken of what is around")
+            levels.append(Level(vertex.type, vertex.count, _is_whole(vertex)))
+            parent = vertex
+        if levels and (parent.children or not levels[-1].whole):
+            raise _refused(parent, "there is no node below")
+        # All nodes of a domain: at least one.
+        return levels, Vertex(NODE, Count(1, None), pointer=parent.pointer) if levels else None
 
     def need(self, parent: Vertex, path: tuple[int, ...], shared: bool) -> Need:
         """What the children of *parent* ask for; if not *shared*, the minimum of a whole domain.
@@ -244,7 +315,7 @@ class _Reader:
     def part(self, vertex: Vertex, path: tuple[int, ...], shared: bool) -> Part:
         """The part for locality *vertex* below a slot; if not *shared*, inside a whole domain."""
         self.check_known(vertex)
-        if vertex.type == NODE:
+        if vertex.type == NODE or vertex.type in self.fabric:
             raise _refused(vertex, "only directly below slot, and alone, can stand a")
         whole = _is_whole(vertex)
         if not whole and _is_bare(vertex):
@@ -276,7 +347,7 @@ class _Reader:
         """Reject a vertex whose type is unknown to the pool."""
         if vertex.type == SLOT:
             raise _refused(vertex, "a request has one slot vertex, this is a second")
-        known = [NODE, SLOT, *AMOUNTS, *sorted(self.localities)]
+        known = [NODE, SLOT, *AMOUNTS, *sorted(self.localities), *self.fabric]
         if vertex.type not in known:
             names = ", ".join(known)
             hint = did_you_mean(vertex.type, known)

@@ -9,9 +9,8 @@ from typing import Optional
 
 import attrs
 
-from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.choice import Choice, Situation
-from treepool.placement.choose.selection import Selection, select
+from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.fit import Fit, fit
@@ -105,8 +104,8 @@ def _why(situation: Situation, request: Request, types: list[Optional[NodeType]]
     within = inventory.matching(request.constraint)
     if not any(t is not None and (within is None or r in within) for r, t in enumerate(types)):
         return None
-    candidates = Candidates(inventory.idle_index, request.ask, situation.policy, within)
-    if request.same is None and select(request, candidates) is not None:
+    idle = Situation(inventory, inventory.idle_index, situation.policy)
+    if request.same is None and idle.choice(request).selection is not None:
         return None
     return why_infeasible(request, inventory).replace(KEPT, "a part of each is taken")
 

@@ -19,6 +19,7 @@ from treepool.placement.on_node.fit import compute
 from treepool.placement.on_node.search import able_domains
 from treepool.placement.request.need import SLOT, Ask, Need, Part, needs_in, without_link_demand
 from treepool.placement.request.vertices import Request
+from treepool.placement.why.above import why_not_above
 from treepool.placement.why.shortage import amount, links, size, why_no_amount, why_no_whole
 from treepool.placement.why.unsatisfied import unsatisfied
 from treepool.rfc.count import Count
@@ -48,6 +49,8 @@ def _why(request: Request, inventory: Inventory) -> str:
         )
     types = _types_for(request, inventory)
     units = {t: _units_on(t, request.ask) for t in types}
+    if request.levels and any(units.values()):
+        return why_not_above(request, inventory)
     among = " that satisfy the constraints" if within is not None else ""
     if not any(units.values()):
         return _Node(request.ask, list(types), inventory).why()

@@ -133,7 +133,12 @@ def links(demand: Optional[Demand]) -> str:
 
 def amount(number: int, what: str) -> str:
     """A number of things, such as "2 cores"."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {plural(number, what)}"
+
+
+def plural(number: int, what: str) -> str:
+    """The word for *number* things that are called *what*."""
+    return what if number == 1 else f"{what}s"
 
 
 def size(number: int) -> str:

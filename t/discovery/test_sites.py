@@ -1,0 +1,236 @@
+"""The fabric from a site's files: each format by a small file, and what is wrong in one."""
+
+from __future__ import annotations
+
+import pytest
+
+from treepool.discovery import sites
+from treepool.errors import InvalidHardware
+from treepool.rfc import hostlist, idset
+
+TREE = """
+# a fat tree
+SwitchName=leaf0 Nodes=n[0-1]   # two nodes
+SwitchName=leaf1 nodes=n[2-3] LinkSpeed=900
+SwitchName=leaf2 Nodes=n4
+SwitchName=mid0 Switches=leaf[0-1]
+SwitchName=top \\
+  Switches=mid0,leaf2
+"""
+
+TREE_YAML = """
+---
+- topology: other
+  flat: true
+- topology: fat
+  cluster_default: true
+  tree:
+    switches:
+      - switch: top
+        children: mid0,leaf2
+      - switch: mid0
+        children: leaf[0-1]
+      - {switch: leaf0, nodes: "n[0-1]"}
+      - {switch: leaf1, nodes: "n[2-3]"}
+      - {switch: leaf2, nodes: n4}
+"""
+
+BLOCKS = """
+BlockName=b0 Nodes=n[0-1]
+BlockName=b1 Nodes=n[2-3]
+BlockName=b2 Nodes=n[4-5]
+BlockSizes=2,4
+"""
+
+BLOCKS_YAML = """
+- topology: nvl
+  block:
+    block_sizes: [2, 4]
+    blocks:
+      - block: b0
+        nodes: n[0-1]
+      - block: b1
+        nodes: n[2-3]
+      - block: b2
+        nodes: n[4-5]
+"""
+
+TABLE = """host,cell,switch
+n0,c0,s0
+n1, c0, s0
+"n[2-3]",c0,s1
+n4,c1,
+"""
+
+LABELS = '{"n0": {"cell": "c0", "switch": "s0"}, "n1": {"cell": "c0", "switch": "s1"}, "n2": {}}'
+
+KUBERNETES = """{"kind": "List", "items": [
+  {"metadata": {"name": "n0", "labels": {"network.topology.nvidia.com/leaf": "l0",
+   "network.topology.nvidia.com/spine": "s0", "kubernetes.io/arch": "arm64"}}},
+  {"metadata": {"name": "n1", "labels": {"network.topology.nvidia.com/leaf": "l1",
+   "network.topology.nvidia.com/spine": "s0", "network.topology.nvidia.com/accelerator": "nvl7"}}}
+]}"""
+
+IBNETDISCOVER = """#
+# Topology file: generated on Mon Jan  1 00:00:00 2024
+#
+vendid=0x2c9
+devid=0xd2f0
+sysimgguid=0x1
+switchguid=0x1(1)
+Switch\t41 "S-0000000000000001"\t\t# "MF0;leaf0:MQM8700/U1" enhanced port 0 lid 1 lmc 0
+[1]\t"H-0000000000000011"[1](11) \t\t# "n0 HCA-1" lid 11 4xHDR
+[2]\t"H-0000000000000012"[1](12) \t\t# "n1 mlx5_0" lid 12 4xHDR
+[33]\t"S-0000000000000003"[1]\t\t# "MF0;spine0:MQM8700/U1" lid 3 4xHDR
+
+Switch\t41 "S-0000000000000002"\t\t# "MF0;leaf1:MQM8700/U1" enhanced port 0 lid 2 lmc 0
+[1]\t"H-0000000000000013"[1](13) \t\t# "n2 HCA-1" lid 13 4xHDR
+[2]\t"H-0000000000000014"[1](14) \t\t# "n0 HCA-2" lid 14 4xHDR
+
+vendid=0x2c9
+Ca\t1 "H-0000000000000011"\t\t# "n0 HCA-1"
+[1](11) \t"S-0000000000000001"[1]\t\t# lid 11 lmc 0 "MF0;leaf0:MQM8700/U1" lid 1 4xHDR
+"""
+
+NVIDIA_SMI = """==============NVSMI LOG==============
+    Fabric
+        State                             : Completed
+        Status                            : Success
+        CliqueId                          : {clique}
+        ClusterUUID                       : {uuid}
+"""
+
+#: A file of each format.
+SEEDS = (TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, TABLE, LABELS, KUBERNETES, IBNETDISCOVER)
+
+
+def fabric(text, hosts="n[0-5]"):
+    names = hostlist.decode(hosts)
+    return sites.fabric_of(sites.read(text), names, (1 << len(names)) - 1)
+
+
+def leaf(name, ranks):
+    return {"name": name, "ranks": ranks}
+
+
+FAT_TREE = {
+    "core": [
+        {
+            "name": "top",
+            "spine": [{"name": "mid0", "switch": [leaf("leaf0", "0-1"), leaf("leaf1", "2-3")]}],
+            "switch": [leaf("leaf2", "4")],
+        }
+    ]
+}
+
+NVL = {
+    "block4": [
+        {"name": "0", "block": [leaf("b0", "0-1"), leaf("b1", "2-3")]},
+        {"name": "1", "block": [leaf("b2", "4-5")]},
+    ]
+}
+
+
+@pytest.mark.parametrize("text", [TREE, TREE_YAML], ids=["conf", "yaml"])
+def test_slurms_trees_are_switches_by_their_levels(text):
+    found, warnings = fabric(text)
+    assert found == FAT_TREE
+    assert warnings == ["hosts in no domain, which stand alone: n5"]
+
+
+@pytest.mark.parametrize("text", [BLOCKS, BLOCKS_YAML], ids=["conf", "yaml"])
+def test_slurms_blocks_are_grouped_by_the_larger_block_sizes(text):
+    assert fabric(text) == (NVL, [])
+
+
+def test_a_table_has_the_highest_locality_first_and_may_leave_one_out():
+    found, warnings = fabric(TABLE, "n[0-4]")
+    c0 = {"name": "c0", "switch": [leaf("s0", "0-1"), leaf("s1", "2-3")]}
+    assert found == {"cell": [c0, leaf("c1", "4")]}
+    assert warnings == []
+
+
+def test_a_host_in_a_domain_with_others_inside_is_in_its_ranks():
+    found, _ = fabric("host,cell,switch\nn0,c,s\nn1,c,\n", "n[0-1]")
+    assert found == {"cell": [{"name": "c", "switch": [leaf("s", "0")], "ranks": "0-1"}]}
+
+
+def test_labels_of_hosts_are_read_as_json():
+    found, warnings = fabric(LABELS, "n[0-2]")
+    assert found == {"cell": [{"name": "c0", "switch": [leaf("s0", "0"), leaf("s1", "1")]}]}
+    assert warnings == ["hosts in no domain, which stand alone: n2"]
+
+
+def test_kubernetes_nodes_have_the_labels_of_topograph():
+    found, _ = fabric(KUBERNETES, "n[0-1]")
+    second = {"name": "l1", "nvl": [leaf("nvl7", "1")]}
+    assert found == {"spine": [{"name": "s0", "switch": [leaf("l0", "0"), second]}]}
+
+
+def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_first_one_counts():
+    found, warnings = fabric(IBNETDISCOVER, "n[0-2]")
+    assert found == {"switch": [leaf("leaf0", "0-1"), leaf("leaf1", "2")]}
+    assert warnings == []
+
+
+def test_nvidia_smi_tells_the_nvlink_domain_of_a_host():
+    uuid = "a1b2c3d4-0000-0000-0000-000000000001"
+    none = "00000000-0000-0000-0000-000000000000"
+    said = [(uuid, 7), (uuid, 7), (uuid, 8), (none, 0), ("N/A", "N/A")]
+    texts = {
+        f"n{i}": NVIDIA_SMI.format(uuid=u, clique=clique) for i, (u, clique) in enumerate(said)
+    }
+    hosts = hostlist.decode("n[0-4]")
+    found, warnings = sites.fabric_of(sites.nvlink(texts), hosts, 31)
+    assert found == {"nvl": [leaf(f"{uuid}.7", "0-1"), leaf(f"{uuid}.8", "2")]}
+    assert warnings == ["hosts in no domain, which stand alone: n[3-4]"]
+
+
+def test_cray_names_say_cabinet_chassis_and_blade():
+    hosts = ["x1000c0s0b0n0", "x1000c0s0b1n0", "x1000c1s0b0n0", "x1001c0s7b0n1", "login1"]
+    found, warnings = sites.fabric_of(sites.cray(hosts), hosts, idset.decode("4-8"))
+    assert [cabinet["name"] for cabinet in found["cabinet"]] == ["x1000", "x1001"]
+    first = found["cabinet"][0]["chassis"][0]
+    assert first == {"name": "x1000c0", "blade": [leaf("x1000c0s0", "4-5")]}
+    assert warnings == ["hosts in no domain, which stand alone: login1"]
+
+
+def test_hosts_with_two_places_are_named_and_the_first_counts():
+    found, warnings = fabric("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[1-2]\n", "n[0-2]")
+    assert found == {"switch": [leaf("a", "0-1"), leaf("b", "2")]}
+    assert warnings == ["hosts with more than one place, of which the first counts: n1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("hello", "neither Slurm's topology.conf or topology.yaml, nor a table"),
+        ("SwitchName=a Nodes=n[0-", "line 1: "),
+        ("SwitchName=a Nodes=n0\nSwitchName=a Nodes=n1", "line 2: a second switch 'a'"),
+        ("SwitchName=a Switches=b\nSwitchName=b Switches=a Nodes=n0", "is below itself"),
+        (
+            "SwitchName=a Switches=c\nSwitchName=b Switches=c",
+            "line 2: switch 'c' is below 'a', too",
+        ),
+        ("BlockName=a Nodes=n0\nBlockSizes=x", "line 2: block sizes are numbers of nodes"),
+        ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
+        ("host,rack\nn[0-,r", "line 2: "),
+        ('{"n0": 3}', "/n0: must be an object of localities and names"),
+        ('{"n0": {"a": 1}}', "/n0: must be an object of localities and names"),
+        ("[3]", "must be an object of hosts, not an array"),
+        ("{", "file of labels: line 1 column 2"),
+        ("- topology: a\n  tree: &x {}\n  block: *x\n", "YAML with aliases is not read"),
+        ("- topology: a\n  tree: [", "no valid YAML: "),
+        ("- topology: a\n  flat: true\n", "no topology with switches or blocks"),
+        ("- topology: a\n  tree: {switches: 3}\n", "topology 'a': must have a list of switches"),
+        (
+            "- topology: a\n  tree: {switches: [{switch: s, nodes: [1]}]}\n",
+            "must be a list of hosts",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_its_place(text, problem):
+    with pytest.raises(InvalidHardware) as raised:
+        fabric(text)
+    assert problem in str(raised.value)
+    assert str(raised.value).isprintable()

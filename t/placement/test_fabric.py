@@ -1,0 +1,217 @@
+"""Nodes in domains above them, against the reference: which domains, and which nodes in them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from depth import examples
+from placement import strategies as random
+from placement.duel import Duel
+from treepool import Pool
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.placement.allocation import parts_of
+from treepool.placement.choose.choice import Situation
+from treepool.placement.nodes.index import NodeIndex
+from treepool.rfc import idset
+from treepool.rfc.shape import parse_shape
+
+SETTINGS = settings(
+    max_examples=examples(400),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@st.composite
+def machines(draw):
+    """The R of flat nodes of two sizes below a fabric."""
+    size = draw(st.integers(2, 16))
+    ranks = list(range(size))
+    large = sorted(draw(random.subsets(ranks)))
+    small = [rank for rank in ranks if rank not in large]
+    entries = [
+        {"rank": idset.encode_ids(some), "children": {"core": f"0-{cores - 1}"}}
+        for some, cores in ((small, 2), (large, 4))
+        if some
+    ]
+    fabric = draw(random.fabrics(ranks))
+    execution = {"R_lite": entries, "nodelist": [f"n[0-{size - 1}]"]}
+    if draw(st.booleans()):
+        execution["properties"] = {"fast": idset.encode_ids(draw(random.subsets(ranks)) or [0])}
+    scheduling = {"writer": "TreePool", "children": [], "fabric": fabric}
+    return {"version": 1, "execution": execution, "scheduling": scheduling}
+
+
+@st.composite
+def shapes(draw, size):
+    """A request for several nodes, or for slots on any."""
+    n, k, c = draw(st.integers(1, size)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    counts = draw(random.some(f"{n}", f"{n}", f"{n}", f"{min(n, 2)}-{n}", "1+"))
+    return draw(
+        random.some(
+            f"node={counts}/slot={k}/core={c}",
+            f"node={counts}{{x}}/slot/core={c}",
+            f"node={counts}/slot=1-{k}/core={c}",
+            f"slot={counts}/core={c}",
+            f"slot={counts}/core={c}-{c + 1}",
+            f"slot={k}/node={max(1, n // k)}/core={c}",
+            f"slot={k}/node=1-{max(1, n // k)}/core={c}",
+            f"slot={counts}/node{{x}}",
+        )
+    )
+
+
+def steps(data, R, shape):
+    """A job that asks for *shape*, or another that ends."""
+    ranks = random.ranks_of(R)
+    if data.draw(random.some(False, False, False, True)):
+        return random.Step("free", number=data.draw(st.integers(0, 3)))
+    constraints = None
+    if "properties" in R["execution"] and data.draw(st.booleans()):
+        constraints = {"properties": ["fast"]}
+    options = data.draw(random.some(None, None, {"locality": "none"}, {"locality": "required"}))
+    made = parse_shape(data.draw(shape(len(ranks))))
+    return random.Step("alloc", random.jobspec(made, constraints=constraints, options=options))
+
+
+@SETTINGS
+@given(st.data())
+def test_jobs_get_the_smallest_domain_that_serves_them_or_the_fewest(data):
+    R = data.draw(machines())
+    policy = data.draw(random.some("best-fit", "best-fit", *random.POLICIES))
+    occupied = data.draw(st.one_of(random.occupations(R), st.none()))
+    duel = Duel(random.History(R, "preferred", occupied, [], policy))
+    for _ in range(4):
+        step = steps(data, R, shapes)
+        note(str(step))
+        duel.do(step)
+
+
+@st.composite
+def named_shapes(draw, size):
+    """A request that names localities above the nodes, or one to which an option adds some."""
+    n, k, c = (draw(st.integers(1, 3)) for _ in range(3))
+    a, b = draw(random.some("1", "1", "2", "3", "1-3", "2+")), draw(random.some("1", "2", "1-2"))
+    m = draw(random.some(f"{n}", f"{n}", f"1-{n}", f"{n}+"))
+    return draw(
+        random.some(
+            f"switch={a}/node={m}/slot={k}/core=1",
+            f"switch={a}/slot={m}/core={c}",
+            f"cell={a}/node={m}/slot/core={c}",
+            f"cell={a}/switch={b}/node={m}/slot/core=1",
+            f"cell={a}/switch={b}/slot={k}/core=1",
+            f"slot={k}/switch={a}/node={m}/core=1",
+            f"slot={a}/switch/node={n}/core=1",
+            f"slot={k}/cell/switch={b}/node={m}/core=1-2",
+            f"cell={b}/slot={k}/switch/node={n}/core=1",
+            f"slot={b}/switch{{x}}",
+            f"slot=1/cell={b}{{x}}",
+            f"slot={b}/switch{{x}}/node={n}",
+            f"slot/cell/switch={b}{{x}}",
+            f"switch={a}/slot={k}/node={n}/core=1",
+            f"switch={a}/slot={m}/node={b}/core=1",
+            f"switch={a}/node={n}/slot=1-{k}/core=1",
+            f"cell/switch={a}/node={m}{{x}}/slot/core=1",
+        )
+    )
+
+
+@SETTINGS
+@given(st.data())
+def test_localities_above_the_nodes_follow_the_rules_of_those_inside(data):
+    R = data.draw(machines())
+    policy = data.draw(random.some("best-fit", "best-fit", *random.POLICIES))
+    occupied = data.draw(st.one_of(random.occupations(R), st.none()))
+    duel = Duel(random.History(R, "preferred", occupied, [], policy))
+    for _ in range(4):
+        step = steps(data, R, named_shapes)
+        note(str(step))
+        duel.do(step)
+
+
+@SETTINGS
+@given(st.data())
+def test_options_ask_for_one_domain_or_for_segments(data):
+    R = data.draw(machines())
+    occupied = data.draw(st.one_of(random.occupations(R), st.none()))
+    duel = Duel(random.History(R, "preferred", occupied, [], "best-fit"))
+    for _ in range(4):
+        step = steps(data, R, data.draw(random.some(shapes, shapes, named_shapes)))
+        if step.what == "alloc":
+            options = step.spec["attributes"]["system"].setdefault("treepool", {})
+            if data.draw(st.booleans()):
+                options["within"] = data.draw(random.some("cell", "switch", "switch", "pod"))
+            if data.draw(st.booleans()):
+                locality = data.draw(random.some("switch", "switch", "cell"))
+                options["segment"] = f"{locality}:{data.draw(st.integers(1, 4))}"
+        note(str(step))
+        duel.do(step)
+
+
+@SETTINGS
+@given(st.data())
+def test_what_is_kept_up_to_date_answers_like_what_is_counted_anew(data):
+    """In a pool, and in copies of its index, which the plan makes for other times."""
+    R = data.draw(machines())
+    pool = Pool(R)
+    shape = random.some(shapes, named_shapes)
+    requests = []
+    for _ in range(4):
+        spec = random.jobspec(parse_shape(data.draw(data.draw(shape)(len(random.ranks_of(R))))))
+        with suppress(InvalidJobspec):
+            requests.append(pool.parse_resource_request(spec))
+    situations = [pool.situation]
+    for jobid in range(12):
+        situation = data.draw(st.sampled_from(situations))
+        if data.draw(random.some(False, False, True)):
+            situation = Situation(situation.inventory, situation.index.copy(), situation.policy)
+            situations = [pool.situation, *situations[1:2], situation]
+        rank = data.draw(st.sampled_from(random.ranks_of(R)))
+        if situation is pool.situation:
+            if requests:
+                with suppress(InfeasibleRequest, InsufficientResources):
+                    pool.alloc(jobid, data.draw(st.sampled_from(requests)))
+            if data.draw(random.some(False, False, True)):
+                (pool.mark_down if pool.up >> rank & 1 else pool.mark_up)(str(rank))
+        else:
+            state = situation.index.state_of[rank]
+            less = situation.inventory.states.get(state.type, data.draw(st.integers(0, 3)), 0)
+            situation.index.put(rank, less, data.draw(st.booleans()))
+        for request in requests:
+            index = NodeIndex(situation.index.state_of.copy(), situation.index.up.copy())
+            anew = Situation(situation.inventory, index, situation.policy).choice(request)
+            kept = situation.choice(request)
+            assert taken(kept) == taken(anew)
+
+
+def taken(choice):
+    """What a choice takes of each rank, and its number of slots."""
+    if choice.selection is None:
+        return None
+    return sorted(parts_of(choice.selection)), choice.selection.nslots
+
+
+def test_only_leaves_in_which_something_changed_are_counted_anew():
+    switches = [{"ranks": f"{first}-{first + 15}"} for first in range(0, 2048, 16)]
+    cells = [{"switch": switches[first : first + 16]} for first in range(0, 128, 16)]
+    execution = {
+        "R_lite": [{"rank": "0-2047", "children": {"core": "0-3"}}],
+        "nodelist": ["n[0-2047]"],
+    }
+    scheduling = {"writer": "TreePool", "children": [], "fabric": {"cell": cells}}
+    pool = Pool({"version": 1, "execution": execution, "scheduling": scheduling})
+    many = pool.parse_resource_request(random.jobspec(parse_shape("node=12/slot/core=4")))
+    one = pool.parse_resource_request(random.jobspec(parse_shape("slot/core=3")))
+    pool.alloc(1, many)
+    (rooms,) = pool.situation.kept_rooms.values()
+    assert rooms.counted == 128
+    for jobid in range(2, 52):
+        before = rooms.counted
+        pool.alloc(jobid, one)
+        pool.alloc(jobid + 100, many)
+        assert rooms.counted - before <= 2  # the leaves of these two jobs
+        if jobid % 2:
+            pool.free(jobid)

@@ -1,0 +1,49 @@
+"""The fabric in an R, from the files of a site: ``treepool encode --fabric``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from treepool.cli import files
+from treepool.cli.screen import USAGE, Stop
+from treepool.discovery import sites
+from treepool.discovery.key import Encoded
+from treepool.errors import InvalidHardware
+from treepool.rfc.scheduling import WRITER, is_treepool
+
+#: Most files in a folder, and bytes of each: what nvidia-smi says of 16 GPUs is far smaller.
+_MOST_FILES, _MOST_BYTES = 200_000, 1 << 24
+
+
+def with_fabric(encoded: Encoded, source: str) -> Encoded:
+    """*encoded* with the fabric that *source* describes: a file, a folder, or the word cray."""
+    R = encoded.R
+    if R.scheduling is not None and not is_treepool(R.scheduling):
+        raise InvalidHardware("R has a scheduling key of another scheduler: take it out first")
+    fabric, warnings = sites.fabric_of(_site(source, R.hosts), R.hosts, R.ranks)
+    if not fabric:
+        raise Stop(f"--fabric: {source:.80}: names none of the hosts of R")
+    known = R.key()  # in the ranks of R
+    key = {"writer": WRITER, "children": [], **(known.to_dict() if known else {}), "fabric": fabric}
+    new = attrs.evolve(R, scheduling=key)
+    return attrs.evolve(encoded, R=new, warnings=(*encoded.warnings, *warnings))
+
+
+def _site(source: str, hosts: tuple[str, ...]) -> sites.Site:
+    if source == "cray":
+        return sites.cray(hosts)
+    folder = Path(source)
+    if source == "-" or not folder.is_dir():
+        with files.naming(source):
+            return sites.read(files.read_text(source))
+    found = sorted(folder.glob("*.txt"))
+    if not found or len(found) > _MOST_FILES:
+        raise Stop(f"--fabric: {source:.80}: a folder has a file HOST.txt for each host", USAGE)
+    return sites.nvlink(
+        {
+            path.stem: files.read_bytes(str(path), _MOST_BYTES).decode("utf-8", "replace")
+            for path in found
+        }
+    )

@@ -1,0 +1,375 @@
+"""Serving a request: on the nodes of the whole pool, or in domains of its fabric.
+
+Without a fabric this is selection.py alone. With one, the node rules say how much of the request
+can be served at all, because counts come first. A job that they put on one node stays there, or on
+an equal node in a domain with fewer idle nodes. Any other job is served by domains: spread.py says
+which, and the node rules hold in each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import cached_property
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Optional
+
+import attrs
+
+from treepool.placement.choose.candidates import Candidates
+from treepool.placement.choose.rooms import Rooms, Value
+from treepool.placement.choose.selection import Grant, Selection, select
+from treepool.placement.choose.spread import Given, Spread, settled
+from treepool.placement.effort import PER_REQUEST, Effort
+from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.on_node.fit import NOTHING, assess, fit, possible
+from treepool.placement.request.need import SLOT
+from treepool.placement.request.vertices import Request
+from treepool.rfc.count import Count
+
+if TYPE_CHECKING:
+    from treepool.placement.choose.choice import Situation
+
+
+def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Selection]:
+    """The nodes that serve *request* now, None if there are not enough.
+
+    The counts below its slot are at their minimum. *effort* records whether searches gave up.
+    """
+    fabric = situation.inventory.fabric
+    if request.levels:
+        return Domains(request, situation, effort, fabric).levels() if fabric else None
+    if fabric is None or request.ask.locality == "none":
+        return select(request, situation.candidates(request), effort)
+    found = Domains(request, situation, effort, fabric)
+    one = request.units if request.nodes is None else request.nodes
+    return found.one() if one.maximum == 1 and not request.spans else found.serve(ROOT)
+
+
+class Domains:
+    """One request, its counts below the slot settled, and the fabric that it is to be served in."""
+
+    def __init__(
+        self, request: Request, situation: Situation, effort: Effort, fabric: Fabric
+    ) -> None:
+        self.request = request
+        self.situation = situation
+        self.effort = effort
+        self.fabric = fabric
+        self.census = situation.index.census(fabric)
+        self.within = situation.inventory.matching(request.constraint)
+
+    # -- a request that names no locality above the nodes, or what each innermost domain gives
+
+    def serve(self, domain: int) -> Optional[Selection]:
+        """What the nodes in *domain* give, as if the pool were that domain."""
+        request = self.request
+        number = units_of(request)
+        if number is None or request.nodes is None or number == 1:
+            plain = self.select(domain)
+            if plain is None or len(plain.grants) == len(plain.grants[0].ranks) == 1:
+                return self.among_equals(domain, plain) if plain else None
+            if request.ask.counted:
+                return self.by_trial(domain, plain)
+            number = sum(len(grant.ranks) * grant.units for grant in plain.grants)
+            slots = plain.nslots
+        else:
+            slots = request.units.minimum if request.spans else 0
+        spread = Spread(self.rooms)
+        if spread.copies(domain) < number:
+            return None
+        return self.granted(spread.nodes(domain, number), slots)
+
+    def select(self, domain: int) -> Optional[Selection]:
+        """What the node rules choose of the nodes in *domain*."""
+        if domain == ROOT:
+            return select(self.request, self.situation.candidates(self.request), self.effort)
+        return select(self.request, self.candidates(self.fabric.leaves(domain)), self.effort)
+
+    def one(self) -> Optional[Selection]:
+        """One unit on one node: the most common request."""
+        candidates = self.situation.candidates(self.request)
+        candidates.refresh(self.effort)
+        return self.on_one(ROOT, candidates, 1)
+
+    def among_equals(self, domain: int, plain: Selection) -> Selection:
+        """*plain*, which is one node, or an equal node in a domain with fewer idle nodes."""
+        (grant,) = plain.grants
+        if grant.units > grant.fit.segments[0].end:
+            return plain
+        if domain == ROOT:
+            candidates = self.situation.candidates(self.request)
+        else:
+            candidates = self.candidates(self.fabric.leaves(domain))
+        candidates.refresh(self.effort)
+        return self.on_one(domain, candidates, grant.units) or plain
+
+    def on_one(self, domain: int, candidates: Candidates, units: int) -> Optional[Selection]:
+        """*units* on the first node in order; of equal nodes on that in the domain with the fewest
+        idle nodes. The first node must have room for them."""
+        top = candidates.best()
+        if top is None:
+            return None
+        state, rank = top.state, top.rank
+        if not self.situation.policy.by_rank:
+            equal = candidates.equal(top)
+            while True:
+                rank = self.first_of(equal, domain)
+                there = self.situation.index.state_of[rank]
+                assert there is not None
+                if candidates.stands(there, top.order, units):
+                    state = there
+                    break
+                equal.discard(there)
+        found = fit(state, self.request.ask)
+        assert found is not None
+        nslots = found.steps[units - 1].nslots
+        return Selection((Grant(state, (rank,), found, units),), nslots)
+
+    def first_of(self, states: set[NodeState], domain: int) -> int:
+        """The first rank in one of *states* on the way down into the domain with the fewest idle
+        nodes, ties to the lowest rank."""
+        where = self.census.where(states)
+        return self._walk_down(states, domain, where, all(state.idle for state in states))
+
+    def _walk_down(
+        self, states: set[NodeState], domain: int, where: list[Mapping[int, int]], idle: bool
+    ) -> int:
+        """The same from domain to domain; -1 if *domain* has no such rank.
+
+        *where* has the domains of each state; *idle* says whether all are states of idle nodes.
+        """
+        fabric, census = self.fabric, self.census
+        if not fabric.height[domain]:
+            state_of, up = self.situation.index.state_of, self.situation.index.up
+            found = (r for r in fabric.ranks[domain] if state_of[r] in states and up[r])
+            return next((r for r in found if self.within is None or r in self.within), -1)
+        order: Iterable[tuple[int, int, int]] = census.order(domain)
+        if sum(map(len, where)) < len(fabric.children[domain]):
+            here = {d for there in where for d in there if fabric.parent[d] == domain}
+            order = sorted((census.idle(d), fabric.lowest[d], d) for d in here)
+        elif idle:
+            order = islice(order, bisect_left(census.order(domain), (1,)), None)
+        for _, _, child in order:
+            for there in where:
+                if child in there:
+                    rank = self._walk_down(states, child, where, idle)
+                    if rank >= 0:
+                        return rank
+                    break
+        return -1
+
+    def by_trial(self, domain: int, plain: Selection) -> Selection:
+        """The same as *plain* in the smallest domain that can serve as much.
+
+        For a request of which some nodes can give more than others: one domain after another is
+        tried.
+        """
+        height, rooms = self.fabric.height, self.rooms
+        wanted = plain.extent[0]
+        inside = [d for d in self.fabric.inside(domain) if d != domain and rooms.units[d] >= wanted]
+        inside.sort(key=lambda d: (height[d], rooms.fitting(d, False)))
+        for _, alike in groupby(inside, key=height.__getitem__):
+            remote: Optional[Selection] = None
+            for inner in alike:
+                selection = self.select(inner)
+                if selection is not None and selection.extent == plain.extent:
+                    if not selection.preference[2]:  # all local, and the best fit of these
+                        return selection
+                    remote = remote or selection
+            if remote is not None:
+                return remote
+        return plain
+
+    # -- a request that names localities above the nodes
+
+    def levels(self) -> Optional[Selection]:
+        """What the request gets of the domains that it names."""
+        request, rooms = self.request, self.rooms
+        spread = self.spread()
+        each, extent = spread.each, spread.extent
+        one = extent is None and len(request.levels) == 1 and request.levels[0].count.fixed
+        if one and request.levels[0].count.minimum == 1:  # as with the option within
+            domain = rooms.smallest(each)
+            if spread.inside(domain, request.levels[0].name):
+                return self.granted(spread.nodes(domain, each), request.units.minimum)
+        wanted = spread.value(ROOT)
+        if wanted is None:
+            return None
+        spread = self.settled(spread, wanted)
+        levels = spread.levels
+        given: list[Given] = []
+        parts: list[Selection] = []
+        slots = 0
+        for domain, depth in spread.above(ROOT):
+            if depth == len(levels):
+                if extent is None:
+                    given += spread.nodes(domain, each)
+                    slots += request.units.minimum
+                else:
+                    part = self.serve(domain)
+                    if part is None:  # only if a search gave up
+                        return None
+                    parts.append(part)
+                continue
+            number = levels[depth].count.largest(spread.copies(domain, depth + 1))
+            assert number is not None
+            slots += number if levels[depth].name == SLOT else request.units.minimum
+            for inner, copies in spread.place(domain, depth + 1, number):
+                all_ = levels[-1].whole
+                given += spread.nodes(inner, rooms.units[inner] if all_ else copies * spread.each)
+        if given:
+            part = self.granted(given, slots)
+            if part is None:
+                return None
+            parts.append(part)
+        grants = tuple(grant for part in parts for grant in part.grants)
+        return Selection(grants, sum(part.nslots for part in parts))
+
+    def spread(self) -> Spread:
+        """The levels of the request, with all counts at their minimum."""
+        request = self.request
+        each = request.nodes.minimum if request.nodes else request.units.minimum
+        if request.spans and not any(level.groups for level in request.levels):
+            each *= request.units.minimum
+        return Spread(self.rooms, request.levels, each, None if _fixed(request) else self.extent)
+
+    def extent(self, domain: int) -> Optional[tuple[int, ...]]:
+        """How much the node rules can serve of the request in *domain*, outer counts first."""
+        nodes, units, room = self.request.nodes, self.request.units, self.rooms.units[domain]
+        if self.request.ask.counted:
+            found = self.select(domain)
+            return None if found is None else found.extent
+        if nodes is None or not self.request.spans:
+            most = (units if nodes is None else nodes).largest(room)
+            return None if most is None else (most,)
+        slots = units.largest(room // nodes.minimum)
+        if slots is None:
+            return None
+        return slots, nodes.largest(room // slots) or nodes.minimum
+
+    def settled(self, spread: Spread, wanted: tuple[Any, ...]) -> Spread:
+        """*spread* with the counts below its slots as large as leaves *wanted* as it is.
+
+        They are the same for all slots, the outer ones first.
+        """
+        levels = list(spread.levels)
+        slots = next((i for i, level in enumerate(levels) if level.groups), len(levels))
+        nodes = self.request.nodes
+        for i in range(slots + 1, len(levels) + 1):
+            count = levels[i].count if i < len(levels) else nodes
+            if count is None or count.fixed or (i == len(levels) and levels[-1].whole):
+                continue
+            values = list(count.valid(len(self.fabric.homes)))
+            first, last = 0, len(values) - 1  # values[last] is known to fit
+            while first < last:
+                middle = (first + last) // 2
+                each = spread.each
+                if i < len(levels):
+                    trial = [*levels[:i], settled(levels[i], values[middle]), *levels[i + 1 :]]
+                else:
+                    trial, each = levels, values[middle]
+                found = Spread(spread.rooms, trial, each, spread.extent)
+                if found.value(ROOT) == wanted:
+                    last, spread = middle, found
+                else:
+                    first = middle + 1
+            if i < len(levels):
+                levels[i] = settled(levels[i], values[last])
+                spread = Spread(spread.rooms, levels, spread.each, spread.extent)
+        return spread
+
+    # -- nodes
+
+    @cached_property
+    def rooms(self) -> Rooms:
+        """The room for the request in each domain, as it is now."""
+        return self.situation.rooms(self.request, self.census, self.value())
+
+    def value(self) -> Value:
+        """What each state can host of the request."""
+        ask, index = self.request.ask, self.situation.index
+        if not ask.searched:
+
+            def assessed(state: NodeState) -> tuple[int, int]:
+                found = assess(state, ask) if possible(state, ask) else NOTHING
+                return len(found.steps), found.local
+
+            return assessed
+        # Searches for states in a fixed order, until no effort is left: no answer depends on what
+        # was asked before.
+        effort = Effort(PER_REQUEST)
+        known: dict[NodeState, tuple[int, int]] = {}
+        for state in sorted(index.buckets, key=lambda state: index.buckets[state].lowest()):
+            if not possible(state, ask):
+                continue
+            if not effort.allows(state.idle):
+                self.effort.gave_up = True
+                continue
+            found = assess(state, ask)
+            self.effort.gave_up |= found.gave_up
+            effort.spend(found.tried, state.idle)
+            known[state] = len(found.steps), found.local
+        return lambda state: known.get(state, (0, 0))
+
+    def candidates(self, leaves: Iterable[int]) -> Candidates:
+        """The candidates for the request in *leaves*."""
+        index, within = self.situation.index, self.within
+        states: dict[NodeState, None] = {}
+        ranks = RankSet()
+        leaves = list(leaves)
+        if len(leaves) == 1 and within is None:
+            ranks = self.fabric.set_of(leaves[0])
+            held = self.census.held[leaves[0]]
+            return Candidates(index, self.request.ask, self.situation.policy, ranks, held)
+        for leaf in leaves:
+            states.update(dict.fromkeys(self.census.held[leaf]))
+            if within is None:
+                ranks.update(self.fabric.ranks[leaf])
+            else:
+                ranks.update(rank for rank in self.fabric.ranks[leaf] if rank in within)
+        return Candidates(index, self.request.ask, self.situation.policy, ranks, states)
+
+    def granted(self, given: Iterable[Given], slots: int) -> Optional[Selection]:
+        """The nodes for the units that each leaf gives; *slots* if these span nodes."""
+        rooms = self.rooms
+        shares: dict[int, int] = {}
+        for leaf, units in given:
+            shares[leaf] = shares.get(leaf, 0) + units
+        # Where all is taken, there is nothing to choose: one selection for all these leaves.
+        full = [leaf for leaf, units in shares.items() if units == rooms.units[leaf]]
+        parts = [(full, sum(shares[leaf] for leaf in full))] if full else []
+        parts += [([leaf], units) for leaf, units in shares.items() if units < rooms.units[leaf]]
+        grants: list[Grant] = []
+        nslots = 0
+        for leaves, units in parts:
+            count = Count(units, units)
+            nodes = count if self.request.nodes is not None else None
+            request = attrs.evolve(self.request, nodes=nodes, units=count, spans=False)
+            found = select(request, self.candidates(leaves), self.effort)
+            if found is None:  # only if a search gave up
+                return None
+            grants += found.grants
+            nslots += found.nslots
+        return Selection(tuple(grants), slots if self.request.spans else nslots)
+
+
+def units_of(request: Request) -> Optional[int]:
+    """The units that *request* asks for, if that is a fixed number and no node decides more."""
+    counts = [request.units] if request.nodes is None else [request.nodes]
+    if request.spans:
+        counts.append(request.units)
+    number = 1
+    for count in counts:
+        if not count.fixed:
+            return None
+        number *= count.minimum
+    return None if request.ask.counted else number
+
+
+def _fixed(request: Request) -> bool:
+    """Whether each innermost domain is asked for a fixed number of units, whatever it can give."""
+    if any(level.groups for level in request.levels):
+        return True  # below slots, counts are the same for all
+    return units_of(request) is not None

@@ -1,0 +1,258 @@
+"""The fabric: the compiled form of the tree above the nodes.
+
+Domains are numbered, parents before children; domain 0 is the root. What is known of them are lists
+by number, so that counting what is free in each (census.py) is plain arithmetic.
+
+A rank that is directly in a domain that also has nested domains *stands alone* there. It has a
+domain of its own, without a locality: it then is what any other domain is to the choice of nodes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+
+from treepool.placement.nodes.rankset import RankSet
+from treepool.rfc import idset
+from treepool.rfc.fabric import FabricDomain, written
+
+#: The number of the root.
+ROOT = 0
+
+
+class Fabric:
+    """A tree of domains above the nodes of a pool; the lists are by the number of the domain.
+
+    ``locality`` is "" for the root and for ranks that stand alone. ``height`` is how many levels of
+    domains are inside: 0 for those that only have nodes, the *leaves*. ``lowest`` is the lowest
+    rank. ``homes`` has the leaves of each rank. A rank has one leaf, unless the domains are the
+    members of a property family, which need not be disjoint.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.parent: list[int] = []
+        self.children: list[list[int]] = []
+        self.locality: list[str] = []
+        self.name: list[Optional[str]] = []
+        self.height: list[int] = []
+        self.lowest: list[int] = []
+        #: The ranks of each leaf, ascending; none for others.
+        self.ranks: list[Sequence[int]] = []
+        self.homes: list[tuple[int, ...]] = [()] * width
+        self.extra: list[Mapping[str, Any]] = []
+        self._sets: dict[int, RankSet] = {}
+        self._within: dict[str, bytearray] = {}
+        self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
+
+    @classmethod
+    def of(cls, root: FabricDomain, ranks: int, width: int) -> Fabric:
+        """The fabric *root* of a pool that has the *ranks* (bitmask), all below *width*."""
+        new = cls(width)
+        new._add("", root, -1, idset.iterate(ranks))
+        return new
+
+    @classmethod
+    def of_sets(cls, sets: Mapping[str, RankSet], width: int) -> Fabric:
+        """A fabric of one level: a domain for each of *sets*, by name. Their order, not their
+        lowest rank, decides between equal ones."""
+        new = cls(width)
+        new._new("", None, -1, {})
+        for place, (name, members) in enumerate(sets.items()):
+            leaf = new._new("", name, ROOT, {})
+            new._leaf(leaf, list(members))
+            new.lowest[leaf] = place
+        new._close(ROOT)
+        return new
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @cached_property
+    def localities(self) -> tuple[str, ...]:
+        """The names of the localities, the highest first."""
+        depth: dict[str, int] = {}
+        for domain, name in enumerate(self.locality):
+            if name:
+                depth[name] = max(depth.get(name, 0), len(self.paths[domain]))
+        return tuple(sorted(depth, key=lambda name: (depth[name], name)))
+
+    @cached_property
+    def paths(self) -> list[tuple[int, ...]]:
+        """Each domain and all around it, the smallest first and the root last."""
+        found: list[tuple[int, ...]] = []
+        for domain, parent in enumerate(self.parent):
+            found.append((domain, *found[parent]) if parent >= 0 else (domain,))
+        return found
+
+    def around(self, domain: int) -> tuple[int, ...]:
+        """*domain* and all domains around it, without the root, the smallest first."""
+        return self.paths[domain][:-1]
+
+    def within(self, locality: str) -> bytearray:
+        """By domain, whether it is a domain of *locality* or is in one."""
+        found = self._within.get(locality)
+        if found is None:
+            found = self._within[locality] = bytearray(len(self.parent))
+            for domain in range(1, len(found)):
+                found[domain] = self.locality[domain] == locality or found[self.parent[domain]]
+        return found
+
+    def inside(self, domain: int) -> Iterator[int]:
+        """*domain* and all domains in it, parents first."""
+        yield domain
+        for child in self.children[domain]:
+            yield from self.inside(child)
+
+    def leaves(self, domain: int) -> Iterator[int]:
+        """The leaves in *domain*, which may be one itself."""
+        if not self.height[domain]:
+            yield domain
+        for child in self.children[domain]:
+            yield from self.leaves(child)
+
+    def ranks_in(self, domain: int) -> Iterator[int]:
+        """All ranks in *domain*."""
+        for leaf in self.leaves(domain):
+            yield from self.ranks[leaf]
+
+    def set_of(self, leaf: int) -> RankSet:
+        """The ranks of *leaf* as a set, which is made when it is first asked for."""
+        found = self._sets.get(leaf)
+        if found is None:
+            found = self._sets[leaf] = RankSet()
+            found.update(self.ranks[leaf])
+        return found
+
+    def shown(self, domain: int) -> str:
+        """*domain* in words: its locality and name, or its lowest rank if it has no name."""
+        if not self.locality[domain]:
+            return f"rank {self.lowest[domain]}" if domain else "the pool"
+        name = self.name[domain]
+        return f"{self.locality[domain]} {name or f'of rank {self.lowest[domain]}'}"
+
+    def domain_of(self, rank: int, locality: str) -> int:
+        """The domain of *locality* that *rank* is in; a negative number of its own if in none."""
+        for leaf in self.homes[rank]:
+            for domain in self.around(leaf):
+                if self.locality[domain] == locality:
+                    return domain
+        return -1 - rank
+
+    def sizes(
+        self, locality: str, kinds: frozenset[Any], types: Sequence[Optional[Any]]
+    ) -> Sequence[int]:
+        """How many nodes of some *kinds* the domains of *locality* have, the largest first.
+
+        *types* has the kind of each rank.
+        """
+        key = locality, kinds
+        found = self._sizes.get(key)
+        if found is None:
+            counts = (
+                sum(types[rank] in kinds for rank in self.ranks_in(domain))
+                for domain, name in enumerate(self.locality)
+                if name == locality
+            )
+            found = self._sizes[key] = sorted(filter(None, counts), reverse=True)
+        return found
+
+    def cut(self, ranks: Iterable[int]) -> Optional[dict[str, Any]]:
+        """``scheduling.fabric`` for some *ranks* (ascending): without domains that are empty."""
+        having: dict[int, list[int]] = {}
+        ranks = list(ranks)
+        first = self.homes[ranks[0]]
+        if all(self.homes[rank] is first for rank in ranks):  # mostly, and in a third of the time
+            return self._cut_to(first, idset.encode_ids(ranks))
+        for rank in ranks:
+            for leaf in self.homes[rank]:
+                having.setdefault(leaf, []).append(rank)
+        inner: dict[int, dict[str, list[Any]]] = {}
+        texts = {leaf: idset.encode_ids(those) for leaf, those in having.items()}
+        alone: dict[int, list[int]] = {}
+        # Children have higher numbers than their parents, so all of a domain's come before it.
+        open_ = sorted({d for leaf in having for d in self.around(leaf)})
+        while open_:
+            domain = open_.pop()
+            parent = self.parent[domain]
+            if not self.locality[domain]:
+                alone.setdefault(parent, []).extend(having[domain])
+                continue
+            ranks_here = texts.get(domain, "")
+            if domain in alone:
+                ranks_here = idset.encode_ids(sorted(self._all(domain, having)))
+            one = written(
+                self.name[domain], ranks_here, _ordered(inner.get(domain, {})), self.extra[domain]
+            )
+            inner.setdefault(parent, {}).setdefault(self.locality[domain], []).append(one)
+        found = written(None, "", _ordered(inner.get(ROOT, {})), self.extra[ROOT])
+        return found if inner else None
+
+    def _cut_to(self, leaves: tuple[int, ...], ranks: str) -> Optional[dict[str, Any]]:
+        """The same for *ranks* that are all in one leaf."""
+        found: Optional[dict[str, Any]] = None
+        for leaf in leaves:
+            for domain in self.around(leaf):
+                if self.locality[domain]:
+                    alone = ranks if domain == leaf or found is None else ""
+                    one = written(self.name[domain], alone, found or {}, self.extra[domain])
+                    found = {self.locality[domain]: [one]}
+        return None if found is None else written(None, "", found, self.extra[ROOT])
+
+    def _all(self, domain: int, having: Mapping[int, list[int]]) -> Iterator[int]:
+        for leaf, ranks in having.items():
+            if domain in self.around(leaf):
+                yield from ranks
+
+    # -- compiling
+
+    def _new(
+        self, locality: str, name: Optional[str], parent: int, extra: Mapping[str, Any]
+    ) -> int:
+        number = len(self.parent)
+        self.parent.append(parent)
+        self.children.append([])
+        self.locality.append(locality)
+        self.name.append(name)
+        self.height.append(0)
+        self.lowest.append(-1)
+        self.ranks.append(())
+        self.extra.append(extra)
+        if parent >= 0:
+            self.children[parent].append(number)
+        return number
+
+    def _leaf(self, number: int, ranks: Sequence[int]) -> None:
+        self.ranks[number] = ranks
+        self.lowest[number] = ranks[0] if ranks else -1
+        home: dict[tuple[int, ...], tuple[int, ...]] = {}  # most ranks share one tuple
+        for rank in ranks:
+            old = self.homes[rank]
+            self.homes[rank] = home.setdefault(old, (*old, number))
+
+    def _close(self, number: int) -> None:
+        """Set what follows from the children of domain *number*."""
+        children = self.children[number]
+        if children:
+            self.height[number] = 1 + max(self.height[child] for child in children)
+            self.lowest[number] = min(self.lowest[child] for child in children)
+
+    def _add(
+        self, locality: str, domain: FabricDomain, parent: int, alone: Iterable[int] = ()
+    ) -> None:
+        """Add *domain* and all in it. *alone* are more ranks that may stand alone in it."""
+        number = self._new(locality, domain.name, parent, domain.extra)
+        ranks = (rank for first, end in domain.ranks for rank in range(first, end))
+        if not domain.inner and parent >= 0:
+            self._leaf(number, list(ranks))
+            return
+        for inner, child in sorted(domain.children(), key=lambda found: found[1].ranks):
+            self._add(inner, child, number)
+        for rank in (*ranks, *alone):
+            if not self.homes[rank]:
+                self._leaf(self._new("", None, number, {}), [rank])
+        self._close(number)
+
+
+def _ordered(inner: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """*inner*, whose domains were met in descending order, in ascending order."""
+    return {name: found[::-1] for name, found in reversed(list(inner.items()))}

@@ -1,0 +1,95 @@
+"""Why no domains above the nodes can serve a request: the first number that does not fit.
+
+no switch has 9 nodes: the largest has 8
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from treepool.placement.choose.choice import Situation
+from treepool.placement.choose.policy import BestFit
+from treepool.placement.choose.serve import Domains
+from treepool.placement.choose.spread import Spread
+from treepool.placement.effort import PER_REQUEST, Effort
+from treepool.placement.nodes.fabric import ROOT
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.request.vertices import Request
+from treepool.placement.why.shortage import plural
+
+
+def why_not_above(request: Request, inventory: Inventory) -> str:
+    """One line on why the domains of an idle pool cannot serve *request*, though nodes can."""
+    names = [level.name for level in request.levels if not level.groups]
+    fabric = inventory.fabric
+    missing = [name for name in names if fabric is None or name not in fabric.locality]
+    if missing or fabric is None:
+        return f"no node is in a {missing[0]}"
+    idle = Situation(inventory, inventory.idle_index, BestFit())
+    why = _Why(request, Domains(request, idle, Effort(PER_REQUEST), fabric).spread())
+    for depth in reversed(range(len(request.levels) + 1)):
+        if depth and request.levels[depth - 1].groups:
+            continue
+        name = request.levels[depth - 1].name if depth else ""
+        reason = why.why_not(name, depth)
+        if reason is not None:
+            return reason
+    return "no way was found to have all that is asked of the domains above the nodes"
+
+
+class _Why:
+    """What is missing in the domains of a request's levels."""
+
+    def __init__(self, request: Request, spread: Spread) -> None:
+        self.request = request
+        self.spread = spread
+
+    def why_not(self, name: str, depth: int) -> Optional[str]:
+        """Why no domain called *name*, or the pool, can give the levels from *depth* on.
+
+        None if one can.
+        """
+        spread = self.spread
+        domains = spread.below(ROOT, name) if name else [ROOT]
+        if any(spread.copies(domain, depth) for domain in domains):
+            return None
+        where, whole = f"no {name}" if name else "the pool", False
+        if depth < len(self.request.levels):
+            wanted, what, rooms = self.named(depth, domains)
+        else:
+            whole = self.request.levels[-1].whole
+            wanted, what, rooms = self.nodes(domains)
+        if whole and max(rooms) >= wanted:
+            return f"{where} can be taken whole: some of its nodes cannot serve it"
+        has = "has" if "node" in what or "domain" in what else "has room for"
+        if name:
+            return f"{where} {has} {wanted} {what}: the largest {has} {max(rooms)}"
+        return f"the request asks {wanted} {what}: {where} {has} {max(rooms)}"
+
+    def named(self, depth: int, domains: list[int]) -> tuple[int, str, list[int]]:
+        """What the level at *depth* asks of each of *domains*, and how much of it each has."""
+        spread, level = self.spread, self.request.levels[depth]
+        wanted = level.count.minimum
+        if level.groups:
+            return (
+                wanted,
+                plural(wanted, level.name),
+                [spread.copies(d, depth + 1) for d in domains],
+            )
+        rooms = [
+            sum(spread.copies(inner, depth + 1) > 0 for inner in spread.below(domain, level.name))
+            for domain in domains
+        ]
+        alone = all(spread.copies(i, depth + 1) for i in spread.below(ROOT, level.name))
+        suited = "" if alone else " that can give what is asked"
+        return wanted, f"{plural(wanted, f'{level.name} domain')}{suited}", rooms
+
+    def nodes(self, domains: list[int]) -> tuple[int, str, list[int]]:
+        """The nodes or units that each innermost domain is to give, and how many each has."""
+        spread = self.spread
+        rooms = [spread.rooms.units[domain] for domain in domains]
+        if self.request.nodes is None:
+            return spread.each, plural(spread.each, self.request.ask.group.name), rooms
+        sizes = [sum(1 for _ in spread.fabric.ranks_in(domain)) for domain in domains]
+        suited = " that can serve it" if max(sizes) > max(rooms) else ""
+        return spread.each, f"{plural(spread.each, 'node')}{suited}", rooms

@@ -1,0 +1,284 @@
+"""The fabric: the tree above the nodes, ``scheduling.fabric`` of a key.
+
+    {"cell": [{"name": "x1000", "switch": [{"name": "x1000c0r1", "ranks": "0-15"},
+                                           {"name": "x1000c0r3", "ranks": "16-31"}]},
+              {"name": "x1001", "switch": [{"ranks": "32-47"}, {"ranks": "48-63"}]}]}
+
+A domain is a JSON object with an optional ``name`` and either ``ranks``, or nested localities, or
+both; ``ranks`` then includes those of the nested domains. The fabric itself has this form, too: it
+is the root, and ranks that are in none of its domains stand alone below it. As in a topo, any other
+key whose value is an array of objects is the name of a locality; all other keys are kept and
+ignored. Siblings are disjoint.
+
+Sets of ranks are runs here, not bitmasks: 15,000 switches of a machine with a million nodes would
+need a gigabyte of bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
+
+import attrs
+
+from treepool.errors import InvalidIdset
+from treepool.rfc import idset, topo
+from treepool.rfc.findings import Findings, place, shown
+
+#: Ranks as ascending runs that do not touch: first rank, and the rank after the last.
+Runs = tuple[tuple[int, int], ...]
+
+#: What a domain may have besides localities.
+KEYS = ("name", "ranks")
+
+#: Names that a locality of a fabric cannot have.
+RESERVED = topo.RESERVED | frozenset(KEYS)
+
+#: Most domains in a fabric, and most levels of them.
+MAX_DOMAINS = 1 << 17
+MAX_LEVELS = topo.MAX_LEVELS
+
+#: Longest name of a domain, in characters.
+MAX_NAME = 128
+
+
+@attrs.frozen
+class FabricDomain:
+    """A domain of a fabric, or the whole fabric.
+
+    ``ranks`` are all ranks in it, those of nested domains included. ``inner`` are the nested
+    domains by their locality. ``extra`` has the keys that treepool does not define, unchanged.
+    """
+
+    ranks: Runs
+    inner: tuple[tuple[str, tuple[FabricDomain, ...]], ...] = ()
+    name: Optional[str] = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def children(self) -> Iterator[tuple[str, FabricDomain]]:
+        """The domains directly inside, each with its locality."""
+        for locality, domains in self.inner:
+            for domain in domains:
+                yield locality, domain
+
+    def localities(self) -> set[str]:
+        """The names of all localities in the domain."""
+        found = {locality for locality, _ in self.inner}
+        return found.union(*(domain.localities() for _, domain in self.children()))
+
+    def mask(self) -> int:
+        """The ranks as a bitmask."""
+        return idset.from_ids(rank for first, end in self.ranks for rank in range(first, end))
+
+    def moved(self, move: Callable[[int], int]) -> Optional[FabricDomain]:
+        """The domain with its ranks mapped by *move*, without domains that are then empty.
+
+        *move* maps a bitmask. It keeps the order of ranks, and either drops ranks or renumbers
+        them. None if no rank is left.
+        """
+        old = self.mask()
+        new = move(old)
+        same = new & ~old == 0
+        pairs = ((rank, rank) for rank in idset.iterate(new))
+        return self._moved(dict(pairs if same else zip(idset.iterate(old), idset.iterate(new))))
+
+    def _moved(self, to: Mapping[int, int]) -> Optional[FabricDomain]:
+        ranks = (to[rank] for first, end in self.ranks for rank in range(first, end) if rank in to)
+        runs = _runs(ranks)
+        if not runs:
+            return None
+        inner = []
+        for locality, domains in self.inner:
+            kept = tuple(d for d in (domain._moved(to) for domain in domains) if d is not None)
+            if kept:
+                inner.append((locality, kept))
+        return attrs.evolve(self, ranks=runs, inner=tuple(inner))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The domain as JSON; ``ranks`` only where the nested domains do not have all of them."""
+        below = _merged(run for _, domain in self.children() for run in domain.ranks)
+        return written(
+            self.name,
+            "" if below == self.ranks and self.inner else shown_runs(self.ranks),
+            {name: [domain.to_dict() for domain in domains] for name, domains in self.inner},
+            self.extra,
+        )
+
+
+def written(
+    name: Optional[str], ranks: str, inner: Mapping[str, Any], extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A domain as JSON. No *ranks* stand for those of the domains in *inner*."""
+    return {
+        **({} if name is None else {"name": name}),
+        **({"ranks": ranks} if ranks else {}),
+        **inner,
+        **extra,
+    }
+
+
+def shown_runs(runs: Runs) -> str:
+    """The RFC 22 text of *runs*."""
+    return ",".join(str(a) if end == a + 1 else f"{a}-{end - 1}" for a, end in runs)
+
+
+def read(findings: Findings, value: object, at: str) -> FabricDomain:
+    """The fabric in *value*, at JSON pointer *at*.
+
+    Problems are noted in *findings*, and the result is then of no use.
+    """
+    reader = _Reader(findings)
+    root = reader.domain(value, at, ())
+    if reader.domains > MAX_DOMAINS:
+        findings.note(at, f"has more than {MAX_DOMAINS} domains")
+    return root
+
+
+class _Reader:
+    """Reads one fabric, and counts its domains."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.domains = -1  # the root is not one
+
+    def domain(self, value: object, at: str, inside: tuple[str, ...]) -> FabricDomain:
+        """domain: '{' ["name" ':' string] ["ranks" ':' idset] (locality ':' '[' domain* ']')* '}'
+
+        *inside* are the localities around it.
+        """
+        self.domains += 1
+        if not isinstance(value, dict):
+            self.findings.mistyped(at, "an object", value)
+            return FabricDomain(())
+        inner: list[tuple[str, tuple[FabricDomain, ...]]] = []
+        placed: list[tuple[str, FabricDomain]] = []
+        extra: dict[str, Any] = {}
+        nested = False
+        for name, items in value.items():
+            if name in KEYS or self.findings.enough:
+                continue
+            key = place(at, name)
+            if not isinstance(name, str) or not _is_array_of_objects(items):
+                self.findings.unread(value, at, name, KEYS)
+                extra[name] = items
+                continue
+            nested = True
+            if self.locality(name, key, inside):
+                found = tuple(self.siblings(items, key, (*inside, name)))
+                inner.append((name, found))
+                placed += [(f"{key}/{i}", domain) for i, domain in enumerate(found)]
+        below = self.disjoint(placed)
+        ranks = below
+        if "ranks" in value:
+            ranks = self.ranks(value["ranks"], f"{at}/ranks", below)
+        elif not nested and inside:
+            self.findings.note(at, "has neither ranks nor domains inside")
+        if "name" in value:
+            text = self.findings.string(value["name"], f"{at}/name", least=1)
+            if len(text) > MAX_NAME:
+                self.findings.note(f"{at}/name", f"is longer than {MAX_NAME} characters")
+        return FabricDomain(ranks, tuple(inner), value.get("name"), extra)
+
+    def siblings(
+        self, items: list[Any], key: str, inside: tuple[str, ...]
+    ) -> Iterator[FabricDomain]:
+        for i, item in enumerate(items):
+            if self.domains <= MAX_DOMAINS and not self.findings.enough:
+                yield self.domain(item, f"{key}/{i}", inside)
+
+    def locality(self, name: str, key: str, inside: tuple[str, ...]) -> bool:
+        """Whether a locality may have this *name* here."""
+        if not name or name in RESERVED:
+            self.findings.note(key, f"{shown(name)} cannot be the name of a locality")
+        elif name in inside:
+            self.findings.note(key, f"locality {shown(name)} is inside one of the same name")
+        elif len(inside) >= MAX_LEVELS:
+            self.findings.note(key, f"localities are nested deeper than {MAX_LEVELS} levels")
+        else:
+            return True
+        return False
+
+    def ranks(self, value: object, at: str, below: Runs) -> Runs:
+        """The ranks in idset *value*, which include those *below*."""
+        text = self.findings.string(value, at)
+        if not isinstance(value, str):
+            return below
+        try:
+            runs = _merged(idset.decode_runs(text))
+        except InvalidIdset as e:
+            self.findings.note(at, str(e))
+            return below
+        if not runs:
+            self.findings.note(at, "must have at least one id")
+        together = _merged((*runs, *below))
+        if together != runs:
+            lacking = _shown(_common(below, _gaps(runs)))
+            self.findings.note(at, f"lacks {lacking}, which domains inside have")
+        return together
+
+    def disjoint(self, placed: list[tuple[str, FabricDomain]]) -> Runs:
+        """All ranks of the domains *placed* at pointers. Notes what two of them share."""
+        runs = sorted((run, i) for i, (_, domain) in enumerate(placed) for run in domain.ranks)
+        last, owner = -1, -1
+        noted: set[int] = set()
+        for (first, end), i in runs:
+            if first < last and i not in noted and not self.findings.enough:
+                noted.add(i)
+                both = _shown(_common(placed[i][1].ranks, placed[owner][1].ranks))
+                self.findings.note(
+                    placed[i][0], f"ranks {both} also in the sibling at {placed[owner][0]}"
+                )
+            if end > last:
+                last, owner = end, i
+        return _merged(run for run, _ in runs)
+
+
+def _is_array_of_objects(value: object) -> bool:
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
+
+
+def _merged(runs: Iterable[tuple[int, int]]) -> Runs:
+    """*runs*, which may touch or overlap, as Runs."""
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(runs):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((first, end))
+    return tuple(found)
+
+
+def _runs(ranks: Iterable[int]) -> Runs:
+    """Ascending *ranks* as Runs."""
+    found: list[tuple[int, int]] = []
+    for rank in ranks:
+        if found and found[-1][1] == rank:
+            found[-1] = found[-1][0], rank + 1
+        else:
+            found.append((rank, rank + 1))
+    return tuple(found)
+
+
+def _gaps(runs: Runs) -> Runs:
+    """The ranks that are in none of *runs*."""
+    edges = [0, *(edge for run in runs for edge in run), idset.MAX_ID + 1]
+    return tuple((a, b) for a, b in zip(edges[::2], edges[1::2]) if a < b)
+
+
+def _common(one: Runs, other: Runs) -> Runs:
+    """The ranks that are in both."""
+    found = []
+    i = j = 0
+    while i < len(one) and j < len(other):
+        first, end = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+        if first < end:
+            found.append((first, end))
+        if one[i][1] < other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def _shown(runs: Runs) -> str:
+    text = shown_runs(runs)
+    return text if len(text) <= 60 else text[:57] + "..."
