@@ -64,8 +64,8 @@ def add_placement(parser: Any) -> Any:
     group.add_argument(
         "--policy",
         choices=sorted(POLICIES),
-        default="best-fit",
-        help="which nodes are tried first (default: best-fit)",
+        default="packing",
+        help="which nodes are tried first (default: packing)",
     )
     return group
 

@@ -13,6 +13,7 @@ import attrs
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
+from treepool.placement.options import number
 from treepool.placement.request.job_options import LOCALITIES
 
 #: Queue policies, and how many waiting jobs get a start time if ``reservation-depth`` is not given.
@@ -21,7 +22,7 @@ POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
 
 KNOWN = (
     "policy=fifo|easy|conservative, reservation-depth=N|unlimited, "
-    "locality=preferred|required|none, node-policy=NAME, alpha=0..1, beta=0..1, "
+    "locality=preferred|required|none, node-policy=NAME, straddle=GPUS, alpha=0..1, beta=0..1, "
     "discover=auto|off, "
     "queue-depth=N|unlimited, log-level=LEVEL"
 )
@@ -73,17 +74,8 @@ def _choice(name: str, *known: str) -> Reader:
     return check
 
 
-def _fraction(name: str) -> Reader:
-    def check(value: str) -> float:
-        try:
-            number = float(value)
-        except ValueError:
-            number = -1.0
-        if not 0 <= number <= 1:
-            raise InvalidOption(f"{name}={value:.60}: not a number from 0 to 1")
-        return number
-
-    return check
+def _number(name: str) -> Reader:
+    return lambda value: number(name, {name: value})
 
 
 def _depth(value: str) -> float:
@@ -101,14 +93,21 @@ def _depth(value: str) -> float:
 _OF_FLUX = ("queue-depth", "log-level")
 
 #: The name of the pool option that each module option sets.
-_OF_POOL = {"locality": "locality", "node-policy": "policy", "alpha": "alpha", "beta": "beta"}
+_OF_POOL = {
+    "locality": "locality",
+    "node-policy": "policy",
+    "straddle": "straddle",
+    "alpha": "alpha",
+    "beta": "beta",
+}
 
 _READERS: dict[str, Reader] = {
     "policy": _choice("policy", *POLICIES),
     "reservation-depth": _depth,
     "locality": _choice("locality", *LOCALITIES),
     "node-policy": _choice("node-policy", *NODE_POLICIES),
-    "alpha": _fraction("alpha"),
-    "beta": _fraction("beta"),
+    "straddle": _number("straddle"),
+    "alpha": _number("alpha"),
+    "beta": _number("beta"),
     "discover": _choice("discover", "auto", "off"),
 }
