@@ -919,7 +919,7 @@ def serve_fixed(
 
 
 #: How many GPUs fuller a node must be for a slot to straddle: policy packing.
-STRADDLE = 8
+STRADDLE = 10
 
 #: Usable GPUs are counted in so many parts of a GPU.
 PARTS = 1024

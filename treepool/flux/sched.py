@@ -24,6 +24,7 @@ from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool, held
 from treepool.flux.submissions import Submission
 from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
+from treepool.placement.nodes.usable import free_and_stranded
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue, Rule
 from treepool.placement.plan.timeline import NEVER
@@ -302,6 +303,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def stats_get(self) -> dict[str, Any]:
         """What ``flux module stats sched-treepool`` shows."""
         stats: dict[str, Any] = super().stats_get()
+        buckets = self.pool.situation.index.buckets
+        free, stranded = free_and_stranded((s, r.count(None)) for s, r in buckets.items())
         return {
             **stats,
             "pending_jobs": stats["pending_jobs"] + len(self._intake),
@@ -310,6 +313,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             "reservations": len(self.queue.plan.reservations),
             "running_jobs": len(self.pool.job_end_times()),
             "localities": list(self.pool.localities),
+            "free_gpus": free,
+            "stranded_gpus": round(stranded, 2),
             "hwloc": self._intake.stats,
         }
 

@@ -27,7 +27,7 @@ _OFFSET = 2 * _MANY * PER_GPU
 _ABOVE_COSTS = 4 * _OFFSET
 
 #: The default weight of locality, in GPUs: how much fuller a node must be for a job to straddle.
-STRADDLE = 8.0
+STRADDLE = 10.0
 
 
 class Policy:
@@ -105,7 +105,7 @@ class NodeFit(BestFit):
 
 
 class Packing(Policy):
-    """The node on which the job spoils the least for the jobs to come; the default.
+    """The node on which the job spoils the least for the jobs to come.
 
     What is scarce are GPUs with cores beside them: *usable* GPUs (nodes/usable.py). In GPUs,
 

@@ -6,7 +6,7 @@ domains. The measure is a pure function of what is free, so it needs no history 
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Iterable, Iterator
 
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.state import NodeState
@@ -36,6 +36,16 @@ def usable_of(node_type: NodeType, cores: int, gpus: int) -> int:
     for fair, places in _places(node_type).items():
         found += _used(fair, places, cores, gpus) * PER_GPU // fair
     return found
+
+
+def free_and_stranded(states: Iterable[tuple[NodeState, int]]) -> tuple[int, float]:
+    """The free GPUs on nodes in *states* (with how many nodes are in each), and those stranded."""
+    free = stranded = 0
+    for state, nodes in states:
+        number = idset.size(state.gpus & state.type.root.open_gpus)
+        free += nodes * number
+        stranded += nodes * (number * PER_GPU - usable(state))
+    return free, stranded / PER_GPU
 
 
 def most_usable(state: NodeState, ncores: int, ngpus: int) -> int:
