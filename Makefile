@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 PLOTS := $(VENV)/.plots
 
 .PHONY: demo check ci check-flux check-flux-versions check-browser lint types test depth machine
-.PHONY: mutants versions conformance bench soak fuzz clean
+.PHONY: mutants versions conformance bench packing soak fuzz clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
 demo: $(INSTALLED)
@@ -82,6 +82,10 @@ conformance: $(INSTALLED)
 # Clusters of 16 to 1,000,000 nodes, in about two minutes; BENCH='--nodes 1152 --peer' for others.
 bench: $(PLOTS)
 	$(BIN)/python t/bench $(BENCH)
+
+# How well jobs are packed, by each policy and by others: some minutes; PACKING='--help' for more.
+packing: $(PLOTS)
+	$(BIN)/python t/bench/packing $(PACKING)
 
 # Random work in a real Flux for ten minutes, and a checker that trusts nothing of treepool;
 # SOAK='--minutes 60 --nodes 200 --seed 1' for others. Says so where there is no flux on the PATH.

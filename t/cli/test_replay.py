@@ -102,13 +102,13 @@ def test_many_such_jobs_are_counted(treepool, write, R):
 def test_the_table_keeps_within_the_terminal_and_has_all_columns(treepool, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     rules = ["policy=fifo", "policy=easy", "policy=easy,node-policy=min-span",
-             "policy=conservative,reservation-depth=8,node-policy=gpu-sparing"]  # fmt: skip
+             "policy=conservative,reservation-depth=8,node-policy=node-fit"]  # fmt: skip
     words = [word for rule in rules for word in ("--compare", rule)]
     result = treepool("replay", "--synthetic", 30, *words)
     assert max(map(len, result.out.splitlines())) <= width
     assert result.out.count("fifo") == 1
     assert result.out.count("easy") == 2
-    assert "gpu-sparing" in result.out
+    assert "node-fit" in result.out
     assert "depth 8" in result.out
     tables = result.out.split("\n\n")
     assert all("wait, median" in table and "GPUs fragmented" in table for table in tables)

@@ -31,7 +31,7 @@ SCHEDULERS = (
     ["sched-treepool", "policy=easy"],
     ["sched-treepool", "policy=conservative"],
     ["sched-treepool", "policy=easy", "node-policy=worst-fit"],
-    ["sched-treepool", "policy=easy", "node-policy=gpu-sparing", "locality=none"],
+    ["sched-treepool", "policy=easy", "node-policy=node-fit", "locality=none"],
     ["sched-treepool", "policy=conservative", "reservation-depth=4", "node-policy=first-fit"],
     ["sched-treepool", "policy=easy", "node-policy=min-span", "queue-depth=8"],
 )

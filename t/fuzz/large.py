@@ -548,6 +548,21 @@ def _in_system(make, key):
     return json.dumps(found, separators=(",", ":"))
 
 
+SITES = {
+    **TEXTS,
+    "rows": lambda: (
+        "host,cell,switch\n" + "".join(f"n{i},c{i // 999},s{i}\n" for i in range(200_000))
+    ),
+    "switches": lambda: "".join(f"SwitchName=s{i} Nodes=n[{i}-999999]\n" for i in range(100_000)),
+    "chain": lambda: "".join(f"SwitchName=s{i} Switches=s{i + 1}\n" for i in range(100_000)),
+    "blocks": lambda: "".join(f"BlockName=b{i} Nodes=n{i}\n" for i in range(100_000)),
+    "labels": lambda: json.dumps({f"n{i}": {"rack": f"r{i}"} for i in range(100_000)}),
+    "yaml": lambda: (
+        "- topology: a\n  tree: {switches: [" + "{switch: s, nodes: n1}," * 50_000 + "]}\n"
+    ),
+    "deep yaml": lambda: "- topology: a\n  tree: " + "[" * 100_000,
+}
+
 LARGE = {
     "idset": IDSETS,
     "hostlist": HOSTLISTS,
@@ -622,6 +637,7 @@ LARGE = {
     "nvidia_topo": TABLES,
     "amd_topo": AMD_TABLES,
     "nvidia_list": LISTS,
+    "site_file": SITES,
     "visible": VISIBLE,
 }
 

@@ -31,6 +31,18 @@ MUTANTS = [
         "return state.ngpus * _MANY + state.ncores",
     ),
     Mutant(
+        "packing breaks idle nodes",
+        "choose/policy.py",
+        "broken = state.idle and taken < free and after < before",
+        "broken = False",
+    ),
+    Mutant(
+        "packing: the bound of a cost is above it",
+        "choose/policy.py",
+        "wasted = before - after - ask.min_gpus * PER_GPU",
+        "wasted = before",
+    ),
+    Mutant(
         "off by one in the cores a domain must have free",
         "on_node/levels.py",
         "idset.size(domain.cores & cores) >= need.cores",

@@ -131,7 +131,7 @@ class Machine(Counted):
         """An instance that has *R*, some of it taken perhaps."""
         occupied = data.draw(st.one_of(st.none(), random.occupations(R)))
         mode = data.draw(random.some("preferred", "preferred", "required", "none"))
-        policy = data.draw(random.some("best-fit", *random.POLICIES))
+        policy = data.draw(random.some("packing", *random.POLICIES))
         duel = Duel(random.History(R, mode, occupied, [], policy))
         instance = Instance(duel, rank_ids(R["execution"]["R_lite"]), parent, jobid)
         if occupied is not None:

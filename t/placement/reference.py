@@ -1003,8 +1003,8 @@ def serve_fixed(
         if satisfies(want.constraints, rank, nodes[rank].host, nodes[rank].properties)
     }
     if want.nodes is None:
-        return fill(want, offers, free, policy)
-    return distinct(want, offers, free, policy)
+        return fill(want, offers, nodes, free, policy)
+    return distinct(want, offers, nodes, free, policy)
 
 
 def serve_above(
@@ -1070,7 +1070,9 @@ def serve_above(
             keys = {(unit.slots, unit.local) for unit in given}
             if want.nodes is not None:
                 keys = {(sum(u.slots for u in given), all(u.local for u in given))}
-            return sorted(keys), len(given), order(policy, want, hosted, free[rank], 0)
+            local = all(unit.local for unit in given)
+            first = Unit(hosted, local, None)
+            return sorted(keys), len(given), order(policy, first, nodes[rank].root, free[rank], 0)
 
         given = offers[rank].units[: alone.number]
         if want.nodes is None and len({(unit.slots, unit.local) for unit in given}) > 1:
@@ -1122,18 +1124,76 @@ def parts_to_slot(part: Part) -> list[Part]:
     return [part] if part.name == "slot" else [part, *parts_to_slot(part.need.parts[0])]
 
 
-def order(policy: str, want: Wanted, hosted: int, free: Ids, rank: int) -> tuple[int, ...]:
-    """Where a node that can host so many units stands: the lowest is used first."""
+#: How many GPUs fuller a node must be for a slot to straddle: policy packing.
+STRADDLE = 10
+
+#: Usable GPUs are counted in so many parts of a GPU.
+PARTS = 1024
+
+
+class Unit(NamedTuple):
+    """What a policy knows of the first unit on a node: ``hosted`` are the units there.
+
+    ``given`` is what the unit takes, None if any ids that meet the request will do.
+    """
+
+    hosted: int
+    local: bool
+    given: Optional[Ids]
+
+
+def order(policy: str, unit: Unit, node: Domain, free: Ids, rank: int) -> tuple[int, ...]:
+    """Where a node stands: the lowest is used first."""
     cores, gpus = len(free.cores), len(free.gpus)
+    remote = not unit.local
+    if policy == "packing":
+        return (*cost(unit, node, free), cores, rank)
+    if policy == "node-fit":
+        return cores, gpus, rank
     if policy == "first-fit":
-        return (rank,)
+        return remote, rank
     if policy == "worst-fit":
-        return -cores, -gpus, rank
-    if policy == "gpu-sparing":
-        return int(gpus > 0 and not asks_gpus(want.group.need)), cores, gpus, rank
+        return remote, -cores, -gpus, rank
     if policy == "min-span":
-        return -hosted, cores, gpus, rank
-    return cores, gpus, rank
+        return remote, -unit.hosted, cores, gpus, rank
+    return remote, cores, gpus, rank
+
+
+def cost(unit: Unit, node: Domain, free: Ids) -> tuple[int, int]:
+    """Whether an idle node with GPUs is broken, and what that costs in parts of a GPU.
+
+    Raises TooBig if it is open which ids the unit takes.
+    """
+    if unit.given is None:
+        raise TooBig
+    before, after = usable(node, free), usable(node, free - unit.given)
+    taken = len(unit.given.gpus & node.gpus)
+    broken = free == node.ids and taken < len(node.gpus) and after < before
+    wasted = before - after - PARTS * taken
+    return int(broken), before + 2 * wasted + (0 if unit.local else STRADDLE * PARTS + 1)
+
+
+def usable(node: Domain, free: Ids) -> int:
+    """The free GPUs that have their fair share of free cores beside them, in parts of a GPU."""
+    used: dict[int, int] = {}
+    for here in beside(node, node):
+        share = min(len(i.cores) // len(i.gpus) for i in (here, Ids(node.ids.cores, node.gpus)))
+        share, left = max(1, share), here & free
+        used[share] = used.get(share, 0) + min(len(left.gpus) * share, len(left.cores))
+    return sum(cores * PARTS // share for share, cores in used.items())
+
+
+def beside(domain: Domain, node: Domain) -> Iterator[Ids]:
+    """The GPUs of the node, each with the cores in the smallest domain that has some for it."""
+    inner = [child for child in domain.children if child.ids.gpus & node.gpus]
+    if not all(child.ids.cores for child in inner):
+        inner = []
+    own = Ids(domain.ids.cores, domain.ids.gpus & node.gpus)
+    for child in inner:
+        yield from beside(child, node)
+        own -= child.ids
+    if own.gpus:
+        yield own
 
 
 def takes_gpus(part: Part) -> bool:
@@ -1141,12 +1201,12 @@ def takes_gpus(part: Part) -> bool:
     return part.whole or part.need.gpus > 0 or any(takes_gpus(p) for p in part.need.parts)
 
 
-def asks_gpus(need: Need) -> bool:
-    return need.gpus > 0 or any(asks_gpus(part.need) for part in need.parts)
-
-
 def fill(
-    want: Wanted, offers: dict[int, Offer], free: dict[int, Ids], policy: str
+    want: Wanted,
+    offers: dict[int, Offer],
+    nodes: dict[int, Node],
+    free: dict[int, Ids],
+    policy: str,
 ) -> Optional[Served]:
     """Units on any nodes: first those of most slots, and of these the local ones of all nodes."""
     most = want.units.maximum
@@ -1155,7 +1215,8 @@ def fill(
         # The local ones have their turn first, so they say how far a node goes.
         hosted = offers[rank].local or len(offers[rank].units)
         hosted = hosted if most is None else min(hosted, most)
-        return -unit.slots, not unit.local, order(policy, want, hosted, free[rank], rank)
+        first = Unit(hosted, unit.local, offers[rank].step(1))
+        return -unit.slots, order(policy, first, nodes[rank].root, free[rank], rank)
 
     found = [(key(rank, unit), rank) for rank in offers for unit in offers[rank].units]
     number = largest(want.units, len(found))
@@ -1177,7 +1238,11 @@ def served(
 
 
 def distinct(
-    want: Wanted, offers: dict[int, Offer], free: dict[int, Ids], policy: str
+    want: Wanted,
+    offers: dict[int, Offer],
+    nodes: dict[int, Node],
+    free: dict[int, Ids],
+    policy: str,
 ) -> Optional[Served]:
     """A number of distinct nodes; those that can give more come first."""
     assert want.nodes is not None
@@ -1191,7 +1256,9 @@ def distinct(
         given = offers[rank].units[: units[rank]]
         slots = sum(unit.slots for unit in given)
         local = all(unit.local for unit in given)
-        return -len(given), -slots, not local, order(policy, want, 1, free[rank], rank)
+        all_of_it = Unit(1, local, offers[rank].step(units[rank]))
+        place = order(policy, all_of_it, nodes[rank].root, free[rank], rank)
+        return -len(given), -slots, place
 
     ranks = sorted(units, key=key)
     if not want.spans:

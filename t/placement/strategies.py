@@ -19,7 +19,7 @@ from treepool.rfc.links import digest
 #: Real localities and a site's own, outermost first.
 LOCALITIES = ("blade", "socket", "numa", "l3", "l2")
 
-POLICIES = ("best-fit", "first-fit", "worst-fit", "gpu-sparing", "min-span")
+POLICIES = ("packing", "best-fit", "node-fit", "first-fit", "worst-fit", "min-span")
 
 PROPERTIES = ("fast", "big", "+local", "old", "driver:550", "driver:560")
 
@@ -1035,7 +1035,7 @@ class History:
     locality: str
     occupied: Optional[JSON]
     steps: list[Step]
-    policy: str = "best-fit"
+    policy: str = "packing"
 
 
 @st.composite
@@ -1046,5 +1046,5 @@ def histories(draw: Draw) -> History:
     occupied = draw(occupations(R)) if draw(st.booleans()) else None
     length = draw(some(8, 4, 12, 16))
     made = st.lists(steps(R), min_size=length, max_size=length)
-    policy = draw(some("best-fit", *POLICIES))
+    policy = draw(some("packing", *POLICIES))
     return History(R, locality, occupied, draw(made), policy)

@@ -344,7 +344,8 @@ def test_a_node_that_is_partly_used_comes_before_a_fresh_one(pool):
     assert alloc(pool, 2, "slot/core") == "rank2/core4"
 
 
-def test_a_slot_goes_where_it_is_local_before_it_goes_where_it_fits_tighter(pool):
+def test_under_best_fit_a_slot_goes_where_it_is_local_before_it_goes_where_it_fits_tighter():
+    pool = Pool(cluster(), policy="best-fit")
     # Rank 0: one GPU in each NUMA domain of its own socket is left; rank 1 is fresh.
     pool.register_alloc(1, bare("0", "0-3,8-11", "0,2"))
     shape = "slot/[core=2;gpu=2]"

@@ -67,15 +67,24 @@ def test_a_node_without_enough_cores_is_passed_over_with_both_numbers():
 
 
 def test_a_node_with_no_domain_large_enough_is_passed_over_in_the_first_pass():
-    crowded = told(two_sockets(), "slot=1/core=4", ["numa=4/slot=1/core=1"])
+    crowded = told(two_sockets(), "slot=1/core=4", ["numa=4/slot=1/core=1"], policy="best-fit")
     (passed,) = crowded.passed
     assert passed.why == "needs 4 cores in one numa: the largest has 3 free"
     assert crowded.taken[0].nodes.ranks == (1,)
     assert not crowded.second_pass
 
 
+def test_under_packing_a_job_straddles_before_it_breaks_an_idle_node():
+    jobs = ["numa=4/slot=1/core=1"]
+    crowded = told(two_sockets(), "slot=1/core=4", jobs, policy="packing")
+    assert crowded.taken[0].nodes.ranks == (0,)
+    assert (crowded.passed, crowded.second_pass) == ((), False)
+
+
 def test_when_all_are_crowded_the_second_pass_takes_the_first_of_them():
-    found = told(two_sockets(2), "slot=1/core=4", ["node=2/numa=4/slot=1/core=1"])
+    found = told(
+        two_sockets(2), "slot=1/core=4", ["node=2/numa=4/slot=1/core=1"], policy="best-fit"
+    )
     (taken,) = found.taken
     assert found.second_pass
     assert (taken.nodes.ranks, taken.local) == ((0,), 0)
@@ -107,12 +116,12 @@ def test_gpus_and_both_at_once():
     assert gpus.passed[0].why == "needs 2 GPUs: the node has 1 free"
     # One socket has three cores and a GPU left, the other seven cores and no GPU.
     jobs = ["slot=1/[core=5;gpu=1]", "slot=1/socket/[core=1;gpu=2]"]
-    both = told(two_sockets(), "slot=1/[core=5;gpu=1]", jobs)
+    both = told(two_sockets(), "slot=1/[core=5;gpu=1]", jobs, policy="best-fit")
     assert both.passed[0].why == "needs 5 cores and 1 GPU in one socket: none has both free"
 
 
 def test_too_few_local_slots_on_a_node_are_counted():
-    found = told(two_sockets(2), "node=1/slot=4/core=3", ["slot=1/core=2"])
+    found = told(two_sockets(2), "node=1/slot=4/core=3", ["slot=1/core=2"], policy="best-fit")
     (passed,) = found.passed
     assert passed.why == "needs 4 slots, each in one numa: there is room for 3"
 
@@ -220,7 +229,7 @@ def test_what_is_told_is_what_alloc_does(seed):
     chance = random.Random(seed)
     options = {
         "locality": chance.choice(["preferred", "preferred", "required", "none"]),
-        "policy": chance.choice(["best-fit", "first-fit", "worst-fit", "gpu-sparing", "min-span"]),
+        "policy": chance.choice(["packing", "best-fit", "first-fit", "worst-fit", "min-span"]),
     }
     pool = Pool(some_R(), **options)
     jobs = {}

@@ -46,6 +46,11 @@ _LABELS = {
 _MOST_SHOWN = 200
 
 
+#: Most hosts and switches that the lists of a file name in all, levels of switches, and characters of
+#: YAML, of which a megabyte takes 20 seconds.
+_MAX_HOSTS, _MAX_LEVELS, _MAX_YAML = 1 << 21, 64, 1 << 16
+
+
 @attrs.define
 class Site:
     """Where each host is, and the hosts that were given more than one place: the first counts."""
@@ -110,14 +115,24 @@ def _listed(hosts: list[str]) -> str:
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
 
 
-def _hosts(text: object, where: str) -> list[str]:
-    """The hosts in the hostlist *text*."""
-    if not isinstance(text, str):
-        raise InvalidHardware(f"{where}: must be a list of hosts, not {shown(text)}")
-    try:
-        return list(hostlist.decode(text))
-    except InvalidHostlist as e:
-        raise InvalidHardware(f"{where}: {e}") from None
+@attrs.define
+class _Hosts:
+    """Reads the hostlists of a file, which have at most _MAX_HOSTS hosts in all."""
+
+    count: int = 0
+
+    def __call__(self, text: object, where: str) -> list[str]:
+        """The hosts in the hostlist *text*."""
+        if not isinstance(text, str):
+            raise InvalidHardware(f"{where}: must be a list of hosts, not {shown(text)}")
+        try:
+            found = list(hostlist.decode(text))
+        except InvalidHostlist as e:
+            raise InvalidHardware(f"{where}: {e}") from None
+        self.count += len(found)
+        if self.count > _MAX_HOSTS:
+            raise InvalidHardware(f"{where}: more than {_MAX_HOSTS} hosts and switches so far")
+        return found
 
 
 # -- Slurm
@@ -156,6 +171,9 @@ class _Slurm:
             while at is not None:
                 if len(path) > len(self.switches):
                     raise InvalidHardware(f"switch {shown(at)} is below itself")
+                if len(path) >= _MAX_LEVELS:
+                    text = f"switch {shown(switch)} is below {_MAX_LEVELS} others, or more"
+                    raise InvalidHardware(text)
                 height = self._height(at, heights)
                 called = _SWITCHES[height] if height < len(_SWITCHES) else f"level{height}"
                 path.insert(0, (called, at))
@@ -189,7 +207,7 @@ class _Slurm:
 
 def _slurm_conf(text: str) -> Site:
     """Slurm's topology.conf: lines of KEY=VALUE; # begins a comment."""
-    slurm = _Slurm()
+    slurm, hosts_of = _Slurm(), _Hosts()
     for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         where = f"line {number}"
         words = {
@@ -199,13 +217,13 @@ def _slurm_conf(text: str) -> Site:
             if equals
         }
         if "switchname" in words:
-            children = _hosts(words.get("switches", ""), where)
+            children = hosts_of(words.get("switches", ""), where)
             slurm.switch(
-                words["switchname"], children, _hosts(words.get("nodes", ""), where), where
+                words["switchname"], children, hosts_of(words.get("nodes", ""), where), where
             )
         elif "blockname" in words:
             slurm.blocks.setdefault(words["blockname"], []).extend(
-                _hosts(words.get("nodes", ""), where)
+                hosts_of(words.get("nodes", ""), where)
             )
         elif "blocksizes" in words:
             slurm.sizes = _sizes(words["blocksizes"].split(","), where)
@@ -225,6 +243,8 @@ def _slurm_yaml(text: str) -> Site:
         yaml = import_module("yaml")
     except ImportError:
         raise InvalidHardware("YAML needs the Python package PyYAML") from None
+    if len(text) > _MAX_YAML:
+        raise InvalidHardware(f"more than {_MAX_YAML} characters of YAML")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InvalidHardware("YAML with aliases is not read")
@@ -236,19 +256,19 @@ def _slurm_yaml(text: str) -> Site:
     listed = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     listed.sort(key=lambda one: one.get("cluster_default") is not True)
     for one in listed:
-        slurm = _Slurm()
+        slurm, hosts_of = _Slurm(), _Hosts()
         tree, block = one.get("tree"), one.get("block")
         name = shown(one.get("topology"))
         if isinstance(tree, dict):
             for item in _items(tree.get("switches"), f"topology {name}"):
                 where = f"topology {name}, switch {shown(item.get('switch'))}"
-                children = _hosts(item.get("children", ""), where)
-                hosts = _hosts(item.get("nodes", ""), where)
+                children = hosts_of(item.get("children", ""), where)
+                hosts = hosts_of(item.get("nodes", ""), where)
                 slurm.switch(str(item.get("switch")), children, hosts, where)
         elif isinstance(block, dict):
             for item in _items(block.get("blocks"), f"topology {name}"):
                 where = f"topology {name}, block {shown(item.get('block'))}"
-                hosts = _hosts(item.get("nodes", ""), where)
+                hosts = hosts_of(item.get("nodes", ""), where)
                 slurm.blocks.setdefault(str(item.get("block")), []).extend(hosts)
             slurm.sizes = _sizes(block.get("block_sizes") or (), f"topology {name}")
         if slurm.nodes or slurm.blocks:
@@ -267,7 +287,7 @@ def _items(value: object, where: str) -> list[Mapping[str, Any]]:
 
 def _table(text: str) -> Site:
     """A line with ``host`` and the localities, and one for each host."""
-    site = Site()
+    site, hosts_of = Site(), _Hosts()
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     try:
         names = [name.strip() for name in next(rows)]
@@ -280,7 +300,7 @@ def _table(text: str) -> Site:
                 )
             cells = zip(names[1:], map(str.strip, row[1:]))
             path = tuple((name, cell) for name, cell in cells if cell)
-            for host in _hosts(row[0].strip(), f"line {rows.line_num}"):
+            for host in hosts_of(row[0].strip(), f"line {rows.line_num}"):
                 site.put(host, path)
     except csv.Error as e:
         raise InvalidHardware(f"line {rows.line_num}: {e}") from None

@@ -8,6 +8,7 @@ from typing import Any, Generator, Iterator
 
 from treepool.placement.effort import GIVEN_UP
 from treepool.placement.nodes.state import fragmented
+from treepool.placement.nodes.usable import PER_GPU, stranded
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -107,7 +108,9 @@ def queues_of(queue: Queue) -> Generator[None, None, dict[str, dict[str, Any]]]:
 
 def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
     """What is free on nodes that are up; how much of it is in no domain that is entirely free."""
-    found = dict.fromkeys(("cores", "gpus", "cores_fragmented", "gpus_fragmented"), 0)
+    found = dict.fromkeys(
+        ("cores", "gpus", "cores_fragmented", "gpus_fragmented", "gpus_stranded"), 0
+    )
     index = pool.situation.index
     for count, (state, ranks) in enumerate(list(index.buckets.items()), 1):
         nodes = len(ranks)
@@ -116,6 +119,8 @@ def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
         found["gpus"] += nodes * state.ngpus
         found["cores_fragmented"] += nodes * idset.size(cores)
         found["gpus_fragmented"] += nodes * idset.size(gpus)
+        found["gpus_stranded"] += nodes * stranded(state)
         if count % _STATES == 0:
             yield
+    found["gpus_stranded"] //= PER_GPU
     return found

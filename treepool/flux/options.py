@@ -13,6 +13,7 @@ import attrs
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
+from treepool.placement.options import number
 from treepool.placement.plan.queue import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc.findings import shown
@@ -23,7 +24,7 @@ QUEUES = "queues"
 
 KNOWN = (
     "policy=fifo|easy|conservative, reservation-depth=N|unlimited, "
-    "locality=preferred|required|none, node-policy=NAME, alpha=0..1, beta=0..1, "
+    "locality=preferred|required|none, node-policy=NAME, straddle=GPUS, alpha=0..1, beta=0..1, "
     "discover=auto|off, "
     "queue-depth=N|unlimited, log-level=LEVEL"
 )
@@ -144,12 +145,14 @@ def _choice(*known: str) -> Reader:
     return lambda text: text if text in known else _fail(f"known are {', '.join(known)}")
 
 
-def _fraction(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    return number if 0 <= number <= 1 else _fail("not a number from 0 to 1")
+def _number(name: str) -> Reader:
+    def check(text: str) -> float:
+        try:
+            return number(name, {name: text})
+        except InvalidOption as e:
+            return _fail(str(e).partition(": ")[2])
+
+    return check
 
 
 def _depth(text: str) -> float:
@@ -164,8 +167,14 @@ def _depth(text: str) -> float:
 #: Options that flux.scheduler.Scheduler reads itself, if they are arguments.
 _OF_FLUX = ("queue-depth", "log-level")
 
-#: The name of the pool option that each option sets.
-_OF_POOL = {"locality": "locality", "node-policy": "policy", "alpha": "alpha", "beta": "beta"}
+#: The name of the pool option that each module option sets.
+_OF_POOL = {
+    "locality": "locality",
+    "node-policy": "policy",
+    "straddle": "straddle",
+    "alpha": "alpha",
+    "beta": "beta",
+}
 
 #: Options that a single queue may have.
 _OF_QUEUE = ("policy", "reservation-depth")
@@ -175,8 +184,9 @@ _READERS: dict[str, Reader] = {
     "reservation-depth": _depth,
     "locality": _choice(*LOCALITIES),
     "node-policy": _choice(*NODE_POLICIES),
-    "alpha": _fraction,
-    "beta": _fraction,
+    "straddle": _number("straddle"),
+    "alpha": _number("alpha"),
+    "beta": _number("beta"),
     "discover": _choice("auto", "off"),
     "queue-depth": _depth,
     "log-level": _choice("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"),

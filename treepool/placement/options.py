@@ -6,10 +6,17 @@ from typing import Any, Mapping
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA
+from treepool.placement.choose.policy import STRADDLE
 from treepool.placement.request.job_options import LOCALITIES
 
 #: The options of a pool and their defaults.
-OPTIONS = {"locality": "preferred", "policy": "best-fit", "alpha": str(ALPHA), "beta": str(BETA)}
+OPTIONS = {
+    "locality": "preferred",
+    "policy": "best-fit",
+    "straddle": str(STRADDLE),
+    "alpha": str(ALPHA),
+    "beta": str(BETA),
+}
 
 
 def checked(options: Mapping[str, object]) -> dict[str, Any]:
@@ -27,12 +34,16 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
     return chosen
 
 
-def fraction(name: str, options: Mapping[str, Any]) -> float:
-    """The value of option *name*, a number from 0 to 1."""
+#: The largest value of each option that is a number from 0 up.
+MOST = {"straddle": 1000, "alpha": 1, "beta": 1}
+
+
+def number(name: str, options: Mapping[str, Any]) -> float:
+    """The value of option *name*, a number from 0 to MOST."""
     try:
         value = float(options[name])
     except (TypeError, ValueError):
         value = -1.0
-    if not 0 <= value <= 1:
-        raise InvalidOption(f"{name}={options[name]!r:.60}: not a number from 0 to 1")
+    if not 0 <= value <= MOST[name]:
+        raise InvalidOption(f"{name}={options[name]!r:.60}: not a number from 0 to {MOST[name]}")
     return value

@@ -24,7 +24,7 @@ from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.pool_r import all_R, allocated_R, down_R
 from treepool.placement.nodes.state import Held
-from treepool.placement.options import checked, fraction
+from treepool.placement.options import checked, number
 from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.feasibility import Feasibility
 from treepool.rfc import idset, jobspec
@@ -37,9 +37,10 @@ class Pool:
     """A pool of resources with the topology of its nodes, from which jobs are allocated.
 
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
-    trees. Options: ``locality`` (preferred, required, none), ``policy`` (best-fit), and the
-    ``alpha`` and ``beta`` of fitness, kept as ``weights``. A pool may have no nodes: every request
-    is then infeasible. Raises InvalidR, InvalidKey, or InvalidOption.
+    trees. Options: ``locality`` (preferred, required, none), ``policy`` (packing), that policy's
+    weight of locality ``straddle``, and the ``alpha`` and ``beta`` of fitness, kept as
+    ``weights``. A pool may have no nodes: every request is then infeasible. Raises InvalidR,
+    InvalidKey, or InvalidOption.
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
@@ -391,5 +392,6 @@ class Pool:
 def _chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]:
     """All options, with *options* among them, their weights and policy; raises InvalidOption."""
     chosen = checked(options)
-    weights = Weights(fraction("alpha", chosen), fraction("beta", chosen))
-    return chosen, weights, policy_named(chosen["policy"], weights)
+    weights = Weights(number("alpha", chosen), number("beta", chosen))
+    straddle = number("straddle", chosen)
+    return chosen, weights, policy_named(chosen["policy"], weights, straddle)

@@ -198,7 +198,7 @@ class _Teller:
             reason=reason,
             passed=passed,
             passed_more=more,
-            second_pass=self.ask.locality == "preferred",
+            second_pass=self.ask.locality == "preferred" and self.situation.policy.passes,
         )
 
     def allocated(self, base: Explanation, decided: Decision) -> Explanation:
@@ -206,7 +206,9 @@ class _Teller:
         assert decided.selection is not None
         selection = decided.selection
         grants = selection.grants
-        second = any(not grant.fit.local or grant.units > grant.fit.local for grant in grants)
+        second = self.situation.policy.passes and any(
+            not grant.fit.local or grant.units > grant.fit.local for grant in grants
+        )
         taken = {rank for grant in grants for rank in grant.ranks}
         last = max((one.key, rank) for one in decided.looked for rank in one.ranks if rank in taken)
         seen: list[Looked] = []

@@ -12,7 +12,7 @@ from typing import Iterable, NamedTuple, Optional
 
 import attrs
 
-from treepool.placement.choose.policy import Policy
+from treepool.placement.choose.policy import ABOVE_KEYS, Policy
 from treepool.placement.effort import PER_REQUEST, Effort
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.rankset import RankSet
@@ -33,10 +33,6 @@ class Entry(NamedTuple):
     serial: int
     state: NodeState
     segment: int = 0
-
-
-#: A number above any policy's key. Remote units weigh this much, and shortfalls weigh more.
-_ABOVE_KEYS = 1 << 80
 
 
 @attrs.define(eq=False)
@@ -122,12 +118,12 @@ class Candidates:
         key = self.policy.key(state, self.ask, found)
         if found is not None:
             return self.order_of(key, found, 0)
-        return key + (self.ask.least_shortfall(state.ncores) * 2 * _ABOVE_KEYS)
+        return key + (self.ask.least_shortfall(state.ncores) * 2 * ABOVE_KEYS)
 
     def order_of(self, key: int, found: Fit, segment: int) -> int:
         """The order of a segment of a fit, where *key* is the policy's key of the fit."""
         _, shortfall, remote = found.segments[segment]
-        return key + (2 * shortfall + remote) * _ABOVE_KEYS
+        return key + 2 * shortfall * ABOVE_KEYS + (self.policy.straddle if remote else 0)
 
     def _push(self, state: NodeState, rank: int, order: int) -> Entry:
         self._serial += 1

@@ -1,7 +1,7 @@
 """Node policies: the order in which nodes are tried. A policy is one small class with one method.
 
-Nodes are ordered by ``(not local, policy.key(...), rank)``: locality comes before the policy, and
-the lowest rank wins a tie.
+Nodes are ordered by ``policy.key(...)``, to which ``policy.straddle`` is added where a slot would
+not be local; the lowest rank wins a tie. Under most policies locality comes before all else.
 """
 
 from __future__ import annotations
@@ -11,22 +11,44 @@ from typing import Optional
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import DEFAULT, Share, Weights, on_node
 from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.usable import PER_GPU, most_usable, usable, usable_of
 from treepool.placement.on_node.fit import Fit
-from treepool.placement.request.need import Ask, Need
+from treepool.placement.request.need import Ask
+from treepool.rfc import idset
 
 #: More than a node has of any resource.
 _MANY = 1 << 20
 
+#: A number above any policy's key.
+ABOVE_KEYS = 1 << 80
+
+#: Makes costs positive: a node has fewer than _MANY GPUs. And a number above any cost.
+_OFFSET = 2 * _MANY * PER_GPU
+_ABOVE_COSTS = 4 * _OFFSET
+
+#: The default weight of locality, in GPUs: how much fuller a node must be for a job to straddle.
+STRADDLE = 10.0
+
 
 class Policy:
-    """An order of nodes; ``weights`` are the weights of fitness, for a policy that uses it."""
+    """An order of nodes.
+
+    ``straddle`` is what a slot adds to a node's key if it is not local. ``weights`` are the weights
+    of fitness, for a policy that uses it; *gpus* is the weight of locality for Packing.
+    """
 
     name: str
     #: Whether nodes are never equal, because the rank alone decides.
     by_rank = False
+    straddle = ABOVE_KEYS
 
-    def __init__(self, weights: Weights = DEFAULT) -> None:
+    def __init__(self, weights: Weights = DEFAULT, gpus: float = STRADDLE) -> None:
         self.weights = weights
+
+    @property
+    def passes(self) -> bool:
+        """Whether locality comes before all else: local slots of all nodes, then the others."""
+        return self.straddle == ABOVE_KEYS
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
         """A non-negative number below 2^80; nodes with a lower one are used first for *ask*.
@@ -75,18 +97,55 @@ class WorstFit(Policy):
         return (_MANY - state.ncores) * _MANY + _MANY - state.ngpus
 
 
-class GpuSparing(BestFit):
-    """Best fit; a job without GPUs takes nodes without free GPUs first.
+class NodeFit(BestFit):
+    """Best fit, whatever the domains: a slot straddles if the fullest node is split.
 
-    It keeps cores beside free GPUs for jobs that need both.
+    flux-core's own pool chooses nodes in this order.
     """
 
-    name = "gpu-sparing"
+    name = "node-fit"
+    straddle = 0
+
+
+class Packing(Policy):
+    """The node on which the job spoils the least for the jobs to come.
+
+    What is scarce are GPUs with cores beside them: *usable* GPUs (nodes/usable.py). In GPUs,
+
+        cost = usable + 2 * (lost - taken) + (straddle, if a slot is not local)
+
+    ``usable`` are those on the node before: the fullest node first, so that others drain. ``lost``
+    are those that are no longer usable afterwards, ``taken`` the GPUs that the first unit gets. The
+    difference is what others lose without the job's having it, such as GPUs whose cores a job
+    without GPUs takes. It is below zero where the job uses GPUs that are of little use to others.
+    A job that needs only a part of an idle node with GPUs takes it when no other node can serve it.
+    Fewest free cores decides between equal costs, and orders nodes without GPUs.
+    """
+
+    name = "packing"
+
+    def __init__(self, weights: Weights = DEFAULT, gpus: float = STRADDLE) -> None:
+        super().__init__(weights, gpus)
+        # One part more: of equal costs, the local one comes first.
+        self.straddle = (round(gpus * PER_GPU) + 1) * _MANY
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
-        """(has free GPUs that the job does not need, free cores, free GPUs)."""
-        spare = state.ngpus > 0 and not _asks_gpus(ask.group.need)
-        return super().key(state, ask, found) + (_MANY * _MANY if spare else 0)
+        """(breaks an idle node, cost, free cores)."""
+        before = usable(state)
+        own = state.type.root.open_gpus
+        free = idset.size(state.gpus & own) * PER_GPU
+        wasted, broken = before - free, False  # a job gains at most what is stranded
+        if found is not None and found.steps:
+            step = found.steps[0]
+            taken = idset.size(step.gpus & own) * PER_GPU
+            after = usable_of(state.type, state.cores & ~step.cores, state.gpus & ~step.gpus)
+            wasted = before - after - taken
+            broken = state.idle and taken < free and after < before
+        elif ask.exact:
+            after = most_usable(state, ask.min_cores, ask.min_gpus)
+            wasted = before - after - ask.min_gpus * PER_GPU
+        cost = _OFFSET + before + 2 * wasted
+        return (broken * _ABOVE_COSTS + cost) * _MANY + state.ncores
 
 
 class MinSpan(BestFit):
@@ -125,21 +184,17 @@ class BestLocality(BestFit):
         return misfit * _MANY * _MANY + super().key(state, ask, found)
 
 
-def _asks_gpus(need: Need) -> bool:
-    return need.gpus > 0 or any(_asks_gpus(part.need) for part in need.parts)
-
-
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy
-    for policy in (BestFit, FirstFit, WorstFit, GpuSparing, MinSpan, BestLocality)
+    for policy in (Packing, BestFit, NodeFit, FirstFit, WorstFit, MinSpan, BestLocality)
 }
 
 
-def policy_named(name: object, weights: Weights = DEFAULT) -> Policy:
-    """The policy called *name*, with the *weights* of fitness.
+def policy_named(name: object, weights: Weights = DEFAULT, straddle: float = STRADDLE) -> Policy:
+    """The policy called *name*, with the *weights* of fitness and that of locality, *straddle*.
 
     Raises InvalidOption, which lists the known policies.
     """
     if isinstance(name, str) and name in POLICIES:
-        return POLICIES[name](weights)
+        return POLICIES[name](weights, straddle)
     raise InvalidOption(f"unknown policy {name!r:.60}, known: {', '.join(POLICIES)}")

@@ -21,10 +21,11 @@ MAX_FITS = 64
 class NodeState:
     """The cores and GPUs (bitmasks) that are free on a node of some type.
 
-    ``ncores`` and ``ngpus`` are their numbers. ``fits`` remembers what assess() returned per ask.
+    ``ncores`` and ``ngpus`` are their numbers. ``fits`` remembers what assess() returned per ask,
+    and ``usable`` what usable() returned (-1: not asked yet).
     """
 
-    __slots__ = ("type", "cores", "gpus", "ncores", "ngpus", "fits")
+    __slots__ = ("type", "cores", "gpus", "ncores", "ngpus", "usable", "fits")
 
     def __init__(self, node_type: NodeType, cores: int, gpus: int) -> None:
         self.type = node_type
@@ -32,6 +33,7 @@ class NodeState:
         self.gpus = gpus
         self.ncores = idset.size(cores)
         self.ngpus = idset.size(gpus)
+        self.usable = -1
         self.fits: dict[Any, Any] = {}
 
     @property

@@ -122,6 +122,8 @@ class NodeType:
     levels: dict[Any, dict[Domain, int]] = attrs.field(factory=dict)
     #: Answers of on_node.search.able_domains().
     able: dict[Any, frozenset[Domain]] = attrs.field(factory=dict)
+    #: The answer of nodes.usable.
+    places: dict[None, Any] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
     #: For each domain, the innermost MIG domain that it is or is in, else the root. An amount that
     #: is asked in a realm takes GPUs of that realm only.

@@ -125,7 +125,8 @@ class Ask:
 
     With ``counted``, some count on or above the slot is a range that each node, or domain, meets
     independently: nodes that can give more come first. With ``searched``, arithmetic does not
-    decide what fits; a search (search.py) may be necessary, and it may give up.
+    decide what fits; a search (search.py) may be necessary, and it may give up. With ``exact``, the
+    first unit takes just ``min_cores`` and ``min_gpus``.
     """
 
     group: Part
@@ -136,6 +137,7 @@ class Ask:
     min_gpus: int = attrs.field(init=False)
     counted: bool = attrs.field(init=False)
     searched: bool = attrs.field(init=False)
+    exact: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         units = 1 if self.fill else self.group.count.minimum
@@ -146,6 +148,9 @@ class Ask:
         object.__setattr__(self, "min_gpus", units * ngpus)
         object.__setattr__(self, "counted", any(ranges))
         object.__setattr__(self, "searched", not _always_decided(above[-1].need))
+        need, fixed = self.group.need, self.fill or self.group.count.fixed
+        exact = fixed and ncores > 0 and not (self.whole or need.parts or need.fair_share)
+        object.__setattr__(self, "exact", exact)
 
     def shortfall(self, units: int, nslots: int) -> int:
         """How far *units* with *nslots* slots in total fall short of MANY; less is better.

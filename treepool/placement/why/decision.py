@@ -39,8 +39,8 @@ class Decision:
 
     ``request`` is the request with its open questions settled: its constraint names the property
     that the nodes share, and its counts below the slot have their values. ``looked`` are all nodes
-    that may serve it, in the policy's order. Nodes with local slots are tried first, in this order,
-    then the others. ``selection`` is None if the nodes are not enough.
+    that may serve it, in the policy's order. If the policy has passes, nodes with local slots are
+    tried first, in this order, then the others. ``selection`` is None if the nodes are not enough.
     """
 
     request: Request
@@ -57,7 +57,10 @@ def decide(situation: Situation, choice: Choice) -> Decision:
         ranks = tuple(held.ascending(within))
         if ranks:
             found = fit(state, ask)
-            looked.append(Looked(state, ranks, found, policy.key(state, ask, found)))
+            key = policy.key(state, ask, found)
+            if found is not None and found.segments[0].remote and not policy.passes:
+                key += policy.straddle
+            looked.append(Looked(state, ranks, found, key))
     looked.sort(key=lambda one: (one.key, one.ranks[0]))
     return Decision(choice.request, tuple(looked), choice.selection)
 
@@ -114,7 +117,7 @@ def free_part(state: NodeState) -> NodeType:
     """A node type that has only what is free in *state*."""
     node_type = state.type
     root = _free_domain(node_type.root, state.cores, state.gpus)
-    return attrs.evolve(node_type, root=root, levels={}, able={})
+    return attrs.evolve(node_type, root=root, levels={}, able={}, places={})
 
 
 def _free_domain(domain: Domain, cores: int, gpus: int) -> Domain:

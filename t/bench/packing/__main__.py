@@ -1,0 +1,11 @@
+"""How well jobs are packed: ``python t/bench/packing [options]``, or ``make packing``."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:1] = [str(HERE.parents[1]), str(HERE.parents[2])]
+
+from bench.packing.command import main  # noqa: E402
+
+sys.exit(main())

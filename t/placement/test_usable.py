@@ -1,0 +1,52 @@
+"""Usable GPUs: free, with their fair share of free cores; and the bounds of policy packing."""
+
+import random
+
+import pytest
+
+from placement.test_work import cluster, request
+from treepool import Pool
+from treepool.errors import InvalidOption
+from treepool.placement.choose.policy import Packing
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.usable import PER_GPU, free_and_stranded, usable
+from treepool.placement.on_node.fit import fit
+
+(TYPE,) = Pool(cluster(2)).inventory.node_types
+
+
+def state(cores, gpus):
+    """A node of four sockets of 24 cores and a GPU, on which these are free."""
+    return NodeState(TYPE, cores, gpus)
+
+
+def test_a_gpu_is_usable_as_far_as_its_share_of_cores_is_free_in_its_socket():
+    assert usable(state((1 << 96) - 1, 0b1111)) == 4 * PER_GPU
+    assert usable(state((1 << 12) - 1, 0b0001)) == PER_GPU // 2
+    assert usable(state(((1 << 24) - 1) << 24, 0b0001)) == 0
+
+
+def test_free_gpus_that_are_not_usable_are_stranded():
+    half = state((1 << 12) - 1, 0b0011)
+    assert free_and_stranded([(half, 2)]) == (4, 3.0)
+
+
+@pytest.mark.parametrize(
+    "shape", ["slot/core=5", "slot/[core=5;gpu=1]", "slot=2/[core=9;gpu=1]", "slot/[core=40;gpu=2]",
+              "node/slot=2/[core=3;gpu=1]", "slot/socket{x}", "slot/gpu=2", "slot/node{x}"]
+)  # fmt: skip
+def test_a_key_is_no_larger_before_the_fit_is_known(shape):
+    chance, policy = random.Random(shape), Packing()
+    pool = Pool(cluster(2))
+    ask = request(pool, shape).ask
+    for _ in range(300):
+        one = state(chance.getrandbits(96) | chance.getrandbits(96), chance.getrandbits(4))
+        found = fit(one, ask)
+        if found is not None:
+            assert policy.key(one, ask, None) <= policy.key(one, ask, found)
+
+
+@pytest.mark.parametrize("value", ["-1", "1001", "nan", "much"])
+def test_the_weight_of_locality_is_a_number_of_gpus(value):
+    with pytest.raises(InvalidOption, match="not a number from 0 to 1000"):
+        Pool(cluster(2), straddle=value)

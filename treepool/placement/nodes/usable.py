@@ -1,0 +1,96 @@
+"""Usable GPUs: how many free GPUs have their fair share of free cores beside them.
+
+A free GPU without free cores near it is stranded: few jobs can use it, and those that do straddle
+domains. The measure is a pure function of what is free, so it needs no history of requests.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from treepool.placement.memo import remembered
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.rfc import idset
+
+#: Parts of a GPU: usable GPUs are counted in these.
+PER_GPU = 1024
+
+#: Cores and GPUs (bitmasks) that belong together.
+_Place = tuple[int, int]
+
+#: Places in which a GPU has the same fair share of the cores, by that share.
+_Places = dict[int, tuple[_Place, ...]]
+
+
+def usable(state: NodeState) -> int:
+    """The usable GPUs on a node in *state*, in parts of PER_GPU; the state remembers it."""
+    if state.usable < 0:
+        state.usable = usable_of(state.type, state.cores, state.gpus)
+    return state.usable
+
+
+def usable_of(node_type: NodeType, cores: int, gpus: int) -> int:
+    """The same of a node of *node_type* on which *cores* and *gpus* are free."""
+    found = 0
+    for fair, places in _places(node_type).items():
+        found += _used(fair, places, cores, gpus) * PER_GPU // fair
+    return found
+
+
+def stranded(state: NodeState) -> int:
+    """The free GPUs on a node in *state* that are not usable, in parts of PER_GPU."""
+    return idset.size(state.gpus & state.type.root.open_gpus) * PER_GPU - usable(state)
+
+
+def most_usable(state: NodeState, ncores: int, ngpus: int) -> int:
+    """An upper bound of what is usable on *state* after *ncores* and *ngpus* are taken somewhere.
+
+    It is found without a look at where they could be taken.
+    """
+    left = idset.size(state.gpus & state.type.root.open_gpus) - ngpus
+    most = min(usable(state), left * PER_GPU)
+    by_share = _places(state.type)
+    if len(by_share) == 1:
+        ((fair, places),) = by_share.items()
+        used = _used(fair, places, state.cores, state.gpus)
+        spare = state.ncores - used  # cores that no GPU needs are taken first, at best
+        most = min(most, (used - max(0, ncores - spare)) * PER_GPU // fair)
+    return most
+
+
+def _used(fair: int, places: tuple[_Place, ...], cores: int, gpus: int) -> int:
+    """The cores that the free GPUs in *places* can use, if each uses its *fair* share."""
+    return sum(
+        min(idset.size(among & gpus) * fair, idset.size(near & cores)) for near, among in places
+    )
+
+
+def _places(node_type: NodeType) -> _Places:
+    """The smallest domains in which each GPU has cores, with those GPUs.
+
+    Slices of GPUs are not counted: they are only for requests that name them.
+    """
+    return remembered(node_type.places, 1, None, lambda: _found(node_type.root))
+
+
+def _found(root: Domain) -> _Places:
+    among = root.open_gpus
+
+    def places(domain: Domain, cores: int) -> Iterator[_Place]:
+        inner = [child for child in domain.children if child.gpus & among]
+        if not all(child.cores for child in inner):
+            inner = []
+        own = domain.gpus & among
+        for child in inner:
+            yield from places(child, child.cores)
+            own &= ~child.gpus
+            cores &= ~child.cores
+        if own:
+            yield cores, own
+
+    found: dict[int, list[_Place]] = {}
+    for cores, gpus in places(root, root.cores):
+        share = min(idset.size(cores) // idset.size(gpus), root.ncores // root.ngpus)
+        found.setdefault(max(1, share), []).append((cores, gpus))
+    return {fair: tuple(some) for fair, some in found.items()}
