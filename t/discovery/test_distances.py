@@ -88,6 +88,7 @@ def test_bandwidths_are_turned_round(more):
         by_os("NUMALatency", 5, [value or 21 for value in SLIT][:15]),
         by_os("NUMALatency", 5, SLIT).replace("0 1 2 3 ", "0 1 2 2 "),
         by_os("NUMALatency", 5, SLIT).replace("0 1 2 3 ", "0 1 2 x "),
+        by_os("NUMALatency", 5, SLIT).replace("0 1 2 3 ", f"0 1 2 {'9' * 5000} "),
         by_os("NUMALatency", 5, [0] * 16),
         attributes("Latency", SLIT, drop=1),
         by_os("NUMALatency", 5, SLIT).replace("NUMANode", "Package"),
