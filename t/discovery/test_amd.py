@@ -167,6 +167,13 @@ def test_bus_ids_say_which_gpu_is_meant_whatever_the_order():
     ) * 2
 
 
+def test_gpus_on_other_buses_are_those_of_another_node():
+    told = read_topo(amd_smi().replace("0000:c", "0001:c"))
+    after = combined(machine(), told)
+    assert after.links == machine().links
+    assert after.warnings == ("gpus are 0-7, but amd-smi has 0-7 on other buses: it is not used",)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
