@@ -352,6 +352,17 @@ def test_the_cpuset_of_a_process_says_what_it_may_use(tmp_path, cgroup, file, te
     assert here.allowed_pus(tmp_path) == allowed
 
 
+def test_a_cgroup_without_a_cpuset_of_its_own_may_use_what_the_one_around_it_may(tmp_path):
+    """Linux has the file only where the controller is enabled, such as in a slice of systemd."""
+    for path, content in (
+        ("proc/self/cgroup", "0::/system.slice/flux.service/job\n"),
+        ("sys/fs/cgroup/system.slice/cpuset.cpus.effective", "2-15\n"),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    assert here.allowed_pus(tmp_path) == 0xFFFC
+
+
 def test_where_there_are_no_cgroups_nothing_is_known(tmp_path):
     assert here.allowed_pus(tmp_path) == 0
 

@@ -167,6 +167,13 @@ def test_bus_ids_say_which_gpu_is_meant_whatever_the_order():
     ) * 2
 
 
+def test_gpus_on_other_buses_are_those_of_another_node():
+    told = read_topo(amd_smi().replace("0000:c", "0001:c"))
+    after = combined(machine(), told)
+    assert after.links == machine().links
+    assert after.warnings == ("gpus are 0-7, but amd-smi has 0-7 on other buses: it is not used",)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -174,10 +181,15 @@ def test_bus_ids_say_which_gpu_is_meant_whatever_the_order():
         ("LINK TYPE TABLE:\nGPU1 GPU0\n", "line 2: 'GPU1' is not GPU 0; a table that a terminal"),
         ("LINK TYPE TABLE:\nGPU0 GPU1\nGPU0 SELF\n", "line 3: 'GPU0' begins no row of 2 GPUs; a"),
         ("LINK TYPE TABLE:\n0000:01:00.0 0000:01:00.0\n", "line 2: two columns have one name"),
+        (rocm(129), "line 4: GPU 128 is not among 0 to 127"),
+        (re.sub("\nGPU2 .*", "", rocm(4)), "line 9: the table ends without a row of GPU2; a table"),
+        (re.sub("(\nGPU2 .*)", r"\1\1", rocm(4)), "line 8: GPU2 has a row already"),
+        (rocm(4) + "LINK TYPE TABLE:\nGPU0\n", "line 35: the columns are not those of line 4"),
         ("GPU[128] : (Topology) Numa Node: 1\n", "line 1: GPU 128 is not among 0 to 127"),
         ("[]", ": must not be empty"),
         ("[7]", "/0: must be an object, not 7"),
         ('[{"gpu": 0}]', "/0: key 'links' is missing"),
+        ('[{"gpu": 1, "links": []}, {"gpu": 1, "links": []}]', "/1: GPU 1 is there already"),
         ('[{"gpu": 999, "links": []}]', "/0/gpu: must be at least 0 and at most 127, not 999"),
         ("[" * 100_000, "amd-smi: nested deeper than 64 levels"),
     ],
@@ -186,6 +198,23 @@ def test_other_text_is_refused_in_one_line(text, message):
     with pytest.raises(InvalidHardware) as raised:
         read_topo(text)
     assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_link_that_only_one_of_two_gpus_has_is_theirs():
+    entries = json.loads(as_json(3))
+    entries[0]["links"] = []
+    pairs = read_topo(json.dumps(entries)).pairs
+    assert pairs == read_topo(as_json(3)).pairs
+
+
+def test_the_slower_counts_if_two_gpus_differ():
+    text = rocm(2, lambda a, b: "XGMI" if a < b else "PCIE")
+    assert read_topo(text).pairs == {(0, 1): Wire("pcie", PCIE_GBPS["NODE"])}
+
+
+@pytest.mark.parametrize("text", [re.sub("GPU.0.*\n", "", rocm(1)), amd_smi(1), as_json(1)])
+def test_one_gpu_alone_has_no_links(text):
+    assert (read_topo(text).pairs, list(read_topo(text).near)) == ({}, [0])
 
 
 WORDS = st.sampled_from(

@@ -88,6 +88,7 @@ def test_bandwidths_are_turned_round(more):
         by_os("NUMALatency", 5, [value or 21 for value in SLIT][:15]),
         by_os("NUMALatency", 5, SLIT).replace("0 1 2 3 ", "0 1 2 2 "),
         by_os("NUMALatency", 5, SLIT).replace("0 1 2 3 ", "0 1 2 x "),
+        by_os("NUMALatency", 5, SLIT).replace("0 1 2 3 ", f"0 1 2 {'9' * 5000} "),
         by_os("NUMALatency", 5, [0] * 16),
         attributes("Latency", SLIT, drop=1),
         by_os("NUMALatency", 5, SLIT).replace("NUMANode", "Package"),
@@ -115,6 +116,10 @@ def test_the_preferred_numa_node_of_a_task_is_the_nearest_to_its_cores():
     made = Made(packages=3, numas=1, smt=1, more=more)
     task = Task(read_hwloc(made.xml()), 0xF7F)
     assert binding.numactl_option(task.machine, binding.bind(task), "preferred") == "--preferred=1"
+    # A matrix without the last one tells nothing of it, which does not make it the nearest.
+    partial = by_os("NUMALatency", 5, [10, 12, 12, 10]).replace("0 1 2 3 ", "0 1 ")
+    some = Task(read_hwloc(Made(packages=3, numas=1, smt=1, more=partial).xml()), 0xFF3)
+    assert binding.numactl_option(some.machine, binding.bind(some), "preferred") == "--preferred=1"
     alone = Task(read_hwloc(Made(packages=3, numas=1, smt=1).xml()), 0xF7F)
     assert binding.numactl_option(alone.machine, binding.bind(alone), "preferred") == (
         "--preferred=0"

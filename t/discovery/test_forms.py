@@ -272,6 +272,12 @@ def test_clusters_of_different_capacity_are_kinds():
     assert node.topo["pcore"] == [{"cores": "5-9,15-19"}]
 
 
+def test_a_core_of_two_kinds_is_of_the_first():
+    more = kinds((0b11, 0, {"CoreType": "IntelAtom"}), (0b1111, 1, {"CoreType": "IntelCore"}))
+    node = described(Made(packages=1, numas=1, smt=1, more=more))
+    assert node.topo == {"memory": 16, "ecore": [{"cores": "0-1"}], "pcore": [{"cores": "2-3"}]}
+
+
 def test_turbo_frequencies_are_no_kinds():
     more = kinds((0b0011, 0, {}), (0b1100, 1, {})).replace(' forced_efficiency="0"', "")
     more = more.replace(' forced_efficiency="1"', "")

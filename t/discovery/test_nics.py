@@ -88,14 +88,21 @@ def test_all_nics_of_a_dual_rail_count_and_are_spread_over_gpus():
     assert [links.nics_of(i)[0] for i in range(4)] == ["mlx5_0", "mlx5_1", "mlx5_0", "mlx5_1"]
 
 
+def port(ranks, state):
+    """Nodes of which the first NIC is in this *state*; 4 is active."""
+    made = Made(devices=[gpu(0, 0), nic("mlx5_0", 0, state=state), nic("mlx5_1", 3, state="4")])
+    return Nodes(ranks, Describer().of_xml(made.xml().encode()))
+
+
+def test_of_two_nodes_with_different_nics_the_first_rank_counts_in_any_order():
+    nodes = [port(0b01, "4"), port(0b10, "1")]
+    for listed in (nodes, nodes[::-1]):
+        (table,) = encode_new(listed, ["a", "b"]).R.key().tables.values()
+        assert table.nics == (Nic("mlx5_0", 1, "PHB"),)
+
+
 def test_a_port_that_is_down_on_one_node_does_not_take_the_links_of_the_others():
-    describer = Describer()
-
-    def node(ranks, state):
-        made = Made(devices=[gpu(0, 0), nic("mlx5_0", 0, state=state), nic("mlx5_1", 3, state="4")])
-        return Nodes(ranks, describer.of_xml(made.xml().encode()))
-
-    encoded = encode_new([node(1, "1"), node(0b110, "4")], ["a", "b", "c"])
+    encoded = encode_new([port(1, "1"), port(0b110, "4")], ["a", "b", "c"])
     (table,) = encoded.R.key().tables.values()
     assert table.nics == (Nic("mlx5_0", 1, "PHB"),)
     assert any("ranks 0: other NICs" in warning for warning in encoded.warnings)

@@ -51,13 +51,13 @@ MUTANTS = [
     Mutant(
         "lost tie-break: the last of equal domains",
         "on_node/levels.py",
-        "sorted(options, key=lambda c: free_in(c, cores, gpus))",
-        "sorted(options[::-1], key=lambda c: free_in(c, cores, gpus))",
+        "sorted(options, key=left)",
+        "sorted(options[::-1], key=left)",
     ),
     Mutant(
         "lost tie-break: fewest free cores only",
         "on_node/levels.py",
-        "return idset.size(domain.gpus & gpus), idset.size(domain.cores & cores)",
+        "return idset.size(domain.open_gpus & gpus), idset.size(domain.cores & cores)",
         "return 0, idset.size(domain.cores & cores)",
     ),
     Mutant(

@@ -485,7 +485,7 @@ def place(root: Domain, need: Simple, free: Ids, plain: bool, local: bool) -> Op
 
 def place_in(scope: Domain, need: Simple, free: Ids, plain: bool, local: bool) -> Optional[Placed]:
     """One slot in *scope*."""
-    top, idle = scope, scope.top.ids
+    top, idle, all_free = scope, scope.top.ids, free
     if need.unit is None:
         demand = need.demand if need.gpus else Demand()
         free, idle = seen_by(scope, demand, free), seen_by(scope, demand, idle)
@@ -505,7 +505,7 @@ def place_in(scope: Domain, need: Simple, free: Ids, plain: bool, local: bool) -
     if not hosts:
         return None
     best = {d for d, how_far in hosts.items() if how_far == min(hosts.values())}
-    host = walk_down(scope, best, free)
+    host = walk_down(scope, best, all_free)
     return Placed(take(host, need, amount(need), free), host)
 
 

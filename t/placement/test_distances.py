@@ -228,6 +228,35 @@ def test_explain_says_how_far_apart_the_domains_of_a_slot_are():
     assert (place.apart, place.nearest) == (31, 21)
 
 
+def test_the_work_of_a_job_on_as_many_domains_as_a_key_may_have_is_bounded():
+    far = [list(row) for row in matrix(MAX_DOMAINS, lambda i, j: 11 + (i + j) % 7)]
+    pool = Pool(
+        R(
+            {"numa": [{"cores": str(i)} for i in range(MAX_DOMAINS)]},
+            f"0-{MAX_DOMAINS - 1}",
+            {"locality": "numa", "values": far},
+        )
+    )
+    with Lines(20 * MAX_DOMAINS**2) as work:
+        allocation = placed(pool, f"slot/core={MAX_DOMAINS // 2}")
+        assert 0 < allocation.fitness().memory < 1
+    assert work.count < 10 * MAX_DOMAINS**2
+
+
+@pytest.mark.parametrize("around", [{}, {"numa": [{"cores": "2000"}]}])
+def test_very_many_domains_beside_the_same_memory_are_not_compared(around):
+    topo = {
+        "numa": [
+            {"l2": [{"cores": str(i)} for i in range(2000)], **around},
+            *({"cores": str(i)} for i in (2001, 2002, 2003)),
+        ]
+    }
+    far = matrix(4 + len(around), lambda i, j: 11 + (i + j) % 7)
+    with Lines(2_000_000):
+        root = compile_topo(topo, (1 << 2004) - 1, 0, distances=Distances("numa", far)).root
+    assert len(root.apart) == 4 and root.children[0].apart == {}
+
+
 def test_as_many_domains_as_a_key_may_have_are_compiled_in_bounded_work():
     with Lines() as work:
         sockets(MAX_DOMAINS, lambda i, j: 11 + (i + j) % 7, cores=1)

@@ -71,6 +71,18 @@ def test_the_writer_of_another_scheduler_is_no_misspelling(writer):
     assert told({**a_key(("3,5", TOPO)), "writer": writer}) == []
 
 
+@pytest.mark.parametrize(("locality", "has"), [("socket", "2"), ("numa", "0")])
+def test_distances_of_other_domains_than_the_topo_has_are_named(locality, has):
+    distances = {"locality": locality, "values": [[10, 20, 30]] * 3}
+    (line,) = told(a_key(("3,5", TOPO), links={digest(TOPO): {"distances": distances}}))
+    assert line == (
+        f"/scheduling/links/{digest(TOPO)}/distances: '{locality}' has {has} domains, not 3, "
+        "so they are not used"
+    )
+    distances.update(locality="socket", values=[[10, 20]] * 2)
+    assert told(a_key(("3,5", TOPO), links={digest(TOPO): {"distances": distances}})) == []
+
+
 def test_a_link_table_of_no_topo_is_named():
     unused = "0" * 64
     (line,) = told(a_key(("3,5", TOPO), links={unused: TABLE, digest(TOPO): TABLE}))

@@ -163,17 +163,21 @@ def _known(divided: Machine, machine: Machine) -> Machine:
 def allowed_pus(root: Path = Path("/")) -> int:
     """The PUs that this process's cpuset allows (bitmask), 0 if Linux does not say.
 
-    *root* is where the file system is.
+    *root* is where the file system is. A cgroup without a cpuset has that of the one around it.
     """
     try:
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             number, controllers, path = line.split(":", 2)
             unified = number == "0"
             if unified or "cpuset" in controllers.split(","):
-                folder = root / "sys/fs/cgroup" / ("" if unified else "cpuset") / path.lstrip("/")
-                file = folder / ("cpuset.cpus.effective" if unified else "cpuset.effective_cpus")
-                if file.exists():
-                    return idset.decode(file.read_text().strip())
+                top = root / "sys/fs/cgroup" / ("" if unified else "cpuset")
+                name = "cpuset.cpus.effective" if unified else "cpuset.effective_cpus"
+                inner = top / path.lstrip("/") / name
+                for folder in inner.parents:
+                    if (folder / name).exists():
+                        return idset.decode((folder / name).read_text().strip())
+                    if folder == top:
+                        break
     except (OSError, ValueError):
         pass
     return 0

@@ -10,7 +10,8 @@ the distance, 15 for a direct xGMI link and more for each further one.
 from __future__ import annotations
 
 import re
-from typing import Any, Optional, Sequence
+from collections import defaultdict
+from typing import Any, DefaultDict, Optional, Sequence
 
 from treepool.discovery.links import PCIE_GBPS, Pairs
 from treepool.discovery.told import XGMI_GBPS, Told
@@ -24,14 +25,22 @@ MAX_TEXT = 8 << 20
 #: Weight of a direct xGMI link, and the largest weight of a path through one socket.
 _DIRECT, _ONE_SOCKET = 15, 40
 
+#: What is known of pairs of GPUs, by the name of a table.
+_Cells = DefaultDict[str, dict[tuple[int, int], str]]
+
 #: Tables by a word of their title.
 _TITLES = {"weight": "weight", "link type": "link_type", "bandwidth": "bandwidth"}
 _TITLES["numa bw"] = "bandwidth"
 
-_TITLE = re.compile(r"[=\s]*([A-Za-z -]{3,40}?)(?: between two GPUs| TABLE:)[=\s]*", re.ASCII)
-_DEVICE = re.compile(r"GPU(\d{1,3})|([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])", re.ASCII)
+_TITLE = re.compile(
+    r"[=\s]*([A-Za-z][A-Za-z -]{2,39}?)(?: between two GPUs| TABLE:)[=\s]*", re.ASCII
+)
+_DEVICE = re.compile(r"GPU(\d{1,3})|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
 _NUMA = re.compile(r"GPU ?\[?(\d{1,3})\]?\s*: \(Topology\) Numa Node: (\d{1,5})\s*", re.ASCII)
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+
+#: A line that is added to the text, so that the last table ends like the others.
+_END = "END TABLE:"
 
 _WHOLE = "; a table that a terminal has folded cannot be read: write it to a file with > FILE"
 
@@ -45,26 +54,22 @@ def read_topo(text: str) -> Told:
     return _of_text(text)
 
 
-class _Cells:
-    """What is known of the pairs of GPUs, by the name of a table."""
-
-    def __init__(self) -> None:
-        self.of: dict[str, dict[tuple[int, int], str]] = {}
-
-    def told(self, numa: dict[int, int], pci: dict[int, str]) -> Told:
-        pairs: Pairs = {}
-        nominal = set()
-        for (a, b), kind in self.of.get("link_type", {}).items():
-            if a < b:
-                weight = self.of.get("weight", {}).get((a, b), "")
-                bandwidth = self.of.get("bandwidth", {}).get((a, b), "")
-                wire, known = _wire(kind, weight, bandwidth)
-                if wire is not None:
-                    pairs[a, b] = wire
-                if not known:
-                    nominal.add((a, b))
-        near = dict.fromkeys(sorted({*numa, *pci, *(i for pair in pairs for i in pair)}), 0)
-        return Told("amd-smi", "amd", pairs, near, numa, pci, nominal=frozenset(nominal))
+def _told(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> Told:
+    """What the tables say; if two GPUs do not say the same of their link, the slower counts."""
+    pairs: Pairs = {}
+    nominal: set[tuple[int, int]] = set()
+    kinds = cells["link_type"]
+    for (a, b), kind in kinds.items():
+        wire, known = _wire(
+            kind, cells["weight"].get((a, b), ""), cells["bandwidth"].get((a, b), "")
+        )
+        pair = min(a, b), max(a, b)
+        if wire is not None and a != b and (pair not in pairs or wire.gbps < pairs[pair].gbps):
+            pairs[pair] = wire
+            (nominal.discard if known else nominal.add)(pair)
+    near = dict.fromkeys(sorted({*numa, *pci, *(i for pair in kinds for i in pair)}), 0)
+    buses = {i: bus for i, bus in pci.items() if bus}
+    return Told("amd-smi", "amd", pairs, near, numa, buses, nominal=frozenset(nominal))
 
 
 def _wire(kind: str, weight: str, bandwidth: str) -> tuple[Optional[Wire], bool]:
@@ -84,51 +89,59 @@ def _wire(kind: str, weight: str, bandwidth: str) -> tuple[Optional[Wire], bool]
 
 
 def _of_text(text: str) -> Told:
-    cells = _Cells()
+    cells: _Cells = defaultdict(dict)
     numa: dict[int, int] = {}
-    pci: dict[int, str] = {}
-    table = ""
-    header: list[str] = []
-    for number, line in enumerate(text.split("\n"), 1):
+    names: list[str] = []
+    begun = 0  # the line of the first header
+    table, headed = "", False
+    for number, line in enumerate([*text.split("\n"), _END], 1):
         where = f"amd-smi: line {number}"
         title, node = _TITLE.fullmatch(line), _NUMA.fullmatch(line)
         words = line.split()
         if title:
-            table, header = _TITLES.get(title[1].strip().lower(), ""), []
-        elif node:
-            numa[_id(node[1], where)] = 1 << int(node[2])
-        elif table and not header and words:
-            header = _header(words, where, pci)
-        elif table and header and words and _DEVICE.fullmatch(words[0]):
-            if words[0] not in header or len(words) != len(header) + 1:
+            if headed and (lost := [i for i in range(len(names)) if (i, 0) not in cells[table]]):
                 raise InvalidHardware(
-                    f"{where}: {shown(words[0])} begins no row of {len(header)} GPUs{_WHOLE}"
+                    f"{where}: the table ends without a row of {names[lost[0]]}{_WHOLE}"
                 )
-            row = header.index(words[0])
-            for column, word in enumerate(words[1:]):
-                cells.of.setdefault(table, {})[row, column] = word
-    if not cells.of.get("link_type"):
+            table, headed = _TITLES.get(title[1].strip().lower(), ""), False
+        elif node:
+            numa[_id(int(node[1]), where)] = 1 << int(node[2])
+        elif table and not headed and words:
+            if not names:
+                names, begun = _header(words, where), number
+            elif words != names:
+                raise InvalidHardware(f"{where}: the columns are not those of line {begun}")
+            headed = True
+        elif headed and words and _DEVICE.fullmatch(words[0]):
+            if words[0] not in names or len(words) != len(names) + 1:
+                raise InvalidHardware(
+                    f"{where}: {shown(words[0])} begins no row of {len(names)} GPUs{_WHOLE}"
+                )
+            row = names.index(words[0])
+            if (row, 0) in cells[table]:
+                raise InvalidHardware(f"{where}: {words[0]} has a row already")
+            cells[table].update(((row, column), word) for column, word in enumerate(words[1:]))
+    if not cells["link_type"]:
         raise InvalidHardware("amd-smi: line 1: there is no table of link types between GPUs")
-    return cells.told(numa, pci)
+    return _told(cells, numa, {i: name for i, name in enumerate(names) if ":" in name})
 
 
-def _header(words: Sequence[str], where: str, pci: dict[int, str]) -> list[str]:
+def _header(words: Sequence[str], where: str) -> list[str]:
     """The names of the columns; GPUs count in their order, which is that of their numbers."""
     for place, word in enumerate(words):
         match = _DEVICE.fullmatch(word)
         if match is None or (match[1] and int(match[1]) != place):
             raise InvalidHardware(f"{where}: {shown(word)} is not GPU {place}{_WHOLE}")
-        if match[2]:
-            pci[_id(str(place), where)] = word
+        _id(place, where)
     if len(set(words)) < len(words):
         raise InvalidHardware(f"{where}: two columns have one name")
     return list(words)
 
 
-def _id(text: str, where: str) -> int:
-    if int(text) >= MAX_GPUS:
-        raise InvalidHardware(f"{where}: GPU {int(text)} is not among 0 to {MAX_GPUS - 1}")
-    return int(text)
+def _id(number: int, where: str) -> int:
+    if number >= MAX_GPUS:
+        raise InvalidHardware(f"{where}: GPU {number} is not among 0 to {MAX_GPUS - 1}")
+    return number
 
 
 # -- JSON
@@ -136,7 +149,7 @@ def _id(text: str, where: str) -> int:
 
 def _of_json(text: str) -> Told:
     findings = Findings()
-    cells = _Cells()
+    cells: _Cells = defaultdict(dict)
     pci: dict[int, str] = {}
 
     def word(value: object, at: str) -> str:
@@ -147,11 +160,13 @@ def _of_json(text: str) -> Told:
 
     def gpu(value: object, at: str) -> dict[str, Any]:
         found = findings.members(value, at, {**ends, "links": links}, required=("gpu", "links"))
-        pci[found.get("gpu", 0)] = found.get("bdf", "")
+        number = found.get("gpu", -1)
+        if number in pci:
+            findings.note(at, f"GPU {number} is there already")
+        pci[number] = found.get("bdf", "")
         for link in found.get("links", ()):
             for table in ("weight", "link_type", "bandwidth"):
-                pair = (found.get("gpu", 0), link.get("gpu", 0))
-                cells.of.setdefault(table, {})[pair] = link.get(table, "")
+                cells[table][number, link.get("gpu", 0)] = link.get(table, "")
         return found
 
     def links(value: object, at: str) -> list[dict[str, Any]]:
@@ -166,4 +181,4 @@ def _of_json(text: str) -> Told:
         document = next((v for v in document.values() if isinstance(v, list)), document)
     findings.items(document, "", gpu, least=1)
     findings.check(InvalidHardware)
-    return cells.told({}, {i: bus for i, bus in pci.items() if bus})
+    return _told(cells, {}, pci)

@@ -14,6 +14,7 @@ from treepool.discovery.machine import Machine
 from treepool.discovery.place import Task
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
+from treepool.rfc.links import MAX_DISTANCE
 
 #: Ways to give GPUs to tasks: the nearest GPUs to the cores of each, or in order of their ids.
 GPU_ORDER = ("nearest", "order")
@@ -202,7 +203,7 @@ def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
         def far(node: int) -> int:
             """The sum of the cores' distances from *node*."""
             return sum(
-                number * machine.distances.get((other, node), other != node)
+                number * machine.distances.get((other, node), MAX_DISTANCE * (other != node))
                 for other, number in share.items()
             )
 

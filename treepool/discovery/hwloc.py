@@ -18,6 +18,7 @@ from treepool.discovery.machine import FarMemory, Gpu, Machine, Region
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
+from treepool.rfc.idset import union
 
 #: hwloc's types of objects that hold cores, by the kind of region they are.
 _REGIONS = {"Package": "socket", "Die": "die", "Group": "group", "L3Cache": "l3"}
@@ -169,12 +170,13 @@ def _core_kinds(topology: Topology, cores: _Cores) -> dict[str, int]:
     so are cores that only have another maximum frequency.
     """
     able = [number(k.infos.get("LinuxCapacity", "")) or k.efficiency for k in topology.cpu_kinds]
+    most = max(able, default=0)
     found: dict[str, int] = {}
     for kind, amount in zip(topology.cpu_kinds, able):
         name = _CORE_TYPES.get(kind.infos.get("CoreType", ""), "")
         if not name and amount >= 0:
-            name = "pcore" if 10 * amount >= 9 * max(able) else "ecore"
-        mask = cores.in_cpuset(kind.cpuset)
+            name = "pcore" if 10 * amount >= 9 * most else "ecore"
+        mask = cores.in_cpuset(kind.cpuset) & ~union(found.values())
         if name and mask:
             found[name] = found.get(name, 0) | mask
     return found if len(found) > 1 else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from treepool.discovery.hwlocxml import Distances, Object, Topology
+from treepool.discovery.hwlocxml import Distances, Object, Topology, index
 
 #: Distances between NUMA nodes, by the operating system's numbers.
 Between = Mapping[tuple[int, int], int]
@@ -50,7 +50,7 @@ def _matrix(matrix: Distances, nodes: Mapping[str, Object]) -> Optional[tuple[in
         if matrix.by_gp:
             numbers.append(nodes[text].os_index if text in nodes else -1)
         else:
-            numbers.append(int(text) if text.isascii() and text.isdigit() else -1)
+            numbers.append(index(text))
     if not size or len(matrix.values) != size**2 or len(set(numbers)) < size or -1 in numbers:
         return None
     pairs = ((a, b) for a in numbers for b in numbers)

@@ -35,10 +35,17 @@ def read_links(
     if not gpus or len(gpus) < len(found):
         return None
     numbers = {id(item): str(i) for i, item in enumerate(topology.root.walk())}
+    numas, sockets = (
+        sorted({r.cores for r in regions if r.kind == kind}, key=idset.size)
+        for kind in ("numa", "socket")
+    )
 
     def place(key: str, device: Object) -> DeviceAt:
         near = near_cores(device, cores_of) or cores_of(topology.root)
-        numa, socket = (_smallest(regions, kind, near) for kind in ("numa", "socket"))
+        numa, socket = (
+            next((cores for cores in smallest_first if not near & ~cores), 0)
+            for smallest_first in (numas, sockets)
+        )
         return DeviceAt(key, tuple(_bridges(device, numbers)), numa, socket)
 
     ids = _ids(gpus)
@@ -50,12 +57,6 @@ def read_links(
         [place(name, device) for name, device in _nics(topology.root)],
         _devices(gpus),
     )
-
-
-def _smallest(regions: Sequence[Region], kind: str, cores: int) -> int:
-    """The cores of the smallest region of *kind* around *cores*, 0 if there is none."""
-    around = (r.cores for r in regions if r.kind == kind and not cores & ~r.cores)
-    return min(around, key=idset.size, default=0)
 
 
 def _bridges(device: Object, numbers: dict[int, str]) -> Iterator[str]:

@@ -64,8 +64,7 @@ class Object:
     @property
     def os_index(self) -> int:
         """The operating system's number, -1 if there is none."""
-        text = self.attributes.get("os_index", "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+        return index(self.attributes.get("os_index", ""))
 
     def walk(self) -> Iterator[Object]:
         """This object and all below it, depth first, in the order of the XML."""
@@ -199,9 +198,7 @@ class _Builder:
             self.cpu_kinds[-1].infos[attributes.get("name", "")] = attributes.get("value", "")
         elif tag == "cpukind":
             cpuset = self.bitmap({"cpuset": "0x0", **attributes}, "cpuset")
-            efficiency = attributes.get("forced_efficiency", "")
-            known = number(efficiency) if efficiency.isdigit() else -1
-            self.cpu_kinds.append(CpuKind(cpuset, known))
+            self.cpu_kinds.append(CpuKind(cpuset, index(attributes.get("forced_efficiency", ""))))
         elif tag in ("distances2", "distances2hetero"):
             self.kind = attributes.get("type", "")
             by_gp = tag == "distances2hetero" or attributes.get("indexing") == "gp"
@@ -303,6 +300,11 @@ def bitmap(text: str) -> int:
             raise ValueError(text)
         mask = mask << 32 | value
     return mask
+
+
+def index(text: str) -> int:
+    """The number of an object in *text*, -1 if there is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def number(text: str) -> int:

@@ -125,7 +125,7 @@ def _links(nodes: Sequence[Nodes]) -> tuple[dict[str, dict[str, Any]], list[str]
             same[links] = same.get(links, 0) | described.ranks
     tables, warnings = {}, []
     for name, found in by_topo.items():
-        usual = max(found, key=lambda links: idset.size(found[links]))
+        usual = max(found, key=lambda some: (idset.size(found[some]), -idset.lowest(found[some])))
         others = union(ranks for links, ranks in found.items() if links != usual)
         if len({attrs.evolve(links, nics=()) for links in found}) > 1:
             warnings.append(

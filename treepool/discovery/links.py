@@ -120,8 +120,9 @@ def nearest_nics(names: Sequence[str], paths: Mapping[int, Sequence[str]]) -> tu
     found: dict[tuple[int, int], int] = {}
     for gpu, row in paths.items():
         known = [(PATHS.index(word), nic) for nic, word in enumerate(row) if word]
+        nearest = min(known, default=(0, 0))[0]
         for distance, nic in known:
-            if distance == min(known)[0]:
+            if distance == nearest:
                 found[nic, distance] = found.get((nic, distance), 0) | 1 << gpu
     return tuple(
         Nic(names[nic], gpus, PATHS[distance]) for (nic, distance), gpus in sorted(found.items())

@@ -80,6 +80,7 @@ def combined(machine: Machine, told: Told) -> Machine:
     ids = _ids(gpus, told)
     if ids is None:
         here, there = (idset.encode(idset.from_ids(some)) for some in (gpus, told.near))
+        there += " on other buses" if here == there else ""
         return _warned(machine, f"gpus are {here}, but {told.tool} has {there}: it is not used")
     warnings = []
     for i, pus in sorted(told.near.items()):
@@ -122,7 +123,8 @@ def _ids(gpus: Mapping[int, Gpu], told: Told) -> Optional[Mapping[int, int]]:
             found[i] = place.pop(0)
     if len(found) == len(gpus) == len(told.near):
         return found
-    return {i: i for i in gpus} if set(gpus) == set(told.near) else None
+    known = len(told.pci) == len(told.near) and all(gpu.pci for gpu in gpus.values())
+    return None if known or set(gpus) != set(told.near) else {i: i for i in gpus}
 
 
 def _pairs(

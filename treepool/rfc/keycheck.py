@@ -115,14 +115,19 @@ class _Check:
         yield f"/scheduling/children: {ranks} no entry, so {nodes} no topology"
 
     def unused_tables(self) -> Iterator[str]:
-        """Link tables whose digest belongs to none of the topos."""
+        """Link tables whose digest belongs to none of the topos, distances of other domains."""
         if not self.key.tables:
             return
-        used = {digest(entry.topo) for entry in self.key.children}
-        for name in self.key.tables:
+        used = {digest(entry.topo): entry.topo for entry in self.key.children}
+        for name, table in self.key.tables.items():
+            at, far = place("/scheduling/links", name), table.distances
             if name not in used:
-                at = place("/scheduling/links", name)
                 yield f"{at}: no topo of the key has this digest, so the table is not used"
+            elif far:
+                domains = sum(locality == far.locality for locality, _ in topo.walk(used[name]))
+                if domains != len(far.values):
+                    what = f"{shown(far.locality)} has {domains} domains, not {len(far.values)}"
+                    yield f"{at}/distances: {what}, so they are not used"
 
     def absent_ids(self) -> Iterator[str]:
         """Ids of a topo that R_lite lacks on some node of its entry."""

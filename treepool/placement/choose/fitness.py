@@ -203,20 +203,16 @@ def memory_locality(share: Share) -> float:
 
 def _gathered(node_type: NodeType, domains: Sequence[Domain], have: Sequence[int]) -> float:
     """The most of what *domains* have that is in one of them; what is near to it counts in part."""
-    around = {domain: node_type.parent[domain] for domain in domains}
-
-    def beside(center: Domain) -> float:
-        parent = around[center]
-        apart = parent.apart if parent is not None else {}
-        return sum(
-            number * nearness(apart, center, other)
-            for other, number in zip(domains, have)
-            if number and around[other] is parent
-        )
-
-    if not any(parent.apart for parent in around.values() if parent is not None):
-        return max(have, default=0)
-    return max((beside(d) for d, number in zip(domains, have) if number), default=0)
+    siblings: dict[Optional[Domain], list[tuple[Domain, int]]] = {}
+    for domain, number in zip(domains, have):
+        if number:
+            siblings.setdefault(node_type.parent[domain], []).append((domain, number))
+    most = 0.0
+    for parent, inside in siblings.items():
+        near = nearness(parent.apart if parent is not None else {})
+        for center, _ in inside:
+            most = max(most, sum(number * near(center, other) for other, number in inside))
+    return most
 
 
 def memory_domains(node_type: NodeType) -> tuple[Domain, ...]:

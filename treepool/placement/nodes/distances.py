@@ -7,10 +7,10 @@ domains are as far apart as the memory in or around them, on average of both dir
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any, Hashable, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Hashable, Mapping, Sequence, TypeVar
 
 from treepool.rfc import idset
-from treepool.rfc.links import Distances
+from treepool.rfc.links import MAX_DOMAINS, Distances
 from treepool.rfc.topo import ids, nested, walk
 
 D = TypeVar("D", bound=Hashable)
@@ -51,17 +51,25 @@ def farthest(among: Apart[D], some: Sequence[D]) -> float:
     return max(steps, default=0) / _UNIT
 
 
-def nearness(among: Apart[D], one: D, other: D) -> float:
+def nearness(among: Apart[D]) -> Callable[[D, D], float]:
     """How near two siblings are: 1 if they are the same, 0 if none are farther, or not known."""
-    if one is other or one not in among or other not in among:
-        return float(one is other)
-    most = max(max(row.values()) for row in among.values())
-    return (most - among[one][other]) / max(1, most - among[one][one])
+    most = max((max(row.values()) for row in among.values()), default=0)
+
+    def near(one: D, other: D) -> float:
+        if one is other or not among:
+            return float(one is other)
+        return (most - among[one][other]) / max(1, most - among[one][one])
+
+    return near
 
 
 def apart(siblings: Sequence[tuple[D, Sequence[int]]], distances: Distances) -> Apart[D]:
-    """How far *siblings*, each with its places, are apart; there is no choice between two."""
-    if len(siblings) < 3 or not all(places for _, places in siblings):
+    """How far *siblings*, each with its places, are apart; there is no choice between two.
+
+    Only where memory is shared are there more siblings than distances; these are not compared.
+    """
+    different = {tuple(places) for _, places in siblings}
+    if not 2 < len(siblings) <= MAX_DOMAINS or len(different) < 2 or () in different:
         return {}
 
     def mean(a: Sequence[int], b: Sequence[int]) -> int:

@@ -92,7 +92,7 @@ class _Giver:
     def give(self, take: Take) -> None:
         """Give *take* the ids that it asks for."""
         need = take.need
-        usable = self.gpus & usable_gpus(self.node_type, take.scope, need)
+        usable = usable_gpus(self.node_type, take.scope, need)
         assignment = self.assignment if need.gpus else None
         if assignment is not None:
             usable &= assignment.within(take)
@@ -106,15 +106,16 @@ class _Giver:
         self.gpus &= ~given.gpus
         self.given.append(given)
 
-    def _best(self, take: Take, gpus: int) -> Optional[_Placed]:
-        """The best ids for *take* among the free cores and *gpus*."""
+    def _best(self, take: Take, usable: int) -> Optional[_Placed]:
+        """The best ids for *take* among the free cores and the free ones of the *usable* GPUs."""
         need, scope = take.need, take.scope
         graph = graph_of(self.node_type.links, need.demand)
-        want = need.gpus, need.cores
+        want, gpus = (need.gpus, need.cores), self.gpus & usable
         if self.plain:
             return _Placed(take, scope, *plain_ids(scope, want, self.cores, gpus, graph))
         levels = amount_levels(self.node_type, need, scope)
-        host = next(smallest_hosts(scope, need, levels, self.cores, gpus, graph), None)
+        hosts = smallest_hosts(scope, need, levels, self.cores, self.gpus, usable, graph)
+        host = next(hosts, None)
         if host is None:
             return None
         links = self.node_type.links

@@ -109,24 +109,27 @@ def smallest_hosts(
     levels: dict[Domain, int],
     cores: int,
     gpus: int,
+    among: int,
     graph: Optional[Graph] = None,
 ) -> Iterator[Domain]:
     """The domains in *scope* to take *need*'s amount from, out of the free *cores* and *gpus*.
 
-    They have the lowest level among the domains that can give the amount. The walk down enters
-    first, at each step, the child with the fewest free GPUs, then the fewest free cores, then the
-    lowest id. With a *graph*, the GPUs must be joined.
+    They have the lowest level among the domains that can give the amount, with GPUs *among* these.
+    The walk down enters first, at each step, the child with the fewest free GPUs, also those that
+    the amount cannot take, then the fewest free cores, then the lowest id. With a *graph*, the GPUs
+    must be joined.
 
     Once the first has given all the amounts that it can, the second would be the first of a new
     walk, and so on: taking an amount only makes the domains around it come earlier.
     """
     best: dict[Domain, int] = {}
+    usable = gpus & among
 
     def find(domain: Domain) -> None:
         if (
             domain not in levels
-            or not has_free(domain, need, cores, gpus)
-            or (graph is not None and not has_clique(graph, domain.gpus & gpus, need.gpus))
+            or not has_free(domain, need, cores, usable)
+            or (graph is not None and not has_clique(graph, domain.gpus & usable, need.gpus))
         ):
             return
         lowest = levels[domain]
@@ -135,6 +138,9 @@ def smallest_hosts(
             lowest = min(lowest, best.get(child, lowest))
         best[domain] = lowest
 
+    def left(domain: Domain) -> Amount:
+        return idset.size(domain.open_gpus & gpus), idset.size(domain.cores & cores)
+
     def walk(domain: Domain) -> Iterator[Domain]:
         options = [c for c in domain.children if best.get(c) == best[scope]]
         if not options:
@@ -142,7 +148,7 @@ def smallest_hosts(
         elif len(options) == 1:
             yield from walk(options[0])
         else:
-            for child in sorted(options, key=lambda c: free_in(c, cores, gpus)):
+            for child in sorted(options, key=left):
                 yield from walk(child)
 
     find(scope)

@@ -24,6 +24,9 @@ from treepool.rfc import idset
 #: Most sets of children whose distances are compared: those of four of twelve.
 _MOST_SETS = 500
 
+#: Most distances that are looked at where there are more sets; 16 of 32 children need half of it.
+_MOST_STEPS = 32_768
+
 
 def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int, int]:
     """The lowest free cores and GPUs of *domain* that make up *want*, regardless of the tree."""
@@ -210,7 +213,8 @@ def nearest(
 
     Among equally few, those nearest to each other and to the children *beside*: the largest
     distance counts, then the sum. Among equals, the first in order. If there are very many
-    combinations, those are compared that each grow from a child by the nearest next.
+    combinations, those are compared that each grow from one child by the nearest next, as many as
+    _MOST_STEPS allows.
     """
     found = fewest(amounts, want)
     if not (host.apart and found) or len(found) + len(beside) < 2:
@@ -239,7 +243,8 @@ def nearest(
 
     options: Iterable[Iterable[int]] = combinations(useful, len(found))
     if comb(len(useful), len(found)) > _MOST_SETS:
-        options = [*map(grown, useful), found]
+        starts = max(1, _MOST_STEPS // (len(useful) * len(found)))
+        options = [*map(grown, useful[:starts]), found]
     covering = (
         chosen
         for chosen in options

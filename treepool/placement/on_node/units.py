@@ -157,30 +157,30 @@ class Placer:
         cluster A take 50 us this way, and 145 us with a search.
         """
         levels = amount_levels(self.node_type, need, scope)
-        usable = self.state.gpus & usable_gpus(self.node_type, scope, need)
-        cores, gpus = self.state.cores, usable
+        among = usable_gpus(self.node_type, scope, need)
+        cores, gpus = self.state.cores, self.state.gpus
         want = need.gpus, need.cores
         found: list[Ids] = []
         nlocal = 0
-        hosts = smallest_hosts(scope, need, levels, cores, gpus)
+        hosts = smallest_hosts(scope, need, levels, cores, gpus, among)
         host = next(hosts, None)
         while host is not None and (limit is None or len(found) < limit):
             if self.plain:
-                taken_cores, taken_gpus = lowest_ids(scope, want, cores, gpus)
+                taken_cores, taken_gpus = lowest_ids(scope, want, cores, gpus & among)
                 nlocal += 1
             else:
                 links = self.node_type.links
-                taken_cores, taken_gpus = spread(host, want, cores, gpus, links)
+                taken_cores, taken_gpus = spread(host, want, cores, gpus & among, links)
                 # Slots are equal and resources only shrink: after a slot that is not local, no
                 # later slot is local.
                 nlocal += levels[host] == 0
             cores &= ~taken_cores
             gpus &= ~taken_gpus
-            found.append((self.state.cores & ~cores, usable & ~gpus))
-            while host is not None and not has_free(host, need, cores, gpus):
+            found.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
+            while host is not None and not has_free(host, need, cores, gpus & among):
                 host = next(hosts, None)
             if host is None:
-                hosts = smallest_hosts(scope, need, levels, cores, gpus)
+                hosts = smallest_hosts(scope, need, levels, cores, gpus, among)
                 host = next(hosts, None)
         return found, nlocal
 
@@ -247,11 +247,12 @@ class Placer:
             untouched = not (domain.cores & ~cores or domain.gpus & ~gpus)
             return Take(domain, part.need, True) if untouched else None
         need = asked_of(domain, part.need)
-        gpus &= usable_gpus(self.node_type, domain, need)
+        among = usable_gpus(self.node_type, domain, need)
         if not local:
-            return Take(domain, need, False) if has_free(domain, need, cores, gpus) else None
+            free = has_free(domain, need, cores, gpus & among)
+            return Take(domain, need, False) if free else None
         levels = amount_levels(self.node_type, need, domain)
-        host = next(smallest_hosts(domain, need, levels, cores, gpus), None)
+        host = next(smallest_hosts(domain, need, levels, cores, gpus, among), None)
         return None if host is None or levels[host] else Take(host, need, False)
 
     def _together(
