@@ -46,7 +46,7 @@ _LABELS = {
 _MOST_SHOWN = 200
 
 
-#: Most hosts and switches that the lists of a file name in all, levels of switches, and characters of
+#: Most hosts and switches that the lists of a file name in all, levels of switches, characters of
 #: YAML, of which a megabyte takes 20 seconds.
 _MAX_HOSTS, _MAX_LEVELS, _MAX_YAML = 1 << 21, 64, 1 << 16
 
