@@ -13,6 +13,9 @@ from treepool.view.words import MAX_LIST, count, listed, plain
 #: A dependency on the time, in seconds since the epoch.
 _BEGIN = re.compile(r"begin-time=(\d{1,12}(?:\.\d*)?)")
 
+#: Seconds by which an estimate may lie back: the scheduler does not make it anew for each answer.
+_LATE = 60.0
+
 #: How a job that is over ended.
 _RESULTS = {
     "COMPLETED": "it completed",
@@ -121,6 +124,8 @@ def _outlook(facts: Facts, answer: Mapping[str, Any], now: float) -> Iterator[st
     if start is None:
         yield "next: when it starts cannot be told (it waits for nodes that are away or for jobs"
         yield "without a time limit, or too many jobs are ahead)"
+    elif start <= now - _LATE:
+        yield "next: it starts as soon as others make room: they are late"
     elif answer["reserved"]:
         yield f"next: it starts at {clock(start, now)} at the latest, if no node fails"
     else:
