@@ -143,7 +143,10 @@ class Answers:
             yield {"state": "running", "parts": parts, "expiration": has.end_time}
         elif job is not None:
             known = yield from self._why(job)
-            yield {"state": "waiting", **known}
+            if source.queue.jobs.get(jobid) is job:
+                yield {"state": "waiting", **known}
+            else:  # it started meanwhile, was cancelled, or has another priority
+                yield from self._job(payload, asker)
         elif source.is_held_back(jobid):
             yield {"state": "held back"}
         else:
