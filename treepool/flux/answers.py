@@ -57,6 +57,10 @@ class Source(Protocol):
     def is_held_back(self, jobid: int) -> bool:
         """Whether a job is held back until the topology of nodes is known."""
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether a job that were submitted now would be."""
+
     def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue sees it; raises ValueError."""
 
@@ -182,6 +186,9 @@ class Answers:
         """What a job would get now or when, if it were submitted now."""
         pool, queue = self._source.pool, self._source.queue
         line, spec = _spec(payload, self._handle)
+        if self._source.holds_back:
+            yield {"verdict": "held back"}
+            return
         job = self._source.waiting(_NEW, _PRIORITY, asker.userid, line, spec)
         yield None
         try:

@@ -10,6 +10,8 @@ import attrs
 from treepool.rfc.windows import clock
 from treepool.view.words import MAX_LIST, count, listed, plain
 
+_HELD_BACK = "waits: the topology of some nodes is not known yet"
+
 #: A dependency on the time, in seconds since the epoch.
 _BEGIN = re.compile(r"begin-time=(\d{1,12}(?:\.\d*)?)")
 
@@ -109,7 +111,7 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
         yield f"waits: {plain(str(facts.answer['reason']), MAX_LIST)}"
         yield from _outlook(facts, facts.answer, now)
     elif facts.answer["state"] == "held back":
-        yield "waits: the topology of some nodes is not known yet"
+        yield _HELD_BACK
         yield "next: it enters the queue when their brokers have answered"
     else:  # it changes at this moment
         yield "is on its way between the job manager and the scheduler: ask again"
@@ -174,6 +176,8 @@ _TELLERS = {
 def answer_to_shape(shape: str, answer: Mapping[str, Any], placement: str, now: float) -> list[str]:
     """What the scheduler says a job of *shape* would get; *placement* is where, "" if not now."""
     shown = plain(shape, MAX_LIST)
+    if answer["verdict"] == "held back":
+        return [f"{shown}: {_HELD_BACK}"]
     if answer["verdict"] == "infeasible":
         return [f"{shown}: infeasible: {plain(str(answer['reason']), MAX_LIST)}"]
     if answer["verdict"] == "now":
