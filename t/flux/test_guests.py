@@ -311,6 +311,16 @@ def test_an_explanation_goes_by_the_options_of_the_scheduler(small, idle):
     assert "it can start when one of these ends" in done.stdout
 
 
+def test_a_job_that_the_scheduler_has_not_been_sent(small, idle):
+    small.load("sched-treepool", "queue-depth=2")
+    small.submit("-t1h", "-N2", "-n2", "--exclusive")
+    jobs = [small.submit("-t1h", "-N2", "-n2", "--exclusive") for _ in range(4)]
+    small.settle()
+    lines, text = explained(small, jobs[-1], 1)
+    assert lines[0] == f"job {jobs[-1]}: waits: the job manager has not sent it to the scheduler"
+    assert "others leave the scheduler's queue" in text
+
+
 # -- with fifo
 
 

@@ -113,6 +113,9 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
     elif facts.answer["state"] == "held back":
         yield _HELD_BACK
         yield "next: it enters the queue when their brokers have answered"
+    elif facts.answer["state"] == "unknown":
+        yield "waits: the job manager has not sent it to the scheduler"
+        yield "next: it does at once, or, with queue-depth, when others leave the scheduler's queue"
     else:  # it changes at this moment
         yield "is on its way between the job manager and the scheduler: ask again"
 
