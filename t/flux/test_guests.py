@@ -169,6 +169,13 @@ def test_what_a_queue_requires_counts():
         assert "on rank1/core" in said(instance, *words, "fast")
         text = said(instance, "explain", "--instance", "node=2/slot/core", "--queue=fast", status=1)
         assert "infeasible" in text
+        script = "import flux, json, sys; flux.Flux().rpc(*map(json.loads, sys.argv[1:])).get()"
+        core = {"type": "core", "count": 1}
+        slot = {"type": "slot", "count": 1, "label": "s", "with": [core]}
+        for wrong in ([], 0, ""):
+            question = {"resources": [slot], "queue": "fast", "constraints": wrong}
+            both = map(json.dumps, ("sched-treepool.ask", question))
+            assert "must be an object" in instance.run("python", "-c", script, *both).stderr
 
 
 def test_what_can_never_run(busy):

@@ -231,8 +231,8 @@ def _spec(payload: Mapping[str, Any], handle: Any) -> tuple[str, dict[str, Any]]
     constraints = payload.get("constraints")
     requires = queues[line].get("requires") if line else None
     if requires:  # flux-core adds it to each job of the queue
-        both = [{"properties": requires}, *([constraints] if constraints else [])]
-        constraints = {"and": both}
+        given = [] if constraints is None else [constraints]
+        constraints = {"and": [{"properties": requires}, *given]}
     duration = payload.get("duration", 0)
     if not isinstance(duration, (int, float)) or not 0 <= duration < 1e9:
         raise InvalidJobspec("/duration: must be a number of seconds from 0 to 1e9")
