@@ -18,6 +18,7 @@ EVERYWHERE = {
     "test_gpuopt.py",
     "test_numbers.py",
     "test_options.py",
+    "test_outlook.py",
     "test_submissions.py",
 }
 

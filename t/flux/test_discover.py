@@ -195,6 +195,19 @@ def test_every_job_is_held_while_a_broker_has_not_answered(two):
     two.wait(plain, "alloc")
 
 
+def test_what_a_shape_would_get_is_not_told_while_a_broker_has_not_answered(two):
+    two.silence()
+    two.load(MODULE)
+    assert two.soon(lambda: two.stats()["hwloc"]["nodes"] == 1)
+    for shape in ("slot=1/numa{x}", "node=2{x}/slot/core"):
+        done = two.run("treepool", "explain", "--instance", shape)
+        said = f"{shape}: waits: the topology of some nodes is not known yet\n"
+        assert (done.returncode, done.stdout, done.stderr) == (1, said, "")
+    two.wake()
+    assert answers(two)
+    assert "would start now" in two.flux("treepool", "explain", "--instance", "slot=1/numa{x}")
+
+
 CHECK = """
 import flux, json, sys
 future = flux.Flux().rpc("feasibility.check", {"jobspec": json.load(sys.stdin)})

@@ -63,21 +63,45 @@ def test_a_guest_sees_where_jobs_are_and_how_close(busy):
     assert lines[-1]["totals"]["cores_used"] == 3 * 120
 
 
-def test_in_private_mode_a_guest_sees_only_that_something_is_used(busy):
+@pytest.fixture
+def private(busy):
+    """The same in private mode."""
     conf = json.loads(busy.flux("config", "get"))
     busy.flux("config", "load", stdin=json.dumps({**conf, "access": {"private-mode": True}}))
-    try:
-        lines = said(busy, "status", "--jobs", "--gpus", "--json").splitlines()
-        *gpus, last = [json.loads(line) for line in lines]
-        assert last["totals"]["cores_used"] == 3 * 120
-        assert {gpu["state"] for gpu in gpus} == {"free", "used"}
-        assert {gpu["job"] for gpu in gpus} == {"", "other"}
-        for job in (busy.wide, busy.head):
-            done = guest(busy, "explain", "--job", job)
-            assert (done.returncode, done.stdout) == (1, "")
-            assert len(done.stderr.splitlines()) == 1
-    finally:
-        busy.flux("config", "load", stdin=json.dumps(conf))
+    yield busy
+    busy.flux("config", "load", stdin=json.dumps(conf))
+
+
+def test_in_private_mode_a_guest_sees_only_that_something_is_used(private):
+    lines = said(private, "status", "--jobs", "--gpus", "--json").splitlines()
+    *gpus, last = [json.loads(line) for line in lines]
+    assert last["totals"]["cores_used"] == 3 * 120
+    assert {gpu["state"] for gpu in gpus} == {"free", "used"}
+    assert {gpu["job"] for gpu in gpus} == {"", "other"}
+    for job in (private.wide, private.head):
+        done = guest(private, "explain", "--job", job)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_in_private_mode_the_scheduler_says_nothing_of_jobs_of_others(private):
+    script = "import flux, sys; flux.Flux().rpc(sys.argv[1], {'id': int(sys.argv[2])}).get()"
+    ask = ("python", "-c", script, "sched-treepool.job")
+    shown = object.__new__(Instance)
+    shown.env = {**private.env, **GUEST}
+    for job in (private.wide, private.head):
+        number = private.flux("job", "id", "--to=dec", job).strip()
+        assert "jobs of others are private" in shown.run(*ask, number).stderr
+
+
+def test_in_private_mode_the_user_of_a_job_is_told_that_it_is_held(private):
+    user = object.__new__(Instance)
+    user.env = {**private.env, **GUEST, "FLUX_HANDLE_USERID": str(os.getuid())}
+    job = private.submit("--queue=debug", "-n1", "--urgency=0")
+    private.wait(job, "priority")
+    done = user.run("treepool", "explain", "--job", job)
+    assert done.stdout.startswith(f"job {job}: is held: its urgency is 0"), done.stderr
+    private.flux("cancel", job)
 
 
 def test_a_guest_gets_the_numbers(busy):
@@ -145,6 +169,13 @@ def test_what_a_queue_requires_counts():
         assert "on rank1/core" in said(instance, *words, "fast")
         text = said(instance, "explain", "--instance", "node=2/slot/core", "--queue=fast", status=1)
         assert "infeasible" in text
+        script = "import flux, json, sys; flux.Flux().rpc(*map(json.loads, sys.argv[1:])).get()"
+        core = {"type": "core", "count": 1}
+        slot = {"type": "slot", "count": 1, "label": "s", "with": [core]}
+        for wrong in ([], 0, ""):
+            question = {"resources": [slot], "queue": "fast", "constraints": wrong}
+            both = map(json.dumps, ("sched-treepool.ask", question))
+            assert "must be an object" in instance.run("python", "-c", script, *both).stderr
 
 
 def test_what_can_never_run(busy):
@@ -285,6 +316,16 @@ def test_an_explanation_goes_by_the_options_of_the_scheduler(small, idle):
     assert "required: each slot in one numa" in done.stdout
     assert "order     first-fit" in done.stdout
     assert "it can start when one of these ends" in done.stdout
+
+
+def test_a_job_that_the_scheduler_has_not_been_sent(small, idle):
+    small.load("sched-treepool", "queue-depth=2")
+    small.submit("-t1h", "-N2", "-n2", "--exclusive")
+    jobs = [small.submit("-t1h", "-N2", "-n2", "--exclusive") for _ in range(4)]
+    small.settle()
+    lines, text = explained(small, jobs[-1], 1)
+    assert lines[0] == f"job {jobs[-1]}: waits: the job manager has not sent it to the scheduler"
+    assert "others leave the scheduler's queue" in text
 
 
 # -- with fifo

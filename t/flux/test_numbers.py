@@ -80,3 +80,21 @@ def test_a_pass_that_is_interrupted_is_one_pass_and_waiting_does_not_count(monke
         "worst": 8.0,
         "worst_step": 4.0,
     }
+
+
+def test_to_look_whether_there_is_anything_to_do_is_no_pass():
+    passes = Passes()
+    assert list(passes.timed(iter(()))) == []
+    assert passes.to_dict()["count"] == 0
+
+
+def test_what_is_free_is_that_of_one_moment():
+    nodes = {"rank": "0-99", "children": {"core": "0-99"}}
+    pool = Pool({"version": 1, "execution": {"R_lite": [nodes], "nodelist": ["n[0-99]"]}})
+    for used in range(1, 100):  # the state of each node is another
+        pool.occupy(used, [((used,), (1 << used) - 1, 0)])
+    before, counting = outcome(free_of(pool)), free_of(pool)
+    next(counting)
+    for jobid, _ in pool.job_end_times():
+        pool.free(jobid)
+    assert outcome(counting) == before

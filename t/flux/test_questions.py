@@ -114,6 +114,24 @@ def test_what_is_malformed_is_refused_with_the_place(instance):
     assert answers(instance, ("numbers", {}))[0][0]["running_jobs"] == 480
 
 
+#: Sends bytes that are no text in C; prints the errno of the answer.
+RAW = """
+import flux
+from flux.core.inner import ffi, lib
+
+handle = flux.Flux()
+future = lib.flux_rpc_raw(handle.handle, b"sched-treepool.job", b"abc", 3, 0, 0)
+print(ffi.errno if lib.flux_rpc_get(future, ffi.NULL) < 0 else 0)
+"""
+
+
+def test_what_is_no_text_is_refused_and_fills_no_log(instance):
+    asking = object.__new__(Instance)
+    asking.env = {**instance.env, **GUEST}
+    assert asking.flux("python", "-c", RAW).strip() == "71"
+    assert "question" not in instance.log()
+
+
 def test_every_key_of_an_answer_is_documented(instance):
     pending = instance.flux("jobs", "-no", "{id.dec}", "--filter=pending").split()
     running = instance.flux("jobs", "-no", "{id.dec}", "--filter=running").split()

@@ -243,6 +243,9 @@ def test_a_reason_says_what_is_lacking_and_when_it_comes():
     assert case.why(2).startswith("1 of 2 nodes free now, 2 at ")
     case.submit(3, "slot/core=8", 1000)
     assert case.why(3) == "what is free is reserved for 2"
+    case.now = NOW + 200  # the job is late to end
+    case.run()
+    assert case.why(2) == "1 of 2 nodes free now", "a time that has passed is not when it comes"
 
 
 def some_queue(seed, policy, depth=math.inf):

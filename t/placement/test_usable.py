@@ -9,7 +9,7 @@ from treepool import Pool
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import Packing
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.usable import PER_GPU, free_and_stranded, usable
+from treepool.placement.nodes.usable import PER_GPU, stranded, usable
 from treepool.placement.on_node.fit import fit
 
 (TYPE,) = Pool(cluster(2)).inventory.node_types
@@ -28,7 +28,7 @@ def test_a_gpu_is_usable_as_far_as_its_share_of_cores_is_free_in_its_socket():
 
 def test_free_gpus_that_are_not_usable_are_stranded():
     half = state((1 << 12) - 1, 0b0011)
-    assert free_and_stranded([(half, 2)]) == (4, 3.0)
+    assert stranded(half) == 1.5 * PER_GPU
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,14 @@ def test_an_estimate_is_not_a_promise_and_a_reservation_is():
     assert "at the latest" in latest
 
 
+@pytest.mark.parametrize("reserved", [True, False])
+def test_a_time_that_has_passed_is_no_promise(reserved):
+    answer = {**WAITING, "t_estimate": NOW - 600, "reserved": reserved}
+    (*_, late) = told("SCHED", answer=answer)
+    assert "next: it starts as soon as others make room: they are late" in late
+    assert "latest" not in late and "about" not in late
+
+
 def test_only_jobs_that_no_other_must_precede_wait_for_resources():
     assert Facts("f1", "SCHED", answer=WAITING).waits_for_resources
     assert not Facts("f1", "SCHED", answer={**WAITING, "behind": 7}).waits_for_resources

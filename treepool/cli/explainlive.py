@@ -58,6 +58,8 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
     out("\n".join(answer_to_shape(arguments.shape, answer, short_form(parts), time.time())))
     if answer["verdict"] == "now":
         return DONE
+    if answer["verdict"] == "held back":
+        return NO
     system = {"constraints": constraints, "treepool": question.get("options")}
     spec = {"resources": resources, "attributes": {"system": system}}
     _details(_told(instance.look(), -1, spec, arguments.shape))

@@ -1,7 +1,8 @@
 """What the scheduler answers to whom: what is where, why a job waits, what a shape would get.
 
 The requests and answers are documented in doc/questions.md. With ``access.private-mode`` (see
-flux-config-access(5)) a guest learns of no job of others, as from ``flux jobs``.
+flux-config-access(5)) a guest learns of no job of others, as from ``flux jobs``, but the id of one
+that his own waits for, which its annotations have, too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import errno
 import time
 from functools import partial
 from itertools import islice
-from typing import Any, Generator, Mapping, Optional, Protocol
+from typing import Any, Callable, Generator, Mapping, Optional, Protocol
 
 from flux.job import JobID
 
@@ -27,6 +28,9 @@ from treepool.rfc import idset, jobspec
 
 #: The requests are ``sched-treepool.look``, ``.job``, ``.ask`` and ``.numbers``.
 TOPIC = "sched-treepool."
+
+#: The key of Flux's configuration that hides jobs from other users.
+_PRIVATE = "access.private-mode"
 
 #: Jobs in one response; and of jobs on many nodes, ranks in one response.
 _JOBS, _RANKS = 256, 4096
@@ -52,6 +56,10 @@ class Source(Protocol):
 
     def is_held_back(self, jobid: int) -> bool:
         """Whether a job is held back until the topology of nodes is known."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether a job that were submitted now would be."""
 
     def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue sees it; raises ValueError."""
@@ -96,10 +104,11 @@ class Answers:
         """Answer ``stats-get``, which has no version."""
         self._questions.take(msg, self._numbers)
 
-    def _may_see(self, asker: Asker, jobid: int) -> bool:
-        if asker.privileged or self._source.user_of(jobid) == asker.userid:
-            return True
-        return not self._handle.conf_get("access.private-mode", False, update=True)
+    def _hidden(self, asker: Asker) -> Callable[[int], bool]:
+        """Tells which jobs *asker* may not see: none that the scheduler does not have."""
+        private = not asker.privileged and self._handle.conf_get(_PRIVATE, False, update=True)
+        users = None, asker.userid
+        return lambda jobid: private and self._source.user_of(jobid) not in users
 
     # -- the instance
 
@@ -110,13 +119,12 @@ class Answers:
         yield {"R": pool.to_dict(), "down": down, "options": pool.options}
         listed: list[dict[str, Any]] = []
         ranks = 0
-        all_seen = self._may_see(asker, 0)
+        hidden = self._hidden(asker)
         for jobid, end in pool.job_end_times():
             job = pool.job(jobid)
             if job is None:
                 continue
-            seen = all_seen or self._source.user_of(jobid) == asker.userid
-            name = jobid if seen else None
+            name = None if hidden(jobid) else jobid
             listed.append({"id": name, "parts": _shown(job.parts), "expiration": end})
             ranks += sum(len(those) for those, _, _ in job.parts)
             if len(listed) == _JOBS or ranks >= _RANKS:
@@ -130,7 +138,7 @@ class Answers:
         jobid = payload.get("id")
         if not isinstance(jobid, int) or isinstance(jobid, bool):
             raise Refused(errno.EPROTO, "/id: must be an integer")
-        if not self._may_see(asker, jobid):
+        if self._hidden(asker)(jobid):
             raise Refused(errno.EPERM, "jobs of others are private here")
         source = self._source
         job, has = source.queue.jobs.get(jobid), source.pool.job(jobid)
@@ -139,7 +147,10 @@ class Answers:
             yield {"state": "running", "parts": parts, "expiration": has.end_time}
         elif job is not None:
             known = yield from self._why(job)
-            yield {"state": "waiting", **known}
+            if source.queue.jobs.get(jobid) is job:
+                yield {"state": "waiting", **known}
+            else:  # it started meanwhile, was cancelled, or has another priority
+                yield from self._job(payload, asker)
         elif source.is_held_back(jobid):
             yield {"state": "held back"}
         else:
@@ -175,6 +186,9 @@ class Answers:
         """What a job would get now or when, if it were submitted now."""
         pool, queue = self._source.pool, self._source.queue
         line, spec = _spec(payload, self._handle)
+        if self._source.holds_back:
+            yield {"verdict": "held back"}
+            return
         job = self._source.waiting(_NEW, _PRIORITY, asker.userid, line, spec)
         yield None
         try:
@@ -217,8 +231,8 @@ def _spec(payload: Mapping[str, Any], handle: Any) -> tuple[str, dict[str, Any]]
     constraints = payload.get("constraints")
     requires = queues[line].get("requires") if line else None
     if requires:  # flux-core adds it to each job of the queue
-        both = [{"properties": requires}, *([constraints] if constraints else [])]
-        constraints = {"and": both}
+        given = [] if constraints is None else [constraints]
+        constraints = {"and": [{"properties": requires}, *given]}
     duration = payload.get("duration", 0)
     if not isinstance(duration, (int, float)) or not 0 <= duration < 1e9:
         raise InvalidJobspec("/duration: must be a number of seconds from 0 to 1e9")

@@ -36,6 +36,8 @@ class Passes:
             try:
                 next(work)
             except StopIteration:
+                if not self._spent:  # there was nothing to do
+                    return
                 self._step(time.perf_counter() - began)
                 self._last.append(self._spent)
                 self._worst = max(self._worst, self._spent)
@@ -108,12 +110,12 @@ def queues_of(queue: Queue) -> Generator[None, None, dict[str, dict[str, Any]]]:
 
 def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
     """What is free on nodes that are up; how much of it is in no domain that is entirely free."""
-    found = dict.fromkeys(
-        ("cores", "gpus", "cores_fragmented", "gpus_fragmented", "gpus_stranded"), 0
-    )
-    index = pool.situation.index
-    for count, (state, ranks) in enumerate(list(index.buckets.items()), 1):
-        nodes = len(ranks)
+    kinds = ("cores", "gpus", "cores_fragmented", "gpus_fragmented", "gpus_stranded")
+    found = dict.fromkeys(kinds, 0)
+    buckets = pool.situation.index.buckets
+    # Counted first: the nodes may change their states between two yields.
+    sizes = [(state, len(ranks)) for state, ranks in buckets.items()]
+    for count, (state, nodes) in enumerate(sizes, 1):
         cores, gpus = fragmented(state.type.root, state.cores, state.gpus)
         found["cores"] += nodes * state.ncores
         found["gpus"] += nodes * state.ngpus

@@ -96,25 +96,26 @@ class Outlook:
     def _planned(self, line: str) -> Generator[None, None, _Ahead]:
         plan, now = self._queue.plan, time.time()
         first, passing = self._first(line)
-        complete = len(first) <= MOST_AHEAD
-        if passing:  # all respect the reservations of all lines
-            reserved = sorted(plan.reservations.values(), key=lambda made: made.start)
-            before = [made.job for made in reserved[:MOST_AHEAD]]
-            known = {job.jobid for job in before}
-            first = before + [job for job in first if job.jobid not in known]
-        pool = plan.pool.copy()
+        reserved, pool = list(plan.reservations.values()), plan.pool.copy()
         yield
         forecast = Forecast(pool, dict(plan.windows))
-        found = _Ahead(time.monotonic(), forecast, now, complete)
+        found = _Ahead(time.monotonic(), forecast, now, len(first) <= MOST_AHEAD)
         found.starts = dict.fromkeys((job.jobid for job in first), None)
         yield from forecast.begin(now)
+        for made in reserved:  # all lines respect those of all others
+            if not pool.has_job(made.job.jobid):
+                forecast.hold(made)
+                found.starts[made.job.jobid] = made.start
+            yield
         for job in first:
-            start = found.starts[job.jobid] = yield from forecast.add(job, found.begin)
-            if not passing and (start is None or start >= NEVER):
-                found.complete = False
-                break
+            start = found.starts[job.jobid]
+            if start is None:
+                start = found.starts[job.jobid] = yield from forecast.add(job, found.begin)
             if not passing:
-                found.begin = start or now
+                if start is None or start >= NEVER:
+                    found.complete = False
+                    break
+                found.begin = max(found.begin, start)
             yield
         return found
 

@@ -47,12 +47,8 @@ class Asker:
         return cls(msg.userid, bool(msg.rolemask & (lib.FLUX_ROLE_OWNER | admin)))
 
 
-class Refused(Exception):
-    """The question is refused with the errno *number*."""
-
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(reason)
-        self.number = number
+class Refused(OSError):
+    """The question is refused with an errno, for a reason."""
 
 
 @attrs.frozen(eq=False)
@@ -144,10 +140,11 @@ class Questions:
             self._timer.reset(after=pause)
 
     def _refuse(self, msg: Any, error: Exception) -> None:
-        number = getattr(error, "number", None)
-        if number is None and isinstance(error, (ValueError, RecursionError)):
+        number, reason = errno.EIO, str(error) or type(error).__name__
+        if isinstance(error, OSError) and error.errno:  # also of a payload that is no text
+            number, reason = error.errno, error.strerror or reason
+        elif isinstance(error, (ValueError, RecursionError)):
             number = errno.EINVAL
-        if number is None:
+        else:
             self._log.error(f"question {msg.topic}: {type(error).__name__}: {error}")
-            number = errno.EIO
-        self._handle.respond_error(msg, number, str(error) or type(error).__name__)
+        self._handle.respond_error(msg, number, reason)

@@ -399,6 +399,11 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Whether a job is held back until the topology of nodes is known."""
         return self._intake.get(jobid) is not None
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether a job that were submitted now would be held back."""
+        return self._intake.awaited is not None
+
     def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
         request = self.pool.parse_resource_request(spec)

@@ -10,8 +10,13 @@ import attrs
 from treepool.rfc.windows import clock
 from treepool.view.words import MAX_LIST, count, listed, plain
 
+_HELD_BACK = "waits: the topology of some nodes is not known yet"
+
 #: A dependency on the time, in seconds since the epoch.
 _BEGIN = re.compile(r"begin-time=(\d{1,12}(?:\.\d*)?)")
+
+#: Seconds by which an estimate may lie back: the scheduler does not make it anew for each answer.
+_LATE = 60.0
 
 #: How a job that is over ended.
 _RESULTS = {
@@ -106,8 +111,11 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
         yield f"waits: {plain(str(facts.answer['reason']), MAX_LIST)}"
         yield from _outlook(facts, facts.answer, now)
     elif facts.answer["state"] == "held back":
-        yield "waits: the topology of some nodes is not known yet"
+        yield _HELD_BACK
         yield "next: it enters the queue when their brokers have answered"
+    elif facts.answer["state"] == "unknown":
+        yield "waits: the job manager has not sent it to the scheduler"
+        yield "next: it does at once, or, with queue-depth, when others leave the scheduler's queue"
     else:  # it changes at this moment
         yield "is on its way between the job manager and the scheduler: ask again"
 
@@ -121,6 +129,8 @@ def _outlook(facts: Facts, answer: Mapping[str, Any], now: float) -> Iterator[st
     if start is None:
         yield "next: when it starts cannot be told (it waits for nodes that are away or for jobs"
         yield "without a time limit, or too many jobs are ahead)"
+    elif start <= now - _LATE:
+        yield "next: it starts as soon as others make room: they are late"
     elif answer["reserved"]:
         yield f"next: it starts at {clock(start, now)} at the latest, if no node fails"
     else:
@@ -169,6 +179,8 @@ _TELLERS = {
 def answer_to_shape(shape: str, answer: Mapping[str, Any], placement: str, now: float) -> list[str]:
     """What the scheduler says a job of *shape* would get; *placement* is where, "" if not now."""
     shown = plain(shape, MAX_LIST)
+    if answer["verdict"] == "held back":
+        return [f"{shown}: {_HELD_BACK}"]
     if answer["verdict"] == "infeasible":
         return [f"{shown}: infeasible: {plain(str(answer['reason']), MAX_LIST)}"]
     if answer["verdict"] == "now":

@@ -7,7 +7,7 @@ from typing import Generator, Iterable, Iterator, Mapping, Optional
 
 from treepool.placement.allocation import parts_of
 from treepool.placement.plan.earliest import Units, earliest, end_of
-from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.jobs import Reservation, Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window
@@ -56,6 +56,10 @@ class Forecast:
             plan.follow()
         plan.trim_all()
         plan.set_windows(window for window in self._windows.values() if window.end > now)
+
+    def hold(self, made: Reservation) -> None:
+        """Plan what the queue has reserved for a job, which must not be added."""
+        self._plan.timeline.add(made.job.jobid, made.start, made.end, made.parts)
 
     def add(self, job: Waiting, begin: float) -> Generator[None, None, Optional[float]]:
         """Plan *job* as early as possible from *begin* on, beside those that were added before.

@@ -43,9 +43,9 @@ def why_waiting(
     window = yield from _window(queue, job, now)
     reservation = plan.reservations.get(job.jobid)
     later = ""
-    if reservation is not None and reservation.start < NEVER:
+    if reservation is not None and now < reservation.start < NEVER:
         later = f", {need} at {clock(reservation.start, now)}"
-    elif reservation is not None:
+    elif reservation is not None and reservation.start >= NEVER:
         later = ", the rest is held by jobs without a time limit"
     if window is not None:
         return f"window {window}{later}"

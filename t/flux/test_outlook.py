@@ -1,0 +1,84 @@
+"""What whoever asks is told of starts to come: in one queue, and beside the others."""
+
+import time
+
+import pytest
+
+from treepool import Pool, parse_shape
+from treepool.flux.outlook import Outlook
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.timeline import finish
+from treepool.rfc.jobspec import from_resources
+
+NOW = 1_800_000_000.0
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0", "children": {"core": "0-7"}}],
+        "nodelist": ["n0"],
+    },
+}
+
+
+class Case:
+    """A queue on a node of 8 cores, of which a job has 4 for 100 seconds; nothing can be denied."""
+
+    def __init__(self, policy):
+        self.pool = Pool(R)
+        self.queue = Queue(self.pool, self, lambda: NOW, Rule(policy, 8))
+        self.pool.alloc(1, self.request("slot=1/core=4", 0.0))
+        self.pool.update_expiration(1, NOW + 100)
+        self.outlook = Outlook(self.queue)
+
+    def started(self, job, allocation):
+        pass
+
+    def request(self, shape, duration):
+        return self.pool.parse_resource_request(from_resources(parse_shape(shape), duration))
+
+    def job(self, jobid, shape, duration, queue):
+        request = self.request(shape, duration)
+        return Waiting(jobid, 16, request, self.queue.plan.kind(request), queue)
+
+    def submit(self, *job):
+        self.queue.add(self.job(*job))
+        finish(self.queue.run())
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: NOW)
+
+
+def outcome(work):
+    """What a generator returns at its end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            return stop.value
+
+
+@pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_a_new_job_respects_the_reservations_of_other_queues(policy, waiting):
+    case = Case(policy)
+    case.submit(2, "slot=1/core=1", 10.0, "debug")  # so that there are two queues
+    case.submit(3, "slot=1/core=8", 50.0, "batch")
+    assert case.queue.plan.reservations[3].start == NOW + 100
+    for jobid in range(4, 4 + waiting):
+        case.submit(jobid, "slot=1/core=2", 200.0, "debug")
+    for queue in ("debug", "other"):  # nothing waits in the other one
+        new = case.job(99, "slot=1/core=1", 150.0, queue)
+        assert outcome(case.outlook.start_of_new(new)) == NOW + 150
+
+
+def test_jobs_of_fifo_start_one_after_another_though_others_have_reservations():
+    case = Case("fifo")
+    case.submit(2, "slot=1/core=8", 50.0, "batch")
+    case.submit(3, "slot=1/core=1", 200.0, "debug")
+    case.submit(4, "slot=1/core=1", 10.0, "debug")
+    jobs = case.queue.jobs
+    starts = [outcome(case.outlook.start(jobs[jobid])) for jobid in (2, 3, 4)]
+    assert starts == [NOW + 100, NOW + 150, NOW + 150]
