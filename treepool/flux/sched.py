@@ -2,8 +2,9 @@
 
 flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27). ``plan/queue.py`` decides the
 order in which jobs start, ``intake.py`` when a submission is judged, ``pending.py`` how, and
-``annotate.py`` what waiting jobs are told. A pass over the queue is a generator, and Flux closes it at a ``yield``
-whenever an event arrives. The queue keeps its place, and the next pass continues from there.
+``annotate.py`` what waiting jobs are told. A pass over the queue is a generator, and Flux closes it
+at a ``yield`` whenever an event arrives. The queue keeps its place, and the next pass continues
+from there.
 """
 
 from __future__ import annotations
