@@ -17,6 +17,7 @@ import TreePool  # noqa: F401 (makes treepool importable)
 import attrs  # isort: skip
 import treepool
 from treepool.flux.annotate import Annotator
+from treepool.flux.pending import Pending
 from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission
@@ -220,15 +221,17 @@ def scheduler_of_two_jobs():
     scheduler = object.__new__(TreepoolScheduler)
     scheduler._resources = TreepoolPool(R)
     scheduler._resources.mark_down("all")
-    scheduler._intake, scheduler._submissions, scheduler._priorities = Mock(), {}, {}
+    scheduler._intake = Mock()
+    pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
     scheduler._queue = []  # passes are not asked for
     scheduler._annotating = Mock()
-    scheduler._annotator = Annotator(queue, lambda jobid: scheduler._submissions[jobid].request)
+    scheduler._annotator = Annotator(queue, pending.request_of)
+    pending.begin(queue, scheduler._annotator)
     jobspec = spec(cores=120, tasks=2)
     for jobid in (1, 2):
         request = scheduler.resources.parse_resource_request(jobspec).request
-        scheduler._submissions[jobid] = Submission(Mock(), jobid, 16, 0, jobspec)
+        pending._submissions[jobid] = Submission(Mock(), jobid, 16, 0, jobspec)
         queue.add(Waiting(jobid, 16, request, queue.plan.kind(request)))
     return scheduler
 
@@ -242,7 +245,7 @@ def judged_again(scheduler):
 def check_a_job_that_is_judged_again_keeps_the_priority_it_was_given_meanwhile():
     scheduler = scheduler_of_two_jobs()
     scheduler.prioritize([(1, 5)])
-    list(scheduler._prioritize())
+    list(scheduler._pending.apply_priorities())
     scheduler.prioritize([(2, 20)])  # not applied yet
     again = judged_again(scheduler)
     assert {each.jobid: each.priority for each in again} == {1: 5, 2: 20}
@@ -294,7 +297,7 @@ class Reactor:
 
     def told(self, jobid):
         """The reasons that a job has been told."""
-        calls = self.scheduler._submissions[jobid].request.annotate.call_args_list
+        calls = self.scheduler._pending.request_of(jobid).annotate.call_args_list
         return [call.args[0]["sched"]["reason_pending"] for call in calls]
 
 
@@ -320,7 +323,8 @@ def check_every_job_is_told_its_reason_when_nothing_else_happens():
     scheduler = scheduler_of_two_jobs()
     queue = scheduler.queue
     for jobid in range(3, 1000):
-        scheduler._submissions[jobid] = attrs.evolve(scheduler._submissions[1], request=Mock())
+        waiting = scheduler._pending._submissions
+        waiting[jobid] = attrs.evolve(waiting[1], request=Mock())
         queue.add(attrs.evolve(queue.jobs[1], jobid=jobid))
     reactor = Reactor(scheduler)
     reactor.event()

@@ -136,4 +136,44 @@ def test_what_needs_a_reload_of_the_module_says_so(instance):
     assert instance.reload("[sched-treepool]\nqueue-depth = 8\n").returncode == 0
     assert "queue-depth: holds from the next reload of this module on" in instance.log()
     instance.load("sched-treepool")
-    assert "queue-depth=8" in instance.ready()
+    assert instance.soon(lambda: "queue-depth=8" in instance.ready())
+
+
+def test_of_files_with_the_same_key_the_one_that_counts_is_named(instance):
+    last = instance.directory / "zz.toml"
+    last.write_text('[sched-treepool]\npolicy = "best"\n')
+    done = instance.reload('[sched-treepool]\npolicy = "easy"\n')
+    assert f"{last}: sched-treepool.policy: best: known are" in done.stderr
+
+
+def test_what_was_loaded_without_a_file_names_none(instance):
+    conf = json.dumps({"queues": {"batch": {}, "debug": {}}, "sched-treepool": {"policy": "best"}})
+    done = instance.run("config", "load", stdin=conf)
+    assert "configuration: sched-treepool.policy: best: known are" in done.stderr
+
+
+def test_a_window_for_a_queue_that_there_is_not_is_warned_of(instance):
+    window = '{name = "w", hosts = "fake0", start = 1, end = 4e9, queues = ["late", "nihgt"]}'
+    table = f"[queues.late]\nrequires = []\n[sched-treepool]\nwindows = [{window}]\n"
+    assert instance.reload(table).returncode == 0
+    said = "window w: this instance has no queue 'nihgt'\n"
+    assert instance.soon(lambda: said in instance.log()), instance.log()
+
+
+def test_one_reload_changes_everything_in_the_middle_of_a_pass_and_each_job_is_answered_once(
+    instance,
+):
+    submit(instance, "-N2", "-n2", "--exclusive", "-t1h")
+    words = ["bulksubmit", "--queue={}", "-n1", "-t1m", "--cc=0-99", "true", ":::"]
+    jobs = instance.flux(*words, "batch", "debug").split()
+    for number in range(8):
+        policy, node = ("easy", "worst-fit") if number % 2 else ("conservative", "first-fit")
+        own = f'[sched-treepool.queues.debug]\npolicy = "{("fifo", "easy")[number % 2]}"\n'
+        text = f'[sched-treepool]\npolicy = "{policy}"\nnode-policy = "{node}"\n{own}'
+        assert instance.reload(text).returncode == 0
+        if number == 4:
+            instance.flux("cancel", "--all", "--states=run")
+    stats = instance.soon(lambda: (s := instance.stats())["pending_jobs"] == 0 and s, 60)
+    assert stats, instance.log()
+    assert stats["jobs"]["placed"] == 1 + len(jobs)
+    assert (stats["jobs"]["refused"], stats["jobs"]["failed"]) == (0, 0)

@@ -1,10 +1,13 @@
 """What ``flux-env --install --prefix`` sets up, and what Flux makes of it, without root."""
 
+import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -148,3 +151,86 @@ def test_the_installed_one_does_not_install_itself(tmp_path):
     said = subprocess.run(words, env=bare(), capture_output=True, text=True)
     assert said.returncode == 1
     assert "use another one to install that" in said.stderr
+
+
+@pytest.mark.parametrize("name", ["treepool.old", "treepool.new"])
+def test_a_directory_that_somebody_keeps_beside_it_is_left_alone(tmp_path, name):
+    mine = tmp_path / "lib" / name / "mine"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("")
+    for _ in range(2):
+        assert command("--install", "--prefix", tmp_path).status == 0
+    assert command("--uninstall", "--prefix", tmp_path).status == 0
+    assert tree(tmp_path) == ["lib", f"lib/{name}", f"lib/{name}/mine"]
+
+
+@pytest.mark.parametrize("name", ["a:b", "a\nb"])
+def test_a_prefix_that_no_list_of_paths_can_have_is_refused(tmp_path, name):
+    result = command("--install", "--prefix", tmp_path / name)
+    assert result.is_one_line_error("--prefix", status=2)
+    assert tree(tmp_path) == []
+
+
+def test_a_home_that_is_a_link_is_left_alone(tmp_path):
+    assert command("--install", "--prefix", tmp_path / "there").status == 0
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "treepool").symlink_to(tmp_path / "there" / "lib" / "treepool")
+    before = tree(tmp_path)
+    for words in (["--install"], ["--uninstall"]):
+        assert command(*words, "--prefix", tmp_path).is_one_line_error("is a link")
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("again", ["--install", "--uninstall"])
+def test_what_an_interruption_leaves_is_known_to_the_next_command(tmp_path, again):
+    """As when the machine goes down between the two renames of an upgrade, or in a removal."""
+    prefix = tmp_path / "p"
+    assert command("--install", "--prefix", prefix).status == 0
+    home = prefix / "lib" / "treepool"
+    home.rename(home.with_name(OLD))
+    assert command(again, "--prefix", prefix).status == 0
+    if again == "--install":
+        assert command("--uninstall", "--prefix", prefix).status == 0
+    assert tree(tmp_path) == []
+
+
+OLD = ".treepool-install.old"
+
+
+def test_two_installations_at_a_time_are_one_too_many(tmp_path):
+    (tmp_path / "lib").mkdir()
+    holds = os.open(tmp_path / "lib", os.O_RDONLY)
+    fcntl.flock(holds, fcntl.LOCK_EX)
+    for words in (["--install"], ["--uninstall"]):
+        if words == ["--uninstall"]:
+            fcntl.flock(holds, fcntl.LOCK_UN)
+            assert command("--install", "--prefix", tmp_path).status == 0
+            fcntl.flock(holds, fcntl.LOCK_EX)
+        result = command(*words, "--prefix", tmp_path)
+        assert result.is_one_line_error("another treepool flux-env is at work there")
+    os.close(holds)
+    assert command("--uninstall", "--prefix", tmp_path).status == 0
+    assert tree(tmp_path) == ["lib"]
+
+
+def test_a_link_that_cannot_be_made_is_one_line(tmp_path):
+    assert command("--install", "--prefix", tmp_path).status == 0
+    (tmp_path / "bin" / ".treepool.new").mkdir()
+    result = command("--install", "--prefix", tmp_path)
+    assert result.is_one_line_error(".treepool.new")
+    assert "output" not in result.err
+
+
+def test_check_of_paths_that_cannot_be_looked_into_is_no_bug():
+    names = "PYTHONPATH FLUX_MODULE_PATH_PREPEND FLUX_CLI_PLUGINPATH FLUX_MODPROBE_PATH_APPEND"
+    env = {**bare(), **dict.fromkeys(names.split(), "/proc/1/root/root:/dev/null:")}
+    somebody = [] if os.geteuid() else ["setpriv", "--reuid=9", "--regid=9", "--clear-groups"]
+    with tempfile.TemporaryDirectory() as directory:  # that others may read
+        os.chmod(directory, 0o755)
+        assert command("--install", "--prefix", directory).status == 0
+        os.mkdir(f"{directory}/modprobe.d")  # an empty entry does not stand for where one is
+        open(f"{directory}/modprobe.d/treepool.toml", "w").close()
+        words = [*somebody, f"{directory}/bin/treepool", "flux-env", "--check"]
+        done = subprocess.run(words, cwd=directory, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert re.search(r"(?m)^modprobe +PROBLEM: not found$", done.stdout)

@@ -24,7 +24,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from treepool.cli.screen import DONE, NO, Stop, out
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out
 from treepool.errors import SetupError
 from treepool.flux import install, installcheck, site
 
@@ -46,6 +46,8 @@ def run(arguments: Namespace) -> int:
     prefix = None
     if arguments.prefix is not None:  # shells do not expand --prefix=~/tools
         prefix = Path(os.path.abspath(os.path.expanduser(arguments.prefix)))
+        if ":" in str(prefix) or not str(prefix).isprintable():
+            raise Stop(f"--prefix: {str(prefix)!r} cannot be in a list of directories", USAGE)
     try:
         if arguments.install:
             return _install(prefix)

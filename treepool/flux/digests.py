@@ -11,7 +11,7 @@ import errno
 import os
 import re
 from collections import deque
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterable, Optional
 
 from flux.constants import FLUX_RPC_STREAMING
 
@@ -29,6 +29,9 @@ TIMEOUT = 30.0
 
 #: After so many failures without a success no other node is asked.
 FAILURES = 8
+
+#: More than a digest, in characters.
+_LONGEST = 128
 
 _FLUX_PATH = re.compile(r"FLUX_\w*PATH\w*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -52,9 +55,9 @@ class Digests:
         """Whether some nodes are still to answer."""
         return bool(self._texts or self._waiting)
 
-    def ask(self, rank: int) -> None:
-        """Ask the node of *rank*, as soon as there are not too many others."""
-        self._waiting.append(rank)
+    def ask(self, ranks: Iterable[int]) -> None:
+        """Ask the nodes of *ranks*, not too many at a time."""
+        self._waiting.extend(ranks)
         self._next()
 
     def _next(self) -> None:
@@ -73,10 +76,13 @@ class Digests:
         except OSError as e:
             self._end(rank, e.errno == errno.ENODATA)
             return
-        output = answer.get("io") or {}
-        if output.get("stream") == "stdout" and len(self._texts[rank]) < 128:
+        output = answer.get("io") if isinstance(answer, dict) else None
+        if isinstance(output, dict) and output.get("stream") == "stdout":
             self._texts[rank] += str(output.get("data") or "")
-        future.reset()
+        if len(self._texts[rank]) > _LONGEST:  # it may write for ever
+            self._end(rank, False)
+        else:
+            future.reset()
 
     def _end(self, rank: int, finished: bool) -> None:
         text = self._texts.pop(rank).strip()

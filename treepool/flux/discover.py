@@ -81,7 +81,7 @@ class Discovery:
         #: rank; the ticks at which to ask ranks again; and how often each rank was asked again
         #: since it came up.
         self._waiting: deque[int] = deque()
-        self._many: deque[int] = deque()
+        self._many: list[int] = []
         self._open: dict[int, Question] = {}
         self._again: list[tuple[int, int]] = []
         self._tries: dict[int, int] = {}
@@ -153,12 +153,15 @@ class Discovery:
             question = Question(rank, self._ticks + 1 + math.ceil(TIMEOUT / TICK))
             self._open[rank] = question
             self._handle.rpc(TOPO_GET, nodeid=rank).then(self._on_answer, question)
-        while self._begun and self._many:
-            self._digests.ask(self._many.popleft())
+        if self._begun and self._many:
+            many, self._many = self._many, []
+            self._digests.ask(many)
         self._keep_ticking()
 
     def _on_digest(self, rank: int, digest: Optional[bytes]) -> None:
         """Use what is known of nodes with *digest*, wait for it, or ask *rank* for it."""
+        if self._described >> rank & 1:  # it was asked for its XML meanwhile
+            return
         node = self._describer.known(digest) if digest else None
         if node is not None:
             self._use(rank, node)
@@ -171,12 +174,16 @@ class Discovery:
             self._waiting.append(rank)
             self._ask()
 
-    def _answered(self, rank: int) -> None:
-        """Go on with the ranks that wait for the XML of *rank*, which came, or will not soon."""
+    def _answered(self, rank: int, sent: bool) -> None:
+        """Go on with the ranks that wait for the XML of *rank*, which was *sent* or is late.
+
+        If what was sent has another digest than the node told, digests tell nothing of the others.
+        """
         digest = self._first.pop(rank, None)
         if digest is not None:
+            told = None if sent and self._describer.known(digest) is None else digest
             for other in self._alike.pop(digest):
-                self._on_digest(other, digest)
+                self._on_digest(other, told)
 
     # -- answers
 
@@ -185,8 +192,9 @@ class Discovery:
         current = self._open.get(rank) is question
         if current:
             del self._open[rank]
+        answer = answer_of(future)
+        sent = isinstance(answer, bytes)
         if not self._described >> rank & 1:
-            answer = answer_of(future)
             if isinstance(answer, bytes):
                 self._bytes += len(answer)
                 try:
@@ -196,7 +204,7 @@ class Discovery:
             elif current:
                 self._fail(rank, answer)
                 self._ask_again(rank)
-        self._answered(rank)
+        self._answered(rank, sent)
         self._ask()
         self._hand_over_soon()
 
@@ -242,7 +250,7 @@ class Discovery:
             del self._open[rank]
             self._fail(rank, LATE)
             self._ask_again(rank)
-            self._answered(rank)
+            self._answered(rank, False)
         while self._again and self._again[0][0] <= self._ticks:
             self._waiting.append(heapq.heappop(self._again)[1])
         self._ask()

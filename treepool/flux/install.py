@@ -7,10 +7,11 @@ made for them. Installing again replaces the copy and the links. No step depends
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Iterator, Optional, Sequence
@@ -24,6 +25,9 @@ from treepool.flux.site import FluxSite
 
 #: The name of the receipt in a copy.
 _RECEIPT = "receipt.json"
+
+#: Beside the copy, while it is made or removed. Nobody else has these names.
+_NEW, _OLD = ".treepool-install.new", ".treepool-install.old"
 
 
 @attrs.frozen
@@ -88,19 +92,56 @@ def install(prefix: Optional[Path]) -> Installed:
     home = flux.home if prefix is None else home_of(prefix)
     if home.resolve() == copying.PACKAGE.parent:
         raise SetupError("this is the installed treepool: use another one to install that")
-    before = Installed.at(home)
-    if home.exists() and before is None:
-        raise SetupError(f"{home}: exists, and has no receipt of treepool")
     links = _links(flux, home, prefix)
-    for link in links:
-        if os.path.lexists(link) and not _is_ours(link, home):
-            raise SetupError(f"{link}: exists, and is not treepool's")
-    stage, old = home.with_name("treepool.new"), home.with_name("treepool.old")
     made: list[Path] = []
     umask = os.umask(0o022)
     try:
         for directory in (home.parent, *(link.parent for link in links)):
             made += _make(directory)
+        with _alone(home):
+            return _replace(flux, home, prefix, links, made)
+    except BaseException as e:  # Ctrl-C, too
+        _remove_empty(made)
+        if isinstance(e, OSError):
+            raise _failure(e, prefix) from None
+        raise
+    finally:
+        os.umask(umask)
+
+
+def uninstall(home: Path) -> Installed:
+    """Remove the copy at *home*, its links, and directories made for it; returns what it was."""
+    found = None
+    try:
+        with _alone(home):
+            found = _before(home)
+            if found is None:
+                raise SetupError(f"no treepool is installed in {home}")
+            for link in found.links:
+                _unlink(link, home)
+            old = home.with_name(_OLD)
+            home.rename(old)  # with its receipt, whatever happens to the rest
+            shutil.rmtree(old)
+    except OSError as e:
+        raise _failure(e, found.prefix if found else None) from None
+    _remove_empty(found.directories)
+    return found
+
+
+def _replace(
+    flux: FluxSite, home: Path, prefix: Optional[Path], links: dict[Path, Path], made: list[Path]
+) -> Installed:
+    """Replace what is at *home* and its links; *made* are directories that were made for them."""
+    before = _before(home)
+    if home.exists() and before is None:
+        raise SetupError(f"{home}: exists, and has no receipt of treepool")
+    for link in links:
+        if os.path.lexists(link) and not _is_ours(link, home):
+            raise SetupError(f"{link}: exists, and is not treepool's")
+    stage, old = home.with_name(_NEW), home.with_name(_OLD)
+    old_links = set(before.links if before else ())
+    replaced = False
+    try:
         for rest in (stage, old):
             shutil.rmtree(rest, ignore_errors=True)
         stage.mkdir()
@@ -111,40 +152,49 @@ def install(prefix: Optional[Path]) -> Installed:
         if before is not None:
             home.rename(old)
         stage.rename(home)
-    except BaseException as e:  # Ctrl-C, too
+        replaced = True
+        for link, target in links.items():
+            _point(link, target)
+        for link in old_links - set(links):
+            _unlink(link, home)
+    except BaseException:
+        if replaced:
+            for link in set(links) - old_links:
+                _unlink(link, home)
+            home.rename(stage)
         shutil.rmtree(stage, ignore_errors=True)
         if old.exists() and not home.exists():
             old.rename(home)
-        _remove_empty(made)
-        if isinstance(e, OSError):
-            raise _failure(e, prefix) from None
         raise
-    else:
-        for link, target in links.items():
-            _point(link, target)
-        for link in set(before.links if before else ()) - set(links):
-            _unlink(link, home)
-        shutil.rmtree(old, ignore_errors=True)
-        return done
-    finally:
-        os.umask(umask)
+    shutil.rmtree(old, ignore_errors=True)
+    return done
 
 
-def uninstall(home: Path) -> Installed:
-    """Remove the copy at *home*, its links, and directories made for it; returns what it was."""
-    found = Installed.at(home)
-    if found is None:
-        raise SetupError(f"no treepool is installed in {home}")
+def _before(home: Path) -> Optional[Installed]:
+    """What is installed at *home*; an interrupted command may have left it beside that."""
+    if home.is_symlink():
+        raise SetupError(f"{home}: is a link, and not to be replaced")
+    old = home.with_name(_OLD)
+    if not home.exists() and Installed.at(old):
+        old.rename(home)
+    return Installed.at(home)
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Have nobody else install or remove what is at *home* meanwhile."""
+    directory = os.open(home.parent, os.O_RDONLY)
     try:
-        for link in found.links:
-            _unlink(link, home)
-        old = home.with_name("treepool.old")
-        home.rename(old)  # with its receipt, whatever happens to the rest
-        shutil.rmtree(old)
-    except OSError as e:
-        raise _failure(e, found.prefix) from None
-    _remove_empty(found.directories)
-    return found
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(directory)
+        raise SetupError(f"{home}: another treepool flux-env is at work there") from None
+    except OSError:  # some network file systems lock no directories
+        pass
+    try:
+        yield
+    finally:
+        os.close(directory)
 
 
 def _links(flux: FluxSite, home: Path, prefix: Optional[Path]) -> dict[Path, Path]:

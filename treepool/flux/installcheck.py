@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Iterator, Mapping, Optional
+from typing import Iterable, Iterator, Mapping, Optional
 
 import attrs
 
@@ -39,16 +40,25 @@ def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> It
         ("sched-treepool", "FLUX_MODULE_PATH_PREPEND", flux.modules, "sched-treepool.py"),
         ("options of submit", "FLUX_CLI_PLUGINPATH", flux.plugins, ""),
     ):
-        given = [Path(path) for path in env.get(variable, "").split(":") if path]
+        given = _paths(env, variable)
         names = (name,) if name else ("topology.py", "treepool.py")
         candidates = [d / n for d in (*given, builtin) for n in names]
-        yield _place(part, next(filter(Path.is_file, candidates), None), home)
-    more = [Path(d) / "modprobe.d" for d in env.get("FLUX_MODPROBE_PATH_APPEND", "").split(":")]
+        yield _place(part, _first(candidates), home)
+    more = [path / "modprobe.d" for path in _paths(env, "FLUX_MODPROBE_PATH_APPEND")]
     files = [directory / "treepool.toml" for directory in (flux.modprobe, *more)]
-    yield _place("modprobe", next(filter(Path.is_file, files), None), home)
+    yield _place("modprobe", _first(files), home)
     yield _place("pool of a key", flux.pool, home)
     yield from _harm(home, installed.prefix, env)
     yield from _instance(flux, installed)
+
+
+def _paths(env: Mapping[str, str], variable: str) -> list[Path]:
+    return [Path(path) for path in env.get(variable, "").split(":") if path]
+
+
+def _first(files: Iterable[Path]) -> Optional[Path]:
+    """The first of *files* that there is, and may be looked at."""
+    return next(filter(os.path.isfile, files), None)
 
 
 def _place(part: str, found: Optional[Path], home: Path) -> Finding:
@@ -61,9 +71,9 @@ def _place(part: str, found: Optional[Path], home: Path) -> Finding:
 
 def _harm(home: Path, prefix: Optional[Path], env: Mapping[str, str]) -> Iterator[Finding]:
     """What reaches programs that it should not, or does not reach users that it should."""
-    for path in filter(None, env.get("PYTHONPATH", "").split(":")):
-        if Path(path, "treepool").is_dir():
-            yield Finding("PYTHONPATH", path, "reaches every Python: take it out")
+    for path in _paths(env, "PYTHONPATH"):
+        if os.path.isdir(path / "treepool"):
+            yield Finding("PYTHONPATH", str(path), "reaches every Python: take it out")
     if prefix is None:
         closed = [d for d in (home, *home.parents) if d.stat().st_mode & 0o5 != 0o5]
         for directory in closed:

@@ -70,6 +70,10 @@ class Numbers:
         self.passes = Passes()
         self.placed = self.refused = self.failed = 0
 
+    def count_refused(self) -> None:
+        """Count a job that was denied."""
+        self.refused += 1
+
     def report(self, queue: Queue, held_back: int) -> Generator[None, None, dict[str, Any]]:
         """All of it, by name."""
         plan, pool = queue.plan, queue.plan.pool

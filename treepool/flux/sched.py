@@ -1,9 +1,10 @@
 """The scheduler module ``sched-treepool``: flux-core's scheduler protocol for treepool's queue.
 
 flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27). ``plan/queue.py`` decides the
-order in which jobs start, ``intake.py`` when a submission enters the queue, and ``annotate.py``
-what waiting jobs are told. A pass over the queue is a generator, and Flux closes it at a ``yield``
-whenever an event arrives. The queue keeps its place, and the next pass continues from there.
+order in which jobs start, ``intake.py`` when a submission is judged, ``pending.py`` how, and
+``annotate.py`` what waiting jobs are told. A pass over the queue is a generator, and Flux closes it
+at a ``yield`` whenever an event arrives. The queue keeps its place, and the next pass continues
+from there.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import time
 from errno import EINVAL
 from typing import Any, Generator, Iterator, Mapping, Optional
 
-import attrs
 from flux.brokermod import request_handler
 from flux.job import JobID
 from flux.scheduler import Scheduler
 
 from treepool import __version__
 from treepool.errors import InvalidOption
-from treepool.flux import config
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
+from treepool.flux.config import Configuration
 from treepool.flux.hello import Hello
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Numbers
+from treepool.flux.options import Options
+from treepool.flux.pending import Pending
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool, held
 from treepool.flux.submissions import Submission
 from treepool.flux.windows import Windows
@@ -35,9 +37,6 @@ from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.pool import Pool
-
-#: Seconds spent on priorities before other messages get their turn.
-_SLICE = 0.01
 
 #: Seconds without annotations after one of them failed.
 _PENANCE = 60.0
@@ -57,31 +56,26 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             super().__init__(h, *args)
             if any(arg.startswith("pool-class=") for arg in args):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
-            self._arguments = self._pending_args
-            settings = config.read(h, h.conf_get(), self._arguments)
+            self._configuration = Configuration(h, self.log, self._pending_args)
             self._windows = Windows(
-                h, self.log, self._owner_of, self._request_schedule, settings.windows
+                h, self.log, self._owner_of, self._request_schedule, self._configuration.windows
             )
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
         self._pending_args = []
-        self.options = settings.options
-        self._apply_flux_options()
+        self._use_flux_options()
         self.pool_kwargs.update(self.options.pool)
         self.queue: Queue
-        #: The submission of each job in the queue.
-        self._submissions: dict[int, Submission] = {}
-        #: New priorities that are to be applied, by job id.
-        self._priorities: dict[int, int] = {}
+        self._numbers = Numbers()
         self._intake = Intake(
             h, self.log, self._judge, self._answer, self._on_topology, self._request_schedule
         )
+        self._pending = Pending(self._intake, self._windows, self._numbers.count_refused)
         self._hello = Hello(self._on_missed)
         self._answers = Answers(h, self.log, self)
         #: The user of each job that has resources.
         self._users: dict[int, int] = {}
-        self._numbers = Numbers()
         self._annotator: Annotator
         self._annotating = h.timer_watcher_create(0.0, lambda *_: self._annotate())
         #: For starts that no event causes, such as at the end of a window.
@@ -106,7 +100,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             raise OSError(EINVAL, str(e)) from None
         self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
         self._windows.begin(self.queue)
-        self._annotator = Annotator(self.queue, lambda jobid: self._submissions[jobid].request)
+        self._annotator = Annotator(self.queue, self._pending.request_of)
+        self._pending.begin(self.queue, self._annotator)
         self._answers.begin()
         # flux-core asks its own queue only whether it is empty, and how many jobs it has.
         self._queue = self.queue.jobs
@@ -121,29 +116,27 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     # -- the configuration
 
+    @property
+    def options(self) -> Options:
+        """The options that hold now."""
+        return self._configuration.options
+
     @request_handler("config-reload")  # type: ignore[untyped-decorator]
     def config_reload(self, msg: Any) -> None:
         """Follow a new configuration; if it is wrong, refuse it, and keep to the old one."""
         try:
-            settings = config.read(self.handle, msg.payload, self._arguments)
+            meaning_changed = self._configuration.follow(msg.payload, self.queue)
         except Exception as e:  # the configuration can be anything, and must not end the module
             self.handle.respond_error(msg, EINVAL, str(e) or type(e).__name__)
             return
-        old, self.options = self.options, settings.options
-        self._apply_flux_options()
-        self.queue.set_rules(self.options.rule, self.options.queues)
-        if self.options.pool != old.pool:
-            self.pool.set_options(**self.options.pool)
-            self._judge_again()  # the locality is part of what a request asks for
-        for name in ("discover", "queue_depth"):
-            if getattr(self.options, name) != getattr(old, name):
-                said = name.replace("_", "-")
-                self.log.warning(f"{said}: holds from the next reload of this module on")
-        self._windows.configure(settings.windows)
+        self._use_flux_options()
+        if meaning_changed:
+            self._pending.judge_again()
+        self._windows.configure(self._configuration.windows)
         self.handle.respond(msg, None)
         self._request_schedule()
 
-    def _apply_flux_options(self) -> None:
+    def _use_flux_options(self) -> None:
         """Use those of the table that no argument of the module gives."""
         given = {arg.partition("=")[0] for arg in self.args}
         if "log-level" not in given:
@@ -186,24 +179,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._intake.take(Submission(request, jobid, priority, userid, jobspec))
 
     def _judge(self, submission: Submission) -> None:
-        try:
-            wanted = self.resources.parse_resource_request(submission.jobspec)
-            self.resources.check_feasibility(wanted)
-        except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
-            if not self._intake.hold(submission):
-                self._numbers.refused += 1
-                submission.request.deny(str(e) or type(e).__name__)
-            return
-        self._submissions[submission.jobid] = submission
-        jobid, priority, userid = submission.jobid, submission.priority, submission.userid
-        self.queue.add(self._waiting(jobid, priority, userid, submission.queue, wanted.request))
-
-    def _waiting(self, jobid: int, priority: int, userid: int, line: str, request: Any) -> Waiting:
-        kind = self.queue.plan.kind(request, self._windows.admitted(userid, line))
-        return Waiting(jobid, priority, request, kind, line)
+        self._pending.judge(submission)
 
     def _owner_of(self, job: Waiting) -> tuple[int, str]:
-        return self._submissions[job.jobid].userid, job.queue
+        return self._pending.owner_of(job)
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Take back what a job gives."""
@@ -215,9 +194,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
         self._await_cancels()
-        submission = self._intake.cancel(jobid)
-        if self.queue.remove(jobid) is not None:
-            submission = self._leave(jobid)
+        submission = self._pending.cancel(jobid)
         if submission is not None:
             submission.request.cancel()
 
@@ -238,17 +215,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def prioritize(self, jobs: Any) -> None:
         """Apply new priorities."""
-        self._intake.prioritize(jobs)
-        self._priorities.update(jobs)
-
-    def _prioritize(self) -> Iterator[None]:
-        """Apply new priorities to the queue, which may be those of all jobs."""
-        end = time.monotonic() + _SLICE
-        while self._priorities:
-            self.queue.prioritize(*self._priorities.popitem())
-            if time.monotonic() > end:
-                yield
-                end = time.monotonic() + _SLICE
+        self._pending.prioritize(jobs)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         """Apply a running job's new end, in seconds since the epoch, 0 for never."""
@@ -271,22 +238,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def _on_topology(self, localities_changed: bool) -> None:
         """Use nodes that got their topology."""
         if localities_changed:
-            self._judge_again()
+            self._pending.judge_again()
         self._request_schedule()
-
-    def _judge_again(self) -> None:
-        """Judge all waiting jobs again, whose requests may mean something else now."""
-        for job in self.queue.clear():
-            self._annotator.withdraw(job.jobid)
-            submission = self._leave(job.jobid)
-            priority = self._priorities.pop(job.jobid, job.priority)
-            self._intake.again(attrs.evolve(submission, priority=priority))
-        self._intake.release()
-
-    def _leave(self, jobid: int) -> Submission:
-        """Forget a job that left the queue; returns its submission."""
-        self._annotator.forget(jobid)
-        return self._submissions.pop(jobid)
 
     # -- starting jobs
 
@@ -294,7 +247,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Start and reserve what can be, in steps of a few milliseconds."""
         if self._cancelling:
             return
-        yield from self._prioritize()
+        yield from self._pending.apply_priorities()
         if not self._intake.ready:  # the first job of the queue may be among the submissions
             for _ in self._numbers.passes.timed(self.queue.run()):
                 if self._ending:
@@ -312,22 +265,21 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         passed = self.queue.passed(job)
         if passed is not None:
             annotations["backfill"] = JobID(passed.jobid).f58
-        submission = self._submissions[job.jobid]
-        submission.request.success(AllocatedR(allocation), {"sched": annotations})
-        self._users[job.jobid] = submission.userid
+        request = self._pending.request_of(job.jobid)
+        request.success(AllocatedR(allocation), {"sched": annotations})
+        self._users[job.jobid] = self._pending.leave(job.jobid).userid
         self._numbers.placed += 1
-        self._leave(job.jobid)
 
     def refused(self, job: Waiting, reason: str) -> None:
         """Deny a job that can never run."""
-        self._numbers.refused += 1
-        self._leave(job.jobid).request.deny(reason)
+        self._numbers.count_refused()
+        self._pending.leave(job.jobid).request.deny(reason)
 
     def failed(self, job: Waiting, error: Exception) -> None:
         """Deny a job on which the scheduler failed; it would hold up all others."""
         self.log.error(f"{JobID(job.jobid).f58}: {type(error).__name__}: {error}")
         self._numbers.failed += 1
-        self._leave(job.jobid).request.deny(f"the scheduler failed on this job: {error}")
+        self._pending.leave(job.jobid).request.deny(f"the scheduler failed on this job: {error}")
 
     # -- what waiting jobs are told
 
@@ -392,8 +344,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job that waits or has resources; None if there is no such job."""
-        submission = self._submissions.get(jobid) or self._intake.get(jobid)
-        return self._users.get(jobid) if submission is None else submission.userid
+        user = self._pending.user_of(jobid)
+        return self._users.get(jobid) if user is None else user
 
     def is_held_back(self, jobid: int) -> bool:
         """Whether a job is held back until the topology of nodes is known."""
@@ -407,7 +359,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
         request = self.pool.parse_resource_request(spec)
-        return self._waiting(jobid, priority, userid, line, request)
+        return self._pending.waiting(jobid, priority, userid, line, request)
 
     def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
         self._answers.stats(msg)

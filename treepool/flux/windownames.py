@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pwd
-from typing import Callable, Optional, Union
+from typing import Callable, Container, Optional, Union
 
 from treepool.placement.plan.window import Window
 from treepool.rfc import hostlist, idset
@@ -15,11 +15,19 @@ from treepool.rfc.windows import WindowEntry
 _MAX_LISTED = 8
 
 
-def window_of(entry: WindowEntry, R: ResourceSet, problem: Callable[[str], None]) -> Window:
-    """The window of *entry* on the ranks of *R*; *problem* is told of unknown hosts and users."""
+def window_of(
+    entry: WindowEntry, R: ResourceSet, queues: Container[str], problem: Callable[[str], None]
+) -> Window:
+    """The window of *entry* on the ranks of *R*, in an instance with *queues*.
+
+    *problem* is told of unknown hosts, users and queues.
+    """
     ranks, unknown = _ranks(R, entry.hosts)
     if unknown:
         problem(f"window {entry.name}: this instance has no host {listed(unknown)}")
+    lacking = [queue for queue in entry.queues if queue not in queues]
+    if lacking:
+        problem(f"window {entry.name}: this instance has no queue {listed(lacking)}")
     ids = {user: user_id(user) for user in entry.users}
     nobody = [str(user) for user, uid in ids.items() if uid is None]
     if nobody:

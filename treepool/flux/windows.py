@@ -17,7 +17,7 @@ from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 
 from treepool.errors import InvalidWindow
 from treepool.flux.questions import request_watcher
-from treepool.flux.windownames import listed, window_of
+from treepool.flux.windownames import window_of
 from treepool.placement.plan.change import OwnerOf, change_windows
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import Holder
@@ -150,10 +150,6 @@ class Windows:
         entry = windows.read(msg.payload)
         if entry.end <= time.time():
             raise InvalidWindow("/end: has passed")
-        known = self._handle.conf_get("queues", {}, update=True)
-        unknown = [queue for queue in entry.queues if queue not in known]
-        if unknown:
-            raise InvalidWindow(f"/queues: this instance has no queue {listed(unknown)}")
         self._window(entry, _fail)
         self._enqueue(_Change(msg, entry.name, entry))
 
@@ -267,7 +263,8 @@ class Windows:
         return tuple(made.values())
 
     def _window(self, entry: WindowEntry, problem: Callable[[str], None]) -> Window:
-        return window_of(entry, self._queue.plan.pool.inventory.resource_set, problem)
+        queues = self._handle.conf_get("queues", {}, update=True) if entry.queues else ()
+        return window_of(entry, self._queue.plan.pool.inventory.resource_set, queues, problem)
 
 
 def _fail(message: str) -> None:

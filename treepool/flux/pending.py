@@ -1,0 +1,110 @@
+"""The jobs that wait: from their submission to their place in the queue, and what they are now.
+
+What a jobspec means depends on the localities and the options of the pool. If these change, all
+jobs that wait are judged again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Iterable, Iterator, Optional
+
+import attrs
+
+from treepool.flux.annotate import Annotator
+from treepool.flux.intake import Intake
+from treepool.flux.submissions import Submission
+from treepool.flux.windows import Windows
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.queue import Queue
+from treepool.placement.request.vertices import Request
+
+#: Seconds spent on priorities before other messages get their turn.
+_SLICE = 0.01
+
+
+class Pending:
+    """The jobs that wait, in the queue or on their way there; *refused* counts those denied."""
+
+    def __init__(self, intake: Intake, windows: Windows, refused: Callable[[], None]) -> None:
+        self._intake = intake
+        self._windows = windows
+        self._refused = refused
+        self._queue: Queue
+        self._annotator: Annotator
+        #: The submission of each job in the queue.
+        self._submissions: dict[int, Submission] = {}
+        #: New priorities that are to be applied, by job id.
+        self._priorities: dict[int, int] = {}
+
+    def begin(self, queue: Queue, annotator: Annotator) -> None:
+        """Let jobs wait in *queue*, and be told by *annotator*."""
+        self._queue, self._annotator = queue, annotator
+
+    def judge(self, submission: Submission) -> None:
+        """Queue a job, or deny it with the reason if it can never run."""
+        pool = self._queue.plan.pool
+        try:
+            request = pool.parse_resource_request(submission.jobspec)
+            pool.check_feasibility(request)
+        except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
+            if not self._intake.hold(submission):
+                self._refused()
+                submission.request.deny(str(e) or type(e).__name__)
+            return
+        self._submissions[submission.jobid] = submission
+        jobid, priority, userid = submission.jobid, submission.priority, submission.userid
+        self._queue.add(self.waiting(jobid, priority, userid, submission.queue, request))
+
+    def judge_again(self) -> None:
+        """Judge all waiting jobs again, whose requests may mean something else now."""
+        for job in self._queue.clear():
+            self._annotator.withdraw(job.jobid)
+            submission = self.leave(job.jobid)
+            priority = self._priorities.pop(job.jobid, job.priority)
+            self._intake.again(attrs.evolve(submission, priority=priority))
+        self._intake.release()
+
+    def waiting(
+        self, jobid: int, priority: int, userid: int, line: str, request: Request
+    ) -> Waiting:
+        """The job as the queue sees it; *line* is its Flux queue."""
+        kind = self._queue.plan.kind(request, self._windows.admitted(userid, line))
+        return Waiting(jobid, priority, request, kind, line)
+
+    def leave(self, jobid: int) -> Submission:
+        """Forget a job that left the queue; returns its submission."""
+        self._annotator.forget(jobid)
+        return self._submissions.pop(jobid)
+
+    def cancel(self, jobid: int) -> Optional[Submission]:
+        """Forget a job, wherever it waits; returns its submission, None if there is none."""
+        submission = self._intake.cancel(jobid)
+        return submission if self._queue.remove(jobid) is None else self.leave(jobid)
+
+    def prioritize(self, jobs: Iterable[tuple[int, int]]) -> None:
+        """Take note of new priorities, by job id."""
+        self._intake.prioritize(jobs)
+        self._priorities.update(jobs)
+
+    def apply_priorities(self) -> Iterator[None]:
+        """Apply new priorities to the queue, which may be those of all jobs."""
+        end = time.monotonic() + _SLICE
+        while self._priorities:
+            self._queue.prioritize(*self._priorities.popitem())
+            if time.monotonic() > end:
+                yield
+                end = time.monotonic() + _SLICE
+
+    def request_of(self, jobid: int) -> Any:
+        """The AllocRequest of a job in the queue."""
+        return self._submissions[jobid].request
+
+    def owner_of(self, job: Waiting) -> tuple[int, str]:
+        """The user and the Flux queue of a job in the queue."""
+        return self._submissions[job.jobid].userid, job.queue
+
+    def user_of(self, jobid: int) -> Optional[int]:
+        """The user of a job; None if it does not wait."""
+        submission = self._submissions.get(jobid) or self._intake.get(jobid)
+        return None if submission is None else submission.userid
