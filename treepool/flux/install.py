@@ -112,6 +112,8 @@ def install(prefix: Optional[Path]) -> Installed:
 def uninstall(home: Path) -> Installed:
     """Remove the copy at *home*, its links, and directories made for it; returns what it was."""
     found = None
+    if not home.parent.is_dir():
+        raise SetupError(f"no treepool is installed in {home}")
     try:
         with _alone(home):
             found = _before(home)
