@@ -551,16 +551,16 @@ def _in_system(make, key):
 SITES = {
     **TEXTS,
     "rows": lambda: (
-        "host,cell,switch\n" + "".join(f"n{i},c{i // 999},s{i}\n" for i in range(200_000))
+        "host,cell,switch\n" + "".join(f"n{i},c{i // 999},s{i}\n" for i in range(20_000))
     ),
-    "switches": lambda: "".join(f"SwitchName=s{i} Nodes=n[{i}-999999]\n" for i in range(100_000)),
-    "chain": lambda: "".join(f"SwitchName=s{i} Switches=s{i + 1}\n" for i in range(100_000)),
-    "blocks": lambda: "".join(f"BlockName=b{i} Nodes=n{i}\n" for i in range(100_000)),
-    "labels": lambda: json.dumps({f"n{i}": {"rack": f"r{i}"} for i in range(100_000)}),
+    "switches": lambda: "".join(f"SwitchName=s{i} Nodes=n[{i}-999999]\n" for i in range(10_000)),
+    "chain": lambda: "".join(f"SwitchName=s{i} Switches=s{i + 1}\n" for i in range(10_000)),
+    "blocks": lambda: "".join(f"BlockName=b{i} Nodes=n{i}\n" for i in range(10_000)),
+    "labels": lambda: json.dumps({f"n{i}": {"rack": f"r{i}"} for i in range(10_000)}),
     "yaml": lambda: (
-        "- topology: a\n  tree: {switches: [" + "{switch: s, nodes: n1}," * 50_000 + "]}\n"
+        "- topology: a\n  tree: {switches: [" + "{switch: s, nodes: n1}," * 2_000 + "]}\n"
     ),
-    "deep yaml": lambda: "- topology: a\n  tree: " + "[" * 100_000,
+    "deep yaml": lambda: "- topology: a\n  tree: " + "[" * 10_000,
 }
 
 LARGE = {
