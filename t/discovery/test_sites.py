@@ -7,6 +7,7 @@ import pytest
 from treepool.discovery import sites
 from treepool.errors import InvalidHardware
 from treepool.rfc import hostlist, idset
+from treepool.rfc.scheduling import WRITER, SchedulingKey
 
 TREE = """
 # a fat tree
@@ -66,9 +67,11 @@ LABELS = '{"n0": {"cell": "c0", "switch": "s0"}, "n1": {"cell": "c0", "switch": 
 
 KUBERNETES = """{"kind": "List", "items": [
   {"metadata": {"name": "n0", "labels": {"network.topology.nvidia.com/leaf": "l0",
-   "network.topology.nvidia.com/spine": "s0", "kubernetes.io/arch": "arm64"}}},
+   "network.topology.nvidia.com/spine": "s0", "network.topology.nvidia.com/core": "k0",
+   "kubernetes.io/arch": "arm64"}}},
   {"metadata": {"name": "n1", "labels": {"network.topology.nvidia.com/leaf": "l1",
-   "network.topology.nvidia.com/spine": "s0", "network.topology.nvidia.com/accelerator": "nvl7"}}}
+   "network.topology.nvidia.com/spine": "s0", "network.topology.nvidia.com/core": "k0",
+   "network.topology.nvidia.com/accelerator": "nvl7"}}}
 ]}"""
 
 IBNETDISCOVER = """#
@@ -114,7 +117,7 @@ def leaf(name, ranks):
 
 
 FAT_TREE = {
-    "core": [
+    "superspine": [
         {
             "name": "top",
             "spine": [{"name": "mid0", "switch": [leaf("leaf0", "0-1"), leaf("leaf1", "2-3")]}],
@@ -136,6 +139,12 @@ def test_slurms_trees_are_switches_by_their_levels(text):
     found, warnings = fabric(text)
     assert found == FAT_TREE
     assert warnings == ["hosts in no domain, which stand alone: n5"]
+
+
+@pytest.mark.parametrize("text", SEEDS)
+def test_a_key_takes_the_fabric_of_every_format(text):
+    found, _ = fabric(text)
+    SchedulingKey.read({"writer": WRITER, "children": [], "fabric": found})
 
 
 @pytest.mark.parametrize("text", [BLOCKS, BLOCKS_YAML], ids=["conf", "yaml"])
@@ -164,7 +173,8 @@ def test_labels_of_hosts_are_read_as_json():
 def test_kubernetes_nodes_have_the_labels_of_topograph():
     found, _ = fabric(KUBERNETES, "n[0-1]")
     second = {"name": "l1", "nvl": [leaf("nvl7", "1")]}
-    assert found == {"spine": [{"name": "s0", "switch": [leaf("l0", "0"), second]}]}
+    spine = {"name": "s0", "switch": [leaf("l0", "0"), second]}
+    assert found == {"superspine": [{"name": "k0", "spine": [spine]}]}
 
 
 def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_first_one_counts():

@@ -3,8 +3,8 @@
 ==================  =============================================================================
 Slurm               ``topology.conf`` and ``topology.yaml``, trees and blocks; NVIDIA's topograph
                     writes them, too. Leaf switches are called ``switch``, those above ``spine``,
-                    ``core``, ``level3``, ...; blocks are called ``block``, and the larger ones that
-                    ``BlockSizes`` names ``block36``, ...
+                    ``superspine``, ``level3``, ...; blocks are called ``block``, and the larger
+                    ones that ``BlockSizes`` names ``block36``, ...
 table (CSV)         a line ``host,cell,switch`` with the localities, the highest first, then a line
                     for each host; an empty cell leaves that locality out
 JSON                ``{"n0": {"cell": "c0", "switch": "s3"}, ...}``, or a list of Kubernetes nodes
@@ -32,11 +32,11 @@ from treepool.rfc.findings import shown
 Path = tuple[tuple[str, str], ...]
 
 #: What switches are called by the levels of switches below them.
-_SWITCHES = ("switch", "spine", "core")
+_SWITCHES = ("switch", "spine", "superspine")
 
 #: The labels that topograph gives Kubernetes nodes, the highest level first.
 _LABELS = {
-    "network.topology.nvidia.com/core": "core",
+    "network.topology.nvidia.com/core": "superspine",
     "network.topology.nvidia.com/spine": "spine",
     "network.topology.nvidia.com/leaf": "switch",
     "network.topology.nvidia.com/accelerator": "nvl",
