@@ -223,6 +223,14 @@ def test_hosts_with_two_places_are_named_and_the_first_counts():
             "line 2: switch 'c' is below 'a', too",
         ),
         ("BlockName=a Nodes=n0\nBlockSizes=x", "line 2: block sizes are numbers of nodes"),
+        ("- topology: a\n  block: {blocks: [], block_sizes: true}\n", "block sizes are numbers"),
+        (f"- topology: a\n  block: {{blocks: [], block_sizes: [0x{'f' * 6000}]}}\n", "block sizes"),
+        ('- topology: a\n  block: {blocks: [{block: !!int ""}]}\n', "no valid YAML: "),
+        ("- topology: a\n  block: {blocks: [{block: !!timestamp x}]}\n", "no valid YAML: "),
+        ("host,cell,name\nn0,c,x\n", "host 'n0': 'name' cannot be the name of a locality"),
+        ('{"n0": {"cell": "c", "ranks": "x"}}', "'ranks' cannot be the name of a locality"),
+        ('{"n0": {"": "c"}}', "'' cannot be the name of a locality"),
+        (",".join("l" * 66) + "\n" + ",".join("n" * 66), "host 'n' is in more than 64 domains"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),
@@ -244,3 +252,17 @@ def test_what_is_wrong_is_one_line_with_its_place(text, problem):
         fabric(text)
     assert problem in str(raised.value)
     assert str(raised.value).isprintable()
+
+
+def test_a_block_may_have_a_number_as_its_name_and_one_block_size():
+    block = "- topology: a\n  block: {block_sizes: 2, blocks: [{block: %s, nodes: n0}]}\n"
+    assert fabric(block % 7, "n0") == ({"block": [leaf("7", "0")]}, [])
+    ((large,),) = (found for found in fabric(block % f"0x{'f' * 6000}", "n0")[0].values())
+    assert large["name"] == "an integer of 24000 bits"
+
+
+@pytest.mark.parametrize("filler", ["\n", " \n", "\t"])
+def test_many_blank_lines_take_no_longer_for_being_many(filler):
+    """A pattern that goes over lines would need hours."""
+    names = sites.read(filler * 1_000_000 + "SwitchName=a Nodes=n0\n")
+    assert list(names.places) == ["n0"]
