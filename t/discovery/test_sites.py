@@ -7,6 +7,7 @@ import pytest
 from treepool.discovery import sites
 from treepool.errors import InvalidHardware
 from treepool.rfc import hostlist, idset
+from treepool.rfc.scheduling import WRITER, SchedulingKey
 
 TREE = """
 # a fat tree
@@ -66,9 +67,11 @@ LABELS = '{"n0": {"cell": "c0", "switch": "s0"}, "n1": {"cell": "c0", "switch": 
 
 KUBERNETES = """{"kind": "List", "items": [
   {"metadata": {"name": "n0", "labels": {"network.topology.nvidia.com/leaf": "l0",
-   "network.topology.nvidia.com/spine": "s0", "kubernetes.io/arch": "arm64"}}},
+   "network.topology.nvidia.com/spine": "s0", "network.topology.nvidia.com/core": "k0",
+   "kubernetes.io/arch": "arm64"}}},
   {"metadata": {"name": "n1", "labels": {"network.topology.nvidia.com/leaf": "l1",
-   "network.topology.nvidia.com/spine": "s0", "network.topology.nvidia.com/accelerator": "nvl7"}}}
+   "network.topology.nvidia.com/spine": "s0", "network.topology.nvidia.com/core": "k0",
+   "network.topology.nvidia.com/accelerator": "nvl7"}}}
 ]}"""
 
 IBNETDISCOVER = """#
@@ -114,7 +117,7 @@ def leaf(name, ranks):
 
 
 FAT_TREE = {
-    "core": [
+    "superspine": [
         {
             "name": "top",
             "spine": [{"name": "mid0", "switch": [leaf("leaf0", "0-1"), leaf("leaf1", "2-3")]}],
@@ -136,6 +139,12 @@ def test_slurms_trees_are_switches_by_their_levels(text):
     found, warnings = fabric(text)
     assert found == FAT_TREE
     assert warnings == ["hosts in no domain, which stand alone: n5"]
+
+
+@pytest.mark.parametrize("text", SEEDS)
+def test_a_key_takes_the_fabric_of_every_format(text):
+    found, _ = fabric(text)
+    SchedulingKey.read({"writer": WRITER, "children": [], "fabric": found})
 
 
 @pytest.mark.parametrize("text", [BLOCKS, BLOCKS_YAML], ids=["conf", "yaml"])
@@ -164,7 +173,8 @@ def test_labels_of_hosts_are_read_as_json():
 def test_kubernetes_nodes_have_the_labels_of_topograph():
     found, _ = fabric(KUBERNETES, "n[0-1]")
     second = {"name": "l1", "nvl": [leaf("nvl7", "1")]}
-    assert found == {"spine": [{"name": "s0", "switch": [leaf("l0", "0"), second]}]}
+    spine = {"name": "s0", "switch": [leaf("l0", "0"), second]}
+    assert found == {"superspine": [{"name": "k0", "spine": [spine]}]}
 
 
 def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_first_one_counts():
@@ -213,6 +223,14 @@ def test_hosts_with_two_places_are_named_and_the_first_counts():
             "line 2: switch 'c' is below 'a', too",
         ),
         ("BlockName=a Nodes=n0\nBlockSizes=x", "line 2: block sizes are numbers of nodes"),
+        ("- topology: a\n  block: {blocks: [], block_sizes: true}\n", "block sizes are numbers"),
+        (f"- topology: a\n  block: {{blocks: [], block_sizes: [0x{'f' * 6000}]}}\n", "block sizes"),
+        ('- topology: a\n  block: {blocks: [{block: !!int ""}]}\n', "no valid YAML: "),
+        ("- topology: a\n  block: {blocks: [{block: !!timestamp x}]}\n", "no valid YAML: "),
+        ("host,cell,name\nn0,c,x\n", "host 'n0': 'name' cannot be the name of a locality"),
+        ('{"n0": {"cell": "c", "ranks": "x"}}', "'ranks' cannot be the name of a locality"),
+        ('{"n0": {"": "c"}}', "'' cannot be the name of a locality"),
+        (",".join("l" * 66) + "\n" + ",".join("n" * 66), "host 'n' is in more than 64 domains"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),
@@ -234,3 +252,17 @@ def test_what_is_wrong_is_one_line_with_its_place(text, problem):
         fabric(text)
     assert problem in str(raised.value)
     assert str(raised.value).isprintable()
+
+
+def test_a_block_may_have_a_number_as_its_name_and_one_block_size():
+    block = "- topology: a\n  block: {block_sizes: 2, blocks: [{block: %s, nodes: n0}]}\n"
+    assert fabric(block % 7, "n0") == ({"block": [leaf("7", "0")]}, [])
+    ((large,),) = (found for found in fabric(block % f"0x{'f' * 6000}", "n0")[0].values())
+    assert large["name"] == "an integer of 24000 bits"
+
+
+@pytest.mark.parametrize("filler", ["\n", " \n", "\t"])
+def test_many_blank_lines_take_no_longer_for_being_many(filler):
+    """A pattern that goes over lines would need hours."""
+    names = sites.read(filler * 1_000_000 + "SwitchName=a Nodes=n0\n")
+    assert list(names.places) == ["n0"]

@@ -13,6 +13,7 @@ from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import parse_shape
+from work import Lines
 
 
 def cluster(fabric, nodes, cores=4):
@@ -94,3 +95,16 @@ def inter_of(ranks, fabric=CELLS):
 def test_fitness_between_nodes_is_the_fewest_domains_over_those_spanned(ranks, inter):
     found = inter_of(list(ranks))
     assert found == (None if inter is None else pytest.approx(inter))
+
+
+def test_the_work_for_a_jobs_fabric_follows_its_size_where_ranks_stand_alone():
+    """A switch and a rank beside it in each of many racks."""
+
+    def work(racks):
+        rack = [{"ranks": f"{2 * i},{2 * i + 1}", "switch": [{"ranks": f"{2 * i}"}]} for i in racks]
+        pool = Pool(cluster({"rack": rack}, 2 * len(racks)))
+        with Lines() as lines:
+            on_ranks(pool, set(range(2 * len(racks))))
+        return lines.count
+
+    assert work(range(400)) < 6 * work(range(100))

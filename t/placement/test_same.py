@@ -12,6 +12,7 @@ from depth import examples
 from placement.strategies import some, subsets
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.placement.why.decision import why_insufficient
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 
@@ -244,3 +245,10 @@ def test_what_is_infeasible_stays_so_whatever_is_allocated():
     assert ask(pool, 2, "node=3/slot/core", same="driver") is InfeasibleRequest
     assert ask(pool, 2, "node=3/slot/core", same="driver:prefer") is InsufficientResources
     assert ask(pool, 2, "node=2/slot/core", same="driver") is InsufficientResources
+
+
+def test_a_job_whose_members_have_no_node_with_room_is_told_without_a_number():
+    pool = Pool(cluster([(4, 0)] * 3, **{"d:a": {0}, "d:b": {1}}))
+    pool.mark_down("0-1")
+    spec = from_resources(parse_shape("slot/node{x}"), options={"same": "d"})
+    assert why_insufficient(pool.situation, pool.parse_resource_request(spec)) is None

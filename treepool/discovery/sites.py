@@ -3,8 +3,8 @@
 ==================  =============================================================================
 Slurm               ``topology.conf`` and ``topology.yaml``, trees and blocks; NVIDIA's topograph
                     writes them, too. Leaf switches are called ``switch``, those above ``spine``,
-                    ``core``, ``level3``, ...; blocks are called ``block``, and the larger ones that
-                    ``BlockSizes`` names ``block36``, ...
+                    ``superspine``, ``level3``, ...; blocks are called ``block``, and the larger
+                    ones that ``BlockSizes`` names ``block36``, ...
 table (CSV)         a line ``host,cell,switch`` with the localities, the highest first, then a line
                     for each host; an empty cell leaves that locality out
 JSON                ``{"n0": {"cell": "c0", "switch": "s3"}, ...}``, or a list of Kubernetes nodes
@@ -25,18 +25,18 @@ from typing import Any, Callable, Iterable, Mapping, Optional
 import attrs
 
 from treepool.errors import InvalidHardware, InvalidHostlist
-from treepool.rfc import document, hostlist, idset
+from treepool.rfc import document, fabric, hostlist, idset
 from treepool.rfc.findings import shown
 
 #: The domains that a host is in: locality and name, the highest first.
 Path = tuple[tuple[str, str], ...]
 
 #: What switches are called by the levels of switches below them.
-_SWITCHES = ("switch", "spine", "core")
+_SWITCHES = ("switch", "spine", "superspine")
 
 #: The labels that topograph gives Kubernetes nodes, the highest level first.
 _LABELS = {
-    "network.topology.nvidia.com/core": "core",
+    "network.topology.nvidia.com/core": "superspine",
     "network.topology.nvidia.com/spine": "spine",
     "network.topology.nvidia.com/leaf": "switch",
     "network.topology.nvidia.com/accelerator": "nvl",
@@ -59,7 +59,13 @@ class Site:
     twice: dict[str, None] = attrs.field(factory=dict)
 
     def put(self, host: str, path: Path) -> None:
-        """Note that *host* is in the domains of *path*."""
+        """Note that *host* is in the domains of *path*, whose localities a key may have."""
+        if len(path) > _MAX_LEVELS:
+            raise InvalidHardware(f"host {shown(host)} is in more than {_MAX_LEVELS} domains")
+        for name, _ in path:
+            if name in fabric.RESERVED or not name:
+                text = f"{shown(name)} cannot be the name of a locality"
+                raise InvalidHardware(f"host {shown(host)}: {text}")
         if self.places.setdefault(host, path) != path:
             self.twice[host] = None
 
@@ -231,7 +237,7 @@ def _slurm_conf(text: str) -> Site:
 
 
 def _sizes(values: Iterable[object], where: str) -> list[int]:
-    texts = [str(value) for value in values]
+    texts = [_text(value) for value in values]
     if not all(re.fullmatch("[1-9][0-9]{0,6}", text) for text in texts):
         raise InvalidHardware(f"{where}: block sizes are numbers of nodes")
     return sorted(map(int, texts))
@@ -249,9 +255,9 @@ def _slurm_yaml(text: str) -> Site:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InvalidHardware("YAML with aliases is not read")
         value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as e:
-        if isinstance(e, InvalidHardware):
-            raise
+    except InvalidHardware:
+        raise
+    except Exception as e:  # PyYAML raises what it likes where a tag does not suit its value
         raise InvalidHardware(f"no valid YAML: {' '.join(str(e).split())[:200]}") from None
     listed = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     listed.sort(key=lambda one: one.get("cluster_default") is not True)
@@ -264,16 +270,23 @@ def _slurm_yaml(text: str) -> Site:
                 where = f"topology {name}, switch {shown(item.get('switch'))}"
                 children = hosts_of(item.get("children", ""), where)
                 hosts = hosts_of(item.get("nodes", ""), where)
-                slurm.switch(str(item.get("switch")), children, hosts, where)
+                slurm.switch(_text(item.get("switch")), children, hosts, where)
         elif isinstance(block, dict):
             for item in _items(block.get("blocks"), f"topology {name}"):
                 where = f"topology {name}, block {shown(item.get('block'))}"
                 hosts = hosts_of(item.get("nodes", ""), where)
-                slurm.blocks.setdefault(str(item.get("block")), []).extend(hosts)
-            slurm.sizes = _sizes(block.get("block_sizes") or (), f"topology {name}")
+                slurm.blocks.setdefault(_text(item.get("block")), []).extend(hosts)
+            sizes = block.get("block_sizes") or []
+            slurm.sizes = _sizes(sizes if isinstance(sizes, list) else [sizes], f"topology {name}")
         if slurm.nodes or slurm.blocks:
             return slurm.site()
     raise InvalidHardware("no topology with switches or blocks")
+
+
+def _text(value: object) -> str:
+    """A name or number that YAML may have read as another type."""
+    large = isinstance(value, int) and value.bit_length() > 64  # str() refuses the largest
+    return shown(value) if large else str(value)
 
 
 def _items(value: object, where: str) -> list[Mapping[str, Any]]:
@@ -380,7 +393,7 @@ def cray(hosts: Iterable[str]) -> Site:
 #: What a file of each format looks like.
 _FORMATS: tuple[tuple[str, Callable[[str], Site]], ...] = (
     (r"\A\s*[{\[]", _labels),
-    (r"^\s*(SwitchName|BlockName)=", _slurm_conf),
+    (r"^[ \t]*(SwitchName|BlockName)=", _slurm_conf),
     (r"^- *topology:|^ +(tree|block):", _slurm_yaml),
     (r'^Switch\s+\d+\s+"', _infiniband),
     (r"\A[^\n]*,", _table),

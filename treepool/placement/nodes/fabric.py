@@ -168,18 +168,25 @@ class Fabric:
                 having.setdefault(leaf, []).append(rank)
         inner: dict[int, dict[str, list[Any]]] = {}
         texts = {leaf: idset.encode_ids(those) for leaf, those in having.items()}
-        alone: dict[int, list[int]] = {}
+        #: All ranks of domains that are to say them, because some stand alone there.
+        whole: dict[int, list[int]] = {}
+        for leaf in having:
+            if not self.locality[leaf]:
+                whole[self.parent[leaf]] = []
+        for leaf, those in having.items() if whole else ():
+            for domain in self.around(leaf):
+                if domain in whole:
+                    whole[domain] += those
         # Children have higher numbers than their parents, so all of a domain's come before it.
         open_ = sorted({d for leaf in having for d in self.around(leaf)})
         while open_:
             domain = open_.pop()
             parent = self.parent[domain]
             if not self.locality[domain]:
-                alone.setdefault(parent, []).extend(having[domain])
                 continue
             ranks_here = texts.get(domain, "")
-            if domain in alone:
-                ranks_here = idset.encode_ids(sorted(self._all(domain, having)))
+            if domain in whole:
+                ranks_here = idset.encode_ids(sorted(whole[domain]))
             one = written(
                 self.name[domain], ranks_here, _ordered(inner.get(domain, {})), self.extra[domain]
             )
@@ -197,11 +204,6 @@ class Fabric:
                     one = written(self.name[domain], alone, found or {}, self.extra[domain])
                     found = {self.locality[domain]: [one]}
         return None if found is None else written(None, "", found, self.extra[ROOT])
-
-    def _all(self, domain: int, having: Mapping[int, list[int]]) -> Iterator[int]:
-        for leaf, ranks in having.items():
-            if domain in self.around(leaf):
-                yield from ranks
 
     # -- compiling
 

@@ -10,6 +10,7 @@ from typing import Optional
 import attrs
 
 from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.choose.same import members, narrowed
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -104,8 +105,12 @@ def why_passed_over(situation: Situation, request: Request, state: NodeState) ->
 def _why(situation: Situation, request: Request, types: list[Optional[NodeType]]) -> Optional[str]:
     """Why a pool of idle nodes of *types*, by rank, could not serve *request*."""
     inventory = attrs.evolve(situation.inventory, types=types, states=StateTable())
-    within = inventory.matching(request.constraint)
-    if not any(t is not None and (within is None or r in within) for r, t in enumerate(types)):
+    tried = [request]
+    if request.same is not None and request.same.required:
+        tried = [narrowed(request, name) for name in members(request.same.family, inventory)]
+    withins = [inventory.matching(one.constraint) for one in tried]
+    there = [rank for rank, node_type in enumerate(types) if node_type is not None]
+    if not any(within is None or rank in within for within in withins for rank in there):
         return None
     idle = Situation(inventory, inventory.idle_index, situation.policy)
     if request.same is None and idle.choice(request).selection is not None:
