@@ -17,7 +17,7 @@ from treepool.placement.request.need import Ask
 from treepool.rfc import idset
 
 #: More than a node has of any resource.
-_MANY = 1 << 20
+_MANY = 2 * idset.MAX_ID
 
 #: A number above any policy's key.
 ABOVE_KEYS = 1 << 80
