@@ -59,7 +59,9 @@ def test_keys_keep_their_range_on_the_largest_nodes():
             assert 0 <= policy.key(largest, ask, found) < ABOVE_KEYS - straddle
 
 
-@pytest.mark.parametrize("value", ["-1", "1001", "nan", "much"])
+@pytest.mark.parametrize(
+    "value", ["-1", "1001", "nan", "much", pytest.param(10**5000, id="long")]
+)  # fmt: skip
 def test_the_weight_of_locality_is_a_number_of_gpus(value):
     with pytest.raises(InvalidOption, match="not a number from 0 to 1000"):
         Pool(cluster(2), straddle=value)
