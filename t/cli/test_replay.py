@@ -60,6 +60,30 @@ def test_node_policies_tell(treepool, write, R):
     assert [line["wait"]["max"] for line in result.json] == [0, 9]
 
 
+def test_the_weight_of_locality_tells(treepool, write):
+    topo = {"socket": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-3"}]}
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-1", "children": {"core": "0-7", "gpu": "0-3"}}],
+            "nodelist": ["n[0-1]"],
+        },
+        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0-1", "topo": topo}]},
+    }
+    jobs = [
+        {"shape": "node/socket=2/slot=1/[core=2;gpu=1]", "constraint": {"ranks": ["0"]}},
+        {"shape": "slot=1/core=1", "constraint": {"ranks": ["1"]}},
+        {"shape": "slot=1/core=3"},
+    ]
+    lines = [json.dumps({"submit": i, "duration": 10, **job}) for i, job in enumerate(jobs)]
+    result = treepool(
+        "replay", write("\n".join(lines)), "-R", write(R, "R.json"), "--json",
+        "--compare", "node-policy=packing,straddle=0",
+        "--compare", "node-policy=packing,straddle=1000,alpha=0.5,beta=0.5",
+    )  # fmt: skip
+    assert [line["slots_local"] for line in result.json] == [3, 4]
+
+
 def test_the_curve_adds_up_to_the_mean(treepool, write, R):
     (line,) = treepool("replay", write(TRACE), "-R", write(R, "R.json"), "--json").json
     area = sum(p["cores_used"] * (p["end"] - p["start"]) for p in line["curve"])

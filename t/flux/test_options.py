@@ -89,6 +89,7 @@ def test_a_queue_has_the_rule_of_all_but_for_what_its_own_table_says():
         ({"polcy": "easy"}, "sched-treepool.polcy: unknown, known are policy, "),
         ({"policy": "best"}, "sched-treepool.policy: best: known are fifo, easy, conservative"),
         ({"policy": True}, "sched-treepool.policy: must be a text or a number, not true"),
+        ({"node_policy": "gpu-sparing"}, "sched-treepool.node-policy: gpu-sparing: now packing, "),
         ({"alpha": 2}, "sched-treepool.alpha: 2: not a number from 0 to 1"),
         ({"alpha": math.nan}, "sched-treepool.alpha: nan: not a number"),
         ({"reservation_depth": 10**5000}, "sched-treepool.reservation-depth: an integer of"),

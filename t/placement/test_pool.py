@@ -113,6 +113,7 @@ def test_a_wrong_R_makes_no_pool(R, error, message):
         ({"locality": None}, "unknown locality None"),
         ({"policy": "worst"}, "unknown policy 'worst'.*best-fit"),
         ({"policy": []}, "unknown policy"),
+        ({"policy": "gpu-sparing"}, "unknown policy 'gpu-sparing', now packing, known: packing,"),
     ],
 )
 def test_an_unknown_option_or_value_is_an_error_that_lists_the_known_ones(options, message):

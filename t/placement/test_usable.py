@@ -7,10 +7,12 @@ import pytest
 from placement.test_work import cluster, request
 from treepool import Pool
 from treepool.errors import InvalidOption
-from treepool.placement.choose.policy import Packing
+from treepool.placement.choose.policy import ABOVE_KEYS, POLICIES, Packing
 from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import compile_topo
 from treepool.placement.nodes.usable import PER_GPU, stranded, usable
 from treepool.placement.on_node.fit import fit
+from treepool.rfc import idset
 
 (TYPE,) = Pool(cluster(2)).inventory.node_types
 
@@ -46,7 +48,20 @@ def test_a_key_is_no_larger_before_the_fit_is_known(shape):
             assert policy.key(one, ask, None) <= policy.key(one, ask, found)
 
 
-@pytest.mark.parametrize("value", ["-1", "1001", "nan", "much"])
+def test_keys_keep_their_range_on_the_largest_nodes():
+    most = (1 << idset.MAX_ID + 1) - 1
+    largest = NodeState(compile_topo(None, most, most), most, most)
+    ask = request(Pool(cluster(2)), "slot/[core=1;gpu=1]").ask
+    for kind in POLICIES.values():
+        policy = kind(gpus=1000)
+        straddle = 0 if policy.passes else policy.straddle
+        for found in (None, fit(largest, ask)):
+            assert 0 <= policy.key(largest, ask, found) < ABOVE_KEYS - straddle
+
+
+@pytest.mark.parametrize(
+    "value", ["-1", "1001", "nan", "much", pytest.param(10**5000, id="long")]
+)  # fmt: skip
 def test_the_weight_of_locality_is_a_number_of_gpus(value):
     with pytest.raises(InvalidOption, match="not a number from 0 to 1000"):
         Pool(cluster(2), straddle=value)

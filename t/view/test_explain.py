@@ -81,6 +81,23 @@ def test_under_packing_a_job_straddles_before_it_breaks_an_idle_node():
     assert (crowded.passed, crowded.second_pass) == ((), False)
 
 
+@pytest.mark.parametrize("policy", ["packing", "node-fit"])
+def test_a_policy_without_passes_is_not_told_in_passes(policy):
+    jobs = ["numa=4/slot=1/core=1"]
+    found = words(told(two_sockets(), "slot=1/core=4", jobs, policy=policy))
+    assert "\n     no slot is in the smallest kind of domain" in found
+    assert "or in a larger one, as the order says" in found
+    assert "pass:" not in found and "if not to be had" not in found
+
+
+def test_what_straddles_is_no_reason_under_a_policy_that_lets_it():
+    jobs = ["numa=4/slot=1/core=3"]
+    found = told(two_sockets(), "node=1/slot=1-2/core=4", jobs, policy="node-fit")
+    (passed,) = found.passed
+    assert passed.why == "it could serve, but the request wants no more nodes"
+    assert found.taken[0].nodes.ranks == (1,)
+
+
 def test_when_all_are_crowded_the_second_pass_takes_the_first_of_them():
     found = told(
         two_sockets(2), "slot=1/core=4", ["node=2/numa=4/slot=1/core=1"], policy="best-fit"

@@ -48,7 +48,9 @@ from treepool.view.synthetic import synthetic
 from treepool.view.trace import TraceJob
 
 #: The options that a set of rules may have: those of the module that apply to a replay.
-_OPTIONS = ("policy", "reservation-depth", "node-policy", "locality")
+_OPTIONS = (
+    "policy", "reservation-depth", "node-policy", "straddle", "locality", "alpha", "beta"
+)  # fmt: skip
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -89,7 +91,8 @@ def define(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
-        "node-policy=NAME, locality=MODE; repeatable (default: policy=fifo)",
+        "node-policy=NAME, straddle=GPUS, locality=MODE, alpha=A, beta=B; repeatable "
+        "(default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
     form.add_argument("--json", action="store_true", help="a line of JSON for each set of options")

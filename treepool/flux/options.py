@@ -7,12 +7,14 @@ values; an argument overrides the key of its name. Imports no flux.
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import Callable, Container, Iterable, Mapping, NoReturn, Union
 
 import attrs
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
+from treepool.placement.choose.policy import REPLACED
 from treepool.placement.options import number
 from treepool.placement.plan.queue import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
@@ -141,8 +143,12 @@ def _fail(message: str) -> NoReturn:
     raise InvalidOption(message)
 
 
-def _choice(*known: str) -> Reader:
-    return lambda text: text if text in known else _fail(f"known are {', '.join(known)}")
+def _choice(*known: str, replaced: Mapping[str, str] = MappingProxyType({})) -> Reader:
+    def check(text: str) -> str:
+        now = f"now {replaced[text]}, " if text in replaced else ""
+        return text if text in known else _fail(f"{now}known are {', '.join(known)}")
+
+    return check
 
 
 def _number(name: str) -> Reader:
@@ -183,7 +189,7 @@ _READERS: dict[str, Reader] = {
     "policy": _choice(*POLICIES),
     "reservation-depth": _depth,
     "locality": _choice(*LOCALITIES),
-    "node-policy": _choice(*NODE_POLICIES),
+    "node-policy": _choice(*NODE_POLICIES, replaced=REPLACED),
     "straddle": _number("straddle"),
     "alpha": _number("alpha"),
     "beta": _number("beta"),

@@ -8,6 +8,7 @@ from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA
 from treepool.placement.choose.policy import STRADDLE
 from treepool.placement.request.job_options import LOCALITIES
+from treepool.rfc.findings import shown
 
 #: The options of a pool and their defaults.
 OPTIONS = {
@@ -42,8 +43,8 @@ def number(name: str, options: Mapping[str, Any]) -> float:
     """The value of option *name*, a number from 0 to MOST."""
     try:
         value = float(options[name])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = -1.0
     if not 0 <= value <= MOST[name]:
-        raise InvalidOption(f"{name}={options[name]!r:.60}: not a number from 0 to {MOST[name]}")
+        raise InvalidOption(f"{name}={shown(options[name])}: not a number from 0 to {MOST[name]}")
     return value

@@ -87,11 +87,12 @@ class Explanation:
     ``verdict`` is ALLOCATED, WAITS or INFEASIBLE. ``reason`` says in one line why the request is
     not allocated. ``passed`` has the first nodes that were passed over, in the order of the
     search; ``passed_more`` is the number of further ones. ``unneeded`` is the number of nodes that
-    the search did not reach. ``second_pass`` says whether domains larger than the smallest kind
-    were tried. ``smallest`` has the kinds of domain that an idle node could offer to a slot, if
-    the slot asks only for an amount. ``fitness`` is the fitness of the placement, which has that
-    of an idle cluster as its ideal. ``idle`` is what an idle cluster would have given, None if the
-    same. ``domains`` are the domains above the nodes that were chosen, in words.
+    the search did not reach. ``passes`` says whether the policy tries the smallest kind of domain
+    on all nodes before larger ones, and ``second_pass`` whether it came to the larger ones.
+    ``smallest`` has the kinds of domain that an idle node could offer to a slot, if the slot asks
+    only for an amount. ``fitness`` is the fitness of the placement, which has that of an idle
+    cluster as its ideal. ``idle`` is what an idle cluster would have given, None if the same.
+    ``domains`` are the domains above the nodes that were chosen, in words.
     """
 
     shape: str
@@ -106,6 +107,7 @@ class Explanation:
     passed: tuple[Passed, ...] = ()
     passed_more: int = 0
     taken: tuple[Taken, ...] = ()
+    passes: bool = True
     second_pass: bool = False
     unneeded: int = 0
     fitness: Optional[Fitness] = None
@@ -181,6 +183,7 @@ class _Teller:
             nodes,
             len(away) - ndrained,
             ndrained,
+            passes=policy.passes,
         )
 
     def refused(self, base: Explanation, decided: Decision) -> Explanation:
@@ -198,7 +201,7 @@ class _Teller:
             reason=reason,
             passed=passed,
             passed_more=more,
-            second_pass=self.ask.locality == "preferred" and self.situation.policy.passes,
+            second_pass=self.ask.locality == "preferred" and base.passes,
         )
 
     def allocated(self, base: Explanation, decided: Decision) -> Explanation:
@@ -206,7 +209,7 @@ class _Teller:
         assert decided.selection is not None
         selection = decided.selection
         grants = selection.grants
-        second = self.situation.policy.passes and any(
+        second = base.passes and any(
             not grant.fit.local or grant.units > grant.fit.local for grant in grants
         )
         taken = {rank for grant in grants for rank in grant.ranks}
@@ -219,7 +222,7 @@ class _Teller:
             unneeded += len(ranks) - len(before)
             if before:
                 seen.append(attrs.evolve(one, ranks=tuple(before)))
-        passed, more = self.passed(seen, first_pass=not second)
+        passed, more = self.passed(seen, first_pass=base.passes and not second)
         now = self.taken(grants)
         idle = self.pool.choice(self.request, idle=True).selection
         then = now if idle is None else self.taken(idle.grants)

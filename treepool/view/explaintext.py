@@ -66,8 +66,11 @@ def _asked(told: Explanation) -> Lines:
         offer = f"one {kinds}, the smallest kind of domain that an idle node could offer"
         if told.smallest == (NODE,):
             offer = "one node; no smaller domain could host it"
+        larger = "if not to be had, in a larger one"
+        if not told.passes:
+            larger = "or in a larger one, as the order says"
         rule = {
-            "preferred": f"each slot in {offer}; if not to be had, in a larger one",
+            "preferred": f"each slot in {offer}; {larger}",
             "required": f"each slot in {offer}; nothing else will do",
             "none": "cores and GPUs from anywhere on a node",
         }[told.locality]
@@ -121,8 +124,8 @@ def _taken(told: Explanation) -> Lines:
         where = "in the smallest kind of domain that its node, idle, could offer"
         which = "every slot" if local == slots else f"{local:,} of {count(slots, 'slot')}"
         which = "no slot" if not local else which
-        tried = "second pass" if told.second_pass else "first pass"
-        lines.append(Text(f"     {tried}: {which} is {where}"))
+        tried = "second pass: " if told.second_pass else "first pass: "
+        lines.append(Text(f"     {tried if told.passes else ''}{which} is {where}"))
     if told.fitness is not None:
         lines.append(Text(f"     fitness {_fitness(told.fitness)}"))
     if told.unneeded:

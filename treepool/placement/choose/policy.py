@@ -17,7 +17,7 @@ from treepool.placement.request.need import Ask
 from treepool.rfc import idset
 
 #: More than a node has of any resource.
-_MANY = 1 << 20
+_MANY = 2 * idset.MAX_ID
 
 #: A number above any policy's key.
 ABOVE_KEYS = 1 << 80
@@ -189,6 +189,9 @@ POLICIES: dict[str, type[Policy]] = {
     for policy in (Packing, BestFit, NodeFit, FirstFit, WorstFit, MinSpan, BestLocality)
 }
 
+#: Policies of release 0.1, and those that do what they did.
+REPLACED = {"gpu-sparing": "packing"}
+
 
 def policy_named(name: object, weights: Weights = DEFAULT, straddle: float = STRADDLE) -> Policy:
     """The policy called *name*, with the *weights* of fitness and that of locality, *straddle*.
@@ -197,4 +200,5 @@ def policy_named(name: object, weights: Weights = DEFAULT, straddle: float = STR
     """
     if isinstance(name, str) and name in POLICIES:
         return POLICIES[name](weights, straddle)
-    raise InvalidOption(f"unknown policy {name!r:.60}, known: {', '.join(POLICIES)}")
+    now = f"now {REPLACED[name]}, " if isinstance(name, str) and name in REPLACED else ""
+    raise InvalidOption(f"unknown policy {name!r:.60}, {now}known: {', '.join(POLICIES)}")
