@@ -48,7 +48,7 @@ _MOST_SHOWN = 200
 
 #: Most hosts and switches that the lists of a file name in all, levels of switches, characters of
 #: YAML, of which a megabyte takes 20 seconds.
-_MAX_HOSTS, _MAX_LEVELS, _MAX_YAML = 1 << 21, 64, 1 << 16
+_MAX_HOSTS, _MAX_LEVELS, _MAX_YAML = 1 << 20, 64, 1 << 16
 
 
 @attrs.define
@@ -251,6 +251,11 @@ def _slurm_yaml(text: str) -> Site:
         raise InvalidHardware("YAML needs the Python package PyYAML") from None
     if len(text) > _MAX_YAML:
         raise InvalidHardware(f"more than {_MAX_YAML} characters of YAML")
+    depth = 0
+    for bracket in re.findall(r"[][{}]", text):  # PyYAML takes quadratic time for nested ones
+        depth += 1 if bracket in "[{" else -1
+        if depth > _MAX_LEVELS:
+            raise InvalidHardware(f"no valid YAML: more than {_MAX_LEVELS} brackets nested")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InvalidHardware("YAML with aliases is not read")
