@@ -553,7 +553,7 @@ SITES = {
     "rows": lambda: (
         "host,cell,switch\n" + "".join(f"n{i},c{i // 999},s{i}\n" for i in range(20_000))
     ),
-    "switches": lambda: "".join(f"SwitchName=s{i} Nodes=n[{i}-999999]\n" for i in range(10_000)),
+    "switches": lambda: "".join(f"SwitchName=s{i} Nodes=n[{i}-9999]\n" for i in range(20)),
     "chain": lambda: "".join(f"SwitchName=s{i} Switches=s{i + 1}\n" for i in range(10_000)),
     "blocks": lambda: "".join(f"BlockName=b{i} Nodes=n{i}\n" for i in range(10_000)),
     "labels": lambda: json.dumps({f"n{i}": {"rack": f"r{i}"} for i in range(10_000)}),
