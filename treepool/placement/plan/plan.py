@@ -249,7 +249,7 @@ class Plan:
         """Whether it is worth trying to start *job*, because its reservation has come."""
         if self.reservations[job.jobid].start > now:
             return False
-        track, changes = self._tracks[job.jobid], self.timeline.changes
+        track, changes = self._tracks[job.jobid], self.timeline.journal.end
         tried, track.tried = track.tried, changes
         return tried != changes
 

@@ -93,7 +93,7 @@ class Views:
             if (base.start, base.end, base.leave) == (start, end, leave):
                 return base
         situation = timeline.pool.situation if base is None else base.situation
-        position = timeline.changes if base is None else base.position
+        position = timeline.journal.end if base is None else base.position
         copy = Situation(situation.inventory, situation.index.copy(), situation.policy)
         view = View(start, end, leave, copy, position)
         yield from self._move(view, self._between(base, view))
@@ -164,15 +164,15 @@ class Views:
     def refresh(self, view: View, watch: Optional[Watcher] = None) -> Generator[None, None, None]:
         """Let *view* follow what has changed since it was used last."""
         timeline = self.timeline
-        while view.position < timeline.changes:
-            changes = timeline.since(view.position)
+        while view.position < timeline.journal.end:
+            changes = timeline.journal.since(view.position)
             dirty: set[int] = set()
             for change in changes or ():
                 if change.start < view.end and change.end > view.start:
                     dirty.update(change.ranks)
             if changes is None:
                 dirty.update(idset.iterate(timeline.pool.ranks))
-            view.position = timeline.changes
+            view.position = timeline.journal.end
             yield from self._move(view, dirty, watch)
 
     def _refreshed(self, view: View) -> Generator[None, None, None]:
@@ -196,7 +196,7 @@ class Views:
         for view in self._views:
             differ = abs(timeline.place(view.start) - place)
             differ += abs(timeline.starts_before(view.end) - planned)
-            differ += timeline.changes - view.position
+            differ += timeline.journal.end - view.position
             if view.leave != leave:
                 differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
             if differ <= least:
