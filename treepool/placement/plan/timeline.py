@@ -20,6 +20,9 @@ from treepool.placement.pool import Pool
 #: When a job without a time limit ends, in seconds since the epoch: after all that have one.
 NEVER = 1e18
 
+#: The last time before NEVER.
+LAST = math.nextafter(NEVER, 0)
+
 #: The start of a view in the present: what running jobs hold counts, however late they are.
 PRESENT = -math.inf
 
@@ -161,15 +164,10 @@ class Timeline:
         """The time at which the first *place* holders' times, at least one, have ended."""
         return self._ending[place - 1][0]
 
-    def next_end(self, after: float) -> Optional[float]:
-        """The first time later than *after* at which some holder's time ends."""
+    def next_end(self, after: float) -> float:
+        """The first time later than *after* at which some holder's time ends; else NEVER."""
         place = self.place(after)
-        return self._ending[place][0] if place < len(self._ending) else None
-
-    def next_start(self, after: float) -> Optional[float]:
-        """The first time later than *after* at which something that is planned begins."""
-        place = bisect_right(self._starting, (after, math.inf))
-        return self._starting[place][0] if place < len(self._starting) else None
+        return self._ending[place][0] if place < len(self._ending) else NEVER
 
     def clear_until(self, end: float) -> bool:
         """Whether nothing is planned that begins before *end*."""

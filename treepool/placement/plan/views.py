@@ -16,7 +16,7 @@ from typing import Callable, Generator, Iterable, Optional
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.plan.timeline import NEVER, PRESENT, UNPLANNED, Holder, Timeline
+from treepool.placement.plan.timeline import LAST, NEVER, PRESENT, UNPLANNED, Holder, Timeline
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
@@ -31,9 +31,6 @@ STRIDE = 256
 
 #: Cells that have passed and are still kept.
 _MAX_PASSED = 64
-
-#: The last time before NEVER.
-_LAST = math.nextafter(NEVER, 0)
 
 #: Called with a rank, and its state before and after; None while it is down.
 Watcher = Callable[[int, Optional[NodeState], Optional[NodeState]], None]
@@ -152,10 +149,10 @@ class Views:
         place = bisect_right(bounds, time)
         high = bounds[place] if place < len(bounds) else math.inf
         most = timeline.place(time) + STRIDE
-        if timeline.place(min(high, _LAST)) > 2 * STRIDE + most:
+        if timeline.place(min(high, LAST)) > 2 * STRIDE + most:
             high = math.inf
         if high == math.inf:
-            high = timeline.time_at(min(most, timeline.place(_LAST)))
+            high = timeline.time_at(min(most, timeline.place(LAST)))
             if high > time:
                 bounds.insert(place, high)
         low = bounds[place - 1] if place else UNPLANNED
