@@ -1,28 +1,30 @@
-"""The journal of a pool: which jobs and ranks changed, in order."""
+"""Journals: what changed, in order, for readers that follow it."""
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Generic, Optional, Sequence, TypeVar
+
+T = TypeVar("T")
 
 #: Entries that are kept for readers, at least.
 _MAX_ENTRIES = 4096
 
 
 def of_rank(rank: int) -> int:
-    """The entry for a *rank* that went up or down."""
+    """The entry in a pool's journal for a *rank* that went up or down."""
     return -1 - rank
 
 
-class Journal:
-    """Entries are job ids and, as negative numbers, ranks (``of_rank``).
+class Journal(Generic[T]):
+    """The latest entries; a reader remembers ``end`` and later asks for those ``since`` then.
 
-    A reader remembers ``end`` and later asks for the entries ``since`` then.
+    Entries of a pool are job ids and, as negative numbers, ranks (``of_rank``).
     """
 
     __slots__ = ("_entries", "_start")
 
     def __init__(self) -> None:
-        self._entries: list[int] = []
+        self._entries: list[T] = []
         self._start = 0
 
     @property
@@ -30,7 +32,7 @@ class Journal:
         """The number of entries so far."""
         return self._start + len(self._entries)
 
-    def note(self, entries: Sequence[int]) -> None:
+    def note(self, entries: Sequence[T]) -> None:
         """Add *entries*; an empty sequence means that anything may have changed."""
         if not entries or len(entries) > _MAX_ENTRIES:
             self._start = self.end + max(1, len(entries))
@@ -42,7 +44,7 @@ class Journal:
             del self._entries[:excess]
             self._start += excess
 
-    def since(self, position: int) -> Optional[Sequence[int]]:
+    def since(self, position: int) -> Optional[Sequence[T]]:
         """The entries from *position* on; None if anything may have changed since then."""
         if position < self._start:
             return None

@@ -56,7 +56,7 @@ class Pool:
         self._starttime = resource_set.starttime
         self._expiration = resource_set.expiration
         self._generation = 0
-        self._journal = Journal()
+        self._journal: Journal[int] = Journal()
 
     # -- requests
 
@@ -263,7 +263,7 @@ class Pool:
         return () if fabric is None else fabric.localities
 
     @property
-    def journal(self) -> Journal:
+    def journal(self) -> Journal[int]:
         """What changed, for a plan that follows the pool."""
         return self._journal
 

@@ -3,7 +3,7 @@
 The time is now, or the end of some span. These times are not tried one by one. An upper bound of
 how many units of the request the free cores and GPUs could serve rules out most of them: first at
 some marks along the timeline, which ignore reservations and therefore only ever gain, then step by
-step from the last mark that is too early.
+step from the last mark that is too early, and after some steps by whole cells (see Views.cell).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import NOTHING, assess
 from treepool.placement.plan.course import NO_USE, Course, Use
-from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Holder, Timeline
+from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Change, Holder, Timeline
 from treepool.placement.plan.views import STRIDE, View, Views
 from treepool.placement.request.vertices import Request
 
@@ -154,7 +154,7 @@ def earliest(
                 yield
             if most < need:
                 units.course.note(time, most)
-                time = timeline.next_end(passed) or NEVER
+                time = timeline.next_end(passed)
                 continue
         end = end_of(time, request.duration)
         if view is None:
@@ -176,7 +176,7 @@ def earliest(
         steps += 1
         if timeline.tired(_STEP):
             yield
-        time = timeline.next_end(time) or NEVER
+        time = timeline.next_end(time)
     if before <= NEVER:
         return None
     view = yield from views.view(NEVER, UNPLANNED, leave)
@@ -195,7 +195,7 @@ def _skipped(
     timeline = views.timeline
     first = low = timeline.place(begin)
     missed = 0
-    high, step = timeline.place(math.nextafter(NEVER, 0)) + 1, STRIDE
+    high, step = timeline.place(LAST) + 1, STRIDE
     while high - low > STRIDE:
         place, view = yield from views.mark(low, min(low + step, (low + high) // 2), high, leave)
         free = units.of_view(view)

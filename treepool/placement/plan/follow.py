@@ -51,7 +51,7 @@ class Follower:
             entries = journal.since(self._position)
             self._position = journal.end
             if entries is None:  # any job and any node may have changed
-                timeline.forget()
+                timeline.journal.note(())
                 if self._inventory is not timeline.pool.inventory:
                     self._inventory = timeline.pool.inventory
                     self._renewed(True)
@@ -91,7 +91,7 @@ class Follower:
 
     def _follow_ranks(self, ranks: list[int]) -> None:
         timeline, up = self._timeline, self._timeline.pool.situation.index.up
-        timeline.touch(tuple(ranks))
+        timeline.journal.note((Change(PRESENT, math.inf, tuple(ranks)),))
         self._renewed(False)
         came = tuple(rank for rank in ranks if up[rank])
         if came:

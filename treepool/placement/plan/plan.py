@@ -249,7 +249,7 @@ class Plan:
         """Whether it is worth trying to start *job*, because its reservation has come."""
         if self.reservations[job.jobid].start > now:
             return False
-        track, changes = self._tracks[job.jobid], self.timeline.changes
+        track, changes = self._tracks[job.jobid], self.timeline.journal.end
         tried, track.tried = track.tried, changes
         return tried != changes
 
@@ -260,8 +260,7 @@ class Plan:
 
         A job that starts late also ends late. It may then run into the reservations of jobs
         *behind* it (job ids), and into those that were to follow it, which ``follow`` gives up, but
-        not into any other. Raises
-        InsufficientResources or InfeasibleRequest.
+        not into any other. Raises InsufficientResources or InfeasibleRequest.
         """
         reservation = self.reservations[job.jobid]
         end, parts = end_of(now, job.request.duration), reservation.parts
@@ -295,19 +294,17 @@ class Plan:
 
     # -- reservations
 
-    def reserve(
-        self, job: Waiting, now: float, not_before: float = PRESENT
-    ) -> Generator[None, None, Optional[Reservation]]:
+    def reserve(self, job: Waiting, now: float) -> Generator[None, None, Optional[Reservation]]:
         """Reserve the earliest start of *job*; None if nodes that it needs are down."""
         kind = job.kind
         floor = kind.floor(job.length)
-        begin = max(now, not_before, floor.time)
+        begin = max(now, floor.time)
         seen, end, units = self._reconsidered, self._gains.end, self._units(job)
         found = yield from earliest(self.views, job.request, kind.leave, begin, math.inf, units)
         if found is None:  # a search was given up
             kind.raise_floor(Floor(job.length, NEVER))
             return None
-        if not_before <= now and self._gains.end == end:
+        if self._gains.end == end:
             kind.raise_floor(Floor(job.length, found.start))
         course = Course(wanted(job.request))
         if begin > now:  # nothing is known of the time before: one unit may be all that lacks
@@ -352,8 +349,8 @@ class Plan:
     def next_time(self, now: float) -> float:
         """The first time after *now* at which what is planned begins, or a window ends."""
         times = [w.end for w in self.windows.values() if w.end > now]
-        start = self.timeline.next_start(now)
-        if start is not None and start < NEVER:
+        start = self.timeline.next_start_from(math.nextafter(now, math.inf))
+        if start < NEVER:
             times.append(start)
         return min(times, default=math.inf)
 

@@ -13,11 +13,15 @@ from typing import Any, Iterable, Iterator, NamedTuple, Optional, Union
 
 import attrs
 
+from treepool.placement.journal import Journal
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.pool import Pool
 
 #: When a job without a time limit ends, in seconds since the epoch: after all that have one.
 NEVER = 1e18
+
+#: The last time before NEVER.
+LAST = math.nextafter(NEVER, 0)
 
 #: The start of a view in the present: what running jobs hold counts, however late they are.
 PRESENT = -math.inf
@@ -27,9 +31,6 @@ UNPLANNED = -1e300
 
 #: Who holds a span: a job, or a window by its name.
 Holder = Union[int, str]
-
-#: Entries of the log that are kept for views to catch up with.
-_MAX_LOG = 4096
 
 #: Work between two yields: so many ranks are moved in some 5 ms.
 _SLICE = 512
@@ -77,8 +78,8 @@ class Timeline:
         self._ending: list[tuple[float, int, tuple[int, ...]]] = []
         self._starting: list[tuple[float, int, tuple[int, ...]]] = []
         self._serial = 0
-        self._log: list[Change] = []
-        self._log_start = 0
+        #: All changes.
+        self.journal: Journal[Change] = Journal()
         #: The answer of ``groups``, for the same change of a timeline with as many changes.
         self._grouped: Optional[tuple[Change, int, list[list[int]]]] = None
         self._work = 0
@@ -106,7 +107,7 @@ class Timeline:
         insort(self._ending, (end, holding.serial, ranks))
         if start > PRESENT:
             insort(self._starting, (start, holding.serial, ranks))
-        self._note(Change(start, end, ranks))
+        self.journal.note((Change(start, end, ranks),))
         return holding
 
     def remove(self, holder: Holder) -> Change:
@@ -123,28 +124,8 @@ class Timeline:
         if holding.start > PRESENT:
             del self._starting[bisect_left(self._starting, (holding.start, holding.serial))]
         change = Change(holding.start, holding.end, holding.ranks)
-        self._note(change)
+        self.journal.note((change,))
         return change
-
-    def touch(self, ranks: tuple[int, ...]) -> Change:
-        """Take note that *ranks* went up or down."""
-        change = Change(PRESENT, math.inf, ranks)
-        self._note(change)
-        return change
-
-    def forget(self) -> None:
-        """Take note that anything may have changed."""
-        self._log_start += len(self._log) + 1
-        self._log.clear()
-
-    @property
-    def changes(self) -> int:
-        """The number of changes so far."""
-        return self._log_start + len(self._log)
-
-    def since(self, position: int) -> Optional[list[Change]]:
-        """The changes from the number *position* on; None if anything may have changed."""
-        return None if position < self._log_start else self._log[position - self._log_start :]
 
     def spans(self, rank: int) -> list[Span]:
         """The spans on *rank*, in no order."""
@@ -183,15 +164,10 @@ class Timeline:
         """The time at which the first *place* holders' times, at least one, have ended."""
         return self._ending[place - 1][0]
 
-    def next_end(self, after: float) -> Optional[float]:
-        """The first time later than *after* at which some holder's time ends."""
+    def next_end(self, after: float) -> float:
+        """The first time later than *after* at which some holder's time ends; else NEVER."""
         place = self.place(after)
-        return self._ending[place][0] if place < len(self._ending) else None
-
-    def next_start(self, after: float) -> Optional[float]:
-        """The first time later than *after* at which something that is planned begins."""
-        place = bisect_right(self._starting, (after, math.inf))
-        return self._starting[place][0] if place < len(self._starting) else None
+        return self._ending[place][0] if place < len(self._ending) else NEVER
 
     def clear_until(self, end: float) -> bool:
         """Whether nothing is planned that begins before *end*."""
@@ -221,12 +197,12 @@ class Timeline:
         The ranks of a large job mostly are.
         """
         known = self._grouped
-        if known is None or known[0] is not change or known[1] != self.changes:
+        if known is None or known[0] is not change or known[1] != self.journal.end:
             found: dict[tuple[object, ...], list[int]] = {}
             types = self.pool.inventory.types
             for rank in change.ranks:
                 found.setdefault((types[rank], *map(id, self.spans(rank))), []).append(rank)
-            known = self._grouped = change, self.changes, list(found.values())
+            known = self._grouped = change, self.journal.end, list(found.values())
         return known[2]
 
     def state(
@@ -242,13 +218,6 @@ class Timeline:
                 cores &= ~its_cores
                 gpus &= ~its_gpus
         return self.pool.inventory.states.get(node_type, cores, gpus)
-
-    def _note(self, change: Change) -> None:
-        self._log.append(change)
-        if len(self._log) > _MAX_LOG:
-            half = len(self._log) // 2
-            del self._log[:half]
-            self._log_start += half
 
 
 def finish(work: Iterator[Any]) -> None:

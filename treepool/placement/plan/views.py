@@ -16,7 +16,7 @@ from typing import Callable, Generator, Iterable, Optional
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.plan.timeline import NEVER, PRESENT, UNPLANNED, Holder, Timeline
+from treepool.placement.plan.timeline import LAST, NEVER, PRESENT, UNPLANNED, Holder, Timeline
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
@@ -31,9 +31,6 @@ STRIDE = 256
 
 #: Cells that have passed and are still kept.
 _MAX_PASSED = 64
-
-#: The last time before NEVER.
-_LAST = math.nextafter(NEVER, 0)
 
 #: Called with a rank, and its state before and after; None while it is down.
 Watcher = Callable[[int, Optional[NodeState], Optional[NodeState]], None]
@@ -93,7 +90,7 @@ class Views:
             if (base.start, base.end, base.leave) == (start, end, leave):
                 return base
         situation = timeline.pool.situation if base is None else base.situation
-        position = timeline.changes if base is None else base.position
+        position = timeline.journal.end if base is None else base.position
         copy = Situation(situation.inventory, situation.index.copy(), situation.policy)
         view = View(start, end, leave, copy, position)
         yield from self._move(view, self._between(base, view))
@@ -152,10 +149,10 @@ class Views:
         place = bisect_right(bounds, time)
         high = bounds[place] if place < len(bounds) else math.inf
         most = timeline.place(time) + STRIDE
-        if timeline.place(min(high, _LAST)) > 2 * STRIDE + most:
+        if timeline.place(min(high, LAST)) > 2 * STRIDE + most:
             high = math.inf
         if high == math.inf:
-            high = timeline.time_at(min(most, timeline.place(_LAST)))
+            high = timeline.time_at(min(most, timeline.place(LAST)))
             if high > time:
                 bounds.insert(place, high)
         low = bounds[place - 1] if place else UNPLANNED
@@ -164,15 +161,15 @@ class Views:
     def refresh(self, view: View, watch: Optional[Watcher] = None) -> Generator[None, None, None]:
         """Let *view* follow what has changed since it was used last."""
         timeline = self.timeline
-        while view.position < timeline.changes:
-            changes = timeline.since(view.position)
+        while view.position < timeline.journal.end:
+            changes = timeline.journal.since(view.position)
             dirty: set[int] = set()
             for change in changes or ():
                 if change.start < view.end and change.end > view.start:
                     dirty.update(change.ranks)
             if changes is None:
                 dirty.update(idset.iterate(timeline.pool.ranks))
-            view.position = timeline.changes
+            view.position = timeline.journal.end
             yield from self._move(view, dirty, watch)
 
     def _refreshed(self, view: View) -> Generator[None, None, None]:
@@ -196,7 +193,7 @@ class Views:
         for view in self._views:
             differ = abs(timeline.place(view.start) - place)
             differ += abs(timeline.starts_before(view.end) - planned)
-            differ += timeline.changes - view.position
+            differ += timeline.journal.end - view.position
             if view.leave != leave:
                 differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
             if differ <= least:
