@@ -93,7 +93,7 @@ KEYS = tuple(json.dumps(json.loads(R)["scheduling"]) for R in RS)
 TABLES = tuple(json.dumps(t) for t in small_R()["scheduling"]["links"].values())
 
 
-TABLES = (
+CONFIGURATIONS = (
     '{"policy": "easy", "reservation-depth": 9, "alpha": 0.25, "log-level": "debug"}',
     '{"queues": {"debug": {"policy": "fifo", "reservation-depth": "unlimited"}}}',
 )

@@ -13,6 +13,7 @@ from discovery import test_sites
 from fuzz.seeds import (
     AMD_JSON,
     AMD_TEXT,
+    CONFIGURATIONS,
     CONSTRAINTS,
     JOBSPECS,
     KEYS,
@@ -313,7 +314,7 @@ def _linktable(data):
     assert linktable.read(table.to_dict()).pairs() == table.pairs()
 
 
-@target(InvalidOption, seeds=TABLES)
+@target(InvalidOption, seeds=CONFIGURATIONS)
 def _configuration(data):
     read = options.read([], _json(data), ("debug",))
     assert set(read.queues) <= {"debug"}
