@@ -14,7 +14,7 @@ from treepool.errors import InvalidInput
 from treepool.placement.allocation import Allocation, short_form
 from treepool.rfc.shape import format_shape
 from treepool.view import windows
-from treepool.view.explain import ALLOCATED, WAITS, Explanation, explain
+from treepool.view.explain import ALLOCATED, Explanation, explain
 from treepool.view.jobstory import answer_to_shape, story
 from treepool.view.status import domains_of
 
@@ -93,6 +93,6 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
 def _details(told: Explanation) -> None:
     """Which nodes lack what; nothing if what is free would do, and only others come first."""
     if told.verdict != ALLOCATED:
-        from treepool.view.explaintext import details, text
+        from treepool.view.explaintext import details
 
-        draw(lambda width: (details if told.verdict == WAITS else text)(told, width))
+        draw(lambda width: details(told, width))

@@ -41,8 +41,8 @@ def text(told: Explanation, width: int) -> Text:
 
 
 def details(told: Explanation, width: int) -> Text:
-    """Why what is free does not do for *told*, which waits, and which jobs would have to end."""
-    return Text("\n").join(_parts(told, max(width, NARROWEST), _asked, _passed, _waits))
+    """Why *told* gets nothing, and which jobs would have to end or what would fit; no headline."""
+    return Text("\n").join(_parts(told, max(width, NARROWEST), _asked, _passed, _waits, _near))
 
 
 def _parts(told: Explanation, width: int, *parts: Callable[[Explanation], Lines]) -> Lines:
