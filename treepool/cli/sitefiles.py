@@ -10,6 +10,7 @@ from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery import sites
 from treepool.discovery.key import Encoded
+from treepool.discovery.places import Site
 from treepool.errors import InvalidHardware
 from treepool.rfc.scheduling import WRITER, is_treepool
 
@@ -31,7 +32,7 @@ def with_fabric(encoded: Encoded, source: str) -> Encoded:
     return attrs.evolve(encoded, R=new, warnings=(*encoded.warnings, *warnings))
 
 
-def _site(source: str, hosts: tuple[str, ...]) -> sites.Site:
+def _site(source: str, hosts: tuple[str, ...]) -> Site:
     if source == "cray":
         return sites.cray(hosts)
     folder = Path(source)

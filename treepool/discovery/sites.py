@@ -19,20 +19,13 @@ from __future__ import annotations
 
 import csv
 import re
-from importlib import import_module
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping
 
-import attrs
-
-from treepool.errors import InvalidHardware, InvalidHostlist
-from treepool.rfc import document, fabric, hostlist, idset
+from treepool.discovery import slurm
+from treepool.discovery.places import HostLists, Path, Site
+from treepool.errors import InvalidHardware
+from treepool.rfc import document, hostlist, idset
 from treepool.rfc.findings import shown
-
-#: The domains that a host is in: locality and name, the highest first.
-Path = tuple[tuple[str, str], ...]
-
-#: What switches are called by the levels of switches below them.
-_SWITCHES = ("switch", "spine", "superspine")
 
 #: The labels that topograph gives Kubernetes nodes, the highest level first.
 _LABELS = {
@@ -44,30 +37,6 @@ _LABELS = {
 
 #: Longest list of hosts in a warning.
 _MOST_SHOWN = 200
-
-
-#: Most hosts and switches that the lists of a file name in all, levels of switches, characters of
-#: YAML, of which a megabyte takes 20 seconds.
-_MAX_HOSTS, _MAX_LEVELS, _MAX_YAML = 1 << 20, 64, 1 << 16
-
-
-@attrs.define
-class Site:
-    """Where each host is, and the hosts that were given more than one place: the first counts."""
-
-    places: dict[str, Path] = attrs.field(factory=dict)
-    twice: dict[str, None] = attrs.field(factory=dict)
-
-    def put(self, host: str, path: Path) -> None:
-        """Note that *host* is in the domains of *path*, whose localities a key may have."""
-        if len(path) > _MAX_LEVELS:
-            raise InvalidHardware(f"host {shown(host)} is in more than {_MAX_LEVELS} domains")
-        for name, _ in path:
-            if name in fabric.RESERVED or not name:
-                text = f"{shown(name)} cannot be the name of a locality"
-                raise InvalidHardware(f"host {shown(host)}: {text}")
-        if self.places.setdefault(host, path) != path:
-            self.twice[host] = None
 
 
 def read(text: str) -> Site:
@@ -121,191 +90,12 @@ def _listed(hosts: list[str]) -> str:
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
 
 
-@attrs.define
-class _Hosts:
-    """Reads the hostlists of a file, which have at most _MAX_HOSTS hosts in all."""
-
-    count: int = 0
-
-    def __call__(self, text: object, where: str) -> list[str]:
-        """The hosts in the hostlist *text*."""
-        if not isinstance(text, str):
-            raise InvalidHardware(f"{where}: must be a list of hosts, not {shown(text)}")
-        try:
-            found = list(hostlist.decode(text))
-        except InvalidHostlist as e:
-            raise InvalidHardware(f"{where}: {e}") from None
-        self.count += len(found)
-        if self.count > _MAX_HOSTS:
-            raise InvalidHardware(f"{where}: more than {_MAX_HOSTS} hosts and switches so far")
-        return found
-
-
-# -- Slurm
-
-
-@attrs.define
-class _Slurm:
-    """The switches or blocks of Slurm, as they are read."""
-
-    #: The switch that each switch or host is below, in the order read, and where that was said.
-    above: dict[str, str] = attrs.field(factory=dict)
-    nodes: list[tuple[str, str]] = attrs.field(factory=list)
-    switches: dict[str, list[str]] = attrs.field(factory=dict)
-    blocks: dict[str, list[str]] = attrs.field(factory=dict)
-    sizes: list[int] = attrs.field(factory=list)
-
-    def switch(self, name: str, children: list[str], hosts: list[str], where: str) -> None:
-        """Add a switch with switches or *hosts* below it."""
-        if name in self.switches:
-            raise InvalidHardware(f"{where}: a second switch {shown(name)}")
-        self.switches[name] = children
-        for child in children:
-            if self.above.setdefault(child, name) != name:
-                raise InvalidHardware(
-                    f"{where}: switch {shown(child)} is below {shown(self.above[child])}, too"
-                )
-        self.nodes += [(host, name) for host in hosts]
-
-    def site(self) -> Site:
-        """Where the hosts are."""
-        site = Site()
-        heights: dict[str, int] = {}
-        for host, switch in self.nodes:
-            path: list[tuple[str, str]] = []
-            at: Optional[str] = switch
-            while at is not None:
-                if len(path) > len(self.switches):
-                    raise InvalidHardware(f"switch {shown(at)} is below itself")
-                if len(path) >= _MAX_LEVELS:
-                    text = f"switch {shown(switch)} is below {_MAX_LEVELS} others, or more"
-                    raise InvalidHardware(text)
-                height = self._height(at, heights)
-                called = _SWITCHES[height] if height < len(_SWITCHES) else f"level{height}"
-                path.insert(0, (called, at))
-                at = self.above.get(at)
-            site.put(host, tuple(path))
-        base = self.sizes[0] if self.sizes else 0
-        for place, (block, hosts) in enumerate(self.blocks.items()):
-            around = [
-                (f"block{size}", str(place * base // size))
-                for size in sorted(self.sizes, reverse=True)
-                if size > base
-            ]
-            for host in hosts:
-                site.put(host, (*around, ("block", block)))
-        return site
-
-    def _height(self, switch: str, known: dict[str, int]) -> int:
-        """How many levels of switches are below *switch*."""
-        if switch in known:
-            return known[switch]
-        order, seen = [switch], {switch}
-        for one in order:
-            new = [child for child in self.switches.get(one, ()) if child not in seen]
-            order += new
-            seen.update(new)
-        for one in reversed(order):
-            below = [known.get(child, 0) + 1 for child in self.switches.get(one, ())]
-            known[one] = max(below, default=0)
-        return known[switch]
-
-
-def _slurm_conf(text: str) -> Site:
-    """Slurm's topology.conf: lines of KEY=VALUE; # begins a comment."""
-    slurm, hosts_of = _Slurm(), _Hosts()
-    for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
-        where = f"line {number}"
-        words = {
-            key.lower(): value
-            for word in line.partition("#")[0].split()
-            for key, equals, value in (word.partition("="),)
-            if equals
-        }
-        if "switchname" in words:
-            children = hosts_of(words.get("switches", ""), where)
-            slurm.switch(
-                words["switchname"], children, hosts_of(words.get("nodes", ""), where), where
-            )
-        elif "blockname" in words:
-            slurm.blocks.setdefault(words["blockname"], []).extend(
-                hosts_of(words.get("nodes", ""), where)
-            )
-        elif "blocksizes" in words:
-            slurm.sizes = _sizes(words["blocksizes"].split(","), where)
-    return slurm.site()
-
-
-def _sizes(values: Iterable[object], where: str) -> list[int]:
-    texts = [_text(value) for value in values]
-    if not all(re.fullmatch("[1-9][0-9]{0,6}", text) for text in texts):
-        raise InvalidHardware(f"{where}: block sizes are numbers of nodes")
-    return sorted(map(int, texts))
-
-
-def _slurm_yaml(text: str) -> Site:
-    """Slurm's topology.yaml: the default topology, or the first that has switches or blocks."""
-    try:
-        yaml = import_module("yaml")
-    except ImportError:
-        raise InvalidHardware("YAML needs the Python package PyYAML") from None
-    if len(text) > _MAX_YAML:
-        raise InvalidHardware(f"more than {_MAX_YAML} characters of YAML")
-    depth = 0
-    for bracket in re.findall(r"[][{}]", text):  # PyYAML takes quadratic time for nested ones
-        depth += 1 if bracket in "[{" else -1
-        if depth > _MAX_LEVELS:
-            raise InvalidHardware(f"no valid YAML: more than {_MAX_LEVELS} brackets nested")
-    try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise InvalidHardware("YAML with aliases is not read")
-        value = yaml.safe_load(text)
-    except InvalidHardware:
-        raise
-    except Exception as e:  # PyYAML raises what it likes where a tag does not suit its value
-        raise InvalidHardware(f"no valid YAML: {' '.join(str(e).split())[:200]}") from None
-    listed = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-    listed.sort(key=lambda one: one.get("cluster_default") is not True)
-    for one in listed:
-        slurm, hosts_of = _Slurm(), _Hosts()
-        tree, block = one.get("tree"), one.get("block")
-        name = shown(one.get("topology"))
-        if isinstance(tree, dict):
-            for item in _items(tree.get("switches"), f"topology {name}"):
-                where = f"topology {name}, switch {shown(item.get('switch'))}"
-                children = hosts_of(item.get("children", ""), where)
-                hosts = hosts_of(item.get("nodes", ""), where)
-                slurm.switch(_text(item.get("switch")), children, hosts, where)
-        elif isinstance(block, dict):
-            for item in _items(block.get("blocks"), f"topology {name}"):
-                where = f"topology {name}, block {shown(item.get('block'))}"
-                hosts = hosts_of(item.get("nodes", ""), where)
-                slurm.blocks.setdefault(_text(item.get("block")), []).extend(hosts)
-            sizes = block.get("block_sizes") or []
-            slurm.sizes = _sizes(sizes if isinstance(sizes, list) else [sizes], f"topology {name}")
-        if slurm.nodes or slurm.blocks:
-            return slurm.site()
-    raise InvalidHardware("no topology with switches or blocks")
-
-
-def _text(value: object) -> str:
-    """A name or number that YAML may have read as another type."""
-    large = isinstance(value, int) and value.bit_length() > 64  # str() refuses the largest
-    return shown(value) if large else str(value)
-
-
-def _items(value: object, where: str) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise InvalidHardware(f"{where}: must have a list of switches or blocks")
-    return value
-
-
 # -- tables and labels
 
 
 def _table(text: str) -> Site:
     """A line with ``host`` and the localities, and one for each host."""
-    site, hosts_of = Site(), _Hosts()
+    site, hosts_of = Site(), HostLists()
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     try:
         names = [name.strip() for name in next(rows)]
@@ -398,8 +188,8 @@ def cray(hosts: Iterable[str]) -> Site:
 #: What a file of each format looks like.
 _FORMATS: tuple[tuple[str, Callable[[str], Site]], ...] = (
     (r"\A\s*[{\[]", _labels),
-    (r"^[ \t]*(SwitchName|BlockName)=", _slurm_conf),
-    (r"^- *topology:|^ +(tree|block):", _slurm_yaml),
+    (r"^[ \t]*(SwitchName|BlockName)=", slurm.read_conf),
+    (r"^- *topology:|^ +(tree|block):", slurm.read_yaml),
     (r'^Switch\s+\d+\s+"', _infiniband),
     (r"\A[^\n]*,", _table),
 )

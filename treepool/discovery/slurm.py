@@ -1,0 +1,177 @@
+"""Slurm's topology files: the switches and blocks that each host is in."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any, Iterable, Mapping, Optional
+
+import attrs
+
+from treepool.discovery.places import MAX_LEVELS, HostLists, Site
+from treepool.errors import InvalidHardware
+from treepool.rfc.findings import shown
+
+#: What switches are called by the levels of switches below them.
+_SWITCHES = ("switch", "spine", "superspine")
+
+#: Most characters of YAML, of which a megabyte takes 20 seconds.
+_MAX_YAML = 1 << 16
+
+
+@attrs.define
+class _Topology:
+    """The switches or blocks of Slurm, as they are read."""
+
+    #: The switch that each switch or host is below, in the order read, and where that was said.
+    above: dict[str, str] = attrs.field(factory=dict)
+    nodes: list[tuple[str, str]] = attrs.field(factory=list)
+    switches: dict[str, list[str]] = attrs.field(factory=dict)
+    blocks: dict[str, list[str]] = attrs.field(factory=dict)
+    sizes: list[int] = attrs.field(factory=list)
+
+    def switch(self, name: str, children: list[str], hosts: list[str], where: str) -> None:
+        """Add a switch with switches or *hosts* below it."""
+        if name in self.switches:
+            raise InvalidHardware(f"{where}: a second switch {shown(name)}")
+        self.switches[name] = children
+        for child in children:
+            if self.above.setdefault(child, name) != name:
+                raise InvalidHardware(
+                    f"{where}: switch {shown(child)} is below {shown(self.above[child])}, too"
+                )
+        self.nodes += [(host, name) for host in hosts]
+
+    def site(self) -> Site:
+        """Where the hosts are."""
+        site = Site()
+        heights: dict[str, int] = {}
+        for host, switch in self.nodes:
+            path: list[tuple[str, str]] = []
+            at: Optional[str] = switch
+            while at is not None:
+                if len(path) > len(self.switches):
+                    raise InvalidHardware(f"switch {shown(at)} is below itself")
+                if len(path) >= MAX_LEVELS:
+                    text = f"switch {shown(switch)} is below {MAX_LEVELS} others, or more"
+                    raise InvalidHardware(text)
+                height = self._height(at, heights)
+                called = _SWITCHES[height] if height < len(_SWITCHES) else f"level{height}"
+                path.insert(0, (called, at))
+                at = self.above.get(at)
+            site.put(host, tuple(path))
+        base = self.sizes[0] if self.sizes else 0
+        for place, (block, hosts) in enumerate(self.blocks.items()):
+            around = [
+                (f"block{size}", str(place * base // size))
+                for size in sorted(self.sizes, reverse=True)
+                if size > base
+            ]
+            for host in hosts:
+                site.put(host, (*around, ("block", block)))
+        return site
+
+    def _height(self, switch: str, known: dict[str, int]) -> int:
+        """How many levels of switches are below *switch*."""
+        if switch in known:
+            return known[switch]
+        order, seen = [switch], {switch}
+        for one in order:
+            new = [child for child in self.switches.get(one, ()) if child not in seen]
+            order += new
+            seen.update(new)
+        for one in reversed(order):
+            below = [known.get(child, 0) + 1 for child in self.switches.get(one, ())]
+            known[one] = max(below, default=0)
+        return known[switch]
+
+
+def read_conf(text: str) -> Site:
+    """Slurm's topology.conf: lines of KEY=VALUE; # begins a comment."""
+    topology, hosts_of = _Topology(), HostLists()
+    for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
+        where = f"line {number}"
+        words = {
+            key.lower(): value
+            for word in line.partition("#")[0].split()
+            for key, equals, value in (word.partition("="),)
+            if equals
+        }
+        if "switchname" in words:
+            children = hosts_of(words.get("switches", ""), where)
+            topology.switch(
+                words["switchname"], children, hosts_of(words.get("nodes", ""), where), where
+            )
+        elif "blockname" in words:
+            topology.blocks.setdefault(words["blockname"], []).extend(
+                hosts_of(words.get("nodes", ""), where)
+            )
+        elif "blocksizes" in words:
+            topology.sizes = _sizes(words["blocksizes"].split(","), where)
+    return topology.site()
+
+
+def _sizes(values: Iterable[object], where: str) -> list[int]:
+    texts = [_text(value) for value in values]
+    if not all(re.fullmatch("[1-9][0-9]{0,6}", text) for text in texts):
+        raise InvalidHardware(f"{where}: block sizes are numbers of nodes")
+    return sorted(map(int, texts))
+
+
+def read_yaml(text: str) -> Site:
+    """Slurm's topology.yaml: the default topology, or the first that has switches or blocks."""
+    try:
+        yaml = import_module("yaml")
+    except ImportError:
+        raise InvalidHardware("YAML needs the Python package PyYAML") from None
+    if len(text) > _MAX_YAML:
+        raise InvalidHardware(f"more than {_MAX_YAML} characters of YAML")
+    depth = 0
+    for bracket in re.findall(r"[][{}]", text):  # PyYAML takes quadratic time for nested ones
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_LEVELS:
+            raise InvalidHardware(f"no valid YAML: more than {MAX_LEVELS} brackets nested")
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise InvalidHardware("YAML with aliases is not read")
+        value = yaml.safe_load(text)
+    except InvalidHardware:
+        raise
+    except Exception as e:  # PyYAML raises what it likes where a tag does not suit its value
+        raise InvalidHardware(f"no valid YAML: {' '.join(str(e).split())[:200]}") from None
+    listed = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    listed.sort(key=lambda one: one.get("cluster_default") is not True)
+    for one in listed:
+        topology, hosts_of = _Topology(), HostLists()
+        tree, block = one.get("tree"), one.get("block")
+        name = shown(one.get("topology"))
+        if isinstance(tree, dict):
+            for item in _items(tree.get("switches"), f"topology {name}"):
+                where = f"topology {name}, switch {shown(item.get('switch'))}"
+                children = hosts_of(item.get("children", ""), where)
+                hosts = hosts_of(item.get("nodes", ""), where)
+                topology.switch(_text(item.get("switch")), children, hosts, where)
+        elif isinstance(block, dict):
+            for item in _items(block.get("blocks"), f"topology {name}"):
+                where = f"topology {name}, block {shown(item.get('block'))}"
+                hosts = hosts_of(item.get("nodes", ""), where)
+                topology.blocks.setdefault(_text(item.get("block")), []).extend(hosts)
+            sizes = block.get("block_sizes") or []
+            topology.sizes = _sizes(
+                sizes if isinstance(sizes, list) else [sizes], f"topology {name}"
+            )
+        if topology.nodes or topology.blocks:
+            return topology.site()
+    raise InvalidHardware("no topology with switches or blocks")
+
+
+def _text(value: object) -> str:
+    """A name or number that YAML may have read as another type."""
+    large = isinstance(value, int) and value.bit_length() > 64  # str() refuses the largest
+    return shown(value) if large else str(value)
+
+
+def _items(value: object, where: str) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise InvalidHardware(f"{where}: must have a list of switches or blocks")
+    return value
