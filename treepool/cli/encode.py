@@ -19,23 +19,20 @@ exit status:
 from __future__ import annotations
 
 import json
-import socket
 from argparse import ArgumentParser, Namespace
-from typing import Callable, Iterator, Optional, Sequence, TypeVar
-
-import attrs
+from typing import Callable, Iterator, Optional, TypeVar
 
 from treepool.cli import files, hardware, sitefiles
+from treepool.cli.describednodes import Found, assigned, new_nodes
 from treepool.cli.hardware import Description
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out
 from treepool.discovery import amd, key, mig, nvidia
 from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
-from treepool.discovery.levels import LEVELS, NodeTopo
-from treepool.errors import InvalidHostlist, InvalidIdset, InvalidInput
-from treepool.rfc import hostlist, idset
-from treepool.rfc.idset import union
+from treepool.discovery.levels import LEVELS
+from treepool.errors import InvalidInput
+from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
 T = TypeVar("T")
@@ -179,10 +176,10 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
         return _encode_instance(describer, R, arguments.properties)
     found = list(_found(arguments, describer))
     if R is not None:
-        nodes = _assigned(found, R.ranks, R.hosts)
+        nodes = assigned(found, R.ranks, R.hosts)
         return key.encode_into(R, nodes, arguments.properties)
-    ranks, hosts = _new_nodes(arguments, found)
-    nodes = _assigned(found, ranks, hosts)
+    ranks, hosts = new_nodes(arguments, found)
+    nodes = assigned(found, ranks, hosts)
     return key.encode_new(nodes, hosts, arguments.properties)
 
 
@@ -207,17 +204,7 @@ def _levels(text: Optional[str]) -> Optional[list[str]]:
     return list(dict.fromkeys(names))
 
 
-@attrs.frozen
-class _Found:
-    """A node that was read, and the ranks and hosts it applies to, as in Description."""
-
-    node: NodeTopo
-    name: str
-    ranks: int = 0
-    hosts: tuple[str, ...] = ()
-
-
-def _found(arguments: Namespace, describer: Describer) -> Iterator[_Found]:
+def _found(arguments: Namespace, describer: Describer) -> Iterator[Found]:
     if arguments.local:
         yield _read(hardware.local(), describer)
     for argument in arguments.xml:
@@ -225,81 +212,10 @@ def _found(arguments: Namespace, describer: Describer) -> Iterator[_Found]:
             yield _read(description, describer)
 
 
-def _read(description: Description, describer: Describer) -> _Found:
+def _read(description: Description, describer: Describer) -> Found:
     node = describer.of_xml(description.xml, description.name)
     hosts = description.hosts or ((description.stem,) if description.stem else ())
-    return _Found(node, description.name, description.ranks, hosts)
-
-
-# -- which nodes
-
-
-def _new_nodes(arguments: Namespace, found: Sequence[_Found]) -> tuple[int, tuple[str, ...]]:
-    """The ranks and hosts of a new R: from the options, otherwise from the descriptions."""
-    ranks = union(f.ranks for f in found)
-    hosts = [host for f in found for host in f.hosts]
-    try:
-        ranks = ranks if arguments.ranks is None else idset.decode(arguments.ranks)
-        hosts = hosts if arguments.hosts is None else hostlist.decode(arguments.hosts)
-    except InvalidIdset as e:
-        raise Stop(f"--ranks: {e}", USAGE) from None
-    except InvalidHostlist as e:
-        raise Stop(f"--hosts: {e}", USAGE) from None
-    if not ranks:
-        ranks = (1 << max(len(hosts), 1)) - 1
-    count = idset.size(ranks)
-    if not hosts and count == 1:
-        here = socket.gethostname() if arguments.local else ""
-        hosts = [name] if (name := found[0].node.machine.hostname or here) else []
-    if not hosts:
-        who = "the XML does not name its host" if count == 1 else f"{count} ranks need names"
-        raise Stop(f"{who}: --hosts HOSTS", USAGE)
-    if len(hosts) != count:
-        told = f"{count} ranks, but {len(hosts)} hosts"
-        raise Stop(f"{told}: --hosts names one for each rank", USAGE)
-    try:
-        hostlist.encode(hosts)
-    except InvalidHostlist as e:  # a machine's own name may not be a valid host for Flux
-        raise Stop(f"{e}: --hosts gives others") from None
-    return ranks, tuple(hosts)
-
-
-def _assigned(found: Sequence[_Found], ranks: int, hosts: Sequence[str]) -> list[Nodes]:
-    """Which of *ranks*, called *hosts*, each description applies to."""
-    rank_of = dict(zip(hosts, idset.iterate(ranks)))
-    nodes: list[Nodes] = []
-    taken = 0
-    rest: Optional[_Found] = None
-    for one in found:
-        if not one.ranks and not one.hosts:
-            if rest is not None:
-                raise Stop(f"{rest.name} and {one.name}: which nodes are they? (FILE:RANKS)", USAGE)
-            rest = one
-            continue
-        mine = one.ranks | idset.from_ids(rank_of[h] for h in one.hosts if h in rank_of)
-        unknown = [h for h in one.hosts if h not in rank_of]
-        if unknown or one.ranks & ~ranks:
-            stray = ",".join(unknown[:3]) or f"ranks {idset.encode(one.ranks & ~ranks)}"
-            if one.ranks or len(found) == 1:
-                raise Stop(f"{one.name}: R has no {stray:.80}")
-            complain("treepool encode", f"warning: {one.name}: R has no {stray:.80}")
-        if mine & taken:
-            twice = idset.encode(mine & taken)
-            raise Stop(f"{one.name}: ranks {twice} are described twice")
-        taken |= mine
-        if mine:
-            nodes.append(Nodes(mine, one.node))
-    if rest is not None and ranks & ~taken:
-        nodes.append(Nodes(ranks & ~taken, rest.node))
-        taken = ranks
-    if ranks & ~taken:
-        complain(
-            "treepool encode",
-            f"warning: nothing describes ranks {idset.encode(ranks & ~taken)}: they stay flat",
-        )
-    if not nodes:
-        raise Stop("nothing describes any node of R")
-    return nodes
+    return Found(node, description.name, description.ranks, hosts)
 
 
 def _encode_instance(
