@@ -3,6 +3,8 @@
 import json
 import time
 
+import pytest
+
 from commandline import run_process
 from treepool import parse_shape
 from treepool.rfc.jobspec import from_resources
@@ -142,6 +144,37 @@ def test_locality_required_waits_instead_of_spreading(treepool):
     strict = treepool("alloc", "--json", "--locality", "required", *shapes)
     assert [a.get("error") for a in spread.json] == [None, None]
     assert [a.get("error") for a in strict.json] == [None, "insufficient"]
+
+
+#: The third job finds 12 cores in one domain of node 1, or what node 0 has left in two.
+LOCAL_OR_FULLER = ("node=2/slot/core", "node/slot=8/[core=8;gpu=1]", "slot/core=12")
+
+
+@pytest.mark.parametrize(
+    ("how", "rank"),
+    [
+        ((), "1"),
+        (("--straddle", "4"), "0"),
+        (("--policy", "packing", "--straddle", "1000"), "1"),
+        (("--policy", "best-fit"), "1"),
+        (("--policy", "node-fit"), "0"),
+    ],
+)
+def test_straddle_weighs_locality_against_packing(treepool, how, rank):
+    *_, last = treepool("alloc", "--json", *how, *LOCAL_OR_FULLER).json
+    assert last["R_lite"][0]["rank"] == rank
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (("--straddle", "-1"), "--straddle: not a number from 0 to 1000"),
+        (("--straddle", "much"), "--straddle: not a number from 0 to 1000"),
+        (("--straddle", "4", "--policy", "best-fit"), "best-fit does not weigh locality"),
+    ],
+)
+def test_a_weight_that_cannot_be_meant_is_a_usage_error(treepool, how, said):
+    assert treepool("alloc", *how, "slot/core").is_one_line_error(said, status=2)
 
 
 def test_constraint_limits_the_shapes(treepool):

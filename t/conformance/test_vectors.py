@@ -34,6 +34,14 @@ def test_vector(result):
     assert result.passed, f"{result.action}: expected {result.expected}, got {result.got}"
 
 
+@pytest.mark.parametrize("policy", ["packing", "best-fit"])
+@pytest.mark.parametrize("name", ["rfc49-cluster-a", "rfc49-cluster-b"])
+def test_the_rfcs_own_hold_under_the_default_and_under_its_own_order(name, policy):
+    assert "options" not in DOCUMENTS[name]
+    played = list(vectors.play({**DOCUMENTS[name], "options": {"policy": policy}}))
+    assert played and all(result.passed for result in played)
+
+
 def test_no_two_vectors_of_any_files_have_the_same_id():
     ids = [result.id for _, result in PLAYED]
     assert len(set(ids)) == len(ids)

@@ -1281,7 +1281,7 @@ class ReferencePool:
     """What Pool must do. *R* is a valid RFC 20 object."""
 
     def __init__(
-        self, R: dict[str, Any], locality: str = "preferred", policy: str = "best-fit"
+        self, R: dict[str, Any], locality: str = "preferred", policy: str = "packing"
     ) -> None:
         self.R = R
         self.locality = locality

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from typing import Any, Iterator, Optional
 
 from treepool.cli import files
 from treepool.cli.answers import Answer, allocate_shape
 from treepool.cli.screen import USAGE, Stop
-from treepool.errors import InvalidIdset, InvalidInput
-from treepool.placement.choose.policy import POLICIES
+from treepool.errors import InvalidIdset, InvalidInput, InvalidOption
+from treepool.placement import options
+from treepool.placement.choose.policy import POLICIES, STRADDLE, Packing
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document, idset
@@ -52,7 +54,7 @@ def add_jobs(group: Any) -> None:
 
 
 def add_placement(parser: Any) -> Any:
-    """Add ``--locality`` and ``--policy`` to *parser*; returns their group."""
+    """Add ``--locality``, ``--policy`` and ``--straddle`` to *parser*; returns their group."""
     group = parser.add_argument_group("placement")
     group.add_argument(
         "--locality",
@@ -64,10 +66,24 @@ def add_placement(parser: Any) -> Any:
     group.add_argument(
         "--policy",
         choices=sorted(POLICIES),
-        default="best-fit",
-        help="which nodes are tried first (default: best-fit)",
+        help=f"which nodes are tried first (default: {options.OPTIONS['policy']})",
+    )
+    group.add_argument(
+        "--straddle",
+        metavar="GPUS",
+        type=_straddle,
+        help="of policy packing: a job straddles domains where that costs others so many GPUs less "
+        f"than a place that is local (default: {STRADDLE:g})",
     )
     return group
+
+
+def _straddle(text: str) -> str:
+    try:
+        options.number("straddle", {"straddle": text})
+    except InvalidOption as e:
+        raise ArgumentTypeError(str(e).partition(": ")[2]) from None
+    return text
 
 
 def resource_set(arguments: Any) -> ResourceSet:
@@ -77,16 +93,20 @@ def resource_set(arguments: Any) -> ResourceSet:
 
 def pool(arguments: Any) -> Pool:
     """An idle pool of the cluster and placement that the options name; raises Stop."""
-    return _pool(arguments, locality=arguments.locality, policy=arguments.policy)
+    given = {"policy": arguments.policy, "straddle": arguments.straddle}
+    if arguments.straddle is not None and arguments.policy not in (None, Packing.name):
+        raise Stop(f"--straddle: policy {arguments.policy} does not weigh locality", USAGE)
+    known = {name: value for name, value in given.items() if value is not None}
+    return _pool(arguments, locality=arguments.locality, **known)
 
 
-def _pool(arguments: Any, **options: str) -> Pool:
+def _pool(arguments: Any, **chosen: str) -> Pool:
     if arguments.R_file is None:
         path = str(files.data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
-        return Pool(files.read_json(path)["cluster"]["R"], **options)
+        return Pool(files.read_json(path)["cluster"]["R"], **chosen)
     R = files.read_R(arguments.R_file)
     with files.naming(arguments.R_file):
-        return Pool(R, **options)
+        return Pool(R, **chosen)
 
 
 def constraints(text: Optional[str]) -> Optional[dict[str, Any]]:

@@ -11,7 +11,7 @@ submission, or out of turn as the policy allows; policies know limits only.
 
 examples:
   treepool replay trace.jsonl -R R.json
-      as the scheduler would do without options: fifo, best-fit
+      as the scheduler would do without options: fifo, packing
   treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=min-span
       two node policies side by side
   treepool replay --synthetic 1000 --compare policy=fifo --compare policy=easy --svg out.svg

@@ -13,7 +13,7 @@ from treepool.rfc.findings import shown
 #: The options of a pool and their defaults.
 OPTIONS = {
     "locality": "preferred",
-    "policy": "best-fit",
+    "policy": "packing",
     "straddle": str(STRADDLE),
     "alpha": str(ALPHA),
     "beta": str(BETA),

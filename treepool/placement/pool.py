@@ -37,8 +37,8 @@ class Pool:
     """A pool of resources with the topology of its nodes, from which jobs are allocated.
 
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
-    trees. Options: ``locality`` (preferred, required, none), ``policy`` (best-fit), the weight
-    of locality of policy packing, ``straddle``, and the ``alpha`` and ``beta`` of fitness, kept as
+    trees. Options: ``locality`` (preferred, required, none), ``policy`` (packing), its weight
+    of locality, ``straddle``, and the ``alpha`` and ``beta`` of fitness, kept as
     ``weights``. A pool may have no nodes: every request is then infeasible. Raises InvalidR,
     InvalidKey, or InvalidOption.
     """
