@@ -132,12 +132,13 @@ class _Run:
         submitted, total = 0, len(self.jobs)
         count = 0
         while submitted < total or self.running or self.queue.jobs:
-            if submitted == total and not self.running:
-                self._give_up()
-                continue
             time = self.running[0][0] if self.running else math.inf
             if submitted < total:
                 time = min(time, self.jobs[submitted].submit - self.began)
+            time = min(time, self.queue.next_time)
+            if time == math.inf:
+                self._give_up()
+                continue
             self.now = time
             self.tally.advance(time)
             while self.running and self.running[0][0] <= time:
@@ -187,9 +188,10 @@ class _Run:
         except InfeasibleRequest as e:
             self._refuse(traced, str(e))
             return
-        kind = self.queue.plan.kind(request)
         limited = attrs.evolve(request, duration=traced.limit)
-        self.queue.add(Waiting(number, 0, limited, kind))
+        submitted = traced.submit - self.began
+        new = self.queue.plan.waiting(number, 0, limited, frozenset(), "", submitted, self.now)
+        self.queue.add(new)
         self.tally.submit()
 
     def _request(self, traced: TraceJob) -> Request:
