@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-
 from placement.test_job_fabric import cluster
 from treepool import Pool, parse_shape
 from treepool.placement.plan.forecast import Forecast

@@ -236,6 +236,7 @@ class Queue:
     def set_windows(self, windows: Iterable[Window]) -> None:
         """Let *windows* be all windows there are."""
         self.plan.set_windows(windows)
+        self.follow()  # jobs that lost their reservations may be removed before the next pass
         self._due = True
 
     # -- looking
