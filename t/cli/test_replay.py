@@ -60,6 +60,22 @@ def test_node_policies_tell(treepool, write, R):
     assert [line["wait"]["max"] for line in result.json] == [0, 9]
 
 
+def test_with_the_fabric_and_without(treepool, write):
+    rows = trace(*[(0, 10, "node=3/slot=1/core=8")] * 2)
+    words = ("replay", write(rows), "-R", "doc/fabric.json")
+    compared = ("--compare", "policy=fifo", "--compare", "policy=fifo,fabric=off")
+    spread = {"jobs": 2, "mean": 1, "p95": 1}
+    for line in treepool(*words, *compared, "--json").json:
+        assert set(line["spread"]) == {"cell", "switch"}
+        assert line["spread"]["cell"] == spread
+    shown = treepool(*words, *compared).out
+    assert "fabric off" in shown
+    assert "switch over the fewest, mean" in shown
+    refused = treepool(*words, "--compare", "fabric=some")
+    assert refused.status == 2
+    assert "'fabric=some': fabric is on or off" in refused.err
+
+
 def test_the_weight_of_locality_tells(treepool, write):
     topo = {"socket": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-3"}]}
     R = {

@@ -231,7 +231,7 @@ def scheduler_of_two_jobs():
     jobspec = spec(cores=120, tasks=2)
     for jobid in (1, 2):
         request = scheduler.resources.parse_resource_request(jobspec).request
-        pending._submissions[jobid] = Submission(Mock(), jobid, 16, 0, jobspec)
+        pending._submissions[jobid] = Submission(Mock(), jobid, 16, 0, 0.0, jobspec)
         queue.add(Waiting(jobid, 16, request, queue.plan.kind(request)))
     return scheduler
 

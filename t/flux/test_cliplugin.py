@@ -100,9 +100,10 @@ def is_refused(done, command="submit"):
 def test_help_shows_the_options_together_in_the_last_group(flux, command):
     _, group = flux(command, "--help").stdout.split("Options provided by plugins")
     shown = re.findall(r"^ +--([a-z-]+)", group, re.M)
-    assert shown[:11] == [
+    assert shown[:13] == [
         *("locality", "level", "gpu-link", "same", "same-numa"),
-        *("memory", "allow-cxl", "unified-memory", "within", "segment", "gpu"),
+        *("memory", "allow-cxl", "unified-memory", "within", "segment", "locality-wait"),
+        *("switches", "gpu"),
     ]
 
 
@@ -125,7 +126,7 @@ def test_every_command_takes_all_options_at_once(jobspec, command):
     words = (
         "--locality=required --gpu-link=25.5 --same=driver:preferred --same-numa=prefer "
         "--level=socket --memory=64G --allow-cxl --unified-memory --within=switch "
-        "--segment=nvl:16 --gpu num=3:gmem=16GB"
+        "--segment=nvl:16 --locality-wait=1.5h --gpu num=3:gmem=16GB"
     )
     made = jobspec(command, *words.split(), *COMMANDS[command])
     assert made["attributes"]["system"]["treepool"] == {
@@ -138,6 +139,7 @@ def test_every_command_takes_all_options_at_once(jobspec, command):
         "unified_memory": True,
         "within": "switch",
         "segment": "nvl:16",
+        "wait": 5400,
         "gpu_memory": 15,
     }
     assert slot(made) == {"core": 1, "gpu": 3, "memory": 64}
@@ -180,6 +182,23 @@ def test_a_program_does_not_count_gpus_twice(flux):
         "from flux.job import JobspecV1\nJobspecV1.from_submit(['a'], gpus_per_task=1, gpu='num=2')"
     )
     assert "num=2: the request says already" in flux("python", "-c", script).stderr
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("10", 600),
+        ("10:30", 630),
+        ("1:00:00", 3600),
+        ("1-12", 129_600),
+        ("0-0:5", 300),
+        ("1-0:0:1", 86_401),
+        ("90s", 90),
+        ("0.5s", 0.5),
+    ],
+)
+def test_a_time_of_switches_is_as_in_slurm_or_with_a_unit(options, time, seconds):
+    assert options("submit", f"--switches=1@{time}", "true") == {"switches": 1, "wait": seconds}
 
 
 # -- GPUs
@@ -265,6 +284,16 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--same=driver:maybe"], "--same: 'driver:maybe' is not"),
         (["--within="], "--within: '' is not the name of a locality"),
         (["--segment=16"], "--segment: '16' is not a locality and a number of nodes"),
+        (["--switches="], "--switches: '' is not a number, such as 1 or 1@10:00"),
+        (["--switches=2@10:00"], "--switches: 2 is not 1, the only number; more are asked"),
+        (["--switches=1@soon"], "--switches: 'soon' is not a time such as 10m"),
+        (["--switches=1@0"], "--switches: 0 is not a number of seconds"),
+        (["--switches=1@" + "9" * 5000], "--switches: '9"),
+        (["--switches=1", "--within=cell"], "--switches: 1 contradicts within='cell'"),
+        (["--switches=1@5", "--locality-wait=5m"], "--locality-wait says already how long"),
+        (["--locality-wait=10"], "--locality-wait: '10' is not a time such as 10m"),
+        (["--locality-wait=infinity"], "--locality-wait: 'infinity' is not a time"),
+        (["--locality-wait=5m", "--locality=none"], "contradicts locality='none'"),
         (["--same-numa=yes"], "--same-numa: 'yes' is not one of preferred, required"),
         (["--locality=\x1b[31mred\n"], "--locality: '\\x1b[31mred\\n' is not"),
         (["--gpu="], "--gpu: column 1: expected one of num"),

@@ -7,7 +7,7 @@ from work import Lines
 
 
 def submission(jobid, priority=16):
-    return Submission(None, jobid, priority, 0.0, {})
+    return Submission(None, jobid, priority, 0, 0.0, {})
 
 
 def ready(submissions):

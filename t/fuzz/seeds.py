@@ -26,6 +26,7 @@ WISHES = (
     '{"topology_policy": "single-numa-node", "topology_scope": "node", "same": "driver:prefer"}',
     '{"same_numa": "prefer", "gpu_link": 25.5, "unified_memory": true, "allow_cxl": false}',
     '{"within": "cell", "segment": "switch:1"}',
+    '{"wait": 600, "switches": 1}',
 )
 
 

@@ -7,7 +7,7 @@ import math
 
 import attrs
 
-from treepool.errors import InsufficientResources
+from treepool.errors import InfeasibleRequest, InsufficientResources
 
 NEVER = 1e18
 
@@ -89,20 +89,27 @@ class SlowQueue:
     def try_at(self, job, start, end, ignoring, present=False):
         try:
             return self.then(start, end, ignoring, present).alloc(job.jobid, job.request)
-        except InsufficientResources:
+        except (InsufficientResources, InfeasibleRequest):  # the latter only if it is strict
             return None
 
-    def earliest(self, job, before=math.inf):
+    def relaxed(self, job):
+        kind = attrs.evolve(job.kind, relaxed=None)
+        return attrs.evolve(job, request=job.relaxed, kind=kind, patience=math.inf)
+
+    def earliest(self, job, before=math.inf, begin=-math.inf):
+        begin = max(begin, self.now)
         ignoring = set(job.kind.leave) | {job.jobid}
         ends = {e for _, e in self.pool.job_end_times() if e}
         planned = [r for j, r in self.reserved.items() if j != job.jobid]
         ends |= {r.end for r in [*planned, *self.windows.values()]}
-        for time in sorted({self.now, *(e for e in ends if self.now < e < NEVER)}):
-            if time >= before:
-                return None
+        for time in sorted({begin, *(e for e in ends if begin < e < NEVER)}):
+            if time >= min(before, job.patience):
+                break
             found = self.try_at(job, time, self.end(time, job), ignoring)
             if found is not None:
                 return self.held(job, time, found.parts)
+        if job.patience < before:
+            return self.earliest(self.relaxed(job), before, job.patience)
         if before <= NEVER:
             return None
         found = self.try_at(job, NEVER, -1e300, ignoring)
@@ -121,6 +128,10 @@ class SlowQueue:
 
     def one_pass(self):
         self.windows = {n: w for n, w in self.windows.items() if w.end > self.now}
+        self.jobs = {
+            j: self.relaxed(job) if job.patience <= self.now else job
+            for j, job in self.jobs.items()
+        }
         self.give_up()
         before = self.seen()
         moved = True
@@ -209,7 +220,7 @@ class SlowQueue:
         self.overriding.clear()
 
     def is_servable(self, job):
-        return self.try_at(job, NEVER, -1e300, set()) is not None
+        return self.try_at(self.relaxed(job), NEVER, -1e300, set()) is not None
 
     def others(self):
         blocked = set()

@@ -94,6 +94,11 @@ GOOD = [
     ({"same": "driver:prefer"}, {"same": Same("driver", required=False)}),
     ({"within": "cell"}, {"within": "cell"}),
     ({"segment": "switch:16"}, {"segment": Segment("switch", 16)}),
+    ({"wait": 600}, {"wait": 600.0}),
+    ({"wait": 0.5, "locality": "required"}, {"wait": 0.5, "locality": "required"}),
+    ({"switches": 1}, {"within": "switch"}),
+    ({"switches": 1, "wait": 60}, {"within_for_now": "switch", "wait": 60.0}),
+    ({"within": "cell", "wait": 60}, {"within": "cell", "wait": 60.0}),
 ]
 
 
@@ -110,6 +115,7 @@ LOCALITY = "is not one of preferred, required, none"
 POLICY = "is not one of none, best-effort, restricted, single-numa-node"
 NAME = "is not the name of a locality"
 SEGMENT = "is not a locality and a number of nodes, such as switch:16"
+SECONDS = "is not a number of seconds"
 LINK = "is not nvlink, xgmi or a number of GB/s"
 GIB = "is not a number of GiB"
 FLAG = "is not true or false"
@@ -166,6 +172,14 @@ BAD = [
     ("segment", "switch:-1", f"'switch:-1' {SEGMENT}"),
     ("segment", "switch:1e3", f"'switch:1e3' {SEGMENT}"),
     ("segment", ":16", f"':16' {SEGMENT}"),
+    ("wait", 0, f"0 {SECONDS}"),
+    ("wait", -5, f"-5 {SECONDS}"),
+    ("wait", "10m", f"'10m' {SECONDS}"),
+    ("wait", True, f"true {SECONDS}"),
+    ("wait", 1e10, f"10000000000.0 {SECONDS}"),
+    ("switches", 0, "0 is not 1, the only number; more are asked for as in switch=2/node=8"),
+    ("switches", 2, "2 is not 1, the only number; more are asked for as in switch=2/node=8"),
+    ("switches", True, "true is not 1"),
     ("segment", "switc:16", "'switc' is no locality above the nodes (did you mean 'switch'?)"),
 ]
 
@@ -217,6 +231,8 @@ CONTRADICTIONS = [
         {"topology_scope": "node", "topology_policy": "restricted"},
         "node needs a level",
     ),
+    ("wait", {"wait": 60, "locality": "none"}, "60 contradicts locality='none'"),
+    ("switches", {"switches": 1, "within": "cell"}, "1 contradicts within='cell'"),
     (
         "same_numa",
         {"same_numa": "prefer", "locality": "none"},
@@ -263,6 +279,16 @@ def test_a_level_that_the_pool_lacks_is_one_numa_domain_if_that_is_asked_too(kno
 def test_all_slots_of_a_flat_node_are_in_its_one_numa_domain():
     found = read((), topology_policy="single-numa-node", topology_scope="node")
     assert (found.level, found.whole_node) == (None, False)
+
+
+def test_waiting_for_locality_is_preferring_it_whatever_the_pools_mode():
+    assert read(mode="none", wait=60).locality == "preferred"
+    assert read(mode="required", wait=60).locality == "required"
+
+
+def test_switches_of_a_pool_without_a_fabric_are_told_that_there_are_none():
+    with pytest.raises(InvalidJobspec, match="there are no localities above the nodes"):
+        job_options.read({"switches": 1}, (), "preferred")
 
 
 def test_preferring_one_numa_domain_is_preferring_locality_whatever_the_pools_mode():

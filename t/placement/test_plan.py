@@ -343,3 +343,13 @@ def test_a_reader_that_keeps_up_with_the_journal_never_reads_everything_again():
         assert journal.since(seen) == [jobid]
         seen = journal.end
     assert journal.since(0) is None
+
+
+def test_a_job_that_lost_its_reservation_to_a_window_can_be_removed_at_once():
+    case = Case()
+    case.runs(1, "slot=1/core=8", NOW + 10)
+    case.submit(2, "slot=2/core=8")
+    case.queue.set_windows([Window("w", 0b1, NOW + 20, NOW + 30)])
+    assert case.queue.remove(2) is not None
+    case.run()
+    assert case.starts() == {}

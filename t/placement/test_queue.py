@@ -7,7 +7,6 @@ import pytest
 
 from placement.slowqueue import Held, SlowQueue
 from treepool import Pool, parse_shape
-from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue, Rule
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window, admitting
@@ -20,7 +19,11 @@ SHAPES = (
 RULES = {"a": ("easy", 1), "b": ("conservative", 3), "c": ("fifo", 1), "d": ("conservative", 1e9)}
 
 
-def pool_of(nodes):
+#: With a fabric, jobs may wait for one of its domains.
+FABRIC = {"cell": [{"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}, {"ranks": "4"}]}
+
+
+def pool_of(nodes, fabric=None):
     topo = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
     return Pool({
         "version": 1,
@@ -29,7 +32,7 @@ def pool_of(nodes):
             "nodelist": [f"n[0-{nodes - 1}]"],
         },
         "scheduling": {"writer": "TreePool", "children": [
-            {"ranks": f"0-{nodes - 1}", "topo": topo}]},
+            {"ranks": f"0-{nodes - 1}", "topo": topo}], **({"fabric": fabric} if fabric else {})},
     })  # fmt: skip
 
 
@@ -41,11 +44,12 @@ def deep(seeds):
 class Both:
     """A queue and the slow one, on pools of their own, told the same."""
 
-    def __init__(self, chance, queues):
+    def __init__(self, chance, queues, fabric=None):
         self.chance = chance
-        nodes = chance.randint(2, 4)
+        nodes = 5 if fabric else chance.randint(2, 4)
         self.now = 1000.0
-        self.pool = pool_of(nodes)
+        self.pool = pool_of(nodes, fabric)
+        self.waits = [0, 0, 7, 25] if fabric else []
         rules = {name: Rule(*RULES[name]) for name in queues}
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(), rules)
         self.slow = SlowQueue(self.pool.copy(), RULES)
@@ -71,11 +75,16 @@ class Both:
         self.jobid += 1
         shape, queue = self.chance.choice(SHAPES), self.chance.choice(self.queues)
         duration = self.chance.choice([0, 5, 10, 10, 20, 33])
-        spec = from_resources(parse_shape(shape), duration=duration)
+        wait = self.chance.choice(self.waits) if self.waits else 0
+        spec = from_resources(
+            parse_shape(shape), duration=duration, options={"wait": wait} if wait else None
+        )
         request = self.pool.parse_resource_request(spec)
         priority = self.chance.choice([16, 16, 16, 17])
         leave = admitting(self.windows, self.chance.choice([1, 2]), queue)
-        job = Waiting(self.jobid, priority, request, self.queue.plan.kind(request, leave), queue)
+        job = self.queue.plan.waiting(
+            self.jobid, priority, request, leave, queue, self.now, self.now
+        )
         self.queue.add(job)
         self.slow.add(job)
 
@@ -94,6 +103,7 @@ class Both:
         ends = [began + length for began, length in self.running.values() if length]
         ends += [r.start for r in self.queue.plan.reservations.values() if r.start < 1e17]
         ends += [window.end for window in self.windows]
+        ends += [job.patience for job in self.queue.jobs.values() if job.patience < 1e17]
         self.now = min((e for e in ends if e > self.now), default=self.now + 1)
         for jobid, (began, length) in list(self.running.items()):
             if length and began + length <= self.now and self.chance.random() < 0.8:
@@ -176,14 +186,28 @@ def test_it_plans_as_the_slow_queue_does(seed, queues):
         both.compare()
 
 
+@pytest.mark.parametrize("queues", ["a", "b", "c", "d", "abcd"])
+@pytest.mark.parametrize("seed", [*range(2), *deep(range(2, 40))])
+def test_it_plans_as_the_slow_queue_does_while_jobs_wait_for_close_places(seed, queues):
+    chance = random.Random(f"wait {seed} {queues}")
+    both = Both(chance, queues, FABRIC)
+    steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
+    steps += [both.prioritize, both.update, both.down_or_up, both.window]
+    for _ in range(40):
+        chance.choice(steps)()
+        both.run()
+        both.compare()
+
+
+@pytest.mark.parametrize("fabric", [None, FABRIC])
 @pytest.mark.parametrize("queues", ["b", "d", "abcd"])
-@pytest.mark.parametrize("seed", [*range(6), *deep(range(6, 60))])
-def test_a_pass_may_be_left_at_any_yield(monkeypatch, seed, queues):
+@pytest.mark.parametrize("seed", [*range(4), *deep(range(4, 40))])
+def test_a_pass_may_be_left_at_any_yield(monkeypatch, seed, queues, fabric):
     monkeypatch.setattr("treepool.placement.plan.timeline._SLICE", 2)
     monkeypatch.setattr("treepool.placement.plan.views.STRIDE", 3)
     monkeypatch.setattr("treepool.placement.plan.earliest._STEPS", 1)
     chance = random.Random(f"left {seed} {queues}")
-    both = Both(chance, queues)
+    both = Both(chance, queues, fabric)
     both.slow = MagicMock()
     steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
     steps += [both.prioritize, both.update, both.down_or_up, both.window]

@@ -4,9 +4,11 @@ import json
 import math
 import random
 
+import attrs
 import pytest
 
 from placement.slowqueue import SlowQueue
+from rfc.test_fabric import key
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
 from treepool.placement.plan.jobs import Waiting
@@ -364,6 +366,8 @@ def test_quantiles_are_values_that_were_there():
         ('{"submit": 0, "duration": 1, "shape": "s", "constraint": []}', "constraint: "),
         ('{"submit": 0, "duration": 1, "shape": "s", "constraint": {"x": [1]}}', "constraint"),
         ('{"submit": 0, "duration": 1, "shape": "s", "locality": "some"}', "locality: "),
+        ('{"submit": 0, "duration": 1, "shape": "s", "options": 3}', "/options: must be an object"),
+        ('{"submit": 0, "duration": 1, "shape": "s", "options": {"wait": 0}}', "0 is not a number"),
         ('{"submit": 0, "submit": 0}', "duplicate key"),
         ("9" * 5000, "line 2"),
         ("[" * 5000, "line 2"),
@@ -417,6 +421,52 @@ def test_constraints_and_localities_are_heeded():
     ]
     assert replay(two_sockets(), scattered, FIFO).wait_max == 0
     assert replay(two_sockets(), hard, FIFO).wait_max == 8
+
+
+def switches():
+    """Eight nodes below two switches."""
+    resource_set = cluster(8)
+    fabric = {"switch": [{"ranks": "0-3"}, {"ranks": "4-7"}]}
+    return attrs.evolve(resource_set, scheduling=key(fabric))
+
+
+def test_jobs_may_wait_for_a_close_place_and_a_replay_knows_when_they_have():
+    lines = [
+        {"submit": 0, "duration": 50, "shape": "node=2{x}/slot=1/core=8"},
+        {"submit": 0, "duration": 99, "shape": "node=6/slot=1/core=8"},
+        {"submit": 5, "duration": 1, "shape": "node=4/slot=1/core=8", "options": {"wait": 100}},
+        {"submit": 5, "duration": 1, "shape": "node=4/slot=1/core=8", "options": {"wait": 10}},
+    ]
+    lines[1]["constraint"] = {"ranks": ["2-7"]}
+    lines[0]["constraint"] = {"ranks": ["0-1"]}
+    traced = trace.read("\n".join(map(json.dumps, lines)))
+    assert starts(switches(), traced, EASY) == [0, 0, 99, 99]
+    lines[1] = {"submit": 0, "duration": 99, "shape": "node=2/slot=1/core=8"}
+    lines[1]["constraint"] = {"ranks": ["4-5"]}
+    traced = trace.read("\n".join(map(json.dumps, lines)))
+    assert starts(switches(), traced, CONSERVATIVE) == [0, 0, 50, 15]
+    assert starts(switches(), traced, FIFO) == [0, 0, 50, 51]
+
+
+def test_domains_are_counted_over_the_fewest_that_could_hold_as_many_nodes():
+    rows = [
+        {"submit": 0, "duration": 9, "shape": "node=3/slot=1/core=8"},
+        {"submit": 0, "duration": 9, "shape": "node=3/slot=1/core=8"},
+        {"submit": 0, "duration": 9, "shape": "node=2/slot=1/core=8"},
+        {"submit": 0, "duration": 9, "shape": "slot=1/core=1"},
+    ]
+    traced = trace.read("\n".join(map(json.dumps, rows)))
+    (spread,) = replay(switches(), traced, FIFO).spreads
+    assert (spread.locality, spread.jobs, spread.mean, spread.p95) == ("switch", 3, 4 / 3, 2.0)
+    assert replay(cluster(8), traced, FIFO).spreads == ()
+
+
+def test_without_the_fabric_jobs_are_placed_by_rank_and_still_counted_in_domains():
+    shapes = ["node=3/slot=1/core=8"] * 2
+    traced = jobs(*((0, 9, shape) for shape in shapes))
+    (near,) = replay(switches(), traced, FIFO).spreads
+    (far,) = replay(switches(), traced, Rules("", "fifo", 1, fabric=False)).spreads
+    assert (near.mean, far.mean) == (1, 1.5)
 
 
 def test_what_a_trace_says_is_what_was_read():

@@ -6,8 +6,9 @@ side, to choose one by.
 
 A trace is JSON lines, a job on each: "submit" and "duration" in seconds,
 "shape", and if wanted "limit" (its time limit; the duration if not given),
-"id", "constraint" (RFC 31) and "locality". Jobs start in the order of their
-submission, or out of turn as the policy allows; policies know limits only.
+"id", "constraint" (RFC 31), "locality" and "options" (of the job, as in its
+jobspec). Jobs start in the order of their submission, or out of turn as the
+policy allows; policies know limits only.
 
 examples:
   treepool replay trace.jsonl -R R.json
@@ -16,6 +17,8 @@ examples:
       two node policies side by side
   treepool replay --synthetic 1000 --compare policy=fifo --compare policy=easy --svg out.svg
       jobs made up for the cluster; a plot of use, fragments and queue over time
+  treepool replay trace.jsonl -R R.json --compare policy=easy --compare policy=easy,fabric=off
+      with the fabric and without: how many switches jobs span
   treepool replay --synthetic 1000 --seed 2 --print > trace.jsonl
       such jobs as a trace
 
@@ -49,7 +52,7 @@ from treepool.view.trace import TraceJob
 
 #: The options that a set of rules may have: those of the module that apply to a replay.
 _OPTIONS = (
-    "policy", "reservation-depth", "node-policy", "straddle", "locality", "alpha", "beta"
+    "policy", "reservation-depth", "node-policy", "straddle", "locality", "alpha", "beta", "fabric"
 )  # fmt: skip
 
 #: Most refused jobs that are listed by name.
@@ -91,7 +94,8 @@ def define(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
-        "node-policy=NAME, straddle=GPUS, locality=MODE, alpha=A, beta=B; repeatable "
+        "node-policy=NAME, straddle=GPUS, locality=MODE, alpha=A, beta=B; and fabric=off, as if "
+        "nothing were known of what is above the nodes; repeatable "
         "(default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
@@ -213,6 +217,9 @@ def _line(outcome: Outcome, seconds: float) -> dict[str, Any]:
         },
         "slots": outcome.slots,
         "slots_local": outcome.local,
+        "spread": {
+            s.locality: {"jobs": s.jobs, "mean": s.mean, "p95": s.p95} for s in outcome.spreads
+        },
         "replayed_in": seconds,
         "curve": [
             {
@@ -252,11 +259,15 @@ def _rules(text: str) -> Rules:
         if word.partition("=")[0] not in _OPTIONS:
             known = ", ".join(_OPTIONS)
             raise ArgumentTypeError(f"unknown option {word!r:.60}, known: {known}")
+    fabric = [word for word in words if word.startswith("fabric")]
+    for word in fabric:
+        if word not in ("fabric=on", "fabric=off"):
+            raise ArgumentTypeError(f"{word!r:.60}: fabric is on or off")
     try:
-        read = options.read(words)
+        read = options.read([word for word in words if word not in fabric])
     except InvalidInput as e:
         raise ArgumentTypeError(str(e)) from None
-    return Rules(text, read.rule.policy, read.rule.depth, read.pool)
+    return Rules(text, read.rule.policy, read.rule.depth, read.pool, "fabric=off" not in fabric)
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:

@@ -103,8 +103,16 @@ def _cells(outcome: Outcome, seconds: float) -> list[tuple[str, str]]:
     ]
     if gpus:
         found.append(("GPUs fragmented", _percent(outcome.gpus_fragmented)))
+    for spread in outcome.spreads:
+        name = printable(spread.locality)
+        found.append((f"{name} over the fewest, mean", _ratio(spread.mean)))
+        found.append((f"{name} over the fewest, 95 %", _ratio(spread.p95)))
     rate = outcome.jobs / seconds if seconds else 0.0
     return [*found, ("replayed, jobs/s", f"{rate:,.0f}")]
+
+
+def _ratio(value: Optional[float]) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _percent(share: float) -> str:

@@ -54,7 +54,8 @@ class Pending:
             return
         self._submissions[submission.jobid] = submission
         jobid, priority, userid = submission.jobid, submission.priority, submission.userid
-        self._queue.add(self.waiting(jobid, priority, userid, submission.queue, request))
+        line, submitted = submission.queue, submission.t_submit
+        self._queue.add(self.waiting(jobid, priority, userid, line, request, submitted))
 
     def judge_again(self) -> None:
         """Judge all waiting jobs again, whose requests may mean something else now."""
@@ -66,11 +67,18 @@ class Pending:
         self._intake.release()
 
     def waiting(
-        self, jobid: int, priority: int, userid: int, line: str, request: Request
+        self,
+        jobid: int,
+        priority: int,
+        userid: int,
+        line: str,
+        request: Request,
+        submitted: float,
     ) -> Waiting:
-        """The job as the queue sees it; *line* is its Flux queue."""
-        kind = self._queue.plan.kind(request, self._windows.admitted(userid, line))
-        return Waiting(jobid, priority, request, kind, line)
+        """The job as the queue sees it now; *line* is its Flux queue."""
+        leave = self._windows.admitted(userid, line)
+        plan, now = self._queue.plan, time.time()
+        return plan.waiting(jobid, priority, request, leave, line, submitted, now)
 
     def leave(self, jobid: int) -> Submission:
         """Forget a job that left the queue; returns its submission."""

@@ -176,7 +176,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         jobspec: Mapping[str, Any],
     ) -> None:
         """Queue a job, or deny it with the reason if it can never run."""
-        self._intake.take(Submission(request, jobid, priority, userid, jobspec))
+        self._intake.take(Submission(request, jobid, priority, userid, t_submit, jobspec))
 
     def _judge(self, submission: Submission) -> None:
         self._pending.judge(submission)
@@ -359,7 +359,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
         request = self.pool.parse_resource_request(spec)
-        return self._pending.waiting(jobid, priority, userid, line, request)
+        return self._pending.waiting(jobid, priority, userid, line, request, time.time())
 
     def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
         self._answers.stats(msg)

@@ -16,12 +16,16 @@ import attrs
 
 @attrs.frozen
 class Submission:
-    """A job as the scheduler was asked to allocate it; *request* still needs an answer."""
+    """A job as the scheduler was asked to allocate it; *request* still needs an answer.
+
+    *t_submit* is in seconds since the epoch.
+    """
 
     request: Any
     jobid: int
     priority: int
     userid: int
+    t_submit: float
     jobspec: Mapping[str, Any]
 
     @property

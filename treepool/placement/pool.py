@@ -80,6 +80,10 @@ class Pool:
         """What *request* would get now, or of an *idle* pool; nothing is allocated."""
         return (self._feasibility if idle else self._situation).choice(request)
 
+    def strict(self, request: Request) -> Request:
+        """*request* with what it prefers required, as it is while its job waits for that."""
+        return self._feasibility.strict(request)
+
     def fitness(self, allocation: Allocation, request: Request) -> Fitness:
         """How good *allocation* is for *request*, next to what an idle pool would give it."""
         ideal = self._feasibility.fitness(request, self.weights)

@@ -43,13 +43,25 @@ class Rules:
     """How jobs are started: the options of the scheduler module.
 
     ``policy`` is fifo, easy or conservative; ``depth`` jobs get reservations. ``pool`` has the
-    options of Pool.
+    options of Pool. Without ``fabric``, jobs are placed as if nothing were known of what is above
+    the nodes.
     """
 
     name: str = ""
     policy: str = "fifo"
     depth: float = 1
     pool: dict[str, str] = attrs.field(factory=dict)
+    fabric: bool = True
+
+
+@attrs.frozen
+class Spread:
+    """Domains of a locality that the ``jobs`` of several nodes span, over the fewest possible."""
+
+    locality: str
+    jobs: int
+    mean: Optional[float]
+    p95: Optional[float]
 
 
 @attrs.frozen
@@ -59,7 +71,8 @@ class Outcome:
     ``span`` is the time from the first submission to the last end. The shares of cores and GPUs
     that are in use, or fragmented (free but in no whole domain), are means over this time, relative
     to all cores and GPUs. Waiting times are None if no job ran. Of the ``slots``, ``local`` sit in
-    the smallest kind of domain that an idle node could offer. ``refused`` names jobs that the
+    the smallest kind of domain that an idle node could offer. ``spreads`` are those of the
+    localities above the nodes. ``refused`` names jobs that the
     cluster could never serve, with the reasons; ``nrefused`` is their number.
     """
 
@@ -80,6 +93,7 @@ class Outcome:
     wait_max: Optional[float]
     slots: int
     local: int
+    spreads: tuple[Spread, ...]
     curve: tuple[Point, ...]
 
 
@@ -111,7 +125,8 @@ class _Run:
         rules: Rules,
         watch: Optional[Watcher],
     ) -> None:
-        self.pool = Pool(resource_set, **rules.pool)
+        placed_on = resource_set if rules.fabric else _without_fabric(resource_set)
+        self.pool = Pool(placed_on, **rules.pool)
         self.pool.set_expiration(0.0)
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(rules.policy, rules.depth))
         self.rules = rules
@@ -125,19 +140,20 @@ class _Run:
         self.refusals: list[tuple[TraceJob, str]] = []
         self.nrefused = 0
         self.ran = 0
-        self._requests: dict[tuple[str, str, Optional[str]], Request] = {}
+        self._requests: dict[tuple[str, str, str], Request] = {}
 
     def events(self) -> Iterator[float]:
         """Run all events; regularly yields the share of jobs that have ended."""
         submitted, total = 0, len(self.jobs)
         count = 0
         while submitted < total or self.running or self.queue.jobs:
-            if submitted == total and not self.running:
-                self._give_up()
-                continue
             time = self.running[0][0] if self.running else math.inf
             if submitted < total:
                 time = min(time, self.jobs[submitted].submit - self.began)
+            time = min(time, self.queue.next_time)
+            if time == math.inf:
+                self._give_up()
+                continue
             self.now = time
             self.tally.advance(time)
             while self.running and self.running[0][0] <= time:
@@ -175,6 +191,7 @@ class _Run:
             wait_max=waits[-1] if waits else None,
             slots=tally.slots,
             local=tally.local,
+            spreads=tuple(_spread(name, sorted(v)) for name, v in tally.spreads.items()),
             curve=tuple(tally.curve.points()),
         )
 
@@ -187,21 +204,24 @@ class _Run:
         except InfeasibleRequest as e:
             self._refuse(traced, str(e))
             return
-        kind = self.queue.plan.kind(request)
         limited = attrs.evolve(request, duration=traced.limit)
-        self.queue.add(Waiting(number, 0, limited, kind))
+        submitted = traced.submit - self.began
+        new = self.queue.plan.waiting(number, 0, limited, frozenset(), "", submitted, self.now)
+        self.queue.add(new)
         self.tally.submit()
 
     def _request(self, traced: TraceJob) -> Request:
         """The request of *traced* without its duration; equal requests share the object."""
         limits = "" if traced.constraint is None else json.dumps(traced.constraint, sort_keys=True)
-        key = traced.shape, limits, traced.locality
+        asked = dict(traced.options)
+        if traced.locality is not None:
+            asked["locality"] = traced.locality
+        key = traced.shape, limits, json.dumps(asked, sort_keys=True)
         request = self._requests.get(key)
         if request is None:
-            options = None if traced.locality is None else {"locality": traced.locality}
             try:
                 spec = jobspec.from_resources(
-                    parse_shape(traced.shape), constraints=traced.constraint, options=options
+                    parse_shape(traced.shape), constraints=traced.constraint, options=asked or None
                 )
                 request = self.pool.parse_resource_request(spec)
             except InvalidShape as e:
@@ -244,6 +264,17 @@ class _Run:
         self.nrefused += 1
         if len(self.refusals) < MAX_REFUSED:
             self.refusals.append((traced, reason))
+
+
+def _without_fabric(resource_set: ResourceSet) -> ResourceSet:
+    key = resource_set.scheduling or {}
+    left = {name: value for name, value in key.items() if name != "fabric"}
+    return attrs.evolve(resource_set, scheduling=left or None)
+
+
+def _spread(locality: str, values: list[float]) -> Spread:
+    mean = math.fsum(values) / len(values) if values else None
+    return Spread(locality, len(values), mean, quantile(values, 0.95))
 
 
 def _share(part: float, whole: float) -> float:

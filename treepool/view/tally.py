@@ -12,6 +12,7 @@ from typing import Optional, Sequence
 import attrs
 
 from treepool.placement.allocation import Allocation
+from treepool.placement.choose.fitness import domains_of
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.tree import NodeType
@@ -104,6 +105,11 @@ class Tally:
     def __init__(self, resource_set: ResourceSet) -> None:
         inventory = Inventory.of(resource_set)
         self.types = inventory.types
+        self.fabric = inventory.fabric
+        #: By locality above the nodes: how many domains each job of several nodes spans, over the
+        #: fewest that could hold as many.
+        localities = self.fabric.localities if self.fabric is not None else ()
+        self.spreads: dict[str, list[float]] = {name: [] for name in localities}
         roots = [t.root if t is not None else None for t in inventory.types]
         self.free_cores = [root.cores if root else 0 for root in roots]
         self.free_gpus = [root.gpus if root else 0 for root in roots]
@@ -136,6 +142,10 @@ class Tally:
         """Count a job that waited for *wait* seconds and starts with *allocation*."""
         self._waiting -= 1
         self.waits.append(wait)
+        if self.fabric is not None and len(allocation.ranks) > 1:
+            domains = domains_of(self.fabric, allocation.ranks, self.types)
+            for locality, (spanned, fewest) in domains.items():
+                self.spreads[locality].append(spanned / fewest)
         for ranks, cores, gpus in allocation.parts:
             self._change(ranks, cores, gpus, True)
             for node_type, count in self._by_type(ranks).items():

@@ -10,6 +10,7 @@ A trace is JSON lines, an object for each job:
 ``id``          a name for messages, text or a number; the number of the line if not given
 ``constraint``  the nodes it may use, an RFC 31 object
 ``locality``    preferred, required or none, see DESIGN "Which node"
+``options``     job options as in ``attributes.system.treepool``, such as {"wait": 600}
 ==============  ==================================================================================
 
 A trace may come from anyone: every error names the line, and unknown keys are rejected.
@@ -23,7 +24,8 @@ from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
-from treepool.errors import InvalidInput
+from treepool.errors import InvalidInput, InvalidJobspec
+from treepool.placement.request import job_options
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import document
@@ -56,6 +58,7 @@ class TraceJob:
     shape: str
     constraint: Optional[Mapping[str, Any]] = None
     locality: Optional[str] = None
+    options: Mapping[str, Any] = attrs.field(factory=dict)
 
     @property
     def runs(self) -> float:
@@ -72,6 +75,8 @@ class TraceJob:
             found["constraint"] = self.constraint
         if self.locality is not None:
             found["locality"] = self.locality
+        if self.options:
+            found["options"] = dict(self.options)
         return found
 
 
@@ -118,6 +123,17 @@ def _job(place: str, value: object) -> TraceJob:
         rfc31.read_into(findings, value, at)
         return value
 
+    def options(value: object, at: str) -> object:
+        if not isinstance(value, dict):
+            findings.mistyped(at, "an object", value)
+            return {}
+        for name, said in value.items():
+            try:
+                job_options.check(name, said)
+            except InvalidJobspec as e:
+                findings.note(at, str(e).partition(": ")[2])
+        return value
+
     readers: Readers = {
         "submit": number(0, MAX_TIME),
         "duration": number(MIN_DURATION, MAX_DURATION),
@@ -126,6 +142,7 @@ def _job(place: str, value: object) -> TraceJob:
         "id": name,
         "constraint": constraint,
         "locality": lambda v, at: findings.one_of(v, at, LOCALITIES),
+        "options": options,
     }
     found = findings.members(value, "", readers, ("submit", "duration", "shape"), closed=True)
     for problem in findings.problems()[:1]:
@@ -139,4 +156,5 @@ def _job(place: str, value: object) -> TraceJob:
         shape=found["shape"],
         constraint=found.get("constraint"),
         locality=found.get("locality"),
+        options=found.get("options", {}),
     )

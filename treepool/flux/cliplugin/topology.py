@@ -30,13 +30,17 @@ OPTIONS = (
     ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
     ("--within", "LOCALITY", "All nodes in one domain above the nodes, such as one switch"),
     ("--segment", "LOCALITY:N", "Nodes in groups of N, each in one domain: switch:16"),
+    ("--locality-wait", "FSD", "Until so long has passed, wait for a close place, as if required"),
+    ("--switches", "N[@TIME]", "All nodes in one lowest domain, as in Slurm; N is 1"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
 )
 
+#: The options whose values come to something else in the jobspec.
+_READ = ("gpu", "memory", "locality_wait", "switches")
+
 #: The options that are options in the jobspec, too, of the same name.
-_PLAIN = tuple(
-    flag[2:].replace("-", "_") for flag, _, _ in OPTIONS if flag not in ("--gpu", "--memory")
-)
+_NAMES = tuple(flag[2:].replace("-", "_") for flag, _, _ in OPTIONS)
+_PLAIN = tuple(name for name in _NAMES if name not in _READ)
 
 #: Options of Flux that say how many GPUs there are.
 _COUNTS = {
@@ -92,6 +96,10 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
     --within=LOCALITY     all nodes in one domain of a locality above the nodes,
                           such as switch or rack
     --segment=LOCALITY:N  the nodes in groups of N, each group in one such domain
+    --locality-wait=FSD   wait so long (10m, 1h) for local slots, and for nodes in
+                          the smallest kind of domain that can have them all
+    --switches=N[@TIME]   as in Slurm: the nodes in N lowest domains at most, until
+                          TIME has passed (10:00 are minutes); N is 1
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
       num=N[/task]        GPUs per slot, as -g (1 if neither is given)
       mode=exclusive      the only mode: GPUs are not shared
@@ -114,7 +122,7 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
 
         With ``--cc``, and in ``bulksubmit``, only values set here reach ``modify_jobspec``.
         """
-        values = {name: getattr(args, name, None) for name in (*_PLAIN, "gpu", "memory")}
+        values = {name: getattr(args, name, None) for name in _NAMES}
         given = {name: value for name, value in values.items() if value not in (None, False)}
         if not given:
             return
@@ -139,6 +147,7 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
         }
         if "gpu" in given:
             _add_gpu(given["gpu"], jobspec, options)
+        _add_wait(given, options)
         if "memory" in given:
             _add_memory(given, list(_vertices(jobspec.resources)))
         _check(options, system.get("treepool"))
@@ -194,6 +203,29 @@ def _add_gpu(given: _Gpu, jobspec: Any, options: dict[str, _Option]) -> None:
     if gpu.model is not None:
         _require(jobspec.attributes["system"], _property(gpu.model))
     _count(gpu.num, given, list(_vertices(jobspec.resources)))
+
+
+def _add_wait(given: Mapping[str, Any], options: dict[str, _Option]) -> None:
+    """Add what ``--locality-wait`` and ``--switches`` ask for to *options*."""
+    for name in ("locality_wait", "switches"):
+        if name not in given:
+            continue
+        from treepool.errors import InvalidOption
+        from treepool.flux import waitopt
+
+        flag, text = f"--{name.replace('_', '-')}", str(given[name])
+        try:
+            number, wait = (
+                waitopt.switches(text) if name == "switches" else (None, waitopt.wait(text))
+            )
+        except InvalidOption as e:
+            _refuse(flag, str(e))
+        if number is not None:
+            options["switches"] = _Option(number, flag)
+        if wait is not None:
+            if "wait" in options:
+                _refuse(flag, "--locality-wait says already how long to wait")
+            options["wait"] = _Option(wait, flag)
 
 
 def _count(num: Optional[int], given: _Gpu, vertices: list[dict[str, Any]]) -> None:
@@ -289,7 +321,7 @@ def _check(options: Mapping[str, _Option], there: Any) -> None:
             texts[n].rpartition(":")[0 if n == "segment" else 2]
             for n in ("within", "segment")
             if n in texts
-        ]
+        ] or ["switch"]
         try:
             job_options.read(values, levels, "preferred", above)
         except InvalidJobspec as e:

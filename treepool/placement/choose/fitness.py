@@ -156,9 +156,20 @@ def spread_of(fabric: Fabric, ranks: Iterable[int], types: Sequence[Optional[Nod
     That is averaged over the localities. Nodes of other *types* (by rank) than the job has do not
     count. A node that is in no domain of a locality is a domain of its own.
     """
+    shares = [fewest / spanned for spanned, fewest in domains_of(fabric, ranks, types).values()]
+    return sum(shares) / len(shares) if shares else 1.0
+
+
+def domains_of(
+    fabric: Fabric, ranks: Iterable[int], types: Sequence[Optional[NodeType]]
+) -> dict[str, tuple[int, int]]:
+    """Of each locality, how many domains *ranks* span, and the fewest that could hold as many.
+
+    See ``spread_of``.
+    """
     listed = list(ranks)
     kinds = frozenset(node_type for rank in listed for node_type in (types[rank],) if node_type)
-    shares = []
+    found = {}
     for locality in fabric.localities:
         spanned = {fabric.domain_of(rank, locality) for rank in listed}
         left, fewest = len(listed), 0
@@ -167,8 +178,8 @@ def spread_of(fabric: Fabric, ranks: Iterable[int], types: Sequence[Optional[Nod
                 break
             left -= size
             fewest += 1
-        shares.append((fewest + max(0, left)) / len(spanned))
-    return sum(shares) / len(shares) if shares else 1.0
+        found[locality] = len(spanned), fewest + max(0, left)
+    return found
 
 
 def on_node(share: Share, weights: Weights = DEFAULT) -> Fitness:

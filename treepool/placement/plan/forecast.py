@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Generator, Iterable, Iterator, Mapping, Optional
 
 from treepool.placement.allocation import parts_of
-from treepool.placement.plan.earliest import Units, earliest, end_of
+from treepool.placement.plan.earliest import end_of
 from treepool.placement.plan.jobs import Reservation, Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.timeline import NEVER
@@ -68,9 +67,7 @@ class Forecast:
         planned.
         """
         plan, request = self._plan, job.request
-        units = Units(request, plan.pool.inventory)
-        leave = job.kind.leave
-        place = yield from earliest(plan.views, request, leave, begin, math.inf, units)
+        place, _ = yield from plan.earliest(job, job.kind.leave, begin)
         if place is None:
             return None
         end = end_of(place.start, request.duration)

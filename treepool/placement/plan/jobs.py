@@ -32,10 +32,12 @@ class Kind:
     """Waiting jobs whose requests differ in their duration only, and what is known of them.
 
     ``request`` has no duration. The spans of the windows in ``leave`` do not keep these jobs away.
+    ``relaxed`` is what they ask for later, if that is less.
     """
 
     request: Request
     leave: frozenset[Holder] = frozenset()
+    relaxed: Optional[Request] = None
     #: Jobs of at least this length (seconds) cannot start now; and how many units they lack.
     stuck: float = math.inf
     lacking: int = 0
@@ -64,13 +66,18 @@ class Kind:
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """A job in the queue; a ``request`` has its ``duration``. The lowest ``place`` is first."""
+    """A job in the queue; a ``request`` has its ``duration``. The lowest ``place`` is first.
+
+    Until the time ``patience`` its request is as it is; if it is strict (choose/strict.py), the job
+    asks for what is ``relaxed`` from then on.
+    """
 
     jobid: int
     priority: int
     request: Request
     kind: Kind
     queue: str = ""
+    patience: float = math.inf
 
     @property
     def place(self) -> Place:
@@ -81,6 +88,14 @@ class Waiting:
     def length(self) -> float:
         """The time limit in seconds; NEVER if there is none."""
         return self.request.duration or NEVER
+
+    @property
+    def relaxed(self) -> Request:
+        """What the job asks for in the end."""
+        relaxed = self.kind.relaxed
+        if relaxed is None:
+            return self.request
+        return attrs.evolve(relaxed, duration=self.request.duration)
 
 
 @attrs.frozen(eq=False)

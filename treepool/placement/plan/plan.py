@@ -23,8 +23,9 @@ from typing import Generator, Iterable, Iterator, Optional
 
 import attrs
 
-from treepool.errors import InsufficientResources
+from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
+from treepool.placement.choose.strict import relaxed
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use, gathered
 from treepool.placement.plan.earliest import Found, Units, earliest, end_of, use_of, wanted
@@ -68,7 +69,7 @@ class Plan:
         self.timeline = Timeline(pool)
         self.views = Views(self.timeline)
         self.reservations: dict[int, Reservation] = {}
-        self._kinds: dict[tuple[Request, frozenset[Holder]], Kind] = {}
+        self._kinds: dict[tuple[Request, frozenset[Holder], Optional[Request]], Kind] = {}
         self._gains = Gains()
         #: Up to where the kinds have followed the gains; and how each reservation stands.
         self._reconsidered = 0
@@ -109,23 +110,53 @@ class Plan:
 
     # -- kinds
 
-    def kind(self, request: Request, leave: frozenset[Holder] = frozenset()) -> Kind:
-        """The kind of a job with *request*; equal requests share the object."""
+    def kind(
+        self,
+        request: Request,
+        leave: frozenset[Holder] = frozenset(),
+        later: Optional[Request] = None,
+    ) -> Kind:
+        """The kind of a job with *request*, and *later* a relaxed one; equal ones share it."""
         plain = attrs.evolve(request, duration=0.0)
-        return self._kinds.get((plain, leave)) or Kind(plain, leave)
+        return self._kinds.get((plain, leave, later)) or Kind(plain, leave, later)
+
+    def waiting(
+        self,
+        jobid: int,
+        priority: int,
+        request: Request,
+        leave: frozenset[Holder],
+        queue: str,
+        submitted: float,
+        now: float,
+    ) -> Waiting:
+        """A job as it is *now*: its request is strict if it has not waited for long enough."""
+        last = relaxed(request)
+        if now < submitted + request.wait:
+            first = attrs.evolve(self.pool.strict(request), duration=request.duration)
+            if first != last:
+                kind = self.kind(first, leave, attrs.evolve(last, duration=0.0))
+                patience = submitted + request.wait
+                return Waiting(jobid, priority, first, kind, queue, patience)
+        return Waiting(jobid, priority, last, self.kind(last, leave), queue)
+
+    def relaxed(self, job: Waiting) -> Waiting:
+        """*job* once it has waited for long enough."""
+        kind = self.kind(job.relaxed, job.kind.leave)
+        return attrs.evolve(job, request=job.relaxed, kind=kind, patience=math.inf)
 
     def expect(self, kind: Kind) -> None:
         """One more job of *kind* waits."""
         if kind.waiting == 0:
             kind.forget()
-            self._kinds[kind.request, kind.leave] = kind
+            self._kinds[kind.request, kind.leave, kind.relaxed] = kind
         kind.waiting += 1
 
     def dismiss(self, kind: Kind) -> None:
         """One job less of *kind* waits."""
         kind.waiting -= 1
         if kind.waiting == 0:
-            self._kinds.pop((kind.request, kind.leave), None)
+            self._kinds.pop((kind.request, kind.leave, kind.relaxed), None)
 
     # -- following the pool
 
@@ -229,7 +260,11 @@ class Plan:
         request, duration = job.request, job.request.duration
         end = end_of(now, duration)
         if self.timeline.clear_until(end):
-            allocation = self.pool.alloc(job.jobid, request)
+            try:
+                allocation = self.pool.alloc(job.jobid, request)
+            except InfeasibleRequest:  # or only as long as it is strict
+                self.pool.check_feasibility(job.relaxed)
+                raise InsufficientResources("not enough resources are free now") from None
         else:
             leave = job.kind.leave
             if job.jobid in self.reservations:
@@ -237,7 +272,7 @@ class Plan:
             view = yield from self.views.view(PRESENT, end, leave)
             selection = self.views.choice(view, request).selection
             if selection is None:
-                self.pool.check_feasibility(request)
+                self.pool.check_feasibility(job.relaxed)
                 raise InsufficientResources("not enough resources are free now")
             parts, inventory = parts_of(selection), self.pool.inventory
             allocation = Allocation(inventory, parts, selection.nslots)
@@ -298,24 +333,24 @@ class Plan:
         """Reserve the earliest start of *job*; None if nodes that it needs are down."""
         kind = job.kind
         floor = kind.floor(job.length)
-        begin = max(now, floor.time)
-        seen, end, units = self._reconsidered, self._gains.end, self._units(job)
-        found = yield from earliest(self.views, job.request, kind.leave, begin, math.inf, units)
+        begin = max(now, min(floor.time, job.patience))
+        seen, end = self._reconsidered, self._gains.end
+        found, known = yield from self.earliest(job, kind.leave, begin)
         if found is None:  # a search was given up
-            kind.raise_floor(Floor(job.length, NEVER))
+            kind.raise_floor(Floor(job.length, min(NEVER, job.patience)))
             return None
         if self._gains.end == end:
-            kind.raise_floor(Floor(job.length, found.start))
+            kind.raise_floor(Floor(job.length, min(found.start, job.patience)))
         course = Course(wanted(job.request))
         if begin > now:  # nothing is known of the time before: one unit may be all that lacks
             course.note(now, course.need - 1)
-        self._tracks[job.jobid] = _Track(seen, course.replaced(begin, found.start, units.course))
+        self._tracks[job.jobid] = _Track(seen, course.replaced(begin, found.start, known))
         return self._put(job, found)
 
     def move(self, job: Waiting, now: float) -> Generator[None, None, bool]:
         """Move the reservation of *job* to an earlier start if there is room; whether it moved."""
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
-        request, leave = job.request, job.kind.leave | {job.jobid}
+        request, leave = job.relaxed, job.kind.leave | {job.jobid}
         start, seen, uses = reservation.start, self._gains.end, list(track.uses)
         for change in self._gains.since(track.seen):
             args = self.timeline, change, request, job.length, leave, now, start
@@ -330,11 +365,10 @@ class Plan:
             track.seen, track.uses = seen, uses
             return False
         begin, before = max(now, chance[0]), min(chance[1], start)
-        units = self._units(job)
-        found = yield from earliest(self.views, request, leave, begin, before, units)
+        found, known = yield from self.earliest(job, leave, begin, before)
         if self.reservations.get(job.jobid) is not reservation:
             return False
-        course = track.course.raised(uses, start).replaced(begin, before, units.course)
+        course = track.course.raised(uses, start).replaced(begin, before, known)
         self._tracks[job.jobid] = _Track(seen, course, tried=track.tried)
         if found is None:
             return False
@@ -342,6 +376,27 @@ class Plan:
         for change in _left(reservation, self._put(job, found)):
             self._gains.add(change)
         return True
+
+    def earliest(
+        self, job: Waiting, leave: frozenset[Holder], begin: float, before: float = math.inf
+    ) -> Generator[None, None, tuple[Optional[Found], Course]]:
+        """Where *job* can start first from *begin* on, before *before*; and how close it came."""
+        found, units = None, self._units(job)
+        if begin < job.patience:
+            until = min(before, job.patience)
+            found = yield from earliest(self.views, job.request, leave, begin, until, units)
+        if job.kind.relaxed is None:
+            return found, units.course
+        if found is None and job.patience < before:
+            begin_relaxed = max(begin, job.patience)
+            units = Units(job.relaxed, self.pool.inventory)
+            found = yield from earliest(
+                self.views, job.relaxed, leave, begin_relaxed, before, units
+            )
+        # Two searches are no single course: take it that one unit was lacking.
+        course = Course(wanted(job.relaxed))
+        course.note(begin, course.need - 1)
+        return found, course
 
     def _units(self, job: Waiting) -> Units:
         return Units(job.request, self.pool.inventory)
@@ -385,7 +440,7 @@ class Plan:
         """Whether jobs of *kind* wait for other jobs, and not for nodes that are down."""
         if kind.servable is None:
             view = yield from self.views.view(NEVER, UNPLANNED)
-            choice = self.views.choice(view, kind.request)
+            choice = self.views.choice(view, kind.relaxed or kind.request)
             kind.servable = choice.selection is not None or choice.gave_up
         return kind.servable
 

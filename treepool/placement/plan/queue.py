@@ -147,6 +147,8 @@ class Queue:
         self._began = 0.0
         #: When there may be something to do although nothing changed.
         self._next = math.inf
+        #: When the patience of jobs ends that wait for a close place, a heap; some may have left.
+        self._patience: list[tuple[float, int]] = []
 
     # -- jobs come and go
 
@@ -159,6 +161,8 @@ class Queue:
         self.jobs[job.jobid] = job
         self.plan.expect(job.kind)
         line.add(job)
+        if job.patience < math.inf:
+            heapq.heappush(self._patience, (job.patience, job.jobid))
         if line.reserved and job.place < line.reserved[-1][0]:
             line.overriding.add(job.jobid)
         if self._at is not None and job.place < self._at:
@@ -181,20 +185,33 @@ class Queue:
         if old is None or old.priority == priority:
             return
         new = attrs.evolve(old, priority=priority)
-        line = self._lines[old.queue]
         if self._at == old.place:  # the pass is working on it
             self._end_pass()
         if jobid in self.plan.reservations:
-            others = [place for place, job in line.reserved if job is not old]
+            reserved = self._lines[old.queue].reserved
+            others = [place for place, job in reserved if job is not old]
             if bisect_left(others, old.place) == bisect_left(others, new.place):
-                self.plan.replace(new)
-                line.unreserve(old)
-                insort(line.reserved, (new.place, new))
-                self.jobs[jobid] = new
-                self._due = True
+                self._replace(old, new)
                 return
         self.remove(jobid)
         self.add(new)
+
+    def _replace(self, old: Waiting, new: Waiting) -> None:
+        """Take *new* for *old*, the same job, which keeps its reservation."""
+        line, jobid = self._lines[old.queue], old.jobid
+        self.jobs[jobid] = new
+        self.plan.expect(new.kind)
+        self.plan.dismiss(old.kind)
+        if jobid in self.plan.reservations:
+            self.plan.replace(new)
+            line.unreserve(old)
+            insort(line.reserved, (new.place, new))
+        else:
+            overriding = jobid in line.overriding
+            line.remove(old)
+            line.add(new)
+            line.overriding.update([jobid] if overriding else [])
+        self._due = True
 
     def clear(self) -> list[Waiting]:
         """Remove all jobs; returns them in order."""
@@ -219,6 +236,7 @@ class Queue:
     def set_windows(self, windows: Iterable[Window]) -> None:
         """Let *windows* be all windows there are."""
         self.plan.set_windows(windows)
+        self.follow()  # jobs that lost their reservations may be removed before the next pass
         self._due = True
 
     # -- looking
@@ -264,7 +282,8 @@ class Queue:
                 next(self._work)
             except StopIteration:
                 self._end_pass()
-                self._next = self.plan.next_time(self._began)
+                patience = self._patience[0][0] if self._patience else math.inf
+                self._next = min(self.plan.next_time(self._began), patience)
             except Exception as e:  # otherwise one job would hold up all others
                 self._end_pass()
                 self._fail(e)
@@ -300,8 +319,16 @@ class Queue:
         line.add(job)
         self._due = True
 
+    def _relax(self, now: float) -> None:
+        """Relax the requests of the jobs whose patience has ended."""
+        while self._patience and self._patience[0][0] <= now:
+            job = self.jobs.get(heapq.heappop(self._patience)[1])
+            if job is not None and job.patience <= now:
+                self._replace(job, self.plan.relaxed(job))
+
     def _pass(self) -> Iterator[None]:
         self.plan.nodes_changed = False
+        self._relax(self._clock())
         self.plan.expire(self._clock())
         yield from self.plan.reconsider(self._clock())
         yield from self._visit_reserved()

@@ -49,6 +49,10 @@ def why_waiting(
         later = ", the rest is held by jobs without a time limit"
     if window is not None:
         return f"window {window}{later}"
+    if job.kind.relaxed is not None:
+        later_job = attrs.evolve(job, request=job.relaxed)
+        if (yield from what_now(queue, later_job, now)) is not None:
+            return f"waits for a close place until {clock(job.patience, now)}{later}"
     known = {} if known is None else known
     free = known.get(job.kind)
     if free is None:

@@ -17,6 +17,10 @@
 ``within``          the name of a locality above the nodes: all nodes are in one domain of it
 ``segment``         such a name and a number, as in ``nvl:16``: the nodes come in groups of so
                     many, each group in one domain; several groups may be in the same domain
+``wait``            seconds: until the job has waited so long, what it prefers is required: local
+                    slots, and above the nodes one domain of the smallest kind that could serve it
+``switches``        1: as ``within`` the lowest locality above the nodes. With ``wait``, only until
+                    the job has waited so long (Slurm's ``--switches``)
 ==================  ==============================================================================
 
 The older words ``prefer`` and ``require`` remain valid for ``preferred`` and ``required``.
@@ -93,6 +97,12 @@ _PLACE = "/attributes/system/treepool"
 #: The largest values accepted: 1,000 times the hardware of today.
 _MAX_GBPS, _MAX_GIB = 1_000_000, 1 << 20
 
+#: The longest wait in seconds: 31 years.
+_MAX_WAIT = 1e9
+
+#: Who waits for locality wants it.
+_WAITS = Says(modes=("preferred", "required"))
+
 
 @attrs.frozen
 class Same:
@@ -128,6 +138,9 @@ class JobOptions:
     same: Optional[Same] = None
     within: Optional[str] = None
     segment: Optional[Segment] = None
+    wait: float = 0.0
+    #: The locality in one domain of which the nodes are for so long.
+    within_for_now: Optional[str] = None
 
 
 def read(
@@ -145,6 +158,9 @@ def read(
         check(name, value)
     mode, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
+    within = _above("within", options["within"], above) if "within" in options else None
+    lowest = _lowest(options, above) if "switches" in options else None
+    waits = "wait" in options
     return JobOptions(
         locality=mode,
         level=level,
@@ -155,9 +171,21 @@ def read(
         unified_memory=options.get("unified_memory", False),
         allow_cxl=options.get("allow_cxl", False),
         same=_same(options["same"]) if "same" in options else None,
-        within=_above("within", options["within"], above) if "within" in options else None,
+        within=within if waits or lowest is None else lowest,
         segment=_segment(options["segment"], above) if "segment" in options else None,
+        wait=float(options.get("wait", 0)),
+        within_for_now=lowest if waits else None,
     )
+
+
+def _lowest(options: Mapping[str, Any], above: Sequence[str]) -> str:
+    """The lowest of the localities *above* the nodes, which ``switches`` means."""
+    if "within" in options:
+        within = shown(options["within"])
+        raise InvalidJobspec(f"{_PLACE}/switches: 1 contradicts within={within}")
+    if not above:
+        raise InvalidJobspec(f"{_PLACE}/switches: there are no localities above the nodes")
+    return above[-1]
 
 
 def _above(option: str, name: str, above: Sequence[str]) -> str:
@@ -196,6 +224,8 @@ def _placing(
         for name, values in SAYS.items()
         if name in options
     }
+    if "wait" in options:
+        says["wait"] = _WAITS
     for one, other in combinations(says, 2):
         if says[one].contradicts(says[other]):
             first, second = shown(options[one]), shown(options[other])
@@ -269,6 +299,17 @@ def _check_segment(value: object) -> str:
     return "a locality and a number of nodes, such as switch:16"
 
 
+def _check_wait(value: object) -> str:
+    good = isinstance(value, (int, float)) and number(value) and 0 < value <= _MAX_WAIT
+    return "" if good else "a number of seconds"
+
+
+def _check_switches(value: object) -> str:
+    if value == 1 and not isinstance(value, bool):
+        return ""
+    return "1, the only number; more are asked for as in switch=2/node=8"
+
+
 #: For each option, a function that returns what a value should be, or "" if the value is valid.
 CHECKS: dict[str, Callable[[object], str]] = {
     **{name: _one_of(values) for name, values in SAYS.items()},
@@ -280,4 +321,6 @@ CHECKS: dict[str, Callable[[object], str]] = {
     "same": _check_same,
     "within": _check_name,
     "segment": _check_segment,
+    "wait": _check_wait,
+    "switches": _check_switches,
 }

@@ -59,6 +59,9 @@ class Request:
 
     In ``ask``, ranges below the slot are at their minimum. ``growing`` lists these ranges, the
     outer ones first.
+
+    ``wait`` is for how many seconds a job waits for a place as close as it prefers, in a domain of
+    ``within_for_now``, if that is given; see choose/strict.py. Whoever allocates ignores both.
     """
 
     ask: Ask
@@ -70,6 +73,8 @@ class Request:
     same: Optional[Same] = None
     growing: tuple[Growing, ...] = ()
     levels: tuple[Level, ...] = ()
+    wait: float = 0.0
+    within_for_now: Optional[str] = None
 
 
 def request_of(
@@ -142,6 +147,8 @@ class _Reader:
             options.same,
             growing,
             tuple(levels),
+            options.wait,
+            options.within_for_now,
         )
 
     def segmented(

@@ -12,6 +12,7 @@ from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness, Weights
 from treepool.placement.choose.policy import Policy
+from treepool.placement.choose.strict import strict
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.vertices import Request
@@ -29,6 +30,7 @@ class Feasibility:
         self._policy = policy
         self._reasons: dict[Request, Optional[str]] = {}
         self._fitness: dict[Request, Optional[Fitness]] = {}
+        self._strict: dict[Request, Request] = {}
 
     @cached_property
     def _situation(self) -> Situation:
@@ -37,6 +39,11 @@ class Feasibility:
     def choice(self, request: Request) -> Choice:
         """What *request* would get of an idle pool."""
         return self._situation.choice(request)
+
+    def strict(self, request: Request) -> Request:
+        """*request* as it is while its job waits for a close place, without its duration."""
+        asked = attrs.evolve(request, duration=0.0)
+        return remembered(self._strict, MAX_REASONS, asked, lambda: strict(asked, self._situation))
 
     def fitness(self, request: Request, weights: Weights) -> Optional[Fitness]:
         """How good a placement an idle pool would give *request*; None if it cannot serve it.

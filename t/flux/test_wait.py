@@ -1,0 +1,85 @@
+"""Jobs that wait for a close place in a real instance, and no longer than they want to."""
+
+import pytest
+
+from broker import Instance
+
+SWITCHES = [{"name": "a", "ranks": "0-1"}, {"name": "b", "ranks": "2-3"}]
+TOPO = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
+KEY = {"writer": "TreePool", "children": [{"topo": TOPO}], "fabric": {"switch": SWITCHES}}
+TREEPOOL = ("sched-treepool", "policy=easy")
+
+
+@pytest.fixture(scope="module")
+def four():
+    """Four nodes of four cores below two switches."""
+    with Instance(4, 4, 0, KEY) as instance:
+        yield instance
+
+
+@pytest.fixture
+def split(four):
+    """The same with a job on a node of each switch; their ids."""
+    four.load(*TREEPOOL)
+    jobs = [four.submit("-N1", "--exclusive", f"--requires=rank:{rank}") for rank in (0, 2)]
+    for job in jobs:
+        four.wait(job, "alloc")
+    yield jobs
+    four.cancel_all()
+
+
+def ranks(instance, job):
+    return [rank for rank, _, _ in instance.placed(job)]
+
+
+def test_without_a_wait_a_job_spans_switches(four, split):
+    assert ranks(four, four.submit("-N2", "-n2", "--exclusive")) == ["1,3"]
+
+
+@pytest.mark.parametrize("option", ["--locality-wait=4s", "--switches=1@0:04"])
+def test_a_job_waits_for_one_switch_and_starts_anyway_when_it_has_waited(four, split, option):
+    job = four.submit("-N2", "-n2", "--exclusive", option)
+    four.settle()
+    assert four.state(job) == "S"
+    reason = four.soon(lambda: four.annotation(job, "reason_pending"))
+    assert reason.startswith("waits for a close place until ")
+    assert ranks(four, job) == ["1,3"]
+    submit, alloc = (
+        float(line.split()[0])
+        for line in four.flux(
+            "job", "eventlog", "-f", "text", "--time-format=raw", job
+        ).splitlines()
+        if line.split()[1] in ("submit", "alloc")
+    )
+    assert alloc - submit >= 4
+
+
+def test_a_job_starts_in_one_switch_as_soon_as_there_is_room(four, split):
+    job = four.submit("-N2", "-n2", "--exclusive", "--locality-wait=1h")
+    four.settle()
+    assert four.state(job) == "S"
+    four.flux("cancel", split[1])
+    assert ranks(four, job) == ["2-3"]
+
+
+def test_a_new_scheduler_goes_by_the_time_of_submission(four, split):
+    job = four.submit("-N2", "-n2", "--exclusive", "--locality-wait=6s")
+    four.settle()
+    assert four.state(job) == "S"
+    four.load(*TREEPOOL)
+    assert ranks(four, job) == ["1,3"]
+
+
+def test_explain_says_until_when_it_waits(four, split):
+    job = four.submit("-N2", "-n2", "--exclusive", "--locality-wait=1h")
+    four.settle()
+    told = four.run("treepool", "explain", "--job", job).stdout
+    assert "waits for a close place until" in told
+
+
+def test_switches_without_a_time_are_waited_for_as_long_as_it_takes(four, split):
+    job = four.submit("-N2", "-n2", "--exclusive", "--switches=1")
+    four.settle()
+    assert four.state(job) == "S"
+    four.flux("cancel", split[0])
+    assert ranks(four, job) == ["0-1"]

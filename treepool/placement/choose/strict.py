@@ -1,0 +1,61 @@
+"""What a job asks for while it waits for a close place: what it prefers is required.
+
+This is delay scheduling, the job option ``wait``. A *strict* request asks for local slots and,
+above the nodes, for one domain of the locality in which an idle pool would place it. Afterwards
+the request is *relaxed*.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional
+
+import attrs
+
+from treepool.placement.choose.choice import Situation
+from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.request.need import Level, ask_of
+from treepool.placement.request.vertices import Request
+from treepool.rfc.count import Count
+
+_ONE = Count(1, 1)
+
+
+def relaxed(request: Request) -> Request:
+    """*request* of a job that has waited."""
+    return attrs.evolve(request, wait=0.0, within_for_now=None)
+
+
+def strict(request: Request, idle: Situation) -> Request:
+    """*request* of a job that waits for a close place; *idle* is the pool without jobs."""
+    ask, last = request.ask, relaxed(request)
+    local = attrs.evolve(last, ask=ask_of(ask.group, ask.fill, ask.whole, "required"))
+    if idle.choice(local).selection is None:  # the slots of the job cannot all be local
+        local = last
+    if request.within_for_now is not None:
+        found = _within(local, request.within_for_now)
+        if idle.choice(found).selection is not None:
+            return found
+    count = request.units if request.nodes is None else request.nodes
+    fabric, selection = idle.inventory.fabric, idle.choice(local).selection
+    one_node = count.maximum == 1 and not (request.spans or request.levels)
+    if one_node or fabric is None or selection is None:
+        return local
+    name = _around(fabric, (rank for grant in selection.grants for rank in grant.ranks))
+    return local if name is None else _within(local, name)
+
+
+def _within(request: Request, locality: str) -> Request:
+    """*request* in one domain of *locality*."""
+    level = Level(locality, _ONE)
+    if request.levels[:1] == (level,):
+        return request
+    return attrs.evolve(request, levels=(level, *request.levels))
+
+
+def _around(fabric: Fabric, ranks: Iterable[int]) -> Optional[str]:
+    """The locality of the smallest domain that has all *ranks*; None if only the pool does."""
+    leaves = {fabric.homes[rank][0] for rank in ranks}
+    shared = set.intersection(*(set(fabric.paths[leaf]) for leaf in leaves))
+    # Children have higher numbers than their parents. Ranks that stand alone have no locality.
+    names = (fabric.locality[domain] for domain in sorted(shared, reverse=True))
+    return next(filter(None, names), None)
