@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from treepool.placement.choose.choice import Situation
 from treepool.placement.nodes.index import NodeIndex
 from treepool.rfc import idset
 from treepool.rfc.shape import parse_shape
+from work import Lines
 
 SETTINGS = settings(
     max_examples=examples(400),
@@ -194,17 +196,26 @@ def taken(choice):
     return sorted(parts_of(choice.selection)), choice.selection.nslots
 
 
-def test_only_leaves_in_which_something_changed_are_counted_anew():
-    switches = [{"ranks": f"{first}-{first + 15}"} for first in range(0, 2048, 16)]
-    cells = [{"switch": switches[first : first + 16]} for first in range(0, 128, 16)]
+def machine(switches):
+    """A pool of so many switches of 16 nodes, 16 in each cell."""
+    last = 16 * switches - 1
+    leaves = [{"ranks": f"{first}-{first + 15}"} for first in range(0, last, 16)]
+    cells = [{"switch": leaves[first : first + 16]} for first in range(0, switches, 16)]
     execution = {
-        "R_lite": [{"rank": "0-2047", "children": {"core": "0-3"}}],
-        "nodelist": ["n[0-2047]"],
+        "R_lite": [{"rank": f"0-{last}", "children": {"core": "0-3"}}],
+        "nodelist": [f"n[0-{last}]"],
     }
     scheduling = {"writer": "TreePool", "children": [], "fabric": {"cell": cells}}
-    pool = Pool({"version": 1, "execution": execution, "scheduling": scheduling})
-    many = pool.parse_resource_request(random.jobspec(parse_shape("node=12/slot/core=4")))
-    one = pool.parse_resource_request(random.jobspec(parse_shape("slot/core=3")))
+    return Pool({"version": 1, "execution": execution, "scheduling": scheduling})
+
+
+def asked(pool, shape, **options):
+    return pool.parse_resource_request(random.jobspec(parse_shape(shape), options=options))
+
+
+def test_only_leaves_in_which_something_changed_are_counted_anew():
+    pool = machine(128)
+    many, one = asked(pool, "node=12/slot/core=4"), asked(pool, "slot/core=3")
     pool.alloc(1, many)
     (rooms,) = pool.situation.kept_rooms.values()
     assert rooms.counted == 128
@@ -215,3 +226,34 @@ def test_only_leaves_in_which_something_changed_are_counted_anew():
         assert rooms.counted - before <= 2  # the leaves of these two jobs
         if jobid % 2:
             pool.free(jobid)
+
+
+@pytest.mark.parametrize(
+    "shape, options",
+    [
+        ("slot/core=2", {}),
+        ("node=12/slot/core=4", {}),
+        ("node=4/slot/core=4", {"within": "switch"}),
+        ("node=12/slot/core=4", {"segment": "switch:4"}),
+        ("switch=2/node=6/slot/core=4", {}),
+        ("slot=3/switch=2/node=2/core=4", {}),
+        ("cell/switch=3/node=2/slot/core=4", {}),
+        ("slot/switch{x}", {}),
+    ],
+)
+def test_the_work_for_domains_does_not_grow_with_their_number(shape, options):
+    def work(switches):
+        pool = machine(switches)
+        request, small = asked(pool, shape, **options), asked(pool, "slot/core=3")
+        for jobid in range(100):
+            pool.alloc(jobid, small)
+        pool.alloc(100, request)
+        pool.free(100)
+        with Lines() as lines:
+            for jobid in range(101, 111):
+                pool.alloc(jobid, small)
+                pool.alloc(jobid + 100, request)
+                pool.free(jobid - 100)
+        return lines.count
+
+    assert work(1024) < 1.2 * work(64)

@@ -18,10 +18,9 @@ from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.rooms import Rooms, Value
 from treepool.placement.choose.same import alternatives, narrowed
 from treepool.placement.choose.selection import Selection
-from treepool.placement.choose.serve import Domains, serve, units_of
+from treepool.placement.choose.serve import Domains, least, serve, units_of
 from treepool.placement.effort import GIVEN_UP, PER_REQUEST, Effort, GaveUp
 from treepool.placement.nodes.census import Census
-from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -88,7 +87,7 @@ class Situation:
     index: NodeIndex
     policy: Policy
     kept: dict[tuple[Ask, Optional[Constraint]], Candidates] = attrs.field(factory=dict)
-    kept_rooms: dict[tuple[Fabric, Ask, Optional[Constraint]], Rooms] = attrs.field(factory=dict)
+    kept_rooms: dict[tuple[object, ...], Rooms] = attrs.field(factory=dict)
 
     def choice(self, request: Request) -> Choice:
         """What *request* gets: the first of the best selections. Nothing is allocated."""
@@ -120,13 +119,17 @@ class Situation:
 
     def rooms(self, request: Request, census: Census, value: Value) -> Rooms:
         """The rooms for *request* in the domains of *census*, by the *value* of each state."""
-        key = census.fabric, request.ask, request.constraint
+        levels = request.levels
+        each = least(request) if levels else 1
+        key = census.fabric, request.ask, request.constraint, levels, each
         found = self.kept_rooms.pop(key, None)
         if found is None or found.census is not census or request.ask.searched:
-            most = min(MAX_ROOMS, max(1, MAX_ROOM_DOMAINS // len(census.fabric)))
+            size = len(census.fabric) * (1 + len(levels))
+            most = min(MAX_ROOMS, max(1, MAX_ROOM_DOMAINS // size))
             while len(self.kept_rooms) >= most:
                 del self.kept_rooms[next(iter(self.kept_rooms))]
-            found = Rooms(census, self.inventory.matching(request.constraint), value)
+            within = self.inventory.matching(request.constraint)
+            found = Rooms(census, within, value, levels, each)
         self.kept_rooms[key] = found
         found.follow(self.index)
         return found

@@ -76,10 +76,9 @@ class Domains:
             slots = plain.nslots
         else:
             slots = request.units.minimum if request.spans else 0
-        spread = Spread(self.rooms)
-        if spread.copies(domain) < number:
+        if self.rooms.units[domain] < number:
             return None
-        return self.granted(spread.nodes(domain, number), slots)
+        return self.granted(Spread(self.rooms).nodes(domain, number), slots)
 
     def select(self, domain: int) -> Optional[Selection]:
         """What the node rules choose of the nodes in *domain*."""
@@ -189,11 +188,6 @@ class Domains:
         request, rooms = self.request, self.rooms
         spread = self.spread()
         each, extent = spread.each, spread.extent
-        one = extent is None and len(request.levels) == 1 and request.levels[0].count.fixed
-        if one and request.levels[0].count.minimum == 1:  # as with the option within
-            domain = rooms.smallest(each)
-            if spread.inside(domain, request.levels[0].name):
-                return self.granted(spread.nodes(domain, each), request.units.minimum)
         wanted = spread.value(ROOT)
         if wanted is None:
             return None
@@ -229,11 +223,9 @@ class Domains:
 
     def spread(self) -> Spread:
         """The levels of the request, with all counts at their minimum."""
-        request = self.request
-        each = request.nodes.minimum if request.nodes else request.units.minimum
-        if request.spans and not any(level.groups for level in request.levels):
-            each *= request.units.minimum
-        return Spread(self.rooms, request.levels, each, None if _fixed(request) else self.extent)
+        request, rooms = self.request, self.rooms
+        extent = None if _fixed(request) else self.extent
+        return Spread(rooms, request.levels, least(request), extent, rooms.levels)
 
     def extent(self, domain: int) -> Optional[tuple[int, ...]]:
         """How much the node rules can serve of the request in *domain*, outer counts first."""
@@ -353,6 +345,14 @@ class Domains:
             grants += found.grants
             nslots += found.nslots
         return Selection(tuple(grants), slots if self.request.spans else nslots)
+
+
+def least(request: Request) -> int:
+    """How many units each innermost domain gives at least."""
+    number = request.nodes.minimum if request.nodes else request.units.minimum
+    if request.spans and not any(level.groups for level in request.levels):
+        number *= request.units.minimum
+    return number
 
 
 def units_of(request: Request) -> Optional[int]:

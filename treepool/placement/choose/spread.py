@@ -13,8 +13,8 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.choose.rooms import Fitting, Rooms
-from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.choose.rooms import Above, Copies, Rooms
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.request.need import Level
 from treepool.rfc.count import Count
 
@@ -33,8 +33,9 @@ def settled(level: Level, number: int) -> Level:
 class Spread:
     """Where the nodes of a request may be, as *rooms* are now.
 
-    *levels* are those that the request names. Each innermost domain gives *each* units at least;
-    whole domains give all. If they may give more, *extent* says how much a domain could, or None.
+    *levels* are those that the request names, and *tables* their tables. Each innermost domain
+    gives *each* units at least; whole domains give all. If they may give more, *extent* says how
+    much a domain could, or None.
     """
 
     def __init__(
@@ -43,53 +44,28 @@ class Spread:
         levels: Sequence[Level] = (),
         each: int = 1,
         extent: Optional[Callable[[int], Optional[tuple[Any, ...]]]] = None,
+        tables: Optional[list[Above]] = None,
     ) -> None:
         self.rooms = rooms
-        self.fabric: Fabric = rooms.census.fabric
+        self.fabric: Fabric = rooms.fabric
         self.levels = levels
         self.each = each
         self.extent = extent
-        self._copies: dict[tuple[int, int, bool], int] = {}
+        self.tables = tables or (rooms.tables(levels, each) if levels else [])
         self._values: dict[tuple[int, int], Optional[tuple[Any, ...]]] = {}
 
     # -- how much
 
-    def copies(self, domain: int, depth: int = 0, local: bool = False) -> int:
+    def copies(self, domain: int, depth: int = 0) -> int:
         """How often *domain* can host the levels from *depth* on, at their smallest counts.
 
         Exact up to the number that may be asked of one domain.
         """
-        key = domain, depth, local
-        found = self._copies.get(key)
-        if found is None:
-            found = self._copies[key] = self._copies_of(domain, depth, local)
-        return found
+        return self.tables[depth].units[domain]
 
-    def _copies_of(self, domain: int, depth: int, local: bool) -> int:
-        if depth == len(self.levels):
-            room = (self.rooms.local if local else self.rooms.units)[domain]
-            if depth and self.levels[-1].whole:
-                size = sum(1 for _ in self.fabric.ranks_in(domain))
-                return int(room == size and room >= self.each)
-            return room // self.each
-        level = self.levels[depth]
-        number = level.count.minimum
-        if level.groups:
-            return self.copies(domain, depth + 1, local) // number
-        if self.inside(domain, level.name):
-            exact = not level.whole or self.fabric.locality[domain] == level.name
-            return self.copies(domain, depth + 1, local) if number == 1 and exact else 0
-        rooms = [self.copies(d, depth + 1, local) for d in self.below(domain, level.name)]
-        if number == 1:
-            return sum(rooms)
-        low, high = 0, sum(rooms) // number  # the most copies with distinct domains for each
-        while low < high:
-            middle = (low + high + 1) // 2
-            if sum(min(room, middle) for room in rooms) >= number * middle:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+    def local(self, domain: int, depth: int) -> bool:
+        """Whether *domain* can host the levels from *depth* on with all slots local."""
+        return self.tables[depth].local[domain] > 0
 
     def inside(self, domain: int, name: str) -> bool:
         """Whether *domain* is a domain of locality *name* or in one."""
@@ -97,15 +73,20 @@ class Spread:
 
     def below(self, domain: int, name: str) -> list[int]:
         """The domains of locality *name* in *domain*."""
-        if not self.fabric.height[domain]:
-            return [domain] if self.fabric.locality[domain] == name else []
         return [d for d in self.fabric.inside(domain) if self.fabric.locality[d] == name]
+
+    def fixed(self, depth: int) -> bool:
+        """Whether all that is asked from *depth* on has a fixed count."""
+        counts = (level.count.fixed for level in self.levels[depth:])
+        return self.extent is None and all(counts)
 
     def value(self, domain: int, depth: int = 0) -> Optional[tuple[Any, ...]]:
         """How much of the levels from *depth* on *domain* could give at most; None for nothing.
 
         Counts above the slots are chosen for each domain by itself, the outermost first.
         """
+        if self.fixed(depth):
+            return () if self.copies(domain, depth) else None
         key = domain, depth
         if key not in self._values:
             self._values[key] = self._value_of(domain, depth)
@@ -136,32 +117,45 @@ class Spread:
         if depth == len(self.levels) or self.levels[depth].groups:
             yield domain, depth
             return
-        name, wanted = self.levels[depth].name, self.value(domain, depth)
+        fixed, level = self.fixed(depth), self.levels[depth]
+        wanted = self.value(domain, depth)
         assert wanted is not None
-        domain = self._smallest(
-            (d for d in self.fabric.inside(domain) if self.value(d, depth) == wanted),
-            lambda d: self.copies(d, depth, True) < 1,
-        )
-        if self.inside(domain, name):
+        if fixed:
+            domain = self.tables[depth].smallest(1, domain)
+        else:
+            alike = [d for d in self.fabric.inside(domain) if self.value(d, depth) == wanted]
+            domain = self._smallest(alike, depth)
+        if self.inside(domain, level.name):
             yield from self.above(domain, depth + 1)
             return
-        values = {d: self.value(d, depth + 1) for d in self.below(domain, name)}
-        able = {d: value for d, value in values.items() if value is not None}
-        if len(set(able.values())) == 1:
-
-            def room(domain: int, local: bool) -> int:
-                inner = [domain] if domain in values else self.below(domain, name)
-                return sum(
-                    d in able and (not local or self.copies(d, depth + 1, True) > 0) for d in inner
-                )
-
-            chosen = [d for d, _ in self.span(domain, wanted[0], room, values.__contains__)]
-        else:  # those that can give more come first
-            fitting = self.rooms.fitting
-            by_fit = sorted(able, key=lambda d: fitting(d, self.copies(d, depth + 1, True) < 1))
-            chosen = sorted(by_fit, key=able.__getitem__, reverse=True)[: wanted[0]]
+        chosen: Iterable[int]
+        if fixed:
+            chosen = self.distinct(domain, depth, level.count.minimum)
+        else:
+            inside = (d for d in self.below(domain, level.name) if self.copies(d, depth + 1))
+            values = {d: self.value(d, depth + 1) for d in inside}
+            if len(set(values.values())) == 1:
+                chosen = self.distinct(domain, depth, wanted[0])
+            else:  # those that can give more come first; None only if a search gave up
+                able = {d: value for d, value in values.items() if value is not None}
+                fitting = self.rooms.fitting
+                by_fit = sorted(able, key=lambda d: fitting(d, not self.local(d, depth + 1)))
+                chosen = sorted(by_fit, key=able.__getitem__, reverse=True)[: wanted[0]]
         for inner in chosen:
             yield from self.above(inner, depth + 1)
+
+    def distinct(self, domain: int, depth: int, number: int) -> Iterator[int]:
+        """*number* distinct domains of the level at *depth* in *domain*, all as good."""
+        for inner, _ in self.shared(domain, depth, number, 1):
+            yield inner
+
+    def shared(self, domain: int, depth: int, number: int, most: int) -> Iterator[Given]:
+        """*number* copies of what is inside the level at *depth*: domains of the level in *domain*,
+        each with up to *most*. No domain inside *domain* has room for all of them."""
+        table, name = self.tables[depth], self.levels[depth].name
+        assert isinstance(table, Copies)
+        locality = self.fabric.locality
+        return self.span(domain, number, table.shares(most), lambda d: locality[d] == name)
 
     def place(self, domain: int, depth: int, number: int) -> Iterator[Given]:
         """The innermost domains of *number* copies of the levels from *depth* on in *domain*.
@@ -175,58 +169,39 @@ class Spread:
         if level.groups:
             yield from self.place(domain, depth + 1, number * level.count.minimum)
             return
-        domain = self.first(
-            self.fabric.inside(domain), number, lambda d, local: self.copies(d, depth, local)
-        )
+        domain = self.tables[depth].smallest(number, domain)
         if self.inside(domain, level.name):
             yield from self.place(domain, depth + 1, number)
             return
-        named = set(self.below(domain, level.name))
-
-        def room(domain: int, local: bool) -> int:
-            inner = [domain] if domain in named else self.below(domain, level.name)
-            return sum(min(self.copies(d, depth + 1, local), number) for d in inner)
-
-        for inner, share in self.span(
-            domain, number * level.count.minimum, room, named.__contains__
-        ):
+        for inner, share in self.shared(domain, depth, number * level.count.minimum, number):
             yield from self.place(inner, depth + 1, share)
 
     def nodes(self, domain: int, units: int) -> Iterator[Given]:
         """The leaves of *units* units in *domain*, which has room for them."""
-
-        def room(domain: int, local: bool) -> int:
-            return (self.rooms.local if local else self.rooms.units)[domain]
-
-        if domain == ROOT and units < room(ROOT, False):
-            domain = self.rooms.smallest(units)
+        if units < self.rooms.units[domain]:
+            domain = self.rooms.smallest(units, domain)
         height = self.fabric.height
-        yield from self.span(domain, units, room, lambda d: height[d] == 0)
+        yield from self.span(domain, units, self.rooms.room, lambda d: height[d] == 0)
 
-    def first(self, domains: Iterable[int], wanted: int, room: Room) -> int:
-        """The smallest of *domains* with *room* for *wanted*, the first in order."""
-        able = (d for d in domains if room(d, False) >= wanted)
-        return self._smallest(able, lambda d: room(d, True) < wanted)
-
-    def _smallest(self, domains: Iterable[int], remote: Callable[[int], bool]) -> int:
-        """The first in order of the smallest of *domains*."""
-        height, listed = self.fabric.height, list(domains)
-        least = min(height[d] for d in listed)
-        found = min(self.rooms.fitting(d, remote(d)) for d in listed if height[d] == least)
+    def _smallest(self, domains: list[int], depth: int) -> int:
+        """The first in order of the smallest of *domains*, for the levels from *depth* on."""
+        height = self.fabric.height
+        least = min(height[d] for d in domains)
+        fitting = self.rooms.fitting
+        found = min(fitting(d, not self.local(d, depth)) for d in domains if height[d] == least)
         return found.domain
 
     def span(
         self, domain: int, wanted: int, room: Room, last: Callable[[int], bool]
     ) -> Iterator[Given]:
-        """The domains with property *last* in which *wanted* of *room* in *domain* are taken."""
+        """The domains with property *last* in which *wanted* of *room* in *domain* are taken.
+
+        No domain inside it has room for all of them.
+        """
         while not last(domain):
             if room(domain, False) == wanted:
                 yield from self._all_of(domain, room, last)
                 return
-            inner = [d for d in self._down_to(domain, last) if d != domain]
-            if any(room(d, False) >= wanted for d in inner):
-                domain = self.first(inner, wanted, room)
-                continue
             # The most room first, until one of the others has room for the rest.
             children = sorted(
                 (-room(d, False), self.rooms.fitting(d, False))
@@ -237,6 +212,7 @@ class Spread:
                 if -free >= wanted:
                     left = [fitting.domain for _, fitting in children[place:]]
                     domain = self._best(left, wanted, room)
+                    domain = self._first(domain, wanted, room, last)
                     break
                 yield from self._all_of(fitting.domain, room, last)
                 wanted += free
@@ -244,11 +220,16 @@ class Spread:
                 return
         yield domain, wanted
 
+    def _first(self, domain: int, wanted: int, room: Room, last: Callable[[int], bool]) -> int:
+        """The smallest domain in *domain* with *room* for *wanted*, the first in order."""
+        height, fitting = self.fabric.height, self.rooms.fitting
+        able = (d for d in self._down_to(domain, last) if room(d, False) >= wanted)
+        return min((height[d], fitting(d, room(d, True) < wanted)) for d in able)[1].domain
+
     def _best(self, domains: Iterable[int], wanted: int, room: Room) -> int:
         """The best fit of *domains*, whatever their height."""
         able = (d for d in domains if room(d, False) >= wanted)
-        found: Fitting = min(self.rooms.fitting(d, room(d, True) < wanted) for d in able)
-        return found.domain
+        return min(self.rooms.fitting(d, room(d, True) < wanted) for d in able).domain
 
     def _all_of(self, domain: int, room: Room, last: Callable[[int], bool]) -> Iterator[Given]:
         for inner in self._down_to(domain, last):

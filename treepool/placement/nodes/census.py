@@ -22,7 +22,7 @@ _CORES, _GPUS, _IDLE = 80, 40, (1 << 40) - 1
 K = TypeVar("K")
 
 
-def _less(numbers: dict[K, int], key: K) -> int:
+def less_one(numbers: dict[K, int], key: K) -> int:
     """What is left of the number at *key* after one is taken from it; 0 is dropped."""
     left = numbers[key] - 1
     if left:
@@ -133,11 +133,11 @@ class Census:
             held = self.held[leaf] = held.copy()
             self._own[leaf] = 1
         if old is not None:
-            _less(held, old)
+            less_one(held, old)
             if self._where is not None:
                 there = self._where[old]
                 for domain in self.fabric.paths[leaf]:
-                    _less(there, domain)
+                    less_one(there, domain)
                 if not there:
                     del self._where[old]
         if new is not None:

@@ -25,8 +25,9 @@ class Fabric:
 
     ``locality`` is "" for the root and for ranks that stand alone. ``height`` is how many levels of
     domains are inside: 0 for those that only have nodes, the *leaves*. ``lowest`` is the lowest
-    rank. ``homes`` has the leaves of each rank. A rank has one leaf, unless the domains are the
-    members of a property family, which need not be disjoint.
+    rank, and ``size`` the number of ranks. The domains inside a domain have the numbers after its
+    own, up to ``end``. ``homes`` has the leaves of each rank. A rank has one leaf, unless the
+    domains are the members of a property family, which need not be disjoint.
     """
 
     def __init__(self, width: int) -> None:
@@ -36,6 +37,8 @@ class Fabric:
         self.name: list[Optional[str]] = []
         self.height: list[int] = []
         self.lowest: list[int] = []
+        self.size: list[int] = []
+        self.end: list[int] = []
         #: The ranks of each leaf, ascending; none for others.
         self.ranks: list[Sequence[int]] = []
         self.homes: list[tuple[int, ...]] = [()] * width
@@ -97,18 +100,13 @@ class Fabric:
                 found[domain] = self.locality[domain] == locality or found[self.parent[domain]]
         return found
 
-    def inside(self, domain: int) -> Iterator[int]:
+    def inside(self, domain: int) -> range:
         """*domain* and all domains in it, parents first."""
-        yield domain
-        for child in self.children[domain]:
-            yield from self.inside(child)
+        return range(domain, self.end[domain])
 
     def leaves(self, domain: int) -> Iterator[int]:
         """The leaves in *domain*, which may be one itself."""
-        if not self.height[domain]:
-            yield domain
-        for child in self.children[domain]:
-            yield from self.leaves(child)
+        return (inner for inner in self.inside(domain) if not self.height[inner])
 
     def ranks_in(self, domain: int) -> Iterator[int]:
         """All ranks in *domain*."""
@@ -217,6 +215,8 @@ class Fabric:
         self.name.append(name)
         self.height.append(0)
         self.lowest.append(-1)
+        self.size.append(0)
+        self.end.append(number + 1)
         self.ranks.append(())
         self.extra.append(extra)
         if parent >= 0:
@@ -226,6 +226,7 @@ class Fabric:
     def _leaf(self, number: int, ranks: Sequence[int]) -> None:
         self.ranks[number] = ranks
         self.lowest[number] = ranks[0] if ranks else -1
+        self.size[number] = len(ranks)
         home: dict[tuple[int, ...], tuple[int, ...]] = {}  # most ranks share one tuple
         for rank in ranks:
             old = self.homes[rank]
@@ -237,6 +238,8 @@ class Fabric:
         if children:
             self.height[number] = 1 + max(self.height[child] for child in children)
             self.lowest[number] = min(self.lowest[child] for child in children)
+            self.size[number] = sum(self.size[child] for child in children)
+            self.end[number] = self.end[children[-1]]
 
     def _add(
         self, locality: str, domain: FabricDomain, parent: int, alone: Iterable[int] = ()
