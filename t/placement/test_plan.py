@@ -12,7 +12,7 @@ from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.queue import Queue, Rule
-from treepool.placement.plan.reason import what_now, why_waiting
+from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.timeline import NEVER, finish
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
@@ -279,7 +279,7 @@ def test_what_a_job_would_get_now_is_what_it_gets_when_it_is_submitted(seed, pol
         spec = from_resources(parse_shape(shape), duration=length)
         request = case.pool.parse_resource_request(spec)
         job = Waiting(jobid, 16, request, case.queue.plan.kind(request), "")
-        said = outcome(what_now(case.queue, job, NOW))
+        said = outcome(case.queue.plan.selection(job, NOW))
         got = case.submit(jobid, shape, length)
         assert (said is None) == (got is None)
         if said is not None:
@@ -353,3 +353,20 @@ def test_a_job_that_lost_its_reservation_to_a_window_can_be_removed_at_once():
     assert case.queue.remove(2) is not None
     case.run()
     assert case.starts() == {}
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_room_is_not_forgotten_when_a_pass_ends_before_it_was_looked_at(monkeypatch, steps):
+    monkeypatch.setattr("treepool.placement.plan.timeline._SLICE", 1)
+    rule = Rule("easy", 0)
+    case = Case(nodes=1, policy=rule.policy, depth=rule.depth)
+    case.runs(1, "slot=1/core=8", NOW + 100)
+    for jobid, shape in (2, "slot=1/core=2"), (3, "slot=1/core=3"), (4, "slot=3/core=1"):
+        case.submit(jobid, shape)
+    case.pool.free(1)
+    work = case.queue.run()
+    for _ in range(steps):
+        next(work, None)
+    case.queue.set_rules(rule, {})
+    case.run()
+    assert sorted(case.got) == [2, 3, 4]

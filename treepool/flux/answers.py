@@ -22,7 +22,7 @@ from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.reason import what_now, why_waiting
+from treepool.placement.plan.reason import why_waiting
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 
@@ -201,7 +201,7 @@ class Answers:
         if first is not None:
             reason = f"{_name(first.jobid)} is ahead in the queue"
         else:
-            selection = yield from what_now(queue, job, time.time())
+            selection = yield from queue.plan.selection(job, time.time())
             if selection is not None:
                 allocation = Allocation(pool.inventory, parts_of(selection), selection.nslots)
                 yield {

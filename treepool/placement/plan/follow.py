@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import islice
+from collections import deque
 from typing import Callable, Container
 
 from treepool.placement.journal import of_rank
@@ -37,7 +37,7 @@ class Follower:
         self._position = -1
         self._inventory = timeline.pool.inventory
         #: Entries of the pool's journal that are to be followed, in order.
-        self._entries: dict[int, None] = {}
+        self._entries: deque[int] = deque()
 
     @property
     def is_behind(self) -> bool:
@@ -55,19 +55,22 @@ class Follower:
                 if self._inventory is not timeline.pool.inventory:
                     self._inventory = timeline.pool.inventory
                     self._renewed(True)
-                entries = [jobid for jobid, _ in timeline.pool.job_end_times()]
-                entries += [of_rank(r) for r in range(len(timeline.pool.situation.index.up))]
-                entries += [holder for holder in timeline.holdings if isinstance(holder, int)]
-            self._entries.update(dict.fromkeys(entries))
-        ranks = []
-        for entry in list(islice(self._entries, _MAX_ENTRIES)):
-            del self._entries[entry]
+                jobs = {jobid for jobid, _ in timeline.pool.job_end_times()}
+                jobs.update(holder for holder in timeline.holdings if isinstance(holder, int))
+                self._entries.clear()
+                self._entries.extend(sorted(jobs))
+                self._entries.extend(map(of_rank, range(len(timeline.pool.situation.index.up))))
+            else:
+                self._entries.extend(entries)
+        ranks: dict[int, None] = {}
+        for _ in range(min(len(self._entries), _MAX_ENTRIES)):
+            entry = self._entries.popleft()
             if entry >= 0:
                 self._follow_job(entry)
             else:
-                ranks.append(-1 - entry)
+                ranks[-1 - entry] = None
         if ranks:
-            self._follow_ranks(ranks)
+            self._follow_ranks(list(ranks))
 
     def _follow_job(self, jobid: int) -> None:
         timeline = self._timeline

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Generator, Iterable, Iterator, Mapping, Optional
 
-from treepool.placement.allocation import parts_of
-from treepool.placement.plan.earliest import end_of
 from treepool.placement.plan.jobs import Reservation, Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.timeline import NEVER
@@ -57,7 +55,7 @@ class Forecast:
         plan.set_windows(window for window in self._windows.values() if window.end > now)
 
     def hold(self, made: Reservation) -> None:
-        """Plan what the queue has reserved for a job, which must not be added."""
+        """Plan a reservation of a job that is not planned yet."""
         self._plan.timeline.add(made.job.jobid, made.start, made.end, made.parts)
 
     def add(self, job: Waiting, begin: float) -> Generator[None, None, Optional[float]]:
@@ -66,15 +64,11 @@ class Forecast:
         Returns its start: NEVER if it waits for one without a time limit; None if it could not be
         planned.
         """
-        plan, request = self._plan, job.request
-        place, _ = yield from plan.earliest(job, job.kind.leave, begin)
-        if place is None:
+        found, _ = yield from self._plan.earliest(job, job.kind.leave, begin)
+        if found is None:
             return None
-        end = end_of(place.start, request.duration)
-        if place.start < NEVER:
-            end = min(end, NEVER)
-        plan.timeline.add(job.jobid, place.start, end, parts_of(place.selection))
-        return place.start
+        self.hold(Reservation.of(job, found))
+        return found.start
 
     def remove(self, jobid: int) -> None:
         """Forget a job that was added."""

@@ -7,8 +7,9 @@ from typing import NamedTuple, Optional
 
 import attrs
 
+from treepool.placement.allocation import parts_of
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.earliest import end_of
+from treepool.placement.plan.earliest import Found, end_of
 from treepool.placement.plan.timeline import NEVER, PRESENT, Holder
 from treepool.placement.request.vertices import Request
 
@@ -109,6 +110,11 @@ class Reservation:
     start: float
     parts: tuple[Held, ...]
     nslots: int
+
+    @classmethod
+    def of(cls, job: Waiting, found: Found) -> Reservation:
+        """The reservation of *job* for what was *found*."""
+        return cls(job, found.start, parts_of(found.selection), found.selection.nslots)
 
     @property
     def end(self) -> float:

@@ -25,6 +25,7 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
+from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.strict import relaxed
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use, gathered
@@ -203,9 +204,7 @@ class Plan:
     def reconsider(self, now: float) -> Iterator[None]:
         """Forget what is known of the kinds of jobs that may have gained."""
         soon = math.nextafter(now, math.inf)
-        while self._reconsidered < self._gains.end:
-            change = self._gains.since(self._reconsidered)[0]
-            self._reconsidered += 1
+        for change in self._gains.since(self._reconsidered):
             for kind in list(self._kinds.values()):
                 if kind.stuck < math.inf:
                     use = yield from self._use(change, kind, kind.stuck, now, soon)
@@ -218,6 +217,7 @@ class Plan:
                         if use.units:
                             kind.floors = []
                             break
+            self._reconsidered += 1  # not earlier: the pass may be left at any yield
 
     def _use(
         self, change: Change, kind: Kind, length: float, now: float, before: float
@@ -257,20 +257,15 @@ class Plan:
         The returned allocation has its expiration set. Raises InsufficientResources or
         InfeasibleRequest.
         """
-        request, duration = job.request, job.request.duration
-        end = end_of(now, duration)
-        if self.timeline.clear_until(end):
+        request = job.request
+        if self.timeline.clear_until(end_of(now, request.duration)):
             try:
                 allocation = self.pool.alloc(job.jobid, request)
             except InfeasibleRequest:  # or only as long as it is strict
                 self.pool.check_feasibility(job.relaxed)
                 raise InsufficientResources("not enough resources are free now") from None
         else:
-            leave = job.kind.leave
-            if job.jobid in self.reservations:
-                leave = leave | {job.jobid}
-            view = yield from self.views.view(PRESENT, end, leave)
-            selection = self.views.choice(view, request).selection
+            selection = yield from self.selection(job, now)
             if selection is None:
                 self.pool.check_feasibility(job.relaxed)
                 raise InsufficientResources("not enough resources are free now")
@@ -279,6 +274,14 @@ class Plan:
             self.pool.register_alloc(job.jobid, allocation)
         self._begin(allocation, job, now)
         return allocation
+
+    def selection(self, job: Waiting, now: float) -> Generator[None, None, Optional[Selection]]:
+        """What *job*, whether it waits or not, could start on now beside all other reservations."""
+        leave = job.kind.leave
+        if job.jobid in self.reservations:
+            leave = leave | {job.jobid}
+        view = yield from self.views.view(PRESENT, end_of(now, job.request.duration), leave)
+        return self.views.choice(view, job.request).selection
 
     def may_start(self, job: Waiting, now: float) -> bool:
         """Whether it is worth trying to start *job*, because its reservation has come."""
@@ -430,8 +433,7 @@ class Plan:
         return reservation.job
 
     def _put(self, job: Waiting, found: Found) -> Reservation:
-        selection = found.selection
-        made = Reservation(job, found.start, parts_of(selection), selection.nslots)
+        made = Reservation.of(job, found)
         self.timeline.add(job.jobid, made.start, made.end, made.parts)
         self.reservations[job.jobid] = made
         return made

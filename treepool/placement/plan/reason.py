@@ -6,7 +6,6 @@ from typing import Callable, Generator, Optional
 
 import attrs
 
-from treepool.placement.choose.selection import Selection
 from treepool.placement.plan.earliest import Units, end_of, wanted
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.plan import Plan
@@ -51,7 +50,7 @@ def why_waiting(
         return f"window {window}{later}"
     if job.kind.relaxed is not None:
         later_job = attrs.evolve(job, request=job.relaxed)
-        if (yield from what_now(queue, later_job, now)) is not None:
+        if (yield from queue.plan.selection(later_job, now)) is not None:
             return f"waits for a close place until {clock(job.patience, now)}{later}"
     known = {} if known is None else known
     free = known.get(job.kind)
@@ -63,14 +62,6 @@ def why_waiting(
         if other.job is not job and other.start < end_of(now, job.request.duration):
             return f"what is free is reserved for {name_of(other.job.jobid)}{later}"
     return f"others are late to end{later}" if reservation else "about to be looked at"
-
-
-def what_now(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[Selection]]:
-    """What *job*, whether it waits or not, could start on now beside all reservations."""
-    plan = queue.plan
-    leave = job.kind.leave | {job.jobid}
-    view = yield from plan.views.view(PRESENT, end_of(now, job.request.duration), leave)
-    return plan.views.choice(view, job.request).selection
 
 
 def unit_of(request: Request) -> str:
@@ -98,6 +89,6 @@ def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Opt
     if not kept:
         return None
     kind = attrs.evolve(job.kind, leave=job.kind.leave | {w.name for w in kept})
-    if (yield from what_now(queue, attrs.evolve(job, kind=kind), now)) is None:
+    if (yield from plan.selection(attrs.evolve(job, kind=kind), now)) is None:
         return None
     return min(kept, key=lambda w: w.start).name
