@@ -6,9 +6,9 @@ from typing import Callable, Iterator, Optional
 
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.cover import nearest
 from treepool.placement.on_node.ledger import Ledger
 from treepool.placement.on_node.levels import MAX_MEMO, amount_levels, levels_of
-from treepool.placement.on_node.spread import nearest
 from treepool.placement.request.need import Need, Part, least
 
 
