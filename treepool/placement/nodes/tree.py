@@ -125,6 +125,8 @@ class NodeType:
     #: The answer of nodes.usable.
     places: dict[None, Any] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
+    #: For each domain: itself and the domains around it, the innermost first, the root last.
+    around: dict[Domain, tuple[Domain, ...]] = attrs.field(init=False)
     #: For each domain, the innermost MIG domain that it is or is in, else the root. An amount that
     #: is asked in a realm takes GPUs of that realm only.
     realm: dict[Domain, Domain] = attrs.field(init=False)
@@ -144,6 +146,14 @@ class NodeType:
             for child in domain.children:
                 parents[child] = domain
         return parents
+
+    @around.default
+    def _around(self) -> dict[Domain, tuple[Domain, ...]]:
+        around: dict[Domain, tuple[Domain, ...]] = {self.root: (self.root,)}
+        for domain in self.root.walk():
+            for child in domain.children:
+                around[child] = (child, *around[domain])
+        return around
 
     @realm.default
     def _realms(self) -> dict[Domain, Domain]:

@@ -22,12 +22,9 @@ import attrs
 
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import DomainOptions
-from treepool.placement.on_node.ledger import Ledger, Take
+from treepool.placement.on_node.ledger import Ledger, Take, how_often
 from treepool.placement.on_node.levels import asked_of
 from treepool.placement.request.need import Need, Part
-
-#: More amounts than any node has.
-_ALL = 1 << 30
 
 _UNFIT = "so many slots do not fit"
 
@@ -89,13 +86,10 @@ class Layout:
         self.groups = self._groups(local)
         self.hosts = self._hosts(local)
         self.applies = self._applies()
-        #: The domains on the paths from the scope to the domains above.
+        #: The domains on the paths from the root to those that give.
         self.on_the_way: set[Domain] = set()
         for domain in (*self.order, *self.domain_of, *self.groups, *self.hosts):
-            at: Optional[Domain] = domain
-            while at is not None and at not in self.on_the_way:
-                self.on_the_way.add(at)
-                at = None if at is scope else node_type.parent[at]
+            self.on_the_way.update(node_type.around[domain])
 
     # -- points, groups and hosts
 
@@ -105,13 +99,10 @@ class Layout:
             return {domain: 1}
         need = asked_of(domain, self.part.need)
         points = self.domains.smallest(domain, need) if local else [domain]
-        return {point: self._room(point, need) for point in points}
-
-    def _room(self, domain: Domain, need: Need) -> int:
-        """How often *domain* has room for *need*'s amount."""
-        bounds = [self.ledger.cores[domain] // need.cores] if need.cores else []
-        bounds += [self.ledger.gpus[domain] // need.gpus] if need.gpus else []
-        return min(bounds, default=_ALL)
+        cores, gpus = self.ledger.cores, self.ledger.gpus
+        return {
+            point: how_often(need.cores, need.gpus, cores[point], gpus[point]) for point in points
+        }
 
     def _groups(self, local: bool) -> dict[Domain, list[Domain]]:
         """For each domain that a slot's domains may share: the domains to choose from in it."""
@@ -120,11 +111,11 @@ class Layout:
         levels = self.domains.group_levels(self.part)
         groups: dict[Domain, list[Domain]] = {}
         for domain in self.order:
-            at: Optional[Domain] = domain
-            while at is not None and levels.get(at) != 0:
-                at = None if at is self.scope else self.node_type.parent[at]
-            if at is not None:
-                groups.setdefault(at, []).append(domain)
+            around = self.node_type.around[domain]
+            inside = around[: around.index(self.scope) + 1]
+            group = next((at for at in inside if levels.get(at) == 0), None)
+            if group is not None:
+                groups.setdefault(group, []).append(domain)
         return groups
 
     def _hosts(self, local: bool) -> list[Domain]:
@@ -294,9 +285,7 @@ class Layout:
             first = self.order[0]
             unit = (first.ncores, first.ngpus) if self.part.whole else (each.cores, each.gpus)
             cores, gpus = cores - times * unit[0], gpus - times * unit[1]
-        bounds = [cores // self.need.cores] if self.need.cores else []
-        bounds += [gpus // self.need.gpus] if self.need.gpus else []
-        return min(bounds, default=0)
+        return how_often(self.need.cores, self.need.gpus, cores, gpus)
 
 
 def _leaving_cores(domains: list[Domain], most: int) -> list[Domain]:

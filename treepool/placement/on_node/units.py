@@ -23,8 +23,8 @@ from treepool.placement.on_node.ledger import Ledger, Take
 from treepool.placement.on_node.levels import (
     amount_levels,
     asked_of,
+    has_capacity,
     has_free,
-    has_memory,
     smallest_hosts,
     usable_gpus,
 )
@@ -137,7 +137,7 @@ class Placer:
         only if the count allows more slots than the first has.
         """
         need, limit = part.need, part.count.maximum
-        if not (has_memory(scope, need) and need.storage <= self.node_type.storage):
+        if not has_capacity(self.node_type, scope, need):
             return [], []
         if not need.parts and not need.fair_share and need.demand is None:
             total, nlocal = self._amounts(scope, asked_of(scope, need), limit)
