@@ -159,7 +159,7 @@ MUTANTS = [
     ),
     Mutant(
         "required falls back",
-        "on_node/units.py",
+        "on_node/slots.py",
         "return local, local if self.required or len(total) < len(local) else total",
         "return local, local if len(total) < len(local) else total",
     ),

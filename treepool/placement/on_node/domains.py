@@ -107,9 +107,12 @@ class DomainOptions:
 
     def path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
         """A sort key that orders domains as the walk down from *scope* reaches them."""
-        around = self.node_type.around[domain]
-        inside = around[: around.index(scope)]
-        return [(*self.ledger.free_in(at), self.order[at]) for at in inside[::-1]]
+        steps = []
+        for at in self.node_type.around[domain]:
+            if at is scope:
+                break
+            steps.append((*self.ledger.free_in(at), self.order[at]))
+        return steps[::-1]
 
     def group_levels(self, part: Part) -> dict[Domain, int]:
         """The levels of the domains that could host *part*'s group, see levels.levels_of()."""

@@ -8,6 +8,8 @@ is overdrawn. If links or memory of GPUs are demanded, numbers are not enough: a
 needs an assignment of GPUs to slots, see gpus/assignment.py.
 
 The search keeps its branches on a stack of its own, so Python's recursion limit does not apply.
+
+The file has more than 300 lines because able_domains() and the search call each other.
 """
 
 from __future__ import annotations
