@@ -147,13 +147,13 @@ MUTANTS = [
     ),
     Mutant(
         "cores that Flux renumbered are looked up as they are",
-        "nodes/inventory.py",
+        "nodes/node_types.py",
         "if cores & ~allocated == 0:",
         "if allocated or not allocated:",
     ),
     Mutant(
         "a domain of which R has a part counts as whole",
-        "nodes/tree.py",
+        "nodes/compile.py",
         "whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])",
         "whole = True",
     ),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from depth import examples
 from treepool import Pool
-from treepool.placement.nodes.tree import compile_topo
+from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.on_node.cover import fewest, nearest
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_DOMAINS, Distances, digest
