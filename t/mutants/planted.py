@@ -147,19 +147,19 @@ MUTANTS = [
     ),
     Mutant(
         "cores that Flux renumbered are looked up as they are",
-        "nodes/inventory.py",
+        "nodes/node_types.py",
         "if cores & ~allocated == 0:",
         "if allocated or not allocated:",
     ),
     Mutant(
         "a domain of which R has a part counts as whole",
-        "nodes/tree.py",
+        "nodes/compile.py",
         "whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])",
         "whole = True",
     ),
     Mutant(
         "required falls back",
-        "on_node/units.py",
+        "on_node/slots.py",
         "return local, local if self.required or len(total) < len(local) else total",
         "return local, local if len(total) < len(local) else total",
     ),

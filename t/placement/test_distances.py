@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from depth import examples
 from treepool import Pool
-from treepool.placement.nodes.tree import compile_topo
-from treepool.placement.on_node.spread import fewest, nearest
+from treepool.placement.nodes.compile import compile_topo
+from treepool.placement.on_node.cover import fewest, nearest
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_DOMAINS, Distances, digest
 from treepool.rfc.shape import parse_shape

@@ -11,8 +11,8 @@ import pytest
 
 from depth import examples
 from treepool.placement import effort
+from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.tree import compile_topo
 from treepool.placement.on_node import fit
 from treepool.placement.on_node.search import Search
 from treepool.placement.request.need import SLOT, Need, Part, ask_of

@@ -11,9 +11,9 @@ from placement.strategies import jobspec
 from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique, lowest_clique
+from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.links import compile_links
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.tree import compile_topo
 from treepool.placement.on_node import fit
 from treepool.placement.request.need import SLOT, Demand, Need, Part, ask_of
 from treepool.rfc import idset

@@ -17,8 +17,9 @@ from placement.reference import Domain, Ids
 from placement.strategies import jobspec
 from placement.wanted import Need, Part
 from treepool import Pool, parse_shape
+from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.tree import NodeType, compile_topo
+from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node import fit
 from treepool.placement.request import need
 from treepool.rfc import idset

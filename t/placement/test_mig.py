@@ -7,7 +7,7 @@ import pytest
 from placement.test_gpu_link import given, node_R
 from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources
-from treepool.placement.nodes.tree import compile_topo
+from treepool.placement.nodes.compile import compile_topo
 from treepool.rfc import idset
 from treepool.rfc.links import Links, Wire
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from treepool.placement.nodes.tree import compile_topo
-from treepool.placement.on_node.spread import fewest, spread
+from treepool.placement.nodes.compile import compile_topo
+from treepool.placement.on_node.cover import fewest
+from treepool.placement.on_node.spread import spread
 from treepool.rfc import idset
 
 

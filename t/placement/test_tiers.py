@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treepool.placement.nodes.tree import compile_topo
+from treepool.placement.nodes.compile import compile_topo
 
 GIB = 1 << 30
 

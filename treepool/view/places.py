@@ -11,9 +11,9 @@ from treepool.placement.nodes.distances import farthest
 from treepool.placement.nodes.links import smallest_link
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.cover import nearest
 from treepool.placement.on_node.fit import compute
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
-from treepool.placement.on_node.spread import nearest
 from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.rfc import idset
 from treepool.rfc.count import Count

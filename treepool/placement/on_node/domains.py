@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, Optional
+from typing import Callable, Iterator
 
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.cover import nearest
 from treepool.placement.on_node.ledger import Ledger
 from treepool.placement.on_node.levels import MAX_MEMO, amount_levels, levels_of
-from treepool.placement.on_node.spread import nearest
 from treepool.placement.request.need import Need, Part, least
 
 
@@ -45,10 +45,10 @@ class DomainOptions:
         levels = self.group_levels(part)
         held: dict[Domain, list[Domain]] = {}
         for option in options:
-            domain: Optional[Domain] = option
-            while domain is not None:
+            for domain in self.node_type.around[option]:
                 held.setdefault(domain, []).append(option)
-                domain = None if domain is scope else self.node_type.parent[domain]
+                if domain is scope:
+                    break
         hosts = [d for d in held if d in levels and len(held[d]) >= count]
         hosts.sort(key=lambda d: (levels[d], self.path(d, scope)))
         if not hosts:
@@ -103,21 +103,15 @@ class DomainOptions:
 
     def within(self, domain: Domain, scope: Domain) -> bool:
         """Whether *domain* is *scope* or inside it."""
-        at: Optional[Domain] = domain
-        while at is not None:
-            if at is scope:
-                return True
-            at = self.node_type.parent[at]
-        return False
+        return scope in self.node_type.around[domain]
 
     def path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
         """A sort key that orders domains as the walk down from *scope* reaches them."""
         steps = []
-        while domain is not scope:
-            parent = self.node_type.parent[domain]
-            assert parent is not None
-            steps.append((*self.ledger.free_in(domain), self.order[domain]))
-            domain = parent
+        for at in self.node_type.around[domain]:
+            if at is scope:
+                break
+            steps.append((*self.ledger.free_in(at), self.order[at]))
         return steps[::-1]
 
     def group_levels(self, part: Part) -> dict[Domain, int]:

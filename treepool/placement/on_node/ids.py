@@ -45,7 +45,7 @@ def ids_of(
             union(take.scope.gpus for take in takes) & gpus,
         )
     giver = _Giver(takes, node_type, cores, gpus, plain)
-    for take in sorted(takes, key=lambda take: -_depth(take.scope, node_type)):
+    for take in sorted(takes, key=lambda take: -len(node_type.around[take.scope])):
         if not take.whole:
             giver.give(take)
     giver.share()
@@ -158,10 +158,3 @@ def plain_ids(
     joined = lowest_clique(graph, domain.gpus & gpus, want[0])
     assert joined is not None, "the matcher promised what is not there"
     return idset.take_lowest(domain.cores & cores, want[1]), joined
-
-
-def _depth(domain: Domain, node_type: NodeType) -> int:
-    depth = 0
-    while (parent := node_type.parent[domain]) is not None:
-        domain, depth = parent, depth + 1
-    return depth

@@ -16,41 +16,21 @@ each number of slots with their domains in a subtree, the most other amounts tha
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Iterable, Iterator, Optional, Sequence, Union
+from typing import Callable, Iterable, Optional, Sequence
 
 import attrs
 
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import DomainOptions
-from treepool.placement.on_node.ledger import Ledger, Take
+from treepool.placement.on_node.ledger import Ledger, Take, how_often
 from treepool.placement.on_node.levels import asked_of
+from treepool.placement.on_node.loads import Load, Loads, Table, flat, together
 from treepool.placement.request.need import Need, Part
-
-#: More amounts than any node has.
-_ALL = 1 << 30
 
 _UNFIT = "so many slots do not fit"
 
-
 #: For each domain: the points in it, and how often each can give.
 _Points = Sequence[tuple[Domain, Iterable[tuple[Domain, int]]]]
-
-
-@attrs.frozen(eq=False)
-class _Load:
-    """``point`` gives ``times`` times."""
-
-    point: Domain
-    times: int
-
-
-#: Loads, as a tree whose inner nodes are pairs; None means no loads. Most are never read, so some
-#: are functions that compute the loads on demand.
-_Loads = Union[None, _Load, tuple["_Loads", "_Loads"], Callable[[], "_Loads"]]
-
-#: Indexed by the number of slots, or of times that domains give: the largest possible number of
-#: other amounts, and the loads that allow it. None where so many do not fit.
-_Table = list[Optional[tuple[int, _Loads]]]
 
 
 class Layout:
@@ -89,13 +69,10 @@ class Layout:
         self.groups = self._groups(local)
         self.hosts = self._hosts(local)
         self.applies = self._applies()
-        #: The domains on the paths from the scope to the domains above.
+        #: The domains on the paths from the root to those that give.
         self.on_the_way: set[Domain] = set()
         for domain in (*self.order, *self.domain_of, *self.groups, *self.hosts):
-            at: Optional[Domain] = domain
-            while at is not None and at not in self.on_the_way:
-                self.on_the_way.add(at)
-                at = None if at is scope else node_type.parent[at]
+            self.on_the_way.update(node_type.around[domain])
 
     # -- points, groups and hosts
 
@@ -105,13 +82,10 @@ class Layout:
             return {domain: 1}
         need = asked_of(domain, self.part.need)
         points = self.domains.smallest(domain, need) if local else [domain]
-        return {point: self._room(point, need) for point in points}
-
-    def _room(self, domain: Domain, need: Need) -> int:
-        """How often *domain* has room for *need*'s amount."""
-        bounds = [self.ledger.cores[domain] // need.cores] if need.cores else []
-        bounds += [self.ledger.gpus[domain] // need.gpus] if need.gpus else []
-        return min(bounds, default=_ALL)
+        cores, gpus = self.ledger.cores, self.ledger.gpus
+        return {
+            point: how_often(need.cores, need.gpus, cores[point], gpus[point]) for point in points
+        }
 
     def _groups(self, local: bool) -> dict[Domain, list[Domain]]:
         """For each domain that a slot's domains may share: the domains to choose from in it."""
@@ -120,11 +94,11 @@ class Layout:
         levels = self.domains.group_levels(self.part)
         groups: dict[Domain, list[Domain]] = {}
         for domain in self.order:
-            at: Optional[Domain] = domain
-            while at is not None and levels.get(at) != 0:
-                at = None if at is self.scope else self.node_type.parent[at]
-            if at is not None:
-                groups.setdefault(at, []).append(domain)
+            around = self.node_type.around[domain]
+            inside = around[: around.index(self.scope) + 1]
+            group = next((at for at in inside if levels.get(at) == 0), None)
+            if group is not None:
+                groups.setdefault(group, []).append(domain)
         return groups
 
     def _hosts(self, local: bool) -> list[Domain]:
@@ -173,12 +147,12 @@ class Layout:
         assert not left, _UNFIT
         return takes
 
-    def _loads(self, count: int) -> Optional[list[_Load]]:
+    def _loads(self, count: int) -> Optional[list[Load]]:
         """How often each domain gives for *count* slots; None if so many do not fit."""
         if sum(self._capacity(domains, count) for domains in self.groups.values()) < count:
             return None
         if not self.need.takes_amount:
-            return list(_flat(self._in_order(self.groups.values(), count)))
+            return list(flat(self._in_order(self.groups.values(), count)))
         if self.scope in self.groups:
             index = count * self.wanted
             table = self._by_times(self.scope, count, index)
@@ -186,7 +160,7 @@ class Layout:
             index = count
             table = self._by_slots(self.scope, count)
         found = table[index] if len(table) > index else None
-        return None if found is None or found[0] < count else list(_flat(found[1]))
+        return None if found is None or found[0] < count else list(flat(found[1]))
 
     def _capacity(self, domains: list[Domain], upto: int) -> int:
         """How many slots, at most *upto*, can have their domains among *domains*."""
@@ -202,9 +176,9 @@ class Layout:
                 high = middle - 1
         return low
 
-    def _in_order(self, groups: Iterable[list[Domain]], count: int) -> _Loads:
+    def _in_order(self, groups: Iterable[list[Domain]], count: int) -> Loads:
         """Loads for *count* slots, which must fit: group by group, domain by domain."""
-        loads: _Loads = None
+        loads: Loads = None
         for domains in groups:
             slots = self._capacity(domains, count)
             count -= slots
@@ -213,29 +187,29 @@ class Layout:
             loads = loads, self._fill(domains, slots, slots * self.wanted)
         return loads
 
-    def _fill(self, domains: list[Domain], each: int, times: int) -> _Loads:
+    def _fill(self, domains: list[Domain], each: int, times: int) -> Loads:
         """Loads of *times* in total, at most *each* per domain, from the first of *domains* on."""
         points = [(d, self.points[d].items()) for d in domains]
         return self._fill_points(points, each, times)
 
-    def _fill_points(self, points: _Points, each: int, times: int) -> _Loads:
+    def _fill_points(self, points: _Points, each: int, times: int) -> Loads:
         """Loads of *times* in total, at most *each* per domain, from the first of *points* on."""
-        loads: _Loads = None
+        loads: Loads = None
         for _, inside in points:
             left = min(each, times)
             for point, copies in inside:
                 given = min(copies, left)
                 left, times = left - given, times - given
                 if given:
-                    loads = loads, _Load(point, given)
+                    loads = loads, Load(point, given)
         return loads
 
     # -- layouts with another amount
 
-    def _by_slots(self, domain: Domain, upto: int) -> _Table:
+    def _by_slots(self, domain: Domain, upto: int) -> Table:
         """The table of *domain*, indexed by the number of slots whose groups are in it."""
         if domain in self.groups:
-            table: _Table = []
+            table: Table = []
             for slots in range(upto + 1):
                 inside = self._by_times(domain, slots, slots * self.wanted)
                 enough = len(inside) > slots * self.wanted
@@ -250,13 +224,13 @@ class Layout:
             ]
         return self._children(domain, upto, lambda child: self._by_slots(child, upto))
 
-    def _by_times(self, domain: Domain, slots: int, upto: int) -> _Table:
+    def _by_times(self, domain: Domain, slots: int, upto: int) -> Table:
         """The table of *domain* in a group, by how often domains in it give to *slots* slots."""
         if domain in self.domain_of:
             most = sum(self._beside(d, 0) for d in self.hosts if self.domains.within(d, domain))
             copies = self.points[self.domain_of[domain]][domain]
             return [
-                (min(most, self._beside(domain, times)), _Load(domain, times) if times else None)
+                (min(most, self._beside(domain, times)), Load(domain, times) if times else None)
                 for times in range(min(copies, slots, upto) + 1)
             ]
         if domain in self.hosts:
@@ -269,12 +243,12 @@ class Layout:
         upto = min(upto, slots) if domain in self.copies else upto
         return self._children(domain, upto, lambda child: self._by_times(child, slots, upto))
 
-    def _children(self, domain: Domain, upto: int, table_of: Callable[[Domain], _Table]) -> _Table:
+    def _children(self, domain: Domain, upto: int, table_of: Callable[[Domain], Table]) -> Table:
         """The combined table of the children of *domain*, up to index *upto*."""
-        table: _Table = [(0, None)]
+        table: Table = [(0, None)]
         for child in domain.children:
             if child in self.on_the_way:
-                table = _together(table, table_of(child), upto)
+                table = together(table, table_of(child), upto)
         return table
 
     def _points_in(self, scope: Domain) -> _Points:
@@ -294,9 +268,7 @@ class Layout:
             first = self.order[0]
             unit = (first.ncores, first.ngpus) if self.part.whole else (each.cores, each.gpus)
             cores, gpus = cores - times * unit[0], gpus - times * unit[1]
-        bounds = [cores // self.need.cores] if self.need.cores else []
-        bounds += [gpus // self.need.gpus] if self.need.gpus else []
-        return min(bounds, default=0)
+        return how_often(self.need.cores, self.need.gpus, cores, gpus)
 
 
 def _leaving_cores(domains: list[Domain], most: int) -> list[Domain]:
@@ -304,32 +276,3 @@ def _leaving_cores(domains: list[Domain], most: int) -> list[Domain]:
     coreless = [d for d in domains if not d.ncores]
     dropped = set(coreless[most:])
     return [d for d in domains if d not in dropped]
-
-
-def _together(one: _Table, other: _Table, upto: int) -> _Table:
-    """The combined table of two disjoint domains, up to index *upto*."""
-    found: _Table = [None] * min(len(one) + len(other) - 1, upto + 1)
-    for i, first in enumerate(one):
-        if first is None:
-            continue
-        for j, second in enumerate(other[: len(found) - i]):
-            if second is None:
-                continue
-            amounts = first[0] + second[0]
-            best = found[i + j]
-            if best is None or best[0] < amounts:
-                found[i + j] = amounts, (first[1], second[1])
-    return found
-
-
-def _flat(loads: _Loads) -> Iterator[_Load]:
-    """The loads in a tree of loads."""
-    stack = [loads]
-    while stack:
-        found = stack.pop()
-        if isinstance(found, _Load):
-            yield found
-        elif callable(found):
-            stack.append(found())
-        elif found is not None:
-            stack += found

@@ -6,12 +6,12 @@ within the scope's realm (NodeType.realm), because slices of GPUs and full GPUs 
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import attrs
 
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.request.need import Need
+from treepool.placement.request.need import MANY, Need
 from treepool.rfc import idset
 
 
@@ -28,39 +28,45 @@ class Take:
     slot: int = 0
 
 
+def how_often(ncores: int, ngpus: int, cores: int, gpus: int) -> int:
+    """How often an amount fits where *cores* and *gpus* are left; MANY for an empty amount."""
+    times = MANY
+    if ncores:
+        times = cores // ncores
+    if ngpus:
+        times = min(times, gpus // ngpus)
+    return times
+
+
 class Ledger:
     """How many cores and GPUs of each domain are free and not promised to a scope inside it."""
 
-    __slots__ = ("cores", "gpus", "parent", "realm")
+    __slots__ = ("around", "cores", "gpus", "realm")
 
     def __init__(self, node_type: NodeType, cores: int, gpus: int) -> None:
-        self.parent = node_type.parent
+        self.around = node_type.around
         self.realm = node_type.realm
-        self.cores = {d: idset.size(d.cores & cores) for d in self.parent}
-        self.gpus = {d: idset.size(d.open_gpus & gpus) for d in self.parent}
+        self.cores = {d: idset.size(d.cores & cores) for d in self.around}
+        self.gpus = {d: idset.size(d.open_gpus & gpus) for d in self.around}
 
     def promise(self, scope: Domain, ncores: int, ngpus: int) -> bool:
         """Set aside an amount in *scope*; if it is not available, change nothing, return False."""
         realm = self.realm[scope]
-        domain: Optional[Domain] = scope
-        while domain is not None:
+        for domain in self.around[scope]:
             if self.cores[domain] < ncores:
                 return False
             if self.gpus[domain] < ngpus and self.realm[domain] is realm:
                 return False
-            domain = self.parent[domain]
         self.release(scope, -ncores, -ngpus)
         return True
 
     def release(self, scope: Domain, ncores: int, ngpus: int) -> None:
         """Undo a promise."""
         realm = self.realm[scope]
-        domain: Optional[Domain] = scope
-        while domain is not None:
+        for domain in self.around[scope]:
             self.cores[domain] += ncores
             if self.realm[domain] is realm:
                 self.gpus[domain] += ngpus
-            domain = self.parent[domain]
 
     def promise_whole(self, domain: Domain) -> bool:
         """Set aside all of *domain*; if some of it is in use, change nothing and return False."""

@@ -86,6 +86,14 @@ def has_memory(scope: Domain, need: Need) -> bool:
     return have >= need.memory
 
 
+def has_capacity(node_type: NodeType, scope: Domain, need: Need) -> bool:
+    """Whether *scope* has the memory, and the node the storage, that *need* asks of *scope*.
+
+    No domain inside *scope* has more memory than *scope* itself.
+    """
+    return has_memory(scope, need) and need.storage <= node_type.storage
+
+
 def asked_of(scope: Domain, need: Need) -> Need:
     """*need* as asked of the domains in *scope*, without memory if *scope* is a memory tier.
 

@@ -8,6 +8,8 @@ is overdrawn. If links or memory of GPUs are demanded, numbers are not enough: a
 needs an assignment of GPUs to slots, see gpus/assignment.py.
 
 The search keeps its branches on a stack of its own, so Python's recursion limit does not apply.
+
+The file has more than 300 lines because able_domains() and the search call each other.
 """
 
 from __future__ import annotations
@@ -23,12 +25,9 @@ from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import DomainOptions
 from treepool.placement.on_node.gpu_assignment import claims_of, demanded
-from treepool.placement.on_node.ledger import Ledger, Take
-from treepool.placement.on_node.levels import MAX_MEMO, asked_of, has_memory
+from treepool.placement.on_node.ledger import Ledger, Take, how_often
+from treepool.placement.on_node.levels import MAX_MEMO, asked_of, has_capacity
 from treepool.placement.request.need import SLOT, Need, Part, least
-
-#: Larger than any count on a node.
-_UNBOUNDED = 1 << 20
 
 
 @attrs.frozen(eq=False)
@@ -151,11 +150,7 @@ class Search:
         """An upper bound of how many more slots of *part* fit in *scope*."""
         need = part.need
         ncores, ngpus = least(need)
-        bounds = []
-        if ncores:
-            bounds.append(self.ledger.cores[scope] // ncores)
-        if ngpus:
-            bounds.append(self.ledger.gpus_in(scope) // ngpus)
+        bounds = [self._copies(scope, ncores, ngpus)] if ncores or ngpus else []
         if self.local and need.takes_amount:
             hosts = self.domains.smallest(scope, asked_of(scope, need))
             bounds.append(sum(self._copies(d, need.cores, need.gpus) for d in hosts))
@@ -171,10 +166,8 @@ class Search:
         return min(bounds) if bounds else 0
 
     def _copies(self, domain: Domain, ncores: int, ngpus: int) -> int:
-        """How often an amount is left in *domain*; a very large number for an empty amount."""
-        bounds = [self.ledger.cores[domain] // ncores] if ncores else []
-        bounds += [self.ledger.gpus_in(domain) // ngpus] if ngpus else []
-        return min(bounds) if bounds else _UNBOUNDED
+        """How often an amount is left in *domain*; MANY for an empty amount."""
+        return how_often(ncores, ngpus, self.ledger.cores[domain], self.ledger.gpus_in(domain))
 
     # -- the search
 
@@ -187,7 +180,7 @@ class Search:
         root = self.node_type.root
         if part.count.minimum > root.ncores + root.ngpus:  # more slots than the node can have
             return self._never(scope), rest
-        if not self._has_capacity(scope, part.need):
+        if not has_capacity(self.node_type, scope, part.need):
             return self._never(scope), rest
         if not (part.need.parts or self.has_gpu_demand):  # one task for all slots
             return _Amount(scope, asked_of(scope, part.need), part.count.minimum, 0), rest
@@ -199,20 +192,13 @@ class Search:
 
     def _inside(self, scope: Domain, need: Need, rest: _Tasks, slot: int) -> _Tasks:
         """The tasks that meet *need* in *scope* for *slot*, before *rest*: whole domains first."""
-        if not self._has_capacity(scope, need):
+        if not has_capacity(self.node_type, scope, need):
             return self._never(scope), rest
         if need.takes_amount:
             rest = _Amount(scope, asked_of(scope, need), 1, slot), rest
         for part in sorted(need.parts, key=lambda p: p.whole):
             rest = self._begin(scope, part, rest, slot)
         return rest
-
-    def _has_capacity(self, scope: Domain, need: Need) -> bool:
-        """Whether *scope* has the memory and the node has the storage.
-
-        No domain inside *scope* has more memory than *scope* itself.
-        """
-        return has_memory(scope, need) and need.storage <= self.node_type.storage
 
     def _never(self, scope: Domain) -> _Task:
         """A task that no node can do."""
@@ -346,7 +332,7 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
         need = part.need
         if not (need.parts or need.has_gpu_demand):  # a search costs as much as the node is large
             enough = domain.ncores >= need.cores and domain.ngpus >= need.gpus
-            return enough and has_memory(domain, need) and need.storage <= node_type.storage
+            return enough and has_capacity(node_type, domain, need)
         search = Search(node_type, node_type.root.cores, node_type.root.gpus)
         return search.meets(domain, need)
 

@@ -1,45 +1,24 @@
 """The units of a group: how many a node in some state can give, and what each takes.
 
-A unit is a slot, or a domain of the locality above it with as many slots inside as fit there. Slots
-are placed one after another, each in the best remaining way. layout.py and search.py say whether
-there is room for more slots than are placed this way; if so, all slots are placed together.
+A unit is a slot, or a domain of the locality above it with as many slots inside as fit there.
+slots.py places the slots of each scope.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import accumulate
-from typing import Callable, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import attrs
 
-from treepool.placement.effort import Effort, GaveUp
+from treepool.placement.effort import Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.domains import DomainOptions
-from treepool.placement.on_node.ids import ids_of
-from treepool.placement.on_node.layout import Layout
-from treepool.placement.on_node.ledger import Ledger, Take
-from treepool.placement.on_node.levels import (
-    amount_levels,
-    asked_of,
-    has_free,
-    has_memory,
-    smallest_hosts,
-    usable_gpus,
-)
-from treepool.placement.on_node.search import Search, able_domains
-from treepool.placement.on_node.spread import lowest_ids, spread
-from treepool.placement.request.need import SLOT, Need, Part, decided
-from treepool.rfc.count import Count
-
-_ONE = Count(1, 1)
-
-#: Choices tried to place one slot in the best remaining way, where arithmetic says what fits.
-_TRIES = 256
-
-#: Cores and GPUs (bitmasks).
-Ids = tuple[int, int]
+from treepool.placement.on_node.ledger import Ledger
+from treepool.placement.on_node.search import able_domains
+from treepool.placement.on_node.slots import SlotPlacer
+from treepool.placement.request.need import SLOT, Part
 
 
 class Unit(NamedTuple):
@@ -57,33 +36,26 @@ class Unit(NamedTuple):
 
 
 class Placer:
-    """Places units on a node in *state*; *locality* is preferred, required or none.
-
-    *effort* counts the choices of searches. A search that gives up counts as one that found
-    nothing, and *effort* records that it gave up.
-    """
+    """Places units on a node in *state*; *locality* and *effort* are those of SlotPlacer."""
 
     def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
         self.state = state
         self.node_type = state.type
         self.locality = locality
-        self.plain = locality == "none"
-        self.required = locality == "required"
         self.effort = effort
+        self.slots = SlotPlacer(state, locality, effort)
 
     def units(self, group: Part) -> list[Unit]:
         """The units of *group* that the node can give, up to its largest count, the best first."""
         root = self.node_type.root
         if group.name == SLOT:
-            local, total = self._slots(root, group)
+            local, total = self.slots.in_scope(root, group)
             return [
                 Unit(n, *ids, n, n > len(local))
                 for n, ids in enumerate(local + total[len(local) :], 1)
             ]
         domains = self._domains(root, group)[: group.count.maximum]
         return list(accumulate(domains, _joined))
-
-    # -- domains above the slot
 
     def _domains(self, scope: Domain, part: Part) -> list[Unit]:
         """What each domain of *part* in *scope* can give, the domains with the most slots first.
@@ -99,7 +71,7 @@ class Placer:
             and options.within(d, scope)
             and not (part.whole and not (d.whole and ledger.untouched(d)))
         ]
-        if not self.plain:
+        if self.locality != "none":
             domains = sorted(domains, key=lambda d: options.path(d, scope))
         units = (self._domain(domain, part) for domain in domains)
         found = [unit for unit in units if unit is not None]
@@ -115,7 +87,7 @@ class Placer:
             found = idle._domain(domain, attrs.evolve(part, whole=False))
             return found and found._replace(cores=domain.cores, gpus=domain.gpus)
         if inner.name == SLOT:
-            local, total = self._slots(domain, inner)
+            local, total = self.slots.in_scope(domain, inner)
             number = inner.count.largest(len(total))
             if number is None:
                 return None
@@ -127,171 +99,6 @@ class Placer:
             return None
         remote = any(unit.remote for unit in units[:number])
         return units[number - 1]._replace(number=1, remote=remote)
-
-    # -- slots
-
-    def _slots(self, scope: Domain, part: Part) -> tuple[list[Ids], list[Ids]]:
-        """What 1, 2, ... slots of *part* in *scope* take, up to its largest count, as two lists.
-
-        The first list has only local slots, the second as many slots as fit. The second is computed
-        only if the count allows more slots than the first has.
-        """
-        need, limit = part.need, part.count.maximum
-        if not (has_memory(scope, need) and need.storage <= self.node_type.storage):
-            return [], []
-        if not need.parts and not need.fair_share and need.demand is None:
-            total, nlocal = self._amounts(scope, asked_of(scope, need), limit)
-            local = total[:nlocal]
-        else:
-            local = self._most(scope, need, limit, not self.plain)
-            total = local
-            if not (self.plain or self.required) and len(local) != limit:
-                total = self._most(scope, need, limit, False)
-        return local, local if self.required or len(total) < len(local) else total
-
-    def _amounts(self, scope: Domain, need: Need, limit: Optional[int]) -> tuple[list[Ids], int]:
-        """What slots take that need only an amount, and how many of them are local.
-
-        The result is that of _most(), without a search. All slots take equally much from the scope,
-        so placing one after another is exact. Six slots of ``[core=8;gpu=1]`` on a node of RFC 49's
-        cluster A take 50 us this way, and 145 us with a search.
-        """
-        levels = amount_levels(self.node_type, need, scope)
-        among = usable_gpus(self.node_type, scope, need)
-        cores, gpus = self.state.cores, self.state.gpus
-        want = need.gpus, need.cores
-        found: list[Ids] = []
-        nlocal = 0
-        hosts = smallest_hosts(scope, need, levels, cores, gpus, among)
-        host = next(hosts, None)
-        while host is not None and (limit is None or len(found) < limit):
-            if self.plain:
-                taken_cores, taken_gpus = lowest_ids(scope, want, cores, gpus & among)
-                nlocal += 1
-            else:
-                links = self.node_type.links
-                taken_cores, taken_gpus = spread(host, want, cores, gpus & among, links)
-                # Slots are equal and resources only shrink: after a slot that is not local, no
-                # later slot is local.
-                nlocal += levels[host] == 0
-            cores &= ~taken_cores
-            gpus &= ~taken_gpus
-            found.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
-            while host is not None and not has_free(host, need, cores, gpus & among):
-                host = next(hosts, None)
-            if host is None:
-                hosts = smallest_hosts(scope, need, levels, cores, gpus, among)
-                host = next(hosts, None)
-        return found, nlocal
-
-    def _most(self, scope: Domain, need: Need, limit: Optional[int], local: bool) -> list[Ids]:
-        """What 1, 2, ... slots of *need* take: placed one by one, then together if more fit."""
-        effort = self.effort.part()
-        found = self._singly(scope, need, limit, local)
-        cores, gpus = self.state.cores, self.state.gpus
-        if found:
-            cores, gpus = cores & ~found[-1][0], gpus & ~found[-1][1]
-        while limit is None or len(found) < limit:
-            tries = Effort(_TRIES) if decided(need) else effort
-            takes = self._takes(cores, gpus, local, tries, partial(_slots_of, scope, need, 1))
-            if takes is None:
-                if not (found or tries.gave_up):
-                    self.effort.add(effort)
-                    return []  # the search is exact: not even one slot fits
-                break
-            taken_cores, taken_gpus = ids_of(takes, self.node_type, cores, gpus, self.plain)
-            cores &= ~taken_cores
-            gpus &= ~taken_gpus
-            found.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
-        together = self._together(scope, need, local, effort)
-        while limit is None or len(found) < limit:
-            takes = together(len(found) + 1)
-            if takes is None:
-                break
-            ids = ids_of(takes, self.node_type, self.state.cores, self.state.gpus, self.plain)
-            found.append(ids)
-        self.effort.add(effort)
-        return found
-
-    def _singly(self, scope: Domain, need: Need, limit: Optional[int], local: bool) -> list[Ids]:
-        """The slots that _most() places one by one if each takes one domain, without a search.
-
-        What is taken from a domain only makes it come earlier, so the order of the first slot's
-        domains is that of all slots: 1,024 slots take 0.2 s and not 5 s.
-        """
-        found: list[Ids] = []
-        if limit == 1 or need.takes_amount or not (decided(need) and need.parts):
-            return found
-        (part,) = need.parts
-        if part.count.minimum > 1:
-            return found
-        cores, gpus = self.state.cores, self.state.gpus
-        ledger = Ledger(self.node_type, cores, gpus)
-        options = DomainOptions(self.node_type, ledger, local, able_domains)
-        listed = options.listed if self.plain else options.singly
-        for domain in listed(scope, part):
-            while limit is None or len(found) < limit:
-                take = self._take_of(domain, part, local, cores, gpus)
-                if take is None:
-                    break
-                taken = ids_of([take], self.node_type, cores, gpus, self.plain)
-                cores, gpus = cores & ~taken[0], gpus & ~taken[1]
-                found.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
-        return found
-
-    def _take_of(
-        self, domain: Domain, part: Part, local: bool, cores: int, gpus: int
-    ) -> Optional[Take]:
-        """What a slot takes of *domain* for *part*, out of the free *cores* and *gpus*."""
-        if part.whole:
-            untouched = not (domain.cores & ~cores or domain.gpus & ~gpus)
-            return Take(domain, part.need, True) if untouched else None
-        need = asked_of(domain, part.need)
-        among = usable_gpus(self.node_type, domain, need)
-        if not local:
-            free = has_free(domain, need, cores, gpus & among)
-            return Take(domain, need, False) if free else None
-        levels = amount_levels(self.node_type, need, domain)
-        host = next(smallest_hosts(domain, need, levels, cores, gpus, among), None)
-        return None if host is None or levels[host] else Take(host, need, False)
-
-    def _together(
-        self, scope: Domain, need: Need, local: bool, effort: Effort
-    ) -> Callable[[int], Optional[list[Take]]]:
-        """A function that returns the takes of a number of slots of *need*; None if impossible."""
-        cores, gpus = self.state.cores, self.state.gpus
-        if decided(need) and need.parts:
-            try:
-                layout = Layout(self.node_type, cores, gpus, scope, need, local, able_domains)
-            except GaveUp:
-                effort.gave_up = True
-                return lambda number: None
-            if layout.applies:
-                return layout.takes
-        ways = _slots_of if decided(need) and not need.parts else _several
-        return lambda number: self._takes(
-            cores, gpus, local, effort, partial(ways, scope, need, number)
-        )
-
-    def _takes(
-        self, cores: int, gpus: int, local: bool, effort: Effort, ways: Callable[[Search], bool]
-    ) -> Optional[list[Take]]:
-        """The takes of a search by *ways* out of *cores* and *gpus*; None if it finds none."""
-        search = Search(self.node_type, cores, gpus, local and not self.plain, self.plain, effort)
-        try:
-            return search.takes if ways(search) else None
-        except GaveUp:
-            effort.gave_up = True
-            return None
-
-
-def _slots_of(scope: Domain, need: Need, number: int, search: Search) -> bool:
-    return search.one(scope, Part(SLOT, Count(number, number), False, need))
-
-
-def _several(scope: Domain, need: Need, number: int, search: Search) -> bool:
-    part = Part(SLOT, _ONE, False, need)
-    return search.room_for(scope, part) >= number and search.several(scope, part, number)
 
 
 def _joined(units: Unit, more: Unit) -> Unit:

@@ -1,0 +1,153 @@
+"""From an RFC 49 topo to a node type: its tree, cut to what R has of the node."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Optional
+
+from treepool.placement.nodes.distances import Apart, Places, apart, places_in
+from treepool.placement.nodes.links import LinkTable
+from treepool.placement.nodes.memory import TIERS, amounts_in
+from treepool.placement.nodes.tree import NODE, UNKNOWN, Domain, NodeType, lowest_id
+from treepool.rfc import idset, units
+from treepool.rfc.links import Distances
+from treepool.rfc.topo import nested
+
+
+def compile_topo(
+    topo: Optional[Mapping[str, Any]],
+    cores: int,
+    gpus: int,
+    physical: Optional[tuple[int, ...]] = None,
+    links: Optional[LinkTable] = None,
+    gpu_memory: Mapping[int, int] = UNKNOWN,
+    site: Optional[tuple[int, int]] = None,
+    distances: Optional[Distances] = None,
+) -> NodeType:
+    """The NodeType of a valid RFC 49 *topo* on a node for which R has *cores* and *gpus*.
+
+    Without a topo, the node is flat: a root and nothing below it. Ids that R has and the topo does
+    not mention belong to the root. Ids of the topo that R does not have are omitted. If R renumbers
+    cores, *physical* holds the topo's id of each core, -1 where R has none. *links* is the link
+    table of such nodes, if there is one. *gpu_memory* holds the memory of each GPU in bytes, where
+    known.
+
+    In an allocated R, *site* holds the cores and GPUs that the site keeps; the enclosing instance
+    kept the other ids that R lacks. Without *site*, the site keeps all ids that R lacks.
+    *distances* are between the memory domains of the topo, if known.
+    """
+    if topo is None:
+        root = Domain(NODE, cores, gpus, True)
+        return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
+    ids = _Ids(cores, gpus, physical)
+    ids.site = _missing(topo, ids) if site is None else site
+    if distances is not None:
+        ids.distances, ids.places = distances, places_in(topo, distances)
+    inside = amounts_in(NODE, topo)
+    children, between = _children(topo, ids, 0)
+    root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl, None, between)
+    return NodeType(
+        root,
+        topo,
+        _storage(topo),
+        frozenset(_names(topo)),
+        physical,
+        site is not None,
+        ids.site,
+        links,
+        gpu_memory,
+    )
+
+
+def _missing(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
+    """The cores and GPUs of *topo* that R does not have."""
+    cores, gpus = _listed(topo)
+    return cores & ~ids.cores, gpus & ~ids.gpus
+
+
+class _Ids:
+    """What R has of a node, in the topo's ids; cores may have other ids in R."""
+
+    def __init__(self, cores: int, gpus: int, physical: Optional[tuple[int, ...]]) -> None:
+        self.gpus = gpus
+        #: The cores and GPUs of the topo that the site keeps.
+        self.site = (0, 0)
+        self.distances: Optional[Distances] = None
+        self.places: Places = {}
+        if physical is None:
+            self.cores, self._in_r = cores, None
+        else:
+            self._in_r = {p: core for core, p in enumerate(physical) if p >= 0}
+            self.cores = idset.from_ids(self._in_r)
+
+    def in_r(self, cores: int) -> int:
+        """The ids in R of the topo's *cores*."""
+        if self._in_r is None:
+            return cores
+        return idset.from_ids(self._in_r[core] for core in idset.iterate(cores))
+
+
+def flat_topo(cores: int, gpus: int) -> dict[str, Any]:
+    """The RFC 49 topo of a node without localities."""
+    topo = {"cores": idset.encode(cores)}
+    if gpus:
+        topo["gpus"] = idset.encode(gpus)
+    return topo
+
+
+def _children(
+    topo: Mapping[str, Any], ids: _Ids, cxl: int
+) -> tuple[tuple[Domain, ...], Apart[Domain]]:
+    """The domains in *topo*, and how far apart they are; *cxl* is the memory around, in bytes."""
+    inside = list(nested(topo))
+    found = [(_domain(name, item, ids, cxl), ids.places.get(id(item), ())) for name, item in inside]
+    # Drop the domains of which R has nothing: nothing can be placed there.
+    found = [(d, places) for d, places in found if d.cores or d.gpus]
+    between = apart(found, ids.distances) if ids.distances is not None else {}
+    return tuple(sorted((d for d, _ in found), key=lowest_id)), between
+
+
+def _domain(name: str, topo: Mapping[str, Any], ids: _Ids, cxl: int) -> Domain:
+    listed_cores, listed_gpus = _listed(topo)
+    cores, gpus = ids.cores & listed_cores, ids.gpus & listed_gpus
+    missing = listed_cores & ~cores, listed_gpus & ~gpus
+    whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])
+    inside = amounts_in(name, topo)
+    around = cxl + (inside.own if name == "cxl" else 0)
+    children, between = _children(topo, ids, around)
+    return Domain(
+        name,
+        ids.in_r(cores),
+        gpus,
+        whole,
+        inside.local,
+        children,
+        cxl + inside.cxl,
+        inside.own if name in TIERS else None,
+        between,
+    )
+
+
+def _names(topo: Mapping[str, Any]) -> Iterator[str]:
+    for name, item in nested(topo):
+        yield name
+        yield from _names(item)
+
+
+def _storage(topo: Mapping[str, Any]) -> int:
+    """The largest storage of a node in bytes, anywhere in the topo."""
+    sizes = [
+        units.to_bytes(item["capacity"], item.get("unit", "GiB"))
+        for item in topo.get("storage", [])
+    ]
+    return max([*sizes, *(_storage(item) for _, item in nested(topo))], default=0)
+
+
+def _listed(topo: Mapping[str, Any]) -> tuple[int, int]:
+    """All cores and GPUs that *topo* mentions, nested domains included."""
+    cores = idset.decode(topo.get("cores", ""))
+    gpus = idset.decode(topo.get("gpus", ""))
+    for _, item in nested(topo):
+        inner_cores, inner_gpus = _listed(item)
+        cores |= inner_cores
+        gpus |= inner_gpus
+    return cores, gpus

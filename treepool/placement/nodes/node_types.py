@@ -1,0 +1,107 @@
+"""The type of each rank, from R_lite and the key: ranks of the same type share one object."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Optional
+
+from treepool.errors import InvalidKey
+from treepool.placement.nodes.compile import compile_topo
+from treepool.placement.nodes.links import compile_links
+from treepool.placement.nodes.tree import NodeType
+from treepool.rfc import idset
+from treepool.rfc.findings import shown_ids
+from treepool.rfc.links import Links, canonical
+from treepool.rfc.rset import RLiteEntry
+from treepool.rfc.scheduling import AllocatedCores, SchedulingKey
+
+
+def types_of(
+    r_lite: Iterable[RLiteEntry],
+    key: Optional[SchedulingKey],
+    entries: list[int],
+) -> list[Optional[NodeType]]:
+    """The type of every rank: one object per topo and R_lite children, None without a node.
+
+    ``entries[rank]`` is the place of the rank's entry in *key*, -1 if it has none. Raises
+    InvalidKey if *key* and *r_lite* differ in the cores of a node.
+    """
+    width = len(entries)
+    allocated = _allocated(key, width)
+    types: list[Optional[NodeType]] = [None] * width
+    topos = [entry.topo for entry in key.children] if key else []
+    first: dict[str, int] = {}
+    equal = [first.setdefault(canonical(topo), i) for i, topo in enumerate(topos)]
+    links = [key.links_of(topo) for topo in topos] if key else []
+
+    def compiled(entry: RLiteEntry, i: int, told: Optional[AllocatedCores]) -> NodeType:
+        topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
+        return compile_topo(
+            topo,
+            entry.cores,
+            entry.gpus,
+            _physical(entry.cores, told.cores) if told is not None else None,
+            compile_links(connected, entry.gpus) if connected else None,
+            _gpu_memory(connected),
+            (told.site_cores, told.site_gpus) if told is not None else None,
+            connected.distances if connected else None,
+        )
+
+    for entry in r_lite:  # no two of them have equal resources
+        known: dict[tuple[Any, ...], NodeType] = {}
+        found: Optional[NodeType] = None
+        last: tuple[int, Optional[AllocatedCores]] = -2, None
+        for rank in idset.iterate(entry.ranks):
+            i = entries[rank]
+            told = allocated[rank] if allocated is not None else None
+            if i != last[0] or told is not last[1]:  # most are as the previous rank
+                last = i, told
+                has = (told.cores, told.site_cores, told.site_gpus) if told is not None else None
+                name = equal[i] if i >= 0 else -1, has
+                found = known.get(name)
+                if found is None:
+                    found = known[name] = compiled(entry, i, told)
+            types[rank] = found
+    return types
+
+
+def _allocated(
+    key: Optional[SchedulingKey], width: int
+) -> Optional[list[Optional[AllocatedCores]]]:
+    """For each rank, what the key says about its cores; None where it says nothing.
+
+    The result is None if the key says nothing about any rank.
+    """
+    if key is None or not key.allocated:
+        return None
+    told: list[Optional[AllocatedCores]] = [None] * width
+    for entry in key.allocated:
+        for rank in idset.iterate(entry.ranks):
+            told[rank] = entry
+    return told
+
+
+def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
+    """The topo's ids of an R_lite entry's *cores*, in their order; None if they are the same ids.
+
+    Flux numbers the cores of a sub-instance's nodes from zero, and allocations there keep these
+    ids. Other tools may keep the topo's ids, or a subset of them.
+    """
+    if cores & ~allocated == 0:
+        return None
+    if idset.size(cores) == idset.size(allocated):
+        physical = dict(zip(idset.iterate(cores), idset.iterate(allocated)))
+        return tuple(physical.get(core, -1) for core in range(cores.bit_length()))
+    raise InvalidKey(
+        f"/scheduling/allocated: cores {shown_ids(allocated)} are not those of R_lite,"
+        f" {shown_ids(cores)}, which are not as many either"
+    )
+
+
+def _gpu_memory(links: Optional[Links]) -> dict[int, int]:
+    """The memory in bytes of each GPU for which the link table gives it, by id."""
+    return {
+        gpu: device.memory << 30
+        for device in (links.devices if links is not None else ())
+        for gpu in idset.iterate(device.gpus)
+        if device.memory
+    }
