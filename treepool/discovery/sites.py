@@ -26,6 +26,7 @@ from treepool.discovery.places import HostLists, Path, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc import document, hostlist, idset
 from treepool.rfc.findings import shown
+from treepool.rfc.quote import shortened
 
 #: The labels that topograph gives Kubernetes nodes, the highest level first.
 _LABELS = {
@@ -86,8 +87,7 @@ def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, A
 
 
 def _listed(hosts: list[str]) -> str:
-    text = hostlist.encode(hosts)
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+    return shortened(hostlist.encode(hosts), _MOST_SHOWN)
 
 
 # -- tables and labels

@@ -23,6 +23,7 @@ import attrs
 from treepool.errors import InvalidIdset
 from treepool.rfc import idset, topo
 from treepool.rfc.findings import Findings, place, shown
+from treepool.rfc.quote import shortened
 
 #: Ranks as ascending runs that do not touch: first rank, and the rank after the last.
 Runs = tuple[tuple[int, int], ...]
@@ -83,7 +84,7 @@ class FabricDomain:
 
     def _moved(self, to: Mapping[int, int]) -> Optional[FabricDomain]:
         ranks = (to[rank] for first, end in self.ranks for rank in range(first, end) if rank in to)
-        runs = _runs(ranks)
+        runs = tuple(idset.runs_of_ids(ranks))
         if not runs:
             return None
         inner = []
@@ -98,7 +99,7 @@ class FabricDomain:
         below = _merged(run for _, domain in self.children() for run in domain.ranks)
         return written(
             self.name,
-            "" if below == self.ranks and self.inner else shown_runs(self.ranks),
+            "" if below == self.ranks and self.inner else idset.encode_runs(self.ranks),
             {name: [domain.to_dict() for domain in domains] for name, domains in self.inner},
             self.extra,
         )
@@ -114,11 +115,6 @@ def written(
         **inner,
         **extra,
     }
-
-
-def shown_runs(runs: Runs) -> str:
-    """The RFC 22 text of *runs*."""
-    return ",".join(str(a) if end == a + 1 else f"{a}-{end - 1}" for a, end in runs)
 
 
 def read(findings: Findings, value: object, at: str) -> FabricDomain:
@@ -223,10 +219,10 @@ class _Reader:
         for (first, end), i in runs:
             if first < last and i not in noted and not self.findings.enough:
                 noted.add(i)
-                both = _shown(_common(placed[i][1].ranks, placed[owner][1].ranks))
-                self.findings.note(
-                    placed[i][0], f"ranks {both} also in the sibling at {placed[owner][0]}"
-                )
+                at, domain = placed[i]
+                sibling_at, sibling = placed[owner]
+                both = _shown(_common(domain.ranks, sibling.ranks))
+                self.findings.note(at, f"ranks {both} also in the sibling at {sibling_at}")
             if end > last:
                 last, owner = end, i
         return _merged(run for run, _ in runs)
@@ -244,17 +240,6 @@ def _merged(runs: Iterable[tuple[int, int]]) -> Runs:
             found[-1] = found[-1][0], max(end, found[-1][1])
         else:
             found.append((first, end))
-    return tuple(found)
-
-
-def _runs(ranks: Iterable[int]) -> Runs:
-    """Ascending *ranks* as Runs."""
-    found: list[tuple[int, int]] = []
-    for rank in ranks:
-        if found and found[-1][1] == rank:
-            found[-1] = found[-1][0], rank + 1
-        else:
-            found.append((rank, rank + 1))
     return tuple(found)
 
 
@@ -280,5 +265,4 @@ def _common(one: Runs, other: Runs) -> Runs:
 
 
 def _shown(runs: Runs) -> str:
-    text = shown_runs(runs)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shortened(idset.encode_runs(runs))

@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Type, T
 
 from treepool.errors import InvalidIdset, InvalidInput, Problem
 from treepool.rfc import document, idset
+from treepool.rfc.quote import quoted, shortened
 
 T = TypeVar("T")
 
@@ -27,9 +28,6 @@ Unknown = tuple[str, str, tuple[str, ...], Mapping[str, Any]]
 
 #: Most problems reported for one document. A last one says how many more there are.
 MAX_PROBLEMS = 100
-
-#: Longest piece of a document quoted in a message, in characters.
-MAX_SHOWN = 60
 
 #: Longest key in a JSON pointer, in characters: a digest of SHA-256 is shown whole.
 MAX_KEY = 64
@@ -252,7 +250,7 @@ def _key(key: str) -> str:
 def shown(value: object) -> str:
     """*value* for a message: a text or number, shortened, or the kind of any other value."""
     if isinstance(value, str):
-        return repr(value if len(value) <= MAX_SHOWN else value[: MAX_SHOWN - 3] + "...")
+        return quoted(value)
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, int) and value.bit_length() > 180:
@@ -266,8 +264,7 @@ def shown(value: object) -> str:
 
 def shown_ids(mask: int) -> str:
     """The RFC 22 text of *mask*, short."""
-    text = idset.encode(mask)
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+    return shortened(idset.encode(mask))
 
 
 def plain_json(given: Union[Mapping[str, Any], str], error: Type[InvalidInput], what: str) -> Any:
