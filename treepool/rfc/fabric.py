@@ -22,7 +22,7 @@ import attrs
 
 from treepool.errors import InvalidIdset
 from treepool.rfc import idset, topo
-from treepool.rfc.findings import Findings, place, shown
+from treepool.rfc.findings import Findings, place
 from treepool.rfc.quote import shortened
 
 #: Ranks as ascending runs that do not touch: first rank, and the rank after the last.
@@ -34,9 +34,8 @@ KEYS = ("name", "ranks")
 #: Names that a locality of a fabric cannot have.
 RESERVED = topo.RESERVED | frozenset(KEYS)
 
-#: Most domains in a fabric, and most levels of them.
+#: Most domains in a fabric.
 MAX_DOMAINS = 1 << 17
-MAX_LEVELS = topo.MAX_LEVELS
 
 #: Longest name of a domain, in characters.
 MAX_NAME = 128
@@ -153,12 +152,12 @@ class _Reader:
             if name in KEYS or self.findings.enough:
                 continue
             key = place(at, name)
-            if not isinstance(name, str) or not _is_array_of_objects(items):
+            if not isinstance(name, str) or not topo.is_locality(items):
                 self.findings.unread(value, at, name, KEYS)
                 extra[name] = items
                 continue
             nested = True
-            if self.locality(name, key, inside):
+            if topo.check_locality(self.findings, name, key, inside, RESERVED):
                 found = tuple(self.siblings(items, key, (*inside, name)))
                 inner.append((name, found))
                 placed += [(f"{key}/{i}", domain) for i, domain in enumerate(found)]
@@ -180,18 +179,6 @@ class _Reader:
         for i, item in enumerate(items):
             if self.domains <= MAX_DOMAINS and not self.findings.enough:
                 yield self.domain(item, f"{key}/{i}", inside)
-
-    def locality(self, name: str, key: str, inside: tuple[str, ...]) -> bool:
-        """Whether a locality may have this *name* here."""
-        if not name or name in RESERVED:
-            self.findings.note(key, f"{shown(name)} cannot be the name of a locality")
-        elif name in inside:
-            self.findings.note(key, f"locality {shown(name)} is inside one of the same name")
-        elif len(inside) >= MAX_LEVELS:
-            self.findings.note(key, f"localities are nested deeper than {MAX_LEVELS} levels")
-        else:
-            return True
-        return False
 
     def ranks(self, value: object, at: str, below: Runs) -> Runs:
         """The ranks in idset *value*, which include those *below*."""
@@ -226,10 +213,6 @@ class _Reader:
             if end > last:
                 last, owner = end, i
         return _merged(run for run, _ in runs)
-
-
-def _is_array_of_objects(value: object) -> bool:
-    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _merged(runs: Iterable[tuple[int, int]]) -> Runs:
