@@ -73,6 +73,11 @@ class Findings:
         """Note that *value*, at pointer *at*, should be *expected*, such as "an array"."""
         self.note(at, f"must be {expected}, not {shown(value)}")
 
+    def repeated(self, at: str, what: str, ids: int) -> None:
+        """Note the *ids* (bitmask) that an earlier entry has as well, if there are any."""
+        if ids:
+            self.note(at, f"{what} {shown_ids(ids)} are in an earlier entry too")
+
     def problems(self) -> list[Problem]:
         """The problems in the order of their places, see ``limited``."""
         return limited(self._noted)

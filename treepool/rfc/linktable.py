@@ -171,8 +171,7 @@ class _Reader:
             message = f"GPU ids go up to {MAX_GPUS - 1}, not {gpus.bit_length() - 1}"
             self.findings.note(at, message)
             return 0
-        if gpus & earlier:
-            self.findings.note(at, f"GPUs {shown_ids(gpus & earlier)} are in an earlier entry too")
+        self.findings.repeated(at, "GPUs", gpus & earlier)
         return gpus
 
     def name(self, value: object, at: str) -> str:

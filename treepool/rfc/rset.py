@@ -207,9 +207,7 @@ class _Reader:
         if ranks >> MAX_RANKS:
             highest = ranks.bit_length() - 1
             self.findings.note(f"{at}/rank", f"rank {highest} is above the limit {MAX_RANKS - 1}")
-        if ranks & self._seen:
-            twice = shown_ids(ranks & self._seen)
-            self.findings.note(f"{at}/rank", f"ranks {twice} are in an earlier entry too")
+        self.findings.repeated(f"{at}/rank", "ranks", ranks & self._seen)
         self._seen |= ranks
         return RLiteEntry(ranks, *found.get("children", (0, 0)))
 
