@@ -22,7 +22,7 @@ import attrs
 
 from treepool.errors import InvalidIdset
 from treepool.rfc import idset, topo
-from treepool.rfc.findings import Findings, place
+from treepool.rfc.findings import Findings, pointer_to
 from treepool.rfc.quote import shortened
 
 #: Ranks as ascending runs that do not touch: first rank, and the rank after the last.
@@ -151,7 +151,7 @@ class _Reader:
         for name, items in value.items():
             if name in KEYS or self.findings.enough:
                 continue
-            key = place(at, name)
+            key = pointer_to(at, name)
             if not isinstance(name, str) or not topo.is_locality(items):
                 self.findings.unread(value, at, name, KEYS)
                 extra[name] = items

@@ -112,7 +112,7 @@ class Findings:
             if not isinstance(key, str):
                 self.note(at, f"a key must be a string, not {shown(key)}")
             elif key not in readers:
-                self.note(place(at, key), f"unknown key; known are {', '.join(readers)}")
+                self.note(pointer_to(at, key), f"unknown key; known are {', '.join(readers)}")
         for key in value if self.unknown is not None else ():
             if key not in readers:
                 self.unread(value, at, key, tuple(readers))
@@ -121,7 +121,7 @@ class Findings:
     def unread(self, value: Mapping[str, Any], at: str, key: str, known: tuple[str, ...]) -> None:
         """Keep that object *value*, at pointer *at*, has *key* besides those *known* there."""
         if self.unknown is not None and isinstance(key, str):
-            self.unknown.append((place(at, key), key, known, value))
+            self.unknown.append((pointer_to(at, key), key, known, value))
 
     def values(self, value: object, at: str, read: Reader[T]) -> dict[str, T]:
         """What *read* makes of each value of object *value*, which may have any keys."""
@@ -133,7 +133,7 @@ class Findings:
             if self.enough:
                 break
             if isinstance(key, str):
-                found[key] = read(inner, place(at, key))
+                found[key] = read(inner, pointer_to(at, key))
             else:
                 self.note(at, f"a key must be a string, not {shown(key)}")
         return found
@@ -239,7 +239,7 @@ def _place_order(pointer: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(t), "") if t.isdecimal() and len(t) < 12 else (-1, t) for t in tokens)
 
 
-def place(at: str, *tokens: object) -> str:
+def pointer_to(at: str, *tokens: object) -> str:
     """The JSON pointer (RFC 6901) of the path *tokens* below pointer *at*, on one short line.
 
     Keys that are long or not printable are shown as in a message. The pointer of such a key can be

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, Tuple, Union
 
 from treepool.errors import InvalidCount, InvalidJobspec, InvalidShape
 from treepool.rfc import count, shapetoken, units
-from treepool.rfc.findings import place
+from treepool.rfc.findings import pointer_to
 from treepool.rfc.quote import quoted, shortened
 from treepool.rfc.shapetoken import (
     DEFAULT_LABEL,
@@ -277,7 +277,7 @@ def format_shape(resources: list[dict[str, Any]]) -> str:
 
 
 def _fail(path: _Path, message: str) -> NoReturn:
-    raise InvalidJobspec(f"{place('', *path) or '/'}: {message}")
+    raise InvalidJobspec(f"{pointer_to('', *path) or '/'}: {message}")
 
 
 def _check_list(resources: object, path: _Path, labels: set[str]) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping
 import attrs
 
 from treepool.rfc import units
-from treepool.rfc.findings import Findings, Readers, place, shown, shown_ids
+from treepool.rfc.findings import Findings, Readers, pointer_to, shown, shown_ids
 
 #: The keys that describe a domain. They cannot name a locality.
 RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
@@ -151,7 +151,7 @@ class _Walk:
         for name, items in domain.items():
             if name in RESOURCE_KEYS or self.findings.enough:
                 continue
-            key = place(at, name)
+            key = pointer_to(at, name)
             if not self.locality(name, items, key, inside):
                 self.findings.unread(domain, at, name, KEYS)
                 continue
