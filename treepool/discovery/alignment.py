@@ -8,7 +8,7 @@ import attrs
 
 from treepool.discovery import binding
 from treepool.discovery.machine import Machine
-from treepool.discovery.place import Task
+from treepool.discovery.task import Task
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
 

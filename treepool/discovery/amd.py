@@ -14,7 +14,7 @@ from collections import defaultdict
 from typing import Any, DefaultDict, Optional, Sequence
 
 from treepool.discovery.links import PCIE_GBPS, Pairs
-from treepool.discovery.told import XGMI_GBPS, Told
+from treepool.discovery.report import XGMI_GBPS, ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import Findings, Readers, plain_json, shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, Wire
@@ -45,7 +45,7 @@ _END = "END TABLE:"
 _WHOLE = "; a table that a terminal has folded cannot be read: write it to a file with > FILE"
 
 
-def read_topo(text: str) -> Told:
+def read_topo(text: str) -> ToolReport:
     """What the text of either tool says; raises InvalidHardware, with line or JSON pointer."""
     if len(text) > MAX_TEXT:
         raise InvalidHardware(f"amd-smi: more than {MAX_TEXT >> 20} MiB of text is no table")
@@ -54,7 +54,7 @@ def read_topo(text: str) -> Told:
     return _of_text(text)
 
 
-def _told(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> Told:
+def _report(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> ToolReport:
     """What the tables say; if two GPUs do not say the same of their link, the slower counts."""
     pairs: Pairs = {}
     nominal: set[tuple[int, int]] = set()
@@ -69,7 +69,7 @@ def _told(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> Told:
             (nominal.discard if known else nominal.add)(pair)
     near = dict.fromkeys(sorted({*numa, *pci, *(i for pair in kinds for i in pair)}), 0)
     buses = {i: bus for i, bus in pci.items() if bus}
-    return Told("amd-smi", "amd", pairs, near, numa, buses, nominal=frozenset(nominal))
+    return ToolReport("amd-smi", "amd", pairs, near, numa, buses, nominal=frozenset(nominal))
 
 
 def _wire(kind: str, weight: str, bandwidth: str) -> tuple[Optional[Wire], bool]:
@@ -88,7 +88,7 @@ def _wire(kind: str, weight: str, bandwidth: str) -> tuple[Optional[Wire], bool]
 # -- text
 
 
-def _of_text(text: str) -> Told:
+def _of_text(text: str) -> ToolReport:
     cells: _Cells = defaultdict(dict)
     numa: dict[int, int] = {}
     names: list[str] = []
@@ -123,7 +123,7 @@ def _of_text(text: str) -> Told:
             cells[table].update(((row, column), word) for column, word in enumerate(words[1:]))
     if not cells["link_type"]:
         raise InvalidHardware("amd-smi: line 1: there is no table of link types between GPUs")
-    return _told(cells, numa, {i: name for i, name in enumerate(names) if ":" in name})
+    return _report(cells, numa, {i: name for i, name in enumerate(names) if ":" in name})
 
 
 def _header(words: Sequence[str], where: str) -> list[str]:
@@ -147,7 +147,7 @@ def _id(number: int, where: str) -> int:
 # -- JSON
 
 
-def _of_json(text: str) -> Told:
+def _of_json(text: str) -> ToolReport:
     findings = Findings()
     cells: _Cells = defaultdict(dict)
     pci: dict[int, str] = {}
@@ -181,4 +181,4 @@ def _of_json(text: str) -> Told:
         document = next((v for v in document.values() if isinstance(v, list)), document)
     findings.items(document, "", gpu, least=1)
     findings.check(InvalidHardware)
-    return _told(cells, {}, pci)
+    return _report(cells, {}, pci)

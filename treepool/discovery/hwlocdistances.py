@@ -29,9 +29,9 @@ def numa_distances(topology: Topology) -> Between:
             if larger_is_nearer == bool(kind & _BANDWIDTH):
                 return _scaled(values, larger_is_nearer)
         name = "Bandwidth" if larger_is_nearer else "Latency"
-        told = _attributes(topology, name, nodes)
-        if told:
-            return _scaled(told, larger_is_nearer)
+        attributes = _attributes(topology, name, nodes)
+        if attributes:
+            return _scaled(attributes, larger_is_nearer)
     return {}
 
 

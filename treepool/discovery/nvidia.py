@@ -14,7 +14,7 @@ from typing import Mapping, Optional, Sequence, Union
 import attrs
 
 from treepool.discovery.links import PCIE_GBPS, Pairs
-from treepool.discovery.told import NVLINK_GBPS, Told
+from treepool.discovery.report import NVLINK_GBPS, ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Wire
@@ -70,7 +70,7 @@ class _Word:
         return _error(self.line, self.column, f"{shown(self.text)} {message}")
 
 
-def read_topo(text: Union[str, bytes]) -> Told:
+def read_topo(text: Union[str, bytes]) -> ToolReport:
     """Read the text that ``nvidia-smi topo -m`` prints on a node.
 
     GPU ids are NVML's, as in the text. NV# is an NVLink of # times NVLINK_GBPS: the text does not
@@ -82,7 +82,7 @@ def read_topo(text: Union[str, bytes]) -> Told:
     start = next((number for number, line in enumerate(lines, 1) if _is_header(line)), 0)
     if not start:
         if any(line.split(None, 2)[:2] == ["No", "devices"] for line in lines):
-            return Told(_TOOL, "nvidia")
+            return ToolReport(_TOOL, "nvidia")
         raise _error(1, 1, "no line has column names such as GPU0")
     header = _words(lines, start)
     names, tails = _columns(header)
@@ -97,15 +97,15 @@ def read_topo(text: Union[str, bytes]) -> Told:
     pairs = _pairs(names, ids, rows, notes)
     nics = [place for place, name in enumerate(names) if name not in ids]
     titles = _nic_names(lines)
-    told = {ids[name]: _tail(lines, rows[name], len(names), tails) for name in ids}
-    return Told(
+    tails_of = {ids[name]: _tail(lines, rows[name], len(names), tails) for name in ids}
+    return ToolReport(
         _TOOL,
         "nvidia",
         pairs,
-        near={gpu: values.get("CPU Affinity", 0) for gpu, values in told.items()},
+        near={gpu: values.get("CPU Affinity", 0) for gpu, values in tails_of.items()},
         numa={
             gpu: values.get("NUMA Affinity", 0) or values.get("NUMA", 0)
-            for gpu, values in told.items()
+            for gpu, values in tails_of.items()
         },
         nics=[titles.get(names[nic], names[nic]) for nic in nics],
         paths={ids[name]: [_path(rows[name][1 + nic]) for nic in nics] for name in ids},

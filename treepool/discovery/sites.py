@@ -22,7 +22,7 @@ import re
 from typing import Any, Callable, Iterable, Mapping
 
 from treepool.discovery import slurm
-from treepool.discovery.places import HostLists, Path, Site
+from treepool.discovery.locations import HostLists, Location, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc import document, hostlist, idset
 from treepool.rfc.findings import shown
@@ -53,15 +53,15 @@ def read(text: str) -> Site:
 def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, Any], list[str]]:
     """``scheduling.fabric`` for *hosts*, which have *ranks* (bitmask) in order; and warnings."""
     found: dict[str, Any] = {}
-    members: dict[Path, list[int]] = {}
+    members: dict[Location, list[int]] = {}
     nowhere = []
     for host, rank in zip(hosts, idset.iterate(ranks)):
-        path = site.places.get(host, ())
+        path = site.locations.get(host, ())
         if path:
             members.setdefault(path, []).append(rank)
         else:
             nowhere.append(host)
-    domains: dict[Path, dict[str, Any]] = {(): found}
+    domains: dict[Location, dict[str, Any]] = {(): found}
     for path in members:
         for depth in range(len(path)):
             if path[: depth + 1] not in domains:
@@ -152,7 +152,7 @@ def _infiniband(text: str) -> Site:
             switch = ""
         port = re.match(r'\[\d+\][^"]*"H-[^"]+"\[\d+\].*#\s*"([^"\s]+)', line)
         if port and switch:
-            site.places.setdefault(port[1], (("switch", switch),))
+            site.locations.setdefault(port[1], (("switch", switch),))
     return site
 
 

@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Optional
 
 import attrs
 
-from treepool.discovery.places import MAX_LEVELS, HostLists, Site
+from treepool.discovery.locations import MAX_LEVELS, HostLists, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
 

@@ -41,7 +41,7 @@ class Task:
     system: int = 0
 
 
-def place(
+def task_of(
     R: ResourceSet,
     rank: int,
     machine: Machine,
