@@ -1,10 +1,11 @@
 """The links between an AMD node's GPUs: ``rocm-smi --showtopo`` and ``amd-smi topology``.
 
-Both print a table each for the weight, the hops and the type of the links between GPUs, which
-``rocm-smi`` calls GPU0, GPU1, ... and ``amd-smi`` by their PCI bus ids. ``rocm-smi`` also tells the
-NUMA node of each GPU, and ``amd-smi`` (``rocm-smi --shownodesbw``) bandwidths. ``amd-smi topology
---json`` has the same as JSON. See ROCm's documentation of rsmi_topo_get_link_weight: a weight is
-the distance, 15 for a direct xGMI link and more for each further one.
+Both tools print three tables: the weights, the hops and the types of the links between GPUs.
+``rocm-smi`` calls the GPUs GPU0, GPU1, ..., and ``amd-smi`` names them by their PCI bus ids.
+``rocm-smi`` also prints the NUMA node of each GPU; ``amd-smi`` and ``rocm-smi --shownodesbw`` also
+print bandwidths. ``amd-smi topology --json`` has the same as JSON. A weight is a distance: 15 for a
+direct xGMI link, and more for each further link (see ROCm's documentation of
+rsmi_topo_get_link_weight).
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ MAX_TEXT = 8 << 20
 #: Weight of a direct xGMI link, and the largest weight of a path through one socket.
 _DIRECT, _ONE_SOCKET = 15, 40
 
-#: What is known of pairs of GPUs, by the name of a table.
+#: The cells of each table, by pairs of GPUs.
 _Cells = DefaultDict[str, dict[tuple[int, int], str]]
 
-#: Tables by a word of their title.
+#: The names of tables, by their titles.
 _TITLES = {"weight": "weight", "link type": "link_type", "bandwidth": "bandwidth"}
 _TITLES["numa bw"] = "bandwidth"
 
@@ -46,7 +47,7 @@ _WHOLE = "; a table that a terminal has folded cannot be read: write it to a fil
 
 
 def read_topo(text: str) -> ToolReport:
-    """What the text of either tool says; raises InvalidHardware, with line or JSON pointer."""
+    """The report in the text of either tool; raises InvalidHardware, with line or JSON pointer."""
     if len(text) > MAX_TEXT:
         raise InvalidHardware(f"amd-smi: more than {MAX_TEXT >> 20} MiB of text is no table")
     if text.lstrip("\ufeff \t\r\n")[:1] in ("[", "{"):
@@ -55,7 +56,7 @@ def read_topo(text: str) -> ToolReport:
 
 
 def _report(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> ToolReport:
-    """What the tables say; if two GPUs do not say the same of their link, the slower counts."""
+    """The report that the tables make. If two rows differ on a link, the slower one counts."""
     pairs: Pairs = {}
     nominal: set[tuple[int, int]] = set()
     kinds = cells["link_type"]
@@ -127,7 +128,7 @@ def _of_text(text: str) -> ToolReport:
 
 
 def _header(words: Sequence[str], where: str) -> list[str]:
-    """The names of the columns; GPUs count in their order, which is that of their numbers."""
+    """The names of the columns, which are the GPUs in the order of their ids."""
     for place, word in enumerate(words):
         match = _DEVICE.fullmatch(word)
         if match is None or (match[1] and int(match[1]) != place):

@@ -50,7 +50,6 @@ _DIGITS = re.compile(r"\d+", re.ASCII)
 #: The name of a GPU's mode by its number of partitions (AMD's compute partition modes).
 _PARTITIONS = {2: "dpx", 3: "tpx", 4: "qpx", 6: "cpx", 8: "cpx"}
 
-
 #: Infos of hwloc's backends with the memory of a GPU.
 _SIZES = (
     "CUDAGlobalMemorySize",
@@ -63,7 +62,7 @@ _SIZES = (
 
 @attrs.define(eq=False)
 class FoundGpu:
-    """A GPU, or partition of one: the objects that represent it, and their information.
+    """A GPU, or a partition of one: the objects that represent it, and what they say.
 
     ``osdev`` is the object of the backend that counts it, or the PCI device if there is none.
     """
@@ -110,13 +109,13 @@ def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[FoundGpu]:
         gpu = _gpu(device, osdev, [osdev, *chosen, *osdevs, *([above] if above else ())])
         if len(chosen) > 1:
             gpu.profile = _profile(gpu.vendor, len(chosen))
-            # The tiles of a device tell their own memory, other partitions that of the device.
+            # A tile reports its own memory. Other partitions report that of the whole device.
             gpu.memory //= 1 if above else len(chosen)
         yield gpu
 
 
 def _profile(vendor: str, parts: int) -> str:
-    """What a partition of a GPU in so many *parts* is called."""
+    """The profile of one of *parts* partitions of a GPU."""
     if vendor == "intel":
         return "tile"
     return _PARTITIONS.get(parts, "") if vendor == "amd" else f"{parts}-part"

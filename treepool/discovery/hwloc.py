@@ -36,8 +36,7 @@ _TIERS = {
     "GPUMEMORY": "gpumem",
 }
 
-
-#: The name of a kind of cores by hwloc's CoreType: of performance, efficient, of lowest power.
+#: The name of a kind of cores by hwloc's CoreType: performance, efficient, low power.
 _CORE_TYPES = {
     "IntelCore": "pcore",
     "IntelAtom": "ecore",
@@ -46,7 +45,7 @@ _CORE_TYPES = {
     "AMDEfficiency": "ecore",
 }
 
-#: Models of which the CPU is a part, or which are a part of the CPU.
+#: Models of GPU that form one chip with a CPU.
 _SUPERCHIP = re.compile(r"\b(MI300A|GH200|GB200|GB300|GB10)\b", re.ASCII | re.IGNORECASE)
 
 
@@ -147,7 +146,7 @@ class _Cores:
 
 
 def _placed(found: gpu_reader.FoundGpu, cores: _Cores) -> Gpu:
-    """The GPU with the cores near it: those of the object its bus is attached to, if not all."""
+    """The GPU with the cores near it."""
     near = near_cores(found.device, cores.mask)
     return Gpu(
         found.id, found.vendor, found.model, found.memory, near, found.pci, profile=found.profile
@@ -157,7 +156,7 @@ def _placed(found: gpu_reader.FoundGpu, cores: _Cores) -> Gpu:
 def _regions(root: Object, cores: _Cores) -> Iterator[Region]:
     for holder in root.walk():
         kind = _REGIONS.get(holder.type)
-        # A memory-side cache does not count as a place: it is where its NUMA node is.
+        # A memory-side cache is not a region of its own: it has the cores of its NUMA node.
         if kind and cores.mask(holder) and holder.subtype != "MemorySideCache":
             yield Region(kind, cores.mask(holder))
 
@@ -264,7 +263,7 @@ def _shown(nodes: list[Object]) -> str:
 
 
 def _named_tier(node: Object) -> str:
-    """The tier of a NUMA node if hwloc names it; "" for ordinary memory or if it does not."""
+    """The tier of a NUMA node if hwloc names it; otherwise, and for ordinary memory, ""."""
     tier = _TIERS.get(node.subtype.upper(), "")
     if tier:
         return tier
@@ -285,7 +284,7 @@ def _measured_tier(node: Object, ordinary: Object, bandwidth: Mapping[str, int])
 
 
 def _like_a_gpu(node: Object, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether a NUMA node is the memory of a GPU: it has that size, or all GPUs have such nodes."""
+    """Whether a NUMA node is a GPU's memory: it has that size, or all GPUs share memory."""
     return _unified(gpus) or any(gpu.memory == _bytes(node) for gpu in gpus if gpu.memory)
 
 

@@ -267,7 +267,7 @@ class _Builder:
         try:
             return bitmap(text)
         except ValueError:
-            raise self.error(f"{name} {quoted(text)} is no set of hwloc") from None
+            raise self.error(f"{name} {quoted(text)} is not a bitmap of hwloc") from None
 
     def topology(self) -> Topology:
         """The topology, after the whole document is read."""

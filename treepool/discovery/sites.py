@@ -41,7 +41,7 @@ _MOST_SHOWN = 200
 
 
 def read(text: str) -> Site:
-    """The places in the *text* of a file of any format above. Raises InvalidHardware."""
+    """The locations in the *text* of a file of any format above. Raises InvalidHardware."""
     for looks, reader in _FORMATS:
         if re.search(looks, text, re.MULTILINE | re.IGNORECASE):
             return reader(text)
@@ -52,38 +52,38 @@ def read(text: str) -> Site:
 
 def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, Any], list[str]]:
     """``scheduling.fabric`` for *hosts*, which have *ranks* (bitmask) in order; and warnings."""
-    found: dict[str, Any] = {}
+    fabric: dict[str, Any] = {}
     members: dict[Location, list[int]] = {}
-    nowhere = []
+    alone = []
     for host, rank in zip(hosts, idset.iterate(ranks)):
-        path = site.locations.get(host, ())
-        if path:
-            members.setdefault(path, []).append(rank)
+        location = site.locations.get(host, ())
+        if location:
+            members.setdefault(location, []).append(rank)
         else:
-            nowhere.append(host)
-    domains: dict[Location, dict[str, Any]] = {(): found}
-    for path in members:
-        for depth in range(len(path)):
-            if path[: depth + 1] not in domains:
-                locality, name = path[depth]
-                new = domains[path[: depth + 1]] = {"name": name}
-                domains[path[:depth]].setdefault(locality, []).append(new)
-    everything = {path: list(those) for path, those in members.items()}
-    for path, those in members.items():
-        for depth in range(1, len(path)):
-            if path[:depth] in everything:  # hosts are in this domain, and in domains inside
-                everything[path[:depth]] += those
-    for path, those in everything.items():
-        domains[path]["ranks"] = idset.encode_ids(sorted(those))
+            alone.append(host)
+    domains: dict[Location, dict[str, Any]] = {(): fabric}
+    for location in members:
+        for depth in range(len(location)):
+            if location[: depth + 1] not in domains:
+                locality, name = location[depth]
+                new = domains[location[: depth + 1]] = {"name": name}
+                domains[location[:depth]].setdefault(locality, []).append(new)
+    inside = {location: list(own) for location, own in members.items()}
+    for location, own in members.items():
+        for depth in range(1, len(location)):
+            if location[:depth] in inside:  # this domain has hosts of its own and nested domains
+                inside[location[:depth]] += own
+    for location, those in inside.items():
+        domains[location]["ranks"] = idset.encode_ids(sorted(those))
     warnings = []
-    if nowhere:
-        warnings.append(f"hosts in no domain, which stand alone: {_listed(nowhere)}")
+    if alone:
+        warnings.append(f"hosts in no domain, which stand alone: {_listed(alone)}")
     twice = [host for host in hosts if host in site.twice]
     if twice:
         warnings.append(
             f"hosts with more than one place, of which the first counts: {_listed(twice)}"
         )
-    return found, warnings
+    return fabric, warnings
 
 
 def _listed(hosts: list[str]) -> str:
@@ -107,9 +107,9 @@ def _table(text: str) -> Site:
                     f"line {rows.line_num}: {len(row)} columns, the first line has {len(names)}"
                 )
             cells = zip(names[1:], map(str.strip, row[1:]))
-            path = tuple((name, cell) for name, cell in cells if cell)
+            location = tuple((name, cell) for name, cell in cells if cell)
             for host in hosts_of(row[0].strip(), f"line {rows.line_num}"):
-                site.put(host, path)
+                site.put(host, location)
     except csv.Error as e:
         raise InvalidHardware(f"line {rows.line_num}: {e}") from None
     return site
@@ -125,8 +125,8 @@ def _labels(text: str) -> Site:
             data = item.get("metadata") if isinstance(item, dict) else None
             labels = data.get("labels") if isinstance(data, dict) else None
             if isinstance(data, dict) and isinstance(labels, dict) and data.get("name"):
-                path = ((_LABELS[name], str(labels[name])) for name in _LABELS if name in labels)
-                site.put(str(data["name"]), tuple(path))
+                found = ((_LABELS[name], str(labels[name])) for name in _LABELS if name in labels)
+                site.put(str(data["name"]), tuple(found))
         return site
     if not isinstance(value, dict):
         raise InvalidHardware(f"must be an object of hosts, not {shown(value)}")
@@ -137,7 +137,7 @@ def _labels(text: str) -> Site:
     return site
 
 
-# -- what hardware says
+# -- output of tools, and names of hosts
 
 
 def _infiniband(text: str) -> Site:
@@ -173,7 +173,8 @@ _CRAY = re.compile(r"(x\d+)(c\d+)(s\d+)b\d+n\d+", re.ASCII)
 def cray(hosts: Iterable[str]) -> Site:
     """The cabinet, chassis and blade in the names of HPE Cray *hosts*: x1000c0s1b0n0.
 
-    HPE calls a blade's place a slot, which is something else in a jobspec.
+    HPE calls the position of a blade a slot. The locality is ``blade``, because a slot is something
+    else in a jobspec.
     """
     site = Site()
     for host in hosts:
