@@ -9,7 +9,7 @@ from hwlocfile import Device, Made
 from treepool.discovery.alignment import check
 from treepool.discovery.binding import bind
 from treepool.discovery.hwloc import read_hwloc
-from treepool.discovery.place import Task
+from treepool.discovery.task import Task
 from treepool.rfc import idset
 
 GPUS = [Device(f"0000:{i + 1}0:00.0", i, backends=[(f"cuda{i}", "CUDA")]) for i in range(4)]

@@ -14,7 +14,7 @@ from hwlocfile import Device, Made, distances
 from treepool.discovery.amd import read_topo
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.links import PCIE_GBPS, cliques
-from treepool.discovery.told import combined
+from treepool.discovery.report import combined
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.links import Wire

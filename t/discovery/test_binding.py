@@ -10,7 +10,7 @@ import pytest
 from hwlocfile import Device, Made
 from treepool.discovery.binding import bind, distance, nic_settings, numactl_option, share
 from treepool.discovery.hwloc import read_hwloc
-from treepool.discovery.place import Task, has_instances, place, with_bus_order
+from treepool.discovery.task import Task, has_instances, task_of, with_bus_order
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
 from treepool.rfc import idset
 from treepool.rfc.links import Links, Nic, digest
@@ -206,29 +206,29 @@ def test_a_policy_for_unknown_numa_nodes_is_an_error():
 
 def test_a_rank_that_r_lacks_is_named():
     with pytest.raises(InvalidR, match="R has ranks 3-4, not 5"):
-        place(R("0-3", rank="3-4"), 5, machine())
+        task_of(R("0-3", rank="3-4"), 5, machine())
 
 
 @pytest.mark.parametrize("rank", [-1, 1 << 40])
 def test_ranks_that_cannot_be_are_refused_at_once(rank):
     with pytest.raises(InvalidR, match="R has ranks 0, not"):
-        place(R("0-3"), rank, machine())
+        task_of(R("0-3"), rank, machine())
 
 
 def test_cores_that_the_machine_lacks_are_named():
     with pytest.raises(InvalidR, match="rank 0 has cores 8-19, but this machine only 0-15"):
-        place(R("8-19"), 0, machine())
+        task_of(R("8-19"), 0, machine())
 
 
 @pytest.mark.parametrize("index, tasks", [(1, 1), (-1, 1), (0, 0), (0, 5000)])
 def test_tasks_that_cannot_be_are_refused(index, tasks):
     with pytest.raises(InvalidInput, match="there is no local task"):
-        place(R("0-3"), 0, machine(), index, tasks)
+        task_of(R("0-3"), 0, machine(), index, tasks)
 
 
 def test_more_gpus_than_any_node_has_are_refused():
     with pytest.raises(InvalidR, match="more than any node"):
-        place(R("0-3", "0-3000"), 0, machine())
+        task_of(R("0-3", "0-3000"), 0, machine())
 
 
 NUMA = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(3 - i)} for i in range(4)]
@@ -242,42 +242,42 @@ def key(allocated=None, topo=TOPO):
 
 def test_in_a_subinstance_whose_broker_is_bound_r_counts_as_the_machine():
     part = machine(allowed=range(8, 16))
-    task = place(R("4-5", scheduling=key("12-13")), 0, part, instance_cores=8)
+    task = task_of(R("4-5", scheduling=key("12-13")), 0, part, instance_cores=8)
     assert idset.encode(bind(task).pus) == "12-13"
 
 
 def test_in_a_subinstance_whose_broker_is_not_bound_the_key_tells_the_cores():
-    task = place(R("4-5", scheduling=key("12-13")), 0, machine(), instance_cores=8)
+    task = task_of(R("4-5", scheduling=key("12-13")), 0, machine(), instance_cores=8)
     assert idset.encode(bind(task).pus) == "12-13,28-29"
 
 
 def test_the_key_need_not_tell_of_the_first_cores():
-    task = place(R("0-1", scheduling=key()), 0, machine(), instance_cores=8)
+    task = task_of(R("0-1", scheduling=key()), 0, machine(), instance_cores=8)
     assert idset.encode(task.cores) == "0-1"
 
 
 @pytest.mark.parametrize("scheduling, cores", [(None, "0-1"), (key(), "4-5")])
 def test_if_nothing_tells_the_cores_nothing_is_bound(scheduling, cores):
     with pytest.raises(InvalidHardware, match="among 8 of the node's 16 cores, and no key tells"):
-        place(R(cores, scheduling=scheduling), 0, machine(), instance_cores=8)
+        task_of(R(cores, scheduling=scheduling), 0, machine(), instance_cores=8)
 
 
 def test_where_the_machine_knows_no_gpus_the_key_tells_which_are_near():
-    task = place(R("4-7", "0-3", scheduling=key()), 0, machine())
+    task = task_of(R("4-7", "0-3", scheduling=key()), 0, machine())
     assert bind(task).gpus[0] == 2
 
 
 def test_the_key_tells_it_in_a_subinstance_too():
     part = machine(allowed=range(8, 16))
-    task = place(R("4-7", "0-1", scheduling=key("12-15")), 0, part, instance_cores=8)
+    task = task_of(R("4-7", "0-1", scheduling=key("12-15")), 0, part, instance_cores=8)
     assert bind(task).gpus == (0, 1)
-    task = place(R("0-3", "0-1", scheduling=key("8-11")), 0, part, instance_cores=8)
+    task = task_of(R("0-3", "0-1", scheduling=key("8-11")), 0, part, instance_cores=8)
     assert bind(task).gpus == (1, 0)
 
 
 def test_what_the_machine_knows_of_a_gpu_holds_against_the_key():
     straight = {"numa": [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]}
-    task = place(R("4-7", "0-3", scheduling=key(topo=straight)), 0, machine(CROSSED))
+    task = task_of(R("4-7", "0-3", scheduling=key(topo=straight)), 0, machine(CROSSED))
     assert bind(task).gpus[0] == 2
 
 
@@ -338,9 +338,9 @@ def test_a_cpuset_without_any_core_of_the_job_is_not_believed():
 # -- NICs
 
 
-def with_nics(fabric=(), **gpus_of):
+def with_nics(rdma_ports=(), **gpus_of):
     nics = tuple(Nic(name, ids(text), "NODE") for name, text in gpus_of.items())
-    return attrs.evolve(machine(), links=Links(nics=nics), fabric_ports=frozenset(fabric))
+    return attrs.evolve(machine(), links=Links(nics=nics), rdma_ports=frozenset(rdma_ports))
 
 
 def test_the_nics_of_a_tasks_gpus_are_told_the_first_gpus_first():
@@ -360,7 +360,7 @@ def test_the_nics_of_a_tasks_gpus_are_told_the_first_gpus_first():
 
 def test_no_nic_is_made_up():
     node = with_nics(hsn0="0")
-    with pytest.raises(InvalidHardware, match="NCCL_IB_HCA: no port of a fabric is known"):
+    with pytest.raises(InvalidHardware, match="NCCL_IB_HCA: no RDMA port is known"):
         nic_settings(node, [0], ["NCCL_IB_HCA"])
     with pytest.raises(InvalidHardware, match="UCX_NET_DEVICES: no NIC is known"):
         nic_settings(node, [1], ["UCX_NET_DEVICES"])
@@ -370,7 +370,7 @@ def test_the_nics_of_the_key_count_as_the_job_was_placed_by_them():
     topo = {"cores": "0-15", "gpus": "0-3"}
     table = {"nics": [{"name": "mlx5_7", "gpus": "0-3", "path": "PIX"}]}
     key = {"children": [{"ranks": "0", "topo": topo}], "links": {digest(topo): table}}
-    task = place(R("0-3", "0", scheduling=key), 0, machine(CROSSED))
+    task = task_of(R("0-3", "0", scheduling=key), 0, machine(CROSSED))
     assert task.machine.links.nics_of(0) == ("mlx5_7",)
 
 

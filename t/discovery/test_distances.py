@@ -11,7 +11,7 @@ from hwlocfile import Made
 from treepool.discovery import binding
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import topo_of
-from treepool.discovery.place import Task
+from treepool.discovery.task import Task
 from treepool.rfc import linktable
 from treepool.rfc.links import Distances
 

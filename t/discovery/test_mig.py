@@ -111,9 +111,14 @@ def test_a_list_of_another_node_is_not_used():
     "text, said",
     [
         ("", "line 1: there is no GPU"),
-        ("GPU 1: x\n", "line 1: GPU 1 stands where 0 is"),
-        ("  MIG 1g.10gb Device 0: (x)\n", "line 1: an instance of no GPU"),
-        ("GPU 0: x\n  MIG huge Device 0: (x)\n", "line 2: 'huge' is no profile such as 1g.10gb"),
+        ("GPU 1: x\n", "line 1: GPU 1 where GPU 0 is expected"),
+        ("".join(f"GPU {i}: x\n" for i in range(129)), "line 129: more than 128 GPUs"),
+        (
+            "GPU 0: x\n" + 65 * "  MIG 1g.5gb Device 0:\n",
+            "line 66: more than 64 MIG devices of one",
+        ),
+        ("  MIG 1g.10gb Device 0: (x)\n", "line 1: a MIG device before the first GPU"),
+        ("GPU 0: x\n  MIG huge Device 0: (x)\n", "line 2: 'huge' is not a profile such as 1g.10gb"),
         ("GPU 0: x\nrm -rf\n", "line 2: 'rm -rf' is neither GPU nor MIG device"),
     ],
 )

@@ -265,4 +265,4 @@ def test_a_block_may_have_a_number_as_its_name_and_one_block_size():
 def test_many_blank_lines_take_no_longer_for_being_many(filler):
     """A pattern that goes over lines would need hours."""
     names = sites.read(filler * 1_000_000 + "SwitchName=a Nodes=n0\n")
-    assert list(names.places) == ["n0"]
+    assert list(names.locations) == ["n0"]

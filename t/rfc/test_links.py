@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from depth import examples
 from treepool.errors import InvalidKey
 from treepool.rfc import idset, linktable
-from treepool.rfc.findings import place
+from treepool.rfc.findings import pointer_to
 from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire, digest
 from treepool.rfc.linktable import MAX_TABLES
 from treepool.rfc.scheduling import SchedulingKey
@@ -223,7 +223,7 @@ WRONG = [
 def test_what_is_wrong_in_a_table_is_told_with_its_place_in_the_key(table, expected):
     name = digest(TOPO)
     key = {"writer": "TreePool", "links": {name: table}}
-    at = expected.replace("/L", place("/links", name), 1)
+    at = expected.replace("/L", pointer_to("/links", name), 1)
     assert [str(p) for p in SchedulingKey.problems(key)] == [at]
     with pytest.raises(InvalidKey) as raised:
         SchedulingKey.read(key)

@@ -22,7 +22,7 @@ from treepool import parse_shape
 from treepool.cli import vectors
 from treepool.cli.files import data_folder
 from treepool.rfc import jobcheck, jobspec
-from treepool.rfc.findings import place
+from treepool.rfc.findings import pointer_to
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 
@@ -234,7 +234,7 @@ def test_the_reader_names_the_place_of_what_is_wrong(name):
     document = GOOD[name][0]
     for path in inside(document):
         wrong = changed(document, path, put(None))
-        at = place("", *path)
+        at = pointer_to("", *path)
         if not accepts(name, wrong):
             assert at in [problem.pointer for problem in READERS[name](wrong)]
 

@@ -170,7 +170,7 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
         _told(arguments, "nvidia-smi", nvidia.read_topo),
         _told(arguments, "amd-smi", amd.read_topo),
     )
-    describer.told = [one for one in told if one is not None]
+    describer.reports = [one for one in told if one is not None]
     describer.instances = _told(arguments, "mig", mig.read_list) or ()
     if arguments.instance:
         return _encode_instance(describer, R, arguments.properties)

@@ -12,7 +12,7 @@ import attrs
 from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery.machine import Machine
-from treepool.discovery.place import MAX_TASKS, Task, has_instances, place, with_bus_order
+from treepool.discovery.task import MAX_TASKS, Task, has_instances, task_of, with_bus_order
 from treepool.discovery.visible import ROCR
 from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
@@ -111,7 +111,7 @@ def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.ranks)}, this is {found.rank}")
     machine = _machine(found.xml, found.instance_cores is not None)
     machine = _divided(machine, found.R, found.rank, arguments.mig)
-    task = place(found.R, found.rank, machine, int(local), found.tasks, found.instance_cores)
+    task = task_of(found.R, found.rank, machine, int(local), found.tasks, found.instance_cores)
     return Here(task, job, found.rank, number, _host(found.R, found.rank))
 
 
@@ -211,7 +211,7 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     machine = _this_machine() if arguments.xml is None else _described(arguments.xml)
     machine = _divided(machine, R, rank, arguments.mig)
     try:
-        task = place(R, rank, machine, index, tasks)
+        task = task_of(R, rank, machine, index, tasks)
     except InvalidHardware:
         raise
     except InvalidInput as e:

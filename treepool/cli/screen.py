@@ -13,6 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Callable
 from unicodedata import combining, east_asian_width
 
+from treepool.rfc.quote import printable as printable
+from treepool.rfc.quote import shortened as shortened
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -33,22 +36,6 @@ class Stop(Exception):
     def __init__(self, message: str, status: int = NO) -> None:
         super().__init__(message)
         self.status = status
-
-
-def printable(text: str) -> str:
-    """*text* with control and invisible characters as backslash escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
-
-
-def shortened(text: str) -> str:
-    """At most 60 characters of *text*, for a line that is about something else."""
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def out(line: str) -> None:

@@ -10,7 +10,7 @@ from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery import sites
 from treepool.discovery.key import Encoded
-from treepool.discovery.places import Site
+from treepool.discovery.locations import Site
 from treepool.errors import InvalidHardware
 from treepool.rfc.scheduling import WRITER, is_treepool
 

@@ -8,7 +8,7 @@ import attrs
 
 from treepool.discovery import binding
 from treepool.discovery.machine import Machine
-from treepool.discovery.place import Task
+from treepool.discovery.task import Task
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
 
@@ -17,10 +17,10 @@ from treepool.rfc.findings import shown_ids
 class Misalignment:
     """One difference between a task and its allocation.
 
-    ``kind`` is ``cores`` (the task uses cores of which the job has none), ``numa`` (it spans more
-    NUMA nodes than its share of the job's cores), ``gpus`` (it sees GPUs that the job does not
-    have, or no GPU although the job has some), or ``socket`` (one of its GPUs is in a socket where
-    it has no core). ``message`` is one line.
+    ``kind`` is ``cores`` (the task may run on cores that the job does not have), ``numa`` (it spans
+    more NUMA nodes than its share of the job's cores), ``gpus`` (it sees GPUs that the job does not
+    have, or none although the job has some), or ``socket`` (one of its GPUs is in a socket where it
+    has no core). ``message`` is one line.
     """
 
     kind: str
@@ -32,7 +32,7 @@ def check(
 ) -> list[Misalignment]:
     """What is wrong with a task that may use PUs *affinity* (bitmask) and sees GPUs *visible*.
 
-    *visible* is None for all GPUs of the node. Without *gpus_known* GPUs are not checked.
+    *visible* is None for all GPUs of the node. GPUs are checked only if *gpus_known*.
     """
     found = [*_cores(task, affinity), *_numa(task, affinity)]
     if gpus_known:
@@ -60,7 +60,7 @@ def _cores(task: Task, affinity: int) -> Iterator[Misalignment]:
 
 
 def _numa(task: Task, affinity: int) -> Iterator[Misalignment]:
-    """Report a task on more NUMA nodes than the share that ``treepool bind`` would give it."""
+    """A task on more NUMA nodes than the share of cores that ``treepool bind`` would give it."""
     cores = binding.cores_of(task.machine, affinity) & task.cores
     spanned = binding.numa_of(task.machine, cores)
     own = binding.share(task.cores, task.index, task.tasks)
@@ -80,7 +80,10 @@ def _gpus(task: Task, visible: Sequence[int]) -> Iterator[Misalignment]:
 
 
 def _sockets(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misalignment]:
-    """Report GPUs in other sockets; a task uses the first GPUs it sees, as many as its share."""
+    """GPUs in other sockets than the cores.
+
+    A task is assumed to use the first GPUs that it sees, as many as are its share.
+    """
     machine = task.machine
     here = binding.sockets_of(machine, binding.cores_of(machine, affinity))
     mine = [gpu for gpu in visible if task.gpus >> gpu & 1]

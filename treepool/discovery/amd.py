@@ -1,10 +1,11 @@
 """The links between an AMD node's GPUs: ``rocm-smi --showtopo`` and ``amd-smi topology``.
 
-Both print a table each for the weight, the hops and the type of the links between GPUs, which
-``rocm-smi`` calls GPU0, GPU1, ... and ``amd-smi`` by their PCI bus ids. ``rocm-smi`` also tells the
-NUMA node of each GPU, and ``amd-smi`` (``rocm-smi --shownodesbw``) bandwidths. ``amd-smi topology
---json`` has the same as JSON. See ROCm's documentation of rsmi_topo_get_link_weight: a weight is
-the distance, 15 for a direct xGMI link and more for each further one.
+Both tools print three tables: the weights, the hops and the types of the links between GPUs.
+``rocm-smi`` calls the GPUs GPU0, GPU1, ..., and ``amd-smi`` names them by their PCI bus ids.
+``rocm-smi`` also prints the NUMA node of each GPU; ``amd-smi`` and ``rocm-smi --shownodesbw`` also
+print bandwidths. ``amd-smi topology --json`` has the same as JSON. A weight is a distance: 15 for a
+direct xGMI link, and more for each further link (see ROCm's documentation of
+rsmi_topo_get_link_weight).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import defaultdict
 from typing import Any, DefaultDict, Optional, Sequence
 
 from treepool.discovery.links import PCIE_GBPS, Pairs
-from treepool.discovery.told import XGMI_GBPS, Told
+from treepool.discovery.report import XGMI_GBPS, ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import Findings, Readers, plain_json, shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, Wire
@@ -25,10 +26,10 @@ MAX_TEXT = 8 << 20
 #: Weight of a direct xGMI link, and the largest weight of a path through one socket.
 _DIRECT, _ONE_SOCKET = 15, 40
 
-#: What is known of pairs of GPUs, by the name of a table.
+#: The cells of each table, by pairs of GPUs.
 _Cells = DefaultDict[str, dict[tuple[int, int], str]]
 
-#: Tables by a word of their title.
+#: The names of tables, by their titles.
 _TITLES = {"weight": "weight", "link type": "link_type", "bandwidth": "bandwidth"}
 _TITLES["numa bw"] = "bandwidth"
 
@@ -45,8 +46,8 @@ _END = "END TABLE:"
 _WHOLE = "; a table that a terminal has folded cannot be read: write it to a file with > FILE"
 
 
-def read_topo(text: str) -> Told:
-    """What the text of either tool says; raises InvalidHardware, with line or JSON pointer."""
+def read_topo(text: str) -> ToolReport:
+    """The report in the text of either tool; raises InvalidHardware, with line or JSON pointer."""
     if len(text) > MAX_TEXT:
         raise InvalidHardware(f"amd-smi: more than {MAX_TEXT >> 20} MiB of text is no table")
     if text.lstrip("\ufeff \t\r\n")[:1] in ("[", "{"):
@@ -54,8 +55,8 @@ def read_topo(text: str) -> Told:
     return _of_text(text)
 
 
-def _told(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> Told:
-    """What the tables say; if two GPUs do not say the same of their link, the slower counts."""
+def _report(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> ToolReport:
+    """The report that the tables make. If two rows differ on a link, the slower one counts."""
     pairs: Pairs = {}
     nominal: set[tuple[int, int]] = set()
     kinds = cells["link_type"]
@@ -69,7 +70,7 @@ def _told(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> Told:
             (nominal.discard if known else nominal.add)(pair)
     near = dict.fromkeys(sorted({*numa, *pci, *(i for pair in kinds for i in pair)}), 0)
     buses = {i: bus for i, bus in pci.items() if bus}
-    return Told("amd-smi", "amd", pairs, near, numa, buses, nominal=frozenset(nominal))
+    return ToolReport("amd-smi", "amd", pairs, near, numa, buses, nominal=frozenset(nominal))
 
 
 def _wire(kind: str, weight: str, bandwidth: str) -> tuple[Optional[Wire], bool]:
@@ -88,7 +89,7 @@ def _wire(kind: str, weight: str, bandwidth: str) -> tuple[Optional[Wire], bool]
 # -- text
 
 
-def _of_text(text: str) -> Told:
+def _of_text(text: str) -> ToolReport:
     cells: _Cells = defaultdict(dict)
     numa: dict[int, int] = {}
     names: list[str] = []
@@ -123,11 +124,11 @@ def _of_text(text: str) -> Told:
             cells[table].update(((row, column), word) for column, word in enumerate(words[1:]))
     if not cells["link_type"]:
         raise InvalidHardware("amd-smi: line 1: there is no table of link types between GPUs")
-    return _told(cells, numa, {i: name for i, name in enumerate(names) if ":" in name})
+    return _report(cells, numa, {i: name for i, name in enumerate(names) if ":" in name})
 
 
 def _header(words: Sequence[str], where: str) -> list[str]:
-    """The names of the columns; GPUs count in their order, which is that of their numbers."""
+    """The names of the columns, which are the GPUs in the order of their ids."""
     for place, word in enumerate(words):
         match = _DEVICE.fullmatch(word)
         if match is None or (match[1] and int(match[1]) != place):
@@ -147,7 +148,7 @@ def _id(number: int, where: str) -> int:
 # -- JSON
 
 
-def _of_json(text: str) -> Told:
+def _of_json(text: str) -> ToolReport:
     findings = Findings()
     cells: _Cells = defaultdict(dict)
     pci: dict[int, str] = {}
@@ -181,4 +182,4 @@ def _of_json(text: str) -> Told:
         document = next((v for v in document.values() if isinstance(v, list)), document)
     findings.items(document, "", gpu, least=1)
     findings.check(InvalidHardware)
-    return _told(cells, {}, pci)
+    return _report(cells, {}, pci)

@@ -1,4 +1,4 @@
-"""What a task is bound to: its share of what its job has on the node, the nearest GPU first.
+"""What a task is bound to: its share of its job's resources on the node, the nearest GPU first.
 
 Flux gives a job cores and GPUs of a node, but does not divide them among the tasks. Tasks take
 contiguous shares of the cores, in order, as slots do.
@@ -11,12 +11,12 @@ from typing import Optional, Sequence
 import attrs
 
 from treepool.discovery.machine import Machine
-from treepool.discovery.place import Task
+from treepool.discovery.task import Task
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_DISTANCE
 
-#: Ways to give GPUs to tasks: the nearest GPUs to the cores of each, or in order of their ids.
+#: How tasks get their GPUs: the GPUs nearest to the cores of each task, or in order of their ids.
 GPU_ORDER = ("nearest", "order")
 
 #: Memory policies, as in numactl.
@@ -48,13 +48,13 @@ def bind(
 ) -> Binding:
     """The binding for *task*.
 
-    *allowed* has the PUs that the operating system lets this job use at all, 0 if not known: cores
-    that it keeps for itself are left out before tasks have their shares.
+    *allowed* has all PUs that the operating system lets this job use, 0 if not known. Cores that it
+    keeps for itself are left out before the rest is divided among the tasks.
 
     *affinity* has the PUs that the task may use now, and *visible* the GPUs that it sees now. If
-    these are only a part of what the job has, they stay as they are: something else, such as the
-    job shell with ``cpu-affinity=per-task``, has already divided the job's resources. *gpu_order*
-    is one of GPU_ORDER.
+    these are only a part of the job's, they stay as they are: something else, such as the job shell
+    with ``cpu-affinity=per-task``, has already divided the job's resources. *gpu_order* is one of
+    GPU_ORDER.
     """
     job_pus = pus_of(task.machine, task.cores)
     job_pus = job_pus & allowed or job_pus
@@ -77,7 +77,10 @@ def bind(
 
 
 def share(ids: int, index: int, total: int) -> int:
-    """The part of *ids* for task *index* of *total*: contiguous, in order, shared if too few."""
+    """The part of *ids* for task *index* of *total*.
+
+    Parts are contiguous and in order. If there are fewer ids than tasks, tasks share ids.
+    """
     return _part(list(idset.iterate(ids)), index, total)
 
 
@@ -118,8 +121,8 @@ def _nearest_share(task: Task) -> int:
 def distance(machine: Machine, cores: int, gpu: int) -> tuple[int, int]:
     """How far a GPU is from *cores*: a smaller value is nearer.
 
-    From nearest to farthest: the GPU is near some of the cores (the more, the nearer); it is in a
-    socket with some of them; its location is unknown; it is elsewhere.
+    From nearest to farthest: the GPU is near some of the cores (the more of them, the nearer), in a
+    socket with some of them, in an unknown location, or elsewhere.
     """
     near = near_cores(machine, gpu)
     if near & cores:
@@ -157,28 +160,28 @@ def cores_of(machine: Machine, pus: int) -> int:
     )
 
 
-#: The variables that tell communication libraries which NICs to use, and who reads them.
+#: The variables that tell communication libraries which NICs to use, and the libraries.
 NIC_VARIABLES = {"NCCL_IB_HCA": "NCCL and RCCL", "UCX_NET_DEVICES": "UCX"}
 
 
 def nic_settings(machine: Machine, gpus: Sequence[int], names: Sequence[str]) -> dict[str, str]:
     """The variables *names*, some of NIC_VARIABLES, for a task with these *gpus*.
 
-    They list the NICs nearest to its GPUs, the first GPU's first one first. Raises InvalidHardware
-    if none is known.
+    They list the NICs nearest to the GPUs, beginning with those of the first GPU. Raises
+    InvalidHardware if no NIC is known.
     """
     links = machine.links
     nics = list(dict.fromkeys(n for gpu in gpus for n in (links.nics_of(gpu) if links else ())))
-    fabric = [nic for nic in nics if nic in machine.fabric_ports]
-    # NCCL knows ports of a fabric only; with "=" it takes these names and not all that begin so.
-    # UCX wants the number of the port, of which the usual devices have one.
+    rdma = [nic for nic in nics if nic in machine.rdma_ports]
+    # NCCL only knows RDMA ports. Without "=" it would take all names that begin like one of these.
+    # UCX needs the number of the port. Most devices have one port, number 1.
     values = {
-        "NCCL_IB_HCA": "=" + ",".join(fabric) if fabric else "",
-        "UCX_NET_DEVICES": ",".join(f"{nic}:1" if nic in fabric else nic for nic in nics),
+        "NCCL_IB_HCA": "=" + ",".join(rdma) if rdma else "",
+        "UCX_NET_DEVICES": ",".join(f"{nic}:1" if nic in rdma else nic for nic in nics),
     }
     for name in names:
         if not values[name]:
-            kind = "port of a fabric" if nics else "NIC"
+            kind = "RDMA port" if nics else "NIC"
             raise InvalidHardware(f"{name}: no {kind} is known to be near the task's GPUs")
     return {name: values[name] for name in names}
 
@@ -186,9 +189,9 @@ def nic_settings(machine: Machine, gpus: Sequence[int], names: Sequence[str]) ->
 def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
     """numactl's option for *policy*, one of MEMORY, with the NUMA nodes of the binding.
 
-    ``preferred`` takes a single node: the one with most of the cores, or the one nearest to all of
-    them, if distances are known. Raises InvalidHardware if the NUMA nodes of the machine are not
-    known.
+    ``preferred`` names a single NUMA node: the one nearest to all cores if distances are known,
+    otherwise the one with the most cores. Raises InvalidHardware if the NUMA nodes of the machine
+    are not known.
     """
     if policy == "local":
         return "--localalloc"

@@ -1,4 +1,4 @@
-"""Topos of many nodes, from hwloc XML and nvidia-smi: equal hwloc XML is read only once."""
+"""Topos of many nodes, from hwloc XML and nvidia-smi. Equal hwloc XML is read only once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import attrs
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
 from treepool.discovery.machine import Machine
-from treepool.discovery.mig import Listed, with_instances
-from treepool.discovery.told import Told, combined
+from treepool.discovery.mig import ListedGpu, with_instances
+from treepool.discovery.report import ToolReport, combined
 
 #: Most topos in the cache; no site has so many kinds of node.
 MAX_KNOWN = 1024
 
-#: XML that differs between nodes of one kind and does not describe topology: names, addresses,
+#: XML that differs between nodes of one kind but does not describe topology: names, addresses,
 #: serial numbers, and the number of available pages of each size.
 _OF_ONE_NODE = re.compile(
     rb'<info name="(?:HostName|OS[A-Za-z]*|Address|NodeGUID|SysImageGUID|SerialNumber|'
@@ -29,7 +29,7 @@ _HOST_NAME = re.compile(rb'<info name="HostName" value="([^"]*)"/>')
 
 
 def digest(xml: bytes) -> bytes:
-    """The SHA-256 of all in hwloc *xml* that nodes which are alike have in common."""
+    """The SHA-256 of hwloc *xml* without what differs between nodes of one kind."""
     return hashlib.sha256(_OF_ONE_NODE.sub(b"", xml)).digest()
 
 
@@ -37,15 +37,15 @@ def digest(xml: bytes) -> bytes:
 class Describer:
     """Reads hwloc XML into topos, all with the same ``levels`` and ``gpu_index``.
 
-    See ``levels.topo_of`` and ``gpus.find`` for these. ``told`` is what vendors' tools reported on
+    See ``levels.topo_of`` and ``gpus.find`` for these. ``reports`` are those of vendors' tools on
     nodes with GPUs, and ``instances`` has the MIG instances of their GPUs (mig.py).
     """
 
     levels: Optional[Sequence[str]] = None
     gpu_index: str = "vendor"
-    told: Sequence[Told] = ()
-    instances: Sequence[Listed] = ()
-    #: How many XMLs were parsed, because they were not in the cache.
+    reports: Sequence[ToolReport] = ()
+    instances: Sequence[ListedGpu] = ()
+    #: How many XML documents were parsed because they were not in the cache.
     parsed: int = attrs.field(init=False, default=0)
     _known: dict[bytes, NodeTopo] = attrs.field(init=False, factory=dict)
 
@@ -66,12 +66,12 @@ class Describer:
         return attrs.evolve(known, machine=attrs.evolve(known.machine, hostname=hostname))
 
     def known(self, name: bytes) -> Optional[NodeTopo]:
-        """The topo of nodes whose XML has the digest *name*; None if none was read, or lately."""
+        """The topo of nodes whose XML has the digest *name*; None if it is not in the cache."""
         return self._known.get(name)
 
     def _of_machine(self, machine: Machine) -> NodeTopo:
-        for told in self.told:
-            machine = combined(machine, told)
+        for report in self.reports:
+            machine = combined(machine, report)
         if self.instances and machine.gpus:
             machine = with_instances(machine, self.instances)
         return topo_of(machine, self.levels)

@@ -1,7 +1,7 @@
-"""Levels that divide the smallest domains of a tree further: by what their GPUs or cores are.
+"""Levels that divide the smallest domains of a tree further, by their GPUs or kinds of cores.
 
-All cores of a domain are equally near to each of its own GPUs, so what the GPUs are divided into
-gets even shares of them, in order.
+All cores of a domain are equally near to each of its own GPUs. Each part of the GPUs therefore gets
+an even share of the cores, in order.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Domain:
 
 
 def divide(root: Domain, machine: Machine, levels: Sequence[str], notes: list[str]) -> None:
-    """Divide the domains of the tree by those of *levels* that are known here; MIG always counts.
+    """Divide the domains of the tree by those of *levels* that are named above, and always by MIG.
 
-    Adds to *notes* which cores were dealt out.
+    *notes* gets a line for each domain whose cores were dealt out.
     """
     for level, parts_of in (
         (GPULINK, _gpulinks),
@@ -83,7 +83,7 @@ def _devices(domain: Domain, machine: Machine) -> list[Domain]:
 
 
 def _instances(domain: Domain, machine: Machine) -> list[Domain]:
-    """Each GPU, divided or not, has an even share, and of it each instance an even share."""
+    """Each GPU has an even share of the cores, and each of its instances an even part of that."""
     devices = _by_device(domain, machine)
     found = []
     for share, gpus in zip(_dealt(domain.own_cores, [1] * len(devices)), devices):
@@ -100,7 +100,7 @@ def _instances(domain: Domain, machine: Machine) -> list[Domain]:
 def _core_kinds(domain: Domain, machine: Machine) -> list[Domain]:
     own = domain.own_cores
     kinds = {name: own & cores for name, cores in machine.core_kinds.items() if own & cores}
-    # The GPUs of a domain of one kind of cores are in the part too, which is all of the domain.
+    # If all cores are of one kind, the only part has everything that the domain has.
     gpus = domain.own_gpus if len(kinds) == 1 else 0
     return [Domain(name, cores, gpus) for name, cores in kinds.items()]
 
@@ -119,7 +119,7 @@ def _ids(gpus: Sequence[Gpu]) -> int:
 
 
 def _dealt(cores: int, parts: Sequence[int]) -> list[int]:
-    """*cores* (bitmask) in order, a share for each of so many *parts*; the first get one more."""
+    """*cores* (bitmask) divided in order, in the proportions *parts*; the first get the rest."""
     listed, total = list(idset.iterate(cores)), sum(parts)
     size, more = divmod(len(listed), max(total, 1))
     found, begun = [], 0

@@ -50,7 +50,6 @@ _DIGITS = re.compile(r"\d+", re.ASCII)
 #: The name of a GPU's mode by its number of partitions (AMD's compute partition modes).
 _PARTITIONS = {2: "dpx", 3: "tpx", 4: "qpx", 6: "cpx", 8: "cpx"}
 
-
 #: Infos of hwloc's backends with the memory of a GPU.
 _SIZES = (
     "CUDAGlobalMemorySize",
@@ -62,8 +61,8 @@ _SIZES = (
 
 
 @attrs.define(eq=False)
-class Found:
-    """A GPU, or partition of one: the objects that represent it, and their information.
+class FoundGpu:
+    """A GPU, or a partition of one: the objects that represent it, and what they say.
 
     ``osdev`` is the object of the backend that counts it, or the PCI device if there is none.
     """
@@ -78,7 +77,7 @@ class Found:
     id: int = -1
 
 
-def find(root: Object, gpu_index: str = "vendor") -> list[Found]:
+def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
     """All GPUs below *root*, in the order of their ids."""
     by_device: dict[Object, list[Object]] = {}
     plain: list[Object] = []
@@ -101,7 +100,7 @@ def find(root: Object, gpu_index: str = "vendor") -> list[Found]:
     return found
 
 
-def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[Found]:
+def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[FoundGpu]:
     """The GPUs of one PCI device, from the backend that distinguishes the most."""
     by_backend = [[o for o in osdevs if o.backend == name] for name in _BACKENDS]
     chosen = max(by_backend, key=len)
@@ -110,40 +109,40 @@ def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[Found]:
         gpu = _gpu(device, osdev, [osdev, *chosen, *osdevs, *([above] if above else ())])
         if len(chosen) > 1:
             gpu.profile = _profile(gpu.vendor, len(chosen))
-            # The tiles of a device tell their own memory, other partitions that of the device.
+            # A tile reports its own memory. Other partitions report that of the whole device.
             gpu.memory //= 1 if above else len(chosen)
         yield gpu
 
 
 def _profile(vendor: str, parts: int) -> str:
-    """What a partition of a GPU in so many *parts* is called."""
+    """The profile of one of *parts* partitions of a GPU."""
     if vendor == "intel":
         return "tile"
     return _PARTITIONS.get(parts, "") if vendor == "amd" else f"{parts}-part"
 
 
-def _gpu(device: Object, osdev: Object, told: Sequence[Object] = ()) -> Found:
+def _gpu(device: Object, osdev: Object, objects: Sequence[Object] = ()) -> FoundGpu:
     pci = device.attributes.get("pci_busid", "")
-    return Found(
+    return FoundGpu(
         device,
         osdev,
-        _vendor(device, told),
-        _first(told, "GPUModel", "LevelZeroModel", "LevelZeroBrand")
+        _vendor(device, objects),
+        _first(objects, "GPUModel", "LevelZeroModel", "LevelZeroBrand")
         or _first([device], "PCIDevice")
         or device.name,
-        _memory(told),
+        _memory(objects),
         pci.lower() if _BUS_ID.fullmatch(pci.lower()) else "",
     )
 
 
-def _numbered(found: list[Found], gpu_index: str) -> list[Found]:
+def _numbered(found: list[FoundGpu], gpu_index: str) -> list[FoundGpu]:
     if gpu_index == "hwloc":
         return found
     place = {id(gpu): i for i, gpu in enumerate(found)}
     by_bus = sorted(found, key=lambda gpu: (bus_order(gpu.pci), _own_number(gpu), place[id(gpu)]))
     if gpu_index == "pci":
         return by_bus
-    ordered: list[Found] = []
+    ordered: list[FoundGpu] = []
     for vendor in (*VENDORS.values(), ""):
         group = [gpu for gpu in by_bus if gpu.vendor == vendor]
         if all(gpu.osdev.backend == "RSMI" for gpu in group):
@@ -158,7 +157,7 @@ def bus_order(pci: str) -> tuple[int, ...]:
     return tuple(int(part, 16) for part in match.groups()) if match else (1 << 40,)
 
 
-def _own_number(gpu: Found) -> int:
+def _own_number(gpu: FoundGpu) -> int:
     """The number in a backend's name for a device, such as 3 in rsmi3."""
     match = _DIGITS.search(gpu.osdev.name) if gpu.osdev.type == "OSDev" else None
     return int(match.group()[:9]) if match else 0
@@ -169,11 +168,11 @@ def is_compute(kind: str, vendor: str) -> bool:
     return kind in _CLASSES.get(VENDORS.get(vendor, ""), ())
 
 
-def _vendor(device: Object, told: Sequence[Object]) -> str:
+def _vendor(device: Object, objects: Sequence[Object]) -> str:
     match = _PCI_TYPE.match(device.attributes.get("pci_type", ""))
     if match and match.group(2) in VENDORS:
         return VENDORS[match.group(2)]
-    word = _first(told, "GPUVendor", "LevelZeroVendor").lower()
+    word = _first(objects, "GPUVendor", "LevelZeroVendor").lower()
     return next((v for v in ("nvidia", "amd", "intel") if v in word), "")
 
 
@@ -183,12 +182,12 @@ def _first(objects: Sequence[Object], *names: str) -> str:
     return next(filter(None, found), "")
 
 
-def _memory(told: Sequence[Object]) -> int:
+def _memory(objects: Sequence[Object]) -> int:
     """Memory in bytes; hwloc's backends give KiB."""
-    return number(_first(told, *_SIZES)) << 10
+    return number(_first(objects, *_SIZES)) << 10
 
 
-def notes_on(found: Sequence[Found], root: Object) -> list[str]:
+def notes_on(found: Sequence[FoundGpu], root: Object) -> list[str]:
     """What an administrator should know about the ids of the GPUs."""
     notes = []
     if [gpu.osdev for gpu in find(root, "hwloc")] != [gpu.osdev for gpu in found]:

@@ -12,7 +12,7 @@ from typing import Iterator, Mapping, Optional, Union
 
 from treepool.discovery import gpus as gpu_reader
 from treepool.discovery.hwlocdistances import numa_distances
-from treepool.discovery.hwloclinks import fabric_ports, is_nvswitch, near_cores, read_links
+from treepool.discovery.hwloclinks import is_nvswitch, near_cores, rdma_ports, read_links
 from treepool.discovery.hwlocxml import Object, Topology, bitmap, number, parse
 from treepool.discovery.machine import FarMemory, Gpu, Machine, Region
 from treepool.errors import InvalidHardware
@@ -36,8 +36,7 @@ _TIERS = {
     "GPUMEMORY": "gpumem",
 }
 
-
-#: The name of a kind of cores by hwloc's CoreType: of performance, efficient, of lowest power.
+#: The name of a kind of cores by hwloc's CoreType: performance, efficient, low power.
 _CORE_TYPES = {
     "IntelCore": "pcore",
     "IntelAtom": "ecore",
@@ -46,7 +45,7 @@ _CORE_TYPES = {
     "AMDEfficiency": "ecore",
 }
 
-#: Models of which the CPU is a part, or which are a part of the CPU.
+#: Models of GPU that form one chip with a CPU.
 _SUPERCHIP = re.compile(r"\b(MI300A|GH200|GB200|GB300|GB10)\b", re.ASCII | re.IGNORECASE)
 
 
@@ -85,7 +84,7 @@ def machine_of(topology: Topology, source: str, gpu_index: str = "vendor") -> Ma
         gpus=gpus,
         links=read_links(topology, found, cores.mask, regions),
         nvswitch=any(map(is_nvswitch, topology.root.walk())),
-        fabric_ports=fabric_ports(topology.root),
+        rdma_ports=rdma_ports(topology.root),
         core_kinds=_core_kinds(topology, cores),
         pus=cores.pus,
         numa_nodes=numa_nodes,
@@ -146,8 +145,8 @@ class _Cores:
         return self._masks[cpuset]
 
 
-def _placed(found: gpu_reader.Found, cores: _Cores) -> Gpu:
-    """The GPU with the cores near it: those of the object its bus is attached to, if not all."""
+def _placed(found: gpu_reader.FoundGpu, cores: _Cores) -> Gpu:
+    """The GPU with the cores near it."""
     near = near_cores(found.device, cores.mask)
     return Gpu(
         found.id, found.vendor, found.model, found.memory, near, found.pci, profile=found.profile
@@ -157,7 +156,7 @@ def _placed(found: gpu_reader.Found, cores: _Cores) -> Gpu:
 def _regions(root: Object, cores: _Cores) -> Iterator[Region]:
     for holder in root.walk():
         kind = _REGIONS.get(holder.type)
-        # A memory-side cache does not count as a place: it is where its NUMA node is.
+        # A memory-side cache is not a region of its own: it has the cores of its NUMA node.
         if kind and cores.mask(holder) and holder.subtype != "MemorySideCache":
             yield Region(kind, cores.mask(holder))
 
@@ -212,7 +211,7 @@ def _memory(
     ordinary: dict[int, Object] = {}
     others: list[tuple[Object, str]] = []
     for node in nodes:
-        tier = _tier_told(node)
+        tier = _named_tier(node)
         near = cores.mask(node)
         if not near and set(node.attributes.get("complete_cpuset", "")) - set("0x,"):
             left_out.setdefault("none of whose CPUs is online and allowed", []).append(node)
@@ -239,7 +238,7 @@ def _memory(
             near = next((gpu.cores for gpu in gpus if pci and gpu.pci == pci), near)
         first = ordinary.get(near)
         if not tier and first is not None:
-            tier = _tier_measured(node, first, bandwidth)
+            tier = _measured_tier(node, first, bandwidth)
         if not tier:
             unknown.append(node)
             continue
@@ -263,11 +262,11 @@ def _shown(nodes: list[Object]) -> str:
     return shown_ids(idset.from_ids(node.os_index for node in nodes if node.os_index >= 0))
 
 
-def _tier_told(node: Object) -> str:
-    """The tier of a NUMA node if hwloc names it; "" for ordinary memory or if it does not."""
-    told = _TIERS.get(node.subtype.upper(), "")
-    if told:
-        return told
+def _named_tier(node: Object) -> str:
+    """The tier of a NUMA node if hwloc names it; otherwise, and for ordinary memory, ""."""
+    tier = _TIERS.get(node.subtype.upper(), "")
+    if tier:
+        return tier
     if "CXLDevice" in node.infos:
         return "cxl"
     if node.infos.get("DAXType", "").upper() == "NVM":
@@ -275,7 +274,7 @@ def _tier_told(node: Object) -> str:
     return "gpumem" if "PCIBusID" in node.infos else ""
 
 
-def _tier_measured(node: Object, ordinary: Object, bandwidth: Mapping[str, int]) -> str:
+def _measured_tier(node: Object, ordinary: Object, bandwidth: Mapping[str, int]) -> str:
     """The tier of a NUMA node, by its bandwidth relative to its cores' *ordinary* memory."""
     here = bandwidth.get(node.attributes.get("gp_index", ""), 0)
     there = bandwidth.get(ordinary.attributes.get("gp_index", ""), 0)
@@ -285,7 +284,7 @@ def _tier_measured(node: Object, ordinary: Object, bandwidth: Mapping[str, int])
 
 
 def _like_a_gpu(node: Object, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether a NUMA node is the memory of a GPU: it has that size, or all GPUs have such nodes."""
+    """Whether a NUMA node is a GPU's memory: it has that size, or all GPUs share memory."""
     return _unified(gpus) or any(gpu.memory == _bytes(node) for gpu in gpus if gpu.memory)
 
 

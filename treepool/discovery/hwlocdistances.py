@@ -19,8 +19,8 @@ _BANDWIDTH = 8
 def numa_distances(topology: Topology) -> Between:
     """The distances between all NUMA nodes that have any, 10 for the local one.
 
-    They are from the first source that has all of them: a matrix of latencies, such as Linux's,
-    latencies among the memory attributes, and the same of bandwidths, which are turned round.
+    The first source that has all of them is used: a matrix of latencies (Linux has one), the memory
+    attribute Latency, a matrix of bandwidths, or the memory attribute Bandwidth.
     """
     nodes = {n.attributes.get("gp_index", ""): n for n in topology.root.walk() if _is_numa(n)}
     matrices = [found for d in topology.distances if (found := _matrix(d, nodes))]
@@ -29,9 +29,9 @@ def numa_distances(topology: Topology) -> Between:
             if larger_is_nearer == bool(kind & _BANDWIDTH):
                 return _scaled(values, larger_is_nearer)
         name = "Bandwidth" if larger_is_nearer else "Latency"
-        told = _attributes(topology, name, nodes)
-        if told:
-            return _scaled(told, larger_is_nearer)
+        attributes = _attributes(topology, name, nodes)
+        if attributes:
+            return _scaled(attributes, larger_is_nearer)
     return {}
 
 
@@ -70,7 +70,7 @@ def _attributes(topology: Topology, name: str, nodes: Mapping[str, Object]) -> B
 
 
 def _scaled(values: Between, larger_is_nearer: bool) -> Between:
-    """*values* so that 10 is the smallest one of a NUMA node and its own CPUs."""
+    """*values* as distances, 10 being the least of a NUMA node from its own CPUs."""
     own = [value for (a, b), value in values.items() if a == b and value]
     if not own or not all(values.values()):
         return {}

@@ -1,4 +1,4 @@
-"""Links, NICs and GPU models from hwloc XML: its devices and matrices as a link table."""
+"""The link table of a node, from the devices and matrices in its hwloc XML."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Callable, Iterator, Optional, Sequence
 
 from treepool.discovery import links
-from treepool.discovery.gpus import Found
+from treepool.discovery.gpus import FoundGpu
 from treepool.discovery.hwlocxml import Distances, Object, Topology, number
 from treepool.discovery.links import DeviceAt
 from treepool.discovery.machine import Region
@@ -16,16 +16,16 @@ from treepool.rfc.links import MAX_GPUS, Device, Links
 _NETWORK = re.compile(r"02[0-9a-f]{2} ", re.ASCII)
 _PORT_STATE = re.compile(r"Port\d{1,3}State", re.ASCII)
 
-#: hwloc's types of OS devices that are ports of InfiniBand and the like: a number in hwloc 1 and
-#: 2, a set of bits in hwloc 3.
-_FABRIC_TYPE, _FABRIC_BIT = 3, 1 << 5
+#: hwloc's type of OS devices that are RDMA ports (InfiniBand, RoCE): a number in hwloc 1 and 2, a
+#: bit of a set in hwloc 3.
+_RDMA_TYPE, _RDMA_BIT = 3, 1 << 5
 
 #: The cores of an object that has a cpuset, as bitmask.
 CoresOf = Callable[[Optional[Object]], int]
 
 
 def read_links(
-    topology: Topology, found: Sequence[Found], cores_of: CoresOf, regions: Sequence[Region]
+    topology: Topology, found: Sequence[FoundGpu], cores_of: CoresOf, regions: Sequence[Region]
 ) -> Optional[Links]:
     """The link table of the GPUs in *found*; None if there are none, or too many for a table.
 
@@ -69,14 +69,14 @@ def _bridges(device: Object, numbers: dict[int, str]) -> Iterator[str]:
 
 
 def near_cores(device: Object, cores_of: CoresOf) -> int:
-    """The cores near a device: those of the object its bus is attached to, 0 for the machine."""
+    """The cores of the object that the bus of a device is attached to; 0 if it is the machine."""
     here = device.parent
     while here is not None and not here.cpuset:
         here = here.parent
     return 0 if here is None or here.type == "Machine" else cores_of(here)
 
 
-def _ids(gpus: Sequence[Found]) -> dict[str, int]:
+def _ids(gpus: Sequence[FoundGpu]) -> dict[str, int]:
     """The GPU ids of the objects that represent GPUs, by the objects' keys in matrices."""
     ids: dict[str, int] = {}
     several = [gpu.device for gpu in gpus]
@@ -91,8 +91,8 @@ def _ids(gpus: Sequence[Found]) -> dict[str, int]:
     return ids
 
 
-def _switch_keys(root: Object, gpus: Sequence[Found]) -> frozenset[str]:
-    """The keys of PCI devices that are not GPUs; those that occur in a matrix are switches."""
+def _switch_keys(root: Object, gpus: Sequence[FoundGpu]) -> frozenset[str]:
+    """The keys of the PCI devices that are not GPUs. Those of them in a matrix are switches."""
     devices = {id(gpu.device) for gpu in gpus}
     return frozenset(
         _key(item) for item in root.walk() if item.type == "PCIDev" and id(item) not in devices
@@ -100,7 +100,7 @@ def _switch_keys(root: Object, gpus: Sequence[Found]) -> frozenset[str]:
 
 
 def is_nvswitch(item: Object) -> bool:
-    """Whether a PCI device is an NVSwitch, which hwloc without NVML only knows by its class."""
+    """Whether a PCI device is an NVSwitch. hwloc without NVML shows only its class and vendor."""
     kind = item.attributes.get("pci_type", "").lower()
     return item.type == "PCIDev" and (item.subtype == "NVSwitch" or kind.startswith("0680 [10de:"))
 
@@ -110,7 +110,7 @@ def _key(item: Object) -> str:
 
 
 def _usable(matrix: Distances) -> bool:
-    """Whether a matrix is about objects by gp_index, each of them once, and square."""
+    """Whether a matrix is square, and about distinct objects that have a gp_index."""
     size = len(matrix.objects)
     return matrix.by_gp and len(matrix.values) == size**2 and len(set(matrix.objects)) == size
 
@@ -118,41 +118,41 @@ def _usable(matrix: Distances) -> bool:
 def _nics(root: Object) -> list[tuple[str, Object]]:
     """The NICs that jobs communicate through, best first, without those for console or service.
 
-    Left out are fabric ports that are down if others are up, then NICs that are less than half as
-    fast as the fastest, then NICs of no fabric if others are.
+    RDMA ports that are down are left out if others are up, then NICs that are less than half as
+    fast as the fastest, then NICs without RDMA if others have it.
     """
     found: list[tuple[Object, float, str, Object]] = []
     for device in root.walk():
         if device.type == "PCIDev" and _NETWORK.match(device.attributes.get("pci_type", "")):
             ports = [o for o in device.walk() if o.type == "OSDev" and _printable(o.name)]
-            ports.sort(key=lambda port: (not _is_fabric(port), port.name))
+            ports.sort(key=lambda port: (not _is_rdma(port), port.name))
             if ports:
                 name = _printable(ports[0].name)
                 found.append((ports[0], _speed(device), name, device))
     if any(_is_up(port) for port, _, _, _ in found):
         found = [nic for nic in found if _is_up(nic[0]) is not False]
     fastest = max((speed for _, speed, _, _ in found), default=0.0)
-    # Twice the speed of half the lanes may be a little less than the speed of all.
+    # hwloc rounds: twice the speed of half the lanes may be a little less than that of all lanes.
     kept = [nic for nic in found if 2.01 * nic[1] >= fastest]
-    kept = [nic for nic in kept if _is_fabric(nic[0])] or kept
+    kept = [nic for nic in kept if _is_rdma(nic[0])] or kept
     kept.sort(key=lambda nic: (-nic[1], nic[2]))
     return [(name, device) for _, _, name, device in kept]
 
 
-def fabric_ports(root: Object) -> frozenset[str]:
-    """The names of the NICs that are ports of a fabric."""
-    return frozenset(_printable(o.name) for o in root.walk() if o.type == "OSDev" and _is_fabric(o))
+def rdma_ports(root: Object) -> frozenset[str]:
+    """The names of the NICs that are RDMA ports."""
+    return frozenset(_printable(o.name) for o in root.walk() if o.type == "OSDev" and _is_rdma(o))
 
 
 def _is_up(port: Object) -> Optional[bool]:
-    """Whether a port of a fabric device is active, 4 in the kernel's words; None if not known."""
+    """Whether an RDMA port is active, which is state 4 in Linux; None if not known."""
     states = [value for name, value in port.infos.items() if _PORT_STATE.fullmatch(name)]
     return any(state.startswith("4") for state in states) if states else None
 
 
-def _is_fabric(port: Object) -> bool:
+def _is_rdma(port: Object) -> bool:
     kind = number(port.attributes.get("osdev_type", ""))
-    return kind == _FABRIC_TYPE or bool(kind & _FABRIC_BIT)
+    return kind == _RDMA_TYPE or bool(kind & _RDMA_BIT)
 
 
 def _speed(device: Object) -> float:
@@ -164,7 +164,7 @@ def _speed(device: Object) -> float:
     return speed if 0 <= speed < 1e6 else 0.0
 
 
-def _devices(gpus: Sequence[Found]) -> list[Device]:
+def _devices(gpus: Sequence[FoundGpu]) -> list[Device]:
     found: dict[tuple[str, int], int] = {}
     for gpu in gpus:
         model = " ".join(word for word in (_printable(gpu.model), gpu.profile) if word)

@@ -7,11 +7,12 @@ interprets the objects.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional, Union
+from typing import Iterator, Optional, Union
 
 import attrs
 
 from treepool.errors import InvalidHardware
+from treepool.rfc.quote import printable, quoted, shortened
 
 #: Longest XML accepted, in bytes. Descriptions of today's largest nodes have less than 1 MiB.
 MAX_XML = 32 << 20
@@ -185,7 +186,7 @@ class _Builder:
         if self.elements > MAX_ELEMENTS or len(self.path) >= MAX_DEPTH:
             raise self.error("too many elements, or nested too deep, for a node")
         if not self.path and tag != "topology":
-            raise self.error(f"the document is <{_shown(tag)}>, not <topology>")
+            raise self.error(f"the document is <{printable(shortened(tag))}>, not <topology>")
         self.path.append(tag)
         self.text = []
         if tag == "object":
@@ -266,7 +267,7 @@ class _Builder:
         try:
             return bitmap(text)
         except ValueError:
-            raise self.error(f"{name} {_shown(text)!r} is no set of hwloc") from None
+            raise self.error(f"{name} {quoted(text)} is not a bitmap of hwloc") from None
 
     def topology(self) -> Topology:
         """The topology, after the whole document is read."""
@@ -311,8 +312,3 @@ def number(text: str) -> int:
     """The number in *text*, 0 if it is not a number. hwloc 3 writes sizes with a unit, KiB."""
     text = text[:-3] if text.endswith("KiB") else text
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
-
-
-def _shown(text: Any) -> str:
-    """At most 40 printable characters of a text from the document."""
-    return "".join(c if c.isprintable() else "?" for c in str(text)[:40])

@@ -1,4 +1,4 @@
-"""From the topos of nodes to an R with its RFC 49 key, and warnings for the administrator."""
+"""An R with its RFC 49 key, from the topos of nodes, and warnings for the administrator."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Nodes:
 
 @attrs.frozen
 class Encoded:
-    """An R with its key, its kinds of node (one per distinct topo), and warnings, a line each.
+    """An R with its key, the kinds of node in it, and warnings of one line each.
 
-    ``kinds`` are ordered by lowest rank.
+    There is one kind for each distinct topo. ``kinds`` are ordered by their lowest ranks.
     """
 
     R: ResourceSet
@@ -77,7 +77,7 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
     children.sort(key=lambda entry: idset.lowest(entry.ranks))
     key["children"] = [entry.to_dict() for entry in children]
     tables, about_links = _links(here)
-    warnings = [*about_links, *_disagreements(R, kinds), *_odd_ones(R, kinds)]
+    warnings = [*about_links, *_disagreements(R, kinds), *_odd_hosts(R, kinds)]
     links = {**key.get("links", {}), **tables}
     if links:
         key["links"] = links
@@ -90,7 +90,7 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
 
 
 def _merged(nodes: Sequence[Nodes]) -> list[Nodes]:
-    """*nodes* with those of equal topos merged, by lowest rank."""
+    """*nodes* by lowest rank, after merging those with equal topos."""
     by_topo: dict[str, Nodes] = {}
     for described in nodes:
         name = digest(described.node.topo)
@@ -112,10 +112,10 @@ def _properties(nodes: Sequence[Nodes]) -> dict[str, int]:
 
 
 def _links(nodes: Sequence[Nodes]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """``scheduling.links``, by the topo's digest, and a warning for each that is not of all nodes.
+    """The link tables of ``scheduling.links``, by the digest of their topo, and warnings.
 
-    A table must hold for all nodes of its topo. Only the NICs may be those of most of them, as a
-    port may be down for a while.
+    A table must be true of all nodes with its topo. Only the NICs may be those of most nodes,
+    because a port may be down for a while.
     """
     by_topo: dict[str, dict[Links, int]] = {}
     for described in nodes:
@@ -139,11 +139,11 @@ def _links(nodes: Sequence[Nodes]) -> tuple[dict[str, dict[str, Any]], list[str]
     return tables, warnings
 
 
-# -- what may be wrong
+# -- warnings
 
 
 def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
-    """Cores and GPUs that only R has, or only the hardware."""
+    """A line for each set of cores or GPUs that only R has, or only the hardware."""
     found: dict[tuple[str, str, str], int] = {}
     for kind in kinds:
         machine = kind.node.machine
@@ -167,8 +167,8 @@ def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
     ]
 
 
-def _odd_ones(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
-    """Hosts whose topo differs from that of most hosts with the same name prefix.
+def _odd_hosts(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
+    """A line about the hosts whose topo differs from that of most hosts with the same name prefix.
 
     Such a node often has a different BIOS setting, such as the number of NUMA nodes.
     """
@@ -200,7 +200,7 @@ def _hosts(names: Sequence[str]) -> str:
 
 
 def outline(topo: Mapping[str, Any]) -> str:
-    """A topo in a few words: how many domains of each locality, cores and GPUs."""
+    """A topo in a few words: the numbers of domains of each locality, of cores, and of GPUs."""
     cores, gpus = ids(topo)
     counts = Counter(name for name, _ in walk(topo))
     words = [f"{count} {name}" for name, count in counts.items()]

@@ -1,10 +1,10 @@
 """From a machine to its topo: which levels become localities, and what belongs in which domain.
 
-A level is a kind of region (``machine.KINDS``), or what divides the smallest domains further, see
-``division.py``: ``gpulink``, the groups of GPUs joined by faster links; ``device``, the partitions
-of one GPU; ``corekind``, the cores of each kind, in localities called ``pcore``, ``ecore`` and so
-on. Domains nest by the cores they hold, whatever their kind: packages inside NUMA nodes or NUMA
-nodes inside packages, depending on the machine.
+A level is a kind of region (``machine.KINDS``) or one of three that divide the smallest domains
+further (``division.py``): ``gpulink``, the groups of GPUs joined by faster links; ``device``, the
+partitions of one GPU; ``corekind``, the cores of each kind, in localities called ``pcore``,
+``ecore`` and so on. Domains nest by the cores they hold, not by their kind: depending on the
+machine, packages are inside NUMA nodes or NUMA nodes inside packages.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
 
 
 def _distances(topo: Mapping[str, Any], machine: Machine) -> Optional[Distances]:
-    """How far the domains of *topo* that are NUMA nodes are apart; None if that tells nothing."""
+    """The distances between those domains of *topo* that are NUMA nodes.
+
+    None if they are not known, or all equal.
+    """
     number_of = {cores: number for number, cores in machine.numa_nodes.items()}
     for name in dict.fromkeys(name for name, _ in walk(topo)):
         cores = sorted((ids(d)[0] for n, d in walk(topo) if n == name), key=idset.lowest)
@@ -92,7 +95,7 @@ def _distances(topo: Mapping[str, Any], machine: Machine) -> Optional[Distances]
 
 
 def _chosen(machine: Machine, notes: list[str]) -> list[str]:
-    """The kinds that a topo has by default; adds to *notes* which were left out, and why."""
+    """The kinds that a topo has by default. *notes* gets a line for each that is left out."""
     chosen: list[str] = []
     have: list[set[int]] = []
     for kind in (*DEFAULT, *(k for k in KINDS if k not in DEFAULT)):
@@ -144,17 +147,13 @@ def _nesting(machine: Machine, kinds: Sequence[str]) -> Iterator[tuple[str, int]
 def _insert(root: Domain, new: Domain, warnings: list[str]) -> None:
     """Insert *new* into the smallest domain around its cores."""
     parent = _around(root, new.cores)
+    what = f"{new.name} of cores {idset.encode(new.cores)}"
     if any(child.cores & new.cores for child in parent.children):
-        cores = idset.encode(new.cores)
-        warnings.append(f"{new.name} of cores {cores} crosses other domains, and is left out")
-        return
-    if any(d.name == new.name and d.cores & new.cores for d in root.walk()):
-        cores = idset.encode(new.cores)
-        warnings.append(
-            f"{new.name} of cores {cores} is inside another {new.name}, and is left out"
-        )
-        return
-    parent.children.append(new)
+        warnings.append(f"{what} crosses other domains, and is left out")
+    elif any(d.name == new.name and d.cores & new.cores for d in root.walk()):
+        warnings.append(f"{what} is inside another {new.name}, and is left out")
+    else:
+        parent.children.append(new)
 
 
 def _around(root: Domain, cores: int) -> Domain:
@@ -199,7 +198,7 @@ def _warn_of_uneven(root: Domain, warnings: list[str]) -> None:
 
 
 def _json(domain: Domain) -> dict[str, Any]:
-    """The RFC 49 JSON of a domain; it does not repeat what nested domains list in full."""
+    """The RFC 49 JSON of a domain. Ids that nested domains list in full are not repeated."""
     out: dict[str, Any] = {}
     inner = domain
     nested = domain.children

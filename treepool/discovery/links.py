@@ -115,7 +115,7 @@ def pcie_pairs(gpus: Mapping[int, DeviceAt]) -> Pairs:
 def nearest_nics(names: Sequence[str], paths: Mapping[int, Sequence[str]]) -> tuple[Nic, ...]:
     """The NICs nearest to each GPU, from its path to each of *names*, "" for an unknown path.
 
-    If several NICs are equally near, each of them is (dual rail); see Links.nics_of().
+    Several NICs that are equally near all count (dual rail); see Links.nics_of().
     """
     found: dict[tuple[int, int], int] = {}
     for gpu, row in paths.items():
@@ -151,7 +151,7 @@ def cliques(links: Links, within: int) -> tuple[int, ...]:
 
 
 def _groups(pairs: Iterable[tuple[int, int]], within: int) -> tuple[int, ...]:
-    """The cliques with edges *pairs*, by lowest GPU; () if *pairs* do not form cliques."""
+    """The cliques that *pairs* form, by lowest GPU; () if *pairs* do not form cliques."""
     group = {gpu: 1 << gpu for gpu in idset.iterate(within)}
     for a, b in pairs:
         group[a] |= 1 << b

@@ -91,8 +91,8 @@ class Machine:
     unified_memory: bool = False
     #: True if NVSwitches join the GPUs.
     nvswitch: bool = False
-    #: The NICs that are ports of a fabric (InfiniBand, RoCE), by name.
-    fabric_ports: frozenset[str] = frozenset()
+    #: The NICs that are RDMA ports (InfiniBand, RoCE), by name.
+    rdma_ports: frozenset[str] = frozenset()
     #: The cores of each kind ("pcore", "ecore", "lpcore"); empty if all are of one kind.
     core_kinds: Mapping[str, int] = attrs.field(factory=dict)
     #: True if there are CXL memory devices, whether or not they are used as memory.
@@ -101,3 +101,7 @@ class Machine:
     notes: tuple[str, ...] = ()
     #: A line for whatever is unusual and may be a fault of the node.
     warnings: tuple[str, ...] = ()
+
+    def with_warning(self, warning: str) -> Machine:
+        """The machine with one more warning."""
+        return attrs.evolve(self, warnings=(*self.warnings, warning))

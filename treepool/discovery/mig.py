@@ -1,7 +1,7 @@
-"""MIG: which NVIDIA GPUs of a node are divided into instances, from the text of ``nvidia-smi -L``.
+"""The MIG instances of a node's NVIDIA GPUs, from the text of ``nvidia-smi -L``.
 
-hwloc does not report MIG. The text has a line for each GPU, in the order of NVML's index, and
-below it a line for each MIG device, which is what a job can use:
+hwloc does not report MIG. The text has a line for each GPU, in the order of NVML's index. A line
+for each of its MIG devices follows. Jobs use these devices:
 
     GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5a3...)
       MIG 1g.10gb     Device  0: (UUID: MIG-c6d...)
@@ -9,7 +9,7 @@ below it a line for each MIG device, which is what a job can use:
     GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-7b9...)
 
 Each instance has a GPU id in R, in this order. A GPU that is divided has no id itself. CUDA does
-not number instances: it knows them by their UUIDs.
+not number instances, and knows them only by their UUIDs.
 """
 
 from __future__ import annotations
@@ -46,31 +46,36 @@ class Instance:
 
 
 @attrs.frozen
-class Listed:
-    """A GPU, as NVML counts it: its UUID, and its MIG instances; a whole GPU has none."""
+class ListedGpu:
+    """A GPU that NVML counts: its UUID and its MIG instances, none if it is not divided."""
 
     uuid: str = ""
     instances: tuple[Instance, ...] = ()
 
 
-def read_list(text: str) -> list[Listed]:
+def read_list(text: str) -> list[ListedGpu]:
     """The GPUs of a node, by NVML's index; raises InvalidHardware, with the line."""
     if len(text) > MAX_TEXT:
         raise InvalidHardware(f"nvidia-smi -L: more than {MAX_TEXT >> 20} MiB of text")
-    found: list[Listed] = []
+    found: list[ListedGpu] = []
     for number, line in enumerate(text.split("\n"), 1):
         gpu, instance = _GPU.match(line), _INSTANCE.match(line)
         where = f"nvidia-smi -L: line {number}"
         if gpu:
-            if int(gpu.group(1)) != len(found) or len(found) >= MAX_GPUS:
-                raise InvalidHardware(f"{where}: GPU {gpu.group(1)} stands where {len(found)} is")
-            found.append(Listed(gpu.group(2) or ""))
+            if len(found) >= MAX_GPUS:
+                raise InvalidHardware(f"{where}: more than {MAX_GPUS} GPUs")
+            if int(gpu.group(1)) != len(found):
+                expected = f"where GPU {len(found)} is expected"
+                raise InvalidHardware(f"{where}: GPU {gpu.group(1)} {expected}")
+            found.append(ListedGpu(gpu.group(2) or ""))
         elif instance:
             profile = instance.group(1)
-            if not found or len(found[-1].instances) >= MAX_INSTANCES:
-                raise InvalidHardware(f"{where}: an instance of no GPU, or one too many")
+            if not found:
+                raise InvalidHardware(f"{where}: a MIG device before the first GPU")
+            if len(found[-1].instances) >= MAX_INSTANCES:
+                raise InvalidHardware(f"{where}: more than {MAX_INSTANCES} MIG devices of one GPU")
             if not _PROFILE.fullmatch(profile):
-                raise InvalidHardware(f"{where}: {shown(profile)} is no profile such as 1g.10gb")
+                raise InvalidHardware(f"{where}: {shown(profile)} is not a profile such as 1g.10gb")
             last = found[-1]
             added = (*last.instances, Instance(profile, instance.group(2) or ""))
             found[-1] = attrs.evolve(last, instances=added)
@@ -81,25 +86,27 @@ def read_list(text: str) -> list[Listed]:
     return found
 
 
-def with_instances(machine: Machine, listed: Sequence[Listed]) -> Machine:
-    """*machine*, whose NVIDIA GPUs have NVML's ids, with those divided that are so in *listed*.
+def with_instances(machine: Machine, listed: Sequence[ListedGpu]) -> Machine:
+    """*machine* with the MIG instances of *listed* in place of the GPUs that have any.
 
-    If hwloc knows no GPUs, those of *listed* are added.
+    The GPUs of *machine* have NVML's ids. If hwloc knows no GPUs, those of *listed* are added.
     """
     whole = {gpu.id: gpu for gpu in machine.gpus}
     if not whole:
         whole = {i: Gpu(i, "nvidia") for i in range(len(listed))}
     if any(gpu.vendor not in ("", "nvidia") for gpu in machine.gpus):
-        warning = "nvidia-smi -L is not used: the node has GPUs of another vendor"
-        return attrs.evolve(machine, warnings=(*machine.warnings, warning))
+        return machine.with_warning(
+            "nvidia-smi -L is not used: the node has GPUs of another vendor"
+        )
     if set(whole) != set(range(len(listed))):
-        warning = f"nvidia-smi -L has {len(listed)} GPUs, the node {len(whole)}: it is not used"
-        return attrs.evolve(machine, warnings=(*machine.warnings, warning))
+        return machine.with_warning(
+            f"nvidia-smi -L has {len(listed)} GPUs, the node {len(whole)}: it is not used"
+        )
     gpus: list[Gpu] = []
     #: The new ids that replace each old id.
     ids: dict[int, list[int]] = {}
-    for old, told in enumerate(listed):
-        parts: Sequence[Union[Listed, Instance]] = told.instances or [told]
+    for old, listed_gpu in enumerate(listed):
+        parts: Sequence[Union[ListedGpu, Instance]] = listed_gpu.instances or [listed_gpu]
         ids[old] = list(range(len(gpus), len(gpus) + len(parts)))
         for part in parts:
             gpu = attrs.evolve(whole[old], id=len(gpus), uuid=part.uuid)
@@ -113,7 +120,7 @@ def with_instances(machine: Machine, listed: Sequence[Listed]) -> Machine:
 
 
 def _renumbered(links: Links, ids: Mapping[int, Sequence[int]], gpus: Sequence[Gpu]) -> Links:
-    """*links* with the new ids. Instances have no links, but they are near their GPU's NIC."""
+    """*links* with the new ids. Instances have no links, but they have the NICs of their GPU."""
 
     def whole(mask: int) -> int:
         return idset.from_ids(ids[i][0] for i in idset.iterate(mask) if len(ids[i]) == 1)

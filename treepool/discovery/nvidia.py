@@ -14,7 +14,7 @@ from typing import Mapping, Optional, Sequence, Union
 import attrs
 
 from treepool.discovery.links import PCIE_GBPS, Pairs
-from treepool.discovery.told import NVLINK_GBPS, Told
+from treepool.discovery.report import NVLINK_GBPS, ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Wire
@@ -25,8 +25,8 @@ MAX_TEXT = 1 << 20
 #: Longest line of the table, in characters: five times what 1,000 NICs need.
 MAX_LINE = 1 << 15
 
-#: Most NVLinks of one GPU. A GPU that would need more to be joined to all others directly is joined
-#: to them through switches.
+#: Most NVLinks of one GPU. If it would take more to join a GPU to all others directly, they are
+#: joined through switches.
 MAX_NVLINKS = 18
 
 #: Numbers of CPUs and NUMA nodes are below this. Linux has at most 8,192 CPUs.
@@ -70,7 +70,7 @@ class _Word:
         return _error(self.line, self.column, f"{shown(self.text)} {message}")
 
 
-def read_topo(text: Union[str, bytes]) -> Told:
+def read_topo(text: Union[str, bytes]) -> ToolReport:
     """Read the text that ``nvidia-smi topo -m`` prints on a node.
 
     GPU ids are NVML's, as in the text. NV# is an NVLink of # times NVLINK_GBPS: the text does not
@@ -82,7 +82,7 @@ def read_topo(text: Union[str, bytes]) -> Told:
     start = next((number for number, line in enumerate(lines, 1) if _is_header(line)), 0)
     if not start:
         if any(line.split(None, 2)[:2] == ["No", "devices"] for line in lines):
-            return Told(_TOOL, "nvidia")
+            return ToolReport(_TOOL, "nvidia")
         raise _error(1, 1, "no line has column names such as GPU0")
     header = _words(lines, start)
     names, tails = _columns(header)
@@ -97,15 +97,15 @@ def read_topo(text: Union[str, bytes]) -> Told:
     pairs = _pairs(names, ids, rows, notes)
     nics = [place for place, name in enumerate(names) if name not in ids]
     titles = _nic_names(lines)
-    told = {ids[name]: _tail(lines, rows[name], len(names), tails) for name in ids}
-    return Told(
+    tails_of = {ids[name]: _tail(lines, rows[name], len(names), tails) for name in ids}
+    return ToolReport(
         _TOOL,
         "nvidia",
         pairs,
-        near={gpu: values.get("CPU Affinity", 0) for gpu, values in told.items()},
+        near={gpu: values.get("CPU Affinity", 0) for gpu, values in tails_of.items()},
         numa={
             gpu: values.get("NUMA Affinity", 0) or values.get("NUMA", 0)
-            for gpu, values in told.items()
+            for gpu, values in tails_of.items()
         },
         nics=[titles.get(names[nic], names[nic]) for nic in nics],
         paths={ids[name]: [_path(rows[name][1 + nic]) for nic in nics] for name in ids},
@@ -115,7 +115,7 @@ def read_topo(text: Union[str, bytes]) -> Told:
 
 
 def _is_switched(pairs: Pairs, gpus: int) -> bool:
-    """Whether NVLinks join all GPUs, and there are more of them than a GPU has."""
+    """Whether switches join the GPUs: all are joined, with more NVLinks than a GPU has."""
     links = [wire.gbps / NVLINK_GBPS for wire in pairs.values() if wire.type == "nvlink"]
     all_joined = gpus > 1 and len(links) == gpus * (gpus - 1) // 2
     return all_joined and min(links) * (gpus - 1) > MAX_NVLINKS
@@ -171,7 +171,7 @@ def _columns(header: Sequence[_Word]) -> tuple[list[str], list[tuple[str, int]]]
 
 
 def _tail_at(words: Sequence[str], place: int) -> tuple[str, ...]:
-    """The words of the column after the devices that begins at *place*, () if there is none."""
+    """The words of the column of _TAILS whose name begins at *place*, () if there is none."""
     return next((t for t in _TAILS if tuple(words[place : place + len(t)]) == t), ())
 
 
@@ -209,7 +209,7 @@ def _pairs(
     ordered = sorted(ids, key=lambda name: ids[name])
     for i, a in enumerate(ordered):
         if rows[a][at[a]].text != "X":
-            raise rows[a][at[a]].error(f"stands where {a} meets itself, and should be X")
+            raise rows[a][at[a]].error(f"must be X, because its row and column are both {a}")
         for b in ordered[i + 1 :]:
             there, back = _wire(rows[a][at[b]]), _wire(rows[b][at[a]])
             known = [wire for wire in (there, back) if wire is not None]
@@ -249,14 +249,15 @@ def _path(word: _Word) -> str:
 def _tail(
     lines: Sequence[str], row: Sequence[_Word], devices: int, tails: Sequence[tuple[str, int]]
 ) -> dict[str, int]:
-    """What stands in the columns *tails* of a row, behind its *devices*: bitmasks by column.
+    """The bitmasks in the columns *tails* of a row, which come after those of its *devices*.
 
-    The first of these, the CPU affinity, may be empty: its cell if tabs divide the row, otherwise
-    the place below its name. Others are in order, because their cells do not match the header's.
+    The first of these columns, the CPU affinity, may be empty. If tabs divide the row, its cell is
+    then empty; otherwise no word begins below its name. The other columns are read in order,
+    because their cells are not aligned with the header.
     """
     words = row[devices + 1 :]
     if len(words) > len(tails):
-        raise words[len(tails)].error(f"stands behind the last column{_WHOLE}")
+        raise words[len(tails)].error(f"is after the last column{_WHOLE}")
     names = [name for name, _ in tails]
     if words and len(words) < len(names):
         cells = lines[row[0].line - 1].split("\t")[devices + 1 :]

@@ -22,10 +22,11 @@ import re
 from typing import Any, Callable, Iterable, Mapping
 
 from treepool.discovery import slurm
-from treepool.discovery.places import HostLists, Path, Site
+from treepool.discovery.locations import HostLists, Location, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc import document, hostlist, idset
 from treepool.rfc.findings import shown
+from treepool.rfc.quote import shortened
 
 #: The labels that topograph gives Kubernetes nodes, the highest level first.
 _LABELS = {
@@ -40,7 +41,7 @@ _MOST_SHOWN = 200
 
 
 def read(text: str) -> Site:
-    """The places in the *text* of a file of any format above. Raises InvalidHardware."""
+    """The locations in the *text* of a file of any format above. Raises InvalidHardware."""
     for looks, reader in _FORMATS:
         if re.search(looks, text, re.MULTILINE | re.IGNORECASE):
             return reader(text)
@@ -51,43 +52,42 @@ def read(text: str) -> Site:
 
 def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, Any], list[str]]:
     """``scheduling.fabric`` for *hosts*, which have *ranks* (bitmask) in order; and warnings."""
-    found: dict[str, Any] = {}
-    members: dict[Path, list[int]] = {}
-    nowhere = []
+    fabric: dict[str, Any] = {}
+    members: dict[Location, list[int]] = {}
+    alone = []
     for host, rank in zip(hosts, idset.iterate(ranks)):
-        path = site.places.get(host, ())
-        if path:
-            members.setdefault(path, []).append(rank)
+        location = site.locations.get(host, ())
+        if location:
+            members.setdefault(location, []).append(rank)
         else:
-            nowhere.append(host)
-    domains: dict[Path, dict[str, Any]] = {(): found}
-    for path in members:
-        for depth in range(len(path)):
-            if path[: depth + 1] not in domains:
-                locality, name = path[depth]
-                new = domains[path[: depth + 1]] = {"name": name}
-                domains[path[:depth]].setdefault(locality, []).append(new)
-    everything = {path: list(those) for path, those in members.items()}
-    for path, those in members.items():
-        for depth in range(1, len(path)):
-            if path[:depth] in everything:  # hosts are in this domain, and in domains inside
-                everything[path[:depth]] += those
-    for path, those in everything.items():
-        domains[path]["ranks"] = idset.encode_ids(sorted(those))
+            alone.append(host)
+    domains: dict[Location, dict[str, Any]] = {(): fabric}
+    for location in members:
+        for depth in range(len(location)):
+            if location[: depth + 1] not in domains:
+                locality, name = location[depth]
+                new = domains[location[: depth + 1]] = {"name": name}
+                domains[location[:depth]].setdefault(locality, []).append(new)
+    inside = {location: list(own) for location, own in members.items()}
+    for location, own in members.items():
+        for depth in range(1, len(location)):
+            if location[:depth] in inside:  # this domain has hosts of its own and nested domains
+                inside[location[:depth]] += own
+    for location, those in inside.items():
+        domains[location]["ranks"] = idset.encode_ids(sorted(those))
     warnings = []
-    if nowhere:
-        warnings.append(f"hosts in no domain, which stand alone: {_listed(nowhere)}")
+    if alone:
+        warnings.append(f"hosts in no domain, which stand alone: {_listed(alone)}")
     twice = [host for host in hosts if host in site.twice]
     if twice:
         warnings.append(
             f"hosts with more than one place, of which the first counts: {_listed(twice)}"
         )
-    return found, warnings
+    return fabric, warnings
 
 
 def _listed(hosts: list[str]) -> str:
-    text = hostlist.encode(hosts)
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+    return shortened(hostlist.encode(hosts), _MOST_SHOWN)
 
 
 # -- tables and labels
@@ -107,9 +107,9 @@ def _table(text: str) -> Site:
                     f"line {rows.line_num}: {len(row)} columns, the first line has {len(names)}"
                 )
             cells = zip(names[1:], map(str.strip, row[1:]))
-            path = tuple((name, cell) for name, cell in cells if cell)
+            location = tuple((name, cell) for name, cell in cells if cell)
             for host in hosts_of(row[0].strip(), f"line {rows.line_num}"):
-                site.put(host, path)
+                site.put(host, location)
     except csv.Error as e:
         raise InvalidHardware(f"line {rows.line_num}: {e}") from None
     return site
@@ -125,8 +125,8 @@ def _labels(text: str) -> Site:
             data = item.get("metadata") if isinstance(item, dict) else None
             labels = data.get("labels") if isinstance(data, dict) else None
             if isinstance(data, dict) and isinstance(labels, dict) and data.get("name"):
-                path = ((_LABELS[name], str(labels[name])) for name in _LABELS if name in labels)
-                site.put(str(data["name"]), tuple(path))
+                found = ((_LABELS[name], str(labels[name])) for name in _LABELS if name in labels)
+                site.put(str(data["name"]), tuple(found))
         return site
     if not isinstance(value, dict):
         raise InvalidHardware(f"must be an object of hosts, not {shown(value)}")
@@ -137,7 +137,7 @@ def _labels(text: str) -> Site:
     return site
 
 
-# -- what hardware says
+# -- output of tools, and names of hosts
 
 
 def _infiniband(text: str) -> Site:
@@ -152,7 +152,7 @@ def _infiniband(text: str) -> Site:
             switch = ""
         port = re.match(r'\[\d+\][^"]*"H-[^"]+"\[\d+\].*#\s*"([^"\s]+)', line)
         if port and switch:
-            site.places.setdefault(port[1], (("switch", switch),))
+            site.locations.setdefault(port[1], (("switch", switch),))
     return site
 
 
@@ -173,7 +173,8 @@ _CRAY = re.compile(r"(x\d+)(c\d+)(s\d+)b\d+n\d+", re.ASCII)
 def cray(hosts: Iterable[str]) -> Site:
     """The cabinet, chassis and blade in the names of HPE Cray *hosts*: x1000c0s1b0n0.
 
-    HPE calls a blade's place a slot, which is something else in a jobspec.
+    HPE calls the position of a blade a slot. The locality is ``blade``, because a slot is something
+    else in a jobspec.
     """
     site = Site()
     for host in hosts:

@@ -8,24 +8,26 @@ from typing import Any, Iterable, Mapping, Optional
 
 import attrs
 
-from treepool.discovery.places import MAX_LEVELS, HostLists, Site
+from treepool.discovery.locations import MAX_LEVELS, HostLists, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
 
 #: What switches are called by the levels of switches below them.
 _SWITCHES = ("switch", "spine", "superspine")
 
-#: Most characters of YAML, of which a megabyte takes 20 seconds.
+#: Most characters of YAML. PyYAML takes 20 seconds for a megabyte.
 _MAX_YAML = 1 << 16
 
 
 @attrs.define
 class _Topology:
-    """The switches or blocks of Slurm, as they are read."""
+    """The switches or blocks of Slurm, in the order in which they are read."""
 
-    #: The switch that each switch or host is below, in the order read, and where that was said.
+    #: The switch above each switch that has one.
     above: dict[str, str] = attrs.field(factory=dict)
+    #: Hosts, each with the switch above it.
     nodes: list[tuple[str, str]] = attrs.field(factory=list)
+    #: The switches below each switch, the hosts of each block, and the block sizes.
     switches: dict[str, list[str]] = attrs.field(factory=dict)
     blocks: dict[str, list[str]] = attrs.field(factory=dict)
     sizes: list[int] = attrs.field(factory=list)
@@ -47,19 +49,19 @@ class _Topology:
         site = Site()
         heights: dict[str, int] = {}
         for host, switch in self.nodes:
-            path: list[tuple[str, str]] = []
+            location: list[tuple[str, str]] = []
             at: Optional[str] = switch
             while at is not None:
-                if len(path) > len(self.switches):
+                if len(location) > len(self.switches):
                     raise InvalidHardware(f"switch {shown(at)} is below itself")
-                if len(path) >= MAX_LEVELS:
+                if len(location) >= MAX_LEVELS:
                     text = f"switch {shown(switch)} is below {MAX_LEVELS} others, or more"
                     raise InvalidHardware(text)
                 height = self._height(at, heights)
                 called = _SWITCHES[height] if height < len(_SWITCHES) else f"level{height}"
-                path.insert(0, (called, at))
+                location.insert(0, (called, at))
                 at = self.above.get(at)
-            site.put(host, tuple(path))
+            site.put(host, tuple(location))
         base = self.sizes[0] if self.sizes else 0
         for place, (block, hosts) in enumerate(self.blocks.items()):
             around = [
@@ -137,7 +139,7 @@ def read_yaml(text: str) -> Site:
         value = yaml.safe_load(text)
     except InvalidHardware:
         raise
-    except Exception as e:  # PyYAML raises what it likes where a tag does not suit its value
+    except Exception as e:  # PyYAML raises any exception if a tag does not fit its value
         raise InvalidHardware(f"no valid YAML: {' '.join(str(e).split())[:200]}") from None
     listed = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     listed.sort(key=lambda one: one.get("cluster_default") is not True)
@@ -166,7 +168,7 @@ def read_yaml(text: str) -> Site:
 
 
 def _text(value: object) -> str:
-    """A name or number that YAML may have read as another type."""
+    """A name or number, which YAML may have read as another type."""
     large = isinstance(value, int) and value.bit_length() > 64  # str() refuses the largest
     return shown(value) if large else str(value)
 

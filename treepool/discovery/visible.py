@@ -15,6 +15,7 @@ from typing import Mapping, Optional, Sequence
 
 from treepool.discovery.machine import MIG, Machine
 from treepool.errors import InvalidHardware
+from treepool.rfc.quote import quoted
 
 CUDA, HIP, ROCR = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 
@@ -86,7 +87,7 @@ def _listed(
         named = [gpu for gpu, uuid in uuids.items() if len(word) > 4 and uuid.startswith(word)]
         match = _NUMBER.fullmatch(word if len(named) != 1 else str(named[0]))
         if match is None:
-            raise InvalidHardware(f"{name} does not name GPUs by number: {word[:20]!r}")
+            raise InvalidHardware(f"{name} does not name GPUs by number: {quoted(word)}")
         number = int(match[2])
         # Such large numbers are not GPUs, and would make bitmasks of unlimited size.
         if match[1] == "-" or number >= _MAX_LISTED or (valid and not valid >> number & 1):

@@ -15,6 +15,7 @@ import attrs
 
 from treepool.errors import InvalidCount
 from treepool.rfc import idset
+from treepool.rfc.findings import shown
 
 #: Largest integer accepted anywhere in a count. RFC 14 has no limit, but Flux reads counts into C
 #: integers, and a limit keeps computations small.
@@ -166,14 +167,14 @@ def _from_dict(spec: dict[Any, Any]) -> Count:
     for key in spec:
         if key not in ("min", "max", "operator", "operand"):
             keys = (key,) if isinstance(key, str) else ()
-            raise InvalidCount(f"unknown key {_shown(key)} in a count range", *keys)
+            raise InvalidCount(f"unknown key {shown(key)} in a count range", *keys)
     if "min" not in spec:
         raise InvalidCount("a count range needs a min")
     if ("operator" in spec) != ("operand" in spec):
         raise InvalidCount("a count range has operator and operand, or neither")
     operator = spec.get("operator", "+")
     if not isinstance(operator, str) or operator not in ("+", "*", "^"):
-        message = f"operator {_shown(operator)} of a count range is not one of + * ^"
+        message = f"operator {shown(operator)} of a count range is not one of + * ^"
         raise InvalidCount(message, "operator")
     minimum = _positive(spec["min"], "min of a count range", "min")
     maximum = _positive(spec["max"], "max of a count range", "max") if "max" in spec else None
@@ -192,14 +193,14 @@ def _from_idset(body: str) -> Count:
         match = _ITEM.fullmatch(item)
         if match is None:
             if _LARGE.search(body):
-                raise InvalidCount(f"count {_shown(body)} has an integer above {MAX_COUNT}")
+                raise InvalidCount(f"count {shown(body)} has an integer above {MAX_COUNT}")
             raise InvalidCount(
-                f"{_shown(body)} is not an integer, range or idset of positive integers"
+                f"{shown(body)} is not an integer, range or idset of positive integers"
             )
         first = _integer(match[1])
         last = first if match[2] is None else _integer(match[2])
         if (match[2] is not None and last <= first) or (spans and first <= spans[-1][1]):
-            raise InvalidCount(f"ids of count {_shown(body)} must ascend")
+            raise InvalidCount(f"ids of count {shown(body)} must ascend")
         total += last - first + 1
         if spans and first == spans[-1][1] + 1:
             spans[-1] = (spans[-1][0], last)
@@ -208,7 +209,7 @@ def _from_idset(body: str) -> Count:
     if len(spans) == 1:
         return Count(*spans[0])
     if total > MAX_IDS:
-        raise InvalidCount(f"count {_shown(body)} has more than {MAX_IDS} ids")
+        raise InvalidCount(f"count {shown(body)} has more than {MAX_IDS} ids")
     ids = tuple(i for first, last in spans for i in range(first, last + 1))
     return Count(ids[0], ids[-1], ids=ids)
 
@@ -228,11 +229,9 @@ def _range(minimum: int, maximum: Optional[int], operator: str, operand: int) ->
 
 def _positive(value: object, what: str, *keys: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidCount(f"{what} is a positive integer, not {_shown(value)}", *keys)
+        raise InvalidCount(f"{what} is a positive integer, not {shown(value)}", *keys)
     if value < 1:
-        # Python refuses to print a huge negative integer.
-        told = value if value > -MAX_COUNT else "negative"
-        raise InvalidCount(f"{what} is positive, not {told}", *keys)
+        raise InvalidCount(f"{what} is positive, not {shown(value)}", *keys)
     if value > MAX_COUNT:
         raise InvalidCount(f"{what} is at most {MAX_COUNT}", *keys)
     return value
@@ -243,10 +242,3 @@ def _integer(digits: str) -> int:
     if value > MAX_COUNT:
         raise InvalidCount(f"{digits} in a count is above the limit {MAX_COUNT}")
     return value
-
-
-def _shown(value: object) -> str:
-    """*value* for a message: a text, shortened, or the type of anything else."""
-    if isinstance(value, str):
-        return repr(value if len(value) <= 40 else value[:37] + "...")
-    return type(value).__name__

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any, Type
 
 from treepool.errors import InvalidInput
+from treepool.rfc.quote import quoted, shortened
 
 #: Longest JSON text read, in characters. The R of a million-node cluster is far smaller.
 MAX_TEXT = 1 << 28
@@ -74,7 +75,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"duplicate key {twice[:40]!r}")
+        raise ValueError(f"duplicate key {quoted(twice)}")
     return value
 
 
@@ -87,7 +88,7 @@ def _int(text: str) -> int:
 def _float(text: str) -> float:
     value = float(text)
     if math.isinf(value):  # RFC 8259 allows "1e999", but Python and Flux cannot hold it
-        raise ValueError(f"number {text[:40]} is out of range")
+        raise ValueError(f"number {shortened(text)} is out of range")
     return value
 
 

@@ -22,7 +22,8 @@ import attrs
 
 from treepool.errors import InvalidIdset
 from treepool.rfc import idset, topo
-from treepool.rfc.findings import Findings, place, shown
+from treepool.rfc.findings import Findings, pointer_to
+from treepool.rfc.quote import shortened
 
 #: Ranks as ascending runs that do not touch: first rank, and the rank after the last.
 Runs = tuple[tuple[int, int], ...]
@@ -33,9 +34,8 @@ KEYS = ("name", "ranks")
 #: Names that a locality of a fabric cannot have.
 RESERVED = topo.RESERVED | frozenset(KEYS)
 
-#: Most domains in a fabric, and most levels of them.
+#: Most domains in a fabric.
 MAX_DOMAINS = 1 << 17
-MAX_LEVELS = topo.MAX_LEVELS
 
 #: Longest name of a domain, in characters.
 MAX_NAME = 128
@@ -83,7 +83,7 @@ class FabricDomain:
 
     def _moved(self, to: Mapping[int, int]) -> Optional[FabricDomain]:
         ranks = (to[rank] for first, end in self.ranks for rank in range(first, end) if rank in to)
-        runs = _runs(ranks)
+        runs = tuple(idset.runs_of_ids(ranks))
         if not runs:
             return None
         inner = []
@@ -98,7 +98,7 @@ class FabricDomain:
         below = _merged(run for _, domain in self.children() for run in domain.ranks)
         return written(
             self.name,
-            "" if below == self.ranks and self.inner else shown_runs(self.ranks),
+            "" if below == self.ranks and self.inner else idset.encode_runs(self.ranks),
             {name: [domain.to_dict() for domain in domains] for name, domains in self.inner},
             self.extra,
         )
@@ -114,11 +114,6 @@ def written(
         **inner,
         **extra,
     }
-
-
-def shown_runs(runs: Runs) -> str:
-    """The RFC 22 text of *runs*."""
-    return ",".join(str(a) if end == a + 1 else f"{a}-{end - 1}" for a, end in runs)
 
 
 def read(findings: Findings, value: object, at: str) -> FabricDomain:
@@ -156,13 +151,13 @@ class _Reader:
         for name, items in value.items():
             if name in KEYS or self.findings.enough:
                 continue
-            key = place(at, name)
-            if not isinstance(name, str) or not _is_array_of_objects(items):
+            key = pointer_to(at, name)
+            if not isinstance(name, str) or not topo.is_locality(items):
                 self.findings.unread(value, at, name, KEYS)
                 extra[name] = items
                 continue
             nested = True
-            if self.locality(name, key, inside):
+            if topo.check_locality(self.findings, name, key, inside, RESERVED):
                 found = tuple(self.siblings(items, key, (*inside, name)))
                 inner.append((name, found))
                 placed += [(f"{key}/{i}", domain) for i, domain in enumerate(found)]
@@ -184,18 +179,6 @@ class _Reader:
         for i, item in enumerate(items):
             if self.domains <= MAX_DOMAINS and not self.findings.enough:
                 yield self.domain(item, f"{key}/{i}", inside)
-
-    def locality(self, name: str, key: str, inside: tuple[str, ...]) -> bool:
-        """Whether a locality may have this *name* here."""
-        if not name or name in RESERVED:
-            self.findings.note(key, f"{shown(name)} cannot be the name of a locality")
-        elif name in inside:
-            self.findings.note(key, f"locality {shown(name)} is inside one of the same name")
-        elif len(inside) >= MAX_LEVELS:
-            self.findings.note(key, f"localities are nested deeper than {MAX_LEVELS} levels")
-        else:
-            return True
-        return False
 
     def ranks(self, value: object, at: str, below: Runs) -> Runs:
         """The ranks in idset *value*, which include those *below*."""
@@ -223,17 +206,13 @@ class _Reader:
         for (first, end), i in runs:
             if first < last and i not in noted and not self.findings.enough:
                 noted.add(i)
-                both = _shown(_common(placed[i][1].ranks, placed[owner][1].ranks))
-                self.findings.note(
-                    placed[i][0], f"ranks {both} also in the sibling at {placed[owner][0]}"
-                )
+                at, domain = placed[i]
+                sibling_at, sibling = placed[owner]
+                both = _shown(_common(domain.ranks, sibling.ranks))
+                self.findings.note(at, f"ranks {both} also in the sibling at {sibling_at}")
             if end > last:
                 last, owner = end, i
         return _merged(run for run, _ in runs)
-
-
-def _is_array_of_objects(value: object) -> bool:
-    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _merged(runs: Iterable[tuple[int, int]]) -> Runs:
@@ -244,17 +223,6 @@ def _merged(runs: Iterable[tuple[int, int]]) -> Runs:
             found[-1] = found[-1][0], max(end, found[-1][1])
         else:
             found.append((first, end))
-    return tuple(found)
-
-
-def _runs(ranks: Iterable[int]) -> Runs:
-    """Ascending *ranks* as Runs."""
-    found: list[tuple[int, int]] = []
-    for rank in ranks:
-        if found and found[-1][1] == rank:
-            found[-1] = found[-1][0], rank + 1
-        else:
-            found.append((rank, rank + 1))
     return tuple(found)
 
 
@@ -280,5 +248,4 @@ def _common(one: Runs, other: Runs) -> Runs:
 
 
 def _shown(runs: Runs) -> str:
-    text = shown_runs(runs)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shortened(idset.encode_runs(runs))

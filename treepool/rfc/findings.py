@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Type, T
 
 from treepool.errors import InvalidIdset, InvalidInput, Problem
 from treepool.rfc import document, idset
+from treepool.rfc.quote import quoted, shortened
 
 T = TypeVar("T")
 
@@ -27,9 +28,6 @@ Unknown = tuple[str, str, tuple[str, ...], Mapping[str, Any]]
 
 #: Most problems reported for one document. A last one says how many more there are.
 MAX_PROBLEMS = 100
-
-#: Longest piece of a document quoted in a message, in characters.
-MAX_SHOWN = 60
 
 #: Longest key in a JSON pointer, in characters: a digest of SHA-256 is shown whole.
 MAX_KEY = 64
@@ -75,6 +73,11 @@ class Findings:
         """Note that *value*, at pointer *at*, should be *expected*, such as "an array"."""
         self.note(at, f"must be {expected}, not {shown(value)}")
 
+    def repeated(self, at: str, what: str, ids: int) -> None:
+        """Note the *ids* (bitmask) that an earlier entry has as well, if there are any."""
+        if ids:
+            self.note(at, f"{what} {shown_ids(ids)} are in an earlier entry too")
+
     def problems(self) -> list[Problem]:
         """The problems in the order of their places, see ``limited``."""
         return limited(self._noted)
@@ -109,7 +112,7 @@ class Findings:
             if not isinstance(key, str):
                 self.note(at, f"a key must be a string, not {shown(key)}")
             elif key not in readers:
-                self.note(place(at, key), f"unknown key; known are {', '.join(readers)}")
+                self.note(pointer_to(at, key), f"unknown key; known are {', '.join(readers)}")
         for key in value if self.unknown is not None else ():
             if key not in readers:
                 self.unread(value, at, key, tuple(readers))
@@ -118,7 +121,7 @@ class Findings:
     def unread(self, value: Mapping[str, Any], at: str, key: str, known: tuple[str, ...]) -> None:
         """Keep that object *value*, at pointer *at*, has *key* besides those *known* there."""
         if self.unknown is not None and isinstance(key, str):
-            self.unknown.append((place(at, key), key, known, value))
+            self.unknown.append((pointer_to(at, key), key, known, value))
 
     def values(self, value: object, at: str, read: Reader[T]) -> dict[str, T]:
         """What *read* makes of each value of object *value*, which may have any keys."""
@@ -130,7 +133,7 @@ class Findings:
             if self.enough:
                 break
             if isinstance(key, str):
-                found[key] = read(inner, place(at, key))
+                found[key] = read(inner, pointer_to(at, key))
             else:
                 self.note(at, f"a key must be a string, not {shown(key)}")
         return found
@@ -236,7 +239,7 @@ def _place_order(pointer: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(t), "") if t.isdecimal() and len(t) < 12 else (-1, t) for t in tokens)
 
 
-def place(at: str, *tokens: object) -> str:
+def pointer_to(at: str, *tokens: object) -> str:
     """The JSON pointer (RFC 6901) of the path *tokens* below pointer *at*, on one short line.
 
     Keys that are long or not printable are shown as in a message. The pointer of such a key can be
@@ -252,7 +255,7 @@ def _key(key: str) -> str:
 def shown(value: object) -> str:
     """*value* for a message: a text or number, shortened, or the kind of any other value."""
     if isinstance(value, str):
-        return repr(value if len(value) <= MAX_SHOWN else value[: MAX_SHOWN - 3] + "...")
+        return quoted(value)
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, int) and value.bit_length() > 180:
@@ -266,8 +269,7 @@ def shown(value: object) -> str:
 
 def shown_ids(mask: int) -> str:
     """The RFC 22 text of *mask*, short."""
-    text = idset.encode(mask)
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+    return shortened(idset.encode(mask))
 
 
 def plain_json(given: Union[Mapping[str, Any], str], error: Type[InvalidInput], what: str) -> Any:

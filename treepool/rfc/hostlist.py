@@ -18,6 +18,7 @@ from typing import Iterable, Iterator, NoReturn, Union
 import attrs
 
 from treepool.errors import InvalidHostlist
+from treepool.rfc.quote import quoted
 
 #: Most hosts in a list. Without a limit, "h[0-99999999999]" would fill the memory.
 MAX_HOSTS = 1 << 20
@@ -294,7 +295,6 @@ def _reject(names: list[str]) -> NoReturn:
             what = "is empty" if not name else f"is longer than {MAX_NAME} characters"
             raise InvalidHostlist(f"name of host {place} {what}")
         if column < len(name):
-            shown = repr(name if len(name) <= 40 else name[:37] + "...")
             where = f"{name[column]!r} at column {column + 1}"
-            raise InvalidHostlist(f"name of host {place}, {shown}: {where} is not allowed")
+            raise InvalidHostlist(f"name of host {place}, {quoted(name)}: {where} is not allowed")
     raise InvalidHostlist(f"host names of more than {MAX_TEXT} characters in total")

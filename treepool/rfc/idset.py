@@ -11,6 +11,7 @@ from itertools import compress
 from typing import Callable, Iterable, Iterator
 
 from treepool.errors import InvalidIdset
+from treepool.rfc.quote import quoted
 
 #: Largest id accepted. RFC 22 has no limit, but without one "0-99999999999" would fill the memory.
 #: The ranks of the largest machine are far below 2^22.
@@ -55,7 +56,7 @@ def decode_runs(text: str) -> Iterator[tuple[int, int]]:
         first, last = _range(item, text)
         if first <= previous:
             what = "duplicate id" if first == previous else "ids must ascend:"
-            raise InvalidIdset(f"{what} {first} in idset {_shown(text)}")
+            raise InvalidIdset(f"{what} {first} in idset {quoted(text)}")
         previous = last
         yield first, last + 1
 
@@ -82,18 +83,14 @@ def _range(item: str, text: str) -> tuple[int, int]:
     """item: ID | ID '-' ID"""
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise InvalidIdset(f"{_shown(item)} is not an id or range in idset {_shown(text)}")
+        raise InvalidIdset(f"{quoted(item)} is not an id or range in idset {quoted(text)}")
     first = int(match[1])
     last = first if match[2] is None else int(match[2])
     if match[2] is not None and last <= first:
-        raise InvalidIdset(f"range {item} does not ascend in idset {_shown(text)}")
+        raise InvalidIdset(f"range {item} does not ascend in idset {quoted(text)}")
     if last > MAX_ID:
-        raise InvalidIdset(f"id {last} is above the limit {MAX_ID} in idset {_shown(text)}")
+        raise InvalidIdset(f"id {last} is above the limit {MAX_ID} in idset {quoted(text)}")
     return first, last
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 def encode(mask: int) -> str:
@@ -101,25 +98,19 @@ def encode(mask: int) -> str:
     if mask & (mask + 1) == 0:  # the ids 0 to n, as in most core sets of an R
         width = mask.bit_length()
         return f"0-{width - 1}" if width > 1 else "0" if width else ""
-    return ",".join(
-        [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in runs(mask)]
-    )
+    return encode_runs(runs(mask))
 
 
 def encode_ids(ids: Iterable[int]) -> str:
     """The RFC 22 text of ascending, distinct *ids*."""
-    parts: list[str] = []
-    first = last = -2
-    for i in ids:
-        if i == last + 1:
-            last = i
-            continue
-        if first >= 0:
-            parts.append(str(first) if first == last else f"{first}-{last}")
-        first = last = i
-    if first >= 0:
-        parts.append(str(first) if first == last else f"{first}-{last}")
-    return ",".join(parts)
+    return encode_runs(runs_of_ids(ids))
+
+
+def encode_runs(parts: Iterable[tuple[int, int]]) -> str:
+    """The RFC 22 text of ascending runs: first id, and the id after the last."""
+    return ",".join(
+        [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in parts]
+    )
 
 
 def iterate(mask: int) -> Iterator[int]:
@@ -160,6 +151,19 @@ def runs(mask: int) -> Iterator[tuple[int, int]]:
             last = base + high
     if last >= 0:
         yield first, last
+
+
+def runs_of_ids(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The runs of consecutive ids in ascending, distinct *ids*, as those of ``runs``."""
+    first = end = -1
+    for i in ids:
+        if i != end:
+            if end >= 0:
+                yield first, end
+            first = i
+        end = i + 1
+    if end >= 0:
+        yield first, end
 
 
 #: Up to this number of runs, it is faster to shift a wide int than to look at its bytes.

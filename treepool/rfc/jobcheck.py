@@ -16,7 +16,7 @@ from typing import Any, Mapping, Optional
 
 from treepool.errors import Problem
 from treepool.rfc import jobspec
-from treepool.rfc.findings import Findings, Reader, Readers, place, shown
+from treepool.rfc.findings import Findings, Reader, Readers, pointer_to, shown
 from treepool.rfc.jobspec import Vertex
 
 #: The keys of a jobspec.
@@ -41,8 +41,9 @@ def problems(document: Any) -> list[Problem]:
 
 def warnings(document: Mapping[str, Any]) -> list[str]:
     """What is unusual in valid jobspec *document*: one short line each, with its JSON pointer."""
+    known = ", ".join(_KEYS)
     lines = [
-        f"{place('', key)}: unknown key; RFC 14 has {', '.join(_KEYS)}, and Flux refuses others"
+        f"{pointer_to('', key)}: unknown key; RFC 14 has {known}, and Flux refuses others"
         for key in list(document)[: len(_KEYS) + 1]
         if key not in _KEYS
     ][:1]

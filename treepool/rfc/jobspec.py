@@ -18,7 +18,7 @@ from treepool.errors import InvalidCount, InvalidJobspec, Problem
 from treepool.rfc import constraint, count, document
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.count import Count
-from treepool.rfc.findings import Findings, Readers, place, shown
+from treepool.rfc.findings import Findings, Readers, pointer_to, shown
 from treepool.rfc.spelling import did_you_mean
 
 #: Deepest nesting of resource vertices accepted.
@@ -217,7 +217,7 @@ class _Reader:
         try:
             return count.parse(value)
         except InvalidCount as e:
-            self.findings.note(place(at, *e.keys), str(e))
+            self.findings.note(pointer_to(at, *e.keys), str(e))
             return _ONE
 
     def label(self, value: object, at: str) -> str:

@@ -18,7 +18,7 @@ import attrs
 
 from treepool.errors import InvalidKey
 from treepool.rfc import idset, topo
-from treepool.rfc.findings import Findings, Unknown, place, shown, shown_ids
+from treepool.rfc.findings import Findings, Unknown, pointer_to, shown, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet
@@ -120,7 +120,7 @@ class _Check:
             return
         used = {digest(entry.topo): entry.topo for entry in self.key.children}
         for name, table in self.key.tables.items():
-            at, far = place("/scheduling/links", name), table.distances
+            at, far = pointer_to("/scheduling/links", name), table.distances
             if name not in used:
                 yield f"{at}: no topo of the key has this digest, so the table is not used"
             elif far:

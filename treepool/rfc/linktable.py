@@ -16,7 +16,7 @@ from typing import Any, Mapping, Union
 
 from treepool.errors import InvalidKey
 from treepool.rfc import idset
-from treepool.rfc.findings import Findings, Readers, place, plain_json, shown_ids
+from treepool.rfc.findings import Findings, Readers, plain_json, pointer_to, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import (
     MAX_DISTANCE,
@@ -62,7 +62,7 @@ def read_tables(findings: Findings, value: object, at: str) -> dict[str, Links]:
     tables = findings.values(value, at, lambda table, at: _Reader(findings).table(table, at))
     for name in tables:
         if not _DIGEST.fullmatch(name):
-            findings.note(place(at, name), "is not the digest of a topo")
+            findings.note(pointer_to(at, name), "is not the digest of a topo")
     return tables
 
 
@@ -149,7 +149,7 @@ class _Reader:
         other = gpus & union(mask for word, mask in self.with_nic.items() if word != path)
         if other:
             message = f"GPUs {shown_ids(other)} have another path to a NIC in an earlier entry"
-            self.findings.note(place(at, "gpus"), message)
+            self.findings.note(pointer_to(at, "gpus"), message)
         self.with_nic[path] = self.with_nic.get(path, 0) | gpus
         return Nic(found.get("name", ""), gpus, path)
 
@@ -171,8 +171,7 @@ class _Reader:
             message = f"GPU ids go up to {MAX_GPUS - 1}, not {gpus.bit_length() - 1}"
             self.findings.note(at, message)
             return 0
-        if gpus & earlier:
-            self.findings.note(at, f"GPUs {shown_ids(gpus & earlier)} are in an earlier entry too")
+        self.findings.repeated(at, "GPUs", gpus & earlier)
         return gpus
 
     def name(self, value: object, at: str) -> str:

@@ -20,7 +20,7 @@ import attrs
 
 from treepool.errors import InvalidHostlist, InvalidKey, InvalidR, Problem
 from treepool.rfc import hostlist, idset, scheduling
-from treepool.rfc.findings import Findings, Readers, place, plain_json, shown_ids
+from treepool.rfc.findings import Findings, Readers, plain_json, pointer_to, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.scheduling import SchedulingKey
 
@@ -207,9 +207,7 @@ class _Reader:
         if ranks >> MAX_RANKS:
             highest = ranks.bit_length() - 1
             self.findings.note(f"{at}/rank", f"rank {highest} is above the limit {MAX_RANKS - 1}")
-        if ranks & self._seen:
-            twice = shown_ids(ranks & self._seen)
-            self.findings.note(f"{at}/rank", f"ranks {twice} are in an earlier entry too")
+        self.findings.repeated(f"{at}/rank", "ranks", ranks & self._seen)
         self._seen |= ranks
         return RLiteEntry(ranks, *found.get("children", (0, 0)))
 
@@ -249,12 +247,12 @@ class _Reader:
         """Check the name of a property (RFC 20: UTF-8, without some characters)."""
         illegal = sorted(ILLEGAL_IN_PROPERTY.intersection(name))
         if not name:
-            self.findings.note(place(at, name), "a property needs a name")
+            self.findings.note(pointer_to(at, name), "a property needs a name")
         if illegal:
             message = f"a property name may not have {' '.join(illegal)}"
-            self.findings.note(place(at, name), message)
+            self.findings.note(pointer_to(at, name), message)
         if any("\ud800" <= c <= "\udfff" for c in name):
-            self.findings.note(place(at, name), "a property name must be valid UTF-8")
+            self.findings.note(pointer_to(at, name), "a property name must be valid UTF-8")
 
     def scheduling(self, value: object, at: str) -> object:
         """``scheduling`` as it is; if it is a key of treepool, the whole key is checked."""

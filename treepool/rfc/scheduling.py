@@ -272,9 +272,7 @@ class _Reader:
             "topo": lambda v, at: topo.check(v, at, self.findings),
         }
         ranks = self.findings.members(value, at, readers, required=readers).get("ranks", 0)
-        if ranks & self.ranks:
-            twice = shown_ids(ranks & self.ranks)
-            self.findings.note(f"{at}/ranks", f"ranks {twice} are in an earlier entry too")
+        self.findings.repeated(f"{at}/ranks", "ranks", ranks & self.ranks)
         self.ranks |= ranks
         entry = value if isinstance(value, dict) else {}
         others = {k: v for k, v in entry.items() if k not in readers}
@@ -290,10 +288,8 @@ class _Reader:
         }
         found = self.findings.members(value, at, readers, required=("ranks", "cores"))
         ranks, site = found.get("ranks", 0), found.get("site", {})
-        if ranks & self.allocated_ranks:
-            twice = shown_ids(ranks & self.allocated_ranks)
-            self.findings.note(f"{at}/ranks", f"ranks {twice} are in an earlier entry too")
-        elif ranks & ~self.ranks:
+        self.findings.repeated(f"{at}/ranks", "ranks", ranks & self.allocated_ranks)
+        if ranks & ~self.ranks:
             stray = shown_ids(ranks & ~self.ranks)
             self.findings.note(f"{at}/ranks", f"ranks {stray} are in no entry of children")
         self.allocated_ranks |= ranks

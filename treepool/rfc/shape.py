@@ -20,7 +20,8 @@ from typing import Any, NoReturn, Tuple, Union
 
 from treepool.errors import InvalidCount, InvalidJobspec, InvalidShape
 from treepool.rfc import count, shapetoken, units
-from treepool.rfc.findings import place
+from treepool.rfc.findings import pointer_to
+from treepool.rfc.quote import quoted, shortened
 from treepool.rfc.shapetoken import (
     DEFAULT_LABEL,
     LITERALS,
@@ -182,7 +183,7 @@ class _Parser:
 
     def label(self, label: str, column: int) -> None:
         if label in self.labels:
-            self.tokens.fail(f"label {label[:40]!r} is already taken", column)
+            self.tokens.fail(f"label {quoted(label)} is already taken", column)
         self.labels.add(label)
 
     def item(self, owner: dict[str, Any], depth: int) -> str:
@@ -193,7 +194,7 @@ class _Parser:
         if depth == 0 and key in _NO_KEYS:
             self.tokens.fail(f"{key!r} has its own syntax and cannot be a key in braces", column)
         if key in owner:
-            self.tokens.fail(f"duplicate key {key[:40]!r}", column)
+            self.tokens.fail(f"duplicate key {quoted(key)}", column)
         if sign is None and self.tokens.accept(":"):
             owner[key] = self.value(depth + 1)
         else:
@@ -256,7 +257,7 @@ class _Parser:
             return int(word)
         value = float(word)
         if not math.isfinite(value):
-            self.tokens.fail(f"number {word[:40]} is too large", column)
+            self.tokens.fail(f"number {shortened(word)} is too large", column)
         return value
 
 
@@ -276,7 +277,7 @@ def format_shape(resources: list[dict[str, Any]]) -> str:
 
 
 def _fail(path: _Path, message: str) -> NoReturn:
-    raise InvalidJobspec(f"{place('', *path) or '/'}: {message}")
+    raise InvalidJobspec(f"{pointer_to('', *path) or '/'}: {message}")
 
 
 def _check_list(resources: object, path: _Path, labels: set[str]) -> int:
@@ -305,7 +306,7 @@ def _check_vertex(vertex: object, path: _Path, labels: set[str]) -> int:
             _fail(path, "a slot needs resources in with")
     if isinstance(label, str):
         if label in labels:
-            _fail((*path, "label"), f"label {label[:40]!r} is already taken")
+            _fail((*path, "label"), f"label {quoted(label)} is already taken")
         labels.add(label)
     below = _check_list(vertex["with"], (*path, "with"), labels) if "with" in vertex else 0
     return below + (kind == "slot")

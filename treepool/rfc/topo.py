@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping
 import attrs
 
 from treepool.rfc import units
-from treepool.rfc.findings import Findings, Readers, place, shown, shown_ids
+from treepool.rfc.findings import Findings, Readers, pointer_to, shown, shown_ids
 
 #: The keys that describe a domain. They cannot name a locality.
 RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
@@ -43,7 +43,8 @@ MAX_DOMAINS = 1 << 16
 #: a thousand overlaps among 50,000 siblings took a minute.
 _BLOCK = 256
 
-_SUGGESTIONS = {
+#: What the message about a reserved name adds.
+_HINTS = {
     "core": '; the key for core ids is "cores"',
     "gpu": '; the key for GPU ids is "gpus"',
 }
@@ -65,22 +66,42 @@ def ids(topo: Mapping[str, Any]) -> tuple[int, int]:
     return found.cores, found.gpus
 
 
-def is_locality(name: object, value: object) -> bool:
-    """Whether key *name* of a domain is a locality: *value* is the array of its domains.
+def is_locality(value: object) -> bool:
+    """Whether *value* is an array of domains. The key that has it, if unknown, is then a locality.
 
-    An array without objects is not a locality, because it has no domains.
+    An array without objects has no domains.
     """
-    return (
-        name not in RESOURCE_KEYS
-        and isinstance(value, list)
-        and any(isinstance(item, dict) for item in value)
-    )
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
+
+
+def check_locality(
+    findings: Findings,
+    name: str,
+    at: str,
+    inside: tuple[str, ...],
+    reserved: frozenset[str],
+    hints: Mapping[str, str] = {},
+) -> bool:
+    """Whether a locality of a topo or a fabric may be called *name*, within localities *inside*.
+
+    If it may not, the reason is noted in *findings* at JSON pointer *at*, followed by the hint for
+    that name, if there is one. *reserved* are the names that no locality may have there.
+    """
+    if not name or name in reserved:
+        findings.note(at, f"{shown(name)} cannot be the name of a locality{hints.get(name, '')}")
+    elif name in inside:
+        findings.note(at, f"locality {shown(name)} is inside one of the same name")
+    elif len(inside) >= MAX_LEVELS:
+        findings.note(at, f"localities are nested deeper than {MAX_LEVELS} levels")
+    else:
+        return True
+    return False
 
 
 def nested(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The locality and the topo of each domain directly inside valid *domain*."""
     for name, items in domain.items():
-        if is_locality(name, items):
+        if name not in RESOURCE_KEYS and is_locality(items):
             for item in items:
                 yield name, item
 
@@ -130,7 +151,7 @@ class _Walk:
         for name, items in domain.items():
             if name in RESOURCE_KEYS or self.findings.enough:
                 continue
-            key = place(at, name)
+            key = pointer_to(at, name)
             if not self.locality(name, items, key, inside):
                 self.findings.unread(domain, at, name, KEYS)
                 continue
@@ -150,17 +171,10 @@ class _Walk:
             self.findings.mistyped(key, "an array", items)
         elif not isinstance(name, str):
             self.findings.note(key, f"a key must be a string, not {shown(name)}")
-        elif not defined and not is_locality(name, items):
+        elif not defined and not is_locality(items):
             self.unknown = True
-        elif not name or name in RESERVED:
-            suggestion = _SUGGESTIONS.get(name, "")
-            self.findings.note(key, f"{shown(name)} cannot be the name of a locality{suggestion}")
-        elif name in inside:
-            self.findings.note(key, f"locality {shown(name)} is inside one of the same name")
-        elif len(inside) >= MAX_LEVELS:
-            self.findings.note(key, f"localities are nested deeper than {MAX_LEVELS} levels")
         else:
-            return True
+            return check_locality(self.findings, name, key, inside, RESERVED, _HINTS)
         return False
 
     def disjoint(self, children: list[tuple[str, _Ids]]) -> _Ids:

@@ -11,6 +11,7 @@ from typing import Optional
 from treepool.placement.nodes.tree import NODE, Domain, NodeType
 from treepool.rfc import idset
 from treepool.rfc.links import Links
+from treepool.rfc.quote import printable
 
 #: Longest name shown, and longest list of ids or hosts.
 MAX_NAME, MAX_LIST = 64, 400
@@ -24,15 +25,7 @@ _MAX_KINDS, _MAX_DEPTH = 4, 6
 
 def plain(text: str, longest: int = MAX_NAME) -> str:
     """*text* without control and invisible characters, cut to *longest* characters."""
-    if len(text) > longest:
-        text = text[: longest - 1] + "…"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return printable(text if len(text) <= longest else text[: longest - 1] + "…")
 
 
 def listed(text: str) -> str:

@@ -10,7 +10,8 @@ from typing import Callable, Optional, Sequence
 
 from treepool.placement.nodes.rankset import RankSet
 from treepool.rfc.constraint import Constraint
-from treepool.rfc.findings import MAX_SHOWN, shown
+from treepool.rfc.findings import shown
+from treepool.rfc.quote import MAX_SHOWN, shortened
 
 #: The ranks that satisfy a constraint, such as Inventory.matching.
 Matching = Callable[[Constraint], Optional[RankSet]]
@@ -38,9 +39,7 @@ def unsatisfied(constraint: Optional[Constraint], matching: Matching) -> str:
     if constraint is None or not matching(Constraint()):
         return ""
     why = _why(constraint, matching)
-    if len(why) > _MAX_REASON:
-        why = why[: _MAX_REASON - 3] + "..."
-    return f": {why}" if why else ""
+    return f": {shortened(why, _MAX_REASON)}" if why else ""
 
 
 def _why(constraint: Constraint, matching: Matching) -> str:
@@ -156,7 +155,7 @@ def _words(constraint: Constraint) -> str:
         words = f"not ({' and '.join(map(_words, parts))})"
     else:
         words = f"({f' {operator} '.join(map(_words, parts))})"
-    return words if len(words) <= MAX_SHOWN else words[: MAX_SHOWN - 3] + "..."
+    return shortened(words)
 
 
 def _property(text: str) -> str:

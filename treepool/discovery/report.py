@@ -1,9 +1,9 @@
-"""What a vendor's tool says of a node's GPUs, and the machine of hwloc with that added to it.
+"""What a vendor's tool reports on a node's GPUs, and how that is added to hwloc's machine.
 
-The tool knows the links between its GPUs and hwloc the node around them. Where both know something,
-the tool's word counts for NVLink and xGMI, and the nearer path for PCIe and NICs: hwloc's PCI tree
-tells NUMA nodes of one socket from two sockets, which the tools do not, and a tool sees switches
-that hwloc was not allowed to.
+The tool knows the links between the GPUs, and hwloc knows the node around them. If both know a
+link, the tool's figure is used for NVLink and xGMI, and the nearer path for PCIe and NICs. hwloc's
+PCI tree shows whether two NUMA nodes are in one socket, which the tools do not report. A tool sees
+PCI switches that hwloc may not read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treepool.rfc import idset
 from treepool.rfc.idset import union
 from treepool.rfc.links import MAX_GBPS, PATHS, Links, Nic, Wire
 
-#: GB/s per direction of one NVLink, for NVLink 2 to 4 (V100, A100, H100), and for other versions by
+#: GB/s per direction of one NVLink: of NVLink 2 to 4 (V100, A100, H100), and of other versions by
 #: the model of the GPUs.
 NVLINK_GBPS = 25.0
 _NVLINK_OF_MODEL = (
@@ -28,18 +28,18 @@ _NVLINK_OF_MODEL = (
     (re.compile(r"\bP100", re.ASCII | re.IGNORECASE), 20.0),
 )
 
-#: GB/s of an xGMI link if the tool only tells its weight: nominal, it puts paths in order.
+#: GB/s of an xGMI link if the tool reports only its weight. The value is nominal: it orders paths.
 XGMI_GBPS = 50.0
 
 
 @attrs.frozen
-class Told:
-    """What *tool* says of GPUs, by its ids, which ``pci`` translates if it has their bus ids.
+class ToolReport:
+    """What *tool* reports on GPUs, by its own ids of them.
 
-    ``near`` has the PUs near a GPU, and ``numa`` the NUMA nodes (bitmasks of the operating
-    system's numbers); 0 if not known. ``paths`` has the path from each GPU to each NIC of
-    ``nics``, "" if not known. ``nominal`` are pairs of which no bandwidth is known. ``notes`` has
-    a line for everything doubtful.
+    ``pci`` has the bus ids of the GPUs, if the tool prints them. ``near`` has the PUs near a GPU,
+    and ``numa`` the NUMA nodes (bitmasks of the operating system's numbers); 0 if not known.
+    ``paths`` has the path from each GPU to each NIC of ``nics``, "" if not known. ``nominal`` are
+    the pairs whose bandwidth is not known. ``notes`` has a line for everything doubtful.
     """
 
     tool: str
@@ -56,89 +56,91 @@ class Told:
 
     @property
     def links(self) -> Links:
-        """The link table of this alone."""
+        """The link table that follows from the report alone."""
         return Links.from_matrix(self.pairs, nearest_nics(self.nics, self.paths))
 
 
-def combined(machine: Machine, told: Told) -> Machine:
-    """*machine* with the links, NICs and GPU localities of *told*.
+def combined(machine: Machine, report: ToolReport) -> Machine:
+    """*machine* with the links and NICs of *report*, and the cores near its GPUs.
 
-    If hwloc knows no GPUs, the GPUs of *told* are added. If both know a GPU's locality and they
-    differ, hwloc's is used and a warning says so. If the GPUs of the machine and of *told* differ,
-    the text is from another node: the machine stays as it is, with a warning.
+    If hwloc knows no GPUs, those of *report* are added. If hwloc and *report* disagree on the cores
+    near a GPU, hwloc's are used, with a warning. If they disagree on the GPUs, *report* is of
+    another node: the machine stays as it is, with a warning.
     """
-    others = idset.from_ids(gpu.id for gpu in machine.gpus if gpu.vendor not in ("", told.vendor))
+    others = idset.from_ids(gpu.id for gpu in machine.gpus if gpu.vendor not in ("", report.vendor))
     if others:
         makers = ", ".join(sorted({g.vendor for g in machine.gpus if others >> g.id & 1}))
         what = f"gpus {idset.encode(others)} are of {makers}"
-        return _warned(machine, f"{told.tool} is not used: {what}, not {told.vendor}")
-    if not told.near:
-        return _warned(machine, f"{told.tool} names no GPU")
+        return machine.with_warning(f"{report.tool} is not used: {what}, not {report.vendor}")
+    if not report.near:
+        return machine.with_warning(f"{report.tool} names no GPU")
     gpus = {gpu.id: gpu for gpu in machine.gpus}
     if not gpus:
-        gpus = {i: Gpu(i, told.vendor, pci=told.pci.get(i, "")) for i in told.near}
-    ids = _ids(gpus, told)
+        gpus = {i: Gpu(i, report.vendor, pci=report.pci.get(i, "")) for i in report.near}
+    ids = _ids(gpus, report)
     if ids is None:
-        here, there = (idset.encode(idset.from_ids(some)) for some in (gpus, told.near))
+        here, there = (idset.encode(idset.from_ids(some)) for some in (gpus, report.near))
         there += " on other buses" if here == there else ""
-        return _warned(machine, f"gpus are {here}, but {told.tool} has {there}: it is not used")
+        what = f"gpus are {here}, but {report.tool} has {there}"
+        return machine.with_warning(f"{what}: it is not used")
     warnings = []
-    for i, pus in sorted(told.near.items()):
+    for i, pus in sorted(report.near.items()):
         gpu, cores = gpus[ids[i]], cores_of(machine, pus)
         if not cores:
-            nodes = idset.iterate(told.numa.get(i, 0))
+            nodes = idset.iterate(report.numa.get(i, 0))
             cores = union(machine.numa_nodes.get(node, 0) for node in nodes)
         cores = 0 if cores == machine.cores else cores
         if not gpu.cores:
             gpus[gpu.id] = attrs.evolve(gpu, cores=cores)
         elif cores and cores != gpu.cores:
             ours, theirs = idset.encode(gpu.cores), idset.encode(cores)
-            what = f"gpu {gpu.id} is near cores {ours}, but near {theirs} for {told.tool}"
+            what = f"gpu {gpu.id} is near cores {ours}, but near {theirs} for {report.tool}"
             warnings.append(what)
     old = machine.links or Links()
-    nics = nearest_nics(told.nics, {ids[i]: row for i, row in told.paths.items()})
+    pairs = _pairs(old, report, ids, gpus)
+    nics = nearest_nics(report.nics, {ids[i]: row for i, row in report.paths.items()})
     return attrs.evolve(
         machine,
         gpus=tuple(gpus[i] for i in sorted(gpus)),
-        links=Links.from_matrix(_pairs(old, told, ids, gpus), _nearer(old.nics, nics), old.devices),
-        nvswitch=machine.nvswitch or told.nvswitch,
-        notes=(*machine.notes, *told.notes),
+        links=Links.from_matrix(pairs, _nearer(old.nics, nics), old.devices),
+        nvswitch=machine.nvswitch or report.nvswitch,
+        notes=(*machine.notes, *report.notes),
         warnings=(*machine.warnings, *warnings),
     )
 
 
-def _ids(gpus: Mapping[int, Gpu], told: Told) -> Optional[Mapping[int, int]]:
-    """The id in R of each GPU of *told*, by its id there; None if they are not the same GPUs.
+def _ids(gpus: Mapping[int, Gpu], report: ToolReport) -> Optional[Mapping[int, int]]:
+    """The id in R of each GPU of *report*, by its id there; None if they are not the same GPUs.
 
-    Partitions of a GPU are functions of its PCI device for some tools, and all function 0 in
-    others.
+    Some tools report the partitions of a GPU as functions of its PCI device, and others report all
+    of them as function 0.
     """
     at: dict[str, list[int]] = {}
     for i, gpu in sorted(gpus.items()):
         at.setdefault(gpu.pci.partition(".")[0], []).append(i)
     found = {}
-    for i in sorted(told.near):
-        place = at.get(told.pci.get(i, "").partition(".")[0], [])
-        if told.pci and place:
-            found[i] = place.pop(0)
-    if len(found) == len(gpus) == len(told.near):
+    for i in sorted(report.near):
+        here = at.get(report.pci.get(i, "").partition(".")[0], [])
+        if report.pci and here:
+            found[i] = here.pop(0)
+    if len(found) == len(gpus) == len(report.near):
         return found
-    known = len(told.pci) == len(told.near) and all(gpu.pci for gpu in gpus.values())
-    return None if known or set(gpus) != set(told.near) else {i: i for i in gpus}
+    known = len(report.pci) == len(report.near) and all(gpu.pci for gpu in gpus.values())
+    return None if known or set(gpus) != set(report.near) else {i: i for i in gpus}
 
 
 def _pairs(
-    old: Links, told: Told, ids: Mapping[int, int], gpus: Mapping[int, Gpu]
+    old: Links, report: ToolReport, ids: Mapping[int, int], gpus: Mapping[int, Gpu]
 ) -> Mapping[tuple[int, int], Wire]:
-    """The link of each pair, from hwloc's *old* table and *told*."""
+    """The link of each pair, from hwloc's *old* table and *report*."""
     pairs = old.pairs()
-    for (a, b), wire in told.pairs.items():
+    for (a, b), wire in report.pairs.items():
         pair = (min(ids[a], ids[b]), max(ids[a], ids[b]))
         known = pairs.get(pair)
         gbps = wire.gbps
         if wire.type == "nvlink":
             gbps *= _per_nvlink(gpus[pair[0]].model) / NVLINK_GBPS
-        elif (a, b) in told.nominal and known is not None and known.type == wire.type:
+        elif (a, b) in report.nominal and known is not None and known.type == wire.type:
             gbps *= known.gbps / XGMI_GBPS
         elif wire.type == "pcie" and known is not None and known.type == "pcie":
             gbps = max(gbps, known.gbps)
@@ -161,7 +163,3 @@ def _nearer(ours: Sequence[Nic], theirs: Sequence[Nic]) -> tuple[Nic, ...]:
     kept = [attrs.evolve(nic, gpus=nic.gpus & ~nearer) for nic in ours]
     kept += [attrs.evolve(nic, gpus=nic.gpus & nearer) for nic in theirs]
     return tuple(nic for nic in kept if nic.gpus)
-
-
-def _warned(machine: Machine, warning: str) -> Machine:
-    return attrs.evolve(machine, warnings=(*machine.warnings, warning))

@@ -1,4 +1,4 @@
-"""Where a task is: which cores and GPUs of its node's machine the R of its job refers to.
+"""A task of a job: which cores and GPUs of its node's machine the job's R refers to.
 
 In a sub-instance, Flux counts the cores of each node from zero, but does not renumber GPUs. If the
 broker is bound to cores, its hwloc XML is restricted to these cores, and lacks the GPUs near other
@@ -17,9 +17,9 @@ from treepool.rfc import idset, topo
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import SchedulingKey
+from treepool.rfc.scheduling import AllocatedCores, SchedulingKey
 
-#: Most tasks that a job may have on a node, and most GPUs in a node.
+#: Most tasks of a job on a node, and most GPUs of a node.
 MAX_TASKS = 1 << 12
 MAX_GPUS = 1 << 10
 
@@ -28,9 +28,9 @@ MAX_GPUS = 1 << 10
 class Task:
     """A task of a job on one node: what the job has of the *machine*, and which task it is.
 
-    ``cores`` has ids of the machine's cores, and ``gpus`` ids of GPUs in R (bitmasks). The task has
-    number ``index``, from 0, among the ``tasks`` that the job has on the node. ``system`` has the
-    cores that the site keeps for the operating system, as far as R says.
+    ``cores`` has ids of the machine's cores, and ``gpus`` ids of GPUs in R (bitmasks). ``index`` is
+    the task's number, from 0, among the ``tasks`` that the job has on the node. ``system`` has the
+    cores that R says the site keeps for the operating system.
     """
 
     machine: Machine
@@ -41,7 +41,7 @@ class Task:
     system: int = 0
 
 
-def place(
+def task_of(
     R: ResourceSet,
     rank: int,
     machine: Machine,
@@ -53,10 +53,10 @@ def place(
 
     For a job of a sub-instance, *instance_cores* is how many cores of the node that instance has.
     If the machine has as many, its cores have the same ids as in R. If not, only treepool's key
-    says which cores R refers to (``allocated``). The key is also used for GPUs if the machine does
-    not say which cores they are near. Raises InvalidR if R has no such rank, or has cores that the
-    machine does not have; InvalidKey for a malformed key; InvalidHardware if it cannot be found out
-    which cores R refers to.
+    says which cores R refers to (``allocated``). The key also says which cores the GPUs are near,
+    if the machine does not. Raises InvalidR if R has no such rank, or has cores that the machine
+    does not have; InvalidKey for a malformed key; InvalidHardware if nothing says which cores R
+    refers to.
     """
     entry = next((e for e in R.entries if rank >= 0 and e.ranks >> rank & 1), None)
     if entry is None:
@@ -66,8 +66,8 @@ def place(
     if entry.gpus.bit_length() > MAX_GPUS:
         raise InvalidR(f"rank {rank} has GPUs {shown_ids(entry.gpus)}, more than any node")
     key = R.key()
-    cores = entry.cores
-    in_topo = _allocated(key, rank)
+    topo_of_rank, allocated = _topo(key, rank), _allocated(key, rank)
+    cores, in_topo = entry.cores, allocated.cores
     if idset.size(in_topo) != idset.size(cores):
         in_topo = cores
     if instance_cores is None or idset.size(machine.cores) != instance_cores:
@@ -84,18 +84,17 @@ def place(
             f"rank {rank} has cores {shown_ids(cores)}, but this machine only "
             f"{shown_ids(machine.cores)}"
         )
-    near = _near_by_key(key, rank, dict(zip(idset.iterate(in_topo), idset.iterate(cores))))
+    near = _near_by_topo(topo_of_rank, dict(zip(idset.iterate(in_topo), idset.iterate(cores))))
     machine = _completed(machine, entry.gpus, near)
-    topo_of_rank = _topo(key, rank)
     links = key.links_of(topo_of_rank) if key is not None and topo_of_rank is not None else None
     if links is not None and links.nics:
-        machine = attrs.evolve(machine, links=links)  # what the job was placed by
-    system = _system(key, rank) & machine.cores & ~cores
+        machine = attrs.evolve(machine, links=links)  # these decided where the job was placed
+    system = allocated.site_cores & machine.cores & ~cores
     return Task(machine, cores, entry.gpus, index, tasks, system)
 
 
 def has_instances(R: ResourceSet, rank: int) -> bool:
-    """Whether the job of *R* has MIG instances on the node with this *rank*, as its key says."""
+    """Whether the key of *R* says that the job has MIG instances on the node with this *rank*."""
     gpus = union(entry.gpus for entry in R.entries if rank >= 0 and entry.ranks >> rank & 1)
     found = _topo(R.key(), rank)
     domains = topo.walk(found) if found is not None else ()
@@ -103,7 +102,7 @@ def has_instances(R: ResourceSet, rank: int) -> bool:
 
 
 def with_bus_order(machine: Machine, bus_ids: Sequence[str]) -> Machine:
-    """*machine* with its GPUs numbered as on the whole node, whose GPUs have *bus_ids*, in order.
+    """*machine* with its GPUs numbered as on the whole node, which has GPUs with these *bus_ids*.
 
     A broker inside a job may know only the GPUs near its cores, and numbers these from zero. R and
     the environment keep the numbers of the whole node. GPUs that are not in *bus_ids* are dropped.
@@ -124,25 +123,18 @@ def _topo(key: Optional[SchedulingKey], rank: int) -> Optional[Mapping[str, Any]
     return next((e.topo for e in key.children if e.ranks >> rank & 1), None) if key else None
 
 
-def _system(key: Optional[SchedulingKey], rank: int) -> int:
-    """The topo's ids of the cores of *rank* that the site keeps."""
-    return next((a.site_cores for a in key.allocated if a.ranks >> rank & 1), 0) if key else 0
+def _allocated(key: Optional[SchedulingKey], rank: int) -> AllocatedCores:
+    """What the key says about the cores that *rank* has; empty sets if it says nothing."""
+    entries = key.allocated if key is not None else ()
+    return next((a for a in entries if a.ranks >> rank & 1), AllocatedCores(0, 0))
 
 
-def _allocated(key: Optional[SchedulingKey], rank: int) -> int:
-    """The topo's ids of the cores of *rank*, 0 if the key does not have them."""
-    return next((a.cores for a in key.allocated if a.ranks >> rank & 1), 0) if key else 0
-
-
-def _near_by_key(
-    key: Optional[SchedulingKey], rank: int, core_of: Mapping[int, int]
-) -> dict[int, int]:
-    """For each GPU in the topo of *rank*, those of the job's cores that are in its domain.
+def _near_by_topo(found: Optional[Mapping[str, Any]], core_of: Mapping[int, int]) -> dict[int, int]:
+    """For each GPU in topo *found*, those of the job's cores that are in its domain.
 
     *core_of* has the machine's ids of the job's cores by the topo's ids.
     """
     near: dict[int, int] = {}
-    found = _topo(key, rank)
     for _, domain in topo.walk(found) if found is not None else ():
         if "cores" not in domain or "gpus" not in domain:
             continue

@@ -1,4 +1,4 @@
-"""Where a site's hosts are, as a file says it."""
+"""Where a site's hosts are, according to a file."""
 
 from __future__ import annotations
 
@@ -9,34 +9,40 @@ from treepool.rfc import fabric, hostlist
 from treepool.rfc.findings import shown
 
 #: The domains that a host is in: locality and name, the highest first.
-Path = tuple[tuple[str, str], ...]
+Location = tuple[tuple[str, str], ...]
 
-#: Most hosts and switches that the lists of a file name in all, and most levels of domains.
+#: Most hosts and switches in all lists of a file together, and most levels of domains.
 _MAX_HOSTS, MAX_LEVELS = 1 << 20, 64
 
 
 @attrs.define
 class Site:
-    """Where each host is, and the hosts that were given more than one place: the first counts."""
+    """The location of each host, the first one that the file gives.
 
-    places: dict[str, Path] = attrs.field(factory=dict)
+    ``twice`` has the hosts that it gives several locations.
+    """
+
+    locations: dict[str, Location] = attrs.field(factory=dict)
     twice: dict[str, None] = attrs.field(factory=dict)
 
-    def put(self, host: str, path: Path) -> None:
-        """Note that *host* is in the domains of *path*, whose localities a key may have."""
-        if len(path) > MAX_LEVELS:
+    def put(self, host: str, location: Location) -> None:
+        """Note the *location* of *host*.
+
+        Raises InvalidHardware if a key may not have such localities.
+        """
+        if len(location) > MAX_LEVELS:
             raise InvalidHardware(f"host {shown(host)} is in more than {MAX_LEVELS} domains")
-        for name, _ in path:
+        for name, _ in location:
             if name in fabric.RESERVED or not name:
                 text = f"{shown(name)} cannot be the name of a locality"
                 raise InvalidHardware(f"host {shown(host)}: {text}")
-        if self.places.setdefault(host, path) != path:
+        if self.locations.setdefault(host, location) != location:
             self.twice[host] = None
 
 
 @attrs.define
 class HostLists:
-    """Reads the hostlists of a file, which have at most _MAX_HOSTS hosts in all."""
+    """Reads the hostlists of a file, at most _MAX_HOSTS hosts in all of them together."""
 
     count: int = 0
 
