@@ -54,7 +54,7 @@ def define(parser: ArgumentParser) -> None:
     show = actions.add_parser("list", help="the windows that are not over")
     show.add_argument("--json", action="store_true", help="a line of JSON for each")
     remove = actions.add_parser("remove", help="remove a window")
-    remove.add_argument("name", metavar="NAME")
+    remove.add_argument("name", metavar="NAME", help="of the window")
 
 
 def run(arguments: Namespace) -> int:
