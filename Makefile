@@ -5,9 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PLOTS := $(VENV)/.plots
+RELEASE := $(VENV)/.release
+DOC := $(VENV)/.doc
 
 .PHONY: demo check ci check-flux check-flux-versions check-browser lint types test depth machine
-.PHONY: mutants versions conformance bench packing soak fuzz clean
+.PHONY: mutants versions conformance bench packing soak fuzz doc release clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
 demo: $(INSTALLED)
@@ -22,7 +24,7 @@ check: lint types test conformance
 
 # Everything else, in less than 40 minutes, stage by stage. The last one runs every test once more, at
 # depth, so that the log ends with a summary of them all.
-STAGES := versions fuzz soak depth
+STAGES := versions doc release fuzz soak depth
 BEGAN := $(shell date +%s)
 ci:
 	@for stage in $(STAGES); do \
@@ -76,6 +78,16 @@ mutants: $(INSTALLED)
 versions: $(INSTALLED)
 	sh t/versions 3.9 3.10 3.11 3.12 3.13
 
+# Licences, and wheel and sdist: reproducible, and working in empty environments. They are left in
+# build/dist.
+release: $(RELEASE)
+	sh t/release 3.9 3.13
+
+# The site in build/doc/html, and the pages of man(1) in build/doc/man.
+doc: $(DOC)
+	$(BIN)/sphinx-build -q -W --keep-going -b html doc build/doc/html
+	$(BIN)/sphinx-build -q -W --keep-going -b man doc build/doc/man
+
 conformance: $(INSTALLED)
 	$(BIN)/treepool conformance
 
@@ -110,9 +122,10 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install -q -e '.[test]'
 	touch $@
 
-# matplotlib, for the chart of the benchmark and for `treepool replay --svg`.
-$(PLOTS): $(INSTALLED)
-	$(BIN)/python -m pip install -q -e '.[plots]'
+# Extras: matplotlib, for the chart of the benchmark and for `treepool replay --svg`; what makes the
+# site; what checks a release.
+$(PLOTS) $(RELEASE) $(DOC): $(VENV)/.%: $(INSTALLED)
+	$(BIN)/python -m pip install -q -e '.[$*]'
 	touch $@
 
 clean:

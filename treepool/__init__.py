@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treepool.rfc.shape import format_shape, parse_shape
     from treepool.rfc.subinstance import subinstance
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Allocation",

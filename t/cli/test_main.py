@@ -163,3 +163,17 @@ def test_printable_escapes_what_a_terminal_would_act_on():
 def test_stdin_with_bytes_that_are_no_text(treepool, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe{")))
     assert treepool("validate", "-").is_one_line_error("<stdin>", "UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["aloc"], "'alloc'"),
+        (["alloc", "--jsn", "slot=1/core"], "'--json'"),
+        (["alloc", "--polcy=first-fit", "slot=1/core"], "'--policy'"),
+        (["alloc", "--locality", "prefered", "slot=1/core"], "'preferred'"),
+        (["window", "remov"], "'remove'"),
+    ],
+)
+def test_a_misspelled_word_gets_the_right_one(treepool, argv, meant):
+    assert treepool(*argv).is_one_line_error(f"did you mean {meant}?", "--help", status=2)

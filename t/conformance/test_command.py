@@ -192,7 +192,16 @@ def test_options_at_the_top_are_the_pools(conformance, cluster_a):
 def test_json_is_a_line_for_each_vector(conformance, cluster_a):
     cluster_a["vectors"][0]["expect"] = {"error": "invalid"}
     first, second, *_ = conformance("--json", cluster_a).json
-    assert list(first) == ["file", "id", "action", "passed", "expected", "got", "rationale"]
+    assert list(first) == [
+        "version",
+        "file",
+        "id",
+        "action",
+        "passed",
+        "expected",
+        "got",
+        "rationale",
+    ]
     assert (first["id"], first["passed"], second["passed"]) == ("TVA1", False, True)
 
 

@@ -28,7 +28,7 @@ from typing import Iterator, Mapping, NoReturn, Optional, Sequence
 
 from treepool.cli import here
 from treepool.cli.here import Here
-from treepool.cli.screen import DONE, USAGE, Stop, complain, out, printable
+from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json, printable
 from treepool.discovery import binding
 from treepool.discovery.binding import Binding
 from treepool.discovery.visible import seen, settings, uuids_of
@@ -67,6 +67,7 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--print", action="store_true", help="say what would be done, a fact a line; run nothing"
     )
+    parser.add_argument("--json", action="store_true", help="with --print: a line of JSON")
     here.add_options(parser)
     # All words after the first belong to COMMAND, whatever they look like.
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -77,6 +78,8 @@ def run(arguments: Namespace) -> int:
     program = list(arguments.program)
     if program[:1] == ["--"]:
         del program[0]
+    if arguments.json and not arguments.print:
+        raise Stop("--json: only --print has facts to tell", USAGE)
     if not program and not arguments.print:
         raise Stop("a COMMAND is needed (see treepool bind --help)", USAGE)
     environment = dict(os.environ)
@@ -88,6 +91,20 @@ def run(arguments: Namespace) -> int:
         prefix = _numactl(place, bound, arguments.memory, environment)
     except InvalidHardware as e:
         raise Stop(str(e)) from None
+    if arguments.json:
+        fact = {
+            **here.about(place),
+            "cores": idset.encode(bound.cores),
+            "pus": idset.encode(bound.pus),
+            "numa": idset.encode(bound.numa),
+            "gpus": None if note else list(bound.gpus),
+            "environment": dict(changes),
+            "memory": arguments.memory,
+            "command": [*prefix, *program],
+            "notes": [note] if note else [],
+        }
+        out_json(fact)
+        return DONE
     if arguments.print:
         for line in _facts(place, bound, changes, note, arguments.memory, [*prefix, *program]):
             out(printable(line))

@@ -14,7 +14,6 @@ exit status:
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any, Iterator
@@ -22,7 +21,7 @@ from typing import Any, Iterator
 import attrs
 
 from treepool.cli import files, vectors
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, printable
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, printable
 
 
 def define(parser: ArgumentParser) -> None:
@@ -49,7 +48,10 @@ def run(arguments: Namespace) -> int:
             out(f"{printable(files.shown(path))}: {printable(document['title'])}")
         for result in vectors.play(document):
             played, passed = played + 1, passed + result.passed
-            out(_json(path, result) if arguments.json else _text(result))
+            if arguments.json:
+                out_json({"file": path, **attrs.asdict(result)})
+            else:
+                out(_text(result))
     if played and not arguments.json:
         out(f"{passed} of {played}")
     return unreadable or (DONE if passed == played else NO)
@@ -75,10 +77,6 @@ def _read(path: str) -> Any:
     for problem in vectors.problems(document)[:1]:
         raise Stop(f"{files.shown(path)}: {problem}")
     return document
-
-
-def _json(path: str, result: vectors.Result) -> str:
-    return json.dumps({"file": path, **attrs.asdict(result)})
 
 
 def _text(result: vectors.Result) -> str:

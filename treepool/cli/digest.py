@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from treepool.cli.screen import DONE, USAGE, Stop, out
+from treepool.cli.screen import DONE, USAGE, Stop, out, out_json
 
 
 def define(parser: ArgumentParser) -> None:
-    """Add the subcommand's arguments to *parser*: there are none."""
+    """Add the subcommand's arguments to *parser*."""
+    parser.add_argument("--json", action="store_true", help="a line of JSON")
 
 
-def run(_arguments: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     from treepool.discovery.describe import digest
 
@@ -31,5 +32,9 @@ def run(_arguments: Namespace) -> int:
     xml = local_xml()
     if xml is None:
         raise Stop("there is no broker here that has a topology")
-    out(digest(xml).hex())
+    found = digest(xml).hex()
+    if arguments.json:
+        out_json({"digest": found})
+    else:
+        out(found)
     return DONE

@@ -25,7 +25,8 @@ from typing import Callable, Iterator, Optional, TypeVar
 from treepool.cli import files, hardware, sitefiles
 from treepool.cli.describednodes import Found, assigned, new_nodes
 from treepool.cli.hardware import Description
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out
+from treepool.cli.progressbar import counted
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json
 from treepool.discovery import amd, key, mig, nvidia
 from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
@@ -114,10 +115,15 @@ def define(parser: ArgumentParser) -> None:
         action="store_true",
         help="print each kind of node as a tree, and what was merged or left out, but no R",
     )
+    parser.add_argument(
+        "--json", action="store_true", help="with --dry-run: a line of JSON for each kind of node"
+    )
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
+    if arguments.json and not arguments.dry_run:
+        raise Stop("--json: without --dry-run all that is printed is JSON", USAGE)
     R = _given_R(arguments)
     try:
         encoded = _encode(arguments, R)
@@ -126,10 +132,12 @@ def run(arguments: Namespace) -> int:
     except InvalidInput as e:
         raise Stop(str(e)) from None
     if arguments.dry_run:
-        from treepool.cli.outline import lines
+        from treepool.cli import outline
 
-        for line in lines(encoded):
+        for line in [] if arguments.json else outline.lines(encoded):
             out(line)
+        for fact in outline.facts(encoded) if arguments.json else []:
+            out_json(fact)
         return DONE
     for warning in _warnings(encoded):
         complain("treepool encode", f"warning: {warning}")
@@ -174,7 +182,7 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
     describer.instances = _told(arguments, "mig", mig.read_list) or ()
     if arguments.instance:
         return _encode_instance(describer, R, arguments.properties)
-    found = list(_found(arguments, describer))
+    found = list(counted(_found(arguments, describer), "nodes read"))
     if R is not None:
         nodes = assigned(found, R.ranks, R.hosts)
         return key.encode_into(R, nodes, arguments.properties)
@@ -231,7 +239,7 @@ def _encode_instance(
         raise Stop(f"--instance: no Flux instance: {e.strerror or e}") from None
     target = instance.R if R is None else R
     nodes = []
-    for rank, answer in instance.topologies(target.ranks):
+    for rank, answer in counted(instance.topologies(target.ranks), "brokers answered"):
         if isinstance(answer, bytes):
             nodes.append(Nodes(1 << rank, describer.of_xml(answer, f"rank {rank}")))
         else:

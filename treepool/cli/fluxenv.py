@@ -24,7 +24,9 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from treepool.cli.screen import DONE, NO, USAGE, Stop, out
+import attrs
+
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json
 from treepool.errors import SetupError
 from treepool.flux import install, installcheck, site
 
@@ -38,11 +40,16 @@ def define(parser: ArgumentParser) -> None:
     what.add_argument(
         "--systemd", action="store_true", help="print the variables as a drop-in for flux.service"
     )
+    parser.add_argument(
+        "--json", action="store_true", help="with --check: a line of JSON for each part"
+    )
     parser.add_argument("--prefix", metavar="DIR", help="not in Flux's own directories, but in DIR")
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
+    if arguments.json and not arguments.check:
+        raise Stop("--json: only --check has facts to tell", USAGE)
     prefix = None
     if arguments.prefix is not None:  # shells do not expand --prefix=~/tools
         prefix = Path(os.path.abspath(os.path.expanduser(arguments.prefix)))
@@ -60,7 +67,7 @@ def run(arguments: Namespace) -> int:
         if found is None:
             raise Stop(f"no treepool is installed in {home}: treepool flux-env --install")
         if arguments.check:
-            return _check(found)
+            return _check(found, arguments.json)
     except SetupError as e:
         raise Stop(str(e)) from None
     if found.prefix is None:
@@ -80,9 +87,12 @@ def _install(prefix: Path | None) -> int:
     return DONE
 
 
-def _check(found: install.Installed) -> int:
+def _check(found: install.Installed, as_json: bool) -> int:
     findings = list(installcheck.findings(found, site.FluxSite.here(), os.environ))
     for finding in findings:
+        if as_json:
+            out_json(attrs.asdict(finding))
+            continue
         problem = finding.problem and f"PROBLEM: {finding.problem}"
         out(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}")
     return NO if any(finding.problem for finding in findings) else DONE

@@ -37,6 +37,20 @@ class Here:
     host: str
 
 
+def about(place: Here) -> dict[str, Any]:
+    """What ``--json`` tells of a task: its place, and what its job has on the node."""
+    return {
+        "job": place.job or None,
+        "task": int(place.number) if place.number else None,
+        "rank": place.rank,
+        "host": place.host or None,
+        "allocated": {
+            "cores": idset.encode(place.task.cores),
+            "gpus": idset.encode(place.task.gpus),
+        },
+    }
+
+
 def add_options(parser: Any) -> None:
     """Add the options that say which task it is, for use without Flux."""
     group = parser.add_argument_group(

@@ -34,6 +34,7 @@ SUBCOMMANDS = (
     ("verify", "verify", "inside a job: is it bound to what was placed?"),
     ("conformance", "conformance", "run the test vectors of RFC 49 and treepool, or your own"),
     ("flux-env", "fluxenv", "make treepool part of a Flux, or take it away"),
+    ("completion", "completion", "print a script by which a shell completes words"),
 )
 
 #: Exit statuses beyond those of ``screen``.
@@ -100,6 +101,24 @@ class Parser(argparse.ArgumentParser):
         complain(self.prog, f"{message} (see {self.prog} --help)")
         sys.exit(USAGE)
 
+    def unrecognized(self, words: Sequence[str]) -> NoReturn:
+        """End with the usage error that *words* are no arguments, and the first one's spelling."""
+        from treepool.rfc.spelling import did_you_mean
+
+        known = [option for action in self._actions for option in action.option_strings]
+        meant = did_you_mean(words[0].partition("=")[0], known)
+        self.error(f"unrecognized arguments: {' '.join(words)}{meant}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse's, with the choice that *value* is probably a misspelling of."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as e:
+            from treepool.rfc.spelling import did_you_mean
+
+            meant = did_you_mean(str(value), list(action.choices or ()))
+            raise argparse.ArgumentError(action, f"{e.message}{meant}") from None
+
 
 class Subcommand(Parser):
     """The parser of a subcommand. It imports the subcommand's module when it is used.
@@ -113,7 +132,12 @@ class Subcommand(Parser):
         self._module = module
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the words after the subcommand; argparse calls this only for the one given.
+        """Parse the words after the subcommand; argparse calls this only for the one given."""
+        self.load()
+        return super().parse_known_args(args, namespace)
+
+    def load(self) -> None:
+        """Import the subcommand's module and take its arguments from there.
 
         The docstring of the module is the text of ``--help``: what it does, then examples.
         """
@@ -122,10 +146,17 @@ class Subcommand(Parser):
         self.epilog = heading + examples
         self.set_defaults(run=module.run)
         module.define(self)
-        return super().parse_known_args(args, namespace)
 
 
-def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+def whole() -> tuple[Parser, dict[str, Subcommand]]:
+    """The parser of the whole command line, and those of all subcommands, with their arguments."""
+    parser, subcommands = _parsers()
+    for subcommand in subcommands.values():
+        subcommand.load()
+    return parser, subcommands
+
+
+def _parsers() -> tuple[Parser, dict[str, Subcommand]]:
     parser = Parser(
         prog="treepool",
         usage="treepool [-h] [--version] SUBCOMMAND ...",
@@ -143,18 +174,21 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     for name, module, summary in SUBCOMMANDS:
         subcommands.add_parser(name, module=module, help=summary)
+    return parser, subcommands.choices
+
+
+def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser, subcommands = _parsers()
     arguments, rest = parser.parse_known_args(argv)
     if arguments.command is None:
-        parser.error(f"a subcommand is needed: {', '.join(subcommands.choices)}")
+        parser.error(f"a subcommand is needed: {', '.join(subcommands)}")
     # argparse takes the words before the next option and reports those after it as unknown.
     after = rest.index("--") if "--" in rest else len(rest)
     options = [word for word in rest[:after] if word.startswith("-")]
     rest[after : after + 1] = []
     more = getattr(arguments, "words", None)
     if options or (rest and more is None):
-        subcommands.choices[arguments.command].error(
-            f"unrecognized arguments: {' '.join(options or rest)}"
-        )
+        subcommands[arguments.command].unrecognized(options or rest)
     if more is not None:
         more.extend(rest)
     return arguments

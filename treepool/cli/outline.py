@@ -1,4 +1,4 @@
-"""What ``treepool encode --dry-run`` prints: each kind of node as a tree, in plain text."""
+"""What ``treepool encode --dry-run`` prints: each kind of node as a tree, or as a JSON object."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST = 8
 
 def lines(encoded: Encoded) -> Iterator[str]:
     """The lines about *encoded*, printable."""
-    host_of = dict(zip(idset.iterate(encoded.R.ranks), encoded.R.hosts))
+    host_of = _host_of(encoded)
     for number, kind in enumerate(encoded.kinds):
         if number:
             yield ""
-        yield from map(printable, _kind(kind, host_of))
-        names = sorted(n for n, ranks in encoded.R.properties.items() if ranks & kind.ranks)
+        yield from map(printable, _kind(kind, _hosts(kind, host_of)))
+        names = _properties(encoded, kind)
         if names:
             yield printable(f"  properties: {', '.join(names)}")
     if encoded.warnings:
@@ -31,11 +31,41 @@ def lines(encoded: Encoded) -> Iterator[str]:
         yield printable(f"warning: {warning}")
 
 
-def _kind(kind: Nodes, host_of: Mapping[int, str]) -> Iterator[str]:
-    ranks = list(idset.iterate(kind.ranks))
-    hosts = hostlist.encode([host_of[rank] for rank in ranks if rank in host_of])
-    count = "1 node" if len(ranks) == 1 else f"{len(ranks)} nodes"
-    yield f"{count}: {hosts} (rank {idset.encode(kind.ranks)}): {outline(kind.node.topo)}"
+def facts(encoded: Encoded) -> Iterator[dict[str, Any]]:
+    """The JSON objects about *encoded*: one for each kind, and the warnings, if there are any."""
+    host_of = _host_of(encoded)
+    for kind in encoded.kinds:
+        links = kind.node.machine.links
+        yield {
+            "ranks": idset.encode(kind.ranks),
+            "hosts": _hosts(kind, host_of),
+            "topo": kind.node.topo,
+            "links": None if links is None else links.to_dict(),
+            "properties": _properties(encoded, kind),
+            "notes": list(kind.node.notes),
+            "warnings": list(kind.node.warnings),
+        }
+    if encoded.warnings:
+        yield {"warnings": list(encoded.warnings)}
+
+
+def _host_of(encoded: Encoded) -> dict[int, str]:
+    return dict(zip(idset.iterate(encoded.R.ranks), encoded.R.hosts))
+
+
+def _hosts(kind: Nodes, host_of: Mapping[int, str]) -> str:
+    named = [host_of[rank] for rank in idset.iterate(kind.ranks) if rank in host_of]
+    return hostlist.encode(named)
+
+
+def _properties(encoded: Encoded, kind: Nodes) -> list[str]:
+    return sorted(name for name, ranks in encoded.R.properties.items() if ranks & kind.ranks)
+
+
+def _kind(kind: Nodes, hosts: str) -> Iterator[str]:
+    count = "1 node" if (size := idset.size(kind.ranks)) == 1 else f"{size} nodes"
+    of = f"{hosts} (rank {idset.encode(kind.ranks)})"
+    yield f"{count}: {of}: {outline(kind.node.topo)}"
     yield from _domain("node", kind.node.topo, "", kind.node.machine)
     links = kind.node.machine.links
     if links is not None:

@@ -6,11 +6,12 @@ other module of this package writes to the streams.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 from unicodedata import combining, east_asian_width
 
 from treepool.rfc.quote import printable as printable
@@ -25,6 +26,8 @@ DONE, NO, USAGE = 0, 1, 2
 #: Width of a table that is not written to a terminal; COLUMNS in the environment overrides it.
 PLAIN_WIDTH = 120
 
+#: The version of the lines that ``--json`` prints: schemas/output.json, doc/json.md.
+JSON_VERSION = 1
 
 #: Select Graphic Rendition (ECMA-48).
 _COLOURS = {"bold": 1, "red": 31, "green": 32, "yellow": 33}
@@ -41,6 +44,11 @@ class Stop(Exception):
 def out(line: str) -> None:
     """Write *line*, which is printable, to stdout."""
     print(line)
+
+
+def out_json(fact: Mapping[str, Any]) -> None:
+    """Write *fact* to stdout as a line of JSON that says its version."""
+    out(json.dumps({"version": JSON_VERSION, **fact}))
 
 
 def complain(command: str, message: str) -> None:

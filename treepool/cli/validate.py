@@ -9,6 +9,7 @@ examples:
   treepool validate R.json
   flux kvs get resource.R | treepool validate -
   jq .scheduling R.json | treepool validate --as key -
+  treepool validate --json R.json | jq -r '.problems[].pointer'
 
 exit status:
   0 nothing is wrong, though there may be warnings; 1 something is; 2 usage, or no such file
@@ -23,7 +24,7 @@ from typing import Any, Callable, Mapping, Sequence
 import attrs
 
 from treepool.cli import files, vectors
-from treepool.cli.screen import DONE, NO, Stop, out, printable
+from treepool.cli.screen import DONE, NO, Stop, out, out_json, printable
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import NodeType
@@ -57,23 +58,30 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: see above)"
     )
+    parser.add_argument("--json", action="store_true", help="a line of JSON")
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     document = files.read_json(arguments.file)
     name = files.shown(arguments.file)
-    kind = _KINDS[arguments.kind or _recognise(document, name)]
+    kind_name = arguments.kind or _recognise(document, name)
+    kind = _KINDS[kind_name]
     found = [Problem("", "is a JSON string")] if isinstance(document, str) else []
     found = found or kind.problems(document)
+    warnings = [] if found else kind.warnings(document)
+    summary = None if found else kind.summary(document)
+    if arguments.json:
+        fact = {"file": arguments.file, "kind": kind_name, "valid": not found, "summary": summary}
+        out_json({**fact, "problems": [attrs.asdict(p) for p in found], "warnings": warnings})
+        return NO if found else DONE
     for problem in found:
         out(printable(str(problem)))
-    if found:
-        return NO
-    for warning in kind.warnings(document):
+    for warning in warnings:
         out(printable(f"warning: {warning}"))
-    out(printable(f"{name}: valid {kind.name}: {kind.summary(document)}"))
-    return DONE
+    if summary is not None:
+        out(printable(f"{name}: valid {kind.name}: {summary}"))
+    return NO if found else DONE
 
 
 def _recognise(document: Any, name: str) -> str:

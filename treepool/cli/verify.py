@@ -14,15 +14,14 @@ exit status:
 
 from __future__ import annotations
 
-import json
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Mapping, Optional
 
 from treepool.cli import here
 from treepool.cli.here import Here
-from treepool.cli.screen import DONE, NO, USAGE, Stop, out, printable
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
 from treepool.discovery import alignment, binding
 from treepool.discovery.visible import BY_BUS, ORDER, seen, uuids_of
 from treepool.errors import InvalidHardware
@@ -58,31 +57,18 @@ def run(arguments: Namespace) -> int:
         notes.append(f"{ORDER} is not {BY_BUS}: GPU numbers may mean other GPUs")
     found = alignment.check(task, affinity, visible, known)
     if arguments.json:
-        line = {
-            **_about(place),
+        fact = {
+            **here.about(place),
             "aligned": not found,
             "cores": idset.encode(binding.cores_of(task.machine, affinity)),
             "gpus": None if visible is None else list(visible),
             "reasons": [{"kind": one.kind, "message": one.message} for one in found],
             "notes": notes,
         }
-        out(json.dumps(line))
+        out_json(fact)
     else:
         _say(place, [one.message for one in found], notes)
     return NO if found else DONE
-
-
-def _about(place: Here) -> dict[str, Any]:
-    return {
-        "job": place.job or None,
-        "task": int(place.number) if place.number else None,
-        "rank": place.rank,
-        "host": place.host or None,
-        "allocated": {
-            "cores": idset.encode(place.task.cores),
-            "gpus": idset.encode(place.task.gpus),
-        },
-    }
 
 
 def _say(place: Here, reasons: list[str], notes: list[str]) -> None:

@@ -18,13 +18,12 @@ exit status:
 from __future__ import annotations
 
 import errno
-import json
 import time
 from argparse import ArgumentParser, Namespace
 from typing import Any, Callable, Sequence, TypeVar
 
 from treepool.cli.main import Parser
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, width
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, width
 from treepool.errors import InvalidWindow
 from treepool.rfc import windows
 from treepool.rfc.windows import WindowEntry
@@ -55,7 +54,7 @@ def define(parser: ArgumentParser) -> None:
     show = actions.add_parser("list", help="the windows that are not over")
     show.add_argument("--json", action="store_true", help="a line of JSON for each")
     remove = actions.add_parser("remove", help="remove a window")
-    remove.add_argument("name", metavar="NAME")
+    remove.add_argument("name", metavar="NAME", help="of the window")
 
 
 def run(arguments: Namespace) -> int:
@@ -104,7 +103,7 @@ def _list(arguments: Namespace, client: Any) -> int:
     found = _asked(client.now)
     if arguments.json:
         for known in found:
-            out(json.dumps({**known.entry.to_dict(), "source": known.source}))
+            out_json({**known.entry.to_dict(), "source": known.source})
     elif not found:
         out("no windows")
     else:

@@ -1,0 +1,63 @@
+"""The bar that long commands show: late, on a terminal, and gone at the end."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+from commandline import bare_environment
+
+SCRIPT = """
+import time
+from treepool.cli import progressbar
+progressbar.DELAY = {delay}
+for _ in progressbar.counted(range(4), "nodes read"):
+    time.sleep(0.2)
+"""
+
+
+def shown(delay, **environment):
+    """What a loop of 0.8 s writes to a terminal, if a bar may come after *delay* seconds."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(delay=delay)],
+        stderr=follower,
+        env={**bare_environment(), "TERM": "xterm", **environment},
+    ) as process:
+        os.close(follower)
+        found = b""
+        try:
+            while data := os.read(leader, 65536):
+                found += data
+        except OSError:  # the other end is closed
+            pass
+    os.close(leader)
+    assert process.returncode == 0
+    return found.decode()
+
+
+def test_a_short_command_shows_nothing():
+    assert shown(delay=60) == ""
+
+
+def test_a_long_command_counts_and_clears_the_line():
+    found = shown(delay=0)
+    assert "3 nodes read" in found
+    assert found.endswith("\x1b[1A\x1b[2K")
+
+
+def test_no_color_is_respected():
+    colour = re.compile(r"\x1b\[(?:3[0-9]|9[0-7])[0-9;]*m")
+    assert colour.search(shown(delay=0))
+    assert not colour.search(shown(delay=0, NO_COLOR="1"))
+
+
+def test_nothing_is_written_where_stderr_is_no_terminal():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(delay=0)],
+        stderr=subprocess.PIPE,
+        env=bare_environment(),
+        check=True,
+    )
+    assert done.stderr == b""
