@@ -25,7 +25,8 @@ class Fabric:
 
     ``locality`` is "" for the root and for ranks that stand alone. ``height`` is how many levels of
     domains are inside: 0 for those that only have nodes, the *leaves*. ``lowest`` is the lowest
-    rank, and ``size`` the number of ranks. The domains inside a domain have the numbers after its
+    rank, ``size`` the number of ranks, and ``place`` the place among siblings by lowest rank, in
+    which order ``children`` are. The domains inside a domain have the numbers after its
     own, up to ``end``. ``homes`` has the leaves of each rank. A rank has one leaf, unless the
     domains are the members of a property family, which need not be disjoint.
     """
@@ -38,6 +39,7 @@ class Fabric:
         self.height: list[int] = []
         self.lowest: list[int] = []
         self.size: list[int] = []
+        self.place: list[int] = []
         self.end: list[int] = []
         #: The ranks of each leaf, ascending; none for others.
         self.ranks: list[Sequence[int]] = []
@@ -216,6 +218,7 @@ class Fabric:
         self.height.append(0)
         self.lowest.append(-1)
         self.size.append(0)
+        self.place.append(0)
         self.end.append(number + 1)
         self.ranks.append(())
         self.extra.append(extra)
@@ -240,6 +243,9 @@ class Fabric:
             self.lowest[number] = min(self.lowest[child] for child in children)
             self.size[number] = sum(self.size[child] for child in children)
             self.end[number] = self.end[children[-1]]
+            children.sort(key=self.lowest.__getitem__)
+            for place, child in enumerate(children):
+                self.place[child] = place
 
     def _add(
         self, locality: str, domain: FabricDomain, parent: int, alone: Iterable[int] = ()
