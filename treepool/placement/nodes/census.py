@@ -6,6 +6,8 @@ domains around them. Its cost therefore follows what changes, not the number of 
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Iterable, Iterator, Optional, Sequence, TypeVar
 
 from treepool.placement.nodes.fabric import ROOT, Fabric
@@ -77,9 +79,7 @@ class Census:
         """The children of *domain* that have ranks in one of *states*: those with the fewest idle
         nodes first, then those with the lowest rank."""
         having, idle, children = self._having[domain], self._idle[domain], self.fabric.children
-        places = 0
-        for state in states:
-            places |= having.get(state, 0)
+        places = reduce(or_, [having[state] for state in states if state in having], 0)
         for number in sorted(idle):
             found = idle[number] & places
             while found:
@@ -101,9 +101,11 @@ class Census:
             idle = (new is not None and new.idle) - (old is not None and old.idle)
             for leaf in homes[rank]:
                 self.log.append(leaf)
-                for domain in paths[leaf]:
-                    if idle and domain != ROOT:
+                path = paths[leaf]
+                if idle:
+                    for domain in path[:-1]:
                         self._reorder(domain, idle)
+                for domain in path:
                     free[domain] += change
                 if not self._own[leaf]:
                     self._take(leaf)
@@ -111,9 +113,10 @@ class Census:
                 if old is not None and not less_one(held, old):
                     self._lose(leaf, old)
                 if new is not None:
-                    if new not in held:
+                    number = held.get(new, 0)
+                    held[new] = number + 1
+                    if not number:
                         self._gain(leaf, new)
-                    held[new] = held.get(new, 0) + 1
         self.moved = set()
         if len(self.log) > 1024 + _MAX_LOG * len(self.held):
             self.log_start += len(self.log)

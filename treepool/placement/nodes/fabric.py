@@ -46,6 +46,7 @@ class Fabric:
         self.homes: list[tuple[int, ...]] = [()] * width
         self.extra: list[Mapping[str, Any]] = []
         self._sets: dict[int, RankSet] = {}
+        self._frames: dict[int, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
 
@@ -156,12 +157,12 @@ class Fabric:
             found = self._sizes[key] = sorted(filter(None, counts), reverse=True)
         return found
 
-    def cut(self, ranks: Iterable[int]) -> Optional[dict[str, Any]]:
+    def cut(self, ranks: Sequence[int]) -> Optional[dict[str, Any]]:
         """``scheduling.fabric`` for some *ranks* (ascending): without domains that are empty."""
         having: dict[int, list[int]] = {}
-        ranks = list(ranks)
         first = self.homes[ranks[0]]
-        if all(self.homes[rank] is first for rank in ranks):  # mostly, and in a third of the time
+        # Mostly, and in a quarter of the time.
+        if len(ranks) == 1 or all(self.homes[rank] is first for rank in ranks):
             return self._cut_to(first, idset.encode_ids(ranks))
         for rank in ranks:
             for leaf in self.homes[rank]:
@@ -198,12 +199,21 @@ class Fabric:
         """The same for *ranks* that are all in one leaf."""
         found: Optional[dict[str, Any]] = None
         for leaf in leaves:
-            for domain in self.around(leaf):
-                if self.locality[domain]:
-                    alone = ranks if domain == leaf or found is None else ""
-                    one = written(self.name[domain], alone, found or {}, self.extra[domain])
-                    found = {self.locality[domain]: [one]}
-        return None if found is None else written(None, "", found, self.extra[ROOT])
+            for locality, named, extra in self._frame(leaf):
+                inner = {"ranks": ranks} if found is None else found
+                found = {locality: [{**named, **inner, **extra}]}
+        return None if found is None else {**found, **self.extra[ROOT]}
+
+    def _frame(self, leaf: int) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+        """The domains around *leaf* as JSON, without what is inside them, the smallest first."""
+        found = self._frames.get(leaf)
+        if found is None:
+            found = self._frames[leaf] = [
+                (self.locality[d], written(self.name[d], "", {}, {}), self.extra[d])
+                for d in self.around(leaf)
+                if self.locality[d]
+            ]
+        return found
 
     # -- compiling
 
