@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from itertools import compress
-from typing import Callable, Iterable, Iterator
+from typing import Callable, Iterable, Iterator, Sequence
 
 from treepool.errors import InvalidIdset
 from treepool.rfc.quote import quoted
@@ -101,8 +101,10 @@ def encode(mask: int) -> str:
     return encode_runs(runs(mask))
 
 
-def encode_ids(ids: Iterable[int]) -> str:
+def encode_ids(ids: Sequence[int]) -> str:
     """The RFC 22 text of ascending, distinct *ids*."""
+    if len(ids) == 1:  # as for most jobs
+        return str(ids[0])
     return encode_runs(runs_of_ids(ids))
 
 

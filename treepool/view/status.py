@@ -165,4 +165,4 @@ def _domains(types: Sequence[Any], part: tuple[tuple[int, ...], int, int]) -> st
     if found == [node_type.root] or not found:
         return ""
     domains = memory_domains(node_type)
-    return f"{found[0].name} {idset.encode_ids(domains.index(d) for d in found)}"
+    return f"{found[0].name} {idset.encode_ids([domains.index(d) for d in found])}"

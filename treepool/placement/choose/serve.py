@@ -8,10 +8,9 @@ which, and the node rules hold in each.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from functools import cached_property
-from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, Iterable, Mapping, Optional
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Iterable, Optional
 
 import attrs
 
@@ -112,12 +111,12 @@ class Domains:
             return None
         state, rank = top.state, top.rank
         if not self.situation.policy.by_rank:
-            equal = candidates.equal(top)
+            equal, state_of = candidates.equal(top), self.situation.index.state_of
             while True:
                 rank = self.first_of(equal, domain)
-                there = self.situation.index.state_of[rank]
+                there = state_of[rank]
                 assert there is not None
-                if candidates.stands(there, top.order, units):
+                if there is state or candidates.stands(there, top.order, units):
                     state = there
                     break
                 equal.discard(there)
@@ -128,35 +127,22 @@ class Domains:
 
     def first_of(self, states: set[NodeState], domain: int) -> int:
         """The first rank in one of *states* on the way down into the domain with the fewest idle
-        nodes, ties to the lowest rank."""
-        where = self.census.where(states)
-        return self._walk_down(states, domain, where, all(state.idle for state in states))
-
-    def _walk_down(
-        self, states: set[NodeState], domain: int, where: list[Mapping[int, int]], idle: bool
-    ) -> int:
-        """The same from domain to domain; -1 if *domain* has no such rank.
-
-        *where* has the domains of each state; *idle* says whether all are states of idle nodes.
-        """
-        fabric, census = self.fabric, self.census
+        nodes, ties to the lowest rank; -1 if *domain* has no such rank."""
+        fabric, census, buckets = self.fabric, self.census, self.situation.index.buckets
         if not fabric.height[domain]:
-            state_of, up = self.situation.index.state_of, self.situation.index.up
-            found = (r for r in fabric.ranks[domain] if state_of[r] in states and up[r])
-            return next((r for r in found if self.within is None or r in self.within), -1)
-        order: Iterable[tuple[int, int, int]] = census.order(domain)
-        if sum(map(len, where)) < len(fabric.children[domain]):
-            here = {d for there in where for d in there if fabric.parent[d] == domain}
-            order = sorted((census.idle(d), fabric.lowest[d], d) for d in here)
-        elif idle:
-            order = islice(order, bisect_left(census.order(domain), (1,)), None)
-        for _, _, child in order:
-            for there in where:
-                if child in there:
-                    rank = self._walk_down(states, child, where, idle)
-                    if rank >= 0:
-                        return rank
-                    break
+            here, lowest = fabric.set_of(domain), -1
+            for state in census.held[domain].keys() & states:
+                rank = buckets[state].lowest(here)
+                if self.within is not None:
+                    ranks = buckets[state].ascending(here)
+                    rank = next((rank for rank in ranks if rank in self.within), -1)
+                if rank >= 0 and not 0 <= lowest < rank:
+                    lowest = rank
+            return lowest
+        for child in census.having(domain, states):
+            rank = self.first_of(states, child)
+            if rank >= 0:
+                return rank
         return -1
 
     def by_trial(self, domain: int, plain: Selection) -> Selection:

@@ -76,9 +76,11 @@ class Spread:
         return [d for d in self.fabric.inside(domain) if self.fabric.locality[d] == name]
 
     def fixed(self, depth: int) -> bool:
-        """Whether all that is asked from *depth* on has a fixed count."""
-        counts = (level.count.fixed for level in self.levels[depth:])
-        return self.extent is None and all(counts)
+        """Whether all counts from *depth* down to the slots are fixed."""
+        for level in self.levels[depth:]:
+            if not level.count.fixed or level.groups:
+                return level.count.fixed
+        return self.extent is None
 
     def value(self, domain: int, depth: int = 0) -> Optional[tuple[Any, ...]]:
         """How much of the levels from *depth* on *domain* could give at most; None for nothing.

@@ -6,18 +6,15 @@ domains around them. Its cost therefore follows what changes, not the number of 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from typing import Iterable, Mapping, Optional, Sequence, TypeVar
+from functools import reduce
+from operator import or_
+from typing import Iterable, Iterator, Optional, Sequence, TypeVar
 
-from treepool.placement.nodes.fabric import Fabric
-from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.nodes.state import IDLE, NodeState, unpacked
 
 #: Changed leaves that are kept for readers, per domain of the fabric.
 _MAX_LOG = 4
-
-#: Numbers of cores, GPUs and idle nodes in one int, so that a change is one addition per domain.
-_CORES, _GPUS, _IDLE = 80, 40, (1 << 40) - 1
-
 
 K = TypeVar("K")
 
@@ -32,11 +29,6 @@ def less_one(numbers: dict[K, int], key: K) -> int:
     return left
 
 
-def packed(state: NodeState) -> int:
-    """What a node in *state* adds to the numbers of its domains."""
-    return (state.ncores << _CORES) + (state.ngpus << _GPUS) + state.idle
-
-
 class Census:
     """The up ranks of each leaf of *fabric* by state, and what is free in each domain.
 
@@ -44,8 +36,8 @@ class Census:
     """
 
     __slots__ = (
-        "fabric", "held", "moved", "log", "log_start", "_free", "_orders", "_counted", "_own",
-        "_where",
+        "fabric", "held", "moved", "log", "log_start", "_free", "_having", "_idle", "_counted",
+        "_own",
     )  # fmt: skip
 
     def __init__(self, fabric: Fabric) -> None:
@@ -57,100 +49,122 @@ class Census:
         self.log: list[int] = []
         self.log_start = 0
         self._free = [0] * size
-        #: The children of a domain by their idle nodes, for domains of which that was asked.
-        self._orders: dict[int, list[tuple[int, int, int]]] = {}
+        #: By domain: the children (a bitmask of their places) that have up ranks in a state, and
+        #: those that have a number of idle nodes.
+        self._having: list[dict[NodeState, int]] = [{} for _ in range(size)]
+        self._idle = [{0: (1 << len(children)) - 1} for children in fabric.children]
         self._counted: list[Optional[NodeState]] = [None] * len(fabric.homes)
-        #: The domains whose ``held`` is not shared with a copy.
+        #: The domains whose dicts are not shared with a copy.
         self._own = bytearray(b"\1" * size)
-        #: The domains that have ranks in each state, and how many; None until it is asked for.
-        self._where: Optional[dict[NodeState, dict[int, int]]] = None
 
     def copy(self) -> Census:
         """An independent copy, in one copy of each list."""
         new = object.__new__(Census)
         new.fabric, new.held, new.moved = self.fabric, self.held.copy(), self.moved.copy()
         new.log, new.log_start = [], self.log_start + len(self.log) + 1
-        new._free, new._orders, new._where = self._free.copy(), {}, None
-        new._counted = self._counted.copy()
+        new._free, new._counted = self._free.copy(), self._counted.copy()
+        new._having, new._idle = self._having.copy(), self._idle.copy()
         new._own, self._own = bytearray(len(self._own)), bytearray(len(self._own))
         return new
 
     def free(self, domain: int) -> tuple[int, int]:
         """The free cores and GPUs of the nodes in *domain* that are up."""
-        free = self._free[domain]
-        return free >> _CORES, free >> _GPUS & _IDLE
+        return unpacked(self._free[domain])[:2]
 
     def idle(self, domain: int) -> int:
         """The number of nodes in *domain* that are up and idle."""
-        return self._free[domain] & _IDLE
+        return self._free[domain] & IDLE
 
-    def order(self, domain: int) -> list[tuple[int, int, int]]:
-        """The children of *domain*: idle nodes, lowest rank, number, in this order."""
-        found = self._orders.get(domain)
-        if found is None:
-            lowest = self.fabric.lowest
-            found = sorted((self.idle(d), lowest[d], d) for d in self.fabric.children[domain])
-            self._orders[domain] = found
-        return found
-
-    def where(self, states: Iterable[NodeState]) -> list[Mapping[int, int]]:
-        """For each of *states*: the domains in which up ranks are in it, and how many."""
-        if self._where is None:
-            self._where = {}
-            for leaf, held in enumerate(self.held):
-                for state, number in held.items():
-                    there = self._where.setdefault(state, {})
-                    for domain in self.fabric.paths[leaf]:
-                        there[domain] = there.get(domain, 0) + number
-        return [self._where[state] for state in states if state in self._where]
+    def having(self, domain: int, states: Iterable[NodeState]) -> Iterator[int]:
+        """The children of *domain* that have ranks in one of *states*: those with the fewest idle
+        nodes first, then those with the lowest rank."""
+        having, idle, children = self._having[domain], self._idle[domain], self.fabric.children
+        places = reduce(or_, [having[state] for state in states if state in having], 0)
+        for number in sorted(idle):
+            found = idle[number] & places
+            while found:
+                low = found & -found
+                yield children[domain][low.bit_length() - 1]
+                found ^= low
 
     def follow(self, state_of: Sequence[Optional[NodeState]], up: bytearray) -> None:
         """Count the ranks that moved, which are now in the states *state_of* if they are *up*."""
-        homes, counted = self.fabric.homes, self._counted
+        homes, paths, counted, free = (
+            self.fabric.homes, self.fabric.paths, self._counted, self._free,
+        )  # fmt: skip
         for rank in self.moved:
             old, new = counted[rank], state_of[rank] if up[rank] else None
             if old is new:
                 continue
             counted[rank] = new
-            change = (0 if new is None else packed(new)) - (0 if old is None else packed(old))
+            change = (0 if new is None else new.packed) - (0 if old is None else old.packed)
             idle = (new is not None and new.idle) - (old is not None and old.idle)
             for leaf in homes[rank]:
                 self.log.append(leaf)
-                self._hold(leaf, old, new)
-                for domain in self.fabric.paths[leaf]:
-                    if idle:
+                path = paths[leaf]
+                if idle:
+                    for domain in path[:-1]:
                         self._reorder(domain, idle)
-                    self._free[domain] += change
+                for domain in path:
+                    free[domain] += change
+                if not self._own[leaf]:
+                    self._take(leaf)
+                held = self.held[leaf]
+                if old is not None and not less_one(held, old):
+                    self._lose(leaf, old)
+                if new is not None:
+                    number = held.get(new, 0)
+                    held[new] = number + 1
+                    if not number:
+                        self._gain(leaf, new)
         self.moved = set()
         if len(self.log) > 1024 + _MAX_LOG * len(self.held):
             self.log_start += len(self.log)
             self.log.clear()
 
-    def _hold(self, leaf: int, old: Optional[NodeState], new: Optional[NodeState]) -> None:
-        """Count a rank of *leaf* in state *new* and no longer in *old*; None while it is down."""
-        held = self.held[leaf]
-        if not self._own[leaf]:
-            held = self.held[leaf] = held.copy()
-            self._own[leaf] = 1
-        if old is not None:
-            less_one(held, old)
-            if self._where is not None:
-                there = self._where[old]
-                for domain in self.fabric.paths[leaf]:
-                    less_one(there, domain)
-                if not there:
-                    del self._where[old]
-        if new is not None:
-            held[new] = held.get(new, 0) + 1
-            if self._where is not None:
-                there = self._where.setdefault(new, {})
-                for domain in self.fabric.paths[leaf]:
-                    there[domain] = there.get(domain, 0) + 1
+    def _take(self, domain: int) -> None:
+        """Make the dicts of *domain* its own."""
+        self.held[domain] = self.held[domain].copy()
+        self._having[domain] = self._having[domain].copy()
+        self._idle[domain] = self._idle[domain].copy()
+        self._own[domain] = 1
+
+    def _gain(self, domain: int, state: NodeState) -> None:
+        """*domain* now has a rank in *state*; so have those around it, if they had none."""
+        while domain != ROOT:
+            bit, domain = 1 << self.fabric.place[domain], self.fabric.parent[domain]
+            if not self._own[domain]:
+                self._take(domain)
+            having = self._having[domain]
+            others = having.get(state, 0)
+            having[state] = others | bit
+            if others:
+                return
+
+    def _lose(self, domain: int, state: NodeState) -> None:
+        """*domain* has no rank in *state* any more."""
+        while domain != ROOT:
+            bit, domain = 1 << self.fabric.place[domain], self.fabric.parent[domain]
+            if not self._own[domain]:
+                self._take(domain)
+            having = self._having[domain]
+            others = having[state] ^ bit
+            if others:
+                having[state] = others
+                return
+            del having[state]
 
     def _reorder(self, domain: int, more: int) -> None:
-        """Give *domain* its new place beside its siblings, with *more* idle nodes than before."""
-        order = self._orders.get(self.fabric.parent[domain])
-        if order is not None:
-            idle, lowest = self.idle(domain), self.fabric.lowest[domain]
-            del order[bisect_left(order, (idle, lowest, domain))]
-            insort(order, (idle + more, lowest, domain))
+        """Note that *domain* has *more* idle nodes than before."""
+        bit, parent, number = (
+            1 << self.fabric.place[domain],
+            self.fabric.parent[domain],
+            self.idle(domain),
+        )
+        if not self._own[parent]:
+            self._take(parent)
+        idle = self._idle[parent]
+        idle[number] ^= bit
+        if not idle[number]:
+            del idle[number]
+        idle[number + more] = idle.get(number + more, 0) | bit

@@ -53,8 +53,10 @@ class NodeIndex:
 
     def census(self, fabric: Fabric) -> Census:
         """What is free in each domain of *fabric*, as of now."""
-        found = next((c for c in self._censuses if c.fabric is fabric), None)
-        if found is None:
+        for found in self._censuses:
+            if found.fabric is fabric:
+                break
+        else:
             found = Census(fabric)
             self._censuses = (*self._censuses[-MAX_CENSUSES + 1 :], found)
         found.follow(self.state_of, self.up)

@@ -115,14 +115,15 @@ class RankSet:
 
     def lowest(self, within: Optional[RankSet] = None) -> int:
         """The lowest rank, or the lowest one that is also in *within*; -1 if there is none."""
-        if within is None:
-            summary = self.summary
-            if not summary:
-                return -1
+        others = self if within is None else within
+        summary = self.summary & others.summary
+        while summary:
             chunk = (summary & -summary).bit_length() - 1
-            bits = self.chunks[chunk]
-            return (chunk << _SHIFT) + (bits & -bits).bit_length() - 1
-        return next(self.ascending(within), -1)
+            bits = self.chunks[chunk] & others.chunks[chunk]
+            if bits:
+                return (chunk << _SHIFT) + (bits & -bits).bit_length() - 1
+            summary &= summary - 1
+        return -1
 
     def ascending(self, within: Optional[RankSet] = None, start: int = 0) -> Iterator[int]:
         """The ranks from *start* up, ascending; with *within*, only those that are also in it."""
