@@ -10,12 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from copy import copy
 from functools import lru_cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent
 VECTORS = REPOSITORY / "testvectors"
+
+#: The environment of another user, as flux-core's own tests act as one.
+GUEST = {"FLUX_HANDLE_USERID": str(os.getuid() + 100), "FLUX_HANDLE_ROLEMASK": "0x2"}
 
 #: Seconds until a command that should take less than one is given up.
 PATIENCE = 60
@@ -135,6 +139,13 @@ class Instance:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             _, self.errors = self.process.communicate()
+
+    def with_env(self, **variables):
+        """The same instance, for commands with other *variables* of environment; None is unset."""
+        other = copy(self)
+        env = {**self.env, **variables}
+        other.env = {name: value for name, value in env.items() if value is not None}
+        return other
 
     def run(self, *words, stdin="", timeout=PATIENCE):
         """The finished process of ``flux WORDS...``."""

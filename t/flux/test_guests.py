@@ -5,17 +5,12 @@ import os
 
 import pytest
 
-from broker import Instance, key_of
-
-#: Another user, as flux-core's own tests act as one.
-GUEST = {"FLUX_HANDLE_USERID": str(os.getuid() + 100), "FLUX_HANDLE_ROLEMASK": "0x2"}
+from broker import GUEST, Instance, key_of
 
 
 def guest(instance, *words):
     """The finished process of ``flux treepool WORDS...``, run by a guest."""
-    shown = object.__new__(Instance)
-    shown.env = {**instance.env, **GUEST}
-    return shown.run("treepool", *words)
+    return instance.with_env(**GUEST).run("treepool", *words)
 
 
 def said(instance, *words, status=0):
@@ -87,16 +82,14 @@ def test_in_private_mode_a_guest_sees_only_that_something_is_used(private):
 def test_in_private_mode_the_scheduler_says_nothing_of_jobs_of_others(private):
     script = "import flux, sys; flux.Flux().rpc(sys.argv[1], {'id': int(sys.argv[2])}).get()"
     ask = ("python", "-c", script, "sched-treepool.job")
-    shown = object.__new__(Instance)
-    shown.env = {**private.env, **GUEST}
+    shown = private.with_env(**GUEST)
     for job in (private.wide, private.head):
         number = private.flux("job", "id", "--to=dec", job).strip()
         assert "jobs of others are private" in shown.run(*ask, number).stderr
 
 
 def test_in_private_mode_the_user_of_a_job_is_told_that_it_is_held(private):
-    user = object.__new__(Instance)
-    user.env = {**private.env, **GUEST, "FLUX_HANDLE_USERID": str(os.getuid())}
+    user = private.with_env(**{**GUEST, "FLUX_HANDLE_USERID": str(os.getuid())})
     job = private.submit("--queue=debug", "-n1", "--urgency=0")
     private.wait(job, "priority")
     done = user.run("treepool", "explain", "--job", job)

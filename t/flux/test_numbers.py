@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
 from treepool.flux.numbers import Passes, free_of
@@ -21,15 +22,6 @@ R = {
     "scheduling": {"writer": "TreePool", "children": [{"ranks": "0-4", "topo": TOPO}]},
 }
 SHAPES = ("slot=1/core=1", "slot=2/[core=2;gpu=1]", "slot=1/node{x}", "slot=1/gpu=2", "slot/core=5")
-
-
-def outcome(work):
-    """What a generator returns at its end."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            return stop.value
 
 
 @pytest.mark.parametrize("seed", range(30))

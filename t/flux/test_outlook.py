@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.flux.outlook import Outlook
 from treepool.placement.plan.jobs import Waiting
@@ -49,15 +50,6 @@ class Case:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     monkeypatch.setattr(time, "time", lambda: NOW)
-
-
-def outcome(work):
-    """What a generator returns at its end."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            return stop.value
 
 
 @pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])

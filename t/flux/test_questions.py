@@ -1,16 +1,13 @@
 """Questions to the scheduler: what can be asked, how much at a time, and what is answered."""
 
 import json
-import os
 import re
 
 import pytest
 
-from broker import REPOSITORY, Instance, key_of
+from broker import GUEST, REPOSITORY, Instance, key_of
 
 DOCUMENT = REPOSITORY / "doc/questions.md"
-
-GUEST = {"FLUX_HANDLE_USERID": str(os.getuid() + 100), "FLUX_HANDLE_ROLEMASK": "0x2"}
 
 #: Sends the questions of stdin all at once: [topic, payload, whether it streams]. Prints the
 #: answers to each, the last of which is an error or null.
@@ -51,8 +48,7 @@ def instance():
 def answers(instance, *questions, guest=True):
     """The answers to each of *questions*: (topic, payload) or (topic, payload, streams)."""
     full = [(*question, False)[:3] for question in questions]
-    asking = object.__new__(Instance)
-    asking.env = {**instance.env, **(GUEST if guest else {})}
+    asking = instance.with_env(**(GUEST if guest else {}))
     return [
         json.loads(line)
         for line in asking.flux("python", "-c", SCRIPT, stdin=json.dumps(full)).splitlines()
@@ -126,8 +122,7 @@ print(ffi.errno if lib.flux_rpc_get(future, ffi.NULL) < 0 else 0)
 
 
 def test_what_is_no_text_is_refused_and_fills_no_log(instance):
-    asking = object.__new__(Instance)
-    asking.env = {**instance.env, **GUEST}
+    asking = instance.with_env(**GUEST)
     assert asking.flux("python", "-c", RAW).strip() == "71"
     assert "question" not in instance.log()
 
@@ -170,6 +165,5 @@ def test_what_is_open_at_unload_is_answered(instance):
 
 
 def test_only_the_owner_may_ask_flux_core_s_own_statistics(instance):
-    asking = object.__new__(Instance)
-    asking.env = {**instance.env, **GUEST}
+    asking = instance.with_env(**GUEST)
     assert asking.run("module", "stats", "sched-treepool").returncode != 0

@@ -121,9 +121,6 @@ def test_explain_tells_how_a_running_job_was_placed(busy):
 
 @pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])
 def test_without_an_instance_one_line_says_so(busy, words):
-    env = {k: v for k, v in busy.env.items() if k != "FLUX_URI"}
-    instance = object.__new__(Instance)
-    instance.env = env
-    done = instance.run("treepool", *words)
+    done = busy.with_env(FLUX_URI=None).run("treepool", *words)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1

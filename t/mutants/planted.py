@@ -51,8 +51,8 @@ MUTANTS = [
     Mutant(
         "lost tie-break: the last of equal domains",
         "on_node/levels.py",
-        "sorted(options, key=left)",
-        "sorted(options[::-1], key=left)",
+        "sorted(children, key=left)",
+        "sorted(children[::-1], key=left)",
     ),
     Mutant(
         "lost tie-break: fewest free cores only",

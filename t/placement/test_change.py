@@ -2,6 +2,7 @@
 
 import pytest
 
+from generators import outcome
 from placement.test_plan import NOW, Case
 from treepool.placement.plan.change import Against, change_windows
 from treepool.placement.plan.forecast import Forecast
@@ -9,15 +10,6 @@ from treepool.placement.plan.window import Window
 
 FOR_SEVEN = Window("kept", 0b1, NOW, NOW + 500, frozenset([7]))
 FOR_NOBODY = Window("kept", 0b1, NOW, NOW + 500)
-
-
-def finish(work):
-    """What generator *work* returns."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as e:
-            return e.value
 
 
 class Waiting(Case):
@@ -37,7 +29,7 @@ class Waiting(Case):
         change = change_windows(
             self.queue, windows, lambda job: (self.users[job.jobid], job.queue), name
         )
-        against = finish(change)
+        against = outcome(change)
         self.run()
         return against
 
@@ -82,7 +74,7 @@ def test_what_stands_against_a_new_window_is_told():
     case.runs(1, "slot=2/node{x}", NOW + 100)
     case.submit(2, "slot=1/node{x}", 50)
     new = Window("new", 0b11, NOW + 120, NOW + 130)
-    told = finish(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
+    told = outcome(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
     assert told == Against(reserved=(2,))
     case.run()
     assert case.starts() == {2: NOW + 130}
@@ -97,7 +89,7 @@ def test_an_estimate_respects_the_windows_of_the_moment():
         job = case.queue.jobs[1]
         case.queue.set_windows(windows)
         found = {}
-        finish(forecast.starts([job], NOW, found))
+        outcome(forecast.starts([job], NOW, found))
         assert found == {1: start}
         case.queue.remove(1)
 
@@ -107,7 +99,7 @@ def test_running_jobs_that_may_still_run_at_its_start_are_told(end, against):
     case = Case(nodes=2)
     case.runs(1, "slot=1/node{x}", end)
     new = Window("new", 0b01, NOW + 60, NOW + 130)
-    told = finish(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
+    told = outcome(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
     assert told == Against(running=against)
 
 

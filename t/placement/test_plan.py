@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.placement.allocation import parts_of, short_form
 from treepool.placement.journal import Journal
@@ -68,15 +69,6 @@ class Case:
 
     def why(self, jobid):
         return outcome(why_waiting(self.queue, self.queue.jobs[jobid], self.now))
-
-
-def outcome(work):
-    """What a generator returns at its end."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            return stop.value
 
 
 def test_a_reservation_is_at_the_first_end_that_frees_enough():

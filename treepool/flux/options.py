@@ -24,15 +24,16 @@ from treepool.rfc.findings import shown
 TABLE = "sched-treepool"
 QUEUES = "queues"
 
-KNOWN = (
-    "policy=fifo|easy|conservative, reservation-depth=N|unlimited, "
-    "locality=preferred|required|none, node-policy=NAME, straddle=GPUS, alpha=0..1, beta=0..1, "
-    "discover=auto|off, "
-    "queue-depth=N|unlimited, log-level=LEVEL"
-)
 
-#: Converts an option's text to its value, or raises InvalidOption with what is wrong with it.
-Reader = Callable[[str], Union[str, float]]
+@attrs.frozen
+class _Option:
+    """An option; ``form`` says what its value looks like.
+
+    ``read`` converts the text of a value, or raises InvalidOption, which says what is wrong.
+    """
+
+    form: str
+    read: Callable[[str], Union[str, float]]
 
 
 class InvalidSetting(InvalidOption):
@@ -47,8 +48,8 @@ class InvalidSetting(InvalidOption):
 class Options:
     """How to run the queue: ``rule``, and the rules of the ``queues`` that have others.
 
-    ``pool`` has the pool's options. With ``discover`` a missing key is made from the topology that
-    the brokers know. The others are those that flux.scheduler.Scheduler has, too.
+    ``pool`` has the pool's options. With ``discover``, a missing key is made from the topology that
+    the brokers know. flux.scheduler.Scheduler has the other options, too.
     """
 
     rule: Rule = attrs.field(factory=Rule)
@@ -68,17 +69,18 @@ def read(
 
     Raises InvalidOption, a ValueError; for the table it is an InvalidSetting.
     """
-    given = _table(table, (*_READERS, QUEUES, "windows"), TABLE)
+    given = _table(table, (*_OPTIONS, QUEUES, "windows"), TABLE)
     tables = _table(given.pop(QUEUES, None), None, TABLE, QUEUES)
     given.pop("windows", None)  # see windows.py
     texts = {name: _text(value, TABLE, name) for name, value in given.items()}
     read = {name: _checked(name, text, TABLE, name) for name, text in texts.items()}
     for argument in arguments:
         name, equals, text = argument.partition("=")
-        if not equals or name not in _READERS or name in _OF_FLUX:
-            raise InvalidOption(f"unknown argument {argument!r:.60}, known: {KNOWN}")
+        if not equals or name not in _OPTIONS or name in _OF_FLUX:
+            known = ", ".join(f"{name}={option.form}" for name, option in _OPTIONS.items())
+            raise InvalidOption(f"unknown argument {argument!r:.60}, known: {known}")
         try:
-            read[name], texts[name] = _READERS[name](text), text
+            read[name], texts[name] = _OPTIONS[name].read(text), text
         except InvalidOption as e:
             raise InvalidOption(f"{name}={_plain(text)}: {e}") from None
     rule = _rule(read, Rule())
@@ -103,7 +105,7 @@ def read(
 
 
 def _rule(given: Mapping[str, Union[str, float]], default: Rule) -> Rule:
-    """*default* with what is given; another policy has a depth of its own."""
+    """*default* with the options *given*; another policy has a depth of its own."""
     policy = str(given.get("policy", default.policy))
     depth = default.depth if policy == default.policy else POLICIES[policy]
     return Rule(policy, float(given.get("reservation-depth", depth)))
@@ -129,13 +131,13 @@ def _text(value: object, *keys: str) -> str:
 
 def _checked(name: str, text: str, *keys: str) -> Union[str, float]:
     try:
-        return _READERS[name](text)
+        return _OPTIONS[name].read(text)
     except InvalidOption as e:
         raise InvalidSetting(f"{_plain(text)}: {e}", *keys) from None
 
 
 def _plain(text: str) -> str:
-    """*text* for a message, without quotes where it needs none."""
+    """*text* for a message, quoted only if it is long or cannot be printed."""
     return text if text.isprintable() and len(text) <= 60 else shown(text)
 
 
@@ -143,22 +145,24 @@ def _fail(message: str) -> NoReturn:
     raise InvalidOption(message)
 
 
-def _choice(*known: str, replaced: Mapping[str, str] = MappingProxyType({})) -> Reader:
+def _choice(
+    *known: str, form: str = "", replaced: Mapping[str, str] = MappingProxyType({})
+) -> _Option:
     def check(text: str) -> str:
         now = f"now {replaced[text]}, " if text in replaced else ""
         return text if text in known else _fail(f"{now}known are {', '.join(known)}")
 
-    return check
+    return _Option(form or "|".join(known), check)
 
 
-def _number(name: str) -> Reader:
+def _number(name: str, form: str) -> _Option:
     def check(text: str) -> float:
         try:
             return number(name, {name: text})
-        except InvalidOption as e:
+        except InvalidOption as e:  # it begins with the name and the value, which the caller adds
             return _fail(str(e).partition(": ")[2])
 
-    return check
+    return _Option(form, check)
 
 
 def _depth(text: str) -> float:
@@ -170,7 +174,7 @@ def _depth(text: str) -> float:
     return int(text)
 
 
-#: Options that flux.scheduler.Scheduler reads itself, if they are arguments.
+#: Options that flux.scheduler.Scheduler itself reads from the arguments.
 _OF_FLUX = ("queue-depth", "log-level")
 
 #: The name of the pool option that each module option sets.
@@ -185,15 +189,19 @@ _OF_POOL = {
 #: Options that a single queue may have.
 _OF_QUEUE = ("policy", "reservation-depth")
 
-_READERS: dict[str, Reader] = {
+_DEPTH = _Option("N|unlimited", _depth)
+
+_LOG_LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+
+_OPTIONS = {
     "policy": _choice(*POLICIES),
-    "reservation-depth": _depth,
+    "reservation-depth": _DEPTH,
     "locality": _choice(*LOCALITIES),
-    "node-policy": _choice(*NODE_POLICIES, replaced=REPLACED),
-    "straddle": _number("straddle"),
-    "alpha": _number("alpha"),
-    "beta": _number("beta"),
+    "node-policy": _choice(*NODE_POLICIES, form="NAME", replaced=REPLACED),
+    "straddle": _number("straddle", "GPUS"),
+    "alpha": _number("alpha", "0..1"),
+    "beta": _number("beta", "0..1"),
     "discover": _choice("auto", "off"),
-    "queue-depth": _depth,
-    "log-level": _choice("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"),
+    "queue-depth": _DEPTH,
+    "log-level": _choice(*_LOG_LEVELS, form="LEVEL"),
 }

@@ -145,7 +145,7 @@ class _Choice:
             found = clique(graph, near, number)
             if found is not None:
                 return near, found
-        raise AssertionError("a clique among all vertices is none among all")
+        raise AssertionError("the graph has such a clique among all its vertices")
 
     def _left_best(
         self, graph: Sequence[int], near: int, number: int, start: int

@@ -161,7 +161,7 @@ class _Search:
             inner = [(c - row[v], v) for _, c, v in bounds if neighbours >> v & 1]
             if len(inner) >= partners:
                 self.extend(chosen | 1 << vertex, twice + 2 * cost, inner, partners)
-            # Twins cost at least as much, so they need no try without this one.
+            # Twins cost at least as much, so no set without this vertex needs them.
             kind = kinds[vertex]
             bounds = [item for item in bounds if kinds[item[2]] != kind]
 

@@ -53,7 +53,7 @@ def types_of(
         for rank in idset.iterate(entry.ranks):
             i = entries[rank]
             told = allocated[rank] if allocated is not None else None
-            if i != last[0] or told is not last[1]:  # most are as the previous rank
+            if i != last[0] or told is not last[1]:  # most ranks are like the one before
                 last = i, told
                 has = (told.cores, told.site_cores, told.site_gpus) if told is not None else None
                 name = equal[i] if i >= 0 else -1, has

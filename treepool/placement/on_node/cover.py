@@ -17,7 +17,7 @@ from treepool.placement.on_node.levels import Amount
 #: Most sets of children whose distances are compared: those of four of twelve.
 _MOST_SETS = 500
 
-#: Most distances that are looked at where there are more sets; 16 of 32 children need half of it.
+#: Most distances that are added up if there are more sets; 16 of 32 children need half of them.
 _MOST_STEPS = 32_768
 
 
@@ -30,10 +30,10 @@ def nearest(
 ) -> list[int]:
     """The indexes of the fewest *children* of *host* whose *amounts* cover *want*.
 
-    Among equally few, those nearest to each other and to the children *beside*: the largest
-    distance counts, then the sum. Among equals, the first in order. If there are very many
-    combinations, those are compared that each grow from one child by the nearest next, as many as
-    _MOST_STEPS allows.
+    Among equally few, the children nearest to each other and to those *beside* are taken: first by
+    the largest distance, then by the sum of distances, then by their order. If there are more than
+    _MOST_SETS sets, only some are compared. Each of these starts with one child and adds the
+    nearest remaining one until it is large enough; _MOST_STEPS limits how many are tried.
     """
     found = fewest(amounts, want)
     if not (host.apart and found) or len(found) + len(beside) < 2:
@@ -60,13 +60,13 @@ def nearest(
                 steps[i] = max(most, row[children[i]]), total + row[children[i]]
         return sorted(chosen)
 
-    options: Iterable[Iterable[int]] = combinations(useful, len(found))
+    sets: Iterable[Iterable[int]] = combinations(useful, len(found))
     if comb(len(useful), len(found)) > _MOST_SETS:
         starts = max(1, _MOST_STEPS // (len(useful) * len(found)))
-        options = [*map(grown, useful[:starts]), found]
+        sets = [*map(grown, useful[:starts]), found]
     covering = (
         chosen
-        for chosen in options
+        for chosen in sets
         if all(sum(amounts[i][kind] for i in chosen) >= want[kind] for kind in (0, 1))
     )
     return list(min(covering, key=far))

@@ -1,4 +1,4 @@
-"""The options: the domains that can currently meet a part, the preferred ones first."""
+"""The domains that can currently meet a part or give an amount, the preferred ones first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from treepool.placement.on_node.levels import MAX_MEMO, amount_levels, levels_of
 from treepool.placement.request.need import Need, Part, least
 
 
-class DomainOptions:
-    """The options on a node of *node_type*; *ledger* says what is left on it.
+class SuitableDomains:
+    """The suitable domains on a node of *node_type*; *ledger* says what is left on it.
 
     With *local*, groups of domains sit in a domain of level 0, see levels.levels_of(). *able* says
     which domains of an idle node could give what a part asks of each.
@@ -37,17 +37,17 @@ class DomainOptions:
         return sorted(self.listed(scope, part), key=lambda d: self.path(d, scope))
 
     def groups(self, scope: Domain, part: Part, count: int) -> Iterator[list[Domain]]:
-        """The options of each domain that can host *count* together, the preferred host first.
+        """The suitable domains in each host that has *count* of them, the preferred host first.
 
-        In each list, the first *count* options are the preferred ones.
+        In each list, the first *count* domains are the preferred ones.
         """
-        options = self.listed(scope, part)
+        suitable = self.listed(scope, part)
         levels = self.group_levels(part)
         held: dict[Domain, list[Domain]] = {}
-        for option in options:
-            for domain in self.node_type.around[option]:
-                held.setdefault(domain, []).append(option)
-                if domain is scope:
+        for domain in suitable:
+            for host in self.node_type.around[domain]:
+                held.setdefault(host, []).append(domain)
+                if host is scope:
                     break
         hosts = [d for d in held if d in levels and len(held[d]) >= count]
         hosts.sort(key=lambda d: (levels[d], self.path(d, scope)))
@@ -55,7 +55,7 @@ class DomainOptions:
             return
         if not self.local:
             first = self._fewest(hosts[0], count, held)
-            yield first + [d for d in options if d not in first]
+            yield first + [d for d in suitable if d not in first]
             return
         for host in hosts:
             if levels[host] == 0:
@@ -63,7 +63,7 @@ class DomainOptions:
                 yield first + [d for d in held[host] if d not in first]
 
     def _fewest(self, host: Domain, count: int, held: dict[Domain, list[Domain]]) -> list[Domain]:
-        """*count* of the options in *host*, from as few and as near of its children as possible."""
+        """*count* of those *held* by *host*, from as few and as near children of it as possible."""
         if held[host] == [host]:
             return [host]
         children = [c for c in host.children if c in held]

@@ -64,7 +64,7 @@ class GpuAssignment:
         self.graph = graph_of(node_type.links, demanded(takes))
         open_takes, claims, self.free = claims_of(node_type, takes, gpus)
         self.claims = dict(zip(map(id, open_takes), claims))
-        #: The GPUs that each slot has definitely.
+        #: The GPUs that each slot already has.
         self.settled: dict[int, int] = {}
         assignment = assign(claims, self.graph, self.free, lambda: None)
         assert assignment is not None, "the matcher promised what is not there"

@@ -21,7 +21,7 @@ from typing import Callable, Iterable, Optional, Sequence
 import attrs
 
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.on_node.domains import DomainOptions
+from treepool.placement.on_node.domains import SuitableDomains
 from treepool.placement.on_node.ledger import Ledger, Take, how_often
 from treepool.placement.on_node.levels import asked_of
 from treepool.placement.on_node.loads import Load, Loads, Table, flat, together
@@ -58,7 +58,7 @@ class Layout:
         self.need = asked_of(scope, need)
         self.part = part
         self.wanted = part.count.minimum
-        self.domains = DomainOptions(node_type, self.ledger, local, able)
+        self.domains = SuitableDomains(node_type, self.ledger, local, able)
         #: The domains that may give, the preferred ones first.
         self.order = self.domains.singly(scope, part)
         #: For each domain: the points in it (or itself), and how often each can give. ``copies``

@@ -123,12 +123,12 @@ def smallest_hosts(
     """The domains in *scope* to take *need*'s amount from, out of the free *cores* and *gpus*.
 
     They have the lowest level among the domains that can give the amount, with GPUs *among* these.
-    The walk down enters first, at each step, the child with the fewest free GPUs, also those that
-    the amount cannot take, then the fewest free cores, then the lowest id. With a *graph*, the GPUs
-    must be joined.
+    At each step, the walk down first enters the child with the fewest free GPUs (including those
+    that the amount cannot take), then the fewest free cores, then the lowest id. With a *graph*,
+    the GPUs must be joined.
 
-    Once the first has given all the amounts that it can, the second would be the first of a new
-    walk, and so on: taking an amount only makes the domains around it come earlier.
+    When the first domain has given all the amounts that it can, a new walk would begin with the
+    second, and so on: taking an amount only makes the domains around it come earlier.
     """
     best: dict[Domain, int] = {}
     usable = gpus & among
@@ -150,13 +150,13 @@ def smallest_hosts(
         return idset.size(domain.open_gpus & gpus), idset.size(domain.cores & cores)
 
     def walk(domain: Domain) -> Iterator[Domain]:
-        options = [c for c in domain.children if best.get(c) == best[scope]]
-        if not options:
+        children = [c for c in domain.children if best.get(c) == best[scope]]
+        if not children:
             yield domain
-        elif len(options) == 1:
-            yield from walk(options[0])
+        elif len(children) == 1:
+            yield from walk(children[0])
         else:
-            for child in sorted(options, key=left):
+            for child in sorted(children, key=left):
                 yield from walk(child)
 
     find(scope)

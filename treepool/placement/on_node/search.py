@@ -1,4 +1,4 @@
-"""The search: in which domains the parts of a need are met. It is exact: no answer means no way.
+"""The search: in which domains the parts of a need are met.
 
 An amount affects the others only by its size, not by the ids it takes inside its domain. A match is
 therefore a choice of domains in which no domain promises more to the scopes inside it than it has
@@ -7,7 +7,8 @@ tries the choices depth first, the preferred one first, and abandons a branch as
 is overdrawn. If links or memory of GPUs are demanded, numbers are not enough: a match then also
 needs an assignment of GPUs to slots, see gpus/assignment.py.
 
-The search keeps its branches on a stack of its own, so Python's recursion limit does not apply.
+The search is exact: if it finds no way, there is none. It may also give up, see effort.py. It keeps
+its branches on a stack of its own, so Python's recursion limit does not apply.
 
 The file has more than 300 lines because able_domains() and the search call each other.
 """
@@ -23,7 +24,7 @@ from treepool.placement.gpus.assignment import assign
 from treepool.placement.gpus.graph import graph_of, is_clique
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.on_node.domains import DomainOptions
+from treepool.placement.on_node.domains import SuitableDomains
 from treepool.placement.on_node.gpu_assignment import claims_of, demanded
 from treepool.placement.on_node.ledger import Ledger, Take, how_often
 from treepool.placement.on_node.levels import MAX_MEMO, asked_of, has_capacity
@@ -50,7 +51,7 @@ class _Amount:
 class _Choice:
     """To do: choose ``left`` more domains for ``part`` in ``scope``.
 
-    ``options`` are the domains to choose from, None if not listed yet. Those before ``start`` are
+    ``domains`` are the domains to choose from, None if not listed yet. Those before ``start`` are
     already chosen or passed over.
     """
 
@@ -59,7 +60,7 @@ class _Choice:
     left: int
     near: bool
     slot: int
-    options: Optional[list[Domain]] = None
+    domains: Optional[list[Domain]] = None
     start: int = 0
 
 
@@ -95,7 +96,7 @@ class Search:
     ) -> None:
         self.node_type = node_type
         self.ledger = Ledger(node_type, cores, gpus)
-        self.domains = DomainOptions(node_type, self.ledger, local, able_domains)
+        self.domains = SuitableDomains(node_type, self.ledger, local, able_domains)
         self.gpus = gpus
         self.local = local
         self.plain = plain
@@ -228,13 +229,13 @@ class Search:
         elif isinstance(task, _Core):
             if any(take.scope.ncores for take in self.takes if take.slot == task.slot):
                 yield rest
-        elif task.options is not None:
-            yield from self._choice_ways(task, task.options, rest)
+        elif task.domains is not None:
+            yield from self._choice_ways(task, task.domains, rest)
         else:
-            for options in self._listed(task):
+            for domains in self._listed(task):
                 # evolve() would take a tenth of the time of a fit.
-                listed = _Choice(task.scope, task.part, task.left, task.near, task.slot, options)
-                yield from self._choice_ways(listed, options, rest)
+                listed = _Choice(task.scope, task.part, task.left, task.near, task.slot, domains)
+                yield from self._choice_ways(listed, domains, rest)
 
     def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[_Tasks]:
         """The ways to do *task*: the first host gives as many as it can, then one less, etc."""
@@ -264,12 +265,12 @@ class Search:
         """The domains that may give *task*'s amount, the preferred first."""
         return self.domains.smallest(task.scope, task.need) if self.local else [task.scope]
 
-    def _choice_ways(self, task: _Choice, options: list[Domain], rest: _Tasks) -> Iterator[_Tasks]:
+    def _choice_ways(self, task: _Choice, domains: list[Domain], rest: _Tasks) -> Iterator[_Tasks]:
         part = task.part
-        for i in range(task.start, len(options) - task.left + 1):
-            if self._like_an_earlier(options, i, task.start):
+        for i in range(task.start, len(domains) - task.left + 1):
+            if self._like_an_earlier(domains, i, task.start):
                 continue
-            domain = options[i]
+            domain = domains[i]
             after = rest
             if task.left > 1:
                 after = attrs.evolve(task, left=task.left - 1, start=i + 1), rest
@@ -298,14 +299,14 @@ class Search:
         graph = graph_of(self.node_type.links, demanded(self.takes))
         return assign(claims, graph, free, self.effort.count) is not None
 
-    def _like_an_earlier(self, options: list[Domain], i: int, start: int) -> bool:
-        """True if options[i] is identical in shape to a sibling that was passed over before it."""
+    def _like_an_earlier(self, domains: list[Domain], i: int, start: int) -> bool:
+        """True if domains[i] is identical in shape to a sibling that was passed over before it."""
         if i == start or self.has_gpu_demand:  # with a demand, the GPUs themselves differ
             return False
-        parent, shape = self.node_type.parent[options[i]], None
-        for other in options[start:i]:
+        parent, shape = self.node_type.parent[domains[i]], None
+        for other in domains[start:i]:
             if self.node_type.parent[other] is parent:
-                shape = shape or self.ledger.shape(options[i])
+                shape = shape or self.ledger.shape(domains[i])
                 if self.ledger.shape(other) == shape:
                     return True
         return False

@@ -12,7 +12,7 @@ from typing import Callable, Optional
 from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
-from treepool.placement.on_node.domains import DomainOptions
+from treepool.placement.on_node.domains import SuitableDomains
 from treepool.placement.on_node.ids import ids_of
 from treepool.placement.on_node.layout import Layout
 from treepool.placement.on_node.ledger import Ledger, Take
@@ -160,9 +160,9 @@ class SlotPlacer:
         if part.count.minimum > 1:
             return slots
         ledger = Ledger(self.node_type, slots.cores, slots.gpus)
-        options = DomainOptions(self.node_type, ledger, local, able_domains)
-        listed = options.listed if self.plain else options.singly
-        for domain in listed(scope, part):
+        suitable = SuitableDomains(self.node_type, ledger, local, able_domains)
+        domains = suitable.listed if self.plain else suitable.singly
+        for domain in domains(scope, part):
             while limit is None or len(slots.taken) < limit:
                 take = self._take_of(domain, part, local, slots.cores, slots.gpus)
                 if take is None:

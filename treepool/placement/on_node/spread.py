@@ -149,7 +149,7 @@ def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> 
 
 
 def _cores_of(domain: Domain, wanted: int, cores: int, gpus: int) -> int:
-    """*wanted* free cores of *domain*, which must have them: its own, then of few children."""
+    """*wanted* free cores of *domain*, which must have that many: its own, then of few children."""
     chosen = idset.take_lowest(domain.own_cores & cores, wanted)
     left = wanted - idset.size(chosen)
     if not left:
@@ -165,9 +165,9 @@ def _from_fewest(
     gpus: int,
     beside: Sequence[Domain] = (),
 ) -> int:
-    """*wanted* free cores from as few of *domains* as possible; they must have them.
+    """*wanted* free cores from as few of *domains* as possible, which must have that many.
 
-    *domains* are children of *host*, and so are those *beside* which they are to be near.
+    *domains* are children of *host*. So are those *beside*; domains near these are preferred.
     """
     domains = _fullest_first((d for d in domains if d.cores & cores), cores, gpus)
     amounts = [idset.size(domain.cores & cores) for domain in domains]

@@ -14,7 +14,7 @@ import attrs
 from treepool.placement.effort import Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
-from treepool.placement.on_node.domains import DomainOptions
+from treepool.placement.on_node.domains import SuitableDomains
 from treepool.placement.on_node.ledger import Ledger
 from treepool.placement.on_node.search import able_domains
 from treepool.placement.on_node.slots import SlotPlacer
@@ -63,16 +63,16 @@ class Placer:
         Each domain gives the largest valid count that it can, independently of the others.
         """
         ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
-        options = DomainOptions(self.node_type, ledger, False, able_domains)
+        suitable = SuitableDomains(self.node_type, ledger, False, able_domains)
         domains = [
             d
             for d in self.node_type.named.get(part.name, ())
             if d is not scope
-            and options.within(d, scope)
+            and suitable.within(d, scope)
             and not (part.whole and not (d.whole and ledger.untouched(d)))
         ]
         if self.locality != "none":
-            domains = sorted(domains, key=lambda d: options.path(d, scope))
+            domains = sorted(domains, key=lambda d: suitable.path(d, scope))
         units = (self._domain(domain, part) for domain in domains)
         found = [unit for unit in units if unit is not None]
         return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))

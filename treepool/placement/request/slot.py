@@ -66,9 +66,10 @@ class SlotReader:
         )
 
     def with_core(self, need: Need) -> Need:
-        """A slot's *need*; if no amount brings it a core, one of its whole domains must.
+        """A slot's *need*, marked ``with_core`` if only its whole domains can bring it a core.
 
-        Where they are all of one part, the part says so too: it decides what is close.
+        If all of these domains belong to one part, the part is marked as well, because it decides
+        which domains are close to each other.
         """
         if least(need)[0]:
             return need
@@ -150,5 +151,5 @@ def is_bare(vertex: Vertex) -> bool:
 
 
 def refused(vertex: Vertex, why: str, after: str = "") -> InvalidJobspec:
-    """The error that says *why* *vertex* is refused; its type stands before *after*."""
+    """The error for *vertex*: *why*, its type, and what comes *after*."""
     return InvalidJobspec(f"{vertex.pointer}: {why} {shown(vertex.type)}{after}")

@@ -1,6 +1,6 @@
 """Why no domains above the nodes can serve a request: the first number that does not fit.
 
-no switch has 9 nodes: the largest has 8
+For example "no switch has 9 nodes: the largest has 8".
 """
 
 from __future__ import annotations

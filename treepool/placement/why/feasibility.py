@@ -63,7 +63,7 @@ class Feasibility:
     def check(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
 
-        A request that is too complex to tell is not infeasible.
+        A request for which the search gives up does not count as infeasible.
         """
         if not self._inventory.ranks:
             raise InfeasibleRequest("the pool has no nodes")

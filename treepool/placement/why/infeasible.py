@@ -35,7 +35,7 @@ def why_infeasible(request: Request, inventory: Inventory) -> str:
     """One line on why an idle pool of *inventory* could not serve *request*."""
     try:
         return _why(request, inventory)
-    except GaveUp:  # finding the words takes more than finding that there is no way
+    except GaveUp:  # to find the reason takes more searches than to find that there is no way
         return "no way was found to have all that is asked"
 
 
