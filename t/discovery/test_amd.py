@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from hwlocfile import Device, Made, distances
+from discovery.nodes import MI250X, with_matrix
+from hwlocfile import Device, Made
 from treepool.discovery.amd import read_topo
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.links import PCIE_GBPS, cliques
@@ -18,8 +19,6 @@ from treepool.discovery.report import combined
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.links import Wire
-
-MI250X = "0380 [1002:7408] [1002:0b0c] 00"
 
 #: Pairs of one MI250X, which four links join (AMD's CDNA 2 white paper), and pairs that one link
 #: joins. The node is made up; other pairs need two links.
@@ -110,10 +109,7 @@ def machine(count=8):
         Device(bus(i), i // 2, MI250X, [(f"rsmi{i}", "RSMI")], {"GPUModel": "AMD INSTINCT MI250X"})
         for i in range(count)
     ]
-    made = Made(packages=1, numas=4, devices=devices)
-    gp = [int(n) for n in re.findall(r'type="OSDev".*?gp_index="(\d+)"', made.xml())]
-    flat = distances("XGMIBandwidth", "OSDev", gp, [100_000] * len(gp) ** 2)
-    return read_hwloc(Made(packages=1, numas=4, devices=devices, more=flat).xml())
+    return read_hwloc(with_matrix("XGMIBandwidth", 100_000, devices, packages=1, numas=4).xml())
 
 
 @pytest.mark.parametrize("text", [amd_smi(), as_json()])

@@ -7,6 +7,7 @@ import re
 import pytest
 
 import hwlocfile
+from discovery.nodes import numbers_of
 from hwlocfile import Made
 from treepool.discovery import binding
 from treepool.discovery.hwloc import read_hwloc
@@ -45,11 +46,9 @@ def attributes(name, values, drop=0):
     return f'<memattr name="{name}" flags="5">{"".join(lines[drop:])}</memattr>\n'
 
 
-def gp(name):
-    numbers = re.findall(r'type="NUMANode".*?gp_index="(\d+)"', Made().xml())
-    return hwlocfile.distances(name, "NUMANode", [int(n) for n in numbers], SLIT).replace(
-        'kind="9"', 'kind="5"'
-    )
+def by_gp(name):
+    matrix = hwlocfile.distances(name, "NUMANode", numbers_of(Made().xml(), "NUMANode"), SLIT)
+    return matrix.replace('kind="9"', 'kind="5"')
 
 
 def distances(more, levels=None, **form):
@@ -62,7 +61,7 @@ def distances(more, levels=None, **form):
     [
         by_os("NUMALatency", 5, SLIT),
         by_os("", 5, SLIT),
-        gp("NUMALatency"),
+        by_gp("NUMALatency"),
         attributes("Latency", SLIT),
         by_os("NUMALatency", 5, [8 * value for value in SLIT]),
         attributes("Bandwidth", BANDWIDTH) + by_os("NUMALatency", 5, SLIT),

@@ -6,19 +6,16 @@ tried too, where they are public.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import attrs
 import pytest
 
-from hwlocfile import Device, Made, as_hwloc3, distances
-from treepool import Pool
+from discovery.nodes import SHARED, OneNode, with_matrix
+from hwlocfile import Device, Made, as_hwloc3
 from treepool.discovery import properties
 from treepool.discovery.hwloc import read_hwloc
-from treepool.discovery.key import Nodes, encode_new
 from treepool.discovery.levels import topo_of
-from treepool.rfc.shape import parse_shape
 
 MI300A = "1200 [1002:74a0] [1002:74a0] 00"
 PVC = "0380 [8086:0bd6] [8086:0000] 2f"
@@ -31,12 +28,7 @@ def described(made, levels=None, version=2):
 
 def allocated(node, shape):
     """The cores and GPUs that a pool of this one node gives, by R_lite."""
-    pool = Pool(encode_new([Nodes(1, node)], ["a"]).R.to_dict())
-    resources = parse_shape(shape)
-    request = pool.parse_resource_request(
-        {"version": 1, "resources": resources, "attributes": {"system": {"duration": 60}}}
-    )
-    return pool.alloc(1, request).to_dict()["execution"]["R_lite"][0]["children"]
+    return OneNode(node).alloc(shape)
 
 
 # -- hwloc 3
@@ -82,17 +74,19 @@ def test_a_cuda_device_of_hwloc_3_has_its_size_in_kib():
     assert (gpu.model, gpu.memory >> 20) == ("Tesla V100-SXM2-16GB", 16128)
 
 
-#: The tests' own files, and those of real nodes beside the checkout, which hwloc 2 wrote.
+#: The tests' own files, and those of real nodes beside the checkout, as far as hwloc 2 wrote them.
 DATA = Path(__file__).parent / "data"
-REAL = Path(__file__).parents[3] / "shared" / "hwloc"
-FILES = [*DATA.glob("*.xml"), DATA.parents[2] / "doc" / "node.xml", *REAL.glob("*.xml")]
+NODE = DATA.parents[2] / "doc" / "node.xml"
+FILES = [
+    file
+    for file in (*DATA.glob("*.xml"), NODE, *(SHARED / "hwloc").glob("*.xml"))
+    if '<topology version="2.0">' in file.read_text()
+]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_a_file_of_hwloc_2_is_the_same_machine_as_hwloc_3_writes_it(file):
     text = file.read_text()
-    if '<topology version="2.0">' not in text:
-        pytest.skip("another version wrote it")
     old, new = read_hwloc(text), read_hwloc(as_hwloc3(text))
     assert new == old
     assert topo_of(new) == attrs.evolve(topo_of(old), machine=topo_of(new).machine)
@@ -101,23 +95,25 @@ def test_a_file_of_hwloc_2_is_the_same_machine_as_hwloc_3_writes_it(file):
 # -- NVSwitch
 
 
-def joined(backend, name, gpus, switches=()):
-    """GPUs that are all joined by the matrix of that *name*, and NVSwitches beside them."""
-    devices = [Device(f"0000:{i + 1:02x}:00.0", 0, backends=[(f"{backend.lower()}{i}", backend)])
-               for i in range(gpus)]  # fmt: skip
-    devices += [Device(f"0000:{i:02x}:00.0", 1, SWITCH) for i in switches]
-    made = Made(devices=devices)
-    numbers = [int(n) for n in re.findall(r'type="OSDev".*?gp_index="(\d+)"', made.xml())]
-    values = [150_000] * len(numbers) ** 2
-    return Made(devices=devices, more=distances(name, "OSDev", numbers, values))
+def gpus(backend, switches=()):
+    """Four GPUs, and NVSwitches beside them."""
+    found = [Device(f"0000:{i + 1:02x}:00.0", 0, backends=[(f"{backend.lower()}{i}", backend)])
+             for i in range(4)]  # fmt: skip
+    return [*found, *(Device(f"0000:{i:02x}:00.0", 1, SWITCH) for i in switches)]
 
 
 @pytest.mark.parametrize(
     ("made", "there"),
     [
-        (joined("NVML", "NVLinkBandwidth", 4), False),  # four H100, joined directly
-        (joined("RSMI", "XGMIBandwidth", 4), False),  # MI300A
-        (joined("NVML", "NVLinkBandwidth", 4, [0x61, 0x62]), True),  # as in a DGX-2
+        (
+            with_matrix("NVLinkBandwidth", 150_000, gpus("NVML")),
+            False,
+        ),  # H100, joined directly
+        (with_matrix("XGMIBandwidth", 150_000, gpus("RSMI")), False),  # MI300A
+        (
+            with_matrix("NVLinkBandwidth", 150_000, gpus("NVML", [0x61, 0x62])),
+            True,
+        ),  # a DGX-2
     ],
 )
 def test_gpus_are_on_an_nvswitch_if_there_is_one(made, there):

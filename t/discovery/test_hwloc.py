@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from discovery.nodes import SHARED, OneNode, numbers_of
 from hwlocfile import Device, Made
-from treepool import Pool
-from treepool.discovery import hwlocxml, key
+from treepool.discovery import hwlocxml
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import topo_of
 from treepool.errors import InvalidHardware
@@ -22,7 +22,7 @@ from treepool.rfc.rset import ResourceSet
 from work import Lines
 
 DATA = Path(__file__).parent / "data"
-REAL = Path(__file__).parents[3] / "shared" / "hwloc"
+REAL = SHARED / "hwloc"
 
 NVIDIA = "0302 [10de:1db1] [10de:1212] a1"
 AMD = "0380 [1002:66a1] [1002:0834] 02"
@@ -200,7 +200,7 @@ def test_memory_of_a_tier_near_nothing_belongs_to_the_node():
 def test_a_tier_is_told_by_bandwidth_where_hwloc_does_not_name_it():
     made = Made(packages=1, numas=1, smt=1, extra_memory=[(0, 8, "")])
     text = made.xml()
-    numbers = re.findall(r'<object type="NUMANode"[^>]*gp_index="(\d+)"', text)
+    numbers = numbers_of(text, "NUMANode")
     more = (
         '<memattr name="Bandwidth">'
         + "".join(
@@ -392,33 +392,15 @@ def check(node):
 
 def served_near_each_gpu(node):
     """One core and one GPU come from the domain of that GPU, for each GPU in turn."""
-    encoded = key.encode_new([key.Nodes(1, node)], ["host"])
-    R = encoded.R.to_dict()
-    assert ResourceSet.problems(json.dumps(R)) == []
-    pool = Pool(R)
+    pool = OneNode(node)
+    assert ResourceSet.problems(json.dumps(pool.R)) == []
     near = {gpu.id: gpu.cores or node.machine.cores for gpu in node.machine.gpus}
-    jobspec = {
-        "version": 1,
-        "resources": [
-            {
-                "type": "slot",
-                "count": 1,
-                "label": "s",
-                "with": [
-                    {"type": "core", "count": 1},
-                    *([{"type": "gpu", "count": 1}] if near else []),
-                ],
-            },
-        ],
-        "tasks": [],
-        "attributes": {"system": {"duration": 0}},
-    }
+    shape = "slot/[core;gpu]" if near else "slot/core"
     # A DGX-2 in the form of a test file has fewer cores than GPUs.
     jobs = max(min(len(near), idset.size(node.machine.cores)), 1)
     rest = max(len(near) - jobs, 0)
-    for jobid in range(1, jobs + 1):
-        request = pool.parse_resource_request(jobspec)
-        children = pool.alloc(jobid, request).to_dict()["execution"]["R_lite"][0]["children"]
+    for _ in range(jobs):
+        children = pool.alloc(shape)
         for gpu in idset.iterate(idset.decode(children.get("gpu", ""))):
             assert idset.decode(children["core"]) & ~near.pop(gpu) == 0
     assert len(near) == rest

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from itertools import combinations, product
-from pathlib import Path
 
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hwlocfile
+from discovery.nodes import real, with_matrix
+from rfc.wires import CUBE_MESH, NV1, NV2, NV4, PIX, joined
 from treepool.discovery.hwlocxml import Distances, parse
 from treepool.discovery.links import (
     PCIE_GBPS,
@@ -27,16 +26,11 @@ from treepool.rfc import idset, linktable
 from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire
 from work import Lines
 
-#: XML of real nodes, which lie beside the checkout and not in it.
-REAL = Path(__file__).parents[3] / "shared" / "hwloc"
 
-
-def real(name, matrix):
-    """A matrix of a real node, GPU ids in the order of its objects, switches; else it skips."""
-    file = REAL / name
-    if not file.exists():
-        pytest.skip(f"no {name} beside the checkout")
-    (found,) = [d for d in parse(file.read_bytes()).distances if d.name == matrix]
+def real_matrix(name, matrix):
+    """A matrix of a real node, GPU ids in the order of its objects, and switches."""
+    topology = parse(real(f"hwloc/{name}").read_bytes())
+    (found,) = [d for d in topology.distances if d.name == matrix]
     gpus = [key for key in found.objects if key.startswith("OSDev")]
     switches = [key for key in found.objects if key.startswith("PCIDev")]
     return [found], {key: i for i, key in enumerate(gpus)}, switches
@@ -60,42 +54,27 @@ ABCD = {"a": 0, "b": 1, "c": 2, "d": 3}
 # -- matrices
 
 
-def made(name, backend, gpus, value):
-    """A matrix of XML in which all GPUs have *value* between them, and ids by name."""
-    devices = [
-        hwlocfile.Device(
-            f"0000:{i + 1:02x}:00.0", i % 4, backends=[(f"{backend.lower()}{i}", backend)]
-        )
-        for i in range(gpus)
-    ]
-    machine = hwlocfile.Made(devices=devices)
-    objects = [
-        int(number)
-        for i in range(gpus)
-        for number in re.findall(rf'name="{backend.lower()}{i}".*?gp_index="(\d+)"', machine.xml())
-    ]
-    values = [1_000_000 if a == b else value for a in objects for b in objects]
-    machine = attrs.evolve(machine, more=hwlocfile.distances(name, "OSDev", objects, values))
-    (found,) = parse(machine.xml().encode()).distances
-    assert found.name == name
-    return [found], {key: i for i, key in enumerate(found.objects)}
-
-
 @pytest.mark.parametrize("gpus", [4, 12])
 def test_gpus_that_are_all_joined_by_xgmi(gpus):
-    links = table(fast_pairs(*made("XGMIBandwidth", "RSMI", gpus, 100_000)), {})
-    assert links.links == (Link("xgmi", 100.0, ((1 << gpus) - 1,)),)
+    devices = [
+        hwlocfile.Device(f"0000:{i + 1:02x}:00.0", i % 4, backends=[(f"rsmi{i}", "RSMI")])
+        for i in range(gpus)
+    ]
+    (found,) = parse(with_matrix("XGMIBandwidth", 100_000, devices).xml()).distances
+    assert found.name == "XGMIBandwidth"
+    ids = {key: i for i, key in enumerate(found.objects)}
+    assert table(fast_pairs([found], ids), {}).links == (Link("xgmi", 100.0, ((1 << gpus) - 1,)),)
 
 
 def test_the_gpus_of_a_real_dgx_2_are_all_joined_alike_through_its_switches():
-    links = table(fast_pairs(*real("nvidiaDGX2.xml", "NVLinkBandwidth")), {})
+    links = table(fast_pairs(*real_matrix("nvidiaDGX2.xml", "NVLinkBandwidth")), {})
     assert links.links == (Link("nvlink", 150.0, (0xFFFF,)),)
     assert links.kind == "all-to-all"
 
 
 @pytest.mark.parametrize(("name", "gpus"), [("tuo.SPX.xml", 4), ("tuo.TPX.xml", 12)])
 def test_the_gpus_of_real_mi300a_nodes_are_all_joined_by_xgmi(name, gpus):
-    links = table(fast_pairs(*real(name, "XGMIBandwidth")), {})
+    links = table(fast_pairs(*real_matrix(name, "XGMIBandwidth")), {})
     assert links.links == (Link("xgmi", 100.0, ((1 << gpus) - 1,)),)
 
 
@@ -248,15 +227,7 @@ def test_the_work_for_the_largest_node_is_bounded():
 
 # -- cliques
 
-NV1, NV2, NV4 = (Wire("nvlink", 25.0 * n) for n in (1, 2, 4))
 XGMI = {gbps: Wire("xgmi", float(gbps)) for gbps in (50, 100, 200)}
-PIX = Wire("pcie", 16.0)
-
-
-def joined(*groups, wire=NV4):
-    """All pairs within each group of ids."""
-    return {pair: wire for group in groups for pair in combinations(group, 2)}
-
 
 #: MI250X: GPUs 2i and 2i+1 are one module; modules are joined by one or two links each.
 MI250X = {
@@ -270,11 +241,6 @@ MI250X = {
     (4, 6): XGMI[50],
     (5, 7): XGMI[50],
 }
-CUBE_MESH = {
-    (0, 1): NV1, (0, 2): NV1, (0, 3): NV2, (0, 4): NV2, (1, 2): NV2, (1, 3): NV1, (1, 5): NV2,
-    (2, 3): NV2, (2, 6): NV1, (3, 7): NV1, (4, 5): NV1, (4, 6): NV1, (4, 7): NV2, (5, 6): NV2,
-    (5, 7): NV1, (6, 7): NV2,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from discovery.nodes import MI250X
 from hwlocfile import Device, Made
 from treepool.discovery.describe import Describer
 from treepool.discovery.hwloc import read_hwloc
@@ -90,7 +91,7 @@ def test_gpus_that_hwloc_does_not_know_are_those_of_the_list():
 
 
 def test_gpus_of_another_vendor_are_named():
-    amd = Device("0000:01:00.0", 0, "0380 [1002:7408] [1002:0b0c] 00", [("rsmi0", "RSMI")])
+    amd = Device("0000:01:00.0", 0, MI250X, [("rsmi0", "RSMI")])
     node = described(made=Made(devices=[amd]))
     assert "nvidia-smi -L is not used: the node has GPUs of another vendor" in node.warnings
 

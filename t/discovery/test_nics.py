@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from discovery.nodes import CONNECTX, MI250X
 from hwlocfile import Device, Made
 from treepool.discovery.describe import Describer
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.key import Nodes, encode_new
 from treepool.rfc.links import Nic
 
-AMD = "0380 [1002:7408] [1002:0b0c] 00"
 CASSINI = "0200 [17db:0501] [1590:0371] 02"
-CONNECTX = "0207 [15b3:1021] [15b3:0041] 00"
 ETHERNET = "0200 [8086:1521] [15d9:088e] 01"
 
 
 def gpu(place, numa, **where):
     """The GPU of that number, below a NUMA node."""
-    return Device(f"0000:{place + 16:x}:00.0", numa, AMD, [(f"rsmi{place}", "RSMI")], **where)
+    return Device(f"0000:{place + 16:x}:00.0", numa, MI250X, [(f"rsmi{place}", "RSMI")], **where)
 
 
 def nic(name, numa, speed=31.5, kind=CONNECTX, state=None, **where):

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from discovery.nodes import real
 from treepool.discovery.links import PCIE_GBPS
 from treepool.discovery.nvidia import MAX_TEXT, read_topo
 from treepool.errors import InvalidHardware
@@ -20,17 +21,6 @@ from work import Lines
 DATA = Path(__file__).parent / "data"
 PAIRS = (DATA / "topo-nvlink-pairs.txt").read_text()
 MESH = (DATA / "topo-v100-cube-mesh.txt").read_text()
-
-#: Texts from real nodes, which lie beside the checkout and not in it.
-REAL = Path(__file__).parents[3] / "shared" / "nvidia-smi"
-
-
-def real(name):
-    """The text of a real node; the test skips where it is not at hand."""
-    path = REAL / name
-    if not path.exists():
-        pytest.skip(f"no {name} beside the checkout")
-    return path.read_text()
 
 
 def ids(text):
@@ -82,7 +72,7 @@ def test_a_mesh_with_tabs_underlined_names_and_nics_by_their_names():
 
 
 def test_the_text_of_a_real_node_with_nvswitch():
-    node = read_topo(real("dgx-h100.txt"))
+    node = read_topo(real("nvidia-smi/dgx-h100.txt").read_text())
     assert node.links == Links((Link("nvlink", 450.0, (0xFF,)),))
     assert node.links.kind == "all-to-all" and node.nvswitch
     assert node.near[3] == ids("0-51")
@@ -129,7 +119,7 @@ def test_gpus_with_pcie_alone():
 
 
 def test_the_text_of_a_real_node_with_pcie_alone():
-    node = read_topo(real("rtx4090-8gpu.txt"))
+    node = read_topo(real("nvidia-smi/rtx4090-8gpu.txt").read_text())
     assert node.links.kind == "pcie"
     assert node.links.links == (Link("pcie", 8.0, (0xFF,)),)
     assert node.links.nics == tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from discovery.nodes import CONNECTX, MI250X
 from hwlocfile import Device, Made
 from treepool.discovery import nvidia
 from treepool.discovery.hwloc import read_hwloc
@@ -12,9 +13,6 @@ from treepool.discovery.report import combined
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.links import Nic, Wire
-
-AMD = "0380 [1002:7408] [1002:0b0c] 00"
-NIC = "0207 [15b3:1021] [15b3:0041] 00"
 
 
 def node(*places, model="NVIDIA H100 80GB HBM3", nics=(), **form):
@@ -25,7 +23,7 @@ def node(*places, model="NVIDIA H100 80GB HBM3", nics=(), **form):
         for i, place in enumerate(places)
     ]  # fmt: skip
     devices += [
-        Device(f"0000:{i + 64:x}:00.0", place, NIC, [(name, "")])
+        Device(f"0000:{i + 64:x}:00.0", place, CONNECTX, [(name, "")])
         for i, (name, place) in enumerate(nics)
     ]
     return read_hwloc(Made(devices=devices, **form).xml())
@@ -135,7 +133,7 @@ def test_a_table_folded_at_80_columns_is_refused_with_the_way_to_get_it_whole(gp
 
 
 def test_gpus_of_another_vendor_are_named():
-    amd = Device("0000:10:00.0", 0, AMD, [("rsmi0", "RSMI")])
+    amd = Device("0000:10:00.0", 0, MI250X, [("rsmi0", "RSMI")])
     machine = read_hwloc(Made(devices=[amd]).xml())
     after = combined(machine, told("GPU0 CPU Affinity", "GPU0 X 0-3"))
     assert after.warnings == ("nvidia-smi is not used: gpus 0 are of amd, not nvidia",)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rfc.vertices import CORE, NODE, slot, vertex
 from treepool.errors import InvalidJobspec
 from treepool.rfc import constraint, count, jobspec
 from treepool.rfc.jobspec import Vertex
@@ -17,18 +18,6 @@ from treepool.rfc.jobspec import Vertex
 # ---- The resource lists of the RFCs' example files ----
 
 
-def vertex(kind: str, n: Any, *children: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    """An RFC 14 resource vertex."""
-    value = {"type": kind, "count": n, **keys}
-    return {**value, "with": list(children)} if children else value
-
-
-def slot(n: Any, *children: dict[str, Any], label: str = "default") -> dict[str, Any]:
-    return vertex("slot", n, *children, label=label)
-
-
-NODE = vertex("node", 1)
-CORE = vertex("core", 1)
 SHARED_NODE = {"min": 1}
 SQUARE = {"min": 3, "max": 30, "operator": "+", "operand": 1}
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from rfc.wires import CUBE_MESH, NV2, NV4, PIX, SYS, joined
 from treepool.errors import InvalidKey
 from treepool.rfc import idset, linktable
 from treepool.rfc.findings import pointer_to
@@ -25,15 +26,6 @@ TABLE = {
     "nics": [{"name": "hsi0", "gpus": "0", "path": "PIX"}],
     "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}],
 }
-NV1, NV2, NV4 = (Wire("nvlink", 25.0 * n) for n in (1, 2, 4))
-SYS, PIX = Wire("pcie", 8.0), Wire("pcie", 16.0)
-
-#: An 8-GPU node of V100s: two quads of mixed links, and one link of each GPU to the other quad.
-CUBE_MESH = {
-    (0, 1): NV1, (0, 2): NV1, (0, 3): NV2, (0, 4): NV2, (1, 2): NV2, (1, 3): NV1, (1, 5): NV2,
-    (2, 3): NV2, (2, 6): NV1, (3, 7): NV1, (4, 5): NV1, (4, 6): NV1, (4, 7): NV2, (5, 6): NV2,
-    (5, 7): NV1, (6, 7): NV2,
-}  # fmt: skip
 
 WIRES = st.builds(
     Wire, st.sampled_from(["nvlink", "xgmi", "pcie"]), st.sampled_from([8.0, 25.0, 50.0, 112.5])
@@ -87,8 +79,8 @@ def test_a_table_made_from_a_matrix_has_that_matrix(pairs):
 @given(matrices())
 def test_a_table_made_from_a_matrix_joins_no_pair_twice_and_is_the_same_in_any_order(pairs):
     links = Links.from_matrix(pairs)
-    joined = [p for link in links.links for s in link.among for p in pairs_of(idset.iterate(s))]
-    assert len(joined) == len(set(joined)) == len(pairs)
+    there = [p for link in links.links for s in link.among for p in pairs_of(idset.iterate(s))]
+    assert len(there) == len(set(there)) == len(pairs)
     assert Links.from_matrix(dict(reversed(list(pairs.items())))) == links
     assert [link.gbps for link in links.links] == sorted(
         (link.gbps for link in links.links), reverse=True
@@ -96,8 +88,8 @@ def test_a_table_made_from_a_matrix_joins_no_pair_twice_and_is_the_same_in_any_o
 
 
 def test_groups_that_links_make_are_one_set_each():
-    quads = {pair: NV4 for quad in (range(4), range(4, 8)) for pair in pairs_of(quad)}
-    switch = dict.fromkeys(pairs_of(range(16)), NV4)
+    quads = joined(range(4), range(4, 8))
+    switch = joined(range(16))
     assert Links.from_matrix(quads).links == (Link("nvlink", 100.0, (0x0F, 0xF0)),)
     assert Links.from_matrix(switch).links == (Link("nvlink", 100.0, (0xFFFF,)),)
 
@@ -109,11 +101,11 @@ def test_groups_that_links_make_are_one_set_each():
         ({(0, 1): PIX, (0, 2): SYS}, "pcie"),
         ({(0, 1): NV4}, "pairs"),
         ({(0, 1): NV4, (2, 3): NV4, (0, 2): SYS}, "pairs"),
-        (dict.fromkeys(pairs_of(range(8)), NV4), "all-to-all"),
-        (dict.fromkeys(pairs_of(range(4)), Wire("xgmi", 100.0)), "all-to-all"),
-        ({**dict.fromkeys(pairs_of(range(4)), NV4), (0, 1): NV2}, "mesh"),
-        ({**dict.fromkeys(pairs_of(range(4)), NV4), (0, 4): SYS}, "mesh"),
-        (dict.fromkeys(pairs_of(range(4)) + pairs_of(range(4, 8)), NV4), "mesh"),
+        (joined(range(8)), "all-to-all"),
+        (joined(range(4), wire=Wire("xgmi", 100.0)), "all-to-all"),
+        ({**joined(range(4)), (0, 1): NV2}, "mesh"),
+        ({**joined(range(4)), (0, 4): SYS}, "mesh"),
+        (joined(range(4), range(4, 8)), "mesh"),
         (CUBE_MESH, "mesh"),
     ],
 )
@@ -122,9 +114,9 @@ def test_the_kind_tells_how_links_join_gpus(pairs, kind):
 
 
 def test_a_gpu_without_any_link_keeps_the_rest_from_being_all():
-    joined = dict.fromkeys(pairs_of(range(4)), NV4)
-    assert Links.from_matrix(joined, devices=[Device("A100", 80, 0b1111)]).kind == "all-to-all"
-    assert Links.from_matrix(joined, devices=[Device("A100", 80, 0b11111)]).kind == "mesh"
+    pairs = joined(range(4))
+    assert Links.from_matrix(pairs, devices=[Device("A100", 80, 0b1111)]).kind == "all-to-all"
+    assert Links.from_matrix(pairs, devices=[Device("A100", 80, 0b11111)]).kind == "mesh"
 
 
 def test_gpus_that_share_nics_begin_with_different_ones():

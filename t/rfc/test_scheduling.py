@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from depth import examples
 from treepool.errors import InvalidKey
 from treepool.rfc import findings, idset, topo
-from treepool.rfc.scheduling import RESERVED, KeyEntry, SchedulingKey, is_treepool
+from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
 
 DATA = Path(__file__).parent / "data"
 A = json.loads((DATA / "rfc49-cluster-a.json").read_text())
@@ -102,7 +102,7 @@ def test_an_entry_has_ranks_of_its_own_and_a_topo(document, expected):
     assert told(document) == expected
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED - topo.RESOURCE_KEYS))
+@pytest.mark.parametrize("name", sorted(topo.RESERVED - topo.RESOURCE_KEYS))
 def test_a_locality_has_no_reserved_name(name):
     (line,) = told_of_topo({name: [FLAT]})
     assert line.startswith(f"/{name}: '{name}' cannot be the name of a locality")

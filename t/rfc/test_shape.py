@@ -10,22 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rfc.vertices import NODE, slot, vertex
 from treepool.errors import InvalidShape
 from treepool.rfc.shape import format_shape, parse_shape
 from treepool.rfc.shapetoken import MAX_TEXT
 from work import Lines
-
-
-def vertex(kind: str, n: Any = 1, *below: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    """A resource vertex with its keys in RFC 46's order."""
-    return {"type": kind, "count": n, **keys, **({"with": list(below)} if below else {})}
-
-
-def slot(n: Any, *below: dict[str, Any], label: str = "default") -> dict[str, Any]:
-    return vertex("slot", n, *below, label=label)
-
-
-NODE = vertex("node")
 
 #: Every example of RFC 46, under the number of its RFC 14 use case.
 EXAMPLES = json.loads((Path(__file__).parent / "data" / "rfc46-examples.json").read_text())

@@ -8,21 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rfc.vertices import NODE, slot, vertex
 from treepool.errors import InvalidJobspec, InvalidShape
 from treepool.rfc import count
 from treepool.rfc.shape import format_shape, parse_shape
-
-
-def vertex(kind: str, n: Any = 1, *below: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    """A resource vertex with its keys in RFC 46's order."""
-    return {"type": kind, "count": n, **keys, **({"with": list(below)} if below else {})}
-
-
-def slot(n: Any, *below: dict[str, Any], label: str = "default") -> dict[str, Any]:
-    return vertex("slot", n, *below, label=label)
-
-
-NODE = vertex("node")
 
 
 @pytest.mark.parametrize(

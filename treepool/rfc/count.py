@@ -185,7 +185,7 @@ def _from_dict(spec: dict[Any, Any]) -> Count:
 def _from_idset(body: str) -> Count:
     """idset: item (',' item)*, item: INTEGER ('-' INTEGER)?; a lone INTEGER is a fixed count.
 
-    ``idset.decode`` does not serve here, because its bitmasks cannot hold counts of bytes.
+    ``idset.decode`` cannot be used, because its bitmasks cannot hold counts of bytes.
     """
     spans: list[tuple[int, int]] = []  # adjacent ones are joined
     total = 0

@@ -107,7 +107,7 @@ class FabricDomain:
 def written(
     name: Optional[str], ranks: str, inner: Mapping[str, Any], extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A domain as JSON. No *ranks* stand for those of the domains in *inner*."""
+    """A domain as JSON. *ranks* is empty if they are those of the domains in *inner*."""
     return {
         **({} if name is None else {"name": name}),
         **({"ranks": ranks} if ranks else {}),
@@ -138,7 +138,7 @@ class _Reader:
     def domain(self, value: object, at: str, inside: tuple[str, ...]) -> FabricDomain:
         """domain: '{' ["name" ':' string] ["ranks" ':' idset] (locality ':' '[' domain* ']')* '}'
 
-        *inside* are the localities around it.
+        *inside* has the localities around the domain.
         """
         self.domains += 1
         if not isinstance(value, dict):
@@ -199,7 +199,7 @@ class _Reader:
         return together
 
     def disjoint(self, placed: list[tuple[str, FabricDomain]]) -> Runs:
-        """All ranks of the domains *placed* at pointers. Notes what two of them share."""
+        """All ranks of the domains *placed*, each with its pointer. Notes ranks that two share."""
         runs = sorted((run, i) for i, (_, domain) in enumerate(placed) for run in domain.ranks)
         last, owner = -1, -1
         noted: set[int] = set()

@@ -1,7 +1,7 @@
-"""Reading JSON documents: what is wrong with one, and the words for it.
+"""Reads JSON documents, and keeps the problems that are found in them.
 
 A format module reads a document with the methods of ``Findings``. Each method reads one kind of
-value, notes what is wrong with it, and returns a value of the right type in any case. A reader
+value, notes its problem if it has one, and returns a value of the right type in any case. A reader
 therefore continues after a problem, and one run reports all of them. The JSON Schemas in
 ``schemas/`` are for other programs; the tests check that they agree with these readers.
 
@@ -79,7 +79,7 @@ class Findings:
             self.note(at, f"{what} {shown_ids(ids)} are in an earlier entry too")
 
     def problems(self) -> list[Problem]:
-        """The problems in the order of their places, see ``limited``."""
+        """The problems in the order of their pointers, see ``limited``."""
         return limited(self._noted)
 
     def check(self, error: Type[InvalidInput]) -> None:
@@ -95,10 +95,10 @@ class Findings:
         required: Iterable[str] = (),
         closed: bool = False,
     ) -> dict[str, Any]:
-        """What *readers* make of the values of object *value*, by key, in the order of *readers*.
+        """The values of object *value*, read by *readers*, by key and in the order of *readers*.
 
-        Keys that *value* lacks are left out; the *required* ones among them are problems. Other
-        keys are ignored, or are problems if the object is *closed*.
+        Keys that *value* lacks are left out, and are problems if they are *required*. Keys without
+        a reader are ignored, or are problems if the object is *closed*.
         """
         if not isinstance(value, dict):
             self.mistyped(at, "an object", value)
@@ -119,12 +119,12 @@ class Findings:
         return {k: read(value[k], f"{at}/{k}") for k, read in readers.items() if k in value}
 
     def unread(self, value: Mapping[str, Any], at: str, key: str, known: tuple[str, ...]) -> None:
-        """Keep that object *value*, at pointer *at*, has *key* besides those *known* there."""
+        """Keep *key* of object *value*, at pointer *at*, as one that is not among those *known*."""
         if self.unknown is not None and isinstance(key, str):
             self.unknown.append((pointer_to(at, key), key, known, value))
 
     def values(self, value: object, at: str, read: Reader[T]) -> dict[str, T]:
-        """What *read* makes of each value of object *value*, which may have any keys."""
+        """The values of object *value*, which may have any keys, read by *read*."""
         found: dict[str, T] = {}
         if not isinstance(value, dict):
             self.mistyped(at, "an object", value)
@@ -139,7 +139,7 @@ class Findings:
         return found
 
     def items(self, value: object, at: str, read: Reader[T], least: int = 0) -> list[T]:
-        """What *read* makes of each item of array *value*, which has *least* (0 or 1) or more."""
+        """The items of array *value*, read by *read*; there are *least* (0 or 1) or more."""
         if not isinstance(value, list):
             self.mistyped(at, "an array", value)
             return []
@@ -153,7 +153,7 @@ class Findings:
         return found
 
     def string(self, value: object, at: str, least: int = 0) -> str:
-        """The string *value*, which has *least* (0 or 1) or more characters; else ""."""
+        """The string *value*, of *least* (0 or 1) or more characters; "" if it is not a string."""
         if not isinstance(value, str):
             self.mistyped(at, "a string", value)
             return ""
@@ -162,20 +162,20 @@ class Findings:
         return value
 
     def boolean(self, value: object, at: str) -> bool:
-        """The boolean *value*; else false."""
+        """The boolean *value*; false if it is not a boolean."""
         if not isinstance(value, bool):
             self.mistyped(at, "true or false", value)
         return value is True
 
     def integer(self, value: Any, at: str, least: int = 0, most: Optional[int] = None) -> int:
-        """The integer *value*, which is from *least* to *most*; else *least*."""
+        """The integer *value*; *least* if it is not an integer from *least* to *most*."""
         if type(value) is not int and not integer(value):
             self.mistyped(at, "an integer", value)
             return least
         return int(self._between(value, at, least, most))
 
     def number(self, value: Any, at: str, least: float = 0, most: Optional[float] = None) -> float:
-        """The finite number *value*, which is from *least* to *most*; else *least*."""
+        """The finite number *value*; *least* if it is not a number from *least* to *most*."""
         if not number(value):
             self.mistyped(at, "a number", value)
             return least
@@ -192,7 +192,7 @@ class Findings:
         return least
 
     def one_of(self, value: Any, at: str, known: Sequence[T]) -> T:
-        """*value*, which is one of *known*; else the first of them."""
+        """*value* if it is one of *known*, otherwise the first of them."""
         if not isinstance(value, bool) and value in known:
             return known[known.index(value)]
         names = ", ".join(map(shown, known))
@@ -200,7 +200,10 @@ class Findings:
         return known[0]
 
     def idset(self, value: object, at: str, empty: bool = False) -> int:
-        """The bitmask of RFC 22 text *value*, which has an id unless it may be *empty*; else 0."""
+        """The bitmask of RFC 22 text *value*; 0 after a problem.
+
+        An empty set is a problem unless it may be *empty*.
+        """
         if not isinstance(value, str):
             self.mistyped(at, "a string", value)
             return 0
@@ -225,24 +228,24 @@ class Findings:
 
 
 def limited(problems: Iterable[Problem]) -> list[Problem]:
-    """*problems* sorted by place, each once, at most MAX_PROBLEMS and one that counts the rest."""
-    ordered = sorted(set(problems), key=lambda p: (_place_order(p.pointer), p.message))
+    """*problems* by pointer, each once: at most MAX_PROBLEMS, and one that counts the rest."""
+    ordered = sorted(set(problems), key=lambda p: (_pointer_order(p.pointer), p.message))
     if len(ordered) <= MAX_PROBLEMS:
         return ordered
     rest = len(ordered) - MAX_PROBLEMS
     return [*ordered[:MAX_PROBLEMS], Problem("", f"at least {rest} more problems, not shown")]
 
 
-def _place_order(pointer: str) -> tuple[tuple[int, str], ...]:
+def _pointer_order(pointer: str) -> tuple[tuple[int, str], ...]:
     """Sorts /10 after /9."""
     tokens = pointer.split("/")
     return tuple((int(t), "") if t.isdecimal() and len(t) < 12 else (-1, t) for t in tokens)
 
 
 def pointer_to(at: str, *tokens: object) -> str:
-    """The JSON pointer (RFC 6901) of the path *tokens* below pointer *at*, on one short line.
+    """The JSON pointer (RFC 6901) that leads from pointer *at* along *tokens*, on one short line.
 
-    Keys that are long or not printable are shown as in a message. The pointer of such a key can be
+    Keys that are long or not printable are quoted as in a message. A pointer with such a key can be
     read but not resolved.
     """
     return at + document.pointer(*(t if isinstance(t, int) else _key(str(t)) for t in tokens))
@@ -253,7 +256,7 @@ def _key(key: str) -> str:
 
 
 def shown(value: object) -> str:
-    """*value* for a message: a text or number, shortened, or the kind of any other value."""
+    """*value* as a message names it: a quoted text, a number, or the type of any other value."""
     if isinstance(value, str):
         return quoted(value)
     if value is None or isinstance(value, bool):
@@ -268,7 +271,7 @@ def shown(value: object) -> str:
 
 
 def shown_ids(mask: int) -> str:
-    """The RFC 22 text of *mask*, short."""
+    """The RFC 22 text of *mask*, shortened for a message."""
     return shortened(idset.encode(mask))
 
 

@@ -39,9 +39,8 @@ _DIGITS = "0123456789"
 _MAX_DIGITS = 18
 
 _COMMAS = re.compile(",+")
-_LITERAL = re.compile(
-    r"[!-+\--Z\\^-~]+"
-)  # RFC 29: printable ASCII except blank, brackets and comma
+# RFC 29: printable ASCII except blank, brackets and comma.
+_LITERAL = re.compile(r"[!-+\--Z\\^-~]+")
 _ITEM = re.compile("([0-9]+)(?:-([0-9]+))?")
 
 
@@ -239,7 +238,7 @@ def _expressions(names: list[str]) -> list[str]:
             expressions.append(name)
             expected = ""
             continue
-        # A number of another width must not get zeros from the group's first, or have its own.
+        # A number of another width would get the zeros of the group's first, or lose its own.
         other = len(digits) != width
         zeros = other and digits[0] == "0" and digits != "0"
         short = other and padded and len(digits) < width
@@ -286,15 +285,15 @@ def _plain(names: list[str]) -> bool:
 
 def _reject(names: list[str]) -> NoReturn:
     """Raise InvalidHostlist for the first of *names* that is not a host name."""
-    for place, name in enumerate(names):
+    for i, name in enumerate(names):
         if not isinstance(name, str):
-            raise InvalidHostlist(f"host {place} is not a string but {type(name).__name__}")
+            raise InvalidHostlist(f"host {i} is not a string but {type(name).__name__}")
         literal = _LITERAL.match(name)
         column = 0 if literal is None else literal.end()
         if not name or len(name) > MAX_NAME:
             what = "is empty" if not name else f"is longer than {MAX_NAME} characters"
-            raise InvalidHostlist(f"name of host {place} {what}")
+            raise InvalidHostlist(f"name of host {i} {what}")
         if column < len(name):
             where = f"{name[column]!r} at column {column + 1}"
-            raise InvalidHostlist(f"name of host {place}, {quoted(name)}: {where} is not allowed")
+            raise InvalidHostlist(f"name of host {i}, {quoted(name)}: {where} is not allowed")
     raise InvalidHostlist(f"host names of more than {MAX_TEXT} characters in total")

@@ -2,8 +2,8 @@
 
 ``jobspec.read_into`` reads what a scheduler needs of a jobspec, and is lenient because flux-core
 accepts some that break RFC 14. This module checks the rest: tasks, the attributes that RFC 14
-defines, that each task names a slot, and that what a task counts is in its slot. Where the text of
-RFC 14 and its own schema differ, the text decides.
+defines, that each task names a slot, and that the slot has the resources that the task counts.
+Where the text of RFC 14 and its own schema differ, this module follows the text.
 
 RFC 25 allows four resource graphs in version 1 (``slot>core``, ``node>slot>core``, each with gpu
 beside core). flux-core submits every graph as version 1, and RFC 14 has an example of another one
@@ -101,7 +101,7 @@ class _Checker:
             self.findings.note(at, f"no slot has the label {shown(label)}; {known}")
 
     def counted(self, value: object, at: str) -> None:
-        """The type of resource that a task counts, which is in its slot."""
+        """The type of resource that a task counts. Its slot has such a resource."""
         kind, slot = self.findings.string(value, at), self.of_task
         types = self.slots[slot] if self.slots and slot is not None else None
         if isinstance(value, str) and types is not None and kind not in types:

@@ -178,7 +178,10 @@ class _Reader:
             self.version = value if isinstance(value, int) and value is not True else 0
 
     def tasks(self, value: object, at: str) -> None:
-        """Whether there are tasks to name slots; flux-core's own pool tests leave them out."""
+        """Read whether there are tasks, which name slots by their labels.
+
+        flux-core's own pool tests leave them out.
+        """
         self.labels_required |= bool(self.findings.items(value, at, lambda task, at: task))
 
     def resources(self, value: object, at: str) -> tuple[Vertex, ...]:

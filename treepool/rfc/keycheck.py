@@ -115,7 +115,7 @@ class _Check:
         yield f"/scheduling/children: {ranks} no entry, so {nodes} no topology"
 
     def unused_tables(self) -> Iterator[str]:
-        """Link tables whose digest belongs to none of the topos, distances of other domains."""
+        """Link tables without a topo, and distances that do not fit the topo of their table."""
         if not self.key.tables:
             return
         used = {digest(entry.topo): entry.topo for entry in self.key.children}

@@ -52,9 +52,9 @@ class Link:
 
 @attrs.frozen
 class Nic:
-    """A NIC and the GPUs (bitmask) to which none is nearer; others may be as near.
+    """A NIC, and the GPUs (bitmask) that have no nearer NIC. Other NICs may be as near.
 
-    ``path`` is the distance, one of PATHS.
+    ``path`` is how near it is to them, one of PATHS.
     """
 
     name: str

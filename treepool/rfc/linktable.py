@@ -5,8 +5,8 @@
      "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}],
      "distances": {"locality": "numa", "values": [[10, 12, 32], [12, 10, 32], [32, 32, 10]]}}
 
-is a table. Each of its keys may be missing, and unknown keys are ignored. No pair of GPUs is joined
-twice, no GPU has two models, and all NICs nearest to a GPU are equally near.
+is a table. Each of its keys may be missing, and unknown keys are ignored. No pair of GPUs may be
+joined twice, no GPU may have two models, and all NICs nearest to a GPU must be equally near.
 """
 
 from __future__ import annotations

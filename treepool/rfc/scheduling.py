@@ -16,9 +16,6 @@ from treepool.rfc.fabric import FabricDomain
 from treepool.rfc.findings import Findings, Readers, plain_json, shown, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
-from treepool.rfc.topo import RESERVED
-
-__all__ = ["RESERVED", "WRITER", "KeyEntry", "SchedulingKey", "is_treepool", "read_into"]
 
 #: Moves a rank set, both as bitmasks.
 Move = Callable[[int], int]

@@ -70,9 +70,9 @@ class WindowEntry:
 
 
 def clock(when: float, now: float) -> str:
-    """A time in local time, with the date if it is not today, and the year if it is not this.
+    """A time in local time, with the date if it is not today, and the year if it is not this year.
 
-    *when* and *now* are in seconds since the epoch. A time after MAX_TIME is shown as that.
+    *when* and *now* are in seconds since the epoch. A time after MAX_TIME is shown as MAX_TIME.
     """
     then, today = time.localtime(min(when, MAX_TIME)), time.localtime(now)
     if then[:3] == today[:3]:
