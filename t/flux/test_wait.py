@@ -93,7 +93,7 @@ def test_status_counts_the_nodes_of_each_domain(four, split):
         "switch: 2 domains, 2 with idle nodes; a job of up to 1 idle node fits into one (a)"
     )
     table = four.flux("treepool", "status", "--domains").splitlines()
-    assert table[3].split() == ["switch", "a", "2", "1", "0", "1", "0", "4", "0"]
+    assert table[4].split() == ["switch", "a", "2", "1", "0", "1", "0", "4", "0"]
     told = [json.loads(line) for line in four.flux(
         "treepool", "status", "--domains", "--json").splitlines()]  # fmt: skip
     (fabric,) = [line["fabric"] for line in told if "fabric" in line]
