@@ -10,6 +10,7 @@ from treepool.view.model import Totals
 from view.conftest import make_picture
 from view.counting import some_R
 from view.hostile import HOSTS, LARGE, NAMES, cluster
+from view.test_areas import cluster as fabric
 
 SHAPES = ["slot=2/[core=8;gpu=1]", "slot=1/socket{x}", "slot=3/[core=15;gpu=1]", "slot=2/node{x}"]
 
@@ -250,9 +251,13 @@ def test_what_is_too_large_to_draw_is_counted(show, which):
 
 @pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
 @pytest.mark.parametrize("width", (320, 390, 768, 1280, 2560))
-@pytest.mark.parametrize("R", ("a", "b", "names", *LARGE))
+@pytest.mark.parametrize("R", ("a", "b", "names", "fabric", *LARGE))
 def test_nothing_is_wider_than_the_window(show, width, dark, R):
-    R = LARGE.get(R, cluster(NAMES[0]) if R == "names" else R)
+    R = (
+        fabric(2000, 64, 8)
+        if R == "fabric"
+        else LARGE.get(R, cluster(NAMES[0]) if R == "names" else R)
+    )
     picture = make_picture(R, ["slot=1/core=3", "slot=1/core"])
     browser = show(picture, width=width, height=844, dark=dark, touch=width < 500)
     assert browser.js("return document.documentElement.scrollWidth") <= width
@@ -293,6 +298,8 @@ CONTRASTS = """
 def test_every_text_has_contrast_enough(show, dark):
     picture = make_picture("a", [*SHAPES, *["slot=1/core"] * 12], down="9", drained="12")
     browser = show(picture, dark=dark)
+    assert browser.js(CONTRASTS) == []
+    browser = show(make_picture(fabric(32, 8, 2)), dark=dark)
     assert browser.js(CONTRASTS) == []
 
 
@@ -336,3 +343,66 @@ def test_11136_nodes_with_thousands_of_jobs_are_drawn_at_once_and_add_up(show):
     counts = [re.match(r"([\d,]+) \u00d7", title) for title in titles(browser)]
     assert sum(int(c[1].replace(",", "")) if c else 1 for c in counts) == 11_136
     assert cells(browser) == cells_of(picture.totals)
+
+
+def squares(browser):
+    """How many squares of each class the map has."""
+    script = """
+        const found = {};
+        for (const square of document.querySelectorAll("#areas .square")) {
+          const state = square.className.replace("square ", "");
+          found[state] = (found[state] || 0) + 1;
+        }
+        return found"""
+    return browser.js(script)
+
+
+def test_the_map_has_a_square_for_each_node_in_its_domain_at_every_step(show):
+    picture = make_picture(fabric(32, 8, 2), ["slot=3/node{x}", "slot=1/core=1"], down="31")
+    browser = show(picture)
+    assert len(browser.texts("#areas .spot")) == 4
+    assert squares(browser) == {"full": 3, "partly-used": 1, "idle": 27, "down": 1}
+    browser.click("#back")
+    assert squares(browser) == {"full": 3, "idle": 28, "down": 1}
+    browser.click("#back")
+    assert squares(browser) == {"idle": 31, "down": 1}
+    assert browser.texts("#areas .area > button")[1] == "cell c1: 15 of 16 nodes idle"
+
+
+def test_a_click_on_a_domain_shows_its_nodes_and_dims_the_others(show):
+    browser = show(make_picture(fabric(32, 8, 2), ["slot=3/node{x}"]))
+    browser.click("#areas .spot")
+    assert browser.js("return document.getElementById('host').value") == "0-7"
+    assert browser.texts("#found") == ["8 nodes in 2 boxes"]
+    assert squares(browser) == {"full": 3, "idle": 5, "idle dim": 24}
+    pressed = "return document.querySelector('#areas .spot').getAttribute('aria-pressed')"
+    assert browser.js(pressed) == "true"
+    browser.click("#areas .spot")
+    assert browser.texts("#found") == ["32 nodes in 2 boxes"]
+    assert browser.js(pressed) == "false"
+
+
+def test_arrow_keys_go_from_domain_to_domain(show):
+    browser = show(make_picture(fabric(32, 8, 2)))
+    browser.js("document.querySelector('#areas button').focus()")
+    label = "return document.activeElement.getAttribute('aria-label')"
+    assert browser.js(label) == "cell c0: 16 of 16 nodes idle"
+    browser.press(RIGHT)
+    assert browser.js(label) == "switch s0: 8 of 8 nodes idle"
+    browser.press(END)
+    assert browser.js(label) == "switch s3: 8 of 8 nodes idle"
+    browser.press(LEFT, LEFT)
+    assert browser.js(label) == "cell c1: 16 of 16 nodes idle"
+    stops = "return document.querySelectorAll('#areas button[tabindex=\"0\"]').length"
+    assert browser.js(stops) == 1
+
+
+def test_the_map_of_11136_nodes_fits_a_screen(show):
+    browser = show(make_picture(fabric(11_136, 64, 29)), width=1440, height=1000)
+    assert sum(squares(browser).values()) == 11_136
+    assert browser.js("return document.getElementById('map').offsetHeight") <= 1000
+    assert browser.js("return document.documentElement.scrollWidth") <= 1440
+
+
+def test_without_a_fabric_there_is_no_map(show):
+    assert show(make_picture("a")).js("return document.getElementById('map').hidden")

@@ -1,5 +1,7 @@
 """Jobs that wait for a close place in a real instance, and no longer than they want to."""
 
+import json
+
 import pytest
 
 from broker import Instance
@@ -83,3 +85,25 @@ def test_switches_without_a_time_are_waited_for_as_long_as_it_takes(four, split)
     assert four.state(job) == "S"
     four.flux("cancel", split[0])
     assert ranks(four, job) == ["0-1"]
+
+
+def test_status_counts_the_nodes_of_each_domain(four, split):
+    found = four.flux("treepool", "status").splitlines()
+    assert found[1] == (
+        "switch: 2 domains, 2 with idle nodes; a job of up to 1 idle node fits into one (a)"
+    )
+    table = four.flux("treepool", "status", "--domains").splitlines()
+    assert table[4].split() == ["switch", "a", "2", "1", "0", "1", "0", "4", "0"]
+    told = [json.loads(line) for line in four.flux(
+        "treepool", "status", "--domains", "--json").splitlines()]  # fmt: skip
+    (fabric,) = [line["fabric"] for line in told if "fabric" in line]
+    assert [line["domain"] for line in fabric["domains"]] == ["switch a", "switch b"]
+    assert fabric["localities"][0]["largest"] == 1
+
+
+def test_show_has_a_map_of_the_instance(four, split):
+    said = four.flux("treepool", "show", "--instance")
+    assert "switch a #.  switch b #." in said
+    said = four.flux("treepool", "show", "--instance", "--domain", "b")
+    assert "fake3" in said
+    assert "fake1" not in said

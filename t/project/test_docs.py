@@ -47,4 +47,5 @@ def test_the_options_of_jobs_in_the_guides_are_options():
     for name, value in found:
         scope = {"level": "numa"} if name == "topology_scope" else {}
         above = ("nvl", "switch")
+        value = int(value) if value.isdigit() else value  # as -S of flux submit reads it
         job_options.read({**scope, name: value}, ("l3", "numa", "socket"), "preferred", above)

@@ -1,7 +1,8 @@
 """Show a cluster: what is free, used and fragmented (GPUs that are free but in no
-domain that is), its kinds of node, and its nodes as boxes of sockets, NUMA
-domains, cores and GPUs, with the jobs that have them. Nodes that are alike
-are one box. Jobs are allocated in order, as by treepool alloc.
+domain that is), a map of its nodes by switch, rack and the like, its kinds of
+node, and its nodes as boxes of sockets, NUMA domains, cores and GPUs, with the
+jobs that have them. Nodes that are alike are one box. Jobs are allocated in
+order, as by treepool alloc.
 
 examples:
   treepool show
@@ -14,6 +15,8 @@ examples:
       the running instance and its jobs
   treepool show --jobs 'slot=20/[core=4;gpu=1]' --ranks 0-3 --drained 7
       four of the nodes one by one; one that takes no jobs
+  treepool show -R doc/fabric.json --domain x1000c0r1
+      the nodes of a switch one by one
 
 exit status:
   0 all were allocated; 1 not all, or R is not valid; 2 usage, or no such file
@@ -29,6 +32,7 @@ from pathlib import Path
 from treepool.cli import cluster, files, instance
 from treepool.cli.answers import Refusal
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.view import windows
 from treepool.view.model import Job
@@ -50,6 +54,7 @@ def define(parser: ArgumentParser) -> None:
     cluster.add_placement(parser)
     form = parser.add_argument_group("output")
     form.add_argument("--ranks", metavar="IDS", help="just these nodes, a box for each of them")
+    form.add_argument("--domain", metavar="NAME", help="just the nodes in a switch, rack, ...")
     form.add_argument("--svg", metavar="FILE", help='write a picture instead; "-" for stdout')
     form.add_argument("--html", metavar="FILE", help='write a page instead; "-" for stdout')
 
@@ -65,7 +70,7 @@ def run(arguments: Namespace) -> int:
     down = cluster.ranks(pool, "--down", arguments.down)
     drained = cluster.ranks(pool, "--drained", arguments.drained)
     pool.mark_down(idset.encode(down | drained))
-    unfold = cluster.ranks(pool, "--ranks", arguments.ranks)
+    unfold = _unfold(arguments, pool)
     jobs: list[Job] = []
     refused: list[str] = []
     for number, answer in cluster.run_jobs(pool, arguments.jobs):
@@ -86,7 +91,7 @@ def _show_instance(arguments: Namespace) -> int:
     if arguments.jobs or arguments.down or arguments.drained:
         raise Stop("--jobs, --down and --drained: with --instance they are those there are", USAGE)
     live = instance.look()
-    unfold = cluster.ranks(live.pool, "--ranks", arguments.ranks)
+    unfold = _unfold(arguments, live.pool)
     holding = [running.job for running in instance.running(live) if running.job.parts]
     picture = Picture.of(live.pool, holding, drained=live.drained)
     _write(arguments, picture, rows(picture, list(idset.iterate(unfold))))
@@ -94,6 +99,12 @@ def _show_instance(arguments: Namespace) -> int:
         for entry in live.windows:
             out(windows.line(entry, time.time()))
     return DONE
+
+
+def _unfold(arguments: Namespace, pool: Pool) -> int:
+    """The ranks (bitmask) that are to be shown one by one."""
+    named = cluster.domain(pool, arguments.domain)
+    return cluster.ranks(pool, "--ranks", arguments.ranks) | named
 
 
 def _write(arguments: Namespace, picture: Picture, shown: Rows) -> None:

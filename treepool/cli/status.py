@@ -1,7 +1,9 @@
 """Show the running Flux instance: what is free, used and fragmented (GPUs that
-are free but in no domain that is), the windows, and with --gpus a line for each
-GPU, with --jobs one for each job, with its placement and how close it is: its
-fitness is 1.00 if an idle cluster could not have placed it better.
+are free but in no domain that is), how many nodes a job may have to fit into a
+switch, a rack, ..., the windows; with --domains a line for each of these, with
+--gpus one for each GPU, with --jobs one for each job, with its placement and how
+close it is: its fitness is 1.00 if an idle cluster could not have placed it
+better.
 
 examples:
   flux treepool status --jobs                 where do jobs sit?
@@ -30,6 +32,7 @@ import attrs
 from treepool.cli import instance
 from treepool.cli.screen import DONE, USAGE, Stop, out, width
 from treepool.view import prometheus, status, windows
+from treepool.view.areas import areas, domain_lines, locality_lines
 from treepool.view.picture import Picture
 
 
@@ -37,6 +40,9 @@ def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.add_argument("--gpus", action="store_true", help="a line for each GPU")
     parser.add_argument("--jobs", action="store_true", help="a line for each job")
+    parser.add_argument(
+        "--domains", action="store_true", help="a line for each switch, rack, ... above the nodes"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="a line of JSON for each, and the totals")
     form.add_argument(
@@ -50,8 +56,8 @@ def define(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if arguments.prometheus:
-        if arguments.gpus or arguments.jobs:
-            raise Stop("--prometheus has no lines for --gpus and --jobs", USAGE)
+        if arguments.gpus or arguments.jobs or arguments.domains:
+            raise Stop("--prometheus has no lines for --gpus, --jobs and --domains", USAGE)
         out("\n".join(prometheus.text(instance.numbers())))
     elif arguments.json:
         out("\n".join(_json(arguments)))
@@ -89,23 +95,35 @@ def _json(arguments: Namespace) -> Iterator[str]:
     if arguments.jobs:
         for job in status.job_lines(picture, running):
             yield json.dumps(attrs.asdict(job))
+    whole = areas(picture)
+    if whole is not None:
+        fabric = {"localities": [attrs.asdict(line) for line in locality_lines(whole)]}
+        if arguments.domains:
+            fabric["domains"] = [attrs.asdict(line) for line in domain_lines(whole)]
+        yield json.dumps({"fabric": fabric})
     for entry in live.windows:
         yield json.dumps({"window": entry.to_dict()})
     yield json.dumps({"totals": picture.totals._asdict()})
 
 
 def _text(arguments: Namespace) -> Iterator[str]:
-    from treepool.cli.statustable import gpu_table, job_table
+    from treepool.cli.statustable import domain_table, gpu_table, job_table
 
     live = instance.look()
     running = instance.running(live)
     picture = Picture.of(live.pool, [r.job for r in running if r.job.parts], drained=live.drained)
     yield picture.totals.line
+    whole = areas(picture)
+    for locality in locality_lines(whole) if whole is not None else ():
+        yield locality.text
     for entry in live.windows:
         yield windows.line(entry, time.time())
     if arguments.gpus:
         yield ""
         yield from gpu_table(list(status.gpu_lines(picture, running)), width())
+    if arguments.domains:
+        yield ""
+        yield from domain_table(list(domain_lines(whole)) if whole is not None else [], width())
     if arguments.jobs:
         yield ""
         yield from job_table(list(status.job_lines(picture, running)), time.time(), width())

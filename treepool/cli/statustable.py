@@ -7,6 +7,7 @@ from typing import Iterator, Sequence
 from treepool.cli.table import Cell, lines
 from treepool.rfc.windows import WindowEntry, clock
 from treepool.view import windows
+from treepool.view.areas import DomainLine
 from treepool.view.status import GpuLine, JobLine
 
 _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
@@ -33,6 +34,19 @@ def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[str]:
     ]
     kept = [i for i in range(len(names)) if i not in _OPTIONAL or any(row[i][0] for row in rows)]
     return lines([names[i] for i in kept], [[row[i] for i in kept] for row in rows], width)
+
+
+def domain_table(domains: Sequence[DomainLine], width: int) -> Iterator[str]:
+    """A row for each domain above the nodes."""
+    names = ("domain", "in", "nodes", "idle", "partly used", "full", "not up", "free cores", "GPUs")
+    rows: list[list[Cell]] = []
+    for line in domains:
+        numbers = line.nodes, line.idle, line.partly, line.full, line.away
+        free = line.cores_free, line.gpus_free
+        rows.append(
+            [(line.domain, ""), (line.within, ""), *((f"{n:,}", "") for n in numbers + free)]
+        )
+    return lines(names, rows, width)
 
 
 def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[str]:

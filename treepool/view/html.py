@@ -14,10 +14,11 @@ import json
 import re
 from html import escape
 from pathlib import Path
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, Optional, Sequence
 
 from treepool.rfc import idset
 from treepool.view import words
+from treepool.view.areas import Area, areas
 from treepool.view.cells import MAX_CELLS, Block, block
 from treepool.view.model import OTHER, Job, Totals
 from treepool.view.palette import COLOURS, LETTERS
@@ -29,6 +30,9 @@ MAX_TYPES = 64
 
 #: The scripts beside this module, which the page contains as one script.
 _SCRIPTS = ("picture.js", "page.js")
+
+#: Most domains above the nodes that are drawn.
+MAX_AREAS = 4096
 
 _WHOLE = re.compile("[1-9][0-9]{0,14}")
 _NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]{0,8}|0[0-9]{1,8})")
@@ -98,10 +102,29 @@ def _data(picture: Picture, rows: Rows) -> dict[str, Any]:
         ],
         "looks": [[look.layout.number, *look.jobs] for look in picture.looks],
         "steps": [_step(step) for step in picture.steps],
+        "fabric": _map(picture),
         "unfolded": idset.encode_ids(sorted(row.ranks[0] for row in rows.shown))
         if rows.unfolded
         else "",
     }
+
+
+def _map(picture: Picture) -> Optional[list[Any]]:
+    """The areas of the map; domains deep down are left out if they are too many."""
+    whole = areas(picture)
+    if whole is None:
+        return None
+    for depth in range(whole.depth, 0, -1):
+        root = whole.cut(depth)
+        if sum(1 for _ in root.walk()) <= MAX_AREAS:
+            return _mapped(root)
+    return None
+
+
+def _mapped(area: Area) -> list[Any]:
+    """Locality, title, the areas inside, and the ranks of a leaf."""
+    inside = [_mapped(inner) for inner in area.inside]
+    return [area.locality, area.title, inside, idset.encode_ids(area.ranks)]
 
 
 def _step(step: Step) -> list[Any]:

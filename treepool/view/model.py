@@ -15,6 +15,7 @@ from typing import NamedTuple, Optional, Union
 import attrs
 
 from treepool.placement.allocation import Allocation
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
@@ -191,7 +192,7 @@ class Cluster:
     ``types`` are the kinds of node, the most frequent first. ``type_of`` has, by rank, the place in
     ``types``, -1 for a rank that is not in the pool; ``status`` and ``hosts`` are by rank, too.
     ``links`` has the link table of each type's GPUs, if known. ``properties`` has the number of
-    nodes with each property.
+    nodes with each property. ``fabric`` is the tree above the nodes, if there is one.
     """
 
     types: tuple[NodeType, ...]
@@ -201,6 +202,7 @@ class Cluster:
     hosts: tuple[str, ...]
     links: tuple[Optional[Links], ...]
     properties: tuple[tuple[str, int], ...]
+    fabric: Optional[Fabric]
 
     @classmethod
     def of(cls, pool: Pool, drained: int = 0) -> Cluster:
@@ -225,6 +227,7 @@ class Cluster:
             tuple(inventory.hosts),
             tuple(_links_of(inventory, node_type) for node_type, _ in known),
             tuple(sorted((name, idset.size(mask)) for name, mask in properties.items())),
+            inventory.fabric,
         )
 
     @property

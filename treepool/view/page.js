@@ -28,8 +28,9 @@ function hostFilter() {
   };
 }
 
-/** The rows that the filters leave, each {layout, ranks, jobs}, and how many nodes they are. */
-function rows() {
+/** The rows that the filters leave, each {layout, ranks, jobs}, and how many nodes they are.
+ *  *passed* gets the ranks of these nodes. */
+function rows(passed) {
   const host = hostFilter();
   const { job, type, state } = { job: $("job").value.trim(), type: $("type").value, state: $("state").value };
   const wanted = looks.map(({ layout, jobs: holders }) =>
@@ -43,6 +44,7 @@ function rows() {
     const look = lookOf.get(rank);
     if (!wanted[look] || !host(rank)) continue;
     nodes++;
+    passed.add(rank);
     const key = each ? rank : look;
     if (groups.has(key)) groups.get(key).ranks.push(rank);
     else groups.set(key, { ranks: [rank], look });
@@ -190,8 +192,10 @@ function drawMore() {
 }
 
 function drawNodes() {
-  const { found, nodes } = rows();
+  const passed = new Set();
+  const { found, nodes } = rows(passed);
   waiting = found;
+  paintMap(passed);
   $("found").textContent = nodes
     ? `${count(nodes, "node")} in ${count(found.length, "box").replace("boxs", "boxes")}`
     : "No node is like that.";
@@ -201,6 +205,93 @@ function drawNodes() {
   for (const button of $("jobs").children) {
     button.setAttribute("aria-pressed", String(button.dataset.job === $("job").value.trim()));
   }
+}
+
+// -- the map: a square for each node, in its switch, in its cell
+
+const MOST_SQUARES = 32768; // nodes from which a domain is only a bar
+const areas = []; // {button, squares, title, ranks, share} of each domain drawn
+
+function idsIn([, , inside, list]) {
+  return inside.length ? inside.flatMap(idsIn) : ids(list);
+}
+
+/** A button that shows the nodes of a domain. */
+function areaButton(kind, area, ...children) {
+  const button = make("button", kind, ...children);
+  button.type = "button";
+  button.tabIndex = areas.length ? -1 : 0;
+  const entry = { button, title: area[1], ranks: idsIn(area).sort((a, b) => a - b), squares: [] };
+  areas.push(entry);
+  button.addEventListener("click", () => {
+    const list = idset(entry.ranks);
+    $("host").value = $("host").value === list ? "" : list;
+    drawNodes();
+  });
+  return entry;
+}
+
+function drawSpot(area, named) {
+  const entry = areaButton("spot", area);
+  if (named) entry.button.append(make("small", "", area[1]));
+  if (ranks.length > MOST_SQUARES) {
+    entry.share = make("span", "");
+    entry.button.append(make("span", "share", entry.share));
+  } else {
+    entry.squares = entry.ranks.map(() => make("i", "square"));
+    const squares = make("span", "squares", ...entry.squares);
+    squares.style.setProperty("--across", Math.min(48, Math.ceil(Math.sqrt(entry.ranks.length))));
+    entry.button.append(squares);
+  }
+  return entry.button;
+}
+
+function drawArea(area, named) {
+  const [, , inside] = area;
+  if (!inside.length) return drawSpot(area, named);
+  const { button } = areaButton("", area);
+  return make("div", "area", button, make("div", "inside", ...inside.map((inner) => drawArea(inner, named))));
+}
+
+function drawMap() {
+  if (!data.fabric) return;
+  const square = ranks.length <= 512 ? 13 : ranks.length <= 4096 ? 8 : 5;
+  $("areas").style.setProperty("--square", `${square}px`);
+  $("areas").append(...data.fabric[2].map((area) => drawArea(area, ranks.length <= 2048)));
+  $("map").hidden = false;
+}
+
+/** Colour the map by the states of the nodes; those that are not in *passed* are dim. */
+function paintMap(passed) {
+  const host = $("host").value.trim();
+  for (const { button, title, ranks: some, squares, share } of areas) {
+    let idle = 0;
+    some.forEach((rank, i) => {
+      const { state } = looks[lookOf.get(rank)].layout;
+      if (state === "idle") idle++;
+      if (squares[i]) {
+        squares[i].className = `square ${state.replace(" ", "-")}${passed.has(rank) ? "" : " dim"}`;
+      }
+    });
+    if (share) share.style.setProperty("width", `${(100 * idle) / some.length}%`);
+    const said = `${title}: ${idle.toLocaleString("en")} of ${count(some.length, "node")} idle`;
+    button.title = said;
+    button.setAttribute("aria-label", said);
+    button.setAttribute("aria-pressed", String(host === idset(some)));
+    if (button.parentElement.className === "area") button.textContent = said;
+  }
+}
+
+/** From one domain to another by arrow keys. */
+function walkMap(event) {
+  const at = areas.findIndex(({ button }) => button === event.target);
+  const targets = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: areas.length - 1 };
+  const next = areas[targets[event.key]];
+  if (at < 0 || !next) return;
+  event.preventDefault();
+  event.target.tabIndex = -1;
+  next.button.tabIndex = 0;
+  next.button.focus();
 }
 
 function drawJobs() {
@@ -313,6 +404,7 @@ function walk(event) {
   }
 }
 
+$("areas").addEventListener("keydown", walkMap);
 $("nodes").addEventListener("keydown", walk);
 $("nodes").addEventListener("focusin", (event) => event.target.matches(".cell") && showDetail(event.target));
 $("nodes").addEventListener("focusout", hideDetail);
@@ -338,5 +430,6 @@ if (data.unfolded) {
   $("fold").value = "each";
 }
 drawTypes();
+drawMap();
 drawJobs();
 drawStep(data.steps.length - 1);

@@ -9,11 +9,13 @@ from __future__ import annotations
 from rich.text import Text
 
 from treepool.view import palette, words
+from treepool.view.areas import areas
 from treepool.view.model import Amount
 from treepool.view.palette import AWAY, FRAGMENTED, FREE
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, hosts
 from treepool.view.textboxes import Lines, columns, cut, cut_words, side_by_side, wrapped
+from treepool.view.textmap import text_map
 from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
 
 #: Smallest width supported, and smallest width of a node's box when boxes stand side by side.
@@ -33,7 +35,12 @@ def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> 
     """*picture*, with its nodes as *rows*, in at most *width* columns (at least NARROWEST)."""
     width = max(width, NARROWEST)
     boxes = NodeBoxes(picture, ascii_only)
-    lines = [*_numbers(picture, width, ascii_only), Text(), *_types(picture, width)]
+    lines = [*_numbers(picture, width, ascii_only), Text()]
+    whole = areas(picture)
+    if whole is not None and not rows.unfolded:
+        drawn = text_map(picture, whole, width)
+        lines += [*drawn, Text()] if drawn else []
+    lines += _types(picture, width)
     if picture.jobs:
         lines += [Text(), *_jobs(picture, width)]
     lines += [Text(), *_nodes(boxes, rows, width)]

@@ -1,0 +1,174 @@
+"""The map of the domains above the nodes: each node is on it once, and it fits a screen."""
+
+import random
+
+import pytest
+
+from treepool import Pool
+from treepool.rfc import idset
+from treepool.view.areas import areas, domain_lines, locality_lines
+from treepool.view.html import MAX_AREAS, html
+from treepool.view.picture import Picture
+from treepool.view.rows import rows
+from treepool.view.text import text
+from treepool.view.textmap import MOST_LINES, text_map
+from view.conftest import make_picture
+
+
+def cluster(nodes, per_switch, per_cell):
+    """The R of some nodes below switches below cells."""
+    switches = [
+        {"name": f"s{i}", "ranks": f"{first}-{min(nodes, first + per_switch) - 1}"}
+        for i, first in enumerate(range(0, nodes, per_switch))
+    ]
+    cells = [
+        {"name": f"c{i}", "switch": switches[first : first + per_cell]}
+        for i, first in enumerate(range(0, len(switches), per_cell))
+    ]
+    return with_fabric(nodes, {"cell": cells})
+
+
+def with_fabric(nodes, fabric):
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": f"0-{nodes - 1}", "children": {"core": "0-3"}}],
+            "nodelist": [f"n[0-{nodes - 1}]"],
+        },
+        "scheduling": {"writer": "TreePool", "children": [], "fabric": fabric},
+    }
+
+
+def shown(picture, width=100):
+    return [line.plain for line in text_map(picture, areas(picture), width)]
+
+
+def signs(lines):
+    """How often each sign is drawn; names of domains have none of these."""
+    return {sign: sum(line.count(sign) for line in lines[1:]) for sign in ".+#x"}
+
+
+def test_each_node_is_a_sign_in_its_domain():
+    picture = make_picture(
+        cluster(32, 8, 2), ["node=5/slot/core=4", "node=12/slot/core=4", "slot/core=1"], down="30"
+    )
+    assert shown(picture) == [
+        "fabric  . idle   + partly used   # full   x not up",
+        "cell c0  3 of 16 nodes idle",
+        "  switch s0 ########  switch s1 ####+...",
+        "cell c1  10 of 16 nodes idle",
+        "  switch s2 ........  switch s3 #####.x.",
+    ]
+
+
+def test_nodes_in_no_domain_are_beside_the_others():
+    fabric = {"rack": [{"name": "r0", "switch": [{"ranks": "0-1"}], "ranks": "0-2"}]}
+    picture = make_picture(with_fabric(5, fabric))
+    assert shown(picture)[1:] == [
+        "rack r0  3 of 3 nodes idle",
+        "  switch of rank 0 ..  in none of these .",
+        "in none of these  2 of 2 nodes idle",
+        "  in none of these ..",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+@pytest.mark.parametrize("size", [(32, 8, 2), (11_136, 64, 29), (2_000, 3, 40), (9_000, 18, 8)])
+def test_the_map_of_any_cluster_fits_a_screen(size, width):
+    picture = make_picture(cluster(*size), ["node=10/slot/core=4", "slot=3/core=1"], down="20")
+    lines = shown(picture, width)
+    assert 1 < len(lines) <= MOST_LINES + 1
+    assert all(len(line) <= width for line in lines[1:])
+
+
+def test_a_sign_stands_for_more_nodes_only_as_far_as_it_must():
+    size = (11_136, 64, 29)
+    few, many = (shown(make_picture(cluster(*size)), width) for width in (100, 200))
+    assert (few[0][-17:], many[0][-17:]) == ("a sign is 4 nodes", "a sign is 2 nodes")
+    assert signs(few)["."] == 11_136 / 4
+    assert signs(many)["."] == 11_136 / 2
+
+
+def test_where_even_that_is_too_much_domains_of_a_higher_level_are_drawn():
+    picture = make_picture(cluster(40_000, 2, 100))  # 20,000 switches in 200 cells
+    lines = shown(picture)
+    assert len(lines) <= MOST_LINES + 1
+    assert sum(len(line.split()) for line in lines[1:]) == 200
+
+
+def test_of_more_domains_than_can_be_drawn_there_is_no_map():
+    picture = make_picture(
+        with_fabric(20_000, {"rack": [{"ranks": f"{i}"} for i in range(20_000)]})
+    )
+    assert shown(picture, 40) == []
+    assert "fabric" not in text(picture, rows(picture), 40).plain
+
+
+def test_names_cannot_move_the_cursor():
+    fabric = {"rack": [{"name": "\x1b[2J\n<b>", "ranks": "0-3"}]}
+    picture = make_picture(with_fabric(4, fabric))
+    assert all(line.isprintable() for line in shown(picture))
+    assert "<b>" not in html(picture, rows(picture))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_numbers_of_domains_add_up(seed):
+    chance = random.Random(seed)
+    pool = Pool(cluster(60, 4, 5))
+    down = idset.encode_ids(sorted(chance.sample(range(60), 7)))
+    pool.mark_down(down)
+    picture = Picture.of(pool, [])
+    whole = areas(picture)
+    lines = list(domain_lines(whole))
+    for locality, number in (("cell", 3), ("switch", 15)):
+        here = [line for line in lines if line.domain.startswith(f"{locality} ")]
+        assert len(here) == number
+        assert sum(line.nodes for line in here) == 60
+        assert sum(line.idle for line in here) == 53
+        assert sum(line.away for line in here) == 7
+        (line,) = [one for one in locality_lines(whole) if one.locality == locality]
+        assert line.domains == number
+        assert line.largest == max(one.idle for one in here)
+        assert line.with_idle == sum(one.idle > 0 for one in here)
+    assert sorted(whole.all_ranks()) == list(range(60))
+
+
+def test_where_no_node_is_idle_no_job_fits():
+    (line,) = (locality_lines(areas(make_picture(cluster(4, 4, 1), down="0-3"))),)
+    cell, switch = line
+    assert cell.text == "cell: 1 domain, no node in them is idle"
+    assert switch.largest == 0
+
+
+def test_without_a_fabric_there_is_no_map():
+    picture = make_picture("a")
+    assert areas(picture) is None
+    assert '"fabric":null' in html(picture, rows(picture))
+
+
+def test_a_page_has_no_more_domains_than_can_be_drawn():
+    page = html(*(lambda p: (p, rows(p)))(make_picture(cluster(20_000, 2, 100))))
+    assert page.count('"cell c') == 100
+    assert page.count('"switch s') == 0
+    assert MAX_AREAS < 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "words"),
+    [
+        ("x1000c0r1", 0, "n[0-7]"),
+        ("switch x1000c0r1", 0, "n[0-7]"),
+        ("cell x1001", 0, ""),
+        ("x1001", 0, ""),
+        ("x1000c0r", 2, "'x1000c0r' is no domain (did you mean 'x1000c0r3'?)"),
+        ("\x1b[2J", 2, "is no domain"),
+        ("", 2, "'' is no domain"),
+    ],
+)
+def test_a_domain_is_opened_by_its_name(treepool, name, status, words):
+    result = treepool("show", "-R", "doc/fabric.json", "--domain", name)
+    assert result.status == status
+    if status:
+        assert words in result.err
+    else:
+        assert result.out.count("rank ") == (16 if name.endswith("x1001") else 8)

@@ -1,0 +1,156 @@
+"""Areas: the domains above the nodes as pictures show them, with the numbers of their nodes."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Sequence
+
+import attrs
+
+from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.view import words
+from treepool.view.model import NOTHING, Totals
+from treepool.view.picture import Picture
+
+#: Most domains that a picture shows.
+MAX_AREAS = 1 << 16
+
+
+@attrs.frozen(eq=False)
+class Area:
+    """A domain: its name, the areas inside it or the ranks of a leaf, and its totals.
+
+    ``locality`` is "" for the pool, and for ranks that stand alone in the area around them: they
+    are one area.
+    """
+
+    locality: str
+    name: str
+    inside: tuple[Area, ...]
+    ranks: tuple[int, ...]
+    totals: Totals
+
+    @property
+    def title(self) -> str:
+        """The locality and the name."""
+        return f"{self.locality} {self.name}" if self.locality else "in none of these"
+
+    def walk(self) -> Iterator[Area]:
+        """This area and all in it."""
+        yield self
+        for area in self.inside:
+            yield from area.walk()
+
+    def cut(self, depth: int) -> Area:
+        """The same, with no more than *depth* levels of areas inside."""
+        if depth == 0 and self.inside:
+            return attrs.evolve(self, inside=(), ranks=tuple(sorted(self.all_ranks())))
+        return attrs.evolve(self, inside=tuple(area.cut(depth - 1) for area in self.inside))
+
+    @property
+    def depth(self) -> int:
+        """How many levels of areas are inside."""
+        return 1 + max(area.depth for area in self.inside) if self.inside else 0
+
+    def all_ranks(self) -> Iterator[int]:
+        """All ranks in the area."""
+        for area in self.walk():
+            yield from area.ranks
+
+
+def areas(picture: Picture) -> Optional[Area]:
+    """The whole of *picture* as an area; None without a fabric, or if that is huge."""
+    fabric = picture.cluster.fabric
+    if fabric is None or len(fabric) > MAX_AREAS:
+        return None
+    return _area(picture, fabric, ROOT)
+
+
+def _area(picture: Picture, fabric: Fabric, domain: int) -> Area:
+    inside: list[Area] = []
+    alone: list[int] = []
+    for child in fabric.children[domain]:
+        if fabric.locality[child]:
+            inside.append(_area(picture, fabric, child))
+        else:
+            alone += fabric.ranks[child]
+    if alone:
+        inside.append(_leaf(picture, "", "", alone))
+    name = words.plain(fabric.name[domain] or f"of rank {fabric.lowest[domain]}")
+    if not inside:
+        return _leaf(picture, words.plain(fabric.locality[domain]), name, fabric.ranks[domain])
+    totals = NOTHING
+    for area in inside:
+        totals = totals.plus(area.totals)
+    return Area(words.plain(fabric.locality[domain]), name, tuple(inside), (), totals)
+
+
+def _leaf(picture: Picture, locality: str, name: str, ranks: Sequence[int]) -> Area:
+    counts: dict[int, int] = {}
+    for rank in ranks:
+        look = picture.look_of[rank]
+        counts[look] = counts.get(look, 0) + 1
+    totals = NOTHING
+    for look, count in counts.items():
+        totals = totals.plus(picture.looks[look].layout.totals, count)
+    return Area(locality, name, (), tuple(sorted(ranks)), totals)
+
+
+@attrs.frozen
+class LocalityLine:
+    """The domains of a locality: how many, how many of them have idle nodes, the most idle ones."""
+
+    locality: str
+    domains: int
+    with_idle: int
+    largest: int
+    where: str
+
+    @property
+    def text(self) -> str:
+        """The line in words."""
+        domains = f"{self.locality}: {words.count(self.domains, 'domain')}"
+        if not self.largest:
+            return f"{domains}, no node in them is idle"
+        nodes = words.count(self.largest, "idle node")
+        return (
+            f"{domains}, {self.with_idle:,} with idle nodes;"
+            f" a job of up to {nodes} fits into one ({self.where})"
+        )
+
+
+def locality_lines(root: Area) -> Iterator[LocalityLine]:
+    """A line for each locality, the highest first."""
+    found: dict[str, list[Area]] = {}
+    for area in root.walk():
+        if area.locality:
+            found.setdefault(area.locality, []).append(area)
+    for name, there in found.items():
+        best = max(there, key=lambda area: area.totals.idle)
+        with_idle = sum(area.totals.idle > 0 for area in there)
+        yield LocalityLine(name, len(there), with_idle, best.totals.idle, best.name)
+
+
+@attrs.frozen
+class DomainLine:
+    """A domain, what is around it, and how many of its nodes are in which state."""
+
+    domain: str
+    within: str
+    nodes: int
+    idle: int
+    partly: int
+    full: int
+    away: int
+    cores_free: int
+    gpus_free: int
+
+
+def domain_lines(root: Area, within: str = "") -> Iterator[DomainLine]:
+    """A line for each domain, those inside it after it."""
+    for area in root.inside:
+        t = area.totals
+        if area.locality:
+            away = t.down + t.drained
+            numbers = t.nodes, t.idle, t.partly, t.full, away, t.cores_free, t.gpus_free
+            yield DomainLine(area.title, within, *numbers)
+        yield from domain_lines(area, area.title)
