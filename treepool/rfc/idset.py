@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from itertools import compress
-from typing import Callable, Iterable, Iterator, Sequence
+from typing import Callable, Collection, Iterable, Iterator
 
 from treepool.errors import InvalidIdset
 
@@ -106,10 +106,11 @@ def encode(mask: int) -> str:
     )
 
 
-def encode_ids(ids: Sequence[int]) -> str:
+def encode_ids(ids: Collection[int]) -> str:
     """The RFC 22 text of ascending, distinct *ids*."""
     if len(ids) == 1:  # as for most jobs
-        return str(ids[0])
+        (only,) = ids
+        return str(only)
     parts: list[str] = []
     first = last = -2
     for i in ids:
