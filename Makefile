@@ -96,8 +96,10 @@ bench: $(PLOTS)
 	$(BIN)/python t/bench $(BENCH)
 
 # How well jobs are packed, by each policy and by others: some minutes; PACKING='--help' for more.
+# And how near the nodes of jobs are on three fabrics: PACKING='fabrics --help' for that alone.
 packing: $(PLOTS)
 	$(BIN)/python t/bench/packing $(PACKING)
+	$(if $(PACKING),,$(BIN)/python t/bench/packing fabrics)
 
 # Random work in a real Flux for ten minutes, and a checker that trusts nothing of treepool;
 # SOAK='--minutes 60 --nodes 200 --seed 1' for others. Says so where there is no flux on the PATH.

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bench.packing import command, runs
+from bench.packing import command, fabrics, runs
 from bench.packing.clusters import CLUSTERS, MIXES, Cluster, cluster, halves, mix, trace
 from bench.packing.pools import packer
 from treepool.placement.choose.policy import POLICIES
@@ -75,3 +75,85 @@ def test_the_command_prints_a_row_for_each_pool(capsys):
     argv = ["--nodes", "8", "--turns", "0.2", "--clusters", "B", "--mixes", "even"]
     assert command.main([*argv, "--pools", "packing,fgd"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
+
+
+#: Two cells of two switches of four nodes.
+PODS = fabrics.Machine(2, 2, 4, [1, 2, 3, 4, 6, 8])
+
+
+def placed(rule, *sizes):
+    """The ranks that jobs of these *sizes* get one after another."""
+    found = []
+    for jobid, nodes in enumerate(sizes, start=1):
+        ranks = rule.look(nodes)
+        if ranks is not None:
+            rule.start(jobid, nodes, ranks)
+        found.append(ranks and sorted(ranks))
+    return found
+
+
+def test_slurm_takes_the_fullest_switch_that_has_room():
+    assert placed(fabrics.Slurm(PODS), 2, 3, 2) == [[0, 1], [4, 5, 6], [2, 3]]
+
+
+def test_slurm_takes_few_leaf_switches_below_the_lowest_switch_that_has_room():
+    assert placed(fabrics.Slurm(PODS), 3, 5, 5) == [[0, 1, 2], [3, 4, 5, 6, 7], [8, 9, 10, 11, 12]]
+    assert placed(fabrics.Slurm(PODS), 3, 7) == [[0, 1, 2], [8, 9, 10, 11, 12, 13, 14]]
+
+
+def test_slurm_gives_back_what_ended():
+    rule = fabrics.Slurm(PODS)
+    placed(rule, 3, 4)
+    rule.end(1, [0, 1, 2])
+    assert rule.look(4) == [0, 1, 2, 3]
+
+
+def test_a_job_waits_for_one_switch_only_if_one_could_host_it():
+    rule = fabrics.RULES["waits"](PODS)
+    assert placed(rule, 3, 3, 3, 3, 2, 4) == [
+        [0, 1, 2], [4, 5, 6], [8, 9, 10], [12, 13, 14], None, None
+    ]  # fmt: skip
+    assert placed(fabrics.RULES["treepool"](PODS), 3, 3, 3, 3, 2)[-1] == [3, 7]
+    assert len(placed(fabrics.RULES["waits"](PODS), 6)[0]) == 6
+
+
+def jobs(*asked):
+    """Jobs that come one after another: (nodes, how long)."""
+    return [fabrics.Job(i / 100, nodes, runs, runs) for i, (nodes, runs) in enumerate(asked)]
+
+
+@pytest.mark.parametrize("rule", fabrics.RULES)
+def test_a_job_passes_the_first_one_that_waits_if_that_one_starts_as_early(rule):
+    asked = jobs((12, 1), (16, 1), (4, 0.5), (4, 2), *500 * [(1, 0.0001)])
+    starts = {i: start for i, (start, _) in fabrics.queued(PODS, rule, asked).items()}
+    assert starts[2] == asked[2].submit
+    assert starts[1] == 1.0
+    assert starts[3] >= 2.0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("rule", fabrics.RULES)
+def test_a_run_on_a_fabric_repeats_itself(rule, shared):
+    if shared and rule == "slurm":
+        pytest.skip("its guide is about nodes")
+    asked = fabrics.jobs_of(PODS, 200, 0.9, 1, shared)
+    run = fabrics.replayed if shared else fabrics.queued
+    one, two = (fabrics.measure(PODS, asked, run(PODS, rule, asked)) for _ in range(2))
+    assert one == two
+    assert 1 <= one.spread <= one.p95 <= 4
+    assert 50 < one.used <= 100
+
+
+def test_the_table_of_fabrics_has_a_row_for_each_machine_and_rule(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(fabrics, "MACHINES", {"pods": PODS})
+    chart = tmp_path / "chart.svg"
+    argv = ["--machines", "pods", "--jobs", "60"]
+    try:
+        import matplotlib  # noqa: F401
+
+        argv += ["--plot", str(chart)]
+    except ImportError:
+        pass
+    assert fabrics.main(argv) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + len(fabrics.RULES)
+    assert chart.exists() == ("--plot" in argv)

@@ -15,6 +15,7 @@ from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.allocation import parts_of
 from treepool.placement.choose.choice import Situation
+from treepool.placement.choose.serve import Domains
 from treepool.placement.nodes.index import NodeIndex
 from treepool.rfc import idset
 from treepool.rfc.shape import parse_shape
@@ -257,3 +258,20 @@ def test_the_work_for_domains_does_not_grow_with_their_number(shape, options):
         return lines.count
 
     assert work(1024) < 1.2 * work(64)
+
+
+def test_a_request_that_is_tried_in_one_domain_after_another_is_tried_in_500_at_most(monkeypatch):
+    """Some of its nodes can give more than others, so no number says where it fits."""
+    pool = machine(640)
+    index, states = pool.situation.index, pool.inventory.states
+    for rank in range(640 * 16):  # in each switch a node of three free cores, the rest of two
+        old = index.state_of[rank]
+        index.put(rank, states.get(old.type, 0b11 if rank % 16 else 0b111, 0), True)
+    request = asked(pool, "node=2/slot=1-3/core=1")
+    tried = []
+    select = Domains.select
+    monkeypatch.setattr(Domains, "select", lambda *of: tried.append(of) or select(*of))
+    found = pool.choice(request)
+    assert found.gave_up
+    assert found.selection.extent == (2, 6)
+    assert len(tried) == 500 + 1  # and the whole pool

@@ -390,7 +390,7 @@ def test_what_is_chosen_is_the_best_of_all_combinations_of_counts(shape, monkeyp
         asked = request(pool, shape)
         found = pool.choice(asked)
         with monkeypatch.context() as patched:
-            patched.setattr(choice, "MOST_COMBINATIONS", effort.PER_REQUEST)
+            patched.setattr(choice, "PER_ATTEMPT", 1)
             patched.setattr(choice, "_runs", lambda values, *_: [[value] for value in values])
             expected = pool.choice(asked)
         assert found.request == expected.request

@@ -17,6 +17,10 @@ PER_STATE = 20_000
 #: Choices that one request may try over all states, about 2 s.
 PER_REQUEST = 50_000
 
+#: The choices that an attempt at another way to serve a request counts as, such as other counts, or
+#: another domain above the nodes: no more than 500 are made.
+PER_ATTEMPT = PER_REQUEST // 500
+
 #: The part of them for states in which something is allocated. In most orders these come first, and
 #: would otherwise leave nothing for idle nodes, which are the most likely to serve the request.
 PER_REQUEST_IN_USE = 20_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from itertools import compress
-from typing import Callable, Iterable, Iterator, Sequence
+from typing import Callable, Collection, Iterable, Iterator
 
 from treepool.errors import InvalidIdset
 from treepool.rfc.quote import quoted
@@ -101,10 +101,11 @@ def encode(mask: int) -> str:
     return encode_runs(runs(mask))
 
 
-def encode_ids(ids: Sequence[int]) -> str:
+def encode_ids(ids: Collection[int]) -> str:
     """The RFC 22 text of ascending, distinct *ids*."""
     if len(ids) == 1:  # as for most jobs
-        return str(ids[0])
+        (only,) = ids
+        return str(only)
     return encode_runs(runs_of_ids(ids))
 
 

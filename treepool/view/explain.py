@@ -15,8 +15,6 @@ from treepool.errors import InfeasibleRequest
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Grant, Selection
-from treepool.placement.choose.serve import Domains
-from treepool.placement.effort import PER_REQUEST, Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
@@ -243,8 +241,7 @@ class _Teller:
         fabric = self.inventory.fabric
         if fabric is None or (self.ask.locality == "none" and not self.request.levels):
             return
-        census = self.situation.index.census(fabric)
-        rooms = Domains(self.request, self.situation, Effort(PER_REQUEST), fabric).rooms
+        rooms = self.situation.spread(self.request).rooms
         shares: dict[int, int] = {}
         nodes = 0
         for grant in selection.grants:
@@ -264,7 +261,7 @@ class _Teller:
                 why = "all that it can give"
             elif len(shares) > 1:
                 why = "the fullest that has room for the rest"
-            free = f"{census.idle(leaf)} of {count(size, 'node')} free"
+            free = f"{rooms.census.idle(leaf)} of {count(size, 'node')} free"
             yield f"{fabric.shown(leaf)}{around}: {free}, {why}"
 
     def fitness(self, selection: Selection) -> Fitness:

@@ -16,10 +16,11 @@ import attrs
 from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.rooms import Rooms, Value
-from treepool.placement.choose.same import alternatives, narrowed
+from treepool.placement.choose.same import by_fit, narrowed
 from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import Domains, least, serve, units_of
-from treepool.placement.effort import GIVEN_UP, PER_REQUEST, Effort, GaveUp
+from treepool.placement.choose.spread import Spread
+from treepool.placement.effort import GIVEN_UP, PER_ATTEMPT, PER_REQUEST, Effort, GaveUp
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
@@ -58,10 +59,6 @@ class _Found(NamedTuple):
         return units, nslots, [-value for value in self.values], remote
 
 
-#: Combinations of counts below the slot that are tried where no order allows a faster search.
-MOST_COMBINATIONS = 500
-
-
 @attrs.frozen(eq=False)
 class Choice:
     """What a request would get: ``selection``, None if it cannot be served.
@@ -98,12 +95,26 @@ class Situation:
             else:
                 best = _best_of_same(request, self, effort)
         except BaseException:  # candidates may have lost a state that they had just dropped
-            self.kept.clear()
-            self.kept_rooms.clear()
-            self.index.forget_censuses()
+            self._forget()
             raise
         GIVEN_UP.count += effort.gave_up
         return Choice(best.request, best.selection, effort.gave_up)
+
+    def spread(self, request: Request) -> Spread:
+        """The domains of the fabric for *request*, with all counts at their minimum."""
+        fabric = self.inventory.fabric
+        assert fabric is not None
+        try:
+            return Domains(request, self, Effort(PER_REQUEST), fabric).spread()
+        except BaseException:
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        """Count anew after an error, which may have left what is kept half done."""
+        self.kept.clear()
+        self.kept_rooms.clear()
+        self.index.forget_censuses()
 
     def candidates(self, request: Request) -> Candidates:
         """The candidates for *request*, whose open questions are settled."""
@@ -138,24 +149,26 @@ class Situation:
 def _best_of_same(request: Request, situation: Situation, effort: Effort) -> _Found:
     """What *request* gets on nodes that share a property of its family."""
     assert request.same is not None
+    anywhere = attrs.evolve(request, same=None)
+    fabric, searched = situation.inventory.family(request.same.family), request.ask.searched
+    if searched:  # each member is tried: what states can host is not known without a search
+        within = situation.inventory.matching(request.constraint)
+        rooms = Rooms(situation.index.census(fabric), within, lambda state: (0, 0))
+        rooms.follow(situation.index)
+    else:
+        rooms = Domains(attrs.evolve(anywhere, levels=()), situation, effort, fabric).rooms
     number = units_of(request)
-    if number is not None and not (request.growing or request.levels or request.ask.searched):
-        # The members of the family are the domains of a fabric of one level.
-        fabric = situation.inventory.family(request.same.family)
-        rooms = Domains(request, situation, effort, fabric).rooms
-        member = fabric.name[rooms.smallest(number)]
+    best = _Found(request, None)
+    if number is not None and not (request.growing or request.levels or searched):
+        member = rooms.fabric.name[rooms.smallest(number)]
         if member is not None:
             return _grown(narrowed(request, member), situation, effort)
-        if request.same.required:
-            return _Found(request, None)
-        return _grown(attrs.evolve(request, same=None), situation, effort)
-    best = _Found(request, None)
-    for constraint in alternatives(request, situation.inventory, situation.index):
-        if best.selection is not None and constraint == request.constraint:
-            break  # the property is only preferred, and nodes that share it can serve the request
-        one = attrs.evolve(request, constraint=constraint)
-        found = _grown(one, situation, effort)
-        best = found if found.better(best) else best
+    else:
+        for name in by_fit(rooms, 0 if searched else 1):
+            found = _grown(narrowed(request, name), situation, effort)
+            best = found if found.better(best) else best
+    if best.selection is None and not request.same.required:
+        return _grown(anywhere, situation, effort)
     return best
 
 
@@ -236,7 +249,7 @@ def _best_of_all(
 
     def noted(settled: Sequence[int]) -> _Found:
         nonlocal best
-        effort.count(PER_REQUEST // MOST_COMBINATIONS)
+        effort.count(PER_ATTEMPT)
         found = attempt(settled)
         best = found if _larger(found, best) else best
         return found

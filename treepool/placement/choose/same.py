@@ -1,8 +1,8 @@
 """Jobs whose nodes must share a property, such as the same driver or firmware.
 
 A property family is all properties with the same prefix before a colon: ``driver:550`` and
-``driver:560`` belong to the family ``driver``. A job that asks for the same driver is tried on the
-nodes of each member of the family in turn.
+``driver:560`` belong to the family ``driver``. Its members are the domains of a fabric of one level
+(``Inventory.family``), so what each of them can host is known as it is of switches (rooms.py).
 """
 
 from __future__ import annotations
@@ -11,35 +11,25 @@ from typing import Iterator, Optional
 
 import attrs
 
-from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.choose.rooms import Rooms
+from treepool.placement.nodes.fabric import ROOT
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.vertices import Request
 from treepool.rfc.constraint import Constraint
 
 
-def alternatives(
-    request: Request, inventory: Inventory, index: NodeIndex
-) -> Iterator[Optional[Constraint]]:
-    """The constraints under which to try *request*, in order.
-
-    There is one constraint for each member of the family that ``same`` asks for: first the member
-    with the fewest free cores on its nodes, then the fewest free GPUs (best fit: large free areas
-    remain). If the same property is only preferred, the request's own constraint comes last. The
-    pool takes the first of the best selections.
-    """
-    same = request.same
-    assert same is not None
-    found = [_with(request.constraint, name) for name in members(same.family, inventory)]
-    free = {constraint: _free(constraint, inventory, index) for constraint in found}
-    yield from sorted(found, key=lambda constraint: free[constraint])
-    if not same.required:
-        yield request.constraint
-
-
 def members(family: str, inventory: Inventory) -> list[str]:
     """The properties of *family* that some node has, sorted."""
-    prefix = family + ":"
-    return sorted(name for name in inventory.resource_set.properties if name.startswith(prefix))
+    fabric = inventory.family(family)
+    return [fabric.name[domain] or "" for domain in fabric.children[ROOT]]
+
+
+def by_fit(rooms: Rooms, wanted: int) -> Iterator[str]:
+    """The members of a family with room for *wanted* units: the one with the fewest free cores on
+    its nodes first, then the fewest free GPUs (best fit: large free areas remain)."""
+    able = (d for d in rooms.fabric.children[ROOT] if rooms.units[d] >= wanted)
+    for domain in sorted(able, key=lambda d: rooms.fitting(d, False)):
+        yield rooms.fabric.name[domain] or ""
 
 
 def narrowed(request: Request, name: str) -> Request:
@@ -50,14 +40,3 @@ def narrowed(request: Request, name: str) -> Request:
 def _with(constraint: Optional[Constraint], name: str) -> Constraint:
     one = Constraint("properties", (name,))
     return one if constraint is None else Constraint("and", parts=(one, constraint))
-
-
-def _free(constraint: Constraint, inventory: Inventory, index: NodeIndex) -> tuple[int, int]:
-    """The free cores and GPUs of all up nodes that satisfy *constraint*."""
-    within = inventory.matching(constraint)
-    cores = gpus = 0
-    for state, ranks in index.buckets.items():
-        count = ranks.count(within)
-        cores += state.ncores * count
-        gpus += state.ngpus * count
-    return cores, gpus

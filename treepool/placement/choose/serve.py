@@ -18,7 +18,7 @@ from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.rooms import Rooms, Value
 from treepool.placement.choose.selection import Grant, Selection, select
 from treepool.placement.choose.spread import Given, Spread, settled
-from treepool.placement.effort import PER_REQUEST, Effort
+from treepool.placement.effort import PER_ATTEMPT, PER_REQUEST, Effort
 from treepool.placement.nodes.fabric import ROOT, Fabric
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
@@ -149,15 +149,19 @@ class Domains:
         """The same as *plain* in the smallest domain that can serve as much.
 
         For a request of which some nodes can give more than others: one domain after another is
-        tried.
+        tried. If that takes too long, it is *plain*.
         """
-        height, rooms = self.fabric.height, self.rooms
+        height, rooms, attempts = self.fabric.height, self.rooms, Effort(PER_REQUEST)
         wanted = plain.extent[0]
         inside = [d for d in self.fabric.inside(domain) if d != domain and rooms.units[d] >= wanted]
         inside.sort(key=lambda d: (height[d], rooms.fitting(d, False)))
         for _, alike in groupby(inside, key=height.__getitem__):
             remote: Optional[Selection] = None
             for inner in alike:
+                if attempts.tried + PER_ATTEMPT > attempts.limit:
+                    self.effort.gave_up = True
+                    return remote or plain
+                attempts.tried += PER_ATTEMPT
                 selection = self.select(inner)
                 if selection is not None and selection.extent == plain.extent:
                     if not selection.preference[2]:  # all local, and the best fit of these

@@ -9,9 +9,7 @@ from typing import Optional
 
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.policy import BestFit
-from treepool.placement.choose.serve import Domains
 from treepool.placement.choose.spread import Spread
-from treepool.placement.effort import PER_REQUEST, Effort
 from treepool.placement.nodes.fabric import ROOT
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.vertices import Request
@@ -26,7 +24,7 @@ def why_not_above(request: Request, inventory: Inventory) -> str:
     if missing or fabric is None:
         return f"no node is in a {missing[0]}"
     idle = Situation(inventory, inventory.idle_index, BestFit())
-    why = _Why(request, Domains(request, idle, Effort(PER_REQUEST), fabric).spread())
+    why = _Why(request, idle.spread(request))
     for depth in reversed(range(len(request.levels) + 1)):
         if depth and request.levels[depth - 1].groups:
             continue
