@@ -33,7 +33,7 @@ class Job:
 
 
 def read(environment: Mapping[str, str]) -> Job:
-    """The job to which *environment*, the environment of one of its tasks, belongs.
+    """The job of which *environment* is the environment of a task.
 
     Raises OSError if Flux does not answer. Raises ValueError if there is no such job or its data
     is invalid (InvalidR for its R). Each message gives the reason in one line.
@@ -66,7 +66,7 @@ def _instance_cores(handle: Any, rank: int) -> Optional[int]:
 def _local_tasks(
     handle: Any, jobid: JobID, R: ResourceSet, rank: int, environment: Mapping[str, str]
 ) -> int:
-    """How many tasks are on this node; the environment has the number only for one-node jobs."""
+    """How many tasks are on this node; the environment tells it only for one-node jobs."""
     size = environment.get("FLUX_JOB_SIZE", "")
     if environment.get("FLUX_JOB_NNODES") == "1" and size.isascii() and size.isdigit():
         return int(size[:9])
