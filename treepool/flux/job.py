@@ -9,9 +9,8 @@ import attrs
 import flux
 from flux.job import JobID, event_watch_async
 from flux.job.kvslookup import job_kvs_lookup
-from flux.kvs import get_key_direct
 
-from treepool.flux.hardware import TIMEOUT, TOPO_GET, answer_of
+from treepool.flux.hardware import TIMEOUT, TOPO_GET, Instance, answer_of
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
@@ -58,9 +57,8 @@ def read(environment: Mapping[str, str]) -> Job:
 def _instance_cores(handle: Any, rank: int) -> Optional[int]:
     if int(handle.attr_get("instance-level")) == 0:
         return None
-    # The environment names the task's own KVS namespace, which does not have this key.
-    R = ResourceSet.read(get_key_direct(handle, "resource.R", "primary"))
-    return sum(idset.size(entry.cores) for entry in R.entries if entry.ranks >> rank & 1)
+    entries = Instance(handle).R.entries
+    return sum(idset.size(entry.cores) for entry in entries if entry.ranks >> rank & 1)
 
 
 def _local_tasks(
