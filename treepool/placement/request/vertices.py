@@ -190,10 +190,7 @@ class _Reader:
     def above(
         self, resources: Sequence[Vertex]
     ) -> tuple[list[Level], Optional[Vertex], list[Vertex], Vertex]:
-        """What is above the slot, and the slot.
-
-        That is the localities above the node, the node, if any, and the localities in it.
-        """
+        """The localities above the node, the node if there is one, those in it, and the slot."""
         levels: list[Level] = []
         node: Optional[Vertex] = None
         above: list[Vertex] = []
