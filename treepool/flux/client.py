@@ -16,9 +16,8 @@ PATIENCE = 60.0
 
 def ask(handle: Any, name: str, payload: Optional[Mapping[str, Any]] = None) -> Any:
     """The answer to one question; raises OSError."""
-    with_name = {} if payload is None else dict(payload)
     try:
-        return handle.rpc(TOPIC + name, with_name, nodeid=0).wait_for(PATIENCE).get()
+        return handle.rpc(TOPIC + name, dict(payload or {}), nodeid=0).wait_for(PATIENCE).get()
     except OSError as e:
         raise _explained(e) from None
 

@@ -19,9 +19,9 @@ WINDOWS = "windows"
 
 
 class Configuration:
-    """What the table and the *arguments* of the module say, now and after each reload.
+    """The options in the table and in the *arguments* of the module, now and after each reload.
 
-    Raises InvalidOption; what is wrong in the table is told with its file and key.
+    Raises InvalidOption, which names the file and key of an error in the table.
     """
 
     def __init__(self, handle: Any, log: Any, arguments: Iterable[str]) -> None:
@@ -31,10 +31,10 @@ class Configuration:
         self.options, self.windows = self._read(handle.conf_get())
 
     def follow(self, conf: Mapping[str, Any], queue: Queue) -> bool:
-        """Let *queue* and its pool have the options in *conf*, the whole new configuration.
+        """Apply *conf*, the whole new configuration, to *queue* and its pool.
 
-        Returns whether requests may mean something else now. Raises InvalidOption, and changes
-        nothing.
+        Returns whether requests may mean something else now. If it raises InvalidOption, nothing
+        has changed.
         """
         old = self.options
         self.options, self.windows = self._read(conf)
@@ -64,16 +64,16 @@ class Configuration:
 
 
 def _file(handle: Any, conf: Mapping[str, Any], keys: Iterable[str]) -> Optional[Path]:
-    """The file that *conf* has the value of *keys* from; None if none is known to.
+    """The file from which *conf* has the value of *keys*; None if it is not known.
 
-    Of files with the same key the last one counts, and what is loaded otherwise overrides all.
+    The last file with these keys counts. Values that were loaded in another way override all files.
     """
     try:
-        there = Path(handle.attr_get("config.path"))
+        path = Path(handle.attr_get("config.path"))
     except OSError:  # there are no files
         return None
     wanted, last = _at(conf, keys), None
-    for file in sorted(there.glob("*.toml")) if there.is_dir() else [there]:
+    for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
         try:
             found = _at(tomli.loads(file.read_text()), keys)
         except (OSError, ValueError, KeyError, TypeError):

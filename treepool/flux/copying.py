@@ -1,7 +1,7 @@
 """A copy of treepool and of the libraries that it needs, for Flux's Python alone.
 
-No user's Python and no job's looks there. All libraries are pure Python, so the copy may come from
-another version of Python than Flux's; whether Flux's can use it is tried.
+The Pythons of users and of jobs do not look there. All libraries are pure Python, so a copy made
+with one version of Python usually serves another; Flux's Python tries it before it is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DATA = ("schemas", "testvectors")
 #: A requirement of a distribution: its name, and its marker.
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)[^;]*(?:;(.*))?", re.S)
 
-#: The command ``treepool``: it minds no variable of the user's Python, and sets none for others.
+#: The command ``treepool``. It ignores the variables of the user's Python, and sets none.
 _COMMAND = """\
 #!{python} -Es
 import sys
@@ -41,7 +41,7 @@ from treepool.cli.main import main
 sys.exit(main())
 """
 
-#: Imports what the copy is for, libraries of every room included.
+#: Imports what the copy is used for; this needs the libraries of every room.
 _TRIAL = """
 import sys
 sys.path[:0] = sys.argv[1:2]
@@ -51,7 +51,7 @@ import treepool.flux.sched, treepool.cli.main, treepool.view.text, treepool.disc
 
 
 def make(stage: Path, home: Path, site: FluxSite) -> None:
-    """Make a copy at *stage*, an empty directory, that is to be moved to *home*."""
+    """Make a copy at *stage*, an empty directory; the caller then moves it to *home*."""
     shutil.copytree(PACKAGE, stage / PACKAGE.name)
     for name in _DATA:
         beside = PACKAGE.parent / name
@@ -67,7 +67,7 @@ def make(stage: Path, home: Path, site: FluxSite) -> None:
     # Users cannot write there, so each of their commands would compile what it imports.
     _python(site, "-m", "compileall", "-q", "-s", str(stage), "-p", str(home), str(stage))
     _python(site, "-c", _TRIAL, str(stage), str(site.libraries))
-    for directory, _, files in os.walk(stage):  # whatever the modes of what was copied
+    for directory, _, files in os.walk(stage):  # the files may have had any modes
         os.chmod(directory, 0o755)
         for name in files:
             path = Path(directory, name)
@@ -77,7 +77,7 @@ def make(stage: Path, home: Path, site: FluxSite) -> None:
 def _required(
     name: str, found: dict[str, metadata.Distribution]
 ) -> dict[str, metadata.Distribution]:
-    """Add what distribution *name* needs to *found*, which it returns; extras are left out."""
+    """*found*, with the requirements of distribution *name* added, apart from its extras."""
     try:
         needs = metadata.requires(name) or []
     except metadata.PackageNotFoundError:
@@ -91,7 +91,7 @@ def _required(
         try:
             found[other] = metadata.distribution(other)
         except metadata.PackageNotFoundError:
-            if marker:  # it is for other Pythons; whether Flux's is one of them shows the trial
+            if marker:  # perhaps only other Pythons need it: the trial shows whether Flux's does
                 continue
             raise SetupError(f"{name} needs {other}, which is not installed") from None
         _required(other, found)
@@ -99,7 +99,7 @@ def _required(
 
 
 def _copy(distribution: metadata.Distribution, stage: Path) -> None:
-    """Copy the files of *distribution*, its licence among them, to *stage*."""
+    """Copy the files of *distribution*, including its licence, to *stage*."""
     for file, source in _files(distribution):
         if file.suffix in (".so", ".pyd"):
             name = distribution.metadata["Name"]

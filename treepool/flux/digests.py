@@ -1,8 +1,8 @@
-"""Digests of the nodes' topologies, so that of many nodes that are alike one sends its hwloc XML.
+"""Digests of the nodes' topologies, so that only one of many equal nodes sends its hwloc XML.
 
-The XML of a node has up to a megabyte. On a machine of ten thousand nodes all of it would pass
+The XML of a node has up to a megabyte. On a machine of ten thousand nodes, all of it would pass
 through rank 0. The broker of each node therefore runs ``flux treepool digest``, whose answer has
-some hundred bytes. A node where that fails has no digest, and is asked for its XML.
+some hundred bytes. A node where that fails has no digest; its broker is asked for the XML.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Callable, Iterable, Optional
 
 from flux.constants import FLUX_RPC_STREAMING
 
-#: The service that runs programs on a broker's node; its flag for what they write to stdout.
+#: The service that runs programs on a broker's node, and its flag that asks for their stdout.
 EXEC = "rexec.exec"
 _STDOUT = 1
 
 COMMAND = ("flux", "treepool", "digest")
 
-#: Most programs at a time. Each runs on a node of its own.
+#: Most programs that run at a time, each on another node.
 IN_FLIGHT = 256
 
-#: Seconds that one may take: Python may come from a slow file system.
+#: Seconds that a program may take: Python may come from a slow file system.
 TIMEOUT = 30.0
 
-#: After so many failures without a success no other node is asked.
+#: After this many failures without a success, no other node is asked.
 FAILURES = 8
 
-#: More than a digest, in characters.
+#: Most characters read of an answer: more than a digest has.
 _LONGEST = 128
 
 _FLUX_PATH = re.compile(r"FLUX_\w*PATH\w*")
@@ -38,21 +38,21 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Digests:
-    """Asks nodes for their digests; *receive* gets each rank with its digest, None if none."""
+    """Asks nodes for their digests; *receive* gets each rank and its digest, or None."""
 
     def __init__(self, handle: Any, receive: Callable[[int, Optional[bytes]], None]) -> None:
         self._handle = handle
         self._receive = receive
         self._waiting: deque[int] = deque()
-        #: What the programs that run on these ranks have written.
+        #: For each rank where the program runs, what it has written.
         self._texts: dict[int, str] = {}
         self._failed = 0
-        #: How many nodes told a digest.
+        #: How many nodes sent a digest.
         self.told = 0
 
     @property
     def open(self) -> bool:
-        """Whether some nodes are still to answer."""
+        """Whether some answers have not arrived yet."""
         return bool(self._texts or self._waiting)
 
     def ask(self, ranks: Iterable[int]) -> None:
@@ -79,7 +79,7 @@ class Digests:
         output = answer.get("io") if isinstance(answer, dict) else None
         if isinstance(output, dict) and output.get("stream") == "stdout":
             self._texts[rank] += str(output.get("data") or "")
-        if len(self._texts[rank]) > _LONGEST:  # it may write for ever
+        if len(self._texts[rank]) > _LONGEST:  # it may never stop writing
             self._end(rank, False)
         else:
             future.reset()
@@ -96,7 +96,7 @@ class Digests:
 
 
 def _request() -> dict[str, Any]:
-    """What to run; its environment has what Flux needs to find the command, and no more."""
+    """The request to run the command; its environment has only what Flux needs to find it."""
     env = {n: v for n, v in os.environ.items() if n == "PATH" or _FLUX_PATH.fullmatch(n)}
     command = {"cmdline": list(COMMAND), "cwd": "/", "env": env, "opts": {}, "channels": []}
     return {"cmd": command, "flags": _STDOUT}

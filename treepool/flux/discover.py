@@ -1,9 +1,9 @@
 """Discovery of the topology of an instance whose R has no key: ask each broker as it comes up.
 
-Requests are asynchronous, and only a few are open at a time. Of many nodes that are alike one is
-asked for its XML, see digests.py. XML that several nodes share is parsed once. Ranks are handed
-over in batches, because making a new key for the whole pool takes time linear in its nodes. A rank
-is not used until its topology is known, or known to be unavailable.
+Requests are asynchronous, and only a few are open at a time. Only one of many equal nodes is asked
+for its XML, see digests.py. XML that several nodes share is parsed once. Ranks are handed over in
+batches, because making a new key for the whole pool takes time linear in its nodes. A rank is not
+used until its topology is known, or known to be unavailable.
 
 If a broker answers with an error, or does not answer in time, its rank is handed over without
 topology. The broker is asked again a few times, and again whenever it comes up. A late answer is
@@ -33,8 +33,8 @@ from treepool.flux.hardware import IN_FLIGHT, LATE, TIMEOUT, TOPO_GET, answer_of
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
-#: Least time between two batches, in seconds; a batch also waits ten times as long as the last
-#: one took.
+#: Least time between two batches, in seconds. A batch also waits for ten times as long as the
+#: previous one took.
 INTERVAL = 0.25
 
 #: Seconds of a tick.
@@ -43,15 +43,15 @@ TICK = 1.0
 #: Ticks to wait before each further request to a broker that did not send its topology.
 RETRIES = (10, 30, 120)
 
-#: So many nodes are asked for their XML at once. Of more, those whose topo is not known.
+#: How many nodes are asked for their XML immediately. All others are asked for a digest first.
 FEW = 64
 
-#: Receives a batch: the topologies found, and for each of its other ranks why there is none.
+#: Receives a batch: the topologies found, and the reason for each rank that has none.
 Receiver = Callable[[list[Nodes], dict[int, str]], None]
 
 
 @attrs.frozen
-class Question:
+class OpenRequest:
     """A request to the broker of a rank; it is late if tick ``due`` comes before an answer."""
 
     rank: int
@@ -61,7 +61,7 @@ class Question:
 class Discovery:
     """Asks brokers for the topology of their nodes, and hands it to *receive* in batches.
 
-    With *exact* a node must have exactly the cores that R lists. In a sub-instance whose brokers
+    With *exact*, a node must have exactly the cores that R lists: in a sub-instance whose brokers
     see the whole machine, the ids in R do not tell which of its cores the instance has. No broker
     is asked before ``begin``.
     """
@@ -74,30 +74,32 @@ class Discovery:
         self._describer = Describer()
         self._begun = False
         self._digests = Digests(handle, self._on_digest)
-        #: Ranks with the same digest as one whose XML is asked for, by digest; and that digest.
-        self._alike: dict[bytes, list[int]] = {}
+        #: For each rank whose XML is asked for on behalf of others too, its digest; and by digest,
+        #: the others, which wait for that XML.
         self._first: dict[int, bytes] = {}
-        #: Ranks to ask; ranks to ask for a digest first; open questions that are not late, by
-        #: rank; the ticks at which to ask ranks again; and how often each rank was asked again
-        #: since it came up.
+        self._alike: dict[bytes, list[int]] = {}
+        #: Ranks to ask for their XML, and ranks to ask for a digest first.
         self._waiting: deque[int] = deque()
         self._many: list[int] = []
-        self._open: dict[int, Question] = {}
+        #: Open requests that are not late, by rank.
+        self._open: dict[int, OpenRequest] = {}
+        #: When to ask ranks again, as a heap of (tick, rank); and how often each rank was asked
+        #: again since it came up.
         self._again: list[tuple[int, int]] = []
         self._tries: dict[int, int] = {}
         self._found: list[Nodes] = []
         self._failed: dict[int, str] = {}
         #: Why each rank was handed over without topology, if the reason is known.
         self._told: dict[int, str] = {}
-        #: Bitmasks of ranks: handed over; asked for; up; with a known topology, even if it is not
-        #: handed over yet.
+        #: Bitmasks of ranks: handed over, asked for, up, and with a known topology, even if it is
+        #: not handed over yet.
         self.known = 0
         self.wanted = 0
         self.up = 0
         self._described = 0
         #: How many nodes have sent their topology.
         self.nodes = 0
-        #: How many bytes of XML came.
+        #: How many bytes of XML arrived.
         self._bytes = 0
         self._due = 0.0
         self._timer = handle.timer_watcher_create(0.0, self._on_timer)
@@ -112,7 +114,7 @@ class Discovery:
 
     @property
     def stats(self) -> dict[str, int]:
-        """How many nodes have a topology, how many XMLs came and were parsed, and so on."""
+        """How many nodes have a topology, how much XML arrived and was parsed, and so on."""
         return {
             "nodes": self.nodes,
             "parsed": self._describer.parsed,
@@ -123,7 +125,7 @@ class Discovery:
 
     @property
     def _quiet(self) -> bool:
-        """Whether no answer is to come soon."""
+        """Whether no more answers are expected soon."""
         return not (self._open or self._waiting or self._digests.open)
 
     def begin(self) -> None:
@@ -150,17 +152,17 @@ class Discovery:
             if self._described >> rank & 1 or rank in self._open:
                 continue
             # One tick more, because the next tick may come at once.
-            question = Question(rank, self._ticks + 1 + math.ceil(TIMEOUT / TICK))
-            self._open[rank] = question
-            self._handle.rpc(TOPO_GET, nodeid=rank).then(self._on_answer, question)
+            request = OpenRequest(rank, self._ticks + 1 + math.ceil(TIMEOUT / TICK))
+            self._open[rank] = request
+            self._handle.rpc(TOPO_GET, nodeid=rank).then(self._on_answer, request)
         if self._begun and self._many:
             many, self._many = self._many, []
             self._digests.ask(many)
         self._keep_ticking()
 
     def _on_digest(self, rank: int, digest: Optional[bytes]) -> None:
-        """Use what is known of nodes with *digest*, wait for it, or ask *rank* for it."""
-        if self._described >> rank & 1:  # it was asked for its XML meanwhile
+        """Use the topology of nodes with *digest*, wait for it, or ask *rank* for its XML."""
+        if self._described >> rank & 1:  # its XML was asked for meanwhile
             return
         node = self._describer.known(digest) if digest else None
         if node is not None:
@@ -175,9 +177,10 @@ class Discovery:
             self._ask()
 
     def _answered(self, rank: int, sent: bool) -> None:
-        """Go on with the ranks that wait for the XML of *rank*, which was *sent* or is late.
+        """Continue with the ranks that wait for the XML of *rank*, which was *sent* or is late.
 
-        If what was sent has another digest than the node told, digests tell nothing of the others.
+        If the XML does not have the digest that its node sent, digests are of no use for the other
+        ranks: each of them is asked for its XML.
         """
         digest = self._first.pop(rank, None)
         if digest is not None:
@@ -187,9 +190,9 @@ class Discovery:
 
     # -- answers
 
-    def _on_answer(self, future: Any, question: Question) -> None:
-        rank = question.rank
-        current = self._open.get(rank) is question
+    def _on_answer(self, future: Any, request: OpenRequest) -> None:
+        rank = request.rank
+        current = self._open.get(rank) is request
         if current:
             del self._open[rank]
         answer = answer_of(future)
@@ -245,7 +248,7 @@ class Discovery:
     def _on_tick(self, *_: Any) -> None:
         self._ticking = False
         self._ticks += 1
-        late = [question.rank for question in self._open.values() if question.due <= self._ticks]
+        late = [request.rank for request in self._open.values() if request.due <= self._ticks]
         for rank in late:
             del self._open[rank]
             self._fail(rank, LATE)

@@ -52,6 +52,7 @@ class Instance:
     @property
     def R(self) -> ResourceSet:
         """The R of the whole instance; raises OSError or InvalidR."""
+        # In a task's environment, the default namespace is the job's own, which has no such key.
         return ResourceSet.read(get_key_direct(self.handle, "resource.R", "primary"))
 
     def topologies(self, ranks: int) -> Iterator[tuple[int, Union[bytes, str]]]:

@@ -18,7 +18,7 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet, RLiteEntry
 
-#: The RPC that tells what jobs and housekeeping have.
+#: The RPC that returns what jobs and housekeeping hold.
 ALLOCATED = "job-manager.resource-status"
 
 

@@ -1,6 +1,6 @@
-"""Make treepool part of a Flux, or of a directory of one's own, and take it away again.
+"""Install treepool into a Flux, or into a directory of the user's, and uninstall it.
 
-What is installed is one directory, the *copy* (``copying.py``), and links to its files in the
+An installation is one directory, the *copy* (``copying.py``), and links to its files in the
 directories where Flux looks. The copy holds a receipt with the links and the directories that were
 made for them. Installing again replaces the copy and the links. No step depends on the umask.
 """
@@ -26,7 +26,7 @@ from treepool.flux.site import FluxSite
 #: The name of the receipt in a copy.
 _RECEIPT = "receipt.json"
 
-#: Beside the copy, while it is made or removed. Nobody else has these names.
+#: The names of directories beside the copy while it is made or removed.
 _NEW, _OLD = ".treepool-install.new", ".treepool-install.old"
 
 
@@ -34,8 +34,8 @@ _NEW, _OLD = ".treepool-install.new", ".treepool-install.old"
 class Installed:
     """A copy at ``home``; ``prefix`` is None if it is part of a Flux.
 
-    ``links`` are names outside of the copy, and the paths in it that they stand for;
-    ``directories`` those that were made for them, outermost first.
+    ``links`` are links outside the copy, and the paths in it to which they lead. ``directories``
+    were made for the links, outermost first.
     """
 
     home: Path
@@ -51,7 +51,7 @@ class Installed:
 
     @classmethod
     def at(cls, home: Path) -> Optional[Installed]:
-        """What the receipt at *home* says; None if there is none that can be read."""
+        """What the receipt at *home* says; None if there is no readable receipt."""
         try:
             found = json.loads((home / _RECEIPT).read_text())
             return cls(
@@ -76,7 +76,7 @@ class Installed:
 
 
 def home_of(prefix: Optional[Path]) -> Path:
-    """Where the copy for *prefix* is; without one, where this treepool's is, or else Flux's."""
+    """Where the copy for *prefix* is; without a prefix, this treepool's copy, or else Flux's."""
     if prefix is not None:
         return prefix / "lib" / "treepool"
     own = copying.PACKAGE.parent
@@ -86,7 +86,7 @@ def home_of(prefix: Optional[Path]) -> Path:
 def install(prefix: Optional[Path]) -> Installed:
     """Install for the Flux on the PATH, in its own directories or in *prefix*.
 
-    Replaces what was installed there. Raises SetupError, and leaves things as they were.
+    An earlier installation there is replaced. If it raises SetupError, nothing has changed.
     """
     flux = FluxSite.here()
     home = flux.home if prefix is None else home_of(prefix)
@@ -100,7 +100,7 @@ def install(prefix: Optional[Path]) -> Installed:
             made += _make(directory)
         with _alone(home):
             return _replace(flux, home, prefix, links, made)
-    except BaseException as e:  # Ctrl-C, too
+    except BaseException as e:  # including Ctrl-C
         _remove_empty(made)
         if isinstance(e, OSError):
             raise _failure(e, prefix) from None
@@ -110,7 +110,7 @@ def install(prefix: Optional[Path]) -> Installed:
 
 
 def uninstall(home: Path) -> Installed:
-    """Remove the copy at *home*, its links, and directories made for it; returns what it was."""
+    """Remove the copy at *home*, its links, and directories made for it; return what was there."""
     found = None
     if not home.parent.is_dir():
         raise SetupError(f"no treepool is installed in {home}")
@@ -122,7 +122,7 @@ def uninstall(home: Path) -> Installed:
             for link in found.links:
                 _unlink(link, home)
             old = home.with_name(_OLD)
-            home.rename(old)  # with its receipt, whatever happens to the rest
+            home.rename(old)  # now there is no receipt at home, even if the removal is interrupted
             shutil.rmtree(old)
     except OSError as e:
         raise _failure(e, found.prefix if found else None) from None
@@ -133,7 +133,7 @@ def uninstall(home: Path) -> Installed:
 def _replace(
     flux: FluxSite, home: Path, prefix: Optional[Path], links: dict[Path, Path], made: list[Path]
 ) -> Installed:
-    """Replace what is at *home* and its links; *made* are directories that were made for them."""
+    """Replace the copy at *home* and its links; *made* are directories that were made for them."""
     before = _before(home)
     if home.exists() and before is None:
         raise SetupError(f"{home}: exists, and has no receipt of treepool")
@@ -173,7 +173,7 @@ def _replace(
 
 
 def _before(home: Path) -> Optional[Installed]:
-    """What is installed at *home*; an interrupted command may have left it beside that."""
+    """What is installed at *home*, where an interrupted command may have left it beside it."""
     if home.is_symlink():
         raise SetupError(f"{home}: is a link, and not to be replaced")
     old = home.with_name(_OLD)
@@ -184,14 +184,14 @@ def _before(home: Path) -> Optional[Installed]:
 
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
-    """Have nobody else install or remove what is at *home* meanwhile."""
+    """Keep other commands from installing or removing at *home* meanwhile."""
     directory = os.open(home.parent, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(directory)
         raise SetupError(f"{home}: another treepool flux-env is at work there") from None
-    except OSError:  # some network file systems lock no directories
+    except OSError:  # some network file systems cannot lock directories
         pass
     try:
         yield
@@ -200,7 +200,7 @@ def _alone(home: Path) -> Iterator[None]:
 
 
 def _links(flux: FluxSite, home: Path, prefix: Optional[Path]) -> dict[Path, Path]:
-    """The links to the copy at *home*. With a prefix, variables stand for all but the command."""
+    """The links to the copy at *home*; with a prefix, variables replace all but the command's."""
     if prefix is not None:
         return {prefix / "bin" / "treepool": home / "bin" / "treepool"}
     return {
@@ -219,9 +219,9 @@ def _is_ours(link: Path, home: Path) -> bool:
 
 
 def _make(directory: Path) -> Iterator[Path]:
-    """Make *directory* and those above it, as far as they lack; yields them, outermost first."""
-    lacking = [d for d in (directory, *directory.parents) if not d.is_dir()]
-    for each in reversed(lacking):
+    """Make *directory* and any missing directories above it; yield these, outermost first."""
+    missing = [d for d in (directory, *directory.parents) if not d.is_dir()]
+    for each in reversed(missing):
         each.mkdir()
         yield each
     if not os.access(directory, os.W_OK):
@@ -229,7 +229,7 @@ def _make(directory: Path) -> Iterator[Path]:
 
 
 def _point(link: Path, target: Path) -> None:
-    """Make *link* point to *target*, at once for whoever uses it."""
+    """Make *link* point to *target*; users see the old link or the new one, nothing between."""
     new = link.with_name(f".{link.name}.new")
     with suppress(FileNotFoundError):
         new.unlink()
@@ -238,7 +238,7 @@ def _point(link: Path, target: Path) -> None:
 
 
 def _unlink(link: Path, home: Path) -> None:
-    """Remove *link*, if it leads to *home*, and what Python keeps of the file beside it."""
+    """Remove *link*, if it leads to *home*, and the bytecode that Python cached beside it."""
     if not _is_ours(link, home):
         return
     link.unlink()

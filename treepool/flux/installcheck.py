@@ -1,4 +1,4 @@
-"""What of treepool a Flux finds, and where: ``treepool flux-env --check``."""
+"""Which parts of treepool a Flux finds, and where: ``treepool flux-env --check``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import attrs
 from treepool.flux.install import Installed
 from treepool.flux.site import FluxSite
 
-#: Seconds that an instance has to answer.
+#: Seconds that an instance may take to answer.
 _PATIENCE = 20
 
 
 @attrs.frozen
 class Finding:
-    """A part, where it was found or what is known of it, and what is wrong with it, if anything."""
+    """A part, where it was found or what is known of it, and the problem with it, if any."""
 
     part: str
     found: str
@@ -28,7 +28,7 @@ class Finding:
 
 
 def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> Iterator[Finding]:
-    """All that there is to tell of *installed* for *flux*, in the environment *env*."""
+    """The findings about *installed* for *flux*, in the environment *env*."""
     home = installed.home
     yield Finding("treepool", f"{installed.version} in {home}")
     yield Finding("flux-core", f"{flux.version}: {flux.command}")
@@ -57,7 +57,7 @@ def _paths(env: Mapping[str, str], variable: str) -> list[Path]:
 
 
 def _first(files: Iterable[Path]) -> Optional[Path]:
-    """The first of *files* that there is, and may be looked at."""
+    """The first of *files* that exists and can be read; None if there is none."""
     return next(filter(os.path.isfile, files), None)
 
 
@@ -70,7 +70,7 @@ def _place(part: str, found: Optional[Path], home: Path) -> Finding:
 
 
 def _harm(home: Path, prefix: Optional[Path], env: Mapping[str, str]) -> Iterator[Finding]:
-    """What reaches programs that it should not, or does not reach users that it should."""
+    """Settings that affect unrelated programs, and directories that other users cannot read."""
     for path in _paths(env, "PYTHONPATH"):
         if os.path.isdir(path / "treepool"):
             yield Finding("PYTHONPATH", str(path), "reaches every Python: take it out")
@@ -81,7 +81,7 @@ def _harm(home: Path, prefix: Optional[Path], env: Mapping[str, str]) -> Iterato
 
 
 def _instance(flux: FluxSite, installed: Installed) -> Iterator[Finding]:
-    """The scheduler of the instance that answers here, if any does."""
+    """The scheduler of the instance of this environment, if there is one that answers."""
 
     def ask(*words: str) -> Optional[str]:
         try:

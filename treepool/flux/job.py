@@ -9,9 +9,8 @@ import attrs
 import flux
 from flux.job import JobID, event_watch_async
 from flux.job.kvslookup import job_kvs_lookup
-from flux.kvs import get_key_direct
 
-from treepool.flux.hardware import TIMEOUT, TOPO_GET, answer_of
+from treepool.flux.hardware import TIMEOUT, TOPO_GET, Instance, answer_of
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
@@ -33,7 +32,7 @@ class Job:
 
 
 def read(environment: Mapping[str, str]) -> Job:
-    """The job to which *environment*, the environment of one of its tasks, belongs.
+    """The job of which *environment* is the environment of a task.
 
     Raises OSError if Flux does not answer. Raises ValueError if there is no such job or its data
     is invalid (InvalidR for its R). Each message gives the reason in one line.
@@ -58,15 +57,14 @@ def read(environment: Mapping[str, str]) -> Job:
 def _instance_cores(handle: Any, rank: int) -> Optional[int]:
     if int(handle.attr_get("instance-level")) == 0:
         return None
-    # The environment names the task's own KVS namespace, which does not have this key.
-    R = ResourceSet.read(get_key_direct(handle, "resource.R", "primary"))
-    return sum(idset.size(entry.cores) for entry in R.entries if entry.ranks >> rank & 1)
+    entries = Instance(handle).R.entries
+    return sum(idset.size(entry.cores) for entry in entries if entry.ranks >> rank & 1)
 
 
 def _local_tasks(
     handle: Any, jobid: JobID, R: ResourceSet, rank: int, environment: Mapping[str, str]
 ) -> int:
-    """How many tasks are on this node; the environment has the number only for one-node jobs."""
+    """How many tasks are on this node; the environment tells it only for one-node jobs."""
     size = environment.get("FLUX_JOB_SIZE", "")
     if environment.get("FLUX_JOB_NNODES") == "1" and size.isascii() and size.isdigit():
         return int(size[:9])

@@ -1,4 +1,4 @@
-"""What Flux and its scheduler tell of a job, for commands."""
+"""What Flux and its scheduler tell about a job, for commands."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
 
 
 def _stopped(handle: Any, queue: Optional[str]) -> Optional[str]:
-    """Why the *queue* is stopped, which may be "": None if it is not."""
+    """Why the *queue* is stopped, "" if no reason was given; None if it is not stopped."""
     payload = {"name": queue} if queue else {}
     status = handle.rpc("job-manager.queue-status", payload, nodeid=0).get()
     return None if status.get("start", True) else str(status.get("stop_reason", ""))

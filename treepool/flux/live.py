@@ -1,7 +1,7 @@
 """A running Flux instance as a pool and its jobs, for clients that only look at it.
 
-``sched-treepool`` tells everybody what is where. Other schedulers tell only the owner of the
-instance, who may also read the jobs' Rs.
+``sched-treepool`` tells every user which jobs are where. Other schedulers tell only the owner of
+the instance, who may also read the jobs' Rs.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "annotations")
 class LiveJob:
     """A job that waits or has resources: its owner, its state in Flux's words, what it holds.
 
-    ``held`` is None while the job waits, and where nobody tells what it holds. ``annotations`` are
-    the scheduler's. Times are in seconds since the epoch, 0 if not yet set.
+    ``held`` is None while the job waits, and if it is not known what the job holds.
+    ``annotations`` are the scheduler's. Times are in seconds since the epoch, 0 if not yet set.
     """
 
     id: int
@@ -54,7 +54,7 @@ class LiveJob:
 
     @property
     def fitness(self) -> Optional[float]:
-        """How well the job sits, as the scheduler told when it started; None if it did not."""
+        """The fitness that the scheduler reported when the job started; None if it did not."""
         return fitness_in({"sched": self.annotations})
 
 
@@ -62,8 +62,8 @@ class LiveJob:
 class Live:
     """The instance at one moment. ``drained`` is a bitmask of ranks.
 
-    In ``pool`` everything that jobs hold is allocated; job ids below zero stand for jobs that may
-    not be seen. ``windows`` are those that are open or to come, none without sched-treepool.
+    In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
+    user may not see. ``windows`` are those that are not over, none without sched-treepool.
     """
 
     pool: Pool
@@ -92,7 +92,7 @@ class Live:
             except PoolConflict:  # it ended, and another job already has its resources
                 continue
         told = status.get()
-        drained = _union(told.get("drain", {})) & pool.ranks
+        drained = idset.union(map(idset.decode, told.get("drain", ()))) & pool.ranks
         away = idset.decode(told.get("offline") or "") | idset.decode(told.get("exclude") or "")
         pool.mark_down(idset.encode((away & pool.ranks) | drained))
         entries = () if asked is None else windowclient.now(handle)
@@ -121,7 +121,7 @@ def jobspec_of(jobid: int) -> dict[str, Any]:
 
 
 def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
-    """The nodes, and what each job holds, as sched-treepool tells; None if it does not run."""
+    """The nodes and what each job holds, from sched-treepool; None if that does not run."""
     held: dict[int, tuple[Held, ...]] = {}
     pool = None
     try:
@@ -141,13 +141,9 @@ def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
 def parts_of(shown: Any) -> tuple[Held, ...]:
     """What a job holds, from an answer of sched-treepool."""
     return tuple(
-        (tuple(idset.iterate(idset.decode(ranks))), _mask(cores), _mask(gpus))
+        (tuple(idset.iterate(idset.decode(ranks))), idset.decode(cores), idset.decode(gpus))
         for ranks, cores, gpus in shown
     )
-
-
-def _mask(ids: str) -> int:
-    return idset.decode(ids) if ids else 0
 
 
 def fitness_in(annotations: Any) -> Optional[float]:
@@ -184,7 +180,7 @@ def _user(userid: int) -> str:
 
 
 def _resources(handle: Any) -> ResourceSet:
-    """The resources as another scheduler tells its owner."""
+    """The resources, which another scheduler tells only the owner."""
     try:
         return ResourceSet.read(handle.rpc("sched.resource-status", nodeid=0).get()["all"])
     except (OSError, KeyError) as e:
@@ -211,10 +207,3 @@ def _held(handle: Any, ids: list[int]) -> dict[int, tuple[Held, ...]]:
             except (OSError, KeyError, InvalidInput):
                 continue
     return found
-
-
-def _union(sets: Mapping[str, object]) -> int:
-    ranks = 0
-    for text in sets:
-        ranks |= idset.decode(text)
-    return ranks

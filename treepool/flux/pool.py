@@ -206,7 +206,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         rest.remove_ranks(ranks)
         self._R = rest.to_dict()
 
-    # -- the whole
+    # -- the pool as a whole
 
     def copy(self) -> PoolV1:
         """An independent copy, allocations included; it does not log."""

@@ -1,8 +1,8 @@
-"""Questions that commands ask of the scheduler, from guests too, answered in small steps.
+"""Questions that commands ask of the scheduler, also for guests, answered in small steps.
 
-An answer may take long: hundreds of jobs are planned for it. It is therefore a generator that does
-a few milliseconds of work between two yields, and only a fraction of the time goes to all answers
-together. Questions do not slow down starts, however many are asked.
+An answer may take long, because hundreds of jobs are planned for it. It is therefore a generator
+that does a few milliseconds of work between two yields, and all answers together get only a
+fraction of the time. Questions do not slow down starts, however many are asked.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ VERSION = 1
 #: Seconds of work between two events, and the pause after it, as a multiple of the work.
 _SLICE, _PAUSE = 0.005, 3
 
-#: Most questions that guests may have open, and most of one guest.
+#: Most questions that guests may have open, all together and each of them.
 _MOST, _MOST_OF_ONE = 256, 16
 
-#: Most characters of a question.
+#: Most characters in a question.
 _LONGEST = 1 << 16
 
-#: Work on an answer: each payload that it yields is sent; None only lets others have their turn.
+#: Work on an answer. Each payload that it yields is sent; None only gives other work its turn.
 Answer = Generator[Optional[Mapping[str, Any]], None, None]
 
 
@@ -62,7 +62,7 @@ class _Question:
 def request_watcher(
     handle: Any, topic: str, take: Callable[[Any], None], guests: bool = True
 ) -> Any:
-    """A watcher of requests, to be started, that has *take* answer them, also those of guests."""
+    """A watcher, not started yet, that passes requests to *take*; those of guests with *guests*."""
 
     def on_request(_handle: Any, _type: Any, msg: Any, _args: Any) -> None:
         take(msg)
@@ -74,14 +74,14 @@ def request_watcher(
 
 
 class Questions:
-    """The questions that are open; each gets its turn, so that short answers come soon."""
+    """The questions that are open. They take turns, so that short answers are ready soon."""
 
     def __init__(self, handle: Any, log: Any) -> None:
         self._handle = handle
         self._log = log
         self._open: deque[_Question] = deque()
         self._timer = handle.timer_watcher_create(0.0, lambda *_: self._step())
-        #: When the pause after the last work is over.
+        #: When the pause after the last work ends.
         self._next = 0.0
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class Questions:
             if payload.get("version", VERSION) != VERSION:
                 raise Refused(errno.EPROTO, f"/version: this scheduler speaks version {VERSION}")
             work = answer(payload, asker)
-        except Exception as e:  # the payload can be anything, and must not end the module
+        except Exception as e:  # whatever the payload is, it must not end the module
             self._refuse(msg, e)
             return
         streams = bool(lib.flux_msg_is_streaming(ffi.cast("flux_msg_t *", msg.handle)))
@@ -128,7 +128,7 @@ class Questions:
             except StopIteration:
                 if question.streams:
                     self._handle.respond_error(question.msg, errno.ENODATA, "")
-            except Exception as e:  # what is asked must not end the module
+            except Exception as e:  # no question may end the module
                 self._refuse(question.msg, e)
             else:
                 self._open.append(question)
@@ -141,7 +141,7 @@ class Questions:
 
     def _refuse(self, msg: Any, error: Exception) -> None:
         number, reason = errno.EIO, str(error) or type(error).__name__
-        if isinstance(error, OSError) and error.errno:  # also of a payload that is no text
+        if isinstance(error, OSError) and error.errno:  # also for a payload that is not text
             number, reason = error.errno, error.strerror or reason
         elif isinstance(error, (ValueError, RecursionError)):
             number = errno.EINVAL

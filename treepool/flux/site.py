@@ -18,7 +18,7 @@ import attrs
 
 from treepool.errors import SetupError
 
-#: In a copy of treepool: the directories for the variables of Flux.
+#: The directories in a copy of treepool that Flux's variables can name.
 MODULES = "treepool/flux/modules"
 COMMANDS = "treepool/flux/bin"
 PLUGINS = "treepool/flux/cliplugin"
@@ -39,9 +39,9 @@ print(json.dumps([sys.executable, sys.version.split()[0], pool and pool.origin])
 
 @attrs.frozen
 class FluxSite:
-    """A Flux: its ``command`` and version, its Python, and the directories that it looks in.
+    """A Flux: its ``command`` and version, its Python, and the directories in which it looks.
 
-    ``libraries`` has Flux's own Python modules. ``pool`` is the file that its Python takes for
+    ``libraries`` has Flux's own Python modules. ``pool`` is the file that its Python loads as
     module TreePool, None if there is none.
     """
 
@@ -59,7 +59,7 @@ class FluxSite:
 
     @property
     def home(self) -> Path:
-        """Where a copy of treepool is that is part of this Flux."""
+        """Where a copy of treepool belongs that is installed into this Flux."""
         return self.modules.parent / "treepool"
 
     @classmethod
@@ -93,7 +93,7 @@ class FluxSite:
 
 
 def variables(home: Path) -> Mapping[str, Path]:
-    """The variables with which a Flux finds the copy at *home*, which is no part of it."""
+    """The variables by which a Flux finds a copy at *home*, outside its own directories."""
     return {
         "FLUX_MODULE_PATH_PREPEND": home / MODULES,
         "FLUX_EXEC_PATH_PREPEND": home / COMMANDS,

@@ -102,7 +102,7 @@ class Submissions:
         return None if place is None else self._removed(place)
 
     def _removed(self, place: _Place) -> Optional[Submission]:
-        """What *place* held, which is taken out."""
+        """Remove and return the submission in *place*."""
         submission, place.submission = place.submission, None
         if submission is not None:
             del self._places[submission.jobid]

@@ -82,9 +82,7 @@ class SetView(ResourceSetImplementation):  # type: ignore[misc]  # flux has no t
         """Refused: trees cannot be added to a pool."""
         raise NotImplementedError("resources cannot be added to a pool with a topology")
 
-    def add(self, rset: Any) -> None:
-        """Refused: trees cannot be added to a pool."""
-        raise NotImplementedError("resources cannot be added to a pool with a topology")
+    add = append
 
     def remove_ranks(self, ranks: Any) -> None:
         """Refused, unless a subclass implements it."""

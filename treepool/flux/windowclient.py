@@ -1,4 +1,4 @@
-"""Windows of a running instance, for commands: asks its ``sched-treepool``."""
+"""The windows of a running instance, for commands: requests to its ``sched-treepool``."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class Shown:
 
 @attrs.frozen
 class Added:
-    """What a window does: ``reserved`` counts the waiting jobs that lose their reservation.
+    """What a new window affects.
 
-    ``running`` has the names of jobs that may still run on its nodes when it starts.
+    ``reserved`` counts the waiting jobs that lose their reservation. ``running`` has the names of
+    jobs that may still run on the nodes of the window when it starts.
     """
 
     reserved: int
@@ -58,7 +59,7 @@ def remove(name: str) -> None:
 
 
 def time_of(text: str) -> float:
-    """The time that *text* means to Flux, in seconds since the epoch; raises ValueError."""
+    """The time that Flux reads *text* as, in seconds since the epoch; raises ValueError."""
     if text.isascii() and text.isdigit():
         return float(text)
     try:

@@ -1,4 +1,4 @@
-"""Hosts and users as windows name them, and the ranks and ids that they are."""
+"""From the hosts and users that a window names to ranks and user ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
 
-#: Unknown names listed in a message.
+#: Most names listed in a message.
 _MAX_LISTED = 8
 
 
@@ -20,14 +20,14 @@ def window_of(
 ) -> Window:
     """The window of *entry* on the ranks of *R*, in an instance with *queues*.
 
-    *problem* is told of unknown hosts, users and queues.
+    *problem* receives a line about unknown hosts, users and queues.
     """
     ranks, unknown = _ranks(R, entry.hosts)
     if unknown:
         problem(f"window {entry.name}: this instance has no host {listed(unknown)}")
-    lacking = [queue for queue in entry.queues if queue not in queues]
-    if lacking:
-        problem(f"window {entry.name}: this instance has no queue {listed(lacking)}")
+    missing = [queue for queue in entry.queues if queue not in queues]
+    if missing:
+        problem(f"window {entry.name}: this instance has no queue {listed(missing)}")
     ids = {user: user_id(user) for user in entry.users}
     nobody = [str(user) for user, uid in ids.items() if uid is None]
     if nobody:

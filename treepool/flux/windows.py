@@ -1,8 +1,8 @@
 """The windows of an instance: where they are kept, who may change them, and how the queue follows.
 
 Windows that were added by RPC are in the KVS and survive reloads and restarts. Those of the table
-``[sched-treepool]`` of the configuration change with it. Changes are made one after the other, each
-in steps of a few milliseconds. What is in the KVS is written first.
+``[sched-treepool]`` of the configuration change with it. Changes are made one after the other. Each
+is written to the KVS first, and then applied in steps of a few milliseconds.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _SLICE = 0.005
 class _Change:
     """A change of the windows.
 
-    *msg* asks for the window ``added``, or without one that the one called ``name`` goes; or there
-    is no message, and ``fixed`` are the windows of a new configuration.
+    ``msg`` is a request to add the window ``added``, or if that is None, to remove the window
+    called ``name``. Without a message, ``fixed`` are the windows of a new configuration.
     """
 
     msg: Any = None
@@ -65,7 +65,7 @@ class Windows:
         changed: Callable[[], None],
         fixed: tuple[WindowEntry, ...],
     ) -> None:
-        """*fixed* are those of the configuration; raises InvalidWindow for those in the KVS."""
+        """*fixed* are those of the configuration; raises InvalidWindow if the KVS has bad ones."""
         self._handle = handle
         self._log = log
         self._owner_of = owner_of
@@ -73,7 +73,7 @@ class Windows:
         self._queue: Queue
         self._fixed = fixed
         self._kept = _read(_in_kvs(handle), f"KVS: {KEY}")
-        #: All windows as the queue will have them, when the current change is made.
+        #: All windows that the queue has once the current change is applied.
         self._goal: tuple[Window, ...] = ()
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
@@ -89,7 +89,7 @@ class Windows:
         def take(msg: Any) -> None:
             try:
                 answer(msg)
-            except Exception as e:  # the payload can be anything, and must not end the module
+            except Exception as e:  # whatever the payload is, it must not end the module
                 self._refuse(msg, str(e) or type(e).__name__)
 
         return request_watcher(self._handle, f"{TOPIC}{name}", take, guests)
@@ -108,15 +108,14 @@ class Windows:
             watcher.start()
 
     def configure(self, fixed: tuple[WindowEntry, ...]) -> None:
-        """Let *fixed* be the windows of the configuration."""
+        """Make *fixed* the windows of the configuration."""
         if fixed != self._fixed or self._changes:
             self._enqueue(_Change(fixed=fixed))
 
     def _beside(self, fixed: tuple[WindowEntry, ...]) -> tuple[WindowEntry, ...]:
-        """The windows that are kept, without those that are over or that *fixed* has as well."""
-        now = time.time()
+        """The windows in the KVS, without those that are over or that *fixed* has as well."""
         taken = {entry.name for entry in fixed}
-        kept = tuple(entry for entry in self._kept if entry.end > now)
+        kept = _not_over(self._kept)
         for entry in kept:
             if entry.name in taken:
                 self._log.warning(f"window {entry.name}: the one in the configuration counts")
@@ -136,12 +135,10 @@ class Windows:
     # -- requests
 
     def _on_list(self, msg: Any) -> None:
-        now = time.time()
         found = [
             {**entry.to_dict(), "source": source}
             for source, entries in (("configuration", self._fixed), ("kvs", self._kept))
-            for entry in entries
-            if entry.end > now
+            for entry in _not_over(entries)
         ]
         found.sort(key=lambda entry: (entry["start"], entry["name"]))
         self._handle.respond(msg, {"windows": found})
@@ -173,7 +170,7 @@ class Windows:
             self._next()
 
     def _next(self) -> None:
-        """Write what the first change makes of the windows to the KVS."""
+        """Write the windows as they are after the first change to the KVS."""
         while self._changes:
             change = self._changes[0]
             try:
@@ -189,8 +186,7 @@ class Windows:
     def _after(self, change: _Change) -> tuple[WindowEntry, ...]:
         if change.fixed is not None:
             return self._beside(change.fixed)
-        now = time.time()
-        kept = tuple(entry for entry in self._kept if entry.end > now)
+        kept = _not_over(self._kept)
         if change.added is None:
             rest = tuple(entry for entry in kept if entry.name != change.name)
             if rest == kept:
@@ -233,7 +229,7 @@ class Windows:
             self._timer.reset(after=0.0)
 
     def _apply(self, change: _Change) -> Generator[None, None, None]:
-        """Let the queue have the windows as they are now; answers *change*."""
+        """Give the queue the windows as they are now, and answer *change*."""
         self._goal = self._windows(self._kept, self._log.warning)
         against = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)
         if change.fixed is not None:
@@ -245,7 +241,7 @@ class Windows:
         self._changed()
 
     def _give_up(self, change: _Change, reason: str, number: int = errno.EINVAL) -> None:
-        """Say that *change*, the first one, is not made."""
+        """Report that *change*, the first in line, is not made, and drop it."""
         if change.msg is None:
             self._log.error(f"windows of the configuration: {reason}")
         else:
@@ -256,11 +252,11 @@ class Windows:
         self, kept: Iterable[WindowEntry], problem: Callable[[str], None]
     ) -> tuple[Window, ...]:
         """The windows of the configuration and those *kept*, without those that are over."""
-        now = time.time()
-        entries = [entry for entry in (*self._fixed, *kept) if entry.end > now]
-        made = {entry: self._made.get(entry) or self._window(entry, problem) for entry in entries}
-        self._made = made
-        return tuple(made.values())
+        self._made = {
+            entry: self._made.get(entry) or self._window(entry, problem)
+            for entry in _not_over((*self._fixed, *kept))
+        }
+        return tuple(self._made.values())
 
     def _window(self, entry: WindowEntry, problem: Callable[[str], None]) -> Window:
         queues = self._handle.conf_get("queues", {}, update=True) if entry.queues else ()
@@ -269,6 +265,11 @@ class Windows:
 
 def _fail(message: str) -> None:
     raise InvalidWindow(message)
+
+
+def _not_over(entries: Iterable[WindowEntry]) -> tuple[WindowEntry, ...]:
+    now = time.time()
+    return tuple(entry for entry in entries if entry.end > now)
 
 
 def _read(value: Any, where: str) -> tuple[WindowEntry, ...]:
@@ -290,7 +291,8 @@ def _in_kvs(handle: Any) -> Any:
 def _transaction(handle: Any, kept: Iterable[WindowEntry]) -> Any:
     """A transaction that makes *kept* the windows in the KVS.
 
-    A commit does not keep the object alive, which frees the transaction when it goes: name it.
+    The object frees the transaction when it is collected, and a commit does not keep it alive. Give
+    it a name that lives until the commit has returned.
     """
     transaction = KVSTxn(handle)
     transaction.put(KEY, [entry.to_dict() for entry in kept])

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-# The directory of this treepool and of what it needs. The process is this module's alone.
+# The directory of this treepool and of its libraries. No other module runs in this process.
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from treepool.flux.sched import mod_main

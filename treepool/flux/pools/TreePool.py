@@ -1,6 +1,6 @@
 """The pool that Flux loads for the writer of a key and for ``pool-class=TreePool``.
 
-It is alone in this directory: Flux's Python finds no other name of treepool's.
+It is alone in this directory, so that Flux's Python finds no other module of treepool there.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""The inventory: what a pool's nodes are. It stays fixed as long as the nodes stay.
+"""The inventory: the nodes of a pool. It does not change until nodes are removed.
 
-It holds all that a job needs to know of a rank: its type, its host, its place in the key, and its
-properties. Copies of a pool share one inventory.
+It holds what does not depend on jobs: the type of each rank, its host, its place in the key, and
+its properties. Copies of a pool share one inventory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_CONSTRAINTS = 256
 
 @attrs.define(eq=False, slots=False)
 class Inventory:
-    """The nodes of a resource set, by rank; None where there is no node.
+    """The nodes of a resource set. The lists are by rank, with a type of None if there is no node.
 
     ``key`` covers every rank: a rank without an entry in R has a flat one. ``key`` is None if R has
     no treepool key; R's ``scheduling`` is then passed on unchanged.

@@ -83,11 +83,8 @@ def _by_type(inventory: Inventory, ranks: tuple[int, ...]) -> Mapping[NodeType, 
     """The *ranks* grouped by their type."""
     if len(inventory.node_types) == 1:
         return {next(iter(inventory.node_types)): ranks}
-    groups: dict[NodeType, list[int]] = {}
-    for rank in ranks:
-        node_type = inventory.types[rank]
-        if node_type is not None:
-            groups.setdefault(node_type, []).append(rank)
+    groups = _by_value(ranks, inventory.types)
+    groups.pop(None, None)  # ranks that were removed
     return groups
 
 

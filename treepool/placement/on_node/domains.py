@@ -43,36 +43,38 @@ class SuitableDomains:
         """
         suitable = self.listed(scope, part)
         levels = self.group_levels(part)
-        held: dict[Domain, list[Domain]] = {}
+        members: dict[Domain, list[Domain]] = {}
         for domain in suitable:
             for host in self.node_type.around[domain]:
-                held.setdefault(host, []).append(domain)
+                members.setdefault(host, []).append(domain)
                 if host is scope:
                     break
-        hosts = [d for d in held if d in levels and len(held[d]) >= count]
+        hosts = [d for d in members if d in levels and len(members[d]) >= count]
         hosts.sort(key=lambda d: (levels[d], self.path(d, scope)))
         if not hosts:
             return
         if not self.local:
-            first = self._fewest(hosts[0], count, held)
+            first = self._fewest(hosts[0], count, members)
             yield first + [d for d in suitable if d not in first]
             return
         for host in hosts:
             if levels[host] == 0:
-                first = self._fewest(host, count, held)
-                yield first + [d for d in held[host] if d not in first]
+                first = self._fewest(host, count, members)
+                yield first + [d for d in members[host] if d not in first]
 
-    def _fewest(self, host: Domain, count: int, held: dict[Domain, list[Domain]]) -> list[Domain]:
-        """*count* of those *held* by *host*, from as few and as near children of it as possible."""
-        if held[host] == [host]:
+    def _fewest(
+        self, host: Domain, count: int, members: dict[Domain, list[Domain]]
+    ) -> list[Domain]:
+        """*count* of the members of *host*, from as few and as near children of it as possible."""
+        if members[host] == [host]:
             return [host]
-        children = [c for c in host.children if c in held]
+        children = [c for c in host.children if c in members]
         children.sort(key=self.ledger.free_in)
-        amounts = [(0, len(held[c])) for c in children]
+        amounts = [(0, len(members[c])) for c in children]
         chosen: list[Domain] = []
         for i in nearest(host, children, amounts, (0, count)):
             share = min(amounts[i][1], count - len(chosen))
-            chosen += self._fewest(children[i], share, held)
+            chosen += self._fewest(children[i], share, members)
         return chosen
 
     def listed(self, scope: Domain, part: Part) -> list[Domain]:
@@ -82,15 +84,13 @@ class SuitableDomains:
         ledger = self.ledger
         ncores, ngpus = least(part.need)
         found = []
-        cores, gpus = ledger.cores, ledger.gpus
         for d in self.node_type.named.get(part.name, ()):
             if d not in able or d is scope or not (anywhere or self.within(d, scope)):
                 continue
             if part.whole:
-                free = cores[d] == d.ncores and gpus[d] == d.ngpus
-                free = free and (not d.mig or ledger.untouched(d))
+                free = ledger.untouched(d)
             else:
-                free = cores[d] >= ncores and ledger.gpus_in(d) >= ngpus
+                free = ledger.cores[d] >= ncores and ledger.gpus_in(d) >= ngpus
             if free:
                 found.append(d)
         return found

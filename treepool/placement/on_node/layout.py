@@ -27,7 +27,7 @@ from treepool.placement.on_node.levels import asked_of
 from treepool.placement.on_node.loads import Load, Loads, Table, flat, together
 from treepool.placement.request.need import Need, Part
 
-_UNFIT = "so many slots do not fit"
+_UNFIT = "that many slots do not fit"
 
 #: For each domain: the points in it, and how often each can give.
 _Points = Sequence[tuple[Domain, Iterable[tuple[Domain, int]]]]
@@ -122,7 +122,7 @@ class Layout:
     # -- how many slots
 
     def takes(self, count: int) -> Optional[list[Take]]:
-        """The takes of *count* slots, None if so many do not fit."""
+        """The takes of *count* slots, None if that many do not fit."""
         loads = self._loads(count)
         if loads is None:
             return None
@@ -148,7 +148,7 @@ class Layout:
         return takes
 
     def _loads(self, count: int) -> Optional[list[Load]]:
-        """How often each domain gives for *count* slots; None if so many do not fit."""
+        """How often each domain gives for *count* slots; None if that many do not fit."""
         if sum(self._capacity(domains, count) for domains in self.groups.values()) < count:
             return None
         if not self.need.takes_amount:

