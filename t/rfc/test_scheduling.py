@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from rfc.hostile import anything, replaced
 from treepool.errors import InvalidKey
 from treepool.rfc import findings, idset, topo
 from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
@@ -420,34 +420,11 @@ def test_any_other_ranks_are_an_error_that_names_both_sets():
 
 # ---- anything ----
 
-WORDS = st.sampled_from(
+WORDS = (
     ["writer", "TreePool", "children", "ranks", "topo", "cores", "gpus", "memory", "storage"]
     + ["\ud800", "numa", "socket", "path", "capacity", "unit", "core", "slot", "0", "0-3", ""]
 )  # fmt: skip
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 9) | st.floats(allow_nan=False) | WORDS,
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(WORDS | st.text(max_size=3), below),
-    max_leaves=25,
-)
-
-
-def replaced(document: object, path: list[int], value: object) -> object:
-    """A copy of *document* with the value at *path* replaced; steps of *path* are taken modulo."""
-    document = copy.deepcopy(document)
-    parent, last = None, None
-    here = document
-    for step in path:
-        if isinstance(here, dict) and here:
-            parent, last = here, sorted(here)[step % len(here)]
-        elif isinstance(here, list) and here:
-            parent, last = here, step % len(here)
-        else:
-            break
-        here = parent[last]
-    if parent is None:
-        return value
-    parent[last] = value
-    return document
+JSON = anything(WORDS, WORDS, leaves=25)
 
 
 @given(JSON)
