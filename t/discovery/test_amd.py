@@ -175,7 +175,10 @@ def test_a_report_with_other_bus_ids_is_not_used():
     [
         ("", "line 1: there is no table of link types between GPUs"),
         ("LINK TYPE TABLE:\nGPU1 GPU0\n", "line 2: 'GPU1' is not GPU 0; a table that a terminal"),
-        ("LINK TYPE TABLE:\nGPU0 GPU1\nGPU0 SELF\n", "line 3: 'GPU0' begins no row of 2 GPUs; a"),
+        (
+            "LINK TYPE TABLE:\nGPU0 GPU1\nGPU0 SELF\n",
+            "line 3: 'GPU0' does not begin a row of 2 GPUs; a",
+        ),
         ("LINK TYPE TABLE:\n0000:01:00.0 0000:01:00.0\n", "line 2: two columns have one name"),
         (rocm(129), "line 4: GPU 128 is not among 0 to 127"),
         (re.sub("\nGPU2 .*", "", rocm(4)), "line 9: the table ends without a row of GPU2; a table"),

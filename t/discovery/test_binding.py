@@ -197,7 +197,7 @@ def test_a_policy_for_unknown_numa_nodes_is_an_error():
     )
     found = bind(Task(here, 1))
     assert numactl_option(here, found, "local") == "--localalloc"
-    with pytest.raises(InvalidHardware, match="bind: nothing tells the NUMA nodes"):
+    with pytest.raises(InvalidHardware, match="bind: the NUMA nodes of this node are not known"):
         numactl_option(here, found, "bind")
 
 
@@ -258,7 +258,7 @@ def test_a_key_without_allocated_means_the_first_cores():
 
 @pytest.mark.parametrize("scheduling, cores", [(None, "0-1"), (key(), "4-5")])
 def test_a_task_whose_cores_are_unknown_is_an_error(scheduling, cores):
-    with pytest.raises(InvalidHardware, match="among 8 of the node's 16 cores, and no key tells"):
+    with pytest.raises(InvalidHardware, match="among 8 of the node's 16 cores, and no key says"):
         task_of(R(cores, scheduling=scheduling), 0, machine(), instance_cores=8)
 
 

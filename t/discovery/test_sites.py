@@ -208,7 +208,7 @@ def test_cray_names_contain_cabinet_chassis_and_blade():
 def test_hosts_with_two_locations_are_named_and_the_first_counts():
     found, warnings = fabric("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[1-2]\n", "n[0-2]")
     assert found == {"switch": [leaf("a", "0-1"), leaf("b", "2")]}
-    assert warnings == ["hosts with more than one place, of which the first counts: n1"]
+    assert warnings == ["hosts with more than one location, the first of which counts: n1"]
 
 
 @pytest.mark.parametrize(

@@ -142,9 +142,9 @@ def _regions(root: Object, cores: _Cores) -> Iterator[Region]:
 def _core_kinds(topology: Topology, cores: _Cores) -> dict[str, int]:
     """The cores of each kind, if there are several kinds.
 
-    Kinds are told apart by type, otherwise by what a core can do: Linux's capacity or hwloc's
-    efficiency. Cores that can do 90 percent of what the best can are of the same kind as these, and
-    so are cores that only have another maximum frequency.
+    Kinds are distinguished by type, otherwise by Linux's capacity or hwloc's efficiency. Cores with
+    90 percent of the largest capacity are of the same kind as those that have it, and so are cores
+    that only have another maximum frequency.
     """
     able = [number(k.infos.get("LinuxCapacity", "")) or k.efficiency for k in topology.cpu_kinds]
     most = max(able, default=0)
