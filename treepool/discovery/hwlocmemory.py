@@ -29,9 +29,6 @@ _TIERS = {
     "GPUMEMORY": "gpumem",
 }
 
-#: The reasons for which NUMA nodes are left out with a note.
-_NOT_USABLE, _EMPTY = "none of whose CPUs is online and allowed", "without CPUs and memory"
-
 
 @attrs.define
 class Memory:
@@ -75,10 +72,9 @@ def read_memory(
     others: list[tuple[Object, str]] = []
     for node in _numa_nodes(topology.root):
         tier, near = _named_tier(node), cores_of(node)
-        if not near and set(node.attributes.get("complete_cpuset", "")) - set("0x,"):
-            found.left_out.setdefault(_NOT_USABLE, []).append(node)
-        elif not near and not _bytes(node):
-            found.left_out.setdefault(_EMPTY, []).append(node)
+        why = "" if near else _useless(node)
+        if why:
+            found.left_out.setdefault(why, []).append(node)
         elif near and not tier and near not in found.ordinary:
             found.keep(node, near)
         else:
@@ -115,6 +111,13 @@ def _numa_nodes(root: Object) -> list[Object]:
         allowed = bitmap(text)
         nodes = (n for n in nodes if n.os_index >= 0 and allowed >> n.os_index & 1)
     return sorted(nodes, key=lambda node: node.os_index)
+
+
+def _useless(node: Object) -> str:
+    """Why a NUMA node without cores that may be used is left out, or ""."""
+    if set(node.attributes.get("complete_cpuset", "")) - set("0x,"):
+        return "none of whose CPUs is online and allowed"
+    return "" if _bytes(node) else "without CPUs and memory"
 
 
 def _named_tier(node: Object) -> str:
