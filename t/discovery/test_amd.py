@@ -124,7 +124,7 @@ def test_gpus_of_one_module_are_joined_best(text):
     assert after.warnings == ()
 
 
-def test_weights_put_links_in_order_where_no_bandwidth_is_told():
+def test_weights_order_links_whose_bandwidth_is_not_reported():
     pairs = combined(machine(), read_topo(rocm())).links.pairs()
     assert pairs[0, 1] == Wire("xgmi", 100.0)  # hwloc's figure, for a direct link
     assert pairs[0, 4] == Wire("xgmi", 50.0)  # two links away
@@ -132,7 +132,7 @@ def test_weights_put_links_in_order_where_no_bandwidth_is_told():
     assert (alone[0, 1].gbps, alone[0, 4].gbps) == (50, 25)
 
 
-def test_pcie_is_across_sockets_by_its_weight():
+def test_the_weight_of_a_pcie_path_says_whether_it_crosses_sockets():
     pairs = read_topo(
         rocm(3, lambda a, b: "PCIE", lambda a, b: 0 if a == b else 40 if a + b == 1 else 72)
     ).links.pairs()
@@ -143,29 +143,29 @@ def test_pcie_is_across_sockets_by_its_weight():
     }
 
 
-def test_numa_nodes_tell_where_gpus_are():
+def test_numa_nodes_say_which_cores_are_near_a_gpu():
     bare = read_hwloc(Made(packages=1, numas=4).xml())
     after = combined(bare, read_topo(rocm()))
     assert [idset.encode(gpu.cores) for gpu in after.gpus[::2]] == ["0-3", "4-7", "8-11", "12-15"]
     assert {gpu.vendor for gpu in after.gpus} == {"amd"}
 
 
-def test_bus_ids_say_which_gpu_is_meant_whatever_the_order():
+def test_gpus_are_identified_by_their_bus_ids_and_not_by_their_order():
     # hwloc's rsmi numbers these two the other way round.
     devices = [Device(bus(i), i, MI250X, [(f"rsmi{1 - i}", "RSMI")]) for i in range(2)]
     devices.append(Device(bus(2), 2, MI250X, [("rsmi2", "RSMI")]))
     machine = read_hwloc(Made(packages=1, numas=4, devices=devices).xml())
-    told = read_topo(amd_smi(3))
-    assert (told.pairs[0, 2].gbps, told.pairs[1, 2].gbps) == (50, 50)
-    assert combined(machine, told).links.pairs()[0, 1].gbps == 200
-    assert (told.pairs[0, 2], combined(machine, told).links.pairs()[1, 2]) == (
+    report = read_topo(amd_smi(3))
+    assert (report.pairs[0, 2].gbps, report.pairs[1, 2].gbps) == (50, 50)
+    assert combined(machine, report).links.pairs()[0, 1].gbps == 200
+    assert (report.pairs[0, 2], combined(machine, report).links.pairs()[1, 2]) == (
         Wire("xgmi", 50),
     ) * 2
 
 
-def test_gpus_on_other_buses_are_those_of_another_node():
-    told = read_topo(amd_smi().replace("0000:c", "0001:c"))
-    after = combined(machine(), told)
+def test_a_report_with_other_bus_ids_is_not_used():
+    report = read_topo(amd_smi().replace("0000:c", "0001:c"))
+    after = combined(machine(), report)
     assert after.links == machine().links
     assert after.warnings == ("gpus are 0-7, but amd-smi has 0-7 on other buses: it is not used",)
 
@@ -175,7 +175,10 @@ def test_gpus_on_other_buses_are_those_of_another_node():
     [
         ("", "line 1: there is no table of link types between GPUs"),
         ("LINK TYPE TABLE:\nGPU1 GPU0\n", "line 2: 'GPU1' is not GPU 0; a table that a terminal"),
-        ("LINK TYPE TABLE:\nGPU0 GPU1\nGPU0 SELF\n", "line 3: 'GPU0' begins no row of 2 GPUs; a"),
+        (
+            "LINK TYPE TABLE:\nGPU0 GPU1\nGPU0 SELF\n",
+            "line 3: 'GPU0' does not begin a row of 2 GPUs; a",
+        ),
         ("LINK TYPE TABLE:\n0000:01:00.0 0000:01:00.0\n", "line 2: two columns have one name"),
         (rocm(129), "line 4: GPU 128 is not among 0 to 127"),
         (re.sub("\nGPU2 .*", "", rocm(4)), "line 9: the table ends without a row of GPU2; a table"),
@@ -190,20 +193,20 @@ def test_gpus_on_other_buses_are_those_of_another_node():
         ("[" * 100_000, "amd-smi: nested deeper than 64 levels"),
     ],
 )
-def test_other_text_is_refused_in_one_line(text, message):
+def test_malformed_text_is_an_error_of_one_line(text, message):
     with pytest.raises(InvalidHardware) as raised:
         read_topo(text)
     assert message in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_link_that_only_one_of_two_gpus_has_is_theirs():
+def test_a_link_in_one_of_the_two_rows_counts():
     entries = json.loads(as_json(3))
     entries[0]["links"] = []
     pairs = read_topo(json.dumps(entries)).pairs
     assert pairs == read_topo(as_json(3)).pairs
 
 
-def test_the_slower_counts_if_two_gpus_differ():
+def test_the_slower_link_counts_if_the_two_rows_differ():
     text = rocm(2, lambda a, b: "XGMI" if a < b else "PCIE")
     assert read_topo(text).pairs == {(0, 1): Wire("pcie", PCIE_GBPS["NODE"])}
 

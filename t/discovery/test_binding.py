@@ -66,12 +66,12 @@ def shown(binding):
         (8, ["2", "2", "3", "4", "5", "5", "6", "7"]),
     ],
 )
-def test_shares_are_contiguous_and_together_all_there_is(tasks, shares):
+def test_shares_are_contiguous_and_cover_all_ids(tasks, shares):
     found = [share(ids("2-7"), i, tasks) for i in range(tasks)]
     assert [idset.encode(part) for part in found] == shares
 
 
-def test_a_share_of_nothing_is_nothing():
+def test_a_share_of_no_ids_is_empty():
     assert share(0, 1, 3) == 0
 
 
@@ -79,14 +79,14 @@ def test_a_task_gets_all_pus_of_its_cores():
     assert idset.encode(bound("2-5", index=1, tasks=2).pus) == "4-5,20-21"
 
 
-def test_an_affinity_that_is_part_of_the_job_stays():
-    """As of ``-o cpu-affinity=per-task``, or ``map:`` with single PUs."""
+def test_an_affinity_to_some_of_the_jobs_cores_stays():
+    """``-o cpu-affinity=per-task`` sets one, and so does ``map:`` with single PUs."""
     found = bound("0-7", index=0, tasks=2, affinity=ids("6,22-23"))
     assert (idset.encode(found.cores), idset.encode(found.pus)) == ("6-7", "6,22-23")
 
 
 @pytest.mark.parametrize("affinity", ["0-31", "0-7,16-23", "8-9", ""])
-def test_any_other_affinity_gives_way_to_the_share(affinity):
+def test_the_share_replaces_any_other_affinity(affinity):
     found = bound("0-7", index=1, tasks=2, affinity=ids(affinity))
     assert idset.encode(found.pus) == "4-7,20-23"
 
@@ -105,7 +105,7 @@ def test_each_task_gets_the_gpu_nearest_to_its_cores():
     assert found == [("0-3", (3,)), ("4-7", (2,)), ("8-11", (1,)), ("12-15", (0,))]
 
 
-def test_by_their_ids_in_order_if_asked():
+def test_tasks_get_gpus_in_order_of_their_ids_if_asked():
     found = [bound("0-15", "0-3", i, 2, gpu_order="order").gpus for i in range(2)]
     assert found == [(0, 1), (2, 3)]
 
@@ -114,21 +114,21 @@ def test_the_nearest_gpu_comes_first_then_those_of_the_socket():
     assert bound("4-5", "0-3").gpus == (2, 3, 0, 1)
 
 
-def test_more_near_cores_are_nearer():
+def test_a_gpu_near_more_of_the_cores_is_nearer():
     assert bound("2-6", "2-3").gpus == (2, 3)
     assert bound("1-5", "2-3").gpus == (3, 2)
 
 
-def test_equally_near_gpus_go_by_their_ids():
+def test_equally_near_gpus_are_ordered_by_their_ids():
     pair = [gpu("20", 0), gpu("10", 0)]
     assert bound("0-1", "0-1", devices=pair).gpus == (0, 1)
 
 
-def test_gpus_of_which_nothing_is_known_go_by_their_ids():
+def test_gpus_in_unknown_locations_are_ordered_by_their_ids():
     assert [bound("0-15", "0-3", i, 2, devices=()).gpus for i in range(2)] == [(0, 1), (2, 3)]
 
 
-def test_a_gpu_with_unknown_place_is_nearer_than_one_in_another_socket():
+def test_a_gpu_in_an_unknown_location_is_nearer_than_one_in_another_socket():
     devices = [gpu("10", 3), gpu("20", None)]
     assert bound("0-3", "0-1", devices=devices).gpus == (1, 0)
 
@@ -147,12 +147,12 @@ def test_together_the_tasks_use_each_gpu_and_each_has_one(tasks, gpus):
         assert max(uses) - min(uses) <= 1
 
 
-def test_gpus_that_the_shell_gave_a_task_stay_and_are_ordered():
-    """As of ``-o gpu-affinity=per-task``."""
+def test_gpus_that_the_shell_gave_a_task_stay_and_are_ordered_by_distance():
+    """``-o gpu-affinity=per-task`` gives it some."""
     assert bound("0-15", "0-3", 0, 2, visible=(0, 3)).gpus == (3, 0)
 
 
-def test_visible_gpus_that_are_not_the_jobs_are_no_share():
+def test_visible_gpus_of_others_are_ignored():
     assert bound("8-11", "0-1", 0, 1, visible=(2, 3)).gpus == (1, 0)
 
 
@@ -160,7 +160,7 @@ def test_a_job_without_gpus_gets_none():
     assert bound("0-15", visible=(0, 1)).gpus == ()
 
 
-def test_very_many_gpus_and_tasks_are_divided_in_order_in_no_time():
+def test_very_many_gpus_and_tasks_are_divided_in_order():
     task = Task(machine(), ids("0-15"), ids("0-1023"), 4095, 4096)
     assert bind(task).gpus == (1023,)
 
@@ -184,7 +184,7 @@ def test_memory_policies_name_the_numa_nodes_of_the_cores(cores, policy, option)
     assert numactl_option(here, found, policy) == option
 
 
-def test_memory_of_another_tier_is_not_of_the_cores():
+def test_numa_nodes_of_other_tiers_are_not_bound_to():
     here = machine(extra_memory=[(0, 16, "HBM"), (None, 64, "CXL-DRAM")])
     assert here.numa_nodes.keys() == {0, 1, 2, 3}
 
@@ -197,7 +197,7 @@ def test_a_policy_for_unknown_numa_nodes_is_an_error():
     )
     found = bind(Task(here, 1))
     assert numactl_option(here, found, "local") == "--localalloc"
-    with pytest.raises(InvalidHardware, match="bind: nothing tells the NUMA nodes"):
+    with pytest.raises(InvalidHardware, match="bind: the NUMA nodes of this node are not known"):
         numactl_option(here, found, "bind")
 
 
@@ -210,7 +210,7 @@ def test_a_rank_that_r_lacks_is_named():
 
 
 @pytest.mark.parametrize("rank", [-1, 1 << 40])
-def test_ranks_that_cannot_be_are_refused_at_once(rank):
+def test_impossible_ranks_are_refused_at_once(rank):
     with pytest.raises(InvalidR, match="R has ranks 0, not"):
         task_of(R("0-3"), rank, machine())
 
@@ -221,7 +221,7 @@ def test_cores_that_the_machine_lacks_are_named():
 
 
 @pytest.mark.parametrize("index, tasks", [(1, 1), (-1, 1), (0, 0), (0, 5000)])
-def test_tasks_that_cannot_be_are_refused(index, tasks):
+def test_impossible_task_numbers_are_refused(index, tasks):
     with pytest.raises(InvalidInput, match="there is no local task"):
         task_of(R("0-3"), 0, machine(), index, tasks)
 
@@ -240,34 +240,34 @@ def key(allocated=None, topo=TOPO):
     return {"children": [{"ranks": "0", "topo": topo}], **more}
 
 
-def test_in_a_subinstance_whose_broker_is_bound_r_counts_as_the_machine():
+def test_in_a_subinstance_with_a_bound_broker_r_and_the_machine_have_the_same_ids():
     part = machine(allowed=range(8, 16))
     task = task_of(R("4-5", scheduling=key("12-13")), 0, part, instance_cores=8)
     assert idset.encode(bind(task).pus) == "12-13"
 
 
-def test_in_a_subinstance_whose_broker_is_not_bound_the_key_tells_the_cores():
+def test_in_a_subinstance_with_an_unbound_broker_the_key_says_which_cores():
     task = task_of(R("4-5", scheduling=key("12-13")), 0, machine(), instance_cores=8)
     assert idset.encode(bind(task).pus) == "12-13,28-29"
 
 
-def test_the_key_need_not_tell_of_the_first_cores():
+def test_a_key_without_allocated_means_the_first_cores():
     task = task_of(R("0-1", scheduling=key()), 0, machine(), instance_cores=8)
     assert idset.encode(task.cores) == "0-1"
 
 
 @pytest.mark.parametrize("scheduling, cores", [(None, "0-1"), (key(), "4-5")])
-def test_if_nothing_tells_the_cores_nothing_is_bound(scheduling, cores):
-    with pytest.raises(InvalidHardware, match="among 8 of the node's 16 cores, and no key tells"):
+def test_a_task_whose_cores_are_unknown_is_an_error(scheduling, cores):
+    with pytest.raises(InvalidHardware, match="among 8 of the node's 16 cores, and no key says"):
         task_of(R(cores, scheduling=scheduling), 0, machine(), instance_cores=8)
 
 
-def test_where_the_machine_knows_no_gpus_the_key_tells_which_are_near():
+def test_the_key_says_which_cores_are_near_gpus_that_the_machine_lacks():
     task = task_of(R("4-7", "0-3", scheduling=key()), 0, machine())
     assert bind(task).gpus[0] == 2
 
 
-def test_the_key_tells_it_in_a_subinstance_too():
+def test_the_key_says_so_in_a_subinstance_too():
     part = machine(allowed=range(8, 16))
     task = task_of(R("4-7", "0-1", scheduling=key("12-15")), 0, part, instance_cores=8)
     assert bind(task).gpus == (0, 1)
@@ -275,14 +275,14 @@ def test_the_key_tells_it_in_a_subinstance_too():
     assert bind(task).gpus == (1, 0)
 
 
-def test_what_the_machine_knows_of_a_gpu_holds_against_the_key():
+def test_the_machine_overrides_the_key_about_cores_near_a_gpu():
     straight = {"numa": [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]}
     task = task_of(R("4-7", "0-3", scheduling=key(topo=straight)), 0, machine(CROSSED))
     assert bind(task).gpus[0] == 2
 
 
-def test_gpus_of_a_cut_machine_get_the_numbers_of_the_whole_node():
-    """hwloc drops the GPUs near cores that it was cut to be without."""
+def test_gpus_of_a_restricted_machine_are_numbered_as_on_the_whole_node():
+    """hwloc drops the GPUs near the cores that it was restricted to be without."""
     cut = machine(CROSSED[2:])
     assert [gpu.id for gpu in cut.gpus] == [0, 1]
     found = with_bus_order(cut, [device.pci for device in CROSSED])
@@ -296,7 +296,7 @@ def test_gpus_that_are_not_on_the_bus_of_the_whole_node_are_dropped():
 
 
 def test_each_partition_of_a_gpu_has_a_number_on_the_whole_node():
-    """And the GPUs that hwloc dropped are taken to have as many partitions."""
+    """The GPUs that hwloc dropped are assumed to have as many partitions."""
     devices = [
         Device(f"0000:{i + 1}0:00.0", i, "1200 [1002:74a0] [1002:74a0] 00", backends)
         for i, backends in enumerate(
@@ -317,7 +317,7 @@ def test_distance_is_near_then_same_socket_then_unknown_then_elsewhere():
 
 
 def test_cores_that_the_system_does_not_allow_are_left_out_before_tasks_share():
-    # The job has cores 0-7, and a cpuset keeps PUs 0, 1, 16 and 17, so cores 0 and 1, for itself.
+    # The job has cores 0-7. A cpuset of the system has cores 0 and 1, which are PUs 0, 1, 16, 17.
     allowed = ids("2-15,18-31")
     shares = [
         bound("0-7", index=i, tasks=2, affinity=allowed & ids("0-7,16-23"), allowed=allowed)
@@ -327,11 +327,11 @@ def test_cores_that_the_system_does_not_allow_are_left_out_before_tasks_share():
     assert shares[0].pus == ids("2-4,18-20")
 
 
-def test_of_a_core_of_which_one_pu_is_kept_the_other_is_used():
+def test_the_other_pu_of_a_core_is_used_if_one_is_kept():
     assert bound("0-1", allowed=ids("0-15")).pus == ids("0-1")
 
 
-def test_a_cpuset_without_any_core_of_the_job_is_not_believed():
+def test_a_cpuset_without_any_core_of_the_job_is_ignored():
     assert idset.encode(bound("0-3", allowed=ids("12-13")).cores) == "0-3"
 
 
@@ -343,7 +343,7 @@ def with_nics(rdma_ports=(), **gpus_of):
     return attrs.evolve(machine(), links=Links(nics=nics), rdma_ports=frozenset(rdma_ports))
 
 
-def test_the_nics_of_a_tasks_gpus_are_told_the_first_gpus_first():
+def test_nics_are_listed_beginning_with_those_of_the_first_gpu():
     node = with_nics(["mlx5_0", "mlx5_1"], mlx5_0="0-1", mlx5_1="0-1", hsn0="2")
     names = ["NCCL_IB_HCA", "UCX_NET_DEVICES"]
     assert nic_settings(node, [0], names) == {
@@ -358,7 +358,7 @@ def test_the_nics_of_a_tasks_gpus_are_told_the_first_gpus_first():
     assert nic_settings(node, [2], []) == {}
 
 
-def test_no_nic_is_made_up():
+def test_a_variable_without_a_nic_is_an_error():
     node = with_nics(hsn0="0")
     with pytest.raises(InvalidHardware, match="NCCL_IB_HCA: no RDMA port is known"):
         nic_settings(node, [0], ["NCCL_IB_HCA"])
@@ -366,7 +366,7 @@ def test_no_nic_is_made_up():
         nic_settings(node, [1], ["UCX_NET_DEVICES"])
 
 
-def test_the_nics_of_the_key_count_as_the_job_was_placed_by_them():
+def test_the_nics_of_the_key_are_used_because_the_job_was_placed_by_them():
     topo = {"cores": "0-15", "gpus": "0-3"}
     table = {"nics": [{"name": "mlx5_7", "gpus": "0-3", "path": "PIX"}]}
     key = {"children": [{"ranks": "0", "topo": topo}], "links": {digest(topo): table}}

@@ -1,4 +1,4 @@
-"""How far NUMA nodes are apart, from hwloc's matrices and memory attributes."""
+"""Distances between NUMA nodes, from hwloc's matrices and memory attributes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from treepool.discovery.task import Task
 from treepool.rfc import linktable
 from treepool.rfc.links import Distances
 
-#: Two sockets of two NUMA nodes each, as Linux tells it (ACPI's SLIT).
+#: Two sockets of two NUMA nodes each, as Linux reports them (ACPI's SLIT).
 SLIT = [10, 12, 32, 32, 12, 10, 32, 32, 32, 32, 10, 12, 32, 32, 12, 10]
 ROWS = tuple(tuple(SLIT[i : i + 4]) for i in range(0, 16, 4))
 
-#: GB/s between them, of which 250 are local.
+#: GB/s between them; 250 is local.
 BANDWIDTH = [{10: 250, 12: 200, 32: 80}[value] for value in SLIT]
 
 
@@ -34,7 +34,7 @@ def by_os(name, kind, values):
 
 
 def attributes(name, values, drop=0):
-    """Memory attributes from each NUMA node's CPUs to each node, as hwloc has them of an HMAT."""
+    """Memory attributes from each NUMA node's CPUs to each node, such as an HMAT has."""
     text = Made().xml()
     nodes = re.findall(r'type="NUMANode" cpuset="(\w+)".*?gp_index="(\d+)"', text)
     lines = [
@@ -74,7 +74,7 @@ def test_latencies_are_distances_with_ten_for_local(more):
 @pytest.mark.parametrize(
     "more", [by_os("NUMABandwidth", 9, BANDWIDTH), attributes("Bandwidth", BANDWIDTH)]
 )
-def test_bandwidths_are_turned_round(more):
+def test_a_larger_bandwidth_is_a_smaller_distance(more):
     found = distances(more)
     assert found.values[0] == (10, 12, 31, 31)
 
@@ -93,7 +93,7 @@ def test_bandwidths_are_turned_round(more):
         by_os("NUMALatency", 5, SLIT).replace("NUMANode", "Package"),
     ],
 )
-def test_what_tells_nothing_is_left_out(more):
+def test_incomplete_or_equal_distances_are_left_out(more):
     assert distances(more) is None
 
 
@@ -108,14 +108,14 @@ def test_a_table_of_distances_comes_back_from_its_json():
     assert linktable.read(links.to_dict()) == links
 
 
-def test_the_preferred_numa_node_of_a_task_is_the_nearest_to_its_cores():
+def test_the_preferred_numa_node_is_the_one_nearest_to_all_cores():
     # Four cores in each of the outer nodes and three in the middle one, to which both are near.
     line = [10, 12, 40, 12, 10, 12, 40, 12, 10]
     more = by_os("NUMALatency", 5, line).replace("0 1 2 3 ", "0 1 2 ").replace('"4"', '"3"')
     made = Made(packages=3, numas=1, smt=1, more=more)
     task = Task(read_hwloc(made.xml()), 0xF7F)
     assert binding.numactl_option(task.machine, binding.bind(task), "preferred") == "--preferred=1"
-    # A matrix without the last one tells nothing of it, which does not make it the nearest.
+    # The matrix lacks the last node, which is not the nearest for that reason.
     partial = by_os("NUMALatency", 5, [10, 12, 12, 10]).replace("0 1 2 3 ", "0 1 ")
     some = Task(read_hwloc(Made(packages=3, numas=1, smt=1, more=partial).xml()), 0xFF3)
     assert binding.numactl_option(some.machine, binding.bind(some), "preferred") == "--preferred=1"

@@ -1,7 +1,7 @@
-"""Forms of machines beyond sockets with whole GPUs: partitions, tiles, superchips, kinds of cores.
+"""Machines of other forms: partitions and tiles of GPUs, superchips, kinds of cores.
 
-Each is made up after the public description that the test names; real files of these machines were
-tried too, where they are public.
+Each is made up from the public description that its test names. Real files of these machines were
+tried too, if they are public.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def partitions(count):
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize(("count", "profile"), [(1, ""), (3, "tpx"), (6, "cpx")])
-def test_partitions_are_gpus_whichever_hwloc_wrote_them(version, count, profile):
+def test_partitions_are_gpus_in_the_xml_of_every_version_of_hwloc(version, count, profile):
     machine = read_hwloc(partitions(count).xml(version))
     assert len(machine.gpus) == 4 * count
     assert {gpu.profile for gpu in machine.gpus} == {profile}
@@ -74,7 +74,7 @@ def test_a_cuda_device_of_hwloc_3_has_its_size_in_kib():
     assert (gpu.model, gpu.memory >> 20) == ("Tesla V100-SXM2-16GB", 16128)
 
 
-#: The tests' own files, and those of real nodes beside the checkout, as far as hwloc 2 wrote them.
+#: Files that hwloc 2 wrote: the tests' own, and those of real nodes beside the checkout.
 DATA = Path(__file__).parent / "data"
 NODE = DATA.parents[2] / "doc" / "node.xml"
 FILES = [
@@ -171,7 +171,7 @@ def test_levelzero_devices_are_gpus_and_so_are_their_tiles(version):
     ]
 
 
-def test_tiles_that_opencl_shows_are_not_called_by_modes_of_amd():
+def test_tiles_that_opencl_shows_do_not_have_the_profiles_of_amd():
     made = intel(("opencl0d0", "OpenCL"), ("opencl0d1", "OpenCL"))
     assert {gpu.profile for gpu in read_hwloc(made.xml()).gpus} == {"tile"}
 
@@ -180,9 +180,10 @@ def test_tiles_that_opencl_shows_are_not_called_by_modes_of_amd():
 
 
 def superchip(model, gpus, nodes, gib):
-    """Sockets with a GPU or two each, whose memory is NUMA nodes without CPUs, most of them empty.
+    """Sockets with one or two GPUs each, whose memory is in NUMA nodes without CPUs.
 
-    Linux has eight such nodes for each GPU, for MIG (NVIDIA's Grace tuning guide, numactl).
+    Linux has eight such nodes for each GPU, for MIG, and most of them are empty (NVIDIA's Grace
+    tuning guide, numactl).
     """
     memory = [(None, gib if i % 8 == 0 else 0, "") for i in range(nodes)]
     devices = [
@@ -204,7 +205,7 @@ def test_memory_of_superchips_gives_one_note_and_no_warning(model):
     assert sorted(far.memory >> 30 for far in node.machine.far_memory) == [184] * 4
 
 
-def test_other_gpus_do_not_share_memory_though_their_chips_have_such_names():
+def test_a_gpu_whose_chip_is_called_like_a_superchip_does_not_share_memory():
     model = {"GPUModel": "GB202 [GeForce RTX 5090]"}
     made = Made(devices=[Device("0000:01:00.0", 0, backends=[("nvml0", "NVML")], infos=model)])
     assert not read_hwloc(made.xml()).unified_memory
@@ -213,8 +214,8 @@ def test_other_gpus_do_not_share_memory_though_their_chips_have_such_names():
 # -- NUMA nodes without CPUs
 
 
-def test_a_numa_node_whose_cpus_are_not_allowed_says_so():
-    # Of two NUMA nodes of four cores one is not allowed, as in a cpuset of Linux.
+def test_a_numa_node_whose_cpus_are_not_allowed_is_left_out_with_a_note():
+    # A cpuset of Linux allows only one of two NUMA nodes of four cores.
     text = Made(packages=2, numas=1, smt=1, allowed=range(4)).xml()
     text = text.replace('cpuset="0x000000f0" complete', 'cpuset="0x00000000" complete')
     machine = read_hwloc(text)
@@ -259,7 +260,7 @@ def test_a_slot_does_not_mix_kinds_of_cores_unless_it_must():
 
 
 def test_clusters_of_different_capacity_are_kinds():
-    # The form of a DGX Spark (GB10): two clusters of five cores of each kind, the small ones first.
+    # Like a DGX Spark (GB10): two clusters of five small cores, and two of five large ones.
     # The clusters run at slightly different speeds, and hwloc 2 ranks each kind.
     capacity = [(0x1F, 718), (0x1F << 10, 731), (0x1F << 5, 997), (0x1F << 15, 1024)]
     more = kinds(*((pus, i, {"LinuxCapacity": able}) for i, (pus, able) in enumerate(capacity)))
@@ -268,13 +269,13 @@ def test_clusters_of_different_capacity_are_kinds():
     assert node.topo["pcore"] == [{"cores": "5-9,15-19"}]
 
 
-def test_a_core_of_two_kinds_is_of_the_first():
+def test_a_core_of_two_kinds_belongs_to_the_first():
     more = kinds((0b11, 0, {"CoreType": "IntelAtom"}), (0b1111, 1, {"CoreType": "IntelCore"}))
     node = described(Made(packages=1, numas=1, smt=1, more=more))
     assert node.topo == {"memory": 16, "ecore": [{"cores": "0-1"}], "pcore": [{"cores": "2-3"}]}
 
 
-def test_turbo_frequencies_are_no_kinds():
+def test_turbo_frequencies_do_not_make_kinds():
     more = kinds((0b0011, 0, {}), (0b1100, 1, {})).replace(' forced_efficiency="0"', "")
     more = more.replace(' forced_efficiency="1"', "")
     assert described(Made(packages=1, numas=1, smt=1, more=more)).topo == {

@@ -42,7 +42,7 @@ def test_gpus_are_in_the_order_of_their_vendors_and_then_of_the_bus(pci):
     [(AMD, VGA), (INTEL, VGA), (INTEL, ACCELERATOR), ("0x1a03", VGA), ("0x15b3", "0x020700")],
     ids=["amd-console", "intel-console", "intel-accelerator", "bmc", "nic"],
 )
-def test_what_is_no_compute_gpu_is_left_out(pci, vendor, kind):
+def test_other_devices_than_compute_gpus_are_left_out(pci, vendor, kind):
     pci("0000:01:00.0", vendor, kind)
     assert bus_ids(pci.folder) == []
 

@@ -1,4 +1,4 @@
-"""hwloc XML becomes the machine that a person reads off its lstopo picture."""
+"""hwloc XML is read as the machine that a person sees in its lstopo picture."""
 
 import json
 import re
@@ -30,7 +30,7 @@ NIC = "0207 [15b3:101b] [15b3:0006] 00"
 
 
 def gpu_ids(made, **options):
-    """Per PCI bus id, the ids of the GPUs there."""
+    """The ids of the GPUs at each PCI bus id."""
     found = {}
     for gpu in read_hwloc(made.xml(), **options).gpus:
         found.setdefault(gpu.pci, []).append(gpu.id)
@@ -63,14 +63,14 @@ def test_the_same_machine_is_read_from_hwloc_1_2_and_3():
     assert {m.hostname for m in machines} == {"made1"}
 
 
-def test_a_core_is_one_however_many_pus_it_has():
+def test_a_core_counts_once_whatever_the_number_of_its_pus():
     machine = read_hwloc(Made(smt=4).xml())
     assert idset.encode(machine.cores) == "0-15"
     assert machine.pus[1] == (1, 17, 33, 49)
 
 
 def test_cores_that_may_not_be_used_are_left_out_and_the_rest_count_from_zero():
-    # PUs 0 and 16 are core 0; of core 1 one PU is left.
+    # PUs 0 and 16 are core 0. Core 1 has one PU left.
     allowed = set(range(1, 16)) | set(range(18, 32))
     made = Made(allowed=allowed)
     machine = read_hwloc(made.xml())
@@ -99,7 +99,7 @@ def test_one_socket_with_one_numa_node_is_flat():
     assert topo(made) == {"cores": "0-3", "memory": 16}
 
 
-def test_levels_that_add_nothing_are_there_when_they_are_named():
+def test_levels_that_add_nothing_are_included_if_they_are_named():
     made = Made(packages=1, numas=1)
     assert topo(made, ["socket", "numa"]) == {
         "socket": [{"numa": [{"cores": "0-3", "memory": 16}]}]
@@ -112,7 +112,7 @@ def test_a_socket_that_is_one_numa_node_is_a_socket():
     }
 
 
-def test_memory_of_a_level_left_out_counts_where_its_cores_are():
+def test_memory_of_a_level_that_is_left_out_belongs_to_the_domain_of_its_cores():
     assert topo(Made(), ["socket"]) == {
         "socket": [{"cores": "0-7", "memory": 32}, {"cores": "8-15", "memory": 32}]
     }
@@ -134,7 +134,7 @@ def test_numa_nodes_around_sockets_nest_the_other_way():
     }
 
 
-def test_a_level_that_separates_gpus_is_there_by_default():
+def test_a_level_that_separates_gpus_is_included_by_default():
     # Each L3 cache of a socket has a GPU of its own, as on MI250X nodes.
     made = Made(
         packages=1,
@@ -164,7 +164,7 @@ def test_levels_that_cross_are_left_out_with_a_warning():
     assert "group of cores 1-2 crosses other domains, and is left out" in node.warnings
 
 
-def test_domains_of_different_size_are_worth_a_warning():
+def test_domains_of_different_sizes_give_a_warning():
     made = Made(packages=1, allowed=set(range(7)) | set(range(8, 15)))
     warnings = topo_of(read_hwloc(made.xml())).warnings
     assert warnings == ("uneven: domains of numa have 3, 4 cores",)
@@ -197,7 +197,7 @@ def test_memory_of_a_tier_near_nothing_belongs_to_the_node():
     assert read_hwloc(made.xml()).cxl
 
 
-def test_a_tier_is_told_by_bandwidth_where_hwloc_does_not_name_it():
+def test_the_bandwidth_says_the_tier_if_hwloc_does_not_name_it():
     made = Made(packages=1, numas=1, smt=1, extra_memory=[(0, 8, "")])
     text = made.xml()
     numbers = numbers_of(text, "NUMANode")
@@ -224,7 +224,7 @@ def test_memory_of_an_unknown_tier_is_left_out_with_a_warning():
 # -- GPUs
 
 
-def test_nvidia_gpus_are_numbered_by_pci_bus_id_whatever_the_tree_says():
+def test_nvidia_gpus_are_numbered_by_pci_bus_id_and_not_in_the_order_of_the_tree():
     made = Made(
         devices=[
             Device("0000:c1:00.0", 0, backends=[("nvml1", "NVML")]),
@@ -264,14 +264,14 @@ def test_a_gpu_that_several_backends_see_counts_once():
     assert gpu_ids(made) == {"0000:03:00.0": [0]}
 
 
-def test_partitions_of_a_gpu_count_each():
+def test_each_partition_of_a_gpu_counts():
     parts = [("rsmi0", "RSMI"), ("rsmi1", "RSMI"), ("rsmi2", "RSMI")]
     made = Made(devices=[Device("0000:03:00.0", 0, AMD, [*parts, ("opencl0d0", "OpenCL")])])
     assert gpu_ids(made) == {"0000:03:00.0": [0, 1, 2]}
     assert {gpu.profile for gpu in read_hwloc(made.xml()).gpus} == {"tpx"}
 
 
-def test_gpus_without_a_backend_are_found_on_the_bus_and_others_are_not():
+def test_compute_gpus_without_a_backend_are_found_on_the_bus():
     made = Made(
         devices=[
             Device("0000:03:00.0", 0, NVIDIA),
@@ -284,14 +284,14 @@ def test_gpus_without_a_backend_are_found_on_the_bus_and_others_are_not():
     assert "known from the PCI bus only" in machine.warnings[0]
 
 
-def test_a_gpu_near_no_part_belongs_to_the_node():
+def test_a_gpu_that_is_not_near_any_domain_belongs_to_the_node():
     made = Made(devices=[Device("0000:03:00.0", None, backends=[("nvml0", "NVML")])])
     node = topo_of(read_hwloc(made.xml()))
     assert node.topo["gpus"] == "0"
     assert "gpu 0 is near no part of the node: it belongs to the node itself" in node.warnings
 
 
-def test_the_slow_nic_of_the_service_network_is_nobodys_nearest():
+def test_the_slow_nic_of_the_service_network_is_ignored():
     made = Made(
         devices=[
             Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")]),
@@ -322,7 +322,7 @@ def test_the_slow_nic_of_the_service_network_is_nobodys_nearest():
         ('<?xml version="1.0" encoding="klingon"?><topology/>', "unknown encoding"),
     ],
 )
-def test_what_is_no_topology_is_refused_in_one_line(text, message):
+def test_xml_that_is_not_a_topology_is_an_error_of_one_line(text, message):
     with pytest.raises(InvalidHardware) as e:
         read_hwloc(text, "node.xml")
     assert message in str(e.value)
@@ -352,7 +352,7 @@ def test_elements_without_end_are_refused(monkeypatch):
 
 @given(st.integers(0, 4000), st.integers(1, 40), st.text('<>/"=ax0 ', max_size=10))
 @settings(max_examples=examples(200), deadline=None)
-def test_damaged_xml_never_raises_anything_else(start, length, instead):
+def test_damaged_xml_raises_only_invalid_hardware(start, length, instead):
     text = Made(devices=[Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")])]).xml()
     start = start % len(text)
     try:
@@ -376,7 +376,7 @@ def check(node):
         inner = [walk(d) for d in nested]
         mine = idset.decode(domain.get("cores", "")), idset.decode(domain.get("gpus", ""))
         below = [sum(masks) for masks in zip(*inner)] if inner else [0, 0]
-        # Domains inside do not overlap, and what is listed around them includes them.
+        # Nested domains do not overlap, and the ids listed around them include theirs.
         assert below[0] == union(c for c, _ in inner)
         assert below[1] == union(g for _, g in inner)
         cores.append((mine[0] or below[0]) & ~below[0])
@@ -396,7 +396,7 @@ def served_near_each_gpu(node):
     assert ResourceSet.problems(json.dumps(pool.R)) == []
     near = {gpu.id: gpu.cores or node.machine.cores for gpu in node.machine.gpus}
     shape = "slot/[core;gpu]" if near else "slot/core"
-    # A DGX-2 in the form of a test file has fewer cores than GPUs.
+    # The file of a DGX-2 has fewer cores than GPUs.
     jobs = max(min(len(near), idset.size(node.machine.cores)), 1)
     rest = max(len(near) - jobs, 0)
     for _ in range(jobs):
@@ -472,7 +472,7 @@ def test_synthetic_topologies_of_lstopo(name):
     served_near_each_gpu(node)
 
 
-#: What lstopo draws: read off its picture by a person (doc/encode.md says how for three).
+#: What lstopo draws, written down by a person (doc/encode.md shows three).
 PICTURES = json.loads((DATA / "pictures.json").read_text())
 
 
@@ -490,8 +490,8 @@ def test_every_real_machine_has_its_picture():
     assert {path.name for path in REAL.glob("*.xml")} == set(PICTURES)
 
 
-def test_the_work_for_a_large_machine_is_that_of_each_object_once():
-    """As many cores and GPUs as four MI300A packages of three partitions each, and more."""
+def test_the_work_is_linear_in_the_objects():
+    """The machine has more cores and GPUs than four MI300A of three partitions each."""
     gpus = [
         Device(f"0000:{i:02x}:00.0", i, AMD, [(f"rsmi{3 * i + j}", "RSMI") for j in range(3)])
         for i in range(16)

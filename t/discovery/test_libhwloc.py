@@ -1,4 +1,4 @@
-"""This machine by hwloc's library: the real one, where it is installed, and a made-up one."""
+"""This machine read by hwloc's library, if that is installed, and by a made-up library."""
 
 import ast
 import ctypes
@@ -57,7 +57,7 @@ def sockets(found):
 # -- the real library
 
 
-def told_by_linux(name):
+def by_linux(name):
     """The sets of PUs that have the same value of a file of /sys, among those allowed here."""
     files = {pu: (CPU / f"cpu{pu}/topology/{name}").read_text() for pu in HERE}
     return {tuple(pu for pu in HERE if files[pu] == value) for value in files.values()}
@@ -65,14 +65,14 @@ def told_by_linux(name):
 
 @real
 @pytest.mark.skipif(not (CPU / f"cpu{HERE[0]}/topology").is_dir(), reason="there is no /sys")
-def test_cores_and_sockets_are_those_that_linux_tells():
+def test_cores_and_sockets_are_those_of_linux():
     found = machine()
-    assert set(found.pus.values()) == told_by_linux("core_cpus_list")
+    assert set(found.pus.values()) == by_linux("core_cpus_list")
     by_pus = {
         tuple(sorted(pu for core in idset.iterate(socket) for pu in found.pus[core]))
         for socket in sockets(found)
     }
-    assert by_pus == told_by_linux("physical_package_id")
+    assert by_pus == by_linux("physical_package_id")
 
 
 @real
@@ -87,7 +87,7 @@ def test_cores_and_sockets_are_those_of_lstopo():
 @real
 @pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs")
 def test_a_bound_process_sees_its_own_cpus_and_the_whole_machine_if_asked():
-    """In a process of its own, because hwloc asks how each thread is bound."""
+    """This runs in a process of its own, because hwloc asks how each thread is bound."""
     code = (
         f"import os; os.sched_setaffinity(0, [{HERE[-1]}])\n"
         "from treepool.discovery.hwloc import read_hwloc\n"
@@ -104,7 +104,7 @@ def test_a_bound_process_sees_its_own_cpus_and_the_whole_machine_if_asked():
 
 @real
 @pytest.mark.parametrize("variable", ["FLUX_HWLOC_XMLFILE", "HWLOC_XMLFILE"])
-def test_a_saved_machine_in_place_of_this_one(saved, variable):
+def test_a_saved_machine_is_read_instead_of_this_one(saved, variable):
     saved(Made(packages=2, numas=2, cores=4), variable)
     found = machine()
     assert found.hostname == "made1"
@@ -113,14 +113,14 @@ def test_a_saved_machine_in_place_of_this_one(saved, variable):
 
 
 @real
-def test_cpus_that_are_not_allowed_are_of_the_whole_machine_only(saved):
+def test_cpus_that_are_not_allowed_are_only_in_the_whole_machine(saved):
     saved(Made(packages=1, numas=1, cores=4, smt=1, allowed=[1, 3]))
     assert list(machine().pus.values()) == [(1,), (3,)]
     assert list(machine(whole=True).pus.values()) == [(0,), (1,), (2,), (3,)]
 
 
 @real
-def test_devices_caches_and_memory_are_in_it(saved):
+def test_devices_caches_and_memory_are_read(saved):
     gpu = Device("0000:c1:00.0", 1, backends=[("nvml0", "NVML")], infos={"GPUModel": "H100"})
     saved(Made(devices=[gpu], extra_memory=[(0, 64, "HBM")]))
     found = machine()
@@ -132,7 +132,7 @@ def test_devices_caches_and_memory_are_in_it(saved):
 
 
 @real
-def test_a_saved_machine_that_is_not_there_is_one_line(monkeypatch):
+def test_a_missing_saved_machine_is_an_error_of_one_line(monkeypatch):
     monkeypatch.setenv("FLUX_HWLOC_XMLFILE", "/nowhere/node.xml")
     with pytest.raises(InvalidHardware, match=r"^hwloc cannot read this machine: topology_\w+: "):
         libhwloc.local_xml()
@@ -148,7 +148,7 @@ class Fake:
         self.version, self.failing = version, failing
         self.calls = []
         self.text = ctypes.create_string_buffer(b"<topology/>")
-        # A function to which ctypes lets its result's type be set.
+        # ctypes sets the type of its result, so it is an object with attributes.
         self.hwloc_bitmap_alloc = lambda: 4096
 
     def __getattr__(self, name):
@@ -184,7 +184,7 @@ def installed(monkeypatch):
     return installed
 
 
-def test_the_steps_of_flux(installed):
+def test_the_library_is_called_in_the_same_steps_as_by_flux(installed):
     fake = Fake()
     installed(libhwloc_so_15=fake)
     assert libhwloc.local_xml() == b"<topology/>"
@@ -203,7 +203,7 @@ def test_the_steps_of_flux(installed):
 
 
 def test_the_whole_machine_is_read_without_the_libraries_of_vendors(installed):
-    fake = Fake(failing="topology_set_components")  # as where hwloc lacks a component
+    fake = Fake(failing="topology_set_components")  # hwloc may lack a component
     installed(libhwloc_so_15=fake)
     assert libhwloc.local_xml(whole=True) == b"<topology/>"
     assert fake.calls.count("topology_set_components") == 6
@@ -229,7 +229,7 @@ def test_no_library_or_one_too_old_says_what_to_install(installed, libraries):
         libhwloc.local_xml()
 
 
-def test_a_library_that_is_not_hwloc_is_none(installed):
+def test_a_library_that_is_not_hwloc_is_not_used(installed):
     installed(libhwloc_so_15=ctypes.pythonapi)
     with pytest.raises(InvalidHardware, match=r"hwloc 2\.1 or newer is needed"):
         libhwloc.local_xml()
@@ -238,7 +238,9 @@ def test_a_library_that_is_not_hwloc_is_none(installed):
 @pytest.mark.parametrize(
     "failing", ["topology_load", "get_cpubind", "topology_restrict", "topology_export_xmlbuffer"]
 )
-def test_what_hwloc_cannot_do_is_one_line_and_nothing_stays_allocated(installed, failing):
+def test_a_failed_call_of_hwloc_is_an_error_of_one_line_and_nothing_stays_allocated(
+    installed, failing
+):
     fake = Fake(failing=failing)
     installed(libhwloc_so_15=fake)
     with pytest.raises(InvalidHardware, match=f"^hwloc cannot read this machine: {failing}: "):

@@ -1,4 +1,4 @@
-"""Link tables made of hwloc's matrices and places on PCIe, and the groups that links make."""
+"""Link tables from hwloc's matrices and positions on PCIe, and the groups that links form."""
 
 from __future__ import annotations
 
@@ -83,19 +83,19 @@ def test_a_direct_link_has_its_bandwidth_in_gb_per_second():
     assert pairs == {(0, 1): Wire("nvlink", 50.0), (1, 2): Wire("nvlink", 25.0)}
 
 
-def test_through_switches_two_gpus_have_what_the_lesser_can_send_and_their_direct_links():
+def test_two_gpus_on_switches_have_the_bandwidth_of_the_slower_one_and_of_their_direct_links():
     edges = {"as": 25_000, "at": 25_000, "bs": 25_000, "ct": 75_000, "ab": 50_000}
     pairs = fast_pairs([nvlink("abcdst", edges)], ABCD, "st")
     assert {pair: wire.gbps for pair, wire in pairs.items()} == {(0, 1): 75, (0, 2): 50, (1, 2): 25}
 
 
-def test_only_switches_pass_on_what_they_get():
+def test_only_switches_join_gpus():
     edges = {"ax": 25_000, "bx": 25_000}
     assert fast_pairs([nvlink("abx", edges)], ABCD) == {}
     assert fast_pairs([nvlink("abx", edges)], ABCD, "x") == {(0, 1): Wire("nvlink", 25.0)}
 
 
-def test_of_two_directions_the_slower_counts_and_one_alone_counts():
+def test_the_slower_of_two_directions_counts_and_one_alone_counts():
     both = matrix("NVLinkBandwidth", "ab", [0, 50_000, 25_000, 0])
     alone = matrix("NVLinkBandwidth", "ab", [0, 50_000, 0, 0])
     assert fast_pairs([both], ABCD)[0, 1].gbps == 25
@@ -111,7 +111,7 @@ def test_matrices_of_other_things_are_not_used():
     assert fast_pairs([hops], ABCD) == {}
 
 
-def test_of_two_matrices_the_faster_link_counts():
+def test_the_faster_link_of_two_matrices_counts():
     slow = matrix("XGMIBandwidth", "ab", [0, 10_000, 10_000, 0])
     fast = nvlink("ab", {"ab": 50_000})
     for order in ([slow, fast], [fast, slow]):
@@ -127,7 +127,7 @@ def test_objects_of_one_gpu_are_not_joined_to_themselves():
 
 
 def at(text, numa=0, key="x", socket=0):
-    """A device below the bridges that *text* names by letters."""
+    """A device below bridges, each of which is a letter of *text*."""
     return DeviceAt(key, tuple(text), numa, socket)
 
 
@@ -151,11 +151,11 @@ def at(text, numa=0, key="x", socket=0):
         (at("", 3), at("H", 3), "NODE"),
     ],
 )
-def test_a_path_is_as_long_as_the_bridges_that_are_not_shared(a, b, expected):
+def test_a_path_depends_on_the_bridges_that_are_not_shared(a, b, expected):
     assert path(a, b) == path(b, a) == expected
 
 
-def test_gpus_that_nothing_else_joins_are_joined_by_pcie():
+def test_gpus_without_a_faster_link_are_joined_by_pcie():
     gpus = {0: at("Hrud", 1), 1: at("Hrue", 1), 4: at("Kr", 2)}
     assert pcie_pairs(gpus) == {
         (0, 1): Wire("pcie", PCIE_GBPS["PIX"]),
@@ -166,7 +166,7 @@ def test_gpus_that_nothing_else_joins_are_joined_by_pcie():
     assert links.pairs() == {**pcie_pairs(gpus), (0, 4): Wire("nvlink", 50.0)}
 
 
-def test_each_gpu_has_its_nearest_nics_all_that_are_as_near():
+def test_each_gpu_has_all_nics_that_are_nearest_to_it():
     gpus = {0: at("Hrud", 1), 1: at("Hs", 1), 2: at("K", 2)}
     nics = [at("Hrue", 1, "hsi0"), at("Hruf", 1, "hsi1"), at("L", 4, "hsi2")]
     assert table({}, gpus, nics).nics == (
@@ -254,7 +254,7 @@ MI250X = {
         ({**joined(range(4), wire=NV1), **joined((0, 1), (2, 3))}, "0-3", ["0-1", "2-3"]),
         ({**joined(range(4), range(4, 8), wire=NV2), **joined((0, 1), (4, 5))}, "0-7",
          ["0-3", "4-7"]),
-        # What a domain does not hold does not divide it.
+        # GPUs outside of a domain do not divide it.
         (joined((0, 1), (2, 3)), "0-1", []),
         (joined((0, 1), (2, 3)), "0,2", []),
         (joined((0, 1), (2, 3)), "", []),
@@ -267,7 +267,7 @@ MI250X = {
         ({}, "0-3", []),
     ],
 )  # fmt: skip
-def test_groups_are_cliques_that_better_links_make_inside_a_domain(pairs, within, expected):
+def test_groups_are_cliques_of_faster_links_inside_a_domain(pairs, within, expected):
     groups = cliques(Links.from_matrix(pairs), idset.decode(within))
     assert [idset.encode(group) for group in groups] == expected
 
@@ -279,7 +279,7 @@ def test_groups_are_cliques_that_better_links_make_inside_a_domain(pairs, within
     ),
     st.integers(0, 127),
 )
-def test_groups_divide_the_domain_and_are_joined_better_inside_than_out(pairs, within):
+def test_groups_divide_the_domain_and_are_joined_faster_inside_than_across(pairs, within):
     groups = cliques(Links.from_matrix(pairs), within)
     if not groups:
         return

@@ -48,7 +48,7 @@ def test_the_text_names_each_gpus_instances():
     assert read_list("GPU 0: A100\n  MIG 1g.5gb Device 0:\n")[0].instances[0].uuid == ""
 
 
-def test_instances_count_each_and_a_cut_gpu_is_none_itself():
+def test_each_instance_counts_and_a_divided_gpu_does_not():
     gpus = described().machine.gpus
     assert [(g.id, g.profile, g.memory >> 30) for g in gpus] == [
         (0, "mig-3g.40gb", 40),
@@ -84,7 +84,7 @@ def test_instances_can_be_grouped_by_their_gpu():
     ]
 
 
-def test_gpus_that_hwloc_does_not_know_are_those_of_the_list():
+def test_gpus_that_hwloc_does_not_know_are_taken_from_the_list():
     gpus = with_instances(read_hwloc(Made().xml()), read_list(TEXT)).gpus
     assert [gpu.uuid for gpu in gpus] == ["MIG-c6d", "MIG-0f1", "MIG-0f2", "GPU-7b9", "GPU-7ba"]
     assert {gpu.vendor for gpu in gpus} == {"nvidia"}
@@ -123,13 +123,13 @@ def test_a_list_of_another_node_is_not_used():
         ("GPU 0: x\nrm -rf\n", "line 2: 'rm -rf' is neither GPU nor MIG device"),
     ],
 )
-def test_another_text_is_refused_with_the_line(text, said):
+def test_malformed_text_is_an_error_with_the_line(text, said):
     with pytest.raises(InvalidHardware, match=f"nvidia-smi -L: {said}"):
         read_list(text)
 
 
 @given(st.text(alphabet="GPUMI 0123:.gb\nDevicex()", max_size=200))
-def test_no_text_raises_anything_else(text):
+def test_any_text_is_read_or_raises_invalid_hardware(text):
     try:
         read_list(text)
     except InvalidHardware as e:

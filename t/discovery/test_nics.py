@@ -1,4 +1,4 @@
-"""Which NICs are nearest to a GPU, on made-up nodes of the forms that real ones have."""
+"""Which NICs are nearest to a GPU, on made-up nodes that are built like real ones."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def nics(*devices, version=2, **form):
 
 
 def test_gpus_and_nics_below_l3_caches_of_one_numa_node_are_near():
-    # The form of MI250X nodes: one socket of four NUMA nodes, each of two L3 caches, with a GPU
-    # below each and a NIC below one of them (OLCF's Frontier User Guide shows such a node).
+    # Like MI250X nodes (OLCF's Frontier User Guide shows one): a socket of four NUMA nodes, each of
+    # two L3 caches. Each cache has a GPU, and one of the two has a NIC.
     devices = [gpu(i, i // 2, l3=i % 2) for i in range(8)]
     devices += [nic(f"hsn{i}", i, kind=CASSINI, l3=1) for i in range(4)]
     assert nics(*devices, packages=1, numas=4, l3s=2) == (
@@ -48,8 +48,8 @@ def test_gpus_and_nics_below_l3_caches_of_one_numa_node_are_near():
     )
 
 
-def test_a_nic_of_half_the_lanes_is_not_lost_to_rounding():
-    # PCIe 5.0 of 8 and of 16 lanes, as hwloc writes them: twice the one is less than the other.
+def test_rounding_does_not_drop_a_nic_of_half_the_lanes():
+    # hwloc's figures for PCIe 5.0 of 8 and 16 lanes: twice the first is less than the second.
     found = nics(
         gpu(0, 0, switch="a"),
         nic("mlx5_0", 0, speed=31.507692, switch="a"),
@@ -64,12 +64,12 @@ def test_a_port_that_is_down_is_not_preferred_however_fast(version):
     assert nics(*devices, version=version) == (Nic("mlx5_1", 1, "SYS"),)
 
 
-def test_where_no_port_is_up_the_fabric_is_the_same_and_not_the_service_network():
+def test_if_no_port_is_up_an_rdma_port_is_preferred_to_the_service_network():
     devices = [gpu(0, 0), nic("mlx5_0", 0, state="1"), nic("eno1", 0, 31.5, ETHERNET)]
     assert nics(*devices) == (Nic("mlx5_0", 1, "PHB"),)
 
 
-def test_a_nic_on_the_socket_is_nearer_than_one_across():
+def test_a_nic_on_the_same_socket_is_nearer_than_one_on_another():
     # SNC4 and NPS4: the NIC is in another NUMA node of the socket.
     found = nics(gpu(0, 2), gpu(1, 5), nic("mlx5_0", 0), packages=2, numas=4)
     assert found == (Nic("mlx5_0", 0b01, "SOCKET"), Nic("mlx5_0", 0b10, "SYS"))
@@ -88,19 +88,19 @@ def test_all_nics_of_a_dual_rail_count_and_are_spread_over_gpus():
 
 
 def port(ranks, state):
-    """Nodes of which the first NIC is in this *state*; 4 is active."""
+    """Nodes whose first NIC is in this *state*; 4 is active."""
     made = Made(devices=[gpu(0, 0), nic("mlx5_0", 0, state=state), nic("mlx5_1", 3, state="4")])
     return Nodes(ranks, Describer().of_xml(made.xml().encode()))
 
 
-def test_of_two_nodes_with_different_nics_the_first_rank_counts_in_any_order():
+def test_the_nics_of_the_lowest_rank_count_if_two_nodes_differ():
     nodes = [port(0b01, "4"), port(0b10, "1")]
     for listed in (nodes, nodes[::-1]):
         (table,) = encode_new(listed, ["a", "b"]).R.key().tables.values()
         assert table.nics == (Nic("mlx5_0", 1, "PHB"),)
 
 
-def test_a_port_that_is_down_on_one_node_does_not_take_the_links_of_the_others():
+def test_a_port_that_is_down_on_one_node_does_not_remove_the_links_of_the_others():
     encoded = encode_new([port(1, "1"), port(0b110, "4")], ["a", "b", "c"])
     (table,) = encoded.R.key().tables.values()
     assert table.nics == (Nic("mlx5_0", 1, "PHB"),)

@@ -1,4 +1,4 @@
-"""``nvidia-smi topo -m``: every form of its text says what joins a node's GPUs."""
+"""``nvidia-smi topo -m``: the links between a node's GPUs are read from every form of its text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table(header, *rows):
     return "\n".join("\t".join(line.split()) for line in (header, *rows)) + "\n"
 
 
-#: The way out for a text that a terminal of 80 columns has cut into more lines.
+#: The advice if a terminal has folded the lines of the text.
 FOLDED = "; a table that a terminal has folded cannot be read: nvidia-smi topo -m > FILE"
 
 TWO = table(
@@ -132,7 +132,7 @@ def test_the_text_of_a_real_node_with_pcie_alone():
 
 
 @pytest.mark.parametrize("text", [PAIRS, MESH, TWO])
-def test_how_lines_end_and_what_stands_around_the_table_makes_no_difference(text):
+def test_line_ends_and_text_around_the_table_make_no_difference(text):
     node = read_topo(text)
     assert read_topo(text.replace("\n", "\r\n")) == node
     assert read_topo(text.encode()) == node
@@ -142,7 +142,7 @@ def test_how_lines_end_and_what_stands_around_the_table_makes_no_difference(text
     assert read_topo(text.rstrip("\n")) == node
 
 
-def test_the_path_words_put_pairs_in_order_and_below_every_nvlink():
+def test_paths_order_pairs_and_are_slower_than_every_nvlink():
     assert list(PCIE_GBPS) == list(PATHS)
     speeds = [PCIE_GBPS[path] for path in PATHS]
     for path, gbps in PCIE_GBPS.items():
@@ -154,24 +154,24 @@ def test_the_path_words_put_pairs_in_order_and_below_every_nvlink():
 
 
 @pytest.mark.parametrize(("old", "new"), [("SOC", "SYS"), ("PSB", "PIX")])
-def test_words_of_older_drivers_mean_what_todays_do(old, new):
+def test_words_of_older_drivers_are_understood(old, new):
     texts = [table("GPU0 GPU1", f"GPU0 X {word}", f"GPU1 {word} X") for word in (old, new)]
     assert read_topo(texts[0]) == read_topo(texts[1])
 
 
-def test_of_nics_as_near_a_gpu_has_each():
+def test_a_gpu_has_each_of_several_equally_near_nics():
     node = read_topo(table("GPU0 mlx5_0 mlx5_1 mlx5_2", "GPU0 X SYS PXB PXB"))
     assert node.links.nics == (Nic("mlx5_1", 1, "PXB"), Nic("mlx5_2", 1, "PXB"))
 
 
-def test_what_the_driver_does_not_know_is_not_known():
+def test_unknown_values_of_the_driver_are_left_out():
     node = read_topo(table("GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity GPU NUMA ID",
                            "GPU0 X N/A N/A N/A N/A N/A", "GPU1 N/A X N/A N/A"))  # fmt: skip
     assert node.links == Links()
     assert node.near == {0: 0, 1: 0}
 
 
-def test_a_gpu_whose_memory_is_a_numa_node_tells_which():
+def test_the_numa_node_of_a_gpus_own_memory_is_ignored():
     node = read_topo(table("GPU0 CPU Affinity NUMA Affinity GPU NUMA ID", "GPU0 X 0-71 0 1"))
     assert node.near == {0: ids("0-71")}
 
@@ -205,7 +205,7 @@ def test_a_table_of_nics_alone_has_no_gpus():
     assert read_topo(table("NIC0 NIC1", "NIC0 X PIX", "NIC1 PIX X")).links == Links()
 
 
-def test_where_two_rows_differ_the_slower_counts_and_a_note_says_so():
+def test_the_slower_link_counts_and_a_note_says_so_if_two_rows_differ():
     node = read_topo(table("GPU0 GPU1", "GPU0 X NV4", "GPU1 NV2 X"))
     assert node.links.pairs() == {(0, 1): Wire("nvlink", 50.0)}
     assert node.notes == (
@@ -223,31 +223,34 @@ def test_where_two_rows_differ_the_slower_counts_and_a_note_says_so():
         ("GPU0 GPU1\nGPU0 X\n",
          f"line 2 column 6: 'X' ends a row of 1 words, not 2 or more{FOLDED}"),
         ("  GPU0 GPU1\nGPU0 X NVX\nGPU1 NVX X\n",
-         "line 2 column 8: 'NVX' is no path between two devices"),
-        ("GPU0 GPU1\nGPU0 X NV0\nGPU1 NV0 X\n", "line 2 column 8: 'NV0' is no number of NVLinks"),
-        ("GPU0 GPU1\nGPU0 X X\nGPU1 X X\n", "line 2 column 8: 'X' is no path between two devices"),
-        ("GPU0 NIC0\nGPU0 X X\n", "line 2 column 8: 'X' is no path between two devices"),
+         "line 2 column 8: 'NVX' is not a path between two devices"),
+        ("GPU0 GPU1\nGPU0 X NV0\nGPU1 NV0 X\n",
+         "line 2 column 8: 'NV0' is not a number of NVLinks"),
+        ("GPU0 GPU1\nGPU0 X X\nGPU1 X X\n",
+         "line 2 column 8: 'X' is not a path between two devices"),
+        ("GPU0 NIC0\nGPU0 X X\n", "line 2 column 8: 'X' is not a path between two devices"),
         ("GPU0\nGPU0 SYS\n",
          "line 2 column 6: 'SYS' must be X, because its row and column are both GPU0"),
         ("GPU0\nGPU0 X 0-3\n", f"line 2 column 8: '0-3' is after the last column{FOLDED}"),
         ("GPU0 GPU0\nGPU0 X X\n", "line 1 column 6: 'GPU0' has a column already"),
-        ("GPU0\nGPU1 X\n", f"line 2 column 1: 'GPU1' is no column of this table{FOLDED}"),
+        ("GPU0\nGPU1 X\n", f"line 2 column 1: 'GPU1' is not a column of this table{FOLDED}"),
         ("GPU0 GPU1\nGPU0 X PIX\nGPU0 X PIX\n", "line 3 column 1: 'GPU0' has a row already"),
         ("GPU128\nGPU128 X\n", "line 1 column 1: 'GPU128' is not among GPU0 to GPU127"),
         ("GPU0 CPU Affinity Speed\nGPU0 X\n",
-         f"line 1 column 19: 'Speed' is no column of those after the devices{FOLDED}"),
+         f"line 1 column 19: 'Speed' is not a column that comes after the devices{FOLDED}"),
         ("GPU0 CPU Affinity\nGPU0 X 3-1\n",
          "line 2 column 8: '3-1' has 3-1, which does not ascend or is above 65535"),
         ("GPU0 CPU Affinity\nGPU0 X 0-999999\n",
          "line 2 column 8: '0-999999' has 0-999999, which does not ascend or is above 65535"),
         ("GPU0 CPU Affinity\nGPU0 X 0x3\n",
-         "line 2 column 8: '0x3' is no list of numbers such as 0-3,8"),
-        ("GPU0 a\x01\nGPU0 X PIX\n", "line 1 column 6: 'a\\x01' is no name of a device"),
+         "line 2 column 8: '0x3' is not a list of numbers such as 0-3,8"),
+        ("GPU0 a\x01\nGPU0 X PIX\n", "line 1 column 6: 'a\\x01' is not the name of a device"),
         ("GPU0\nGPU0 X\nNIC0: " + "a" * 200,
-         "line 3 column 7: '" + "a" * 57 + "...' is no name of a NIC"),
+         "line 3 column 7: '" + "a" * 57 + "...' is not the name of a NIC"),
         ("GPU0 " + "b " * 40_000,
          "line 1 column 32768: the line is too long for a table of one node"),
-        ("x" * (MAX_TEXT + 1), "line 1 column 1: more than 1 MiB of text is no table of one node"),
+        ("x" * (MAX_TEXT + 1),
+         "line 1 column 1: more than 1 MiB of text is not a table of one node"),
     ],
     ids=range(22),
 )  # fmt: skip
@@ -269,7 +272,7 @@ LINES = st.lists(st.lists(WORDS, max_size=8).map(" ".join), max_size=8).map("\n"
 @settings(max_examples=examples(400), deadline=None)
 @example("GPU0\x0bGPU1\nGPU0 X PIX")
 @example("GPU\u0663 X\n")
-def test_any_text_whatever_is_read_or_refused_in_one_line(text):
+def test_any_text_is_read_or_is_an_error_of_one_line(text):
     try:
         node = read_topo(text)
     except InvalidHardware as e:
@@ -296,7 +299,7 @@ def nodes(draw):
 
 @given(nodes())
 @settings(deadline=None)
-def test_each_word_of_a_table_is_kept(node):
+def test_each_word_of_a_table_becomes_a_link_or_a_nic(node):
     pairs, near, text = node
     read = read_topo(text).links
     for pair, wire in read.pairs().items():

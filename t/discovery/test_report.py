@@ -1,4 +1,4 @@
-"""hwloc and a vendor's tool together: for each pair of devices, what is known best counts."""
+"""hwloc and a vendor's tool together: the better source counts for each pair of devices."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ def table(*lines):
     return "\n".join(lines) + "\n"
 
 
-def told(*lines):
+def report(*lines):
     return nvidia.read_topo(table(*lines))
 
 
-def test_the_nearer_path_of_a_pair_counts_and_nvlink_beats_both():
+def test_the_nearer_path_of_a_pair_counts_unless_it_has_nvlink():
     # nvidia-smi says SYS between NUMA nodes of one socket; hwloc does not see the NVLink.
     machine = combined(
-        node(0, 1, 2), told("GPU0 GPU1 GPU2", "GPU0 X SYS NV4", "GPU1 SYS X SYS", "GPU2 NV4 SYS X")
+        node(0, 1, 2),
+        report("GPU0 GPU1 GPU2", "GPU0 X SYS NV4", "GPU1 SYS X SYS", "GPU2 NV4 SYS X"),
     )
     assert machine.links.pairs() == {
         (0, 1): Wire("pcie", PCIE_GBPS["SOCKET"]),
@@ -52,7 +53,7 @@ def test_the_nearer_path_of_a_pair_counts_and_nvlink_beats_both():
 def test_the_nearer_nic_counts_for_each_gpu():
     machine = combined(
         node(0, 1, nics=[("mlx5_0", 0)]),
-        told("GPU0 GPU1 mlx5_0 mlx5_1", "GPU0 X SYS NODE SYS", "GPU1 SYS X SYS PXB"),
+        report("GPU0 GPU1 mlx5_0 mlx5_1", "GPU0 X SYS NODE SYS", "GPU1 SYS X SYS PXB"),
     )
     assert machine.links.nics == (Nic("mlx5_0", 0b01, "PHB"), Nic("mlx5_1", 0b10, "PXB"))
 
@@ -66,23 +67,23 @@ def test_the_nearer_nic_counts_for_each_gpu():
         ("NVIDIA GB200", 4 * 50),
     ],
 )
-def test_an_nvlink_is_as_fast_as_that_of_the_model(model, gbps):
-    machine = combined(node(0, 0, model=model), told("GPU0 GPU1", "GPU0 X NV4", "GPU1 NV4 X"))
+def test_the_speed_of_an_nvlink_depends_on_the_model(model, gbps):
+    machine = combined(node(0, 0, model=model), report("GPU0 GPU1", "GPU0 X NV4", "GPU1 NV4 X"))
     assert machine.links.pairs() == {(0, 1): Wire("nvlink", gbps)}
 
 
 def test_eighteen_links_of_gb200_are_900_gb_per_second_through_switches():
     rows = [f"GPU{i} " + " ".join("X" if i == j else "NV18" for j in range(4)) for i in range(4)]
-    machine = combined(node(0, 0, 2, 2, model="NVIDIA GB200"), told("GPU0 GPU1 GPU2 GPU3", *rows))
+    machine = combined(node(0, 0, 2, 2, model="NVIDIA GB200"), report("GPU0 GPU1 GPU2 GPU3", *rows))
     assert {wire.gbps for wire in machine.links.pairs().values()} == {900.0}
     assert machine.nvswitch
 
 
 @pytest.mark.parametrize(("word", "switched"), [("NV6", False), ("NV12", True), ("NV18", True)])
 def test_more_nvlinks_than_a_gpu_has_are_behind_switches(word, switched):
-    # Four H100 joined directly have six links each way: 18, as many as there are.
+    # Four H100 joined directly have six links to each other one: all 18 of a GPU.
     rows = [f"GPU{i} " + " ".join("X" if i == j else word for j in range(4)) for i in range(4)]
-    assert told("GPU0 GPU1 GPU2 GPU3", *rows).nvswitch is switched
+    assert report("GPU0 GPU1 GPU2 GPU3", *rows).nvswitch is switched
 
 
 def unplaced(gpus=1):
@@ -101,8 +102,8 @@ def unplaced(gpus=1):
         ["\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", "GPU0\t X \t4-7,20-23\t1\t\tN/A"],
     ],
 )
-def test_the_numa_column_tells_where_a_gpu_is_if_no_cpus_are_named(rows):
-    (gpu,) = combined(unplaced(), told(*rows)).gpus
+def test_the_numa_column_says_where_a_gpu_is_if_no_cpus_are_named(rows):
+    (gpu,) = combined(unplaced(), report(*rows)).gpus
     assert idset.encode(gpu.cores) == "4-7"
 
 
@@ -116,7 +117,7 @@ def folded(text, width=80):
 
 @pytest.mark.parametrize("gpus", range(4, 20))
 @pytest.mark.parametrize("tail", ["\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", ""])
-def test_a_table_folded_at_80_columns_is_refused_with_the_way_to_get_it_whole(gpus, tail):
+def test_a_table_folded_at_80_columns_is_an_error_that_says_how_to_get_it_whole(gpus, tail):
     names = "".join(f"\tGPU{i}" for i in range(gpus))
     row = "\t0-31,64-95\t0\t\tN/A" if tail else ""
     rows = [f"GPU{i}" + "".join("\t X " if i == j else "\tNV12" for j in range(gpus)) + row
@@ -135,18 +136,18 @@ def test_a_table_folded_at_80_columns_is_refused_with_the_way_to_get_it_whole(gp
 def test_gpus_of_another_vendor_are_named():
     amd = Device("0000:10:00.0", 0, MI250X, [("rsmi0", "RSMI")])
     machine = read_hwloc(Made(devices=[amd]).xml())
-    after = combined(machine, told("GPU0 CPU Affinity", "GPU0 X 0-3"))
+    after = combined(machine, report("GPU0 CPU Affinity", "GPU0 X 0-3"))
     assert after.warnings == ("nvidia-smi is not used: gpus 0 are of amd, not nvidia",)
     assert after.links == machine.links
 
 
-def test_the_text_of_another_node_is_not_used():
-    after = combined(node(0, 1), told("GPU0", "GPU0 X"))
+def test_a_report_of_another_node_is_not_used():
+    after = combined(node(0, 1), report("GPU0", "GPU0 X"))
     assert after.warnings == ("gpus are 0-1, but nvidia-smi has 0: it is not used",)
 
 
-def test_gpus_that_hwloc_does_not_know_are_those_of_the_text():
-    after = combined(node(), told("GPU0 CPU Affinity", "GPU0 X 0-3"))
+def test_gpus_that_hwloc_does_not_know_are_taken_from_the_report():
+    after = combined(node(), report("GPU0 CPU Affinity", "GPU0 X 0-3"))
     assert [(gpu.id, gpu.vendor, idset.encode(gpu.cores)) for gpu in after.gpus] == [
         (0, "nvidia", "0-3")
     ]

@@ -1,4 +1,4 @@
-"""The fabric from a site's files: each format by a small file, and what is wrong in one."""
+"""The fabric from a site's files: a small file of each format, and errors in them."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_first_one_counts():
     assert warnings == []
 
 
-def test_nvidia_smi_tells_the_nvlink_domain_of_a_host():
+def test_nvidia_smi_reports_the_nvlink_domain_of_a_host():
     uuid = "a1b2c3d4-0000-0000-0000-000000000001"
     none = "00000000-0000-0000-0000-000000000000"
     said = [(uuid, 7), (uuid, 7), (uuid, 8), (none, 0), ("N/A", "N/A")]
@@ -196,7 +196,7 @@ def test_nvidia_smi_tells_the_nvlink_domain_of_a_host():
     assert warnings == ["hosts in no domain, which stand alone: n[3-4]"]
 
 
-def test_cray_names_say_cabinet_chassis_and_blade():
+def test_cray_names_contain_cabinet_chassis_and_blade():
     hosts = ["x1000c0s0b0n0", "x1000c0s0b1n0", "x1000c1s0b0n0", "x1001c0s7b0n1", "login1"]
     found, warnings = sites.fabric_of(sites.cray(hosts), hosts, idset.decode("4-8"))
     assert [cabinet["name"] for cabinet in found["cabinet"]] == ["x1000", "x1001"]
@@ -205,10 +205,10 @@ def test_cray_names_say_cabinet_chassis_and_blade():
     assert warnings == ["hosts in no domain, which stand alone: login1"]
 
 
-def test_hosts_with_two_places_are_named_and_the_first_counts():
+def test_hosts_with_two_locations_are_named_and_the_first_counts():
     found, warnings = fabric("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[1-2]\n", "n[0-2]")
     assert found == {"switch": [leaf("a", "0-1"), leaf("b", "2")]}
-    assert warnings == ["hosts with more than one place, of which the first counts: n1"]
+    assert warnings == ["hosts with more than one location, the first of which counts: n1"]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_hosts_with_two_places_are_named_and_the_first_counts():
         ),
     ],
 )
-def test_what_is_wrong_is_one_line_with_its_place(text, problem):
+def test_malformed_files_are_an_error_of_one_line_that_says_where(text, problem):
     with pytest.raises(InvalidHardware) as raised:
         fabric(text)
     assert problem in str(raised.value)
@@ -262,7 +262,7 @@ def test_a_block_may_have_a_number_as_its_name_and_one_block_size():
 
 
 @pytest.mark.parametrize("filler", ["\n", " \n", "\t"])
-def test_many_blank_lines_take_no_longer_for_being_many(filler):
-    """A pattern that goes over lines would need hours."""
+def test_a_file_with_many_blank_lines_is_read(filler):
+    """A pattern that matches across lines would take hours."""
     names = sites.read(filler * 1_000_000 + "SwitchName=a Nodes=n0\n")
     assert list(names.locations) == ["n0"]

@@ -24,16 +24,16 @@ FOUR = 0b1111
         ("99999,0", ()),
     ],
 )
-def test_a_list_of_cuda(text, gpus):
+def test_cuda_reads_a_list_up_to_the_first_invalid_id(text, gpus):
     assert seen({CUDA: text}, False, FOUR) == gpus
 
 
-def test_nothing_set_hides_nothing():
+def test_all_gpus_are_visible_if_no_variable_is_set():
     assert seen({}, False, FOUR) is None
     assert seen({}, True, FOUR) is None
 
 
-def test_if_the_nodes_gpus_are_not_known_any_number_may_be_one():
+def test_any_number_may_be_a_gpu_if_the_gpus_of_the_node_are_not_known():
     assert seen({CUDA: "6,7"}, False) == (6, 7)
 
 
@@ -45,11 +45,11 @@ def test_gpus_not_named_by_number_are_an_error(text):
         seen({CUDA: text}, False, FOUR)
 
 
-def test_very_long_lists_end():
+def test_very_long_lists_are_cut():
     assert len(seen({CUDA: ",".join(map(str, range(100_000)))}, False)) == 1024
 
 
-def test_cuda_knows_nothing_of_amds_variables():
+def test_cuda_ignores_the_variables_of_amd():
     assert seen({CUDA: "1", ROCR: "2", HIP: "3"}, False, FOUR) == (1,)
 
 
@@ -67,7 +67,7 @@ def test_cuda_knows_nothing_of_amds_variables():
         ({ROCR: "", CUDA: "0"}, ()),
     ],
 )
-def test_rocm_numbers_for_the_second_filter_what_the_first_let_through(environment, gpus):
+def test_the_second_filter_of_rocm_numbers_the_gpus_that_pass_the_first(environment, gpus):
     assert seen(environment, True, FOUR) == gpus
 
 
@@ -75,7 +75,7 @@ def test_a_job_without_gpus_sees_none():
     assert settings((), False, {}) == {CUDA: "-1", ORDER: "PCI_BUS_ID"}
 
 
-def test_the_order_that_someone_chose_stays():
+def test_an_order_that_is_set_stays():
     assert settings((1,), False, {ORDER: "FASTEST_FIRST"})[ORDER] == "FASTEST_FIRST"
 
 
@@ -95,7 +95,7 @@ def test_what_is_set_is_what_is_seen(order, count, amd, environment):
 UUIDS = {0: "MIG-c6d41", 1: "MIG-0f1aa", 2: "GPU-7b9cd"}
 
 
-def test_instances_are_told_by_uuid_where_flux_gives_numbers():
+def test_instances_are_set_by_uuid_and_read_by_number():
     assert seen({"CUDA_VISIBLE_DEVICES": "1"}, False, 0b111, UUIDS) == (1,)
     assert settings([1, 2], False, {}, UUIDS)["CUDA_VISIBLE_DEVICES"] == "MIG-0f1aa,GPU-7b9cd"
 
@@ -110,11 +110,11 @@ def test_instances_are_told_by_uuid_where_flux_gives_numbers():
         ("MIG-0f1aa,MIG-0f1aa", ()),
     ],
 )
-def test_gpus_given_by_uuid_are_known_where_the_uuids_are(value, ids):
+def test_gpus_may_be_given_by_uuid_if_the_uuids_are_known(value, ids):
     assert seen({"CUDA_VISIBLE_DEVICES": value}, False, 0b111, UUIDS) == ids
 
 
 @pytest.mark.parametrize("value", ["MIG-", "MIG-5", "GPU"])
-def test_a_name_of_no_or_of_several_gpus_is_refused(value):
+def test_a_uuid_of_none_or_several_gpus_is_refused(value):
     with pytest.raises(InvalidHardware, match="does not name GPUs by number"):
         seen({"CUDA_VISIBLE_DEVICES": value}, False, 0b111, UUIDS)

@@ -23,7 +23,7 @@ class Cluster:
     properties: dict[str, set[int]]
 
     def matching(self, value: object) -> set[int]:
-        """The ranks that *value* matches, by treepool."""
+        """The ranks that *value* matches according to treepool."""
         by_host: dict[str, list[int]] = {}
         for rank, host in enumerate(self.hosts):
             by_host.setdefault(host, []).append(rank)
@@ -36,7 +36,7 @@ class Cluster:
         return set(idset.iterate(mask))
 
     def matches(self, rank: int, value: dict[str, Any]) -> bool:
-        """RFC 31 read out for one rank: the reference."""
+        """Whether *rank* matches: RFC 31 word for word, as the reference."""
         return all(self.holds(rank, operator, values) for operator, values in value.items())
 
     def holds(self, rank: int, operator: str, values: list[Any]) -> bool:
@@ -171,7 +171,7 @@ def test_several_operators_in_one_object_must_all_hold() -> None:
         ),
     ],
 )
-def test_what_is_no_constraint_is_named_by_its_place(
+def test_an_invalid_constraint_is_an_error_with_its_pointer(
     value: object, pointer: str, reason: str
 ) -> None:
     with pytest.raises(InvalidJobspec) as caught:
@@ -182,7 +182,7 @@ def test_what_is_no_constraint_is_named_by_its_place(
     assert str(caught.value).isprintable()
 
 
-def test_the_place_starts_where_the_caller_says() -> None:
+def test_pointers_start_where_the_caller_says() -> None:
     with pytest.raises(InvalidJobspec, match=r"^/queues/batch/or/0: "):
         constraint.parse({"or": [1]}, "/queues/batch")
 
@@ -234,7 +234,7 @@ def test_a_constraint_can_be_the_key_of_a_cache() -> None:
     assert one != constraint.parse({"and": value["and"]})
 
 
-def test_a_constraint_does_not_follow_later_changes_of_its_source() -> None:
+def test_later_changes_of_its_source_do_not_change_a_constraint() -> None:
     value = {"properties": ["a"]}
     parsed = constraint.parse(value)
     value["properties"].append("b")
@@ -274,13 +274,13 @@ CLUSTERS = st.integers(0, 8).flatmap(
 
 
 @given(CLUSTERS, CONSTRAINTS)
-def test_a_mask_holds_the_ranks_that_match_one_by_one(cluster: Cluster, value: Any) -> None:
+def test_a_mask_has_exactly_the_ranks_that_match_one_by_one(cluster: Cluster, value: Any) -> None:
     expected = {rank for rank in range(len(cluster.hosts)) if cluster.matches(rank, value)}
     assert cluster.matching(value) == expected
 
 
 @given(CONSTRAINTS, st.integers(0, 255))
-def test_only_ranks_to_choose_from_are_chosen(value: Any, ranks: int) -> None:
+def test_only_ranks_to_choose_from_match(value: Any, ranks: int) -> None:
     parsed = constraint.parse(value)
     every = constraint.evaluate(parsed, 255, {"p": 0b1010}, lambda host: (1, 2))
     assert constraint.evaluate(parsed, ranks, {"p": 0b1010}, lambda host: (1, 2)) == every & ranks

@@ -35,7 +35,7 @@ SPECS = st.one_of(INTEGERS, ranges(), IDSETS)
 
 
 def values(spec: Any, upto: int) -> list[int]:
-    """The reference: RFC 14 read aloud, one value after the other."""
+    """The values, one after the other, as RFC 14 defines them: the reference."""
     if isinstance(spec, int):
         return [spec] if spec <= upto else []
     if isinstance(spec, str):
@@ -103,10 +103,10 @@ NO_COUNTS = {
     "zero, signs and other numbers": "0 00 01 -1 +1 -3 +3 1.0 1e3 0x1 x \u00b2 \u0661",
     "half a range": "- + 1+: 1- 1-4-5 1--4 1+2 1++ 1+-4 1-4+",
     "max below min": "3-2 0-4 01-4 1-04",
-    "a step that is none": "1-4: 1-4:: 1-4:0 1-4:02 1-4:2: 1-4:2:/ 1-4:2:++ 1-4:2:** 1-4:+ 1-4:*:2",
-    "a step that stands still": "1-4:1:* 2-4:1:^ 1-4:2:^ 1+:1:* 1+:2:^",
+    "malformed steps": "1-4: 1-4:: 1-4:0 1-4:02 1-4:2: 1-4:2:/ 1-4:2:++ 1-4:2:** 1-4:+ 1-4:*:2",
+    "steps that do not advance": "1-4:1:* 2-4:1:^ 1-4:2:^ 1+:1:* 1+:2:^",
     "a step without a range": "4:2 4:2:+",
-    "an idset with holes in it": ", 1, ,1 1,,2",
+    "empty items in an idset": ", 1, ,1 1,,2",
     "ids that do not ascend": "2,1 1,1 1-3,2 5,3-4 2-2,5 0,1",
     "a range among ids": "1,2+ 1-3,5:2",
     "unbalanced brackets": "[ ] [] [1 1] [[1]] [1][2] [1],[2]",

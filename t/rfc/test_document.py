@@ -1,4 +1,4 @@
-"""JSON texts: what is accepted, and where an error is said to be."""
+"""JSON texts: which are accepted, and the line and column of an error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load(text: str) -> Any:
 
 
 def nested(depth: int) -> Any:
-    """Lists and objects by turns, *depth* deep."""
+    """Lists and objects in turn, *depth* levels of them."""
     value: Any = 1
     for level in range(depth):
         value = [value] if level % 2 else {"a": value}
@@ -36,7 +36,7 @@ def nested(depth: int) -> Any:
 
 
 @given(VALUES)
-def test_a_json_text_gives_its_value(value: Any) -> None:
+def test_a_json_text_is_read_as_its_value(value: Any) -> None:
     assert load(json.dumps(value)) == value
 
 
@@ -71,7 +71,7 @@ def test_a_duplicate_key_is_named(text: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-def test_a_number_that_is_none_is_rejected(number: str) -> None:
+def test_nan_and_numbers_out_of_range_are_rejected(number: str) -> None:
     with pytest.raises(InvalidR, match=number):
         load(f'{{"a": {number}}}')
 
@@ -94,7 +94,7 @@ def test_nesting_too_deep_for_the_parser_is_an_error_like_any_other(text: str) -
         load(text)
 
 
-def test_a_text_too_long_is_rejected_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_is_too_long_is_rejected_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "MAX_TEXT", 10)
     assert load("[1,2,3,45]") == [1, 2, 3, 45]
     with pytest.raises(InvalidR, match="11 characters is too long"):

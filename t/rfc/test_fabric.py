@@ -34,7 +34,7 @@ def key(fabric: object, *children: dict) -> dict:
     return {"writer": "TreePool", "children": list(children), "fabric": fabric}
 
 
-def told(fabric: object) -> list[str]:
+def problems(fabric: object) -> list[str]:
     """The problems of a key with this fabric, their pointers relative to the fabric."""
     lines = [str(p) for p in SchedulingKey.problems(key(fabric))]
     assert all(line.startswith("/fabric") for line in lines)
@@ -49,7 +49,7 @@ def fabric_of(found: SchedulingKey) -> object:
 
 
 def test_the_example_of_design_is_read_and_written_as_it_is():
-    assert told(CELLS) == []
+    assert problems(CELLS) == []
     read = SchedulingKey.read(json.dumps(key(CELLS)))
     assert read.to_dict() == key(CELLS)
     assert read.fabric.localities() == {"cell", "switch"}
@@ -62,12 +62,12 @@ def test_ranks_of_a_domain_with_domains_inside_are_their_union_or_more():
     fabric["cell"][0]["ranks"] = "0-7"
     assert "ranks" not in SchedulingKey.read(key(fabric)).to_dict()["fabric"]["cell"][0]
     fabric["cell"][0]["ranks"] = "0-5"
-    assert told(fabric) == ["/cell/0/ranks: lacks 6-7, which domains inside have"]
+    assert problems(fabric) == ["/cell/0/ranks: lacks 6-7, which domains inside have"]
 
 
 def test_unknown_keys_are_kept():
     fabric = {"vendor": "x", "switch": [{"ranks": "0", "port": [1, 2], "speed": 200}]}
-    assert told(fabric) == []
+    assert problems(fabric) == []
     assert SchedulingKey.read(key(fabric)).trim(1).to_dict()["fabric"] == fabric
 
 
@@ -107,19 +107,19 @@ def test_unknown_keys_are_kept():
         ),
     ],
 )
-def test_problems_have_their_place(fabric, problem):
-    assert problem in told(fabric)
+def test_problems_have_their_pointers(fabric, problem):
+    assert problem in problems(fabric)
 
 
-def test_localities_are_nested_only_so_deep():
+def test_nesting_of_localities_is_bounded():
     fabric: dict = {"ranks": "0"}
     for level in range(17):
         fabric = {f"l{level}": [fabric]}
-    (line,) = told(fabric)
+    (line,) = problems(fabric)
     assert line.endswith("localities are nested deeper than 16 levels")
 
 
-def test_a_name_is_in_the_topos_or_in_the_fabric_but_not_in_both():
+def test_a_locality_is_in_the_topos_or_in_the_fabric_but_not_in_both():
     entry = {"ranks": "0", "topo": {"socket": [{"cores": "0"}]}}
     document = key({"socket": [{"ranks": "0"}]}, entry)
     (problem,) = SchedulingKey.problems(document)
@@ -137,7 +137,7 @@ def test_a_fabric_is_cut_with_names_kept_and_empty_domains_dropped():
     assert fabric_of(SchedulingKey.read(key(CELLS)).trim(1 << 70)) is None
 
 
-def test_a_fabric_of_more_ranks_is_cut_and_one_of_as_many_others_maps_by_position():
+def test_a_fabric_of_more_ranks_is_cut_and_one_of_equally_many_other_ranks_is_mapped_by_position():
     read = SchedulingKey.read(key({"switch": [{"ranks": "4-5"}, {"ranks": "6-7"}]}))
     assert fabric_of(read.map_to(0b1111)) == {"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}
     assert fabric_of(read.map_to(0b1110000)) == {"switch": [{"ranks": "4-5"}, {"ranks": "6"}]}
@@ -146,8 +146,8 @@ def test_a_fabric_of_more_ranks_is_cut_and_one_of_as_many_others_maps_by_positio
         read.map_to(0b111)
 
 
-def test_ranks_that_stand_alone_do_not_keep_the_others_from_mapping():
-    """A job has ranks 2-5, of which only 3 is in a switch: its instance calls that one 1."""
+def test_ranks_that_stand_alone_do_not_prevent_mapping_by_position():
+    """A job has ranks 2-5, and only rank 3 is in a switch. Its instance calls it rank 1."""
     entry = {"ranks": "2-5", "topo": {"cores": "0"}}
     read = SchedulingKey.read(key({"switch": [{"ranks": "3"}]}, entry))
     assert fabric_of(read.map_to(0b1111)) == {"switch": [{"ranks": "1"}]}
@@ -179,9 +179,9 @@ def test_a_sub_instance_renumbers_the_fabric_like_the_children():
     }
 
 
-def test_a_fabric_that_fits_other_ranks_is_a_problem_of_the_key():
-    problems = ResourceSet.problems(R_with(key({"switch": [{"ranks": "8-9"}]}), "0-2"))
-    assert [p.pointer for p in problems] == ["/scheduling/children"]
+def test_a_fabric_of_other_ranks_is_a_problem_of_the_key():
+    found = ResourceSet.problems(R_with(key({"switch": [{"ranks": "8-9"}]}), "0-2"))
+    assert [p.pointer for p in found] == ["/scheduling/children"]
 
 
 # -- against sets
@@ -228,8 +228,8 @@ def paths(domain, path=()):
 
 @settings(max_examples=examples(200))
 @given(trees(), st.sets(st.integers(0, 24), min_size=1))
-def test_cutting_and_renumbering_keep_what_is_around_each_rank(tree, kept):
-    assert told(copy.deepcopy(tree)) == []
+def test_cutting_and_renumbering_keep_the_domains_around_each_rank(tree, kept):
+    assert problems(copy.deepcopy(tree)) == []
     read = SchedulingKey.read(key(tree))
     around = paths(tree)
     assert paths(read.to_dict()["fabric"]) == around

@@ -1,4 +1,4 @@
-"""The report of a document: its order, its length and its words."""
+"""The problems of a document: their order, their number and their wording."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from treepool.rfc import findings
 from treepool.rfc.jobspec import resource_problems
 
 
-def test_places_are_sorted_as_numbers():
+def test_indexes_in_pointers_are_sorted_as_numbers():
     mixed = [Problem(p, "") for p in ("/a/10", "/a/9", "/b", "/a", "", "/a/9/x")]
     places = [p.pointer for p in findings.limited(mixed)]
     assert places == ["", "/a", "/a/9", "/a/9/x", "/a/10", "/b"]
@@ -44,5 +44,5 @@ def test_what_is_not_json_is_a_problem_and_not_a_crash(value):
         ({"min": 1, "step": 2}, "/0/count/step: unknown key 'step' in a count range"),
     ],
 )
-def test_a_problem_of_a_count_names_the_part_of_it(count, expected):
+def test_a_problem_of_a_count_names_the_wrong_part(count, expected):
     assert [str(p) for p in resource_problems([{"type": "core", "count": count}])] == [expected]

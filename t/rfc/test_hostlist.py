@@ -15,7 +15,7 @@ from work import Lines
 #: RFC 29's characters of a prefix or suffix.
 CHARACTERS = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in "[],")
 
-#: Names that are alike enough to share brackets, padded and not, and names that are anything.
+#: Names that may share brackets, padded and not, and any other names.
 ALIKE = st.builds(
     "{}{:0{}d}{}".format,
     st.sampled_from(["", "a", "b", "a1b", "%d", "n-"]),
@@ -70,14 +70,14 @@ def test_rfc_29_test_vectors(text: str, plain: str) -> None:
         ("h[001-2,20]", "h001 h002 h020"),
     ],
 )
-def test_leading_zeros_of_the_first_element_hold_for_the_list(text: str, plain: str) -> None:
+def test_leading_zeros_of_the_first_element_apply_to_the_list(text: str, plain: str) -> None:
     assert hostlist.decode(text) == plain.split()
 
 
 @pytest.mark.parametrize(
     ("text", "plain"), [("h[1,01]", "h1 h01"), ("h[10,008-9]", "h10 h008 h009"), ("[0,00]", "0 00")]
 )
-def test_a_later_elements_own_zeros_are_kept(text: str, plain: str) -> None:
+def test_a_later_element_keeps_its_own_zeros(text: str, plain: str) -> None:
     assert hostlist.decode(text) == plain.split()
 
 
@@ -90,7 +90,9 @@ def test_a_later_elements_own_zeros_are_kept(text: str, plain: str) -> None:
         ("[0-1][0-1][0-1]", "000 001 010 011 100 101 110 111"),
     ],
 )
-def test_several_idlists_are_a_product_leftmost_slowest(text: str, plain: str) -> None:
+def test_several_idlists_are_a_product_whose_leftmost_changes_slowest(
+    text: str, plain: str
+) -> None:
     assert hostlist.decode(text) == plain.split()
 
 
@@ -199,7 +201,7 @@ def test_encode_writes_what_flux_writes(plain: str, text: str) -> None:
         ("h[1]", None),
     ],
 )
-def test_encode_never_lets_padding_spread(plain: str, text: str) -> None:
+def test_encode_never_adds_zeros_to_another_name(plain: str, text: str) -> None:
     if text is None:
         with pytest.raises(InvalidHostlist):
             hostlist.encode([plain])
@@ -208,7 +210,7 @@ def test_encode_never_lets_padding_spread(plain: str, text: str) -> None:
         assert hostlist.decode(text) == plain.split()
 
 
-def test_brackets_hold_no_more_ranges_than_libhostlist_reads() -> None:
+def test_a_pair_of_brackets_has_at_most_as_many_ranges_as_libhostlist_reads() -> None:
     hosts = [f"h{i}" for i in range(0, 50_000, 2)]
     text = hostlist.encode(hosts)
     assert [part.count(",") + 1 for part in text.strip("h]").split("],h[")] == [
@@ -268,24 +270,24 @@ def test_encode_makes_the_fewest_ranges(ids: list[int], prefix: str) -> None:
     [[""], ["a", ""], ["a b"], ["a,b"], ["a["], ["a]"], ["é"], ["a\n"], ["\x7f"], ["a" * 1025]],
     ids=lambda hosts: ascii(hosts[-1][:12]),
 )
-def test_encode_refuses_what_is_no_host_name(hosts: list[str]) -> None:
+def test_encode_refuses_invalid_host_names(hosts: list[str]) -> None:
     with pytest.raises(InvalidHostlist) as caught:
         hostlist.encode(hosts)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("hosts", [[1], ["a", None], [b"a"]])
-def test_encode_refuses_what_is_no_string(hosts: list[object]) -> None:
+def test_encode_refuses_names_that_are_not_strings(hosts: list[object]) -> None:
     with pytest.raises(InvalidHostlist):
         hostlist.encode(hosts)  # type: ignore[arg-type]
 
 
-def test_decode_refuses_what_is_no_string() -> None:
+def test_decode_refuses_a_value_that_is_not_a_string() -> None:
     with pytest.raises(InvalidHostlist):
         hostlist.decode(["a"])  # type: ignore[arg-type]
 
 
-def test_the_work_is_that_of_each_host_once() -> None:
+def test_the_work_is_linear_in_the_hosts() -> None:
     hosts = [f"node{i}" for i in range(10_000)]
     with Lines() as writing:
         assert hostlist.encode(hosts) == "node[0-9999]"

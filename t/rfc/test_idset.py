@@ -115,19 +115,19 @@ def test_the_largest_id_is_accepted_and_the_next_is_not() -> None:
 
 
 @pytest.mark.parametrize("text", ["0-99999999999", "0-9999999999", "9" * 100_000])
-def test_a_set_too_large_for_memory_is_rejected_at_once(text: str) -> None:
+def test_a_set_that_is_too_large_for_memory_is_rejected_at_once(text: str) -> None:
     with Lines() as work, pytest.raises(InvalidIdset):
         idset.decode(text)
     assert work.count < 100
 
 
-def test_a_text_too_long_is_rejected_unread() -> None:
+def test_a_text_that_is_too_long_is_rejected_unread() -> None:
     with pytest.raises(InvalidIdset, match="too long"):
         idset.decode("," * (idset.MAX_TEXT + 1))
 
 
 def test_single_ids_are_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An or of two wide ints takes time for their width, so only the lowest ids are or-ed."""
+    """Only the lowest ids are or-ed, because an or takes time in proportion to the width."""
     set_bits, calls = idset._set_bits, []
 
     def counting(*arguments: Any) -> None:
@@ -178,7 +178,7 @@ def test_ids_and_mask_agree_with_plain_sets(ids: set[int]) -> None:
 
 @settings(max_examples=examples(30))
 @given(st.sets(st.integers(0, idset.MAX_ID), max_size=20))
-def test_few_ids_far_apart_survive_text_and_back(ids: set[int]) -> None:
+def test_few_ids_far_apart_survive_encode_and_decode(ids: set[int]) -> None:
     mask = idset.from_ids(ids)
     assert idset.encode(mask) == text_of(ids)
     assert idset.decode(idset.encode(mask)) == mask
@@ -187,7 +187,7 @@ def test_few_ids_far_apart_survive_text_and_back(ids: set[int]) -> None:
 
 @settings(max_examples=examples(100))
 @given(IDS | st.sets(st.integers(0, 100_000)), st.lists(st.tuples(*[st.integers(1, 5000)] * 2)))
-def test_runs_and_flags_are_the_same_set(ids: set[int], more: list[tuple[int, int]]) -> None:
+def test_runs_and_flags_describe_the_same_set(ids: set[int], more: list[tuple[int, int]]) -> None:
     place = 0
     for gap, run in more:
         ids = ids | set(range(place + gap, place + gap + run))
@@ -211,7 +211,7 @@ def test_take_lowest_takes_the_lowest_or_all(ids: set[int], wanted: int) -> None
 
 
 @given(st.text(alphabet="0123456789,-[] ", max_size=12))
-def test_what_is_read_is_written_in_one_way(text: str) -> None:
+def test_any_set_that_is_read_survives_encode_and_decode(text: str) -> None:
     try:
         mask = idset.decode(text)
     except InvalidIdset:

@@ -1,4 +1,4 @@
-"""jobcheck.py: a whole jobspec against RFC 14 and 25."""
+"""jobcheck.py checks a whole jobspec against RFC 14 and 25."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOOD = {
 V1 = {**GOOD, "version": 1}
 
 
-def told(document):
+def problems(document):
     return [str(problem) for problem in jobcheck.problems(document)]
 
 
@@ -49,7 +49,7 @@ DELETED = object()
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_of_rfc_14_and_25_are_valid(name):
-    assert told(EXAMPLES[name]) == []
+    assert problems(EXAMPLES[name]) == []
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
         ),
     ],
 )  # fmt: skip
-def test_what_rfc_14_forbids_is_a_problem_with_its_pointer(pointer, value, expected):
-    assert told(GOOD) == []
-    assert told(changed(GOOD, pointer, value)) == [expected]
+def test_a_violation_of_rfc_14_is_a_problem_with_its_pointer(pointer, value, expected):
+    assert problems(GOOD) == []
+    assert problems(changed(GOOD, pointer, value)) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -174,61 +174,63 @@ def test_what_rfc_14_forbids_is_a_problem_with_its_pointer(pointer, value, expec
         ("/tasks/0/distribution", "x", "/tasks/0/distribution: is not a key of version 1 (RFC 25)"),
     ],
 )  # fmt: skip
-def test_version_1_also_holds_to_rfc_25(pointer, value, expected):
-    assert told(V1) == []
-    assert told(changed(GOOD, pointer, value)) == []
-    assert told(changed(V1, pointer, value)) == [expected]
+def test_version_1_also_follows_rfc_25(pointer, value, expected):
+    assert problems(V1) == []
+    assert problems(changed(GOOD, pointer, value)) == []
+    assert problems(changed(V1, pointer, value)) == [expected]
 
 
-def test_all_problems_are_told_each_once_and_in_order():
+def test_all_problems_are_reported_once_and_in_order():
     document = changed(V1, "/tasks/0/slot", "x")
     document["resources"][0]["with"] = [{"type": "core", "count": "5-1"}]
     document["attributes"] = {"system": {"duration": -1}, "x": 1}
     del document["tasks"][0]["count"]
-    assert [line.partition(": ")[0] for line in told(document)] == [
+    assert [line.partition(": ")[0] for line in problems(document)] == [
         "/attributes/system/duration",
         "/attributes/x",
         "/resources/0/with/0/count",
         "/tasks/0",
     ]
-    assert told(changed(document, "/resources", V1["resources"]))[-1].startswith("/tasks/0/slot")
+    assert problems(changed(document, "/resources", V1["resources"]))[-1].startswith(
+        "/tasks/0/slot"
+    )
 
 
 @pytest.mark.parametrize("version", ["1", 0, 1.0, True])
 def test_an_invalid_version_is_not_version_1(version):
-    (line,) = told({**GOOD, "version": version, "attributes": {"system": {}}})
+    (line,) = problems({**GOOD, "version": version, "attributes": {"system": {}}})
     assert line.startswith("/version: ")
 
 
 @pytest.mark.parametrize("kind", ["", "gpu"])
-def test_what_a_task_counts_is_in_its_slot(kind):
+def test_a_task_can_only_count_resources_of_its_slot(kind):
     count = {"per_resource": {"type": kind, "count": 1}}
     at = "/tasks/0/count/per_resource/type"
-    assert told(changed(GOOD, "/tasks/0/count", count)) == [
+    assert problems(changed(GOOD, "/tasks/0/count", count)) == [
         f"{at}: slot 'a' has no resource of type {kind!r}"
     ]
     elsewhere = changed(changed(GOOD, "/tasks/0/count", count), "/tasks/0/slot", "b")
-    assert [line.partition(": ")[0] for line in told(elsewhere)] == ["/tasks/0/slot"]
+    assert [line.partition(": ")[0] for line in problems(elsewhere)] == ["/tasks/0/slot"]
 
 
-def test_what_only_the_reader_sees_is_told():
+def test_problems_that_only_the_reader_finds_are_reported():
     two = [{**GOOD["resources"][0]}, {**GOOD["resources"][0]}]
-    assert told({**GOOD, "resources": two}) == [
+    assert problems({**GOOD, "resources": two}) == [
         "/resources/1/label: another vertex has the label 'a'"
     ]
     wrong = {"constraints": {"gpu": []}, "duration": 1}
-    (line,) = told(changed(GOOD, "/attributes/system", wrong))
+    (line,) = problems(changed(GOOD, "/attributes/system", wrong))
     assert line.startswith("/attributes/system/constraints")
 
 
 @pytest.mark.parametrize("value", [None, 3, "x", [], {}, {"tasks": [[], {}]}, {"resources": 1}])
-def test_any_value_is_no_jobspec(value):
-    assert told(value)
+def test_other_values_are_not_jobspecs(value):
+    assert problems(value)
 
 
-def test_a_pool_may_be_given_a_jobspec_without_tasks():
+def test_a_jobspec_without_tasks_is_a_problem_but_is_read():
     bare = {key: value for key, value in V1.items() if key != "tasks"}
-    assert told(bare) == ["/: key 'tasks' is missing"]
+    assert problems(bare) == ["/: key 'tasks' is missing"]
     assert jobspec.read(bare).resources
 
 
@@ -257,14 +259,14 @@ def test_the_examples_have_no_warning(name):
 )  # fmt: skip
 def test_a_graph_that_rfc_25_does_not_have_is_a_warning_in_version_1(shape, expected):
     document = {**V1, "resources": parse_shape(shape)}
-    told = jobcheck.warnings(document)
+    found = jobcheck.warnings(document)
     suffix = "; RFC 25 has no such resources in version 1"
-    assert told == [line + suffix for line in expected]
+    assert found == [line + suffix for line in expected]
     assert jobcheck.warnings({**document, "version": 2}) == []
 
 
 def test_an_unknown_key_of_the_jobspec_is_a_warning():
-    assert told({**GOOD, "task": []}) == []
+    assert problems({**GOOD, "task": []}) == []
     assert jobcheck.warnings({**GOOD, "task": []}) == [
         "/task: unknown key; RFC 14 has version, resources, tasks, attributes, "
         "and Flux refuses others"

@@ -160,7 +160,7 @@ def test_every_key_of_a_vertex_is_read() -> None:
     assert read == Vertex("slot", count.parse(4), (child,), exclusive=True, label="task")
 
 
-def test_what_a_vertex_does_not_say_is_none() -> None:
+def test_a_missing_key_of_a_vertex_is_none() -> None:
     _, read = jobspec.read(job([slot(1, CORE), CORE])).resources
     assert (read.children, read.exclusive, read.unit, read.label, read.id) == ((), *[None] * 4)
 
@@ -201,12 +201,12 @@ def test_what_flux_submit_writes_is_read() -> None:
     assert read.constraint == constraint.parse(constraints)
 
 
-def test_version_1_may_have_any_shape_because_flux_submits_them_so() -> None:
+def test_version_1_may_have_any_shape_because_flux_submits_all_as_version_1() -> None:
     shape = [slot(2, vertex("socket", 1, exclusive=True))]
     assert jobspec.read(job(shape)).version == 1
 
 
-def test_tasks_may_be_missing_and_then_labels_too() -> None:
+def test_tasks_may_be_missing_and_labels_if_tasks_are() -> None:
     source = job([vertex("slot", 1, CORE)])
     assert "label" in rejection(source)
     source["tasks"] = []
@@ -232,14 +232,14 @@ def test_canonical_jobspecs_need_no_system_attributes(attributes: Any) -> None:
     assert jobspec.read(source).duration == 0.0
 
 
-def test_equal_jobspecs_are_one_key() -> None:
+def test_equal_jobspecs_are_the_same_key_of_a_dict() -> None:
     one = jobspec.read(job([slot(1, CORE)], system={"treepool": {"a": []}}))
     other = jobspec.read(job([slot(1, CORE)], system={"treepool": {"a": []}}))
     assert {one: "remembered"}[other] == "remembered"
     assert one != jobspec.read(job([slot(1, CORE)]))
 
 
-# ---- What is rejected, and where it is said to be ----
+# ---- What is rejected, with its pointer ----
 
 
 @pytest.mark.parametrize("key", ["version", "resources", "attributes"])
@@ -260,7 +260,7 @@ def test_version_1_requires_a_duration() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"version": 1, "version": 1}', "\x00"])
-def test_a_text_that_is_no_json_is_rejected(text: str) -> None:
+def test_a_text_that_is_not_json_is_rejected(text: str) -> None:
     assert rejection(text).startswith("jobspec: ")
 
 
@@ -428,7 +428,7 @@ PLACES = [
 
 
 @given(st.sampled_from(PLACES), HOSTILE)
-def test_whatever_is_in_a_jobspec_only_invalid_jobspec_comes_out(
+def test_any_wrong_value_in_a_jobspec_raises_invalid_jobspec(
     place: tuple[Any, ...], hostile: Any
 ) -> None:
     source: Any = job([slot(1, {**CORE, "exclusive": True, "label": "a"})])
@@ -494,7 +494,9 @@ def test_the_smallest_jobspec_runs_one_task_in_each_slot() -> None:
         ([slot(1, CORE)], -1.0, "/attributes/system/duration: must be at least 0"),
     ],
 )
-def test_no_invalid_jobspec_is_made(resources: Any, duration: float, message: str) -> None:
+def test_resources_that_would_make_an_invalid_jobspec_are_refused(
+    resources: Any, duration: float, message: str
+) -> None:
     with pytest.raises(InvalidJobspec) as caught:
         jobspec.from_resources(resources, duration)
     assert str(caught.value).startswith(message)

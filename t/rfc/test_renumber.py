@@ -9,12 +9,12 @@ from depth import examples
 from treepool.rfc import idset
 from work import Lines
 
-#: Lengths of runs of ranks and of the gaps between: short ones are moved one by one, others whole.
+#: The length of each gap, and of the run of ranks after it.
 RUNS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=30)
 
 
 def set_of(runs: list[tuple[int, int]]) -> list[int]:
-    """The ranks of runs and gaps, from a first gap on."""
+    """The ranks of *runs*, each a gap and the number of ranks after it."""
     ranks: list[int] = []
     place = 0
     for gap, size in runs:
@@ -26,7 +26,7 @@ def set_of(runs: list[tuple[int, int]]) -> list[int]:
 
 @settings(max_examples=examples(200))
 @given(RUNS, RUNS, st.integers(0, 1 << 9000))
-def test_the_nth_rank_becomes_the_nth(
+def test_the_nth_rank_of_a_set_becomes_the_nth_rank_of_the_other(
     source: list[tuple[int, int]], target: list[tuple[int, int]], some: int
 ) -> None:
     old, new = set_of(source), set_of(target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from rfc.hostile import anything, replaced
 from treepool.errors import InvalidKey
 from treepool.rfc import findings, idset, topo
 from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
@@ -31,7 +31,7 @@ def entry(ranks: str, node: object = FLAT) -> dict:
     return {"ranks": ranks, "topo": node}
 
 
-def told(document: object) -> list[str]:
+def problems(document: object) -> list[str]:
     """The problems of a key as lines; checks that ``read`` agrees with them."""
     lines = [str(p) for p in SchedulingKey.problems(document)]  # type: ignore[arg-type]
     if lines:
@@ -43,10 +43,10 @@ def told(document: object) -> list[str]:
     return lines
 
 
-def told_of_topo(node: object) -> list[str]:
+def problems_of_topo(node: object) -> list[str]:
     """The problems of a key with this topo, their pointers relative to the topo."""
     at = "/children/0/topo"
-    lines = told(key(entry("0", node)))
+    lines = problems(key(entry("0", node)))
     assert all(line.startswith(at) for line in lines)
     return [line[len(at) :] for line in lines]
 
@@ -57,15 +57,15 @@ def test_the_keys_of_rfc_49_are_valid_and_come_out_as_they_went_in(cluster, size
     assert idset.size(read.ranks) == size
     assert read.to_dict() == cluster
     assert SchedulingKey.read(json.dumps(cluster)) == read
-    assert told(cluster) == []
+    assert problems(cluster) == []
 
 
 def test_a_key_may_have_no_children():
     assert SchedulingKey.read({"writer": "TreePool"}).children == ()
-    assert told(key()) == []
+    assert problems(key()) == []
 
 
-def test_other_keys_ride_along_untouched():
+def test_unknown_keys_of_a_key_are_kept():
     other = {"site": {"rack": [1, 2]}, "version": 1}
     read = SchedulingKey.read(key(entry("0-3"), **other))
     assert read.extra == other
@@ -99,12 +99,12 @@ def test_the_topo_is_carried_and_not_copied():
     ],
 )  # fmt: skip
 def test_an_entry_has_ranks_of_its_own_and_a_topo(document, expected):
-    assert told(document) == expected
+    assert problems(document) == expected
 
 
 @pytest.mark.parametrize("name", sorted(topo.RESERVED - topo.RESOURCE_KEYS))
 def test_a_locality_has_no_reserved_name(name):
-    (line,) = told_of_topo({name: [FLAT]})
+    (line,) = problems_of_topo({name: [FLAT]})
     assert line.startswith(f"/{name}: '{name}' cannot be the name of a locality")
 
 
@@ -134,15 +134,18 @@ UNKNOWN = {
 
 
 def test_unknown_keys_are_kept_unchanged():
-    assert told(UNKNOWN) == []
+    assert problems(UNKNOWN) == []
     assert SchedulingKey.read(UNKNOWN).to_dict() == UNKNOWN
     first = SchedulingKey.read(UNKNOWN).trim(0b11).to_dict()["children"][0]
     assert first == {**UNKNOWN["children"][0], "ranks": "0-1"}
 
 
-def test_an_array_of_objects_under_a_reserved_name_is_refused_and_nothing_else():
-    assert told_of_topo({"core": "0-3", "slot": {}, "node": [], "topo": [1, 2], "ranks": "0"}) == []
-    assert told_of_topo({"core": [FLAT], "gpu": [{}]}) == [
+def test_only_an_array_of_objects_is_refused_under_a_reserved_name():
+    assert (
+        problems_of_topo({"core": "0-3", "slot": {}, "node": [], "topo": [1, 2], "ranks": "0"})
+        == []
+    )
+    assert problems_of_topo({"core": [FLAT], "gpu": [{}]}) == [
         "/core: 'core' cannot be the name of a locality; the key for core ids is \"cores\"",
         "/gpu: 'gpu' cannot be the name of a locality; the key for GPU ids is \"gpus\"",
     ]
@@ -150,7 +153,7 @@ def test_an_array_of_objects_under_a_reserved_name_is_refused_and_nothing_else()
 
 @pytest.mark.parametrize("name", ["socket", "numa", "apu", "L3 cache", "é", "a/b~c"])
 def test_a_locality_may_have_any_other_name(name):
-    assert told_of_topo({name: [{"cores": "0"}, {"cores": "1"}]}) == []
+    assert problems_of_topo({name: [{"cores": "0"}, {"cores": "1"}]}) == []
 
 
 @pytest.mark.parametrize(
@@ -183,63 +186,63 @@ def test_a_locality_may_have_any_other_name(name):
         ),
     ],
 )
-def test_a_domain_has_resources_and_localities_only(node, expected):
-    assert told_of_topo(node) == expected
+def test_a_problem_of_a_domain_has_its_pointer(node, expected):
+    assert problems_of_topo(node) == expected
 
 
 @pytest.mark.parametrize("unit", sorted(topo.UNITS))
 def test_a_capacity_may_have_any_unit_of_bytes(unit):
-    assert told_of_topo({"storage": [{"path": "/", "capacity": 1.5, "unit": unit}]}) == []
+    assert problems_of_topo({"storage": [{"path": "/", "capacity": 1.5, "unit": unit}]}) == []
 
 
 @pytest.mark.parametrize("unit", ["gib", "GIB", "", "Gi", "furlong", 3, None])
 def test_a_capacity_has_no_other_unit(unit):
-    (line,) = told_of_topo({"storage": [{"path": "/", "capacity": 1, "unit": unit}]})
+    (line,) = problems_of_topo({"storage": [{"path": "/", "capacity": 1, "unit": unit}]})
     assert line.startswith("/storage/0/unit: must be one of 'B', ")
 
 
 def test_storage_and_memory_may_be_local_to_any_domain():
     local = {"cores": "0", "memory": 16, "storage": [{"path": "/ssd", "capacity": 1}]}
-    assert told_of_topo({"memory": 32, "socket": [local]}) == []
+    assert problems_of_topo({"memory": 32, "socket": [local]}) == []
 
 
 def test_siblings_share_no_core_and_no_gpu():
     shared = {
         "numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7"}, {"cores": "2-4", "gpus": "0"}]
     }
-    assert told_of_topo(shared) == [
+    assert problems_of_topo(shared) == [
         "/numa/2: cores 2-3 and gpus 0 also in the sibling at /children/0/topo/numa/0"
     ]
 
 
-def test_the_first_sibling_that_shares_is_named_however_many_there_are():
+def test_the_first_of_many_siblings_that_share_an_id_is_named():
     numa = [{"cores": str(i)} for i in range(2000)]
     numa += [{"cores": f"{i},{i + 2000}"} for i in (0, 255, 256, 1535, 1999)]
-    assert told(key(entry("0", {"numa": numa}))) == [
+    assert problems(key(entry("0", {"numa": numa}))) == [
         f"/children/0/topo/numa/{2000 + n}: cores {i} also in the sibling at "
         f"/children/0/topo/numa/{i}"
         for n, i in enumerate((0, 255, 256, 1535, 1999))
     ]
 
 
-def test_siblings_of_other_localities_share_nothing_either():
-    assert told_of_topo({"socket": [{"cores": "0-3"}], "apu": [{"numa": [{"cores": "3"}]}]}) == [
-        "/apu/0: cores 3 also in the sibling at /children/0/topo/socket/0"
-    ]
+def test_siblings_of_different_localities_share_no_ids():
+    assert problems_of_topo(
+        {"socket": [{"cores": "0-3"}], "apu": [{"numa": [{"cores": "3"}]}]}
+    ) == ["/apu/0: cores 3 also in the sibling at /children/0/topo/socket/0"]
 
 
 def test_a_domain_that_lists_ids_lists_those_of_the_domains_inside_or_more():
     inside = {"socket": [{"numa": [{"cores": "0-3", "gpus": "0"}]}, {"cores": "4-7"}]}
-    assert told_of_topo({"cores": "0-7", "gpus": "0-1", **inside}) == []
-    assert told_of_topo({"cores": "0-9", **inside}) == []
-    assert told_of_topo({"cores": "0-2,4-6", "gpus": "", **inside}) == [
+    assert problems_of_topo({"cores": "0-7", "gpus": "0-1", **inside}) == []
+    assert problems_of_topo({"cores": "0-9", **inside}) == []
+    assert problems_of_topo({"cores": "0-2,4-6", "gpus": "", **inside}) == [
         "/cores: lacks 3,7, which domains inside have",
         "/gpus: lacks 0, which domains inside have",
     ]
 
 
 def test_a_locality_is_not_inside_one_of_the_same_name():
-    assert told_of_topo({"numa": [{"socket": [{"numa": [FLAT]}]}]}) == [
+    assert problems_of_topo({"numa": [{"socket": [{"numa": [FLAT]}]}]}) == [
         "/numa/0/socket/0/numa: locality 'numa' is inside one of the same name"
     ]
 
@@ -248,8 +251,8 @@ def test_localities_nest_sixteen_levels_and_no_deeper():
     node: dict = FLAT
     for level in reversed(range(topo.MAX_LEVELS)):
         node = {f"level{level}": [node]}
-    assert told_of_topo(node) == []
-    (line,) = told_of_topo({"outermost": [node]})
+    assert problems_of_topo(node) == []
+    (line,) = problems_of_topo({"outermost": [node]})
     assert line.endswith("/level15: localities are nested deeper than 16 levels")
 
 
@@ -267,7 +270,7 @@ def test_every_problem_is_reported_and_not_only_the_first():
         entry("3", {"gpus": "1-", "numa": [{"gpus": "1"}]}),
         {"ranks": "7"},
     )
-    assert [line.split(":")[0] for line in told(document)] == [
+    assert [line.split(":")[0] for line in problems(document)] == [
         "/children/0/ranks",
         "/children/0/topo/slot",
         "/children/1/topo/numa/1",
@@ -278,7 +281,7 @@ def test_every_problem_is_reported_and_not_only_the_first():
     ]
 
 
-def test_a_few_bytes_of_text_do_not_ask_for_gigabytes(monkeypatch):
+def test_a_short_text_cannot_take_gigabytes(monkeypatch):
     monkeypatch.setattr(findings, "MAX_BITS", 1 << 26)
     wide = {"numa": [{"cores": str(idset.MAX_ID - i)} for i in range(30)]}
     with pytest.raises(InvalidKey, match="the sets of this document need more than"):
@@ -331,7 +334,7 @@ def text(ids: set[int]) -> int:
 
 
 @given(keys())
-def test_a_key_read_back_is_the_same(some):
+def test_a_key_survives_its_json(some):
     assert SchedulingKey.read(some.to_dict()) == some
     assert SchedulingKey.read(json.dumps(some.to_dict())) == some
 
@@ -417,54 +420,31 @@ def test_any_other_ranks_are_an_error_that_names_both_sets():
 
 # ---- anything ----
 
-WORDS = st.sampled_from(
+WORDS = (
     ["writer", "TreePool", "children", "ranks", "topo", "cores", "gpus", "memory", "storage"]
     + ["\ud800", "numa", "socket", "path", "capacity", "unit", "core", "slot", "0", "0-3", ""]
 )  # fmt: skip
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 9) | st.floats(allow_nan=False) | WORDS,
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(WORDS | st.text(max_size=3), below),
-    max_leaves=25,
-)
-
-
-def replaced(document: object, path: list[int], value: object) -> object:
-    """A copy of *document* with one value in it replaced, found by taking turns."""
-    document = copy.deepcopy(document)
-    parent, last = None, None
-    here = document
-    for step in path:
-        if isinstance(here, dict) and here:
-            parent, last = here, sorted(here)[step % len(here)]
-        elif isinstance(here, list) and here:
-            parent, last = here, step % len(here)
-        else:
-            break
-        here = parent[last]
-    if parent is None:
-        return value
-    parent[last] = value
-    return document
+JSON = anything(WORDS, WORDS, leaves=25)
 
 
 @given(JSON)
 @settings(max_examples=examples(100), deadline=None)
-def test_whatever_is_no_key_raises_invalid_key(document):
-    told(document)
+def test_any_value_that_is_not_a_key_raises_invalid_key(document):
+    problems(document)
 
 
 @pytest.mark.parametrize("cluster", [A, B], ids=["A", "B"])
 @given(path=st.lists(st.integers(0, 9), max_size=9), value=JSON)
 @settings(max_examples=examples(150), deadline=None)
 def test_a_key_with_anything_wrong_anywhere_raises_invalid_key(cluster, path, value):
-    told(replaced(cluster, path, value))
+    problems(replaced(cluster, path, value))
 
 
 def test_a_key_of_great_depth_raises_invalid_key():
     node: dict = {}
     for _ in range(50_000):
         node = {"numa": [node]}
-    assert told(key(entry("0", node))) == ["/: scheduling key: nested deeper than 64 levels"]
+    assert problems(key(entry("0", node))) == ["/: scheduling key: nested deeper than 64 levels"]
 
 
 # ---- allocated: which cores of the topo the nodes of an allocation have ----

@@ -237,14 +237,14 @@ def most_lines(text: str) -> int:
         ("slot/[core;memory=4G]", 20, "as in memory=4{unit:GB}; units: B, kB, KB, MB, GB"),
     ],
 )
-def test_a_count_with_a_unit_is_told_where_units_stand(text: str, column: int, right: str) -> None:
+def test_an_error_about_a_unit_shows_the_right_form(text: str, column: int, right: str) -> None:
     with pytest.raises(InvalidShape) as caught:
         parse_shape(text)
     assert caught.value.line.startswith(f"column {column}: a unit goes in braces")
     assert right in caught.value.line
 
 
-def test_the_form_that_is_told_is_right() -> None:
+def test_that_form_is_a_shape() -> None:
     (vertex,) = parse_shape("memory=2-8{unit:GB}")
     assert (vertex["type"], vertex["unit"]) == ("memory", "GB")
 
@@ -262,7 +262,7 @@ def test_the_form_that_is_told_is_right() -> None:
         ("slot/core,gpu", 10),
     ],
 )
-def test_a_comma_between_resources_is_told_to_be_a_semicolon(text: str, column: int) -> None:
+def test_an_error_about_a_comma_names_the_semicolon(text: str, column: int) -> None:
     with pytest.raises(InvalidShape) as caught:
         parse_shape(text)
     assert caught.value.line == (
@@ -271,7 +271,7 @@ def test_a_comma_between_resources_is_told_to_be_a_semicolon(text: str, column: 
     )
 
 
-def test_commas_of_counts_stay_commas() -> None:
+def test_counts_may_have_commas() -> None:
     assert parse_shape("[a=1,3;b=2]") == parse_shape("[a=[1,3];b=2]")
 
 

@@ -1,4 +1,4 @@
-"""RFC 46, written: the shortest shape of RFC 14 resources, and that nothing is lost on the way."""
+"""RFC 46: the shortest shape of RFC 14 resources, and that it stands for the same resources."""
 
 from __future__ import annotations
 

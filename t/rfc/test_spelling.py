@@ -1,13 +1,12 @@
-"""The words that help: the name that was probably meant."""
+"""The name that the writer of an unknown name probably means."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treepool.rfc import spelling
 from treepool.rfc.spelling import did_you_mean, nearest
 
 KNOWN = ("node", "slot", "core", "gpu", "memory", "storage", "l3", "numa", "socket")
@@ -29,14 +28,14 @@ KNOWN = ("node", "slot", "core", "gpu", "memory", "storage", "l3", "numa", "sock
         ("L3", "l3"),
         ("memroy", "memory"),
         ("soket", "socket"),
-        # what others call it
+        # synonyms
         ("cpu", "core"),
         ("cpus", "core"),
         ("hosts", "node"),
         ("package", "socket"),
         ("ram", "memory"),
         ("task", "slot"),
-        # nothing like it
+        # no similar name
         ("rack", ""),
         ("switch", ""),
         ("gpumem", ""),
@@ -48,7 +47,7 @@ def test_the_nearest_known_name_is_the_one_that_was_meant(name: str, meant: str)
     assert nearest(name, KNOWN) == meant
 
 
-def test_a_synonym_is_told_only_if_it_is_known_here() -> None:
+def test_a_synonym_is_suggested_only_if_it_is_known_here() -> None:
     assert nearest("package", ("node", "core")) == ""
 
 
@@ -56,17 +55,16 @@ def test_an_abbreviation_of_two_names_is_neither() -> None:
     assert nearest("soc", ("socket", "social")) == ""
 
 
-def test_the_question_stands_behind_the_unknown_name() -> None:
+def test_the_question_follows_the_unknown_name() -> None:
     assert did_you_mean("cores", KNOWN) == " (did you mean 'core'?)"
     assert did_you_mean("rack", KNOWN) == ""
 
 
-def test_long_names_cost_nothing() -> None:
-    start = time.process_time()
+def test_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spelling, "get_close_matches", pytest.fail)
     assert nearest("core" * 20_000, KNOWN) == ""
-    assert time.process_time() - start < 0.1
 
 
 @given(st.text(), st.lists(st.text(max_size=40)))
-def test_what_is_told_is_known(name: str, known: list[str]) -> None:
+def test_only_known_names_are_suggested(name: str, known: list[str]) -> None:
     assert nearest(name, known) in ("", *known)

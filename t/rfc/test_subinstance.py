@@ -45,7 +45,7 @@ def key(*entries: tuple[str, Any], **other: Any) -> dict[str, Any]:
     return {"writer": "TreePool", "children": children, **other}
 
 
-def test_ranks_count_from_zero_in_ascending_order_and_all_else_stays():
+def test_ranks_count_from_zero_in_ascending_order_and_the_rest_stays():
     assert subinstance(allocated(key(("3,5", TOPO), ("6", {}), site=1))) == {
         "version": 1,
         "execution": {
@@ -62,7 +62,7 @@ def test_ranks_count_from_zero_in_ascending_order_and_all_else_stays():
     }
 
 
-def test_json_text_is_as_good_as_a_dict():
+def test_an_r_may_be_a_dict_or_json_text():
     assert subinstance(json.dumps(allocated())) == subinstance(allocated())
 
 
@@ -70,11 +70,11 @@ def test_an_inventory_has_no_slots():
     assert "nslots" not in subinstance(allocated())["execution"]
 
 
-def test_properties_about_the_enclosing_instance_stay_there():
+def test_properties_about_the_enclosing_instance_are_dropped():
     assert list(subinstance(allocated())["execution"]["properties"]) == ["big"]
 
 
-def test_a_key_that_leaves_out_flat_nodes_keeps_to_its_nodes():
+def test_a_key_without_entries_for_flat_nodes_stays_so():
     assert subinstance(allocated(key(("6", TOPO))))["scheduling"] == key(("2", TOPO))
 
 
@@ -95,7 +95,7 @@ def test_the_key_of_another_scheduler_is_carried_along():
     assert subinstance(allocated(foreign))["scheduling"] == foreign
 
 
-def test_no_key_stays_no_key():
+def test_an_r_without_a_key_stays_without_one():
     assert "scheduling" not in subinstance(allocated())
 
 

@@ -1,4 +1,4 @@
-"""Windows as JSON: what is read, and where it says that something is wrong."""
+"""Windows as JSON: which are read, and the pointers of problems."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def test_a_time_is_seconds_or_iso_8601_or_a_time_of_toml(time):
     assert windows.read({**MAINT, "end": time}).end == 1798790400
 
 
-def test_what_is_written_is_read_again():
+def test_a_window_survives_its_json():
     entry = windows.read({**MAINT, "users": ["alice", 7], "queues": ["debug"]})
     written = json.loads(json.dumps([entry.to_dict()]))
     assert windows.read_all(written) == (entry,)
@@ -74,14 +74,14 @@ def without(key):
         ({**MAINT, "queues": [3]}, "/queues/0: must be a string"),
     ],
 )
-def test_what_is_wrong_is_one_line_that_names_the_place(given, said):
+def test_a_problem_is_one_line_with_its_pointer(given, said):
     with pytest.raises(InvalidWindow) as raised:
         windows.read(given)
     assert said in str(raised.value)
     assert str(raised.value).isprintable()
 
 
-def test_of_many_windows_the_place_tells_which():
+def test_a_problem_of_one_of_many_windows_says_which():
     with pytest.raises(InvalidWindow, match=r"^/1/end: must be later"):
         windows.read_all([MAINT, {**MAINT, "name": "b", "end": 5}])
     with pytest.raises(InvalidWindow, match=r"^/1/name: an earlier window is called 'maint'"):
@@ -101,10 +101,10 @@ def test_of_many_windows_the_place_tells_which():
         ((2027, 1, 2, 3, 4), "2027-01-02 03:04"),
     ],
 )
-def test_a_time_has_its_date_unless_that_is_today_and_its_year_unless_it_is_this(when, said):
+def test_a_time_has_its_date_unless_it_is_today_and_its_year_unless_it_is_this_year(when, said):
     now = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))
     assert windows.clock(time.mktime((*when, 0, 0, 0, -1)), now) == said
 
 
-def test_a_time_that_no_calendar_has_is_the_end_of_all_that_have():
+def test_a_time_after_the_last_year_is_shown_as_the_last_time():
     assert windows.clock(5e17, 0) == windows.clock(windows.MAX_TIME, 0)

@@ -7,7 +7,6 @@ from typing import Iterator, Optional, Sequence
 import attrs
 
 from treepool.discovery import binding
-from treepool.discovery.machine import Machine
 from treepool.discovery.task import Task
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
@@ -93,11 +92,10 @@ def _sockets(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misa
         if here and there and not here & there:
             yield Misalignment(
                 "socket",
-                f"its cores are in {_named(machine, here)}, its GPU {gpu} in "
-                f"{_named(machine, there)}",
+                f"its cores are in {_named(here)}, its GPU {gpu} in {_named(there)}",
             )
 
 
-def _named(machine: Machine, sockets: int) -> str:
+def _named(sockets: int) -> str:
     several = idset.size(sockets) > 1
     return f"socket{'s' if several else ''} {shown_ids(sockets)}"

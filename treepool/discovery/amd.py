@@ -49,7 +49,7 @@ _WHOLE = "; a table that a terminal has folded cannot be read: write it to a fil
 def read_topo(text: str) -> ToolReport:
     """The report in the text of either tool; raises InvalidHardware, with line or JSON pointer."""
     if len(text) > MAX_TEXT:
-        raise InvalidHardware(f"amd-smi: more than {MAX_TEXT >> 20} MiB of text is no table")
+        raise InvalidHardware(f"amd-smi: more than {MAX_TEXT >> 20} MiB of text is not a table")
     if text.lstrip("\ufeff \t\r\n")[:1] in ("[", "{"):
         return _of_json(text)
     return _of_text(text)
@@ -116,7 +116,7 @@ def _of_text(text: str) -> ToolReport:
         elif headed and words and _DEVICE.fullmatch(words[0]):
             if words[0] not in names or len(words) != len(names) + 1:
                 raise InvalidHardware(
-                    f"{where}: {shown(words[0])} begins no row of {len(names)} GPUs{_WHOLE}"
+                    f"{where}: {shown(words[0])} does not begin a row of {len(names)} GPUs{_WHOLE}"
                 )
             row = names.index(words[0])
             if (row, 0) in cells[table]:

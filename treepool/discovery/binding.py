@@ -196,7 +196,7 @@ def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
     if policy == "local":
         return "--localalloc"
     if not binding.numa:
-        raise InvalidHardware(f"memory policy {policy}: nothing tells the NUMA nodes of this node")
+        raise InvalidHardware(f"memory policy {policy}: the NUMA nodes of this node are not known")
     if policy == "preferred":
         share = {
             node: idset.size(machine.numa_nodes[node] & binding.cores)

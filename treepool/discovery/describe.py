@@ -14,7 +14,7 @@ from treepool.discovery.machine import Machine
 from treepool.discovery.mig import ListedGpu, with_instances
 from treepool.discovery.report import ToolReport, combined
 
-#: Most topos in the cache; no site has so many kinds of node.
+#: Most topos in the cache; more than any site has kinds of node.
 MAX_KNOWN = 1024
 
 #: XML that differs between nodes of one kind but does not describe topology: names, addresses,

@@ -113,7 +113,7 @@ class MemoryValue:
 
 @attrs.define
 class CpuKind:
-    """PUs (bitmask) that are alike; ``efficiency`` orders kinds, -1 if it is not known."""
+    """PUs (bitmask) of one kind; ``efficiency`` orders kinds, -1 if it is not known."""
 
     cpuset: int
     efficiency: int

@@ -65,7 +65,7 @@ def fast_pairs(
     Two GPUs on NVSwitches have the bandwidth into switches of the slower one, in addition to links
     that join them directly. All NVSwitches of a node count as one: hwloc only knows the links that
     end at a GPU, not those between switches, and also treats switches as ports of one. (A DGX-2 has
-    six on each of two boards; all its 16 GPUs are joined alike.) If both directions have a figure,
+    six on each of two boards; all its 16 GPUs have equal links.) If both directions have a figure,
     the smaller counts. Other objects are left out, and the diagonals have no meaning.
     """
     found: Pairs = {}

@@ -7,6 +7,7 @@ Memory is in bytes, bandwidth in GB/s.
 
 from __future__ import annotations
 
+import re
 from typing import Mapping, Optional
 
 import attrs
@@ -20,6 +21,9 @@ TIERS = ("hbm", "cxl", "nvm", "gpumem")
 #: Kinds of region that hwloc knows between a machine and a core, by their names as localities, in
 #: the usual order from the outermost to the innermost.
 KINDS = ("socket", "die", "numa", "group", "l3")
+
+#: Models of GPU that form one chip with a CPU.
+_SUPERCHIP = re.compile(r"\b(MI300A|GH200|GB200|GB300|GB10)\b", re.ASCII | re.IGNORECASE)
 
 #: The prefix of the profile of a MIG instance, and of the locality that holds such instances.
 MIG = "mig-"
@@ -68,6 +72,11 @@ class Gpu:
     profile: str = ""
     uuid: str = ""
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the GPU and a CPU share one memory, by its model (MI300A, GH200, GB200)."""
+        return _SUPERCHIP.search(self.model) is not None
+
 
 @attrs.frozen
 class Machine:
@@ -87,7 +96,7 @@ class Machine:
     numa_nodes: Mapping[int, int] = attrs.field(factory=dict)
     #: How far NUMA nodes, by the operating system's numbers, are from each other: 10 is local.
     distances: Mapping[tuple[int, int], int] = attrs.field(factory=dict)
-    #: True if CPUs and GPUs share one memory (MI300A, GH200, GB200).
+    #: True if all GPUs share one memory with the CPUs.
     unified_memory: bool = False
     #: True if NVSwitches join the GPUs.
     nvswitch: bool = False

@@ -60,7 +60,7 @@ _TAILS = (
 
 @attrs.frozen
 class _Word:
-    """A word of the text, and where it stands, counted from 1."""
+    """A word of the text, with its line and column, counted from 1."""
 
     text: str
     line: int
@@ -124,7 +124,7 @@ def _is_switched(pairs: Pairs, gpus: int) -> bool:
 def _lines(text: Union[str, bytes]) -> list[str]:
     """The lines, without terminal escapes."""
     if len(text) > MAX_TEXT:
-        raise _error(1, 1, f"more than {MAX_TEXT >> 20} MiB of text is no table of one node")
+        raise _error(1, 1, f"more than {MAX_TEXT >> 20} MiB of text is not a table of one node")
     plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     # Only \n ends a line; a form feed or a lone \r inside a line is a blank.
     return _ESCAPE.sub("", plain.lstrip("\ufeff")).split("\n")
@@ -154,7 +154,7 @@ def _columns(header: Sequence[_Word]) -> tuple[list[str], list[tuple[str, int]]]
     while place < len(words) and not _tail_at(words, place):
         word = header[place]
         if len(word.text) > MAX_NAME or not word.text.isprintable():
-            raise word.error("is no name of a device")
+            raise word.error("is not the name of a device")
         names.append(word.text)
         place += 1
     if len(set(names)) < len(names):
@@ -164,7 +164,7 @@ def _columns(header: Sequence[_Word]) -> tuple[list[str], list[tuple[str, int]]]
     while place < len(words):
         tail = _tail_at(words, place)
         if not tail:
-            raise header[place].error(f"is no column of those after the devices{_WHOLE}")
+            raise header[place].error(f"is not a column that comes after the devices{_WHOLE}")
         tails.append((" ".join(tail), header[place].column))
         place += len(tail)
     return names, tails
@@ -190,7 +190,7 @@ def _rows(lines: Sequence[str], start: int, names: Sequence[str]) -> dict[str, l
         if not words:
             continue
         if name not in known:
-            raise words[0].error(f"is no column of this table{_WHOLE}")
+            raise words[0].error(f"is not a column of this table{_WHOLE}")
         if name in rows:
             raise words[0].error("has a row already")
         if len(words) <= len(names):
@@ -226,7 +226,7 @@ def _wire(word: _Word) -> Optional[Wire]:
     match = _NVLINKS.fullmatch(word.text)
     if match:
         if int(match.group(1)) == 0:
-            raise word.error("is no number of NVLinks")
+            raise word.error("is not a number of NVLinks")
         return Wire("nvlink", min(int(match.group(1)) * NVLINK_GBPS, MAX_GBPS))
     path = _path(word)
     return Wire("pcie", PCIE_GBPS[path]) if path else None
@@ -243,7 +243,7 @@ def _path(word: _Word) -> str:
         return path
     if word.text in _UNKNOWN:
         return ""
-    raise word.error("is no path between two devices")
+    raise word.error("is not a path between two devices")
 
 
 def _tail(
@@ -277,7 +277,7 @@ def _numbers(word: _Word) -> int:
     for item in set(word.text.split(",")):
         match = _NUMBERS.fullmatch(item)
         if match is None:
-            raise word.error("is no list of numbers such as 0-3,8")
+            raise word.error("is not a list of numbers such as 0-3,8")
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
         if last < first or last >= MAX_CPUS:
             raise word.error(f"has {item}, which does not ascend or is above {MAX_CPUS - 1}")
@@ -292,7 +292,7 @@ def _nic_names(lines: Sequence[str]) -> dict[str, str]:
         if _NIC_NAME.match(line):
             key, title = _words(lines, number)[:2]
             if len(title.text) > MAX_NAME or not title.text.isprintable():
-                raise title.error("is no name of a NIC")
+                raise title.error("is not the name of a NIC")
             found.setdefault(key.text[:-1], title.text)
     return found
 

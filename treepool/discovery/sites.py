@@ -81,7 +81,7 @@ def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, A
     twice = [host for host in hosts if host in site.twice]
     if twice:
         warnings.append(
-            f"hosts with more than one place, of which the first counts: {_listed(twice)}"
+            f"hosts with more than one location, the first of which counts: {_listed(twice)}"
         )
     return fabric, warnings
 

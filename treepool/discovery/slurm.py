@@ -120,8 +120,8 @@ def _sizes(values: Iterable[object], where: str) -> list[int]:
     return sorted(map(int, texts))
 
 
-def read_yaml(text: str) -> Site:
-    """Slurm's topology.yaml: the default topology, or the first that has switches or blocks."""
+def _load_yaml(text: str) -> object:
+    """The value of YAML, which is refused if it could take too long or too much memory."""
     try:
         yaml = import_module("yaml")
     except ImportError:
@@ -136,11 +136,16 @@ def read_yaml(text: str) -> Site:
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InvalidHardware("YAML with aliases is not read")
-        value = yaml.safe_load(text)
+        return yaml.safe_load(text)
     except InvalidHardware:
         raise
     except Exception as e:  # PyYAML raises any exception if a tag does not fit its value
         raise InvalidHardware(f"no valid YAML: {' '.join(str(e).split())[:200]}") from None
+
+
+def read_yaml(text: str) -> Site:
+    """Slurm's topology.yaml: the default topology, or the first that has switches or blocks."""
+    value = _load_yaml(text)
     listed = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     listed.sort(key=lambda one: one.get("cluster_default") is not True)
     for one in listed:

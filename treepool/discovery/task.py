@@ -76,7 +76,7 @@ def task_of(
         if instance_cores is not None and not proven:
             raise InvalidHardware(
                 f"cores {shown_ids(cores)} are counted among {instance_cores} of the node's "
-                f"{idset.size(machine.cores)} cores, and no key tells which these are"
+                f"{idset.size(machine.cores)} cores, and no key says which these are"
             )
         cores = in_topo
     if cores & ~machine.cores:

@@ -47,7 +47,7 @@ def seen(
 
 
 def uuids_of(machine: Machine) -> Mapping[int, str]:
-    """The names by which CUDA must be told the GPUs of *machine*; {} if numbers will do."""
+    """The UUIDs of the GPUs of *machine* if CUDA needs them, otherwise {}."""
     divided = any(gpu.profile.startswith(MIG) for gpu in machine.gpus)
     return {gpu.id: gpu.uuid for gpu in machine.gpus if gpu.uuid} if divided else {}
 

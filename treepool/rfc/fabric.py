@@ -28,7 +28,7 @@ from treepool.rfc.quote import shortened
 #: Ranks as ascending runs that do not touch: first rank, and the rank after the last.
 Runs = tuple[tuple[int, int], ...]
 
-#: What a domain may have besides localities.
+#: The keys of a domain that are not localities.
 KEYS = ("name", "ranks")
 
 #: Names that a locality of a fabric cannot have.

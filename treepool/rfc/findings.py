@@ -19,7 +19,7 @@ from treepool.rfc.quote import quoted, shortened
 
 T = TypeVar("T")
 
-#: Reads one value, which stands at a JSON pointer.
+#: Reads one value, at a JSON pointer.
 Reader = Callable[[Any, str], T]
 Readers = Mapping[str, Reader[Any]]
 

@@ -148,10 +148,10 @@ class Links:
         near = [nic for nic in self.nics if nic.gpus >> gpu & 1]
         if not near:
             return ()
-        alike = near[0].gpus
+        sharing = near[0].gpus  # the GPUs near all of these NICs
         for nic in near:
-            alike &= nic.gpus
-        first = idset.size(alike & ((1 << gpu) - 1)) % len(near)
+            sharing &= nic.gpus
+        first = idset.size(sharing & ((1 << gpu) - 1)) % len(near)
         return tuple(nic.name for nic in (*near[first:], *near[:first]))
 
     @property

@@ -120,7 +120,7 @@ class _Reader:
         return Link(found.get("type", ""), found.get("gbps", 0.0), tuple(found.get("among", ())))
 
     def among(self, value: object, at: str) -> int:
-        """A set of GPUs, no pair of which is joined already."""
+        """A set of GPUs. None of its pairs may be joined already."""
         known = len(self.findings)
         gpus = self.gpus(value, at)
         if len(self.findings) > known:
@@ -165,7 +165,7 @@ class _Reader:
         return Device(found.get("model", ""), found.get("memory", 0), found.get("gpus", 0))
 
     def gpus(self, value: object, at: str, earlier: int = 0) -> int:
-        """A set of GPUs, none of which is among *earlier* ones; 0 after a problem."""
+        """A set of GPUs, which may not have any of the *earlier* ones; 0 after a problem."""
         gpus = self.findings.idset(value, at)
         if gpus >> MAX_GPUS:
             message = f"GPU ids go up to {MAX_GPUS - 1}, not {gpus.bit_length() - 1}"

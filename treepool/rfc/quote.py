@@ -7,7 +7,7 @@ MAX_SHOWN = 60
 
 
 def shortened(text: str, longest: int = MAX_SHOWN) -> str:
-    """At most *longest* characters of *text*; dots stand for what is cut off."""
+    """At most *longest* characters of *text*; the rest becomes three dots."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 

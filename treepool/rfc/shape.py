@@ -1,7 +1,7 @@
 """RFC 46 shapes, texts such as ``slot=4/node{x}``: ``parse_shape`` and ``format_shape``.
 
 The parser is a recursive descent parser with one method per rule of RFC 46's grammar. The
-formatter is its inverse, with one function per rule; both stand here so that a change of the
+formatter is its inverse, with one function per rule. Both are in this file so that a change of the
 grammar changes one file. ``shapetoken`` knows the tokens. Where the RFC is silent:
 
 - Only an unquoted ``x`` means ``exclusive``, and not as a label; ``"x"`` is a key of that name.
@@ -175,7 +175,7 @@ class _Parser:
         self.tokens.expect("}", "',' or '}'")
 
     def vertex_item(self, vertex: dict[str, Any]) -> None:
-        """item, of which some keys have a meaning for vertices"""
+        """item; the key label has a meaning for vertices"""
         column = self.tokens.column
         key = self.item(vertex, depth=0)
         if key == "label" and isinstance(vertex["label"], str):

@@ -1,0 +1,165 @@
+"""The memory of a machine from hwloc XML: its NUMA nodes, and what kind of memory each of them is.
+
+A NUMA node is a region if it is the ordinary memory of its cores. If several NUMA nodes have the
+same cores, the first that is not known to be of a special tier is their ordinary memory. All others
+are memory of a tier (``machine.TIERS``), or are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping, Optional, Sequence
+
+import attrs
+
+from treepool.discovery.hwlocxml import Object, Topology, bitmap, number
+from treepool.discovery.machine import FarMemory, Gpu, Region
+from treepool.rfc import idset
+from treepool.rfc.findings import shown_ids
+
+#: The tier by hwloc's subtype of a NUMA node, in upper case.
+_TIERS = {
+    "DRAM": "",
+    "HBM": "hbm",
+    "MCDRAM": "hbm",
+    "NVM": "nvm",
+    "CXL": "cxl",
+    "CXL-DRAM": "cxl",
+    "CXL-HBM": "cxl",
+    "CXL-NVM": "cxl",
+    "GPUMEMORY": "gpumem",
+}
+
+
+@attrs.define
+class Memory:
+    """The NUMA nodes that are regions, and the memory of special tiers."""
+
+    regions: list[Region] = attrs.field(factory=list)
+    far: list[FarMemory] = attrs.field(factory=list)
+    #: The NUMA node of each region, by its cores.
+    ordinary: dict[int, Object] = attrs.field(factory=dict)
+    #: NUMA nodes that are left out, by the reason, and those whose tier is not known.
+    left_out: dict[str, list[Object]] = attrs.field(factory=dict)
+    unknown: list[Object] = attrs.field(factory=list)
+
+    def keep(self, node: Object, cores: int) -> None:
+        """Note that *node* is the ordinary memory of its *cores*."""
+        self.ordinary[cores] = node
+        self.regions.append(Region("numa", cores, _bytes(node)))
+
+    def numa_nodes(self) -> dict[int, int]:
+        """The cores of each region, by the operating system's number of its NUMA node."""
+        return {node.os_index: c for c, node in self.ordinary.items() if node.os_index >= 0}
+
+    def notes(self) -> list[str]:
+        """A line for each reason to leave NUMA nodes out."""
+        return [f"left out: NUMA {_shown(nodes)}, {why}" for why, nodes in self.left_out.items()]
+
+    def warnings(self) -> list[str]:
+        """A line about the NUMA nodes whose tier is not known."""
+        if not self.unknown:
+            return []
+        gib = sum(map(_bytes, self.unknown)) >> 30
+        what = f"NUMA {_shown(self.unknown)} ({gib} GiB)"
+        return [f"left out: {what}, without own cores, and of unknown tier"]
+
+
+def read_memory(
+    topology: Topology, cores_of: Callable[[Optional[Object]], int], gpus: Sequence[Gpu]
+) -> Memory:
+    """The memory of the machine. *cores_of* gives the cores (bitmask) of an object."""
+    found = Memory()
+    others: list[tuple[Object, str]] = []
+    for node in _numa_nodes(topology.root):
+        tier, near = _named_tier(node), cores_of(node)
+        why = "" if near else _useless(node)
+        if why:
+            found.left_out.setdefault(why, []).append(node)
+        elif near and not tier and near not in found.ordinary:
+            found.keep(node, near)
+        else:
+            others.append((node, tier))
+    of_gpus = [n for n, tier in others if tier in ("", "gpumem") and _is_like_a_gpus(n, gpus)]
+    bandwidth = _bandwidths(topology)
+    for node, tier in others:
+        own = cores_of(node)
+        near = own or cores_of(node.parent)
+        if not tier and not own and node in of_gpus:
+            tier = "gpumem"
+            # hwloc does not say which of them belongs to which GPU; each GPU has one.
+            if len(of_gpus) == len(gpus):
+                near = gpus[of_gpus.index(node)].cores
+        if tier == "gpumem":
+            pci = node.infos.get("PCIBusID", "").lower()
+            near = next((gpu.cores for gpu in gpus if pci and gpu.pci == pci), near)
+        if not tier and near in found.ordinary:
+            tier = _measured_tier(node, found.ordinary[near], bandwidth)
+        if not tier:
+            found.unknown.append(node)
+        elif tier == "hbm" and own and near not in found.ordinary:
+            found.keep(node, near)  # the only memory of these cores, such as HBM without DRAM
+        else:
+            found.far.append(FarMemory(tier, near, _bytes(node)))
+    return found
+
+
+def _numa_nodes(root: Object) -> list[Object]:
+    """The NUMA nodes that may be used, by the operating system's numbers."""
+    text = root.attributes.get("allowed_nodeset")
+    nodes = (item for item in root.walk() if item.type == "NUMANode")
+    if text is not None:
+        allowed = bitmap(text)
+        nodes = (n for n in nodes if n.os_index >= 0 and allowed >> n.os_index & 1)
+    return sorted(nodes, key=lambda node: node.os_index)
+
+
+def _useless(node: Object) -> str:
+    """Why a NUMA node without cores that may be used is left out, or ""."""
+    if set(node.attributes.get("complete_cpuset", "")) - set("0x,"):
+        return "none of whose CPUs is online and allowed"
+    return "" if _bytes(node) else "without CPUs and memory"
+
+
+def _named_tier(node: Object) -> str:
+    """The tier of a NUMA node if hwloc names it; otherwise, and for ordinary memory, ""."""
+    tier = _TIERS.get(node.subtype.upper(), "")
+    if tier:
+        return tier
+    if "CXLDevice" in node.infos:
+        return "cxl"
+    if node.infos.get("DAXType", "").upper() == "NVM":
+        return "nvm"
+    return "gpumem" if "PCIBusID" in node.infos else ""
+
+
+def _measured_tier(node: Object, ordinary: Object, bandwidth: Mapping[str, int]) -> str:
+    """The tier of a NUMA node, by its bandwidth relative to its cores' *ordinary* memory."""
+    here = bandwidth.get(node.attributes.get("gp_index", ""), 0)
+    there = bandwidth.get(ordinary.attributes.get("gp_index", ""), 0)
+    # hwloc also calls memory of twice the bandwidth high-bandwidth memory. Slower memory may be of
+    # any kind.
+    return "hbm" if there and here >= 2 * there else ""
+
+
+def _bandwidths(topology: Topology) -> dict[str, int]:
+    """The bandwidth of each NUMA node that has one, by gp_index."""
+    return {
+        value.target: value.value
+        for value in topology.memory_values
+        if value.name in ("Bandwidth", "ReadBandwidth")
+    }
+
+
+def _is_like_a_gpus(node: Object, gpus: Sequence[Gpu]) -> bool:
+    """Whether a NUMA node is a GPU's memory: it has that size, or all GPUs share memory."""
+    if gpus and all(gpu.shares_memory for gpu in gpus):
+        return True
+    return any(gpu.memory == _bytes(node) for gpu in gpus if gpu.memory)
+
+
+def _bytes(node: Object) -> int:
+    return number(node.attributes.get("local_memory", ""))
+
+
+def _shown(nodes: Sequence[Object]) -> str:
+    return shown_ids(idset.from_ids(node.os_index for node in nodes if node.os_index >= 0))
