@@ -10,14 +10,16 @@ from broker import REPOSITORY, environment
 from documents import blocks
 
 PAGE = (REPOSITORY / "doc" / "upstream.md").read_text()
-COMMON, *SCRIPTS = [
-    re.search(r"^```sh\n(.*?)^```\n(?:\n```\n(.*?)^```)?", part, re.M | re.S).groups()
+
+#: What all scripts need, and for each title a script and what it prints.
+(COMMON,) = (block for block in blocks(PAGE, "sh") if "allocated.py <<" in block)
+SCRIPTS = {
+    part.splitlines()[0]: re.search(
+        r"^```sh\n(.*?)^```\n\n```\n(.*?)^```", part, re.M | re.S
+    ).groups()
     for part in re.split(r"^##+ ", PAGE, flags=re.M)
-    if "```sh" in part
-]
-TITLES = [part.splitlines()[0] for part in re.split(r"^##+ ", PAGE, flags=re.M) if "```sh" in part][
-    1:
-]
+    if "```sh" in part and COMMON not in part
+}
 
 #: A pass may not fall between two cancels, and no event into a pass: tried so often.
 TRIES = 3
@@ -56,19 +58,18 @@ def flux(*words, stdin="", cwd="/"):
 
 
 def test_there_are_scripts():
-    assert len(SCRIPTS) > 6
-    assert blocks(PAGE, "sh")[0] == COMMON[0]
+    assert len(SCRIPTS) == len(blocks(PAGE, "sh")) - 1 > 6
 
 
 @pytest.mark.depth
-@pytest.mark.parametrize("script, expected", SCRIPTS, ids=TITLES)
+@pytest.mark.parametrize("script, expected", SCRIPTS.values(), ids=SCRIPTS)
 def test_a_defect_is_still_there(script, expected, tmp_path):
     lines = [re.escape(line).replace(r"\.\.\.", ".*") for line in expected.splitlines()]
     pattern = "\n".join(lines).replace("\n.*\n", "\n(?:.*\n)*")
     for number in range(TRIES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        printed = flux("bash", "-c", COMMON[0] + script, cwd=folder)
+        printed = flux("bash", "-c", COMMON + script, cwd=folder)
         if re.fullmatch(pattern, printed.strip("\n")):
             return
     raise AssertionError(printed)
