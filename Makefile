@@ -50,7 +50,7 @@ check-browser: $(INSTALLED)
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/lint-imports --no-cache
 
 types: $(INSTALLED)
 	$(BIN)/mypy

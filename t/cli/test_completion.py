@@ -56,25 +56,22 @@ def in_zsh(script, typed, folder):
             f"fpath=({folder} $fpath); autoload -U compinit; compinit -u -D; PS1=; print rea''dy\n"
         )
         os.write(leader, setup.encode())
-        until(leader, b"ready")
+        until(leader, lambda shown: b"ready" in shown)
         os.write(leader, typed.encode() + b"\t")
-        shown = until(leader, typed.encode(), quiet=1.0)
+        # The letters come back one by one, then what completes them.
+        shown = until(leader, lambda shown: shown.partition(typed.encode())[2].strip(b"\x07 "))
         shell.kill()
     os.close(leader)
     return shown.decode().replace("\r", " ").split()
 
 
-def until(terminal, word, quiet=0.0):
-    """What *terminal* shows up to *word*, and on until it shows nothing for *quiet* seconds."""
+def until(terminal, done):
+    """What *terminal* shows until *done* is true of it and nothing more comes for a moment."""
     shown, end = b"", time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        found = word in shown
-        if not select.select([terminal], [], [], quiet if found else 1.0)[0]:
-            if found:
-                break
-            continue
-        shown += os.read(terminal, 65536)
-        if word in shown and not quiet:
+        if select.select([terminal], [], [], 0.3)[0]:
+            shown += os.read(terminal, 65536)
+        elif done(shown):
             break
     return shown
 

@@ -76,7 +76,8 @@ def _reserved(queue: Queue, window: Window) -> tuple[int, ...]:
     plan = queue.plan
     parts = window.parts(plan.pool.inventory)
     holders = plan.timeline.overlapping(window.start, window.end, parts)
-    reserved = (plan.reservations[h] for h in holders if h in plan.reservations)
+    jobs = (h for h in holders if isinstance(h, int))
+    reserved = (plan.reservations[job] for job in jobs if job in plan.reservations)
     return tuple(sorted(r.job.jobid for r in reserved if window.name not in r.job.kind.leave))
 
 
