@@ -258,8 +258,11 @@ def test_what_is_demanded_stays_demanded():
 
 def test_the_reason_says_until_when():
     run = split()
+    run.waits(3, "node=4/slot/core=4", wait=30)
+    assert run.why(3).startswith("no close place is free, any will do at ")
+    run.queue.remove(3)
     run.waits(3, "node=4/slot/core=4", wait=300)
-    assert run.why(3).startswith("waits for a close place until ")
+    assert run.why(3).startswith("no close place is free until ")
     run.waits(4, "node=5/slot/core=4", wait=300)  # waits for nodes
     assert "close" not in run.why(4)
 
