@@ -44,7 +44,7 @@ def test_a_job_waits_for_one_switch_and_starts_anyway_when_it_has_waited(four, s
     four.settle()
     assert four.state(job) == "S"
     reason = four.soon(lambda: four.annotation(job, "reason_pending"))
-    assert reason.startswith("waits for a close place until ")
+    assert reason.startswith("no close place is free, any will do at ")
     assert ranks(four, job) == ["1,3"]
     submit, alloc = (
         float(line.split()[0])
@@ -76,7 +76,7 @@ def test_explain_says_until_when_it_waits(four, split):
     job = four.submit("-N2", "-n2", "--exclusive", "--locality-wait=1h")
     four.settle()
     told = four.run("treepool", "explain", "--job", job).stdout
-    assert "waits for a close place until" in told
+    assert "no close place is free, any will do at" in told
 
 
 def test_switches_without_a_time_are_waited_for_as_long_as_it_takes(four, split):

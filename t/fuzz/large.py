@@ -584,6 +584,10 @@ LARGE = {
         "a text": lambda: '[{"type":"n","count":1,"x":"' + "'\\\"" * 200_000 + '"}]',
     },
     "gpuopt": GPUOPTS,
+    "waitopt": {
+        "digits": lambda: "1@" + "9" * (MIB - 4),
+        "colons": lambda: "1@" + "9:" * (MIB // 2 - 4),
+    },
     "document": DOCUMENTS,
     "constraint": {
         name: partial(_in_system, JOBS[name], "constraints")

@@ -50,7 +50,7 @@ from treepool.errors import (
     InvalidWindow,
     TreepoolError,
 )
-from treepool.flux import gpuopt, options
+from treepool.flux import gpuopt, options, waitopt
 from treepool.placement.request import job_options
 from treepool.rfc import (
     constraint,
@@ -202,6 +202,12 @@ def _resources(data):
 @target(InvalidOption, seeds=["num=4:mode=exclusive:nvlink=yes:gmodel=A100:gmem=40GB", "num=1"])
 def _gpuopt(data):
     gpuopt.parse(_text(data))
+
+
+@target(InvalidOption, seeds=["1@10:00", "1@1-12:30:00", "1@90s", "2"])
+def _waitopt(data):
+    _, seconds = waitopt.switches(_text(data))
+    assert seconds is None or 0 <= seconds < 1e14
 
 
 # -- formats of JSON

@@ -19,6 +19,8 @@ SHAPES = (
 RULES = {"a": ("easy", 1), "b": ("conservative", 3), "c": ("fifo", 1), "d": ("conservative", 1e9)}
 
 
+WIDE = ("node=3/slot/core=2", "node=4/slot/core=6", "node=5/slot/core=1")
+
 #: With a fabric, jobs may wait for one of its domains.
 FABRIC = {"cell": [{"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}, {"ranks": "4"}]}
 
@@ -73,7 +75,8 @@ class Both:
 
     def submit(self):
         self.jobid += 1
-        shape, queue = self.chance.choice(SHAPES), self.chance.choice(self.queues)
+        shapes = (*SHAPES, *(WIDE if self.waits else ()))
+        shape, queue = self.chance.choice(shapes), self.chance.choice(self.queues)
         duration = self.chance.choice([0, 5, 10, 10, 20, 33])
         wait = self.chance.choice(self.waits) if self.waits else 0
         spec = from_resources(

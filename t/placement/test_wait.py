@@ -183,8 +183,34 @@ def test_a_job_that_was_submitted_long_ago_does_not_wait():
 @pytest.mark.parametrize("options", [{}, {"switches": 1}])
 def test_what_an_idle_pool_has_in_no_domain_is_not_waited_for(options):
     run = Run()
-    run.waits(3, "node=5/slot/core=1", wait=30, **options)
+    run.waits(3, "node=5/slot/core=1", wait=30, **options)  # two switches are the fewest
     assert run.placed == {3: [0, 1, 2, 3, 4]}
+
+
+def test_where_no_domain_has_them_all_the_fewest_of_the_highest_are_waited_for():
+    cells = {"cell": [{"ranks": "0-3"}, {"ranks": "4-7"}, {"ranks": "8-11"}]}
+    run = Run(fabric=cells, nodes=12)
+    run.runs(1, [0], NOW + 20)
+    run.runs(2, [4], NOW + 20)
+    run.runs(3, [8], 0)
+    run.waits(4, "node=8/slot/core=1", wait=30)
+    assert run.pool.choice(run.request("node=8/slot/core=1")).selection is not None  # in three
+    assert run.placed == {}
+    assert run.reserved(4) == (NOW + 20, [0, 1, 2, 3, 4, 5, 6, 7])
+    run.waits(5, "node=9/slot/core=1", 5.0, wait=30)  # needs three anyway
+    assert len(run.placed[5]) == 9
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(8, 0), (9, 2), (16, 2)])
+def test_strictly_it_spans_no_more_of_them_than_in_an_idle_pool(nodes, most):
+    run = Run(fabric=CELLS, nodes=16)
+    strict = run.pool.strict(run.request(f"node={nodes}/slot/core=4", wait=30))
+    assert strict.most == most
+
+
+def test_a_range_of_nodes_that_spans_the_highest_domains_is_not_waited_for():
+    run = Run(fabric=CELLS, nodes=16)
+    assert run.pool.strict(run.request("node=2-12/slot/core=4", wait=30)).most == 0
 
 
 @pytest.mark.parametrize(("nodes", "name"), [(1, None), (4, "switch"), (5, "cell"), (9, None)])
@@ -232,8 +258,11 @@ def test_what_is_demanded_stays_demanded():
 
 def test_the_reason_says_until_when():
     run = split()
+    run.waits(3, "node=4/slot/core=4", wait=30)
+    assert run.why(3).startswith("no close place is free, any will do at ")
+    run.queue.remove(3)
     run.waits(3, "node=4/slot/core=4", wait=300)
-    assert run.why(3).startswith("waits for a close place until ")
+    assert run.why(3).startswith("no close place is free until ")
     run.waits(4, "node=5/slot/core=4", wait=300)  # waits for nodes
     assert "close" not in run.why(4)
 

@@ -192,7 +192,7 @@ class Answers:
         job = self._source.waiting(_NEW, _PRIORITY, asker.userid, line, spec)
         yield None
         try:
-            pool.check_feasibility(job.request)
+            pool.check_feasibility(job.relaxed)
         except InfeasibleRequest as e:
             yield {"verdict": "infeasible", "reason": str(e)}
             return

@@ -1,7 +1,8 @@
 """How long to wait for a close place: ``--locality-wait=FSD``, and Slurm's ``--switches=N[@TIME]``.
 
 A time of ``--switches`` is in Slurm's forms (minutes, minutes:seconds, hours:minutes:seconds,
-days-hours, days-hours:minutes, days-hours:minutes:seconds) or in Flux's, with a unit.
+days-hours, days-hours:minutes, days-hours:minutes:seconds) or in Flux's, with a unit. Imports no
+flux.
 """
 
 from __future__ import annotations
@@ -9,20 +10,22 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from flux.util import parse_fsd
-
 from treepool.errors import InvalidOption
 from treepool.rfc.findings import shown
 
 _SLURM = re.compile(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,6}))?(?::(\d{1,6}))?", re.ASCII)
-_FLUX = re.compile(r"\d{1,9}(\.\d{1,9})?(ms|s|m|h|d)", re.ASCII)
+_FLUX = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d)", re.ASCII)
+
+#: The units of a Flux Standard Duration (RFC 23) in seconds.
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def wait(text: str) -> float:
     """The seconds in *text*, a number with a unit; raises InvalidOption."""
-    if not _FLUX.fullmatch(text):
+    match = _FLUX.fullmatch(text)
+    if match is None:
         raise InvalidOption(f"{shown(text)} is not a time such as 10m, 1.5h or 90s")
-    return _plain(float(parse_fsd(text)))
+    return _plain(float(match[1]) * _UNITS[match[2]])
 
 
 def switches(text: str) -> tuple[int, Optional[float]]:

@@ -98,7 +98,14 @@ class Situation:
             self._forget()
             raise
         GIVEN_UP.count += effort.gave_up
-        return Choice(best.request, best.selection, effort.gave_up)
+        selection = best.selection
+        if request.most and selection is not None and self._spanned(selection) > request.most:
+            selection = None  # it spans as few as possible, see spread.py
+        return Choice(best.request, selection, effort.gave_up)
+
+    def _spanned(self, selection: Selection) -> int:
+        fabric = self.inventory.fabric
+        return 0 if fabric is None else len(fabric.highest(selection.ranks()))
 
     def spread(self, request: Request) -> Spread:
         """The domains of the fabric for *request*, with all counts at their minimum."""

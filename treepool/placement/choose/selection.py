@@ -41,6 +41,10 @@ class Selection:
     grants: tuple[Grant, ...]
     nslots: int
 
+    def ranks(self) -> Iterator[int]:
+        """All ranks of the selection."""
+        return (rank for grant in self.grants for rank in grant.ranks)
+
     @property
     def extent(self) -> tuple[int, int]:
         """How much is served: units (nodes if the request asks for nodes) and slots."""

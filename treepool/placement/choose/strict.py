@@ -1,8 +1,8 @@
 """What a job asks for while it waits for a close place: what it prefers is required.
 
 This is delay scheduling, the job option ``wait``. A *strict* request asks for local slots and,
-above the nodes, for one domain of the locality in which an idle pool would place it. Afterwards
-the request is *relaxed*.
+above the nodes, for one domain of the locality in which an idle pool would place it. If there is
+none, it spans no more of the highest domains than there. Afterwards the request is *relaxed*.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Iterable, Optional
 import attrs
 
 from treepool.placement.choose.choice import Situation
+from treepool.placement.choose.serve import units_of
 from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.request.need import Level, ask_of
 from treepool.placement.request.vertices import Request
@@ -40,8 +41,12 @@ def strict(request: Request, idle: Situation) -> Request:
     one_node = count.maximum == 1 and not (request.spans or request.levels)
     if one_node or fabric is None or selection is None:
         return local
-    name = _around(fabric, (rank for grant in selection.grants for rank in grant.ranks))
-    return local if name is None else _within(local, name)
+    name = _around(fabric, selection.ranks())
+    if name is not None:
+        return _within(local, name)
+    if local.levels or units_of(local) is None:  # what it spans may depend on what is free
+        return local
+    return attrs.evolve(local, most=len(fabric.highest(selection.ranks())))
 
 
 def _within(request: Request, locality: str) -> Request:

@@ -139,6 +139,10 @@ class Fabric:
                     return domain
         return -1 - rank
 
+    def highest(self, ranks: Iterable[int]) -> set[int]:
+        """The domains directly below the root that *ranks* are in."""
+        return {self.paths[self.homes[rank][0]][-2] for rank in ranks}
+
     def sizes(
         self, locality: str, kinds: frozenset[Any], types: Sequence[Optional[Any]]
     ) -> Sequence[int]:

@@ -31,6 +31,10 @@ from treepool.placement.pool import Pool
 POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
 
 
+#: Jobs whose requests are relaxed between two yields.
+_STRIDE = 64
+
+
 @attrs.frozen
 class Rule:
     """How a line works: its policy, and how many of its jobs may have a reservation."""
@@ -319,16 +323,20 @@ class Queue:
         line.add(job)
         self._due = True
 
-    def _relax(self, now: float) -> None:
+    def _relax(self, now: float) -> Iterator[None]:
         """Relax the requests of the jobs whose patience has ended."""
+        count = 0
         while self._patience and self._patience[0][0] <= now:
+            count += 1
+            if count % _STRIDE == 0:
+                yield
             job = self.jobs.get(heapq.heappop(self._patience)[1])
             if job is not None and job.patience <= now:
                 self._replace(job, self.plan.relaxed(job))
 
     def _pass(self) -> Iterator[None]:
         self.plan.nodes_changed = False
-        self._relax(self._clock())
+        yield from self._relax(self._clock())
         self.plan.expire(self._clock())
         yield from self.plan.reconsider(self._clock())
         yield from self._visit_reserved()

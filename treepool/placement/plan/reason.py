@@ -51,7 +51,9 @@ def why_waiting(
     if job.kind.relaxed is not None:
         later_job = attrs.evolve(job, request=job.relaxed)
         if (yield from queue.plan.selection(later_job, now)) is not None:
-            return f"waits for a close place until {clock(job.patience, now)}{later}"
+            if reservation is not None and now < reservation.start < job.patience:
+                return f"no close place is free until {clock(reservation.start, now)}"
+            return f"no close place is free, any will do at {clock(job.patience, now)}"
     known = {} if known is None else known
     free = known.get(job.kind)
     if free is None:

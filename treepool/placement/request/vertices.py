@@ -52,6 +52,7 @@ class Request:
 
     ``wait`` is for how many seconds a job waits for a place as close as it prefers, in a domain of
     ``within_for_now``, if that is given; see choose/strict.py. Whoever allocates ignores both.
+    ``most`` is how many of the domains directly below the pool it may span; 0 is no limit.
     """
 
     ask: Ask
@@ -65,6 +66,7 @@ class Request:
     levels: tuple[Level, ...] = ()
     wait: float = 0.0
     within_for_now: Optional[str] = None
+    most: int = 0
 
 
 def request_of(
