@@ -1130,6 +1130,9 @@ STRADDLE = 10
 #: Usable GPUs are counted in so many parts of a GPU.
 PARTS = 1024
 
+#: So many cores of an idle node that is broken cost as much as a GPU.
+CORES = 32
+
 
 class Unit(NamedTuple):
     """What a policy knows of the first unit on a node: ``hosted`` are the units there.
@@ -1170,7 +1173,8 @@ def cost(unit: Unit, node: Domain, free: Ids) -> tuple[int, int]:
     taken = len(unit.given.gpus & node.gpus)
     broken = free == node.ids and taken < len(node.gpus) and after < before
     wasted = before - after - PARTS * taken
-    return int(broken), before + 2 * wasted + (0 if unit.local else STRADDLE * PARTS + 1)
+    size = broken * len(free.cores) * PARTS // CORES
+    return int(broken), before + 2 * wasted + size + (0 if unit.local else STRADDLE * PARTS + 1)
 
 
 def usable(node: Domain, free: Ids) -> int:
@@ -1186,12 +1190,13 @@ def usable(node: Domain, free: Ids) -> int:
 def beside(domain: Domain, node: Domain) -> Iterator[Ids]:
     """The GPUs of the node, each with the cores in the smallest domain that has some for it."""
     inner = [child for child in domain.children if child.ids.gpus & node.gpus]
-    if not all(child.ids.cores for child in inner):
-        inner = []
-    own = Ids(domain.ids.cores, domain.ids.gpus & node.gpus)
+    own = here = Ids(domain.ids.cores, domain.ids.gpus & node.gpus)
+    for child in inner:
+        own -= child.ids
+    if not all(child.ids.cores for child in inner) or (own.gpus and not own.cores):
+        inner, own = [], here
     for child in inner:
         yield from beside(child, node)
-        own -= child.ids
     if own.gpus:
         yield own
 

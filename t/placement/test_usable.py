@@ -33,6 +33,22 @@ def test_free_gpus_that_are_not_usable_are_stranded():
     assert stranded(half) == 1.5 * PER_GPU
 
 
+def with_a_gpu_at_the_root():
+    """Two sockets of 8 cores and a GPU; a third GPU is in none of them."""
+    sockets = [{"cores": "0-7", "gpus": "0"}, {"cores": "8-15", "gpus": "1"}]
+    return compile_topo({"gpus": "0-2", "socket": sockets}, (1 << 16) - 1, 0b111)
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "number"),
+    [((1 << 16) - 1, 0b111, 3), ((1 << 16) - 1, 0b100, 1), (0b11111, 0b100, 1), (0, 0b100, 0)],
+)
+def test_a_gpu_in_no_socket_is_usable_with_any_cores_where_all_are_in_sockets(cores, gpus, number):
+    node = NodeState(with_a_gpu_at_the_root(), cores, gpus)
+    assert usable(node) == number * PER_GPU
+    assert stranded(node) == (idset.size(gpus) - number) * PER_GPU
+
+
 @pytest.mark.parametrize(
     "shape", ["slot/core=5", "slot/[core=5;gpu=1]", "slot=2/[core=9;gpu=1]", "slot/[core=40;gpu=2]",
               "node/slot=2/[core=3;gpu=1]", "slot/socket{x}", "slot/gpu=2", "slot/node{x}"]

@@ -26,6 +26,9 @@ ABOVE_KEYS = 1 << 80
 _OFFSET = 2 * _MANY * PER_GPU
 _ABOVE_COSTS = 4 * _OFFSET
 
+#: So many cores of an idle node that a job breaks cost as much as a GPU.
+CORES_OF_A_GPU = 32
+
 #: The default weight of locality, in GPUs: how much fuller a node must be for a job to straddle.
 STRADDLE = 10.0
 
@@ -119,6 +122,9 @@ class Packing(Policy):
     difference is what others lose without the job's having it, such as GPUs whose cores a job
     without GPUs takes. It is below zero where the job uses GPUs that are of little use to others.
     A job that needs only a part of an idle node with GPUs takes it when no other node can serve it.
+    It *breaks* the node, of which then all cores count, too: CORES_OF_A_GPU as one GPU. Otherwise
+    jobs that waste a little less on them break the largest nodes, which are all that the largest
+    jobs can use.
     Fewest free cores decides between equal costs, and orders nodes without GPUs.
     """
 
@@ -130,7 +136,7 @@ class Packing(Policy):
         self.straddle = (round(gpus * PER_GPU) + 1) * _MANY
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
-        """(breaks an idle node, cost, free cores)."""
+        """(whether it breaks an idle node and the cost, free cores)."""
         before = usable(state)
         own = state.type.root.open_gpus
         free = idset.size(state.gpus & own) * PER_GPU
@@ -145,7 +151,9 @@ class Packing(Policy):
             after = most_usable(state, ask.min_cores, ask.min_gpus)
             wasted = before - after - ask.min_gpus * PER_GPU
         cost = _OFFSET + before + 2 * wasted
-        return (broken * _ABOVE_COSTS + cost) * _MANY + state.ncores
+        if broken:
+            cost += _ABOVE_COSTS + state.ncores * PER_GPU // CORES_OF_A_GPU
+        return cost * _MANY + state.ncores
 
 
 class MinSpan(BestFit):

@@ -77,20 +77,22 @@ def _places(node_type: NodeType) -> _Places:
 def _found(root: Domain) -> _Places:
     among = root.open_gpus
 
-    def places(domain: Domain, cores: int) -> Iterator[_Place]:
+    def places(domain: Domain) -> Iterator[_Place]:
         inner = [child for child in domain.children if child.gpus & among]
-        if not all(child.cores for child in inner):
-            inner = []
-        own = domain.gpus & among
+        cores, own = domain.cores, domain.gpus & among
         for child in inner:
-            yield from places(child, child.cores)
-            own &= ~child.gpus
             cores &= ~child.cores
+            own &= ~child.gpus
+        if not all(child.cores for child in inner) or (own and not cores):
+            yield domain.cores, domain.gpus & among  # some have no cores of their own: all share
+            return
+        for child in inner:
+            yield from places(child)
         if own:
             yield cores, own
 
     found: dict[int, list[_Place]] = {}
-    for cores, gpus in places(root, root.cores):
+    for cores, gpus in places(root):
         share = min(idset.size(cores) // idset.size(gpus), root.ncores // root.ngpus)
         found.setdefault(max(1, share), []).append((cores, gpus))
     return {fair: tuple(some) for fair, some in found.items()}
