@@ -147,10 +147,9 @@ class NodeType:
 
     @around.default
     def _around(self) -> dict[Domain, tuple[Domain, ...]]:
-        around: dict[Domain, tuple[Domain, ...]] = {self.root: (self.root,)}
-        for domain in self.root.walk():
-            for child in domain.children:
-                around[child] = (child, *around[domain])
+        around: dict[Domain, tuple[Domain, ...]] = {}
+        for domain, parent in self.parent.items():  # parents come first
+            around[domain] = (domain,) if parent is None else (domain, *around[parent])
         return around
 
     @realm.default
