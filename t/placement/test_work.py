@@ -447,3 +447,22 @@ def test_nodes_that_are_hard_to_judge_do_not_keep_a_request_from_an_idle_node():
         choice = pool.choice(asked)
         assert choice.gave_up
         assert [grant.ranks for grant in choice.selection.grants] == [(999,)]
+
+
+def test_ranks_in_no_domain_are_counted_in_time_that_grows_as_their_number():
+    """Each is a child of the root, so the root has as many as there are nodes."""
+
+    def work(nodes):
+        R = cluster(nodes)
+        R["scheduling"]["fabric"] = {"switch": [{"ranks": "0-15"}, {"ranks": "16-31"}]}
+        pool = Pool(R)
+        asked = request(pool, "slot/core=8")
+        with Lines() as first:
+            pool.alloc(1, asked)
+        with Lines() as then:
+            pool.alloc(2, asked)
+        return first.count, then.count
+
+    few, many = work(1000), work(8000)
+    assert many[0] < 9 * few[0]
+    assert many[1] < 1.2 * few[1]

@@ -12,6 +12,7 @@ from typing import Iterable, Iterator, Optional, Sequence, TypeVar
 
 from treepool.placement.nodes.fabric import ROOT, Fabric
 from treepool.placement.nodes.state import IDLE, NodeState, unpacked
+from treepool.rfc.idset import from_ids
 
 #: Changed leaves that are kept for readers, per domain of the fabric.
 _MAX_LOG = 4
@@ -89,9 +90,11 @@ class Census:
 
     def follow(self, state_of: Sequence[Optional[NodeState]], up: bytearray) -> None:
         """Count the ranks that moved, which are now in the states *state_of* if they are *up*."""
-        homes, paths, counted, free = (
-            self.fabric.homes, self.fabric.paths, self._counted, self._free,
-        )  # fmt: skip
+        if 2 * len(self.moved) > len(state_of):
+            self._count(state_of, up)
+            return
+        homes, paths = self.fabric.homes, self.fabric.paths
+        counted, free = self._counted, self._free
         for rank in self.moved:
             old, new = counted[rank], state_of[rank] if up[rank] else None
             if old is new:
@@ -121,6 +124,30 @@ class Census:
         if len(self.log) > 1024 + _MAX_LOG * len(self.held):
             self.log_start += len(self.log)
             self.log.clear()
+
+    def _count(self, state_of: Sequence[Optional[NodeState]], up: bytearray) -> None:
+        """Count all ranks."""
+        start, new = self.log_start + len(self.log) + 1, Census(self.fabric)
+        for name in self.__slots__:
+            setattr(self, name, getattr(new, name))
+        self.log_start = start  # no reader is this far, so each looks at all leaves
+        self.moved = set()
+        for rank, leaves in enumerate(self.fabric.homes):
+            state = self._counted[rank] = state_of[rank] if leaves and up[rank] else None
+            if state is not None:
+                for leaf in leaves:
+                    self.held[leaf][state] = self.held[leaf].get(state, 0) + 1
+                    self._free[leaf] += state.packed
+        for domain in reversed(range(len(self.fabric))):  # children before parents
+            having: dict[NodeState, list[int]] = {}
+            idle: dict[int, list[int]] = {}
+            for place, child in enumerate(self.fabric.children[domain]):
+                self._free[domain] += self._free[child]
+                idle.setdefault(self.idle(child), []).append(place)
+                for state in self.held[child] or self._having[child]:
+                    having.setdefault(state, []).append(place)
+            self._having[domain] = {state: from_ids(those) for state, those in having.items()}
+            self._idle[domain] = {number: from_ids(those) for number, those in idle.items()}
 
     def _take(self, domain: int) -> None:
         """Make the dicts of *domain* its own."""
