@@ -44,6 +44,10 @@ class Above:
     def height(self) -> int:
         return max((child.height + 1 for child in self.children), default=0)
 
+    @property
+    def depth(self) -> int:
+        return 0 if self.around is None else 1 + self.around.depth
+
     def is_in(self, name: str) -> bool:
         return self.name == name or (self.around is not None and self.around.is_in(name))
 

@@ -1340,7 +1340,11 @@ class ReferencePool:
         return set().union(*found)
 
     def wanted(self, jobspec: dict[str, Any]) -> Wanted:
-        above = {d.name for d in self.fabric.walk()} - {"", "alone"} if self.fabric else set()
+        deepest: dict[str, int] = {}
+        for d in self.fabric.walk() if self.fabric else ():
+            if d.name not in ("", "alone"):
+                deepest[d.name] = max(deepest.get(d.name, 0), d.depth)
+        above = sorted(deepest, key=lambda name: (deepest[name], name))
         return requests.wanted(jobspec, self.localities(), self.locality, above)
 
     def check_feasibility(self, want: Wanted) -> None:

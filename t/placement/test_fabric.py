@@ -147,6 +147,10 @@ def test_options_ask_for_one_domain_or_for_segments(data):
             options = step.spec["attributes"]["system"].setdefault("treepool", {})
             if data.draw(st.booleans()):
                 options["within"] = data.draw(random.some("cell", "switch", "switch", "pod"))
+            elif data.draw(st.booleans()):
+                options["switches"] = 1
+            if data.draw(random.some(False, False, True)):
+                options["wait"] = 600
             if data.draw(st.booleans()):
                 locality = data.draw(random.some("switch", "switch", "cell"))
                 options["segment"] = f"{locality}:{data.draw(st.integers(1, 4))}"

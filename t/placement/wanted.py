@@ -196,12 +196,15 @@ def wanted(
 ) -> Wanted:
     """What *jobspec* asks of a pool with *localities* whose mode is *locality*.
 
-    *fabric* are the localities above the nodes.
+    *fabric* are the localities above the nodes, the highest first. That the job waits for a close
+    place is for whoever knows the time.
     """
-    above = set(fabric)
+    ordered = list(fabric)
+    above = set(ordered)
     system = jobspec["attributes"]["system"]
     options = system.get("treepool", {})
     known = {"locality", "gpu_link", "gpu_memory", "allow_cxl", "within", "segment"}
+    known |= {"wait", "switches"}
     if set(options) - known:
         raise InvalidJobspec("treepool: unknown option")
     locality = options.get("locality", locality)
@@ -221,6 +224,12 @@ def wanted(
     if "within" in options:
         rule(options["within"] in above, "a locality above the nodes")
         found = found._replace(levels=(Level(options["within"], Count(1, 1)), *found.levels))
+    if "wait" in options:
+        rule(options.get("locality") != "none", "a locality to wait for")
+    if "switches" in options:
+        rule(bool(ordered) and "within" not in options, "one locality above the nodes")
+        if "wait" not in options:
+            found = found._replace(levels=(Level(ordered[-1], Count(1, 1)), *found.levels))
     return found._replace(demand=demand)
 
 
