@@ -1,7 +1,8 @@
 """Show the running Flux instance: what is free, used and fragmented (GPUs that
-are free but in no domain that is), the windows, and with --gpus a line for each
-GPU, with --jobs one for each job, with its placement and how close it is: its
-fitness is 1.00 if an idle cluster could not have placed it better.
+are free but in no domain that is), which free GPUs lack their fair share of free
+cores, the windows, and with --gpus a line for each GPU, with --jobs one for each
+job, with its placement and how close it is: its fitness is 1.00 if an idle
+cluster could not have placed it better.
 
 examples:
   flux treepool status --jobs                 where do jobs sit?
