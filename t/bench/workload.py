@@ -3,7 +3,7 @@
 The cluster is RFC 49's cluster B at any size: nodes of four MI300A packages, each 24 cores and a
 GPU. One large job holds a quarter of the nodes. On the others small jobs of many shapes start
 until LOAD of their cores or GPUs is in use; from then on, before each start, random jobs end
-until that is so again. What is left free is then as scattered as best-fit lets it become.
+until that is so again. What is left free is then as scattered as the policy lets it become.
 
 A step is one start. So that a million nodes fill in as many steps as ten thousand, half of the
 jobs of a cluster with more nodes than steps can fill have that many times more slots. Once the

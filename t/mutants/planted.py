@@ -37,6 +37,48 @@ MUTANTS = [
         "broken = False",
     ),
     Mutant(
+        "packing: waste counts once",
+        "choose/policy.py",
+        "cost = _OFFSET + before + 2 * wasted",
+        "cost = _OFFSET + before + wasted",
+    ),
+    Mutant(
+        "packing: the emptiest node first",
+        "choose/policy.py",
+        "cost = _OFFSET + before + 2 * wasted",
+        "cost = _OFFSET - before + 2 * wasted",
+    ),
+    Mutant(
+        "packing: the cores of a broken node do not count",
+        "choose/policy.py",
+        "cost += _ABOVE_COSTS + state.ncores * PER_GPU // CORES_OF_A_GPU",
+        "cost += _ABOVE_COSTS",
+    ),
+    Mutant(
+        "packing: of equal costs, the one that straddles",
+        "choose/policy.py",
+        "self.straddle = (round(gpus * PER_GPU) + 1) * _MANY",
+        "self.straddle = (round(gpus * PER_GPU) - 1) * _MANY",
+    ),
+    Mutant(
+        "usable: a GPU's share is that of its domain alone",
+        "nodes/usable.py",
+        "share = min(idset.size(cores) // idset.size(gpus), root.ncores // root.ngpus)",
+        "share = idset.size(cores) // idset.size(gpus)",
+    ),
+    Mutant(
+        "usable: GPUs without cores of their own never are",
+        "nodes/usable.py",
+        "or (own and not cores)",
+        "",
+    ),
+    Mutant(
+        "usable: cores of another socket count",
+        "nodes/usable.py",
+        "if not all(child.cores for child in inner)",
+        "if inner",
+    ),
+    Mutant(
         "packing: the bound of a cost is above it",
         "choose/policy.py",
         "wasted = before - after - ask.min_gpus * PER_GPU",

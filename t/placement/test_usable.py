@@ -30,7 +30,7 @@ def test_a_gpu_is_usable_as_far_as_its_share_of_cores_is_free_in_its_socket():
 
 def test_free_gpus_that_are_not_usable_are_stranded():
     half = state((1 << 12) - 1, 0b0011)
-    assert stranded(half) == 1.5 * PER_GPU
+    assert stranded(TYPE, half.cores, half.gpus) == 1.5 * PER_GPU
 
 
 def with_a_gpu_at_the_root():
@@ -46,7 +46,7 @@ def with_a_gpu_at_the_root():
 def test_a_gpu_in_no_socket_is_usable_with_any_cores_where_all_are_in_sockets(cores, gpus, number):
     node = NodeState(with_a_gpu_at_the_root(), cores, gpus)
     assert usable(node) == number * PER_GPU
-    assert stranded(node) == (idset.size(gpus) - number) * PER_GPU
+    assert stranded(node.type, cores, gpus) == (idset.size(gpus) - number) * PER_GPU
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """The numbers of a cluster counted the slow way: from the JSON of R and of the jobs' R, by sets.
 
-Written from the words of ``Totals`` alone; nothing of treepool but its text formats is used.
+Written from the words of ``Totals`` and the reference; nothing of treepool but its text formats is
+used.
 """
 
 import random
 
+from placement import reference
+from placement.reference import ReferencePool
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.rfc import hostlist, idset
@@ -60,11 +63,26 @@ def numbers(R, jobs, down=(), drained=()):
         "down": len(away - set(drained)),
         "drained": len(set(drained)),
         "gpus_fragmented": len(fragmented(R, everything, free)),
+        "gpus_stranded": stranded(R, free),
     }
     for kind in ("core", "gpu"):
         for name, found in (("", everything), ("_free", free), ("_used", used)):
             count[f"{kind}s{name}"] = sum(item[0] == kind for item in found)
     return count
+
+
+def stranded(R, free):
+    """The free GPUs without their share of free cores, as the slow reference counts usable ones."""
+    lost = 0
+    for rank, node in ReferencePool(R).nodes.items():
+        cores, gpus = (
+            {i for k, r, i in free if (k, r) == (kind, rank)} for kind in ("core", "gpu")
+        )
+        gpus &= node.root.gpus
+        lost += (
+            len(gpus) - reference.usable(node.root, reference.Ids(cores, gpus)) / reference.PARTS
+        )
+    return lost
 
 
 def fragmented(R, everything, free):

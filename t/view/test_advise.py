@@ -71,6 +71,15 @@ def test_what_common_shapes_strand():
     assert "121 cores" in found["slot=1/core=121"].reason
 
 
+def test_a_slot_strands_the_gpus_whose_cores_it_takes_besides_its_own():
+    ((advice,), _) = advise(Pool(xeon()), ["slot=1/core=30", "slot=1/socket{x}"])
+    each = {shape: round(one.stranded, 2) for shape, one in by_shape(advice.common).items()}
+    assert each["slot=1/[core=12;gpu=1]"] == 0
+    assert each["slot=1/[core=24;gpu=1]"] == 0.6, "9 of the 15 cores of another GPU"
+    assert (each["slot=1/core=30"], each["slot=1/socket{x}"]) == (2, 0)
+    assert "0.60 GPUs" in text([advice], 0, 120).plain
+
+
 def test_memory_is_shared_out_among_the_slots():
     ((advice,), _) = advise(Pool(cray(16)))
     assert [(one.slots, one.memory) for one in advice.tiling] == [

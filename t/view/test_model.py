@@ -3,8 +3,9 @@
 import pytest
 
 from bench.workload import cluster
-from treepool import Pool, ResourceSet
+from treepool import Pool, ResourceSet, parse_shape
 from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
 from treepool.view.model import OTHER, Job, Totals
 from treepool.view.picture import MAX_STEPS, Change, Picture
 from view.counting import held, numbers, pool_with_jobs, some_R
@@ -156,6 +157,15 @@ def test_a_gpu_on_a_flat_node_is_fragmented_once_the_node_is_not_all_free(pictur
     del R["scheduling"]
     assert picture_of(R).totals.gpus_fragmented == 0
     assert picture_of(R, ["slot=1/core"]).totals.gpus_fragmented == 2
+
+
+def test_free_gpus_whose_cores_are_taken_are_stranded_and_told_so():
+    pool = Pool(cluster(2))
+    for jobid, shape in enumerate(("slot/core=24", "slot/core=12"), 1):
+        pool.alloc(jobid, pool.parse_resource_request(from_resources(parse_shape(shape))))
+    totals = Picture.of(pool, []).totals
+    assert (totals.gpus_free, totals.gpus_stranded) == (8, 1.5)
+    assert totals.line.endswith("8 free (2 fragmented, 1 without their cores)")
 
 
 def test_a_domain_of_which_the_enclosing_instance_kept_something_is_not_whole(picture_of):

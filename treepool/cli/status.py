@@ -1,9 +1,9 @@
 """Show the running Flux instance: what is free, used and fragmented (GPUs that
-are free but in no domain that is), how many nodes a job may have to fit into a
-switch, a rack, ..., the windows; with --domains a line for each of these, with
---gpus one for each GPU, with --jobs one for each job, with its placement and how
-close it is: its fitness is 1.00 if an idle cluster could not have placed it
-better.
+are free but in no domain that is), which free GPUs lack their fair share of free
+cores, how many nodes a job may have to fit into a switch, a rack, ..., the
+windows; with --domains a line for each of these, with --gpus one for each GPU,
+with --jobs one for each job, with its placement and how close it is: its fitness
+is 1.00 if an idle cluster could not have placed it better.
 
 examples:
   flux treepool status --jobs                 where do jobs sit?

@@ -125,7 +125,7 @@ def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
         found["gpus"] += nodes * state.ngpus
         found["cores_fragmented"] += nodes * idset.size(cores)
         found["gpus_fragmented"] += nodes * idset.size(gpus)
-        found["gpus_stranded"] += nodes * stranded(state)
+        found["gpus_stranded"] += nodes * stranded(state.type, state.cores, state.gpus)
         if count % _STATES == 0:
             yield
     found["gpus_stranded"] //= PER_GPU

@@ -15,6 +15,7 @@ import attrs
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation
 from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.usable import PER_GPU, stranded
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, jobspec
@@ -52,8 +53,9 @@ class Filled:
 
     ``local`` is the number of slots in the smallest kind of domain that can host one. ``inside``
     gives, per level, how many whole slots each of its domains holds (least, most). ``memory`` is a
-    slot's part of the node's memory, in bytes, 0 if not known. ``reason`` says why no slot fits,
-    if none does.
+    slot's part of the node's memory, in bytes, 0 if not known. ``stranded`` GPUs lose their fair
+    share of cores to the first job, besides those that it has. ``reason`` says why no slot fits, if
+    none does.
     """
 
     shape: str
@@ -63,6 +65,7 @@ class Filled:
     gpus_left: int
     inside: tuple[tuple[int, int], ...] = ()
     memory: int = 0
+    stranded: float = 0
     reason: str = ""
 
     @property
@@ -186,6 +189,7 @@ class _Adviser:
             root.ngpus - gpus,
             tuple(self.inside(name, jobs) for name in self.names),
             root.memory // slots,
+            stranded_by(self.node_type, jobs[0]),
         )
 
     def inside(self, name: str, jobs: Sequence[Allocation]) -> tuple[int, int]:
@@ -199,6 +203,14 @@ class _Adviser:
                     held += job.nslots
             counts.append(held)
         return min(counts), max(counts)
+
+
+def stranded_by(node_type: NodeType, job: Allocation) -> float:
+    """The GPUs that a job on an idle node of *node_type* strands."""
+    ((_, cores, gpus),) = job.parts
+    root = node_type.root
+    before = stranded(node_type, root.cores, root.gpus)
+    return max(0, stranded(node_type, root.cores & ~cores, root.gpus & ~gpus) - before) / PER_GPU
 
 
 def slot_sizes(root: Domain) -> list[tuple[int, int]]:

@@ -94,13 +94,20 @@ def _slots(filled: Sequence[Filled], kinds: Sequence[str], width: int, left: boo
 
 
 def _common(filled: Sequence[Filled], node: Level, width: int) -> Lines:
-    """A line for each shape: the slots on a node, how many are local, what is stranded."""
+    """A line for each shape: the slots on a node, how many are local, what is left.
+
+    And how many GPUs one of them *strands*: they lose their share of the cores to it.
+    """
     gpus = node.gpus[1] > 0
-    rows = [["shape", "slots", "local", "cores left", *(["GPUs left"] if gpus else [])]]
+    rows = [
+        ["shape", "slots", "local", "cores left", *(["GPUs left", "each strands"] if gpus else [])]
+    ]
     for one in filled:
         if not one.reason:
             left = [_of(one.cores_left, node.cores[1])]
-            left += [_of(one.gpus_left, node.gpus[1])] if gpus else []
+            if gpus:
+                strands = f"{one.stranded:.2f} GPUs" if one.stranded >= 0.005 else "-"
+                left += [_of(one.gpus_left, node.gpus[1]), strands]
             rows.append([_slot(one.shape), f"{one.slots:,}", f"{one.local:,}", *left])
     lines = _table(rows, "l" + "r" * (len(rows[0]) - 1), width) if len(rows) > 1 else []
     for one in filled:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Iterable, Optional
 
 from treepool.placement.nodes.state import fragmented
-from treepool.placement.nodes.tree import Domain
+from treepool.placement.nodes.tree import NodeType
+from treepool.placement.nodes.usable import PER_GPU, stranded
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.idset import union
@@ -92,8 +93,9 @@ class Board:
         held = tuple((cores, gpus) for _, cores, gpus in holdings)
         layout = self._layouts.get((node_type, status, held))
         if layout is None:
-            root = self.cluster.types[node_type].root
-            layout = _layout(len(self.layouts), node_type, root, status, held)
+            layout = _layout(
+                len(self.layouts), node_type, self.cluster.types[node_type], status, held
+            )
             self._layouts[node_type, status, held] = layout
             self.layouts.append(layout)
         jobs = tuple(job for job, _, _ in holdings)
@@ -135,9 +137,10 @@ def _taken(layout: Layout) -> tuple[int, int]:
 
 
 def _layout(
-    number: int, node_type: int, root: Domain, status: str, held: tuple[tuple[int, int], ...]
+    number: int, kind: int, node_type: NodeType, status: str, held: tuple[tuple[int, int], ...]
 ) -> Layout:
     """The layout of one node, with its numbers."""
+    root = node_type.root
     used_cores, used_gpus = union(cores for cores, _ in held), union(gpus for _, gpus in held)
     up = status == UP
     cores, gpus = (root.cores & ~used_cores, root.gpus & ~used_gpus) if up else (0, 0)
@@ -156,5 +159,6 @@ def _layout(
         gpus_free=idset.size(gpus),
         gpus_used=idset.size(used_gpus),
         gpus_fragmented=idset.size(lost),
+        gpus_stranded=stranded(node_type, cores, gpus) / PER_GPU,
     )
-    return Layout(number, node_type, status, held, lost, totals)
+    return Layout(number, kind, status, held, lost, totals)

@@ -50,7 +50,8 @@ class Totals(NamedTuple):
     hold, also on such nodes. The rest of ``cores`` and ``gpus`` is out of service.
     ``gpus_fragmented`` is the number of free GPUs that are in no whole domain: in the smallest
     domain that holds the GPU (the node, if no other does) some core or GPU is allocated, or was
-    kept by the enclosing instance.
+    kept by the enclosing instance. ``gpus_stranded`` of the free GPUs lack their fair share of free
+    cores; a GPU that has a part of it counts in part.
     """
 
     nodes: int
@@ -66,14 +67,16 @@ class Totals(NamedTuple):
     gpus_free: int
     gpus_used: int
     gpus_fragmented: int
+    gpus_stranded: float
 
     @property
     def amounts(self) -> list[Amount]:
         """The cores and, if there are any, the GPUs, as Amounts."""
-        found = [Amount("cores", self.cores, self.cores_free, self.cores_used, 0)]
+        found = [Amount("cores", self.cores, self.cores_free, self.cores_used)]
         if self.gpus:
-            gpus = self.gpus, self.gpus_free, self.gpus_used, self.gpus_fragmented
-            found.append(Amount("GPUs", *gpus))
+            gpus = self.gpus, self.gpus_free, self.gpus_used
+            lost = self.gpus_fragmented, int(self.gpus_stranded)
+            found.append(Amount("GPUs", *gpus, *lost))
         return found
 
     @property
@@ -89,25 +92,27 @@ class Totals(NamedTuple):
         amounts = []
         for amount in self.amounts:
             text = f"{amount.used:,} of {amount.total:,} {amount.name} used, {amount.free:,} free"
-            if amount.fragmented:
-                text += f" ({amount.fragmented:,} fragmented)"
+            lost = [(amount.fragmented, "fragmented"), (amount.stranded, "without their cores")]
+            notes = [f"{number:,} {what}" for number, what in lost if number]
+            text += f" ({', '.join(notes)})" if notes else ""
             amounts.append(text)
         return f"{words.count(self.nodes, 'node')}: {states}; {'; '.join(amounts)}"
 
     def plus(self, other: Totals, times: int = 1) -> Totals:
         """The sum of these numbers and *times* those of *other*."""
-        return Totals(*(a + times * b for a, b in zip(self, other)))
+        return Totals._make(a + times * b for a, b in zip(self, other))
 
 
 @attrs.frozen
 class Amount:
-    """The cores or the GPUs of Totals: free (some of it fragmented), used, out of service."""
+    """The cores or the GPUs of Totals: free (some fragmented or stranded), used, out of service."""
 
     name: str
     total: int
     free: int
     used: int
-    fragmented: int
+    fragmented: int = 0
+    stranded: int = 0
 
     @property
     def away(self) -> int:

@@ -38,9 +38,9 @@ def usable_of(node_type: NodeType, cores: int, gpus: int) -> int:
     return found
 
 
-def stranded(state: NodeState) -> int:
-    """The free GPUs on a node in *state* that are not usable, in parts of PER_GPU."""
-    return idset.size(state.gpus & state.type.root.open_gpus) * PER_GPU - usable(state)
+def stranded(node_type: NodeType, cores: int, gpus: int) -> int:
+    """The free GPUs there that are not usable, in parts of PER_GPU."""
+    return idset.size(gpus & node_type.root.open_gpus) * PER_GPU - usable_of(node_type, cores, gpus)
 
 
 def most_usable(state: NodeState, ncores: int, ngpus: int) -> int:
