@@ -16,7 +16,8 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import NOTHING, assess
 from treepool.placement.plan.course import NO_USE, Course, Use
-from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Change, Holder, Timeline
+from treepool.placement.plan.future import Holder
+from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Change, Timeline
 from treepool.placement.plan.views import STRIDE, View, Views
 from treepool.placement.request.vertices import Request
 

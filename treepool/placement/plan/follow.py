@@ -7,8 +7,9 @@ from collections import deque
 from typing import Callable, Container
 
 from treepool.placement.journal import of_rank
+from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.gains import Gains
-from treepool.placement.plan.timeline import NEVER, PRESENT, Change, Timeline
+from treepool.placement.plan.timeline import NEVER, Change, Timeline
 
 #: Entries of the pool's journal that are followed at a time: some 5 ms.
 _MAX_ENTRIES = 256

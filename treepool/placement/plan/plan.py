@@ -27,19 +27,13 @@ from treepool.errors import InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.course import Course, Use, gathered
+from treepool.placement.plan.course import NO_USE, Course, Use, gathered
 from treepool.placement.plan.earliest import Found, Units, earliest, end_of, use_of, wanted
 from treepool.placement.plan.follow import Follower
-from treepool.placement.plan.gains import Gains
+from treepool.placement.plan.future import PRESENT, Holder
+from treepool.placement.plan.gains import Gain, Gains
 from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting
-from treepool.placement.plan.timeline import (
-    NEVER,
-    PRESENT,
-    UNPLANNED,
-    Change,
-    Holder,
-    Timeline,
-)
+from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Timeline
 from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
@@ -173,25 +167,28 @@ class Plan:
     def reconsider(self, now: float) -> Iterator[None]:
         """Forget what is known of the kinds of jobs that may have gained."""
         soon = math.nextafter(now, math.inf)
-        for change in self._gains.since(self._reconsidered):
+        for gain in self._gains.since(self._reconsidered):
             for kind in list(self._kinds.values()):
                 if kind.stuck < math.inf:
-                    use = yield from self._use(change, kind, kind.stuck, now, soon)
+                    use = yield from self._use(gain, kind, kind.stuck, now, soon)
                     kind.lacking -= use.units
                     if kind.lacking <= 0:
                         kind.stuck = math.inf
                 for floor in kind.floors:
                     if floor.time > now:
-                        use = yield from self._use(change, kind, floor.length, now, floor.time)
+                        use = yield from self._use(gain, kind, floor.length, now, floor.time)
                         if use.units:
                             kind.floors = []
                             break
             self._reconsidered += 1  # not earlier: the pass may be left at any yield
 
     def _use(
-        self, change: Change, kind: Kind, length: float, now: float, before: float
+        self, gain: Gain, kind: Kind, length: float, now: float, before: float
     ) -> Generator[None, None, Use]:
-        return use_of(self.timeline, change, kind.request, length, kind.leave, now, before)
+        timeline, request, leave = self.timeline, kind.request, kind.leave
+        if not leave and not gain.may_serve(timeline, request.ask, length, now, before):
+            return NO_USE
+        return (yield from use_of(timeline, gain.change, request, length, leave, now, before))
 
     def trim(self) -> None:
         """Forget the gains that all have looked at."""
@@ -320,7 +317,16 @@ class Plan:
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
         request, leave = job.request, job.kind.leave | {job.jobid}
         start, seen, uses = reservation.start, self._gains.end, list(track.uses)
-        for change in self._gains.since(track.seen):
+        free = not job.kind.leave
+        own = set(self.timeline.ranks_of(job.jobid))
+        for gain in self._gains.since(track.seen):
+            change = gain.change
+            if (
+                free
+                and own.isdisjoint(change.ranks)
+                and not gain.may_serve(self.timeline, request.ask, job.length, now, start)
+            ):
+                continue
             args = self.timeline, change, request, job.length, leave, now, start
             use = yield from use_of(*args)
             if use.units:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from typing import Any, Iterable, Iterator, NamedTuple, Optional, Union
+from typing import Any, Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
 from treepool.placement.journal import Journal
 from treepool.placement.nodes.state import Held, NodeState
+from treepool.placement.plan.future import PRESENT, Future, Holder, Span
 from treepool.placement.pool import Pool
 
 #: When a job without a time limit ends, in seconds since the epoch: after all that have one.
@@ -23,27 +24,11 @@ NEVER = 1e18
 #: The last time before NEVER.
 LAST = math.nextafter(NEVER, 0)
 
-#: The start of a view in the present: what running jobs hold counts, however late they are.
-PRESENT = -math.inf
-
 #: The end of a view that ignores reservations and windows: before all of these begin.
 UNPLANNED = -1e300
 
-#: Who holds a span: a job, or a window by its name.
-Holder = Union[int, str]
-
 #: Work between two yields: so many ranks are moved in some 5 ms.
 _SLICE = 512
-
-
-class Span(NamedTuple):
-    """Cores and GPUs (bitmasks) of a rank that *holder* has from ``start`` up to ``end``."""
-
-    start: float
-    end: float
-    cores: int
-    gpus: int
-    holder: Holder
 
 
 class Change(NamedTuple):
@@ -74,6 +59,9 @@ class Timeline:
         self.pool = pool
         self.holdings: dict[Holder, Holding] = {}
         self._spans: dict[int, list[Span]] = {}
+        #: The futures of those ranks that were asked for since their spans changed.
+        self._futures: dict[int, Future] = {}
+        self._inventory = pool.inventory
         #: Ends of all holdings and starts of the planned ones, ascending: (time, serial, ranks).
         self._ending: list[tuple[float, int, tuple[int, ...]]] = []
         self._starting: list[tuple[float, int, tuple[int, ...]]] = []
@@ -103,6 +91,7 @@ class Timeline:
             span = Span(start, end, cores, gpus, holder)
             for rank in those:
                 self._spans.setdefault(rank, []).append(span)
+                self._futures.pop(rank, None)
         self.holdings[holder] = holding
         insort(self._ending, (end, holding.serial, ranks))
         if start > PRESENT:
@@ -120,6 +109,7 @@ class Timeline:
                     self._spans[rank] = left
                 else:
                     del self._spans[rank]
+                self._futures.pop(rank, None)
         del self._ending[bisect_left(self._ending, (holding.end, holding.serial))]
         if holding.start > PRESENT:
             del self._starting[bisect_left(self._starting, (holding.start, holding.serial))]
@@ -209,15 +199,31 @@ class Timeline:
         self, rank: int, start: float, end: float, leave: frozenset[Holder] = frozenset()
     ) -> Optional[NodeState]:
         """What *rank* could give throughout the time from *start* to *end*."""
-        node_type = self.pool.inventory.types[rank]
-        if node_type is None:
+        future = self.future(rank)
+        if future is None:
             return None
-        cores, gpus = node_type.root.cores, node_type.root.gpus
+        if start < end and (not leave or leave.isdisjoint(future.planned)):
+            return future.state(start, end)
+        first = future.states[0]
+        cores, gpus = first.type.root.cores, first.type.root.gpus
         for begins, ends, its_cores, its_gpus, holder in self._spans.get(rank, ()):
             if ends > start and begins < end and holder not in leave:
                 cores &= ~its_cores
                 gpus &= ~its_gpus
-        return self.pool.inventory.states.get(node_type, cores, gpus)
+        return self.pool.inventory.states.get(first.type, cores, gpus)
+
+    def future(self, rank: int) -> Optional[Future]:
+        """The future of *rank*, None if there is no such node."""
+        inventory = self.pool.inventory
+        if inventory is not self._inventory:
+            self._inventory = inventory
+            self._futures.clear()
+        future = self._futures.get(rank)
+        node_type = inventory.types[rank]
+        if future is None and node_type is not None:
+            future = Future(node_type, self._spans.get(rank, ()), inventory.states)
+            self._futures[rank] = future
+        return future
 
 
 def finish(work: Iterator[Any]) -> None:

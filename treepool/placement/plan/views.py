@@ -16,7 +16,8 @@ from typing import Callable, Generator, Iterable, Optional
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.plan.timeline import LAST, NEVER, PRESENT, UNPLANNED, Holder, Timeline
+from treepool.placement.plan.future import PRESENT, Holder
+from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Timeline
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
