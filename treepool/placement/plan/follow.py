@@ -86,7 +86,7 @@ class Follower:
             if job is None or job.parts != old.parts:
                 self._gains.add(change)
             elif end < old.end:
-                self._gains.add(Change(end, old.end, change.ranks))
+                self._gains.add(Change(end, old.end, old.ranks, old.parts))
         if job is not None:
             timeline.add(jobid, PRESENT, end, job.parts)
             for holder in timeline.overlapping(PRESENT, end, job.parts):

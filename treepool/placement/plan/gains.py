@@ -11,10 +11,11 @@ from treepool.placement.request.need import Ask
 class Gain:
     """A change that made room; its ranks had too little between its ``start`` and ``end``."""
 
-    __slots__ = ("change", "_openings")
+    __slots__ = ("change", "ranks", "_openings")
 
     def __init__(self, change: Change) -> None:
         self.change = change
+        self.ranks = frozenset(change.ranks)
         #: By what an ask needs at least: from when to when some rank may serve it.
         self._openings: dict[tuple[int, int, bool], set[tuple[float, float]]] = {}
 
@@ -26,7 +27,7 @@ class Gain:
         It would start from *now* on but earlier than *before*. What was known for another request
         still holds: since then there is less room, or another gain.
         """
-        start, end, _ = self.change
+        start, end = self.change.start, self.change.end
         end = max(end, math.nextafter(now, math.inf))  # whoever was late had the present, too
         least = ask.min_cores, ask.min_gpus, ask.whole
         openings = self._openings.get(least)

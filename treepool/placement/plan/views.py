@@ -216,13 +216,12 @@ class Views:
         """Put *ranks* of *view* into their states."""
         index, timeline = view.index, self.timeline
         up = timeline.pool.situation.index.up
-        for rank in ranks:
-            state = timeline.state(rank, view.start, view.end, view.leave)
-            if state is not None:
-                old = index.state_of[rank] if index.up[rank] else None
-                new = state if up[rank] else None
-                if state is not index.state_of[rank] or old is not new:
-                    index.put(rank, state, bool(up[rank]))
+        for rank, state in timeline.states(ranks, view.start, view.end, view.leave):
+            before = index.state_of[rank]
+            old = before if index.up[rank] else None
+            new = state if up[rank] else None
+            if state is not before or old is not new:
+                index.put(rank, state, bool(up[rank]))
                 if watch is not None:
                     watch(rank, old, new)
             self.moved += 1
