@@ -64,19 +64,12 @@ class Asking(threading.Thread):
             time.sleep(0.01)
 
 
-def main(number, seed, seconds):
-    """Submit *number* jobs and see them start."""
-    chance = random.Random(seed)
-    handle = flux.Flux()
-    idle = statistics.median(answer(handle) for _ in range(20))
-    journal = JournalConsumer(handle, full=False).start()
-    asking = Asking()
-    asking.start()
-    began = time.time()
-    specs = [limited(chance, seconds) if seconds else jobspec(chance) for _ in range(number)]
-    futures = [submit_async(handle, spec) for spec in specs]
-    jobs = {future.get_id(): {"told": None, "started": None} for future in futures}
-    left, arrived = set(jobs), began
+def watch(journal, jobs):
+    """Wait until all *jobs* have started, and note in them what *journal* says.
+
+    Returns when the last of them came to the scheduler.
+    """
+    left, arrived = set(jobs), 0.0
     while left:
         event = journal.poll(timeout=300)
         job = jobs.get(event.jobid)
@@ -90,6 +83,22 @@ def main(number, seed, seconds):
         elif event.name == "alloc":
             job["started"] = event.timestamp
             left.discard(event.jobid)
+    return arrived
+
+
+def main(number, seed, seconds):
+    """Submit *number* jobs and see them start."""
+    chance = random.Random(seed)
+    handle = flux.Flux()
+    idle = statistics.median(answer(handle) for _ in range(20))
+    journal = JournalConsumer(handle, full=False).start()
+    asking = Asking()
+    asking.start()
+    began = time.time()
+    specs = [limited(chance, seconds) if seconds else jobspec(chance) for _ in range(number)]
+    futures = [submit_async(handle, spec) for spec in specs]
+    jobs = {future.get_id(): {"told": None, "started": None} for future in futures}
+    arrived = watch(journal, jobs)
     asking.over = True
     asking.join()
     last = max(job["started"] for job in jobs.values())

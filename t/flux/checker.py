@@ -9,6 +9,8 @@ A record is what was read of an instance when all was over, and what those who r
 ``resource``      the resource module's eventlog: drain and undrain
 ``housekeeping``  [job id, rank, start, end or null], as the scripts themselves noted
 ``stops``         [time, time, "stop" or "crash"]: when there was no instance
+``promises``      by job id, of jobs that ran up to their limits while nothing else happened: the
+                  start that they were ``told`` first (or null), and when they ``started``
 ``problems``      what else went wrong, as texts
 ``quiet``         after all jobs were over: ``time``, nodes, cores, GPUs ``allocated`` and ``free``
 ================  ===============================================================================
@@ -44,6 +46,9 @@ KINDS = {
 #: messages in their order: with housekeeping that frees 1,152 nodes one by one, on a busy machine
 #: of 2 cores, it was up to 4 seconds behind, and the alloc event up to 7.
 DRAIN_GRACE = 10.0
+
+#: Seconds that a start may take on a busy machine: the module, the job manager, the job's shell.
+LATE_GRACE = 3.0
 
 #: Seconds that a job may wait while nothing runs: the scheduler may just be reloading.
 PATIENCE = 15.0
@@ -88,6 +93,7 @@ def check(record, validate=None):
         *keys(record),
         *order(record),
         *invalid(record, validate),
+        *late(record["promises"]),
         *(Violation("problem", text) for text in record.get("problems", ())),
     ]
     counts = {
@@ -99,6 +105,7 @@ def check(record, validate=None):
         "housekeeping": len(record["housekeeping"]),
         "stops": sum(kind == "stop" for _, _, kind in record["stops"]),
         "crashes": sum(kind == "crash" for _, _, kind in record["stops"]),
+        "promised starts": sum(job["told"] is not None for job in record["promises"].values()),
         "quiet checks": len(record["quiet"]),
         "Rs checked": sum(job["R"] is not None for job in record["jobs"]) if validate else 0,
     }
@@ -177,7 +184,7 @@ def holds_of(record):
 # -- what must not be
 
 
-def late(jobs, grace):
+def late(jobs, grace=LATE_GRACE):
     """Jobs that started later than the start they were told first, by more than *grace* seconds.
 
     *jobs* has ``told`` (or null) and ``started`` by id. None may run beyond its limit, and no node

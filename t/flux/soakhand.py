@@ -20,10 +20,12 @@ import TreePool  # noqa: F401 (makes treepool importable)
 import flux
 import flux.constants
 import flux.kvs
+from burst import watch
 from flux.idset import IDset
 from flux.job import cancel_async, event_wait, job_list, submit_async
+from flux.job.journal import JournalConsumer
 from flux.resource import resource_list
-from soakjobs import random_job, whole_cluster
+from soakjobs import limited_job, random_job, whole_cluster
 
 #: Schedulers with treepool's pool, as ``flux module load`` takes them.
 SCHEDULERS = (
@@ -58,7 +60,8 @@ class Hand:
     """Acts on an instance.
 
     *told*: ``directory`` of the run, ``seed`` of this leg, ``seconds`` to act, ``settle``,
-    ``nodes``, ``cluster`` ("a" or "b") and how many seconds a job runs at the ``longest``.
+    ``nodes``, ``cluster`` ("a" or "b"), how many seconds a job runs at the ``longest``, and to how
+    many jobs a start is promised (``promises``).
     """
 
     def __init__(self, told):
@@ -221,6 +224,25 @@ class Hand:
                 event_wait(self.handle, jobid, "clean", raiseJobException=False)
             else:
                 self.problem(f"job {jobid} could not have the whole idle cluster")
+        if self.told.get("promises"):
+            self.promise()
+
+    def promise(self):
+        """Let jobs run up to their limits; note when they should have started, and when they did.
+
+        Nothing else happens meanwhile, so that what they are told first must be kept.
+        """
+        self.reload((["sched-treepool", "policy=easy"], ["sched-treepool", "policy=conservative"]))
+        journal = JournalConsumer(self.handle, full=False).start()
+        cluster, nodes = self.told["cluster"], self.told["nodes"]
+        specs = [limited_job(self.chance, cluster, nodes) for _ in range(self.told["promises"])]
+        jobs = {jobid: {"told": None, "started": None} for jobid in self.send(specs)}
+        watch(journal, jobs)
+        journal.stop()
+        with (self.directory / "promises").open("a") as file:
+            file.write(json.dumps(jobs) + "\n")
+        if not self.until(self.over):
+            self.problem("jobs that were promised a start did not end")
 
     def over(self):
         """Whether no job is left.

@@ -50,6 +50,7 @@ class Site(Instance):
     """
 
     def __init__(self, directory, nodes, cluster, options, housekeeping):
+        self.housekeeping = housekeeping
         self.env = environment(
             FLUX_DISABLE_JOB_CLEANUP="t",
             TREEPOOL_TEST_KEY=json.dumps(key_of(f"rfc49-cluster-{cluster}")),
@@ -98,16 +99,26 @@ class Soak:
     """A soak in *directory*; ``run`` it, then look at ``record``.
 
     *housekeeping* is the chance that an instance has it, *longest* how many seconds a job runs.
+    *promises* jobs that keep their limits run after a leg that settles.
     """
 
     def __init__(
-        self, directory, seed, nodes, cluster, leg_seconds=30.0, housekeeping=0.6, longest=20.0
+        self,
+        directory,
+        seed,
+        nodes,
+        cluster,
+        leg_seconds=30.0,
+        housekeeping=0.6,
+        longest=20.0,
+        promises=60,
     ):
         self.directory = Path(directory)
         self.seed, self.nodes, self.cluster = seed, nodes, cluster
         self.leg_seconds = leg_seconds
         self.housekeeping = housekeeping
         self.longest = longest
+        self.promises = promises
         self.chance = random.Random(seed)
         self.stops = []
         #: When the instance of each of these was gone.
@@ -158,6 +169,8 @@ class Soak:
         """One leg; its time is what a leg is set to, and what it takes to settle."""
         told = {"seed": f"{self.seed}/{leg}", "seconds": self.leg_seconds, "settle": settle}
         told.update(nodes=self.nodes, cluster=self.cluster, longest=self.longest)
+        # Housekeeping keeps nodes beyond the limits of the jobs that had them.
+        told["promises"] = 0 if instance.housekeeping else self.promises
         done = self.hand(instance, "act", told)
         for name, number in done.items():
             self.counts[name] = self.counts.get(name, 0) + number
@@ -190,6 +203,11 @@ class Soak:
             "housekeeping": scripts(self.lines("housekeeping")),
             "stops": self.stops,
             "quiet": [json.loads(line) for line in self.lines("quiet")],
+            "promises": {
+                jobid: job
+                for line in self.lines("promises")
+                for jobid, job in json.loads(line).items()
+            },
             "problems": self.lines("problems"),
         }
 

@@ -7,6 +7,9 @@ from flux.job import JobspecV1
 
 from treepool import parse_shape
 
+#: Seconds before its limit at which a job ends that keeps it: its start counts as well.
+EARLY = 2.0
+
 #: What the nodes are like: cores and GPUs of a node, and of its smallest domain, by cluster.
 NODES = {"a": (120, 8, "numa", 15, 1), "b": (96, 4, "socket", 24, 1)}
 
@@ -141,6 +144,18 @@ def random_job(chance, cluster, nodes, longest):
         said, wanted["ranks"] = constraint(chance, nodes)
         spec.setattr("system.constraints", said)
     return finish(spec, wanted, chance.choice([0, 120, 600, 3600]), run_time(chance, longest))
+
+
+def limited_job(chance, cluster, nodes):
+    """A jobspec that runs up to its limit; half of them want a large part of the cluster."""
+    shape, wanted = (
+        wide(chance, cluster, nodes) if chance.random() < 0.5 else shaped(chance, cluster)
+    )
+    spec = JobspecV1.from_command(["true"], num_tasks=1)
+    spec.jobspec["resources"] = parse_shape(shape)
+    spec.jobspec["tasks"][0]["slot"] = "default"
+    limit = chance.randint(4, 8)
+    return finish(spec, {**wanted, "form": shape}, limit, limit - EARLY)
 
 
 def whole_cluster(nodes):

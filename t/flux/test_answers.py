@@ -36,6 +36,9 @@ class Source:
     def started(self, job, allocation):
         pass
 
+    def hurry(self, jobid):
+        pass
+
     def is_held_back(self, jobid):
         return False
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from checker import DRAIN_GRACE, KINDS, PATIENCE, check, late
+from checker import DRAIN_GRACE, KINDS, LATE_GRACE, PATIENCE, check, late
 
 TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
 
@@ -66,6 +66,7 @@ def good():
         ],
         "housekeeping": [],
         "stops": [],
+        "promises": {"1": {"told": None, "started": 100.0}, "4": {"told": 111.0, "started": 111.5}},
         "quiet": [{"time": 150.0, "allocated": [0, 0, 0], "free": [2, 16, 4]}],
     }
 
@@ -300,6 +301,11 @@ def test_a_job_that_starts_later_than_it_was_told_is_late():
     violations = list(late(jobs, 2.0))
     assert [violation.kind for violation in violations] == ["late"]
     assert violations[0].text.startswith("job 1 ")
+
+
+def test_a_soak_finds_one_that_is_late(record):
+    record["promises"]["4"]["started"] += LATE_GRACE
+    assert found(record) == ["late"]
 
 
 def test_no_kind_is_without_a_test():

@@ -93,3 +93,15 @@ def test_groups_that_wait_for_the_same_ranks_are_joined():
     assert len(held._waiting) == 1
     held.release(0)
     assert [jobid for jobid, _ in ready(held)] == list(range(200))
+
+
+def test_one_that_is_ready_at_once_comes_after_those_that_became_ready():
+    held = Submissions()
+    held.hold(submission(2), 1)
+    held.release(0)
+    held.put(submission(1))
+    held.put(submission(3))
+    held.cancel(3)
+    held.prioritize([(1, 20)])
+    assert ready(held) == [(2, 16), (1, 20)]
+    assert len(held) == 0

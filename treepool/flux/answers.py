@@ -54,6 +54,9 @@ class Source(Protocol):
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job that waits or has resources; None if there is no such job."""
 
+    def hurry(self, jobid: int) -> None:
+        """Judge a job that was submitted a moment ago, so that something is known of it."""
+
     def is_held_back(self, jobid: int) -> bool:
         """Whether a job is held back until the topology of nodes is known."""
 
@@ -141,6 +144,7 @@ class Answers:
         if self._hidden(asker)(jobid):
             raise Refused(errno.EPERM, "jobs of others are private here")
         source = self._source
+        source.hurry(jobid)
         job, has = source.queue.jobs.get(jobid), source.pool.job(jobid)
         if has is not None:
             parts = _shown(has.parts)

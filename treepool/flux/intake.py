@@ -6,6 +6,8 @@ import time
 from errno import ENOSYS
 from typing import Any, Callable, Mapping, Optional
 
+from flux.constants import FLUX_POLLIN
+
 from treepool.discovery.key import Nodes, encode_into
 from treepool.flux.discover import Discovery
 from treepool.flux.submissions import Submission, Submissions
@@ -15,6 +17,9 @@ from treepool.rfc.rset import ResourceSet
 
 #: Seconds spent on submissions before other messages get their turn.
 _SLICE = 0.01
+
+#: Seconds in which none is judged because other messages wait.
+_PATIENCE = 0.01
 
 #: A feasibility check: its message, the jobspec, and the ranks it waits for.
 Check = tuple[Any, Mapping[str, Any], int]
@@ -48,6 +53,8 @@ class Intake:
         self._held = Submissions()
         self._timer = handle.timer_watcher_create(0.0, self._on_timer)
         self._checks: list[Check] = []
+        #: When a submission was judged last.
+        self._judged = 0.0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -78,12 +85,22 @@ class Intake:
     # -- submissions
 
     def take(self, submission: Submission) -> None:
-        """Judge *submission*, at once or as soon as its meaning is clear."""
+        """Judge *submission* soon, when its meaning is clear and no message waits.
+
+        Whoever asks something does not wait then until a thousand jobs have been judged.
+        """
         awaited = self.awaited
         if awaited is None:
-            self._judge(submission)
+            self._held.put(submission)
+            self._timer.reset(after=0.0)
         else:
             self._held.hold(submission, awaited)
+
+    def hurry(self, jobid: int) -> None:
+        """Judge the submission of job *jobid* at once, if its meaning is clear."""
+        submission = self._held.cancel(jobid) if self.awaited is None else None
+        if submission is not None:
+            self._judge(submission)
 
     def hold(self, submission: Submission) -> bool:
         """Judge *submission* again later if more nodes will be known then; returns whether so."""
@@ -147,11 +164,15 @@ class Intake:
     def _on_timer(self, *_: Any) -> None:
         end = time.monotonic() + _SLICE
         while time.monotonic() < end:
+            waits = self._handle.pollevents() & FLUX_POLLIN
+            if waits and time.monotonic() < self._judged + _PATIENCE:
+                break
             submission = self._held.next()
             if submission is None:
                 self._idle()
                 return
             self._judge(submission)
+            self._judged = time.monotonic()
         self._timer.reset(after=0.0)
 
     # -- discovery

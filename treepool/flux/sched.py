@@ -351,6 +351,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Whether a job is held back until the topology of nodes is known."""
         return self._intake.get(jobid) is not None
 
+    def hurry(self, jobid: int) -> None:
+        """Judge a job that was submitted a moment ago, because somebody asks about it."""
+        self._intake.hurry(jobid)
+
     @property
     def holds_back(self) -> bool:
         """Whether a job that were submitted now would be held back."""

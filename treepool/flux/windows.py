@@ -19,8 +19,8 @@ from treepool.errors import InvalidWindow
 from treepool.flux.questions import request_watcher
 from treepool.flux.windownames import window_of
 from treepool.placement.plan.change import OwnerOf, change_windows
+from treepool.placement.plan.future import Holder
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import Holder
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc import windows
 from treepool.rfc.findings import shown

@@ -14,8 +14,9 @@ from treepool.rfc import idset
 #: A set of ranks (ascending) that give the same cores and GPUs (bitmasks) to a job.
 Held = tuple[tuple[int, ...], int, int]
 
-#: How many fits a state remembers: more than a site has different requests at one time.
-MAX_FITS = 64
+#: How many fits a state remembers: more than a site has different requests at one time (a replay of
+#: 4,500 jobs with 64 instead spent a tenth of its time on computing them again).
+MAX_FITS = 256
 
 
 #: Numbers of cores, GPUs and idle nodes in one int, so that to count a node is one addition.

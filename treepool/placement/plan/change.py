@@ -6,9 +6,10 @@ from typing import Callable, Generator, Iterator, Sequence
 
 import attrs
 
+from treepool.placement.plan.future import Holder
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import NEVER, Holder
+from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc import idset
 

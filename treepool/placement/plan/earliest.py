@@ -9,15 +9,17 @@ step from the last mark that is too early, and after some steps by whole cells (
 from __future__ import annotations
 
 import math
-from typing import Generator, NamedTuple, Optional
+from typing import Generator, Mapping, NamedTuple, Optional
 
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import NOTHING, assess
-from treepool.placement.plan.course import NO_USE, Course, Use
-from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Change, Holder, Timeline
+from treepool.placement.on_node.fit import assess, possible
+from treepool.placement.plan.course import Course, Use
+from treepool.placement.plan.future import Holder
+from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Change, Timeline
 from treepool.placement.plan.views import STRIDE, View, Views
+from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 
 #: Times that are tried one by one before whole cells are ruled out.
@@ -110,9 +112,7 @@ class Units:
 
     def _bound(self, state: NodeState) -> int:
         ask = self.ask
-        if state.ncores < ask.min_cores or state.ngpus < ask.min_gpus:
-            return 0
-        if ask.whole and not state.idle:
+        if not possible(state, ask):
             return 0
         if not ask.fill:
             return 1
@@ -177,6 +177,8 @@ def earliest(
         if timeline.tired(_STEP):
             yield
         time = timeline.next_end(time)
+    if view is not None:
+        views.keep(view)
     if before <= NEVER:
         return None
     view = yield from views.view(NEVER, UNPLANNED, leave)
@@ -212,7 +214,7 @@ def _skipped(
     return max(begin, timeline.time_at(low))
 
 
-def use_of(
+def uses_of(
     timeline: Timeline,
     change: Change,
     request: Request,
@@ -220,46 +222,54 @@ def use_of(
     leave: frozenset[Holder],
     now: float,
     before: float,
-) -> Generator[None, None, Use]:
+    gains_of: Optional[Mapping[int, int]] = None,
+) -> Generator[None, None, list[Use]]:
     """What *request* could use of the ranks of *change*, where that made more room.
 
-    The units are for *length* seconds, and start from *now* on but before *before*. A request that
-    could not start between two times before the change, because it lacked more units than this use
-    has, still cannot; otherwise it may between the times of this use.
+    The units are for *length* seconds, and start from *now* on but before *before*. Where a request
+    lacked more units before the change than these uses have together, it still cannot start. Units
+    that were there before the change count, too, unless *gains_of* tells that the rank had no other
+    gain which the request does not know.
     """
+    uses: list[Use] = []
     inventory = timeline.pool.inventory
     within = inventory.matching(request.constraint)
     up = timeline.pool.situation.index.up
+    ask = request.ask
     # The first start with which the job reaches into the change.
     first = max(now, math.nextafter(change.start - length, math.inf))
     last = max(min(before, change.end), math.nextafter(first, math.inf))
     if first >= before:
-        return NO_USE
-    start, total = math.inf, 0
-
-    def units_at(rank: int, time: float, end: float) -> int:
-        state = timeline.state(rank, time, end, leave)
-        found = NOTHING if state is None else assess(state, request.ask)
-        return _MANY if found.gave_up else len(found.steps)
-
+        return uses
+    freed = {rank: (cores, gpus) for those, cores, gpus in change.parts for rank in those}
     for ranks in timeline.groups(change):
         if timeline.tired(_USE):
             yield
         rank = ranks[0]
         # Most nodes serve nothing even where only the spans count that last from first to last.
-        if not units_at(rank, math.nextafter(last, 0), end_of(first, length)):
+        state = timeline.state(rank, math.nextafter(last, 0), end_of(first, length), leave)
+        if state is None or not possible(state, ask):
             continue
-        if within is None:
-            count = sum(up[rank] for rank in ranks)
-        else:
-            count = sum(up[rank] and rank in within for rank in ranks)
-        ends = {span.end for span in timeline.spans(rank) if first < span.end < last}
-        most = 0
-        for time in (first, *sorted(ends)) if count else ():
-            units = units_at(rank, time, end_of(time, length))
-            if units:
-                start, most = min(start, time), max(most, units)
-                if not request.ask.fill:
-                    break
-        total += most * count
-    return Use(start, last, total) if total else NO_USE
+        count = sum(up[rank] and (within is None or rank in within) for rank in ranks)
+        spans = timeline.spans(rank) if count else ()
+        times = {span.end for span in spans}  # from then on there is more, and then less:
+        times.update(math.nextafter(span.start - length, math.inf) for span in spans)
+        starts = [first, *sorted(time for time in times if first < time < last)]
+        cores, gpus = freed.get(rank, (0, 0))
+        alone = gains_of is not None and all(
+            gains_of[rank] == 1 and freed.get(rank) == (cores, gpus) for rank in ranks
+        )
+        for start, end in zip(starts, [*starts[1:], last]):
+            state = timeline.state(rank, start, end_of(start, length), leave)
+            units = 0 if state is None else _units_in(state, ask, _MANY)
+            if state is not None and units and alone:
+                units -= _units_in(inventory.states.less(state, cores, gpus), ask, 0)
+            if units > 0:
+                uses.append(Use(start, end, units * count))
+    return uses
+
+
+def _units_in(state: NodeState, ask: Ask, unknown: int) -> int:
+    """The units of a node in *state*; *unknown* if the search for them was given up."""
+    found = assess(state, ask)
+    return unknown if found.gave_up else len(found.steps)

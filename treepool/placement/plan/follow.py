@@ -7,8 +7,9 @@ from collections import deque
 from typing import Callable, Container
 
 from treepool.placement.journal import of_rank
+from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.gains import Gains
-from treepool.placement.plan.timeline import NEVER, PRESENT, Change, Timeline
+from treepool.placement.plan.timeline import NEVER, Change, Timeline
 
 #: Entries of the pool's journal that are followed at a time: some 5 ms.
 _MAX_ENTRIES = 256
@@ -85,7 +86,7 @@ class Follower:
             if job is None or job.parts != old.parts:
                 self._gains.add(change)
             elif end < old.end:
-                self._gains.add(Change(end, old.end, change.ranks))
+                self._gains.add(Change(end, old.end, old.ranks, old.parts))
         if job is not None:
             timeline.add(jobid, PRESENT, end, job.parts)
             for holder in timeline.overlapping(PRESENT, end, job.parts):

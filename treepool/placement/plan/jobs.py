@@ -10,7 +10,8 @@ import attrs
 from treepool.placement.allocation import parts_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.earliest import Found, end_of
-from treepool.placement.plan.timeline import NEVER, PRESENT, Holder
+from treepool.placement.plan.future import PRESENT, Holder
+from treepool.placement.plan.timeline import NEVER
 from treepool.placement.request.vertices import Request
 
 #: The sort key of the queue: the negative priority, then the job id.

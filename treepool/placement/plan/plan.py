@@ -28,38 +28,18 @@ from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.strict import relaxed
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.course import Course, Use, gathered
-from treepool.placement.plan.earliest import Found, Units, earliest, end_of, use_of, wanted
+from treepool.placement.plan.course import Course, Use
+from treepool.placement.plan.earliest import Found, Units, earliest, end_of, uses_of, wanted
 from treepool.placement.plan.follow import Follower
-from treepool.placement.plan.gains import Gains
+from treepool.placement.plan.future import PRESENT, Holder
+from treepool.placement.plan.gains import Gain, Gains
 from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting
-from treepool.placement.plan.timeline import (
-    NEVER,
-    PRESENT,
-    UNPLANNED,
-    Change,
-    Holder,
-    Timeline,
-)
+from treepool.placement.plan.timeline import NEVER, UNPLANNED, Timeline
+from treepool.placement.plan.track import Track, room_left
 from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
-
-
-@attrs.define(eq=False)
-class _Track:
-    """What is known of earlier starts of a job that has a reservation.
-
-    Up to ``seen`` it has followed the gains. ``course`` is how close it came before its start when
-    it was looked at, and ``uses`` what it has gained since then. When it was tried to start last,
-    the timeline had so many changes as ``tried`` says.
-    """
-
-    seen: int
-    course: Course
-    uses: list[Use] = attrs.field(factory=list)
-    tried: int = -1
 
 
 class Plan:
@@ -74,7 +54,7 @@ class Plan:
         self._gains = Gains()
         #: Up to where the kinds have followed the gains; and how each reservation stands.
         self._reconsidered = 0
-        self._tracks: dict[int, _Track] = {}
+        self._tracks: dict[int, Track] = {}
         self.windows: dict[str, Window] = {}
         #: Whether nodes went up or down since a pass began, and whether they are other nodes now.
         self.nodes_changed = True
@@ -204,25 +184,28 @@ class Plan:
     def reconsider(self, now: float) -> Iterator[None]:
         """Forget what is known of the kinds of jobs that may have gained."""
         soon = math.nextafter(now, math.inf)
-        for change in self._gains.since(self._reconsidered):
+        for gain in self._gains.since(self._reconsidered):
             for kind in list(self._kinds.values()):
                 if kind.stuck < math.inf:
-                    use = yield from self._use(change, kind, kind.stuck, now, soon)
-                    kind.lacking -= use.units
+                    uses = yield from self._uses(gain, kind, kind.stuck, now, soon)
+                    kind.lacking -= sum(use.units for use in uses)
                     if kind.lacking <= 0:
                         kind.stuck = math.inf
                 for floor in kind.floors:
-                    if floor.time > now:
-                        use = yield from self._use(change, kind, floor.length, now, floor.time)
-                        if use.units:
-                            kind.floors = []
-                            break
+                    if floor.time > now and (
+                        yield from self._uses(gain, kind, floor.length, now, floor.time)
+                    ):
+                        kind.floors = []
+                        break
             self._reconsidered += 1  # not earlier: the pass may be left at any yield
 
-    def _use(
-        self, change: Change, kind: Kind, length: float, now: float, before: float
-    ) -> Generator[None, None, Use]:
-        return use_of(self.timeline, change, kind.request, length, kind.leave, now, before)
+    def _uses(
+        self, gain: Gain, kind: Kind, length: float, now: float, before: float
+    ) -> Generator[None, None, list[Use]]:
+        timeline, request, leave = self.timeline, kind.request, kind.leave
+        if not leave and not gain.may_serve(timeline, request.ask, length, now, before):
+            return []
+        return (yield from uses_of(timeline, gain.change, request, length, leave, now, before))
 
     def trim(self) -> None:
         """Forget the gains that all have looked at."""
@@ -347,38 +330,64 @@ class Plan:
         course = Course(wanted(job.request))
         if begin > now:  # nothing is known of the time before: one unit may be all that lacks
             course.note(now, course.need - 1)
-        self._tracks[job.jobid] = _Track(seen, course.replaced(begin, found.start, known))
+        course.replace(begin, found.start, known)
+        self._tracks[job.jobid] = Track(seen, course)
         return self._put(job, found)
 
     def move(self, job: Waiting, now: float) -> Generator[None, None, bool]:
         """Move the reservation of *job* to an earlier start if there is room; whether it moved."""
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
-        request, leave = job.relaxed, job.kind.leave | {job.jobid}
-        start, seen, uses = reservation.start, self._gains.end, list(track.uses)
-        for change in self._gains.since(track.seen):
-            args = self.timeline, change, request, job.length, leave, now, start
-            use = yield from use_of(*args)
-            if use.units:
-                uses.append(use)
-        if self.reservations.get(job.jobid) is not reservation:
-            return False
-        uses = gathered(uses)
-        chance = track.course.chance(uses, start)
-        if chance is None or chance[1] <= now:
-            track.seen, track.uses = seen, uses
-            return False
-        begin, before = max(now, chance[0]), min(chance[1], start)
-        found, known = yield from self.earliest(job, leave, begin, before)
-        if self.reservations.get(job.jobid) is not reservation:
-            return False
-        course = track.course.raised(uses, start).replaced(begin, before, known)
-        self._tracks[job.jobid] = _Track(seen, course, tried=track.tried)
-        if found is None:
-            return False
-        self.timeline.remove(job.jobid)
-        for change in _left(reservation, self._put(job, found)):
-            self._gains.add(change)
-        return True
+        known = len(track.gained)
+        for gain in self._gains.since(track.seen):
+            if self._may_help(gain, job, now):
+                uses = yield from self._gained(gain, track, job, now)
+                if self._tracks.get(job.jobid) is not track:
+                    return False
+                track.add(gain, uses)
+            track.seen += 1
+        chance = track.course.chance(now)
+        if chance is not None and 0 < known < len(track.gained):  # others may have taken it since
+            course = Course(track.base.need, track.base)
+            for gain in track.gained:
+                for use in (yield from self._gained(gain, track, job, now)):
+                    course.add(use)
+                if self._tracks.get(job.jobid) is not track:
+                    return False
+            track.course, chance = course, course.chance(now)
+        while chance is not None and chance[0] < reservation.start:
+            begin, end = max(now, chance[0]), min(chance[1], reservation.start)
+            leave = job.kind.leave | {job.jobid}
+            found, course = yield from self.earliest(job, leave, begin, end)
+            if self._tracks.get(job.jobid) is not track:
+                return False
+            track.looked(begin, end, course)
+            if found is not None:
+                track.course.end(found.start)
+                self.timeline.remove(job.jobid)
+                for change in room_left(reservation, self._put(job, found)):
+                    self._gains.add(change)
+                return True
+            chance = track.course.chance(now)
+        return False
+
+    def _may_help(self, gain: Gain, job: Waiting, now: float) -> bool:
+        """Whether *job* may use some of *gain* for an earlier start; if not, it cannot."""
+        if job.kind.leave or not gain.ranks.isdisjoint(self.timeline.ranks_of(job.jobid)):
+            return True
+        start = self.reservations[job.jobid].start
+        return gain.may_serve(self.timeline, job.relaxed.ask, job.length, now, start)
+
+    def _gained(
+        self, gain: Gain, track: Track, job: Waiting, now: float
+    ) -> Generator[None, None, list[Use]]:
+        """What *job* could use of *gain* before its reservation."""
+        leave, start = job.kind.leave | {job.jobid}, self.reservations[job.jobid].start
+        args = self.timeline, gain.change, job.relaxed, job.length, leave, now, start
+        while True:
+            end = self._gains.end
+            uses = yield from uses_of(*args, track.gains_of(self._gains))
+            if self._gains.end == end or self._tracks.get(job.jobid) is not track:
+                return uses
 
     def earliest(
         self, job: Waiting, leave: frozenset[Holder], begin: float, before: float = math.inf
@@ -445,17 +454,3 @@ class Plan:
             choice = self.views.choice(view, kind.relaxed or kind.request)
             kind.servable = choice.selection is not None or choice.gave_up
         return kind.servable
-
-
-def _left(old: Reservation, new: Reservation) -> Iterator[Change]:
-    """Where there is more room after a reservation moved from *old* to *new*."""
-    held = {rank: (cores, gpus) for ranks, cores, gpus in new.parts for rank in ranks}
-    kept: list[int] = []
-    others: list[int] = []
-    for ranks, cores, gpus in old.parts:
-        for rank in ranks:
-            (kept if held.get(rank) == (cores, gpus) else others).append(rank)
-    if others:
-        yield Change(old.start, old.end, tuple(others))
-    if kept and new.end < old.end:
-        yield Change(max(old.start, new.end), old.end, tuple(kept))

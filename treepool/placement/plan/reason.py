@@ -7,10 +7,11 @@ from typing import Callable, Generator, Optional
 import attrs
 
 from treepool.placement.plan.earliest import Units, end_of, wanted
+from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import NEVER, PRESENT, UNPLANNED
+from treepool.placement.plan.timeline import NEVER, UNPLANNED
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
 from treepool.rfc.windows import clock

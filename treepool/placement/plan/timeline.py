@@ -8,13 +8,14 @@ has, without every span that overlaps this time.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
-from typing import Any, Iterable, Iterator, NamedTuple, Optional, Union
+from bisect import bisect_left, bisect_right
+from typing import Any, Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
 from treepool.placement.journal import Journal
 from treepool.placement.nodes.state import Held, NodeState
+from treepool.placement.plan.future import PRESENT, Future, Holder, Span
 from treepool.placement.pool import Pool
 
 #: When a job without a time limit ends, in seconds since the epoch: after all that have one.
@@ -23,35 +24,23 @@ NEVER = 1e18
 #: The last time before NEVER.
 LAST = math.nextafter(NEVER, 0)
 
-#: The start of a view in the present: what running jobs hold counts, however late they are.
-PRESENT = -math.inf
-
 #: The end of a view that ignores reservations and windows: before all of these begin.
 UNPLANNED = -1e300
-
-#: Who holds a span: a job, or a window by its name.
-Holder = Union[int, str]
 
 #: Work between two yields: so many ranks are moved in some 5 ms.
 _SLICE = 512
 
 
-class Span(NamedTuple):
-    """Cores and GPUs (bitmasks) of a rank that *holder* has from ``start`` up to ``end``."""
-
-    start: float
-    end: float
-    cores: int
-    gpus: int
-    holder: Holder
-
-
 class Change(NamedTuple):
-    """Something changed on ``ranks`` between ``start`` and ``end``."""
+    """Something changed on ``ranks`` between ``start`` and ``end``.
+
+    If there is more room, ``parts`` is what became free; if it is empty, that may be anything.
+    """
 
     start: float
     end: float
     ranks: tuple[int, ...]
+    parts: tuple[Held, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -67,6 +56,28 @@ class Holding:
     ranks: tuple[int, ...]
 
 
+class _Times:
+    """Times, ascending, with the serials and ranks of the holdings that end or begin then."""
+
+    __slots__ = ("times", "entries")
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.entries: list[tuple[int, tuple[int, ...]]] = []
+
+    def add(self, time: float, holding: Holding) -> None:
+        """Add a time of *holding*, the last that was made."""
+        place = bisect_right(self.times, time)
+        self.times.insert(place, time)
+        self.entries.insert(place, (holding.serial, holding.ranks))
+
+    def remove(self, time: float, holding: Holding) -> None:
+        """Remove what was added."""
+        same = bisect_left(self.times, time), bisect_right(self.times, time)
+        place = bisect_left(self.entries, (holding.serial,), *same)
+        del self.times[place], self.entries[place]
+
+
 class Timeline:
     """The spans on the ranks of a pool."""
 
@@ -74,9 +85,12 @@ class Timeline:
         self.pool = pool
         self.holdings: dict[Holder, Holding] = {}
         self._spans: dict[int, list[Span]] = {}
-        #: Ends of all holdings and starts of the planned ones, ascending: (time, serial, ranks).
-        self._ending: list[tuple[float, int, tuple[int, ...]]] = []
-        self._starting: list[tuple[float, int, tuple[int, ...]]] = []
+        #: The futures of those ranks that were asked for since their spans changed.
+        self._futures: dict[int, Future] = {}
+        self._inventory = pool.inventory
+        #: Ends of all holdings and starts of the planned ones.
+        self._ending = _Times()
+        self._starting = _Times()
         self._serial = 0
         #: All changes.
         self.journal: Journal[Change] = Journal()
@@ -103,10 +117,11 @@ class Timeline:
             span = Span(start, end, cores, gpus, holder)
             for rank in those:
                 self._spans.setdefault(rank, []).append(span)
+                self._futures.pop(rank, None)
         self.holdings[holder] = holding
-        insort(self._ending, (end, holding.serial, ranks))
+        self._ending.add(end, holding)
         if start > PRESENT:
-            insort(self._starting, (start, holding.serial, ranks))
+            self._starting.add(start, holding)
         self.journal.note((Change(start, end, ranks),))
         return holding
 
@@ -120,10 +135,11 @@ class Timeline:
                     self._spans[rank] = left
                 else:
                     del self._spans[rank]
-        del self._ending[bisect_left(self._ending, (holding.end, holding.serial))]
+                self._futures.pop(rank, None)
+        self._ending.remove(holding.end, holding)
         if holding.start > PRESENT:
-            del self._starting[bisect_left(self._starting, (holding.start, holding.serial))]
-        change = Change(holding.start, holding.end, holding.ranks)
+            self._starting.remove(holding.start, holding)
+        change = Change(holding.start, holding.end, holding.ranks, holding.parts)
         self.journal.note((change,))
         return change
 
@@ -133,25 +149,26 @@ class Timeline:
 
     def place(self, time: float) -> int:
         """How many holders' times have ended at *time*."""
-        return bisect_right(self._ending, (time, math.inf))
+        return bisect_right(self._ending.times, time)
 
     def starts_before(self, time: float) -> int:
         """How many of what is planned begins before *time*."""
-        return bisect_left(self._starting, (time,))
+        return bisect_left(self._starting.times, time)
 
     def next_start_from(self, time: float) -> float:
         """The first time from *time* on at which something that is planned begins, or infinity."""
-        place = self.starts_before(time)
-        return self._starting[place][0] if place < len(self._starting) else math.inf
+        times = self._starting.times
+        place = bisect_left(times, time)
+        return times[place] if place < len(times) else math.inf
 
     def ranks_between(self, ends: tuple[float, float], starts: tuple[float, float]) -> set[int]:
         """The ranks of those whose time ends, or begins as planned, between two times each."""
         ranks: set[int] = set()
         low, high = sorted(map(self.place, ends))
-        for _, _, those in self._ending[low:high]:
+        for _, those in self._ending.entries[low:high]:
             ranks.update(those)
         low, high = sorted(map(self.starts_before, starts))
-        for _, _, those in self._starting[low:high]:
+        for _, those in self._starting.entries[low:high]:
             ranks.update(those)
         return ranks
 
@@ -162,16 +179,17 @@ class Timeline:
 
     def time_at(self, place: int) -> float:
         """The time at which the first *place* holders' times, at least one, have ended."""
-        return self._ending[place - 1][0]
+        return self._ending.times[place - 1]
 
     def next_end(self, after: float) -> float:
         """The first time later than *after* at which some holder's time ends; else NEVER."""
-        place = self.place(after)
-        return self._ending[place][0] if place < len(self._ending) else NEVER
+        times = self._ending.times
+        place = bisect_right(times, after)
+        return times[place] if place < len(times) else NEVER
 
     def clear_until(self, end: float) -> bool:
         """Whether nothing is planned that begins before *end*."""
-        return not self._starting or self._starting[0][0] >= end
+        return self.next_start_from(PRESENT) >= end
 
     def overlapping(
         self,
@@ -196,6 +214,8 @@ class Timeline:
 
         The ranks of a large job mostly are.
         """
+        if len(change.ranks) == 1:
+            return [list(change.ranks)]
         known = self._grouped
         if known is None or known[0] is not change or known[1] != self.journal.end:
             found: dict[tuple[object, ...], list[int]] = {}
@@ -209,15 +229,39 @@ class Timeline:
         self, rank: int, start: float, end: float, leave: frozenset[Holder] = frozenset()
     ) -> Optional[NodeState]:
         """What *rank* could give throughout the time from *start* to *end*."""
-        node_type = self.pool.inventory.types[rank]
-        if node_type is None:
-            return None
-        cores, gpus = node_type.root.cores, node_type.root.gpus
-        for begins, ends, its_cores, its_gpus, holder in self._spans.get(rank, ()):
-            if ends > start and begins < end and holder not in leave:
-                cores &= ~its_cores
-                gpus &= ~its_gpus
-        return self.pool.inventory.states.get(node_type, cores, gpus)
+        return next((state for _, state in self.states((rank,), start, end, leave)), None)
+
+    def states(
+        self, ranks: Iterable[int], start: float, end: float, leave: frozenset[Holder]
+    ) -> Iterator[tuple[int, NodeState]]:
+        """What each of *ranks* could give throughout the time from *start* to *end*."""
+        if self._inventory is not self.pool.inventory:  # the nodes themselves changed
+            self._inventory = self.pool.inventory
+            self._futures.clear()
+        for rank in ranks:
+            future = self._futures.get(rank) or self.future(rank)
+            if future is None:
+                continue
+            if start < end and (not leave or leave.isdisjoint(future.planned)):
+                yield rank, future.state(start, end)
+                continue
+            state = future.states[0]
+            cores, gpus = state.type.root.cores, state.type.root.gpus
+            for begins, ends, its_cores, its_gpus, holder in self._spans.get(rank, ()):
+                if ends > start and begins < end and holder not in leave:
+                    cores &= ~its_cores
+                    gpus &= ~its_gpus
+            yield rank, self.pool.inventory.states.get(state.type, cores, gpus)
+
+    def future(self, rank: int) -> Optional[Future]:
+        """The future of *rank*, None if there is no such node."""
+        inventory = self.pool.inventory
+        future = self._futures.get(rank) if self._inventory is inventory else None
+        node_type = inventory.types[rank]
+        if future is None and node_type is not None:
+            future = Future(node_type, self._spans.get(rank, ()), inventory.states)
+            self._futures[rank] = future
+        return future
 
 
 def finish(work: Iterator[Any]) -> None:

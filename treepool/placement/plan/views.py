@@ -16,7 +16,8 @@ from typing import Callable, Generator, Iterable, Optional
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.plan.timeline import LAST, NEVER, PRESENT, UNPLANNED, Holder, Timeline
+from treepool.placement.plan.future import PRESENT, Holder
+from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Timeline
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
@@ -215,13 +216,12 @@ class Views:
         """Put *ranks* of *view* into their states."""
         index, timeline = view.index, self.timeline
         up = timeline.pool.situation.index.up
-        for rank in ranks:
-            state = timeline.state(rank, view.start, view.end, view.leave)
-            if state is not None:
-                old = index.state_of[rank] if index.up[rank] else None
-                new = state if up[rank] else None
-                if state is not index.state_of[rank] or old is not new:
-                    index.put(rank, state, bool(up[rank]))
+        for rank, state in timeline.states(ranks, view.start, view.end, view.leave):
+            before = index.state_of[rank]
+            old = before if index.up[rank] else None
+            new = state if up[rank] else None
+            if state is not before or old is not new:
+                index.put(rank, state, bool(up[rank]))
                 if watch is not None:
                     watch(rank, old, new)
             self.moved += 1

@@ -8,7 +8,7 @@ import attrs
 
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.timeline import Holder
+from treepool.placement.plan.future import Holder
 from treepool.rfc import idset
 
 

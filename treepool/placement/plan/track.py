@@ -1,0 +1,81 @@
+"""What is known of earlier starts of a job that has a reservation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from typing import Iterator, Mapping
+
+import attrs
+
+from treepool.placement.nodes.state import Held
+from treepool.placement.plan.course import Course, Use
+from treepool.placement.plan.gains import Gain, Gains
+from treepool.placement.plan.jobs import Reservation
+from treepool.placement.plan.timeline import Change
+
+#: Most gains of a reservation that are looked at once more before it is searched for.
+_MAX_GAINED = 64
+
+
+@attrs.define(eq=False)
+class Track:
+    """How close a job with a reservation comes to an earlier start.
+
+    Up to ``seen`` it has followed the gains, and ``course`` is how close it comes. ``base`` is what
+    that was without the last gains of use to it, ``gained``. When it was tried to start last, the
+    timeline had so many changes as ``tried`` says.
+    """
+
+    seen: int
+    course: Course
+    tried: int = -1
+    base: Course = attrs.field(factory=lambda: Course(0))
+    gained: list[Gain] = attrs.field(factory=list)
+    #: The answer of ``gains_of`` when there were so many gains.
+    _counted: tuple[int, Mapping[int, int]] = (-1, {})
+
+    def add(self, gain: Gain, uses: list[Use]) -> None:
+        """Note that *gain* has these *uses*."""
+        if not uses:
+            return
+        if len(self.gained) >= _MAX_GAINED:
+            self.gained.clear()
+        if not self.gained:
+            self.base = Course(self.course.need, self.course)
+        self.gained.append(gain)
+        for use in uses:
+            self.course.add(use)
+
+    def looked(self, begin: float, end: float, course: Course) -> None:
+        """Note that *course* is what a search from *begin* to *end* found."""
+        self.gained.clear()
+        self.course.replace(begin, end, course)
+
+    def gains_of(self, gains: Gains) -> Mapping[int, int]:
+        """How many gains each rank had, at most, that ``base`` does not know."""
+        if self._counted[0] != gains.end:
+            unknown = *self.gained, *gains.since(self.seen)
+            ranks = chain.from_iterable(gain.change.ranks for gain in unknown)
+            self._counted = gains.end, Counter(ranks)
+        return self._counted[1]
+
+
+def room_left(old: Reservation, new: Reservation) -> Iterator[Change]:
+    """Where there is more room after a reservation moved from *old* to *new*."""
+    held = {rank: (cores, gpus) for ranks, cores, gpus in new.parts for rank in ranks}
+    kept: list[Held] = []
+    others: list[Held] = []
+    for ranks, cores, gpus in old.parts:
+        same = tuple(rank for rank in ranks if held.get(rank) == (cores, gpus))
+        left = tuple(rank for rank in ranks if held.get(rank) != (cores, gpus))
+        if same:
+            kept.append((same, cores, gpus))
+        if left:
+            others.append((left, cores, gpus))
+    if others:
+        ranks = tuple(rank for those, _, _ in others for rank in those)
+        yield Change(old.start, old.end, ranks, tuple(others))
+    if kept and new.end < old.end:
+        ranks = tuple(rank for those, _, _ in kept for rank in those)
+        yield Change(max(old.start, new.end), old.end, ranks, tuple(kept))
