@@ -85,8 +85,9 @@ class Timeline:
         self.pool = pool
         self.holdings: dict[Holder, Holding] = {}
         self._spans: dict[int, list[Span]] = {}
-        #: The futures of those ranks that were asked for since their spans changed.
-        self._futures: dict[int, Future] = {}
+        #: The futures of ranks that were asked for since their spans changed; None if only once,
+        #: because a future costs more than one answer.
+        self._futures: dict[int, Optional[Future]] = {}
         self._inventory = pool.inventory
         #: Ends of all holdings and starts of the planned ones.
         self._ending = _Times()
@@ -235,23 +236,28 @@ class Timeline:
         self, ranks: Iterable[int], start: float, end: float, leave: frozenset[Holder]
     ) -> Iterator[tuple[int, NodeState]]:
         """What each of *ranks* could give throughout the time from *start* to *end*."""
-        if self._inventory is not self.pool.inventory:  # the nodes themselves changed
-            self._inventory = self.pool.inventory
-            self._futures.clear()
+        inventory, futures = self.pool.inventory, self._futures
+        if self._inventory is not inventory:  # the nodes themselves changed
+            self._inventory = inventory
+            futures.clear()
         for rank in ranks:
-            future = self._futures.get(rank) or self.future(rank)
-            if future is None:
+            node_type = inventory.types[rank]
+            if node_type is None:
                 continue
-            if start < end and (not leave or leave.isdisjoint(future.planned)):
+            future = None
+            if rank in futures:
+                future = futures[rank] or self.future(rank)
+            else:
+                futures[rank] = None
+            if future and start < end and (not leave or leave.isdisjoint(future.planned)):
                 yield rank, future.state(start, end)
                 continue
-            state = future.states[0]
-            cores, gpus = state.type.root.cores, state.type.root.gpus
+            cores, gpus = node_type.root.cores, node_type.root.gpus
             for begins, ends, its_cores, its_gpus, holder in self._spans.get(rank, ()):
                 if ends > start and begins < end and holder not in leave:
                     cores &= ~its_cores
                     gpus &= ~its_gpus
-            yield rank, self.pool.inventory.states.get(state.type, cores, gpus)
+            yield rank, inventory.states.get(node_type, cores, gpus)
 
     def future(self, rank: int) -> Optional[Future]:
         """The future of *rank*, None if there is no such node."""
