@@ -83,9 +83,11 @@ conformance: $(INSTALLED)
 bench: $(PLOTS)
 	$(BIN)/python t/bench $(BENCH)
 
-# How well jobs are packed, by each policy and by others: some minutes; PACKING='--help' for more.
+# How well jobs are packed, by each policy and by others, with a chart: some minutes;
+# PACKING='--help' for more.
 packing: $(PLOTS)
-	$(BIN)/python t/bench/packing $(PACKING)
+	mkdir -p build
+	$(BIN)/python t/bench/packing --plot build/packing.svg $(PACKING)
 
 # Random work in a real Flux for ten minutes, and a checker that trusts nothing of treepool;
 # SOAK='--minutes 60 --nodes 200 --seed 1' for others. Says so where there is no flux on the PATH.
