@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bench.packing import command, fabrics, runs
+from bench.packing import chart, command, fabrics, runs
 from bench.packing.clusters import CLUSTERS, MIXES, Cluster, cluster, halves, mix, trace
 from bench.packing.pools import packer
 from treepool.placement.choose.policy import POLICIES
@@ -75,6 +75,23 @@ def test_the_command_prints_a_row_for_each_pool(capsys):
     argv = ["--nodes", "8", "--turns", "0.2", "--clusters", "B", "--mixes", "even"]
     assert command.main([*argv, "--pools", "packing,fgd"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
+
+
+def test_the_chart_has_each_cluster_mix_and_pool_of_the_highest_load(tmp_path):
+    pytest.importorskip("matplotlib")
+    rows = [
+        (label, on, kind, pool, "95.00", refused, "0.40", "3.00", "1.00")
+        for label, refused in (("c90%", "77.00"), ("c95%", "12.00"), ("o99%", "88.00"))
+        for on in ("A", "mixed")
+        for kind in ("ones", "even")
+        for pool in ("packing", "fgd")
+    ]
+    chart.write([command.HEAD, *rows], tmp_path / "one.svg")
+    drawn = (tmp_path / "one.svg").read_text()
+    assert all(f">{word}<" in drawn for word in ("cluster A", "mixed", "ones", "fgd", "refused, %"))
+    assert "Closed runs at 95 % load" in drawn
+    chart.write([command.HEAD], tmp_path / "none.svg")
+    assert not (tmp_path / "none.svg").exists()
 
 
 #: Two cells of two switches of four nodes.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from argparse import Namespace
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Iterator, Optional, Sequence
 
-from bench.packing import runs
+import attrs
+
+from bench.packing import chart, runs
 from bench.packing.clusters import CLUSTERS, Cluster, Mix, cluster, mix, trace
 from bench.packing.pools import packer
 from treepool.cli import plots
 from treepool.cli.main import INTERRUPTED, Parser
-from treepool.cli.screen import DONE, complain, out
+from treepool.cli.screen import DONE, Stop, complain, out
 from treepool.placement.choose.policy import POLICIES
 
 _DESCRIPTION = """\
@@ -39,20 +42,26 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = _parser().parse_args(argv)
     rows = []
     try:
+        if arguments.plot is not None:
+            plots.check("--plot", arguments.plot)
         for row in _rows(arguments):
             out("  ".join(f"{cell:>{width}}" for cell, width in zip(row, _WIDTHS)))
             rows.append(row)
     except ImportError as e:
         complain("packing", str(e))
         return 1
+    except Stop as e:
+        complain("packing", str(e))
+        return e.status
     except KeyboardInterrupt:
         complain("packing", "interrupted")
         return INTERRUPTED
     if arguments.plot is not None:
-        _plot(rows, arguments.plot)
+        chart.write(rows, arguments.plot)
     return DONE
 
 
+HEAD = "run", "cluster", "mix", "pool", "allocated", "refused", "straddling", "sockets", "nodes"
 _WIDTHS = (6, 7, 5, 11, 9, 9, 10, 7, 6)
 
 
@@ -76,7 +85,7 @@ def _parser() -> Parser:
         metavar=("NODES", "JOBS"),
         help="CSV files as of Alibaba's cluster-trace-gpu-v2023, instead of --clusters and --mixes",
     )
-    add("--plot", metavar="FILE", type=Path, help="a chart as SVG: refused against straddling")
+    add("--plot", metavar="FILE", type=Path, help="a chart as SVG: refused and straddling")
     return parser
 
 
@@ -90,34 +99,56 @@ def _cases(arguments: Namespace) -> Iterator[tuple[str, str, Cluster, Mix]]:
             yield name, kind, on, mix(kind, on, random.Random(kind))
 
 
+@attrs.frozen
+class _Task:
+    """Some rows: a run of a pool at a load, with the options of the command line."""
+
+    what: str
+    name: str
+    kind: str
+    on: Cluster
+    jobs: Mix
+    pool: str
+    load: float
+    arguments: Namespace
+
+
 def _rows(arguments: Namespace) -> Iterator[tuple[str, ...]]:
-    yield "run", "cluster", "mix", "pool", "allocated", "refused", "straddling", "sockets", "nodes"
+    """The rows, in order; as many are worked out at a time as there are processors."""
+    yield HEAD
     loads = [float(load) for load in arguments.loads.split(",")]
-    for name, kind, on, jobs in _cases(arguments):
-        for what in arguments.runs.split(","):
-            for load in [1.0] if what == "fill" else loads:
-                for pool in arguments.pools.split(","):
-                    label = what if what == "fill" else f"{what[0]}{load:.0%}"
-                    if what == "queue" and pool in _QUEUED:
-                        for rule in ("fifo", "easy"):
-                            small, large = _mean(
-                                runs.waits(on, jobs, pool, seed, load, rule, arguments.jobs)
-                                for seed in range(arguments.seeds)
-                            )
-                            yield (
-                                f"{rule}{load:.0%}",
-                                name,
-                                kind,
-                                pool,
-                                f"{small:.3f}",
-                                f"{large:.3f}",
-                            )
-                    elif what != "queue":
-                        found = _mean(
-                            _numbers(what, on, jobs, pool, seed, load, arguments.turns)
-                            for seed in range(arguments.seeds)
-                        )
-                        yield label, name, kind, pool, *(f"{n:.2f}" for n in found)
+    tasks = [
+        _Task(what, name, kind, on, jobs, pool, load, arguments)
+        for name, kind, on, jobs in _cases(arguments)
+        for what in arguments.runs.split(",")
+        for load in ([1.0] if what == "fill" else loads)
+        for pool in arguments.pools.split(",")
+        if what != "queue" or pool.partition(":")[0] in _QUEUED
+    ]
+    with ProcessPoolExecutor() as processes:
+        for rows in processes.map(_rows_of, tasks):
+            yield from rows
+
+
+def _rows_of(task: _Task) -> list[tuple[str, ...]]:
+    """The rows of *task*."""
+    seeds, load = range(task.arguments.seeds), task.load
+    about = task.name, task.kind, task.pool
+    if task.what == "queue":
+        rows = []
+        for rule in ("fifo", "easy"):
+            found = _mean(
+                runs.waits(task.on, task.jobs, task.pool, seed, load, rule, task.arguments.jobs)
+                for seed in seeds
+            )
+            rows.append((f"{rule}{load:.0%}", *about, *(f"{n:.3f}" for n in found)))
+        return rows
+    turns = task.arguments.turns
+    found = _mean(
+        _numbers(task.what, task.on, task.jobs, task.pool, seed, load, turns) for seed in seeds
+    )
+    label = "fill" if task.what == "fill" else f"{task.what[0]}{load:.0%}"
+    return [(label, *about, *(f"{n:.2f}" for n in found))]
 
 
 def _numbers(
@@ -134,25 +165,3 @@ def _numbers(
 
 def _mean(rows: Any) -> list[float]:
     return [sum(column) / len(column) for column in zip(*rows)]
-
-
-def _plot(rows: Sequence[tuple[str, ...]], path: Path) -> None:
-    """Refused against straddling, a point for each cluster, mix and pool at one load."""
-    plots.check("--plot", path)
-    from matplotlib.figure import Figure
-
-    with plots.style():
-        figure = Figure(figsize=(8, 5), layout="constrained")
-        axes = figure.add_subplot()
-        for i, pool in enumerate(dict.fromkeys(row[3] for row in rows[1:])):
-            points = [
-                (float(row[6]), float(row[5]))
-                for row in rows[1:]
-                if row[3] == pool and row[0][0] in "co"
-            ]
-            if points:
-                axes.plot(*zip(*points), "o", label=pool, color=plots.colour(i), markersize=4)
-        axes.set(xscale="symlog", yscale="symlog", xlabel="straddling, %", ylabel="refused, %")
-        figure.suptitle("Jobs refused for fragmentation against jobs that straddle")
-        figure.legend(loc="outside right center", frameon=False)
-        plots.write(figure, path)
