@@ -134,8 +134,7 @@ def test_the_numbers_of_domains_add_up(seed):
 
 
 def test_where_no_node_is_idle_no_job_fits():
-    (line,) = (locality_lines(areas(make_picture(cluster(4, 4, 1), down="0-3"))),)
-    cell, switch = line
+    cell, switch = locality_lines(areas(make_picture(cluster(4, 4, 1), down="0-3")))
     assert cell.text == "cell: 1 domain, no node in them is idle"
     assert switch.largest == 0
 
