@@ -204,6 +204,8 @@ class Plan:
     ) -> Generator[None, None, list[Use]]:
         timeline, request, leave = self.timeline, kind.request, kind.leave
         if not leave and not gain.may_serve(timeline, request.ask, length, now, before):
+            if timeline.tired(1):
+                yield
             return []
         return (yield from uses_of(timeline, gain.change, request, length, leave, now, before))
 
@@ -339,11 +341,14 @@ class Plan:
         reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
         known = len(track.gained)
         for gain in self._gains.since(track.seen):
+            uses: list[Use] = []
             if self._may_help(gain, job, now):
                 uses = yield from self._gained(gain, track, job, now)
-                if self._tracks.get(job.jobid) is not track:
-                    return False
-                track.add(gain, uses)
+            if self.timeline.tired(1):
+                yield
+            if self._tracks.get(job.jobid) is not track:
+                return False
+            track.add(gain, uses)
             track.seen += 1
         chance = track.course.chance(now)
         if chance is not None and 0 < known < len(track.gained):  # others may have taken it since
