@@ -24,7 +24,8 @@ from pathlib import Path
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
 from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.line import Rule
+from treepool.placement.plan.queue import Queue
 from treepool.rfc.jobspec import from_resources
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,8 @@ from treepool.flux.answers import Answers
 from treepool.flux.outlook import Outlook
 from treepool.flux.questions import Asker
 from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.line import Rule
+from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import finish
 from treepool.rfc.jobspec import from_resources
 

@@ -8,7 +8,8 @@ from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.flux.outlook import Outlook
 from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.line import Rule
+from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import finish
 from treepool.rfc.jobspec import from_resources
 

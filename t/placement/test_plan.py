@@ -11,8 +11,9 @@ from treepool.placement.allocation import parts_of, short_form
 from treepool.placement.journal import Journal
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.line import Rule
 from treepool.placement.plan.plan import Plan
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.timeline import NEVER, finish
 from treepool.placement.plan.window import Window, admitting

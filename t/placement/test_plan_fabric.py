@@ -7,7 +7,8 @@ import pytest
 from placement.test_job_fabric import cluster
 from treepool import Pool, parse_shape
 from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.line import Rule
+from treepool.placement.plan.queue import Queue
 from treepool.rfc.jobspec import from_resources
 
 NOW = 1000.0

@@ -7,7 +7,8 @@ import pytest
 
 from placement.slowqueue import Held, SlowQueue
 from treepool import Pool, parse_shape
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.line import Rule
+from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources

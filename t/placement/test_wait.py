@@ -12,7 +12,8 @@ from depth import examples
 from placement.test_job_fabric import cluster
 from treepool import Pool, parse_shape
 from treepool.placement.plan.forecast import Forecast
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.line import Rule
+from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.timeline import finish
 from treepool.rfc.jobspec import from_resources

@@ -18,7 +18,8 @@ import attrs
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue, Rule
+from treepool.placement.plan.line import Rule
+from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import finish
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request

@@ -20,27 +20,14 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation
-from treepool.placement.plan.jobs import Kind, Place, Waiting
-from treepool.placement.plan.lane import Lane
+from treepool.placement.plan.jobs import Place, Waiting
+from treepool.placement.plan.line import FIFO, Line, Rule
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 
-#: The policies of a line, and how many of its waiting jobs get a start time by default. With fifo
-#: the times are only estimates: no job passes the first one that waits.
-POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
-
-
 #: Jobs whose requests are relaxed between two yields.
 _STRIDE = 64
-
-
-@attrs.frozen
-class Rule:
-    """How a line works: its policy, and how many of its jobs may have a reservation."""
-
-    policy: str = "fifo"
-    depth: float = POLICIES["fifo"]
 
 
 class Launcher(Protocol):
@@ -56,70 +43,6 @@ class Launcher(Protocol):
         """Starting *job* raised *error*; it left the queue and holds nothing."""
 
 
-class _Line:
-    """The waiting jobs of one Flux queue."""
-
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
-        #: Jobs without a reservation, by kind; and those that have one, in order.
-        self.lanes: dict[Kind, Lane] = {}
-        self.reserved: list[tuple[Place, Waiting]] = []
-        #: Jobs that came to stand ahead of some that have a reservation.
-        self.overriding: set[int] = set()
-
-    @property
-    def reserving(self) -> bool:
-        """Whether one more job gets a reservation."""
-        return self.rule.policy != "fifo" and len(self.reserved) < self.rule.depth
-
-    def add(self, job: Waiting) -> None:
-        """Add *job*, which has no reservation."""
-        lane = self.lanes.get(job.kind)
-        if lane is None:
-            lane = self.lanes[job.kind] = Lane(job.kind)
-        lane.add(job)
-
-    def remove(self, job: Waiting) -> None:
-        """Remove *job*, which has no reservation."""
-        lane = self.lanes[job.kind]
-        lane.remove(job)
-        if not lane:
-            del self.lanes[job.kind]
-        self.overriding.discard(job.jobid)
-
-    def reserve(self, job: Waiting) -> None:
-        """Note that *job* has a reservation now."""
-        self.remove(job)
-        insort(self.reserved, (job.place, job))
-
-    def unreserve(self, job: Waiting) -> None:
-        """Forget *job*, which had a reservation."""
-        del self.reserved[bisect_left(self.reserved, (job.place,))]
-
-    def behind(self, job: Waiting) -> list[Waiting]:
-        """The jobs with a reservation that stand behind *job*."""
-        return [other for place, other in self.reserved if place > job.place]
-
-    def head(self) -> Optional[Waiting]:
-        """The first job that can be served, as far as is known."""
-        return next(self.in_order(), None)
-
-    def in_order(self) -> Iterator[Waiting]:
-        """All jobs that can be served, as far as is known, in order."""
-        lanes = [lane.jobs() for lane in self.lanes.values() if lane.kind.servable is not False]
-        return (job for _, job in heapq.merge(self.reserved, *lanes))
-
-    def next(self, lane: Lane, after: Optional[Place] = None) -> Optional[Waiting]:
-        """The next job of *lane* to look at, behind *after*; None if none can start or reserve."""
-        if lane.kind.servable is False:
-            return None
-        if self.rule.policy == "fifo":
-            job = lane.first(after)
-            passed = job and self.reserved and job.place > self.reserved[0][0]
-            return None if passed else job
-        return lane.first(after, math.inf if self.reserving else lane.kind.stuck)
-
-
 class Queue:
     """The jobs that wait for resources of *pool*.
 
@@ -132,7 +55,7 @@ class Queue:
         pool: Pool,
         launcher: Launcher,
         clock: Callable[[], float],
-        default: Rule = Rule(),
+        default: Rule = FIFO,
         rules: Optional[Mapping[str, Rule]] = None,
     ) -> None:
         self.plan = Plan(pool)
@@ -141,7 +64,7 @@ class Queue:
         self._clock = clock
         self._default = default
         self._rules = dict(rules or {})
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, Line] = {}
         #: Whether there may be something to do; a pass in progress, and the place it is at.
         self._due = True
         self._work: Optional[Iterator[None]] = None
@@ -161,7 +84,7 @@ class Queue:
         line = self._lines.get(job.queue)
         if line is None:
             rule = self._rules.get(job.queue, self._default)
-            line = self._lines[job.queue] = _Line(rule)
+            line = self._lines[job.queue] = Line(rule)
         self.jobs[job.jobid] = job
         self.plan.expect(job.kind)
         line.add(job)
@@ -448,7 +371,7 @@ class Queue:
             else:
                 line.remove(job)
 
-    def _wait(self, job: Waiting, line: _Line) -> Generator[None, None, bool]:
+    def _wait(self, job: Waiting, line: Line) -> Generator[None, None, bool]:
         """Let *job* wait, with a reservation if it gets one; returns whether it holds up *line*."""
         fifo = line.rule.policy == "fifo"
         if not (fifo or line.reserving) or not (yield from self.plan.is_servable(job.kind)):
