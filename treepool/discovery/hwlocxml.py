@@ -3,6 +3,8 @@
 hwloc 1 (``hwloc.dtd``: sockets, caches by depth, NUMA nodes around their cores), 2 and 3
 (``hwloc2.dtd``: NUMA nodes beside their cores) all become the same tree of ``Object``. ``hwloc.py``
 interprets the objects.
+
+What differs between versions of hwloc is in this file alone, which makes it long.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ order in which jobs start, ``intake.py`` when a submission is judged, ``pending.
 ``annotate.py`` what waiting jobs are told. A pass over the queue is a generator, and Flux closes it
 at a ``yield`` whenever an event arrives. The queue keeps its place, and the next pass continues
 from there.
+
+The scheduler is one class, and this file therefore long, because flux-core's protocol is one class.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from treepool.errors import InvalidOption
-from treepool.placement.choose.fitness import ALPHA, BETA
-from treepool.placement.choose.policy import STRADDLE
+from treepool.placement.choose.fitness import ALPHA, BETA, Weights
+from treepool.placement.choose.policy import STRADDLE, Policy, policy_named
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc.findings import shown
 
@@ -48,3 +48,10 @@ def number(name: str, options: Mapping[str, Any]) -> float:
     if not 0 <= value <= MOST[name]:
         raise InvalidOption(f"{name}={shown(options[name])}: not a number from 0 to {MOST[name]}")
     return value
+
+
+def chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]:
+    """All options, with *options* among them, their weights and policy; raises InvalidOption."""
+    values = checked(options)
+    weights = Weights(number("alpha", values), number("beta", values))
+    return values, weights, policy_named(values["policy"], weights, number("straddle", values))

@@ -2,6 +2,8 @@
 
 A call either does all it says or raises and changes nothing: selections are complete before the
 first rank moves, and a failure while ranks move (no memory, Ctrl-C) moves them back.
+
+The pool is one class, and this file therefore long, because flux-core's schedulers call one pool.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ import attrs
 from treepool.errors import InsufficientResources, PoolConflict
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
-from treepool.placement.choose.fitness import Fitness, Weights
-from treepool.placement.choose.policy import Policy, policy_named
+from treepool.placement.choose.fitness import Fitness
 from treepool.placement.effort import REASON
 from treepool.placement.jobs import AnyR, Job, check_free, held_in, held_without, read_held
 from treepool.placement.journal import Journal, of_rank
@@ -24,7 +25,7 @@ from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.pool_r import all_R, allocated_R, down_R
 from treepool.placement.nodes.state import Held
-from treepool.placement.options import checked, number
+from treepool.placement.options import chosen
 from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.feasibility import Feasibility
 from treepool.rfc import idset, jobspec
@@ -45,7 +46,7 @@ class Pool:
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
         #: All options, as texts; and the weights of fitness that they give.
-        self.options, self.weights, policy = _chosen(options)
+        self.options, self.weights, policy = chosen(options)
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         inventory = Inventory.of(resource_set)
         up = idset.flags(inventory.ranks, inventory.ranks.bit_length())
@@ -212,11 +213,11 @@ class Pool:
         Requests that were made before keep the locality that they have. Raises InvalidOption, and
         changes nothing.
         """
-        chosen, weights, policy = _chosen(options)
+        values, weights, policy = chosen(options)
         # Another object: who follows the pool sees that answers may be others.
         inventory = attrs.evolve(self.inventory)
         situation = Situation(inventory, self._situation.index, policy)
-        new = (situation, Feasibility(inventory, policy), chosen, weights)
+        new = (situation, Feasibility(inventory, policy), values, weights)
         self._changed()
         self._situation, self._feasibility, self.options, self.weights = new
 
@@ -391,11 +392,3 @@ class Pool:
             self._jobs.pop(jobid, None)
             index.move_back(before)
             raise
-
-
-def _chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]:
-    """All options, with *options* among them, their weights and policy; raises InvalidOption."""
-    chosen = checked(options)
-    weights = Weights(number("alpha", chosen), number("beta", chosen))
-    straddle = number("straddle", chosen)
-    return chosen, weights, policy_named(chosen["policy"], weights, straddle)

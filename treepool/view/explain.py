@@ -2,6 +2,8 @@
 
 placement.decision returns the pool's decisions, made by the same functions that allocate. This
 module puts them in the order in which a person would explain them, and reports equal nodes once.
+
+The data classes of an explanation and what fills them are in one file.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ these options a command does not wait for the import, and works even if the impo
 
 ``placement/request/job_options.py`` defines the values of the options, which are stored in
 ``attributes.system.treepool`` of the jobspec.
+
+The plugin is one file because Flux loads each file of the folder as a plugin of its own.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A request may leave open which property its nodes share (``same``) and how much each slot gets (a
 range as a count below the slot). Both allocation and explanation use this module to find out what a
 request would get.
+
+The file has more than 300 lines because a choice among values and counts calls itself.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ often a domain can host the level and all inside it.
 
 All tables are kept up to date from the census of the fabric: only leaves in which something
 changed are counted anew, and which domain is best for some number is the top of a heap.
+
+The kinds of tables are in one file because each is built on the one below it.
 """
 
 from __future__ import annotations

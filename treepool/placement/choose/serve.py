@@ -4,6 +4,8 @@ Without a fabric this is selection.py alone. With one, the node rules say how mu
 can be served at all, because counts come first. A job that they put on one node stays there, or on
 an equal node in a domain with fewer idle nodes. Any other job is served by domains: spread.py says
 which, and the node rules hold in each.
+
+Both kinds of requests share rooms and census, so ``Domains`` is one class in one, long, file.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ The older words ``prefer`` and ``require`` remain valid for ``preferred`` and ``
 The first five options are spellings of two things: how hard locality is asked for (the mode), and
 which domain each slot, or all slots on a node, must sit in (the level and its scope). ``SAYS`` is
 the table of what each value says of them. The options that a job gives must agree.
+
+All options are in this file because the table and the checks of their contradictions are one rule.
 """
 
 from __future__ import annotations
