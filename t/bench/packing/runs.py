@@ -19,6 +19,9 @@ from treepool.rfc.rset import ResourceSet
 from treepool.view import replay
 from treepool.view.trace import TraceJob
 
+#: Mean run times after which the jobs of an open run are as many as they will be, within 1 %.
+_WARM = 5
+
 
 class Books:
     """What is free, by what was said; raises AssertionError if that cannot be."""
@@ -162,16 +165,16 @@ def closed(
 def opened(on: Cluster, mix: Mix, packer: Packer, seed: int, load: float, turns: float) -> Found:
     """Jobs come at random times (Poisson), run 1 on average, and are lost if they cannot start.
 
-    Together they ask for *load* of the GPUs.
+    Together they ask for *load* of the GPUs. Nothing is counted until the cluster is that full.
     """
     rng, run, now = random.Random(seed), _Run(on, packer), 0.0
     rate = load * on.gpus * len(mix) / sum(gpus for _, gpus in mix)
     ends: list[tuple[float, int]] = []
-    while now < 2 + turns:
+    while now < _WARM + turns:
         now += rng.expovariate(rate)
         while ends and ends[0][0] <= now:
             run.end(heapq.heappop(ends)[1])
-        jobid = run.start(rng.choice(mix), now > 2)
+        jobid = run.start(rng.choice(mix), now > _WARM)
         if jobid is not None:
             heapq.heappush(ends, (now + rng.expovariate(1), jobid))
     return run.found()
