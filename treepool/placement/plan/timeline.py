@@ -30,6 +30,9 @@ UNPLANNED = -1e300
 #: Work between two yields: so many ranks are moved in some 5 ms.
 _SLICE = 512
 
+#: So often a rank is asked for before its future is made.
+_ASKED = 4
+
 
 class Change(NamedTuple):
     """Something changed on ``ranks`` between ``start`` and ``end``.
@@ -85,9 +88,10 @@ class Timeline:
         self.pool = pool
         self.holdings: dict[Holder, Holding] = {}
         self._spans: dict[int, list[Span]] = {}
-        #: The futures of ranks that were asked for since their spans changed; None if only once,
-        #: because a future costs more than one answer.
-        self._futures: dict[int, Optional[Future]] = {}
+        #: The futures of ranks that were asked for some times since their spans changed, and how
+        #: often the others were: a future costs as much as some answers.
+        self._futures: dict[int, Future] = {}
+        self._asked: dict[int, int] = {}
         self._inventory = pool.inventory
         #: Ends of all holdings and starts of the planned ones.
         self._ending = _Times()
@@ -118,7 +122,7 @@ class Timeline:
             span = Span(start, end, cores, gpus, holder)
             for rank in those:
                 self._spans.setdefault(rank, []).append(span)
-                self._futures.pop(rank, None)
+            self._forget(those)
         self.holdings[holder] = holding
         self._ending.add(end, holding)
         if start > PRESENT:
@@ -136,13 +140,19 @@ class Timeline:
                     self._spans[rank] = left
                 else:
                     del self._spans[rank]
-                self._futures.pop(rank, None)
+            self._forget(ranks)
         self._ending.remove(holding.end, holding)
         if holding.start > PRESENT:
             self._starting.remove(holding.start, holding)
         change = Change(holding.start, holding.end, holding.ranks, holding.parts)
         self.journal.note((change,))
         return change
+
+    def _forget(self, ranks: Iterable[int]) -> None:
+        """Forget what is known of *ranks*, whose spans changed."""
+        for rank in ranks:
+            self._futures.pop(rank, None)
+            self._asked.pop(rank, None)
 
     def spans(self, rank: int) -> list[Span]:
         """The spans on *rank*, in no order."""
@@ -244,11 +254,10 @@ class Timeline:
             node_type = inventory.types[rank]
             if node_type is None:
                 continue
-            future = None
-            if rank in futures:
-                future = futures[rank] or self.future(rank)
-            else:
-                futures[rank] = None
+            future = futures.get(rank)
+            if future is None:
+                asked = self._asked[rank] = self._asked.get(rank, 0) + 1
+                future = self.future(rank) if asked > _ASKED else None
             if future and start < end and (not leave or leave.isdisjoint(future.planned)):
                 yield rank, future.state(start, end)
                 continue
