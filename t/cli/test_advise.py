@@ -15,7 +15,7 @@ def test_the_advice_on_an_example_cluster(treepool):
     assert "  numa    8 of  15 cores, 1 GPU, 15 cores per GPU" in lines
     assert "  slot              per numa  per socket  per node" in lines
     assert "  [core=15;gpu=1]          1           4         8" in lines
-    assert "  [core=8;gpu=1]       8      8   56 (47 %)          0" in lines
+    assert "  [core=8;gpu=1]       8      8   56 (47 %)          0             -" in lines
 
 
 def test_shapes_asked_about(treepool):

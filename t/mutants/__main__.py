@@ -32,6 +32,7 @@ NEEDED = (
     "t/placement",
     "t/conftest.py",
     "t/depth.py",
+    "t/work.py",
     "pyproject.toml",
 )
 

@@ -28,6 +28,12 @@ def test_a_gpu_is_usable_as_far_as_its_share_of_cores_is_free_in_its_socket():
     assert usable(state(((1 << 24) - 1) << 24, 0b0001)) == 0
 
 
+def test_a_gpus_share_is_no_more_than_it_would_be_if_all_of_the_node_were_dealt_out():
+    sockets = [{"cores": "0-11", "gpus": "0"}, {"cores": "12-15", "gpus": "1"}]
+    ragged = compile_topo({"socket": sockets}, 0xFFFF, 0b11)
+    assert usable(NodeState(ragged, 0x00FF, 0b01)) == PER_GPU, "8 of its 12 cores"
+
+
 def test_free_gpus_that_are_not_usable_are_stranded():
     half = state((1 << 12) - 1, 0b0011)
     assert stranded(TYPE, half.cores, half.gpus) == 1.5 * PER_GPU
@@ -77,6 +83,12 @@ def test_of_equal_costs_the_local_one_is_taken_whatever_the_weight():
     weightless = Packing(gpus=0)
     assert order(weightless, local, "slot/core=6") < order(weightless, fuller, "slot/core=6")
     assert order(weightless, fuller, "slot/core=4") < order(weightless, local, "slot/core=4")
+
+
+def test_the_fullest_node_is_taken_where_nothing_is_wasted():
+    fuller, emptier = state((1 << 48) - 1, 0b0011), state((1 << 72) - 1, 0b0111)
+    shape = "slot/[core=24;gpu=1]"
+    assert order(Packing(), fuller, shape) < order(Packing(), emptier, shape)
 
 
 def test_of_idle_nodes_the_one_with_fewer_cores_is_broken_though_the_job_wastes_more():
