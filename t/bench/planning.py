@@ -106,7 +106,7 @@ class Bench:
     def submit(self, shape, priority=16):
         self.jobid += 1
         request = self.request(shape, self.rng.choice([600.0, 3600.0, 7200.0, 43200.0, DAY]))
-        self.queue.add(Waiting(self.jobid, priority, request, self.queue.plan.kind(request)))
+        self.queue.add(Waiting(self.jobid, priority, request, self.queue.plan.kinds.of(request)))
 
     def passes(self):
         """The seconds of each step of all passes until nothing is left to do."""

@@ -232,7 +232,7 @@ def scheduler_of_two_jobs():
     for jobid in (1, 2):
         request = scheduler.resources.parse_resource_request(jobspec).request
         pending._submissions[jobid] = Submission(Mock(), jobid, 16, 0, 0.0, jobspec)
-        queue.add(Waiting(jobid, 16, request, queue.plan.kind(request)))
+        queue.add(Waiting(jobid, 16, request, queue.plan.kinds.of(request)))
     return scheduler
 
 

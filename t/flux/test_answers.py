@@ -31,7 +31,7 @@ class Source:
         request = self.pool.parse_resource_request(spec)
         self.pool.alloc(1, request)
         self.queue = Queue(self.pool, self, lambda: 1000.0, Rule("easy", 8))
-        self.queue.add(Waiting(2, 16, request, self.queue.plan.kind(request)))
+        self.queue.add(Waiting(2, 16, request, self.queue.plan.kinds.of(request)))
         finish(self.queue.run())
 
     def started(self, job, allocation):

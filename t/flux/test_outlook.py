@@ -41,7 +41,7 @@ class Case:
 
     def job(self, jobid, shape, duration, queue):
         request = self.request(shape, duration)
-        return Waiting(jobid, 16, request, self.queue.plan.kind(request), queue)
+        return Waiting(jobid, 16, request, self.queue.plan.kinds.of(request), queue)
 
     def submit(self, *job):
         self.queue.add(self.job(*job))

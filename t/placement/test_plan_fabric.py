@@ -47,7 +47,7 @@ class Run:
 
     def waits(self, jobid, shape, duration=10.0, **options):
         request = self.request(shape, duration, **options)
-        self.queue.add(Waiting(jobid, 16, request, self.queue.plan.kind(request)))
+        self.queue.add(Waiting(jobid, 16, request, self.queue.plan.kinds.of(request)))
 
     def step(self):
         for _ in self.queue.run():

@@ -86,7 +86,7 @@ class Both:
         request = self.pool.parse_resource_request(spec)
         priority = self.chance.choice([16, 16, 16, 17])
         leave = admitting(self.windows, self.chance.choice([1, 2]), queue)
-        job = self.queue.plan.waiting(
+        job = self.queue.plan.kinds.waiting(
             self.jobid, priority, request, leave, queue, self.now, self.now
         )
         self.queue.add(job)

@@ -67,7 +67,9 @@ class Run:
     def waits(self, jobid, shape, duration=10.0, submitted=NOW, priority=16, **options):
         request = self.request(shape, duration, **options)
         plan = self.queue.plan
-        self.queue.add(plan.waiting(jobid, priority, request, frozenset(), "", submitted, self.now))
+        self.queue.add(
+            plan.kinds.waiting(jobid, priority, request, frozenset(), "", submitted, self.now)
+        )
         self.step()
 
     def step(self, now=None):

@@ -78,7 +78,7 @@ class Pending:
         """The job as the queue sees it now; *line* is its Flux queue."""
         leave = self._windows.admitted(userid, line)
         plan, now = self._queue.plan, time.time()
-        return plan.waiting(jobid, priority, request, leave, line, submitted, now)
+        return plan.kinds.waiting(jobid, priority, request, leave, line, submitted, now)
 
     def leave(self, jobid: int) -> Submission:
         """Forget a job that left the queue; returns its submission."""

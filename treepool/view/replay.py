@@ -207,7 +207,9 @@ class _Run:
             return
         limited = attrs.evolve(request, duration=traced.limit)
         submitted = traced.submit - self.began
-        new = self.queue.plan.waiting(number, 0, limited, frozenset(), "", submitted, self.now)
+        new = self.queue.plan.kinds.waiting(
+            number, 0, limited, frozenset(), "", submitted, self.now
+        )
         self.queue.add(new)
         self.tally.submit()
 

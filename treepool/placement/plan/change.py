@@ -67,7 +67,9 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
             if leave != job.kind.leave:
                 queue.remove(jobid)
                 queue.add(
-                    attrs.evolve(job, kind=queue.plan.kind(job.request, leave, job.kind.relaxed))
+                    attrs.evolve(
+                        job, kind=queue.plan.kinds.of(job.request, leave, job.kind.relaxed)
+                    )
                 )
         if count % _STRIDE == 0:
             yield

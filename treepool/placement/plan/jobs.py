@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional
+from typing import Generator, NamedTuple, Optional
 
 import attrs
 
 from treepool.placement.allocation import parts_of
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.earliest import Found, end_of
+from treepool.placement.plan.course import Course
+from treepool.placement.plan.earliest import Found, Units, earliest, end_of, wanted
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.timeline import NEVER
+from treepool.placement.plan.views import Views
 from treepool.placement.request.vertices import Request
 
 #: The sort key of the queue: the negative priority, then the job id.
@@ -122,3 +124,28 @@ class Reservation:
         """When the job then ends."""
         end = end_of(self.start, self.job.request.duration)
         return min(end, NEVER) if self.start < NEVER else end
+
+
+def soonest(
+    views: Views,
+    job: Waiting,
+    leave: frozenset[Holder],
+    begin: float,
+    before: float = math.inf,
+) -> Generator[None, None, tuple[Optional[Found], Course]]:
+    """Where *job* can start first from *begin* on, before *before*; and how close it came."""
+    inventory = views.timeline.pool.inventory
+    found, units = None, Units(job.request, inventory)
+    if begin < job.patience:
+        until = min(before, job.patience)
+        found = yield from earliest(views, job.request, leave, begin, until, units)
+    if job.kind.relaxed is None:
+        return found, units.course
+    if found is None and job.patience < before:
+        begin_relaxed = max(begin, job.patience)
+        units = Units(job.relaxed, inventory)
+        found = yield from earliest(views, job.relaxed, leave, begin_relaxed, before, units)
+    # Two searches are no single course: take it that one unit was lacking.
+    course = Course(wanted(job.relaxed))
+    course.note(begin, course.need - 1)
+    return found, course

@@ -26,20 +26,19 @@ import attrs
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.selection import Selection
-from treepool.placement.choose.strict import relaxed
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use
-from treepool.placement.plan.earliest import Found, Units, earliest, end_of, uses_of, wanted
+from treepool.placement.plan.earliest import Found, Units, end_of, uses_of, wanted
 from treepool.placement.plan.follow import Follower
-from treepool.placement.plan.future import PRESENT, Holder
+from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.gains import Gain, Gains
-from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting
+from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, soonest
+from treepool.placement.plan.kinds import Kinds
 from treepool.placement.plan.timeline import NEVER, UNPLANNED, Timeline
 from treepool.placement.plan.track import Track, room_left
 from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
-from treepool.placement.request.vertices import Request
 
 
 class Plan:
@@ -50,7 +49,7 @@ class Plan:
         self.timeline = Timeline(pool)
         self.views = Views(self.timeline)
         self.reservations: dict[int, Reservation] = {}
-        self._kinds: dict[tuple[Request, frozenset[Holder], Optional[Request]], Kind] = {}
+        self.kinds = Kinds(pool)
         self._gains = Gains()
         #: Up to where the kinds have followed the gains; and how each reservation stands.
         self._reconsidered = 0
@@ -89,56 +88,6 @@ class Plan:
         if any(window.end <= now for window in self.windows.values()):
             self.set_windows(w for w in list(self.windows.values()) if w.end > now)
 
-    # -- kinds
-
-    def kind(
-        self,
-        request: Request,
-        leave: frozenset[Holder] = frozenset(),
-        later: Optional[Request] = None,
-    ) -> Kind:
-        """The kind of a job with *request*, and *later* a relaxed one; equal ones share it."""
-        plain = attrs.evolve(request, duration=0.0)
-        return self._kinds.get((plain, leave, later)) or Kind(plain, leave, later)
-
-    def waiting(
-        self,
-        jobid: int,
-        priority: int,
-        request: Request,
-        leave: frozenset[Holder],
-        queue: str,
-        submitted: float,
-        now: float,
-    ) -> Waiting:
-        """A job as it is *now*: its request is strict if it has not waited for long enough."""
-        last = relaxed(request)
-        if now < submitted + request.wait:
-            first = attrs.evolve(self.pool.strict(request), duration=request.duration)
-            if first != last:
-                kind = self.kind(first, leave, attrs.evolve(last, duration=0.0))
-                patience = submitted + request.wait
-                return Waiting(jobid, priority, first, kind, queue, patience)
-        return Waiting(jobid, priority, last, self.kind(last, leave), queue)
-
-    def relaxed(self, job: Waiting) -> Waiting:
-        """*job* once it has waited for long enough."""
-        kind = self.kind(job.relaxed, job.kind.leave)
-        return attrs.evolve(job, request=job.relaxed, kind=kind, patience=math.inf)
-
-    def expect(self, kind: Kind) -> None:
-        """One more job of *kind* waits."""
-        if kind.waiting == 0:
-            kind.forget()
-            self._kinds[kind.request, kind.leave, kind.relaxed] = kind
-        kind.waiting += 1
-
-    def dismiss(self, kind: Kind) -> None:
-        """One job less of *kind* waits."""
-        kind.waiting -= 1
-        if kind.waiting == 0:
-            self._kinds.pop((kind.request, kind.leave, kind.relaxed), None)
-
     # -- following the pool
 
     def follow(self) -> list[Waiting]:
@@ -164,7 +113,7 @@ class Plan:
     def _renew(self, others: bool) -> None:
         """Forget what depends on the nodes, which changed; all of it, if they are *others*."""
         self.nodes_changed = True
-        for kind in self._kinds.values():
+        for kind in self.kinds:
             kind.servable = None
         if others:
             self.nodes_replaced = True
@@ -173,7 +122,7 @@ class Plan:
             windows = list(self.windows.values())
             self.set_windows(())
             self.set_windows(windows)
-            for kind in self._kinds.values():
+            for kind in self.kinds:
                 kind.forget()
 
     @property
@@ -185,7 +134,7 @@ class Plan:
         """Forget what is known of the kinds of jobs that may have gained."""
         soon = math.nextafter(now, math.inf)
         for gain in self._gains.since(self._reconsidered):
-            for kind in list(self._kinds.values()):
+            for kind in list(self.kinds):
                 if kind.stuck < math.inf:
                     uses = yield from self._uses(gain, kind, kind.stuck, now, soon)
                     kind.lacking -= sum(use.units for use in uses)
@@ -323,7 +272,7 @@ class Plan:
         floor = kind.floor(job.length)
         begin = max(now, min(floor.time, job.patience))
         seen, end = self._reconsidered, self._gains.end
-        found, known = yield from self.earliest(job, kind.leave, begin)
+        found, known = yield from soonest(self.views, job, kind.leave, begin)
         if found is None:  # a search was given up
             kind.raise_floor(Floor(job.length, min(NEVER, job.patience)))
             return None
@@ -362,7 +311,7 @@ class Plan:
         while chance is not None and chance[0] < reservation.start:
             begin, end = max(now, chance[0]), min(chance[1], reservation.start)
             leave = job.kind.leave | {job.jobid}
-            found, course = yield from self.earliest(job, leave, begin, end)
+            found, course = yield from soonest(self.views, job, leave, begin, end)
             if self._tracks.get(job.jobid) is not track:
                 return False
             track.looked(begin, end, course)
@@ -393,27 +342,6 @@ class Plan:
             uses = yield from uses_of(*args, track.gains_of(self._gains))
             if self._gains.end == end or self._tracks.get(job.jobid) is not track:
                 return uses
-
-    def earliest(
-        self, job: Waiting, leave: frozenset[Holder], begin: float, before: float = math.inf
-    ) -> Generator[None, None, tuple[Optional[Found], Course]]:
-        """Where *job* can start first from *begin* on, before *before*; and how close it came."""
-        found, units = None, self._units(job)
-        if begin < job.patience:
-            until = min(before, job.patience)
-            found = yield from earliest(self.views, job.request, leave, begin, until, units)
-        if job.kind.relaxed is None:
-            return found, units.course
-        if found is None and job.patience < before:
-            begin_relaxed = max(begin, job.patience)
-            units = Units(job.relaxed, self.pool.inventory)
-            found = yield from earliest(
-                self.views, job.relaxed, leave, begin_relaxed, before, units
-            )
-        # Two searches are no single course: take it that one unit was lacking.
-        course = Course(wanted(job.relaxed))
-        course.note(begin, course.need - 1)
-        return found, course
 
     def _units(self, job: Waiting) -> Units:
         return Units(job.request, self.pool.inventory)

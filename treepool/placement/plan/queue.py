@@ -80,13 +80,13 @@ class Queue:
     # -- jobs come and go
 
     def add(self, job: Waiting) -> None:
-        """Add *job*, whose ``kind`` is one of ``plan.kind``."""
+        """Add *job*, whose ``kind`` is one of ``plan.kinds``."""
         line = self._lines.get(job.queue)
         if line is None:
             rule = self._rules.get(job.queue, self._default)
             line = self._lines[job.queue] = Line(rule)
         self.jobs[job.jobid] = job
-        self.plan.expect(job.kind)
+        self.plan.kinds.expect(job.kind)
         line.add(job)
         if job.patience < math.inf:
             heapq.heappush(self._patience, (job.patience, job.jobid))
@@ -127,8 +127,8 @@ class Queue:
         """Take *new* for *old*, the same job, which keeps its reservation."""
         line, jobid = self._lines[old.queue], old.jobid
         self.jobs[jobid] = new
-        self.plan.expect(new.kind)
-        self.plan.dismiss(old.kind)
+        self.plan.kinds.expect(new.kind)
+        self.plan.kinds.dismiss(old.kind)
         if jobid in self.plan.reservations:
             self.plan.replace(new)
             line.unreserve(old)
@@ -255,7 +255,7 @@ class Queue:
                 yield
             job = self.jobs.get(heapq.heappop(self._patience)[1])
             if job is not None and job.patience <= now:
-                self._replace(job, self.plan.relaxed(job))
+                self._replace(job, self.plan.kinds.relaxed(job))
 
     def _pass(self) -> Iterator[None]:
         self.plan.nodes_changed = False
@@ -363,7 +363,7 @@ class Queue:
         found = self.jobs.pop(job.jobid, None)
         if found is not None:
             job = found  # its priority may have changed
-            self.plan.dismiss(job.kind)
+            self.plan.kinds.dismiss(job.kind)
             line = self._lines[job.queue]
             if job.jobid in self.plan.reservations:
                 self.plan.cancel(job.jobid)
