@@ -321,7 +321,7 @@ def test_nothing_is_kept_of_jobs_that_left():
         case.queue.remove(jobid)
     case.run()
     plan = case.queue.plan
-    assert not plan._kinds and not plan._tracks and not plan.reservations
+    assert not list(plan.kinds) and not plan._tracks and not plan.reservations
     assert list(plan.timeline.holdings) == [99]
 
 

@@ -11,6 +11,7 @@ import attrs
 from treepool.discovery.locations import MAX_LEVELS, HostLists, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
+from treepool.rfc.quote import printable, shortened
 
 #: What switches are called by the levels of switches below them.
 _SWITCHES = ("switch", "spine", "superspine")
@@ -132,7 +133,7 @@ def _load_yaml(text: str) -> object:
     for bracket in re.findall(r"[][{}]", text):  # PyYAML takes quadratic time for nested ones
         depth += 1 if bracket in "[{" else -1
         if depth > MAX_LEVELS:
-            raise InvalidHardware(f"no valid YAML: more than {MAX_LEVELS} brackets nested")
+            raise InvalidHardware(f"not valid YAML: more than {MAX_LEVELS} brackets nested")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InvalidHardware("YAML with aliases is not read")
@@ -140,7 +141,8 @@ def _load_yaml(text: str) -> object:
     except InvalidHardware:
         raise
     except Exception as e:  # PyYAML raises any exception if a tag does not fit its value
-        raise InvalidHardware(f"no valid YAML: {' '.join(str(e).split())[:200]}") from None
+        told = printable(" ".join(str(e).split()))  # it quotes the text
+        raise InvalidHardware(f"not valid YAML: {shortened(told, 200)}") from None
 
 
 def read_yaml(text: str) -> Site:
