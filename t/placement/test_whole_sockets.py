@@ -12,8 +12,8 @@ import pytest
 
 from placement.test_work import cluster, request
 from treepool import Pool
+from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.tree import compile_topo
 from treepool.placement.on_node.fit import fit
 
 GPUS = 4

@@ -12,6 +12,7 @@ from rfc.test_fabric import key
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
 from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.kinds import Kinds
 from treepool.placement.plan.plan import Plan
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
@@ -193,7 +194,7 @@ def slow(resource_set, traced, rules):
     """When jobs start, by a queue that tries everything again at every event."""
     pool = Pool(resource_set, **rules.pool)
     queue = SlowQueue(pool, {"": (rules.policy, rules.depth)})
-    coming, running, begun, kinds = list(enumerate(traced, 1)), {}, {}, Plan(pool)
+    coming, running, begun, kinds = list(enumerate(traced, 1)), {}, {}, Kinds(pool)
     while coming or running:
         queue.now = min([job.submit for _, job in coming] + list(running.values()))
         for number in [n for n, over in running.items() if over <= queue.now]:
@@ -202,7 +203,7 @@ def slow(resource_set, traced, rules):
         for number, job in [(n, job) for n, job in coming if job.submit <= queue.now]:
             spec = from_resources(parse_shape(job.shape), duration=job.limit)
             request = pool.parse_resource_request(spec)
-            queue.add(Waiting(number, 0, request, kinds.kind(request)))
+            queue.add(Waiting(number, 0, request, kinds.of(request)))
         coming = [(n, job) for n, job in coming if job.submit > queue.now]
         waiting = set(queue.jobs)
         queue.run()
