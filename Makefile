@@ -123,7 +123,7 @@ fuzz: .venv-fuzz/.installed
 
 .venv-fuzz/.installed: pyproject.toml
 	$(FUZZER) -m venv .venv-fuzz
-	.venv-fuzz/bin/python -m pip install -q atheris -e .
+	.venv-fuzz/bin/python -m pip install -q atheris -e '.[test]'
 	touch $@
 
 $(INSTALLED): pyproject.toml

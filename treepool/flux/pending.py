@@ -43,26 +43,26 @@ class Pending:
 
     def judge(self, submission: Submission) -> None:
         """Queue a job, or deny it with the reason if it can never run."""
-        pool = self._queue.plan.pool
+        pool, jobid, priority = self._queue.plan.pool, submission.jobid, submission.priority
+        userid, line = submission.userid, submission.queue
         try:
             request = pool.parse_resource_request(submission.jobspec)
             pool.check_feasibility(request)
+            job = self.waiting(jobid, priority, userid, line, request, submission.t_submit)
         except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
             if not self._intake.hold(submission):
                 self._refused()
                 submission.request.deny(str(e) or type(e).__name__)
             return
-        self._submissions[submission.jobid] = submission
-        jobid, priority, userid = submission.jobid, submission.priority, submission.userid
-        line, submitted = submission.queue, submission.t_submit
-        self._queue.add(self.waiting(jobid, priority, userid, line, request, submitted))
+        self._submissions[jobid] = submission
+        self._queue.add(job)
 
     def judge_again(self) -> None:
         """Judge all waiting jobs again, whose requests may mean something else now."""
         for job in self._queue.clear():
             self._annotator.withdraw(job.jobid)
-            submission = self.leave(job.jobid)
             priority = self._priorities.pop(job.jobid, job.priority)
+            submission = self.leave(job.jobid)
             self._intake.again(attrs.evolve(submission, priority=priority))
         self._intake.release()
 
@@ -83,6 +83,7 @@ class Pending:
     def leave(self, jobid: int) -> Submission:
         """Forget a job that left the queue; returns its submission."""
         self._annotator.forget(jobid)
+        self._priorities.pop(jobid, None)
         return self._submissions.pop(jobid)
 
     def cancel(self, jobid: int) -> Optional[Submission]:

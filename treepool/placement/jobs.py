@@ -69,3 +69,15 @@ def check_free(jobid: int, parts: tuple[Held, ...], index: NodeIndex) -> None:
             if cores & ~state.cores or gpus & ~state.gpus:
                 taken = short_form([((rank,), cores & ~state.cores, gpus & ~state.gpus)])
                 raise PoolConflict(f"job {jobid}: {taken} is allocated already")
+
+
+def are_free(parts: Iterable[Held], index: NodeIndex) -> bool:
+    """Whether all ranks of *parts* are up, and what they have there is free."""
+    for ranks, cores, gpus in parts:
+        for rank in ranks:
+            state = index.state_of[rank]
+            if state is None or not index.up[rank]:
+                return False
+            if cores & ~state.cores or gpus & ~state.gpus:
+                return False
+    return True

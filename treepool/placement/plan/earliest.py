@@ -227,12 +227,13 @@ def uses_of(
     """What *request* could use of the ranks of *change*, where that made more room.
 
     The units are for *length* seconds, and start from *now* on but before *before*. Where a request
-    lacked more units before the change than these uses have together, it still cannot start. Units
+    lacked more units before the change than these uses have together, it still cannot start. If
+    the timeline changes meanwhile, that is nothing to rely on: a use without bounds. Units
     that were there before the change count, too, unless *gains_of* tells that the rank had no other
     gain which the request does not know.
     """
     uses: list[Use] = []
-    inventory = timeline.pool.inventory
+    seen, inventory = timeline.journal.end, timeline.pool.inventory
     within = inventory.matching(request.constraint)
     up = timeline.pool.situation.index.up
     ask = request.ask
@@ -245,6 +246,8 @@ def uses_of(
     for ranks in timeline.groups(change):
         if timeline.tired(_USE):
             yield
+            if timeline.journal.end != seen:
+                return [Use(now, before, _MANY)]
         rank = ranks[0]
         # Most nodes serve nothing even where only the spans count that last from first to last.
         state = timeline.state(rank, math.nextafter(last, 0), end_of(first, length), leave)

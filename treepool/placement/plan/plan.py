@@ -26,11 +26,11 @@ import attrs
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.selection import Selection
-from treepool.placement.nodes.state import Held
+from treepool.placement.jobs import are_free
 from treepool.placement.plan.course import Course, Use
 from treepool.placement.plan.earliest import Found, Units, end_of, uses_of, wanted
 from treepool.placement.plan.follow import Follower
-from treepool.placement.plan.future import PRESENT
+from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gain, Gains
 from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, soonest
 from treepool.placement.plan.kinds import Kinds
@@ -39,6 +39,9 @@ from treepool.placement.plan.track import Track, room_left
 from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
+
+#: A search is made at most so often if the timeline changes while it is made.
+_TRIES = 8
 
 
 class Plan:
@@ -239,7 +242,7 @@ class Plan:
         leave = job.kind.leave | {job.jobid}
         way = self.timeline.overlapping(reservation.start, end, parts, leave)
         later = {j for j, r in self.reservations.items() if j in way and r.start >= reservation.end}
-        if self.are_free(parts) and way <= behind | later:
+        if are_free(parts, self.pool.situation.index) and way <= behind | later:
             allocation = Allocation(self.pool.inventory, parts, reservation.nslots)
             self.pool.register_alloc(job.jobid, allocation)
             self._begin(allocation, job, now)
@@ -252,18 +255,6 @@ class Plan:
         allocation.set_expiration(ends)
         self.pool.update_expiration(job.jobid, ends)
 
-    def are_free(self, parts: tuple[Held, ...]) -> bool:
-        """Whether *parts* are up and free now."""
-        index = self.pool.situation.index
-        for ranks, cores, gpus in parts:
-            for rank in ranks:
-                state = index.state_of[rank]
-                if state is None or not index.up[rank]:
-                    return False
-                if cores & ~state.cores or gpus & ~state.gpus:
-                    return False
-        return True
-
     # -- reservations
 
     def reserve(self, job: Waiting, now: float) -> Generator[None, None, Optional[Reservation]]:
@@ -272,7 +263,7 @@ class Plan:
         floor = kind.floor(job.length)
         begin = max(now, min(floor.time, job.patience))
         seen, end = self._reconsidered, self._gains.end
-        found, known = yield from soonest(self.views, job, kind.leave, begin)
+        found, known = yield from self._soonest(job, kind.leave, begin)
         if found is None:  # a search was given up
             kind.raise_floor(Floor(job.length, min(NEVER, job.patience)))
             return None
@@ -287,7 +278,14 @@ class Plan:
 
     def move(self, job: Waiting, now: float) -> Generator[None, None, bool]:
         """Move the reservation of *job* to an earlier start if there is room; whether it moved."""
-        reservation, track = self.reservations[job.jobid], self._tracks[job.jobid]
+        track = self._tracks[job.jobid]
+        track.unfinished = True  # the pass may be left at any yield
+        moved = yield from self._move(job, track, now)
+        track.unfinished = False
+        return moved
+
+    def _move(self, job: Waiting, track: Track, now: float) -> Generator[None, None, bool]:
+        reservation = self.reservations[job.jobid]
         known = len(track.gained)
         for gain in self._gains.since(track.seen):
             uses: list[Use] = []
@@ -308,10 +306,10 @@ class Plan:
                 if self._tracks.get(job.jobid) is not track:
                     return False
             track.course, chance = course, course.chance(now)
-        while chance is not None and chance[0] < reservation.start:
+        while chance is not None and max(now, chance[0]) < reservation.start:
             begin, end = max(now, chance[0]), min(chance[1], reservation.start)
             leave = job.kind.leave | {job.jobid}
-            found, course = yield from soonest(self.views, job, leave, begin, end)
+            found, course = yield from self._soonest(job, leave, begin, end)
             if self._tracks.get(job.jobid) is not track:
                 return False
             track.looked(begin, end, course)
@@ -337,11 +335,20 @@ class Plan:
         """What *job* could use of *gain* before its reservation."""
         leave, start = job.kind.leave | {job.jobid}, self.reservations[job.jobid].start
         args = self.timeline, gain.change, job.relaxed, job.length, leave, now, start
-        while True:
+        # Units for the relaxed request that were there before may now do for the strict one.
+        known = track.gains_of(self._gains) if job.kind.relaxed is None else None
+        return (yield from uses_of(*args, known))
+
+    def _soonest(
+        self, job: Waiting, leave: frozenset[Holder], begin: float, before: float = math.inf
+    ) -> Generator[None, None, tuple[Optional[Found], Course]]:
+        """``soonest``; again if more room came meanwhile, which a search can miss."""
+        for _ in range(_TRIES):
             end = self._gains.end
-            uses = yield from uses_of(*args, track.gains_of(self._gains))
-            if self._gains.end == end or self._tracks.get(job.jobid) is not track:
-                return uses
+            answer = yield from soonest(self.views, job, leave, begin, before)
+            if self._gains.end == end:
+                break
+        return answer
 
     def _units(self, job: Waiting) -> Units:
         return Units(job.request, self.pool.inventory)
@@ -362,10 +369,12 @@ class Plan:
         """Take *job* for the one that has a reservation now, with another priority."""
         old = self.reservations[job.jobid]
         self.reservations[job.jobid] = attrs.evolve(old, job=job)
+        self._tracks[job.jobid].tried = -1  # it may ask for less now
 
     def has_gained(self, job: Waiting) -> bool:
         """Whether there is more room than when the reservation of *job* was last looked at."""
-        return self._tracks[job.jobid].seen < self._gains.end
+        track = self._tracks[job.jobid]
+        return track.unfinished or track.seen < self._gains.end
 
     def cancel(self, jobid: int) -> Waiting:
         """Give up the reservation of job *jobid*; returns the job."""

@@ -20,6 +20,7 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation
+from treepool.placement.jobs import are_free
 from treepool.placement.plan.jobs import Place, Waiting
 from treepool.placement.plan.line import FIFO, Line, Rule
 from treepool.placement.plan.plan import Plan
@@ -90,6 +91,10 @@ class Queue:
         line.add(job)
         if job.patience < math.inf:
             heapq.heappush(self._patience, (job.patience, job.jobid))
+            if len(self._patience) > 2 * len(self.jobs) + _STRIDE:  # most of these jobs have left
+                waiting = (job for job in self.jobs.values() if job.patience < math.inf)
+                self._patience = [(job.patience, job.jobid) for job in waiting]
+                heapq.heapify(self._patience)
         if line.reserved and job.place < line.reserved[-1][0]:
             line.overriding.add(job.jobid)
         if self._at is not None and job.place < self._at:
@@ -101,8 +106,7 @@ class Queue:
         job = self.jobs.get(jobid)
         if job is not None:
             self._leave(job)
-            if self._at == job.place:  # the pass is working on it
-                self._end_pass()
+            self._let_go(jobid)
             self._due = True
         return job
 
@@ -112,8 +116,7 @@ class Queue:
         if old is None or old.priority == priority:
             return
         new = attrs.evolve(old, priority=priority)
-        if self._at == old.place:  # the pass is working on it
-            self._end_pass()
+        self._let_go(jobid)
         if jobid in self.plan.reservations:
             reserved = self._lines[old.queue].reserved
             others = [place for place, job in reserved if job is not old]
@@ -220,6 +223,11 @@ class Queue:
         """Forget the pass in progress, if there is one."""
         self._work = self._at = None
 
+    def _let_go(self, jobid: int) -> None:
+        """End the pass if it is working on job *jobid*."""
+        if self._work is not None and self._job is not None and self._job.jobid == jobid:
+            self._end_pass()
+
     def _fail(self, error: Exception) -> None:
         """Let go of the job that the pass was working on when it raised *error*."""
         job = self._job
@@ -288,7 +296,8 @@ class Queue:
         """Start *job* if its reservation has come; plan it again if others are in its way."""
         plan, now, line = self.plan, self._clock(), self._lines[job.queue]
         if plan.may_start(job, now):
-            ready = plan.are_free(plan.reservations[job.jobid].parts)
+            parts = plan.reservations[job.jobid].parts
+            ready = are_free(parts, plan.pool.situation.index)
             behind = {other.jobid for other in line.behind(job)}
             left = yield from self._start(job, plan.start_reserved(job, now, behind))
             if ready and not left:

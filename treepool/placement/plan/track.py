@@ -22,7 +22,8 @@ _MAX_GAINED = 64
 class Track:
     """How close a job with a reservation comes to an earlier start.
 
-    Up to ``seen`` it has followed the gains, and ``course`` is how close it comes. ``base`` is what
+    Up to ``seen`` it has followed the gains, and ``course`` is how close it comes; if the last look
+    at it is ``unfinished``, it has not been searched where there is a chance. ``base`` is what
     that was without the last gains of use to it, ``gained``. When it was tried to start last, the
     timeline had so many changes as ``tried`` says.
     """
@@ -30,6 +31,7 @@ class Track:
     seen: int
     course: Course
     tried: int = -1
+    unfinished: bool = False
     base: Course = attrs.field(factory=lambda: Course(0))
     gained: list[Gain] = attrs.field(factory=list)
     #: The answer of ``gains_of`` when there were so many gains.

@@ -1,0 +1,188 @@
+"""What comes between two steps of a pass does not lose a job, its place, or room for it."""
+
+import pytest
+
+from placement.test_plan import NOW, Case
+from placement.test_wait import Run
+from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.timeline import finish
+from treepool.placement.plan.window import Window
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.shape import parse_shape
+
+
+@pytest.fixture(autouse=True)
+def step_by_step(monkeypatch):
+    """A pass yields wherever it may."""
+    monkeypatch.setattr("treepool.placement.plan.timeline._SLICE", 1)
+
+
+def at_each_yield(make, between):
+    """What *make* gives, as often as its pass has yields, after *between* came at one of them."""
+    number = 0
+    while True:
+        number += 1
+        case = make()
+        work = case.queue.run()
+        if sum(1 for _ in zip(range(number), work)) < number:
+            return
+        between(case)
+        yield case
+
+
+def test_a_chance_is_not_forgotten_if_the_pass_ends_while_it_is_looked_at():
+    def make():
+        case = Case(nodes=4, policy="conservative")
+        for jobid in (1, 2, 3, 4):
+            case.runs(jobid, "slot=1/core=8", NOW + 100 * jobid)
+        case.submit(10, "slot=2/core=8")
+        case.submit(11, "slot=1/core=8")
+        case.pool.update_expiration(2, NOW + 50)
+        return case
+
+    def between(case):
+        spec = from_resources(parse_shape("slot=1/core=8"), duration=1)
+        request = case.pool.parse_resource_request(spec)
+        kind = case.queue.plan.kinds.of(request, frozenset())
+        case.queue.add(Waiting(99, 31, request, kind, "other"))
+        case.queue.remove(99)
+
+    uninterrupted = make()
+    uninterrupted.run()
+    found = list(at_each_yield(make, between))
+    for case in found:
+        case.run()
+        assert case.starts() == uninterrupted.starts() == {10: NOW + 150, 11: NOW + 50}
+    assert len(found) > 5
+
+
+def late():
+    """Job 11 may start though its reservation has come and another holder is late."""
+    case = Case(nodes=5, policy="conservative")
+    for jobid in (1, 2, 3, 4, 5):
+        case.runs(jobid, "slot=1/core=8", NOW + 100)
+    case.submit(10, "slot=2/core=8", priority=20)
+    case.submit(11, "slot=2/core=8", priority=16)
+    case.now = NOW + 100
+    for jobid in (1, 2, 3, 5):
+        case.pool.free(jobid)
+    return case
+
+
+@pytest.mark.parametrize("gap", range(1, 8))
+def test_a_job_with_a_new_priority_can_be_cancelled_while_it_is_started(gap):
+    def between(case):
+        case.queue.prioritize(11, 17)
+        for _ in zip(range(gap), case.queue.run()):
+            pass
+        case.queue.remove(11)
+
+    for case in at_each_yield(late, between):
+        had = 11 in case.got
+        case.run()
+        assert case.pool.has_job(11) == had
+
+
+@pytest.mark.parametrize("gap", range(1, 8))
+def test_a_reservation_that_moves_is_of_the_job_as_it_is_now(gap):
+    def make():
+        case = Case(nodes=4, policy="conservative")
+        for jobid in (1, 2, 3, 4):
+            case.runs(jobid, "slot=1/core=8", NOW + 100 * jobid)
+        case.submit(10, "slot=1/core=8", priority=30)
+        case.submit(11, "slot=2/core=8", priority=16)
+        case.submit(12, "slot=3/core=8", priority=10)
+        case.pool.update_expiration(2, NOW + 50)
+        return case
+
+    def between(case):
+        case.queue.prioritize(11, 20)
+        for _ in zip(range(gap), case.queue.run()):
+            pass
+        case.queue.prioritize(11, 17)
+
+    for case in at_each_yield(make, between):
+        finish(case.queue.run())
+        for jobid, reservation in case.queue.plan.reservations.items():
+            assert reservation.job is case.queue.jobs[jobid]
+        case.queue.clear()
+
+
+def test_room_on_some_nodes_counts_though_a_window_takes_others():
+    def make():
+        case = Case(nodes=4, policy="conservative", depth=8)
+        case.runs(1, "slot=2/core=8", 0)
+        case.runs(2, "slot=2/core=8", NOW + 400)
+        case.submit(10, "slot=1/core=8", duration=100)
+        case.run()
+        case.pool.free(1)
+        return case
+
+    def between(case):
+        case.queue.set_windows([Window("w", 0b1, NOW - 1, NOW + 10000)])
+
+    for case in at_each_yield(make, between):
+        case.run()
+        assert 10 in case.got
+
+
+def test_a_job_that_ends_while_a_start_is_searched_makes_it_no_later():
+    def make():
+        case = Case(nodes=2, policy="easy", depth=1)
+        case.runs(1, "slot=1/core=8", NOW + 61)
+        case.runs(2, "slot=1/core=8", 0)
+        case.run()
+        for jobid, duration, shape in (5, 100, "slot=1/core=8"), (6, 1000, "slot=1/core=7"):
+            spec = from_resources(parse_shape(shape), duration=duration)
+            request = case.pool.parse_resource_request(spec)
+            kind = case.queue.plan.kinds.of(request, frozenset())
+            case.queue.add(Waiting(jobid, 16, request, kind))
+        return case
+
+    for case in at_each_yield(make, lambda case: case.pool.free(1)):
+        case.run()
+        assert list(case.got) == [5]
+        assert case.starts() == {6: NOW + 100}
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_room_that_only_makes_a_place_close_is_noticed(policy):
+    run = Run(policy, nodes=2, fabric={"switch": [{"ranks": "0-1"}]})
+    run.runs(5, [1], 0)
+    sockets = {}
+    for jobid in (1, 2, 3, 4):
+        allocation = run.pool.alloc(jobid, run.request("slot/core=1", 0.0))
+        run.pool.update_expiration(jobid, NOW + 1000)
+        sockets.setdefault(allocation.parts[0][1] > 0b11, []).append(jobid)
+    run.step()
+    run.waits(9, "slot/core=2", wait=500)
+    for socket in sockets.values():
+        run.pool.free(socket[0])
+        run.step(run.now + 1)
+    assert run.placed == {}
+    run.pool.free(sockets[False][1])
+    run.step(run.now + 1)
+    assert run.placed == {9: [0]}
+
+
+def test_a_job_whose_reservation_is_past_starts_anywhere_once_it_has_waited():
+    run = Run()
+    run.runs(1, [0, 1], 0)
+    run.runs(2, [4, 5], NOW + 100)  # ends late
+    run.waits(3, "node=4/slot/core=4", wait=300)
+    run.step(NOW + 100)
+    run.step(NOW + 101)
+    assert run.placed == {}
+    run.step(NOW + 300)
+    assert run.placed == {3: [2, 3, 6, 7]}
+
+
+def test_what_is_noted_of_waits_does_not_grow_with_changes_of_priority():
+    run = Run()
+    run.runs(1, [0, 1, 2, 3], 0)
+    run.runs(2, [4, 5, 6, 7], 0)
+    for jobid in (10, 11, 12):
+        run.waits(jobid, "node=4/slot/core=4", wait=1e8)
+    for number in range(1000):
+        run.queue.prioritize(12, 17 + number % 2)
+    assert len(run.queue._patience) < 100
