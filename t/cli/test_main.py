@@ -177,3 +177,9 @@ def test_stdin_with_bytes_that_are_no_text(treepool, monkeypatch):
 )
 def test_a_misspelled_word_gets_the_right_one(treepool, argv, meant):
     assert treepool(*argv).is_one_line_error(f"did you mean {meant}?", "--help", status=2)
+
+
+def test_a_misspelled_option_without_a_subcommand_is_named(treepool):
+    refused = treepool("--versoin")
+    assert refused.status == 2
+    assert "unrecognized arguments: --versoin (did you mean '--version'?)" in refused.err

@@ -255,3 +255,18 @@ def test_a_bad_cluster_is_refused_by_name(treepool, write, R):
 def test_a_bar_is_shown_on_terminals_only():
     result = run_process("replay", "--synthetic", "20", "--json")
     assert result.err == ""
+
+
+def test_jobs_cannot_be_made_up_for_a_cluster_without_nodes(treepool, tmp_path):
+    R = tmp_path / "R.json"
+    R.write_text('{"version": 1, "execution": {"R_lite": [], "nodelist": []}}')
+    refused = treepool("replay", "--synthetic", "3", "-R", str(R))
+    assert refused.status == 1
+    assert refused.err == "treepool replay: --synthetic: the cluster has no nodes\n"
+
+
+def test_an_option_of_a_job_that_makes_no_sense_is_named(treepool, tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    job = {"submit": 0, "duration": 1, "shape": "slot/core=1", "options": {"wait": -1}}
+    trace.write_text(json.dumps(job))
+    assert "/options/wait: -1 is not a number of seconds" in treepool("replay", str(trace)).err

@@ -181,6 +181,8 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser, subcommands = _parsers()
     arguments, rest = parser.parse_known_args(argv)
     if arguments.command is None:
+        if rest:
+            parser.unrecognized(rest)
         parser.error(f"a subcommand is needed: {', '.join(subcommands)}")
     # argparse takes the words before the next option and reports those after it as unknown.
     after = rest.index("--") if "--" in rest else len(rest)

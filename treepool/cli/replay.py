@@ -143,6 +143,8 @@ def run(arguments: Namespace) -> int:
 
 def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
     if arguments.trace is None:
+        if not resource_set.ranks:
+            raise Stop("--synthetic: the cluster has no nodes")
         return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
     text = files.read_text(arguments.trace)
     with files.naming(arguments.trace):

@@ -78,6 +78,6 @@ def are_free(parts: Iterable[Held], index: NodeIndex) -> bool:
             state = index.state_of[rank]
             if state is None or not index.up[rank]:
                 return False
-            if cores & ~state.cores or gpus & ~state.gpus:
+            if cores & state.cores != cores or gpus & state.gpus != gpus:
                 return False
     return True

@@ -66,11 +66,13 @@ def _asked(told: Explanation) -> Lines:
         offer = f"one {kinds}, the smallest kind of domain that an idle node could offer"
         if told.smallest == (NODE,):
             offer = "one node; no smaller domain could host it"
-        larger = "if not to be had, in a larger one"
+        larger = "; if not to be had, in a larger one"
         if not told.passes:
-            larger = "or in a larger one, as the order says"
+            larger = "; or in a larger one, as the order says"
+        if told.smallest == (NODE,):
+            larger = ""
         rule = {
-            "preferred": f"each slot in {offer}; {larger}",
+            "preferred": f"each slot in {offer}{larger}",
             "required": f"each slot in {offer}; nothing else will do",
             "none": "cores and GPUs from anywhere on a node",
         }[told.locality]

@@ -29,10 +29,11 @@ _LONGEST_NAME = 24
 
 
 class _Strip(NamedTuple):
-    """An area that is drawn as signs, and the title of what is around it."""
+    """An area that is drawn as signs; the area around it, and its title with all around that."""
 
     area: Area
     around: str
+    outer: Area
 
 
 def text_map(picture: Picture, root: Area, width: int) -> Lines:
@@ -58,7 +59,7 @@ def _strips(area: Area, title: str) -> Iterator[_Strip]:
         if inner.inside:
             yield from _strips(inner, f"{title}, {inner.title}" if title else inner.title)
         else:
-            yield _Strip(inner, title)
+            yield _Strip(inner, title, area)
 
 
 def _drawn(
@@ -76,23 +77,24 @@ def _drawn(
     across = (room + GAP) // (name + most + GAP)
     if len(strips) > across * MOST_LINES:
         return None
-    groups: dict[str, list[_Strip]] = {}
+    groups: dict[int, list[_Strip]] = {}
     for strip in strips:
-        groups.setdefault(strip.around, []).append(strip)
+        groups.setdefault(id(strip.outer), []).append(strip)
     headings = len(groups) if around else 0
     if headings + sum(-(-len(group) // across) for group in groups.values()) > MOST_LINES:
         return None
     lines: Lines = []
-    for title, group in groups.items():
+    for group in groups.values():
         if around:
-            lines.append(_heading(title, group))
+            lines.append(_heading(group[0].around, group))
         for first in range(0, len(group), across):
             line = Text("  " if around else "")
             for place, strip in enumerate(group[first : first + across]):
                 line.append(" " * GAP if place else "")
                 signs = _signs(picture, strip.area, each)
                 if named:
-                    line.append(f"{cut(Text(strip.area.title), name - 1).plain:{name}}", "dim")
+                    title = cut(Text(strip.area.title), name - 1)
+                    line.append(title.plain + " " * (name - title.cell_len), "dim")
                 line.append_text(signs).append(" " * (most - len(signs)))
             line.rstrip()
             lines.append(line)
@@ -100,13 +102,14 @@ def _drawn(
 
 
 def _heading(title: str, group: Iterable[_Strip]) -> Text:
+    if not title:
+        domains = any(strip.area.locality for strip in group)
+        title = "below the root" if domains else "in none of these"
     nodes = idle = 0
     for strip in group:
         nodes += strip.area.totals.nodes
         idle += strip.area.totals.idle
-    return Text.assemble(
-        (title or "in none of these", "bold"), f"  {idle:,} of {nodes:,} nodes idle"
-    )
+    return Text.assemble((title, "bold"), f"  {idle:,} of {nodes:,} nodes idle")
 
 
 def _legend(each: int, strips: list[_Strip], nodes: int) -> Lines:

@@ -29,7 +29,7 @@ from treepool.placement.request import job_options
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import document
-from treepool.rfc.findings import Findings, Reader, Readers, integer
+from treepool.rfc.findings import Findings, Reader, Readers, integer, pointer_to
 
 #: Most jobs of a trace.
 MAX_JOBS = 1 << 20
@@ -131,7 +131,7 @@ def _job(place: str, value: object) -> TraceJob:
             try:
                 job_options.check(name, said)
             except InvalidJobspec as e:
-                findings.note(at, str(e).partition(": ")[2])
+                findings.note(pointer_to(at, name), str(e).partition(": ")[2])
         return value
 
     readers: Readers = {

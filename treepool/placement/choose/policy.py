@@ -121,11 +121,11 @@ class Packing(Policy):
     are those that are no longer usable afterwards, ``taken`` the GPUs that the first unit gets. The
     difference is what others lose without the job's having it, such as GPUs whose cores a job
     without GPUs takes. It is below zero where the job uses GPUs that are of little use to others.
-    A job that needs only a part of an idle node with GPUs takes it when no other node can serve it.
-    It *breaks* the node, of which then all cores count, too: CORES_OF_A_GPU as one GPU. Otherwise
-    jobs that waste a little less on them break the largest nodes, which are all that the largest
-    jobs can use.
-    Fewest free cores decides between equal costs, and orders nodes without GPUs.
+    If a job needs only a part of an idle node with GPUs, and makes some of these unusable, it
+    takes that node when no other can serve it. It *breaks* the node, of which then all cores
+    count, too: CORES_OF_A_GPU as one GPU. Otherwise jobs that waste a little less on them break
+    the largest nodes, which are all that the largest jobs can use. Fewest free cores decides
+    between equal costs, and orders nodes without GPUs.
     """
 
     name = "packing"
