@@ -30,14 +30,15 @@ def strict(request: Request, idle: Situation) -> Request:
     """*request* of a job that waits for a close place; *idle* is the pool without jobs."""
     ask, last = request.ask, relaxed(request)
     local = attrs.evolve(last, ask=ask_of(ask.group, ask.fill, ask.whole, "required"))
-    if idle.choice(local).selection is None:  # the slots of the job cannot all be local
-        local = last
+    selection = idle.choice(local).selection
+    if selection is None:  # the slots of the job cannot all be local
+        local, selection = last, idle.choice(last).selection
     if request.within_for_now is not None:
         found = _within(local, request.within_for_now)
         if idle.choice(found).selection is not None:
             return found
     count = request.units if request.nodes is None else request.nodes
-    fabric, selection = idle.inventory.fabric, idle.choice(local).selection
+    fabric = idle.inventory.fabric
     one_node = count.maximum == 1 and not (request.spans or request.levels)
     if one_node or fabric is None or selection is None:
         return local
