@@ -56,12 +56,15 @@ def test_a_job_waits_for_one_switch_and_starts_anyway_when_it_has_waited(four, s
     assert alloc - submit >= 4
 
 
-def test_a_job_starts_in_one_switch_as_soon_as_there_is_room(four, split):
-    job = four.submit("-N2", "-n2", "--exclusive", "--locality-wait=1h")
+@pytest.mark.parametrize(
+    "option, ends, then", [("--locality-wait=1h", 1, "2-3"), ("--switches=1", 0, "0-1")]
+)
+def test_a_job_starts_in_one_switch_as_soon_as_there_is_room(four, split, option, ends, then):
+    job = four.submit("-N2", "-n2", "--exclusive", option)
     four.settle()
     assert four.state(job) == "S"
-    four.flux("cancel", split[1])
-    assert ranks(four, job) == ["2-3"]
+    four.flux("cancel", split[ends])
+    assert ranks(four, job) == [then]
 
 
 def test_a_new_scheduler_goes_by_the_time_of_submission(four, split):
@@ -77,14 +80,6 @@ def test_explain_says_until_when_it_waits(four, split):
     four.settle()
     told = four.run("treepool", "explain", "--job", job).stdout
     assert "no close place is free, any will do at" in told
-
-
-def test_switches_without_a_time_are_waited_for_as_long_as_it_takes(four, split):
-    job = four.submit("-N2", "-n2", "--exclusive", "--switches=1")
-    four.settle()
-    assert four.state(job) == "S"
-    four.flux("cancel", split[0])
-    assert ranks(four, job) == ["0-1"]
 
 
 def test_status_counts_the_nodes_of_each_domain(four, split):

@@ -177,17 +177,25 @@ def running(pool):
     return {jobid: (end, by_rank(pool.job(jobid).parts)) for jobid, end in pool.job_end_times()}
 
 
+def event(both, chance):
+    """Let something happen: most often a job is submitted."""
+    steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
+    chance.choice([*steps, both.prioritize, both.update, both.down_or_up, both.window])()
+
+
+def agrees_after_each_of_40_events(both, chance):
+    for _ in range(40):
+        event(both, chance)
+        both.run()
+        both.compare()
+
+
 @pytest.mark.parametrize("queues", ["a", "b", "c", "d", "abcd"])
 @pytest.mark.parametrize("seed", [*range(4), *deep(range(4, 40))])
 def test_it_plans_as_the_slow_queue_does(seed, queues):
     chance = random.Random(f"{seed} {queues}")
     both = Both(chance, queues)
-    steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
-    steps += [both.prioritize, both.update, both.down_or_up, both.window]
-    for _ in range(40):
-        chance.choice(steps)()
-        both.run()
-        both.compare()
+    agrees_after_each_of_40_events(both, chance)
 
 
 @pytest.mark.parametrize("queues", ["a", "b", "c", "d", "abcd"])
@@ -195,12 +203,7 @@ def test_it_plans_as_the_slow_queue_does(seed, queues):
 def test_it_plans_as_the_slow_queue_does_while_jobs_wait_for_close_places(seed, queues):
     chance = random.Random(f"wait {seed} {queues}")
     both = Both(chance, queues, FABRIC)
-    steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
-    steps += [both.prioritize, both.update, both.down_or_up, both.window]
-    for _ in range(40):
-        chance.choice(steps)()
-        both.run()
-        both.compare()
+    agrees_after_each_of_40_events(both, chance)
 
 
 @pytest.mark.parametrize("fabric", [None, FABRIC])
@@ -213,10 +216,8 @@ def test_a_pass_may_be_left_at_any_yield(monkeypatch, seed, queues, fabric):
     chance = random.Random(f"left {seed} {queues}")
     both = Both(chance, queues, fabric)
     both.slow = MagicMock()
-    steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
-    steps += [both.prioritize, both.update, both.down_or_up, both.window]
     for _ in range(60):
-        chance.choice(steps)()
+        event(both, chance)
         work = both.queue.run()
         for _ in range(chance.choice([0, 1, 2, 5, 20])):
             next(work, None)
