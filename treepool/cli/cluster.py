@@ -14,9 +14,7 @@ from treepool.placement.choose.policy import POLICIES, STRADDLE, Packing
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document, idset
-from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.spelling import did_you_mean
 
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
@@ -135,25 +133,6 @@ def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
         missing = idset.encode(ids & ~pool.ranks) or "none"
         raise Stop(f"argument {option}: ranks not in the cluster: {missing:.60}", USAGE)
     return ids
-
-
-def domain(pool: Pool, text: Optional[str]) -> int:
-    """The ranks (bitmask) in the domain above the nodes called *text*: "x1" or "switch x1"."""
-    if text is None:
-        return 0
-    fabric = pool.inventory.fabric
-    names: dict[str, set[int]] = {}
-    for number in range(1, len(fabric) if fabric is not None else 0):
-        assert fabric is not None
-        if fabric.locality[number]:
-            for name in (fabric.name[number] or "", fabric.shown(number)):
-                names.setdefault(name, set()).add(number)
-    found = names.get(text, set())
-    if fabric is None or len(found) != 1 or not text:
-        hint = did_you_mean(text, [name for name in names if name])
-        why = f"is the name of {len(found)} domains" if found else f"is no domain{hint}"
-        raise Stop(f"argument --domain: {shown(text)} {why}", USAGE)
-    return idset.from_ids(fabric.ranks_in(found.pop()))
 
 
 def check_stdin(arguments: Any) -> None:

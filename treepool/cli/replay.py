@@ -46,6 +46,7 @@ from treepool.flux import options
 from treepool.rfc.rset import ResourceSet
 from treepool.view import trace
 from treepool.view.history import Start, picture_of
+from treepool.view.picture import Picture
 from treepool.view.replay import Outcome, Rules, replay
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import TraceJob
@@ -107,7 +108,8 @@ def define(parser: ArgumentParser) -> None:
         "--html",
         metavar="FILE",
         type=_file,
-        help="write a page, too, with a slider over the jobs under the first set of options",
+        help="write a page, too: the plot, and a slider over the jobs under the first set of "
+        "options",
     )
     parser.set_defaults(run=run)
 
@@ -136,7 +138,8 @@ def run(arguments: Namespace) -> int:
     with files.naming(arguments.trace or "synthetic"):
         found = _outcomes(resource_set, jobs, rules, starts)
     if arguments.html is not None:
-        _write_page(arguments.html, resource_set, starts)
+        began = jobs[0].submit if jobs else 0.0
+        _write_page(arguments.html, picture_of(resource_set, starts, began), found)
     _write(arguments, found)
     return _refusals([outcome for outcome, _ in found])
 
@@ -172,12 +175,12 @@ def _outcomes(
     return found
 
 
-def _write_page(path: Path, resource_set: ResourceSet, starts: list[Start]) -> None:
+def _write_page(path: Path, picture: Picture, found: list[tuple[Outcome, float]]) -> None:
     from treepool.view.html import html
+    from treepool.view.plot import Plot
     from treepool.view.rows import rows
 
-    picture = picture_of(resource_set, starts)
-    page = html(picture, rows(picture, []))
+    page = html(picture, rows(picture), Plot.of([outcome for outcome, _ in found]))
     with files.writing(path):
         path.write_text(page, encoding="utf-8")
 
