@@ -1,4 +1,4 @@
-"""doc/developer.md: the functions and files in it exist, and a job takes the way that it shows."""
+"""doc/developer.md, CONTRIBUTING: what they name exists, and a job takes the way that is shown."""
 
 import ast
 import importlib
@@ -10,14 +10,19 @@ import time
 import pytest
 
 from commandline import REPOSITORY
+from documents import blocks
 from treepool import Pool, parse_shape
 from treepool.placement.plan.queue import Queue
 
 GUIDE = (REPOSITORY / "doc" / "developer.md").read_text()
 SOURCE = REPOSITORY / "treepool"
 
-#: What the guide names as `file.py: Name` or `file.py: Class.method`.
-NAMED = list(dict.fromkeys(re.findall(r"`([\w/]+\.py): ([\w.]+)`", GUIDE)))
+CONTRIBUTING = (REPOSITORY / "CONTRIBUTING.md").read_text()
+
+#: What both pages name as `file.py: Name` or `file.py: Class.method`.
+NAMED = list(
+    dict.fromkeys(re.findall(r"`(?:treepool/)?([\w/]+\.py): ([\w.]+)`", GUIDE + CONTRIBUTING))
+)
 
 #: Those on the way of a job to its R that need no Flux, in order.
 WALK = GUIDE.partition("## One job")[2].partition("Other ways")[0]
@@ -35,8 +40,11 @@ JOBS = [
 
 
 def names_in(tree):
-    """The functions, classes and methods of a module."""
+    """The constants, functions, classes and methods of a module."""
     for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             yield node.name
         if isinstance(node, ast.ClassDef):
@@ -48,6 +56,12 @@ def names_in(tree):
 @pytest.mark.parametrize(("file", "name"), NAMED)
 def test_a_function_of_the_guide_exists(file, name):
     assert name in names_in(ast.parse((SOURCE / file).read_text()))
+
+
+def test_the_vector_of_contributing_is_one():
+    (shown,) = map(json.loads, blocks(CONTRIBUTING, "json"))
+    file = json.loads((REPOSITORY / "testvectors" / "treepool-first-fit.json").read_text())
+    assert shown in file["vectors"]
 
 
 def code_of(file, name):
