@@ -31,7 +31,6 @@ exit status:
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -40,7 +39,7 @@ from typing import Any, Callable
 
 from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress_bar
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, shortened
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
 from treepool.errors import InvalidInput
 from treepool.flux import options
 from treepool.rfc.rset import ResourceSet
@@ -191,7 +190,7 @@ def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
             replayplot.write(outcomes, arguments.svg)
     if arguments.json:
         for outcome, seconds in found:
-            out(json.dumps(_line(outcome, seconds)))
+            out_json(_line(outcome, seconds))
     else:
         from treepool.cli.replaytable import table
 
