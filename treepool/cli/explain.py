@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from treepool.cli import cluster, explainlive
+from treepool.cli import cluster, explainlive, files
 from treepool.cli.answers import Refusal
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out_json
 from treepool.errors import InvalidInput, InvalidShape
@@ -69,7 +69,7 @@ def run(arguments: Namespace) -> int:
     try:
         resources = parse_shape(arguments.shape)
     except InvalidShape as e:
-        raise Stop(f"argument SHAPE: {e.line}") from None
+        raise Stop(f"argument SHAPE: {e.line}{files.mistaken(arguments.shape)}") from None
     if arguments.instance:
         if given or arguments.policy is not None or arguments.straddle is not None:
             raise Stop(
@@ -85,7 +85,7 @@ def run(arguments: Namespace) -> int:
     try:
         told = explain(pool, arguments.shape, resources, constraints, jobs)
     except InvalidInput as e:
-        raise Stop(f"argument SHAPE: {e}") from None
+        raise Stop(f"argument SHAPE: {e}{files.mistaken(arguments.shape)}") from None
     _print(told, arguments.json)
     return DONE if told.verdict == ALLOCATED else NO
 

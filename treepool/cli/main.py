@@ -103,10 +103,15 @@ class Parser(argparse.ArgumentParser):
 
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
         """End with the usage error that *words* are no arguments, and the first one's spelling."""
+        from treepool.cli.files import mistaken
         from treepool.rfc.spelling import did_you_mean
 
         known = [option for action in self._actions for option in action.option_strings]
-        meant = did_you_mean(words[0].partition("=")[0], known)
+        word = words[0].partition("=")[0]
+        same = [option for option in known if _bare(option) == _bare(word)]
+        meant = f" (did you mean {same[0]!r}?)" if same else did_you_mean(word, known)
+        if not meant and "-R" in known and mistaken(words[0]):
+            meant = f" (did you mean '-R {words[0]}'?)"
         self.error(f"unrecognized arguments: {' '.join(words)}{meant}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -118,6 +123,11 @@ class Parser(argparse.ArgumentParser):
 
             meant = did_you_mean(str(value), list(action.choices or ()))
             raise argparse.ArgumentError(action, f"{e.message}{meant}") from None
+
+
+def _bare(option: str) -> str:
+    """*option* without what people mix up: its hyphens, and upper case."""
+    return option.replace("-", "").lower()
 
 
 class Subcommand(Parser):

@@ -43,6 +43,7 @@ from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_
 from treepool.errors import InvalidInput
 from treepool.flux import options
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.spelling import did_you_mean
 from treepool.view import trace
 from treepool.view.history import Start, picture_of
 from treepool.view.replay import Outcome, Rules, replay
@@ -255,20 +256,26 @@ def _refusals(outcomes: list[Outcome]) -> int:
 
 
 def _rules(text: str) -> Rules:
-    words = text.split(",")
-    for word in words:
-        if word.partition("=")[0] not in _OPTIONS:
+    given: dict[str, str] = {}
+    for word in text.split(","):
+        name, equals, _ = word.partition("=")
+        if name not in _OPTIONS:
             known = ", ".join(_OPTIONS)
-            raise ArgumentTypeError(f"unknown option {word!r:.60}, known: {known}")
-    fabric = [word for word in words if word.startswith("fabric")]
-    for word in fabric:
-        if word not in ("fabric=on", "fabric=off"):
-            raise ArgumentTypeError(f"{word!r:.60}: fabric is on or off")
+            hint = did_you_mean(name, _OPTIONS)
+            raise ArgumentTypeError(f"unknown option {name!r:.60}{hint}, known: {known}")
+        if not equals:
+            raise ArgumentTypeError(f"{name}: {name}=VALUE is needed")
+        if name in given:
+            raise ArgumentTypeError(f"{name} is given twice in {text!r:.60}")
+        given[name] = word
+    fabric = given.pop("fabric", "fabric=on")
+    if fabric not in ("fabric=on", "fabric=off"):
+        raise ArgumentTypeError(f"{fabric!r:.60}: fabric is on or off")
     try:
-        read = options.read([word for word in words if word not in fabric])
+        read = options.read(given.values())
     except InvalidInput as e:
         raise ArgumentTypeError(str(e)) from None
-    return Rules(text, read.rule.policy, read.rule.depth, read.pool, "fabric=off" not in fabric)
+    return Rules(text, read.rule.policy, read.rule.depth, read.pool, fabric == "fabric=on")
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
