@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
+from treepool.cli.progressbar import watched
 from treepool.cli.screen import NO, USAGE, Stop, complain
 
 #: The subcommands: name, module in ``treepool.cli``, and what ``--help`` says of them.
@@ -65,7 +66,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             status = e.code if isinstance(e.code, int) else USAGE
         else:
             command = f"treepool {arguments.command}"
-            status = arguments.run(arguments)
+            with watched(command):
+                status = arguments.run(arguments)
         sys.stdout.flush()
         return status
     except Stop as e:

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from treepool.cli import cluster, files, plots
-from treepool.cli.progressbar import progress_bar
+from treepool.cli.progressbar import progress
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
 from treepool.errors import InvalidInput
 from treepool.flux import options
@@ -159,16 +159,15 @@ def _outcomes(
     *starts* receives the jobs that start under the first rules.
     """
     found = []
-    with progress_bar() as bar:
-        for i, each in enumerate(rules):
+    for i, each in enumerate(rules):
 
-            def progress(done: float, i: int = i, doing: str = each.name) -> None:
-                bar((i + done) / len(rules), doing)
+        def tell(done: float, i: int = i, doing: str = each.name) -> None:
+            progress((i + done) / len(rules), doing)
 
-            began = time.perf_counter()
-            watch = None if i else (lambda *start: starts.append(start))
-            outcome = replay(resource_set, jobs, each, progress, watch)
-            found.append((outcome, time.perf_counter() - began))
+        began = time.perf_counter()
+        watch = None if i else (lambda *start: starts.append(start))
+        outcome = replay(resource_set, jobs, each, tell, watch)
+        found.append((outcome, time.perf_counter() - began))
     return found
 
 
