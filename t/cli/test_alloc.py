@@ -18,6 +18,7 @@ def test_the_issues_own_example(treepool):
     )  # fmt: skip
     first, sockets, nodes, rack, cores = result.json
     assert first == {
+        "version": 1,
         "shape": "slot=1/node=1/[core=24;gpu=1]",
         "R_lite": [{"rank": "0", "children": {"core": "0-23", "gpu": "0"}}],
         "nslots": 1,
@@ -25,7 +26,7 @@ def test_the_issues_own_example(treepool):
     assert sockets["R_lite"] == [{"rank": "0", "children": {"core": "24-71", "gpu": "1-2"}}]
     assert nodes["R_lite"] == [{"rank": "1-9", "children": {"core": "0-95", "gpu": "0-3"}}]
     assert nodes["nslots"] == 9
-    assert list(rack) == ["shape", "error", "message"]
+    assert list(rack) == ["version", "shape", "error", "message"]
     assert rack["error"] == "invalid"
     assert "rack" in rack["message"]
     assert cores["error"] == "infeasible"

@@ -19,6 +19,7 @@ from treepool.placement.options import number
 from treepool.placement.plan.line import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc.findings import shown
+from treepool.rfc.spelling import did_you_mean
 
 #: The table of the configuration, and in it the table of tables for single queues.
 TABLE = "sched-treepool"
@@ -78,7 +79,8 @@ def read(
         name, equals, text = argument.partition("=")
         if not equals or name not in _OPTIONS or name in _OF_FLUX:
             known = ", ".join(f"{name}={option.form}" for name, option in _OPTIONS.items())
-            raise InvalidOption(f"unknown argument {argument!r:.60}, known: {known}")
+            hint = did_you_mean(name, _OPTIONS)
+            raise InvalidOption(f"unknown argument {argument!r:.60}{hint}, known: {known}")
         try:
             read[name], texts[name] = _OPTIONS[name].read(text), text
         except InvalidOption as e:
@@ -119,7 +121,8 @@ def _table(value: object, known: Union[tuple[str, ...], None], *keys: str) -> di
         raise InvalidSetting(f"must be a table, not {shown(value)}", *keys)
     for name in value:
         if known is not None and name not in known:
-            raise InvalidSetting(f"unknown, known are {', '.join(known)}", *keys, name)
+            hint = did_you_mean(name, known)
+            raise InvalidSetting(f"unknown{hint}, known are {', '.join(known)}", *keys, name)
     return dict(value)
 
 
@@ -149,8 +152,10 @@ def _choice(
     *known: str, form: str = "", replaced: Mapping[str, str] = MappingProxyType({})
 ) -> _Option:
     def check(text: str) -> str:
+        if text in known:
+            return text
         now = f"now {replaced[text]}, " if text in replaced else ""
-        return text if text in known else _fail(f"{now}known are {', '.join(known)}")
+        _fail(f"{now}known are {', '.join(known)}{did_you_mean(text, known)}")
 
     return _Option(form or "|".join(known), check)
 
