@@ -995,7 +995,7 @@ def serve_fixed(
     fabric: Optional[Fabric] = None,
 ) -> Optional[Served]:
     """What a request gets with its counts below the slot as they are."""
-    if fabric is not None and (want.levels or want.locality != "none"):
+    if fabric is not None and (want.levels or want.at_most or want.locality != "none"):
         return serve_above(want, nodes, free, policy, fabric)
     offers = {
         rank: offer(nodes[rank].root, want, free[rank])
@@ -1020,7 +1020,7 @@ def serve_above(
 
     def on(ranks: set[int], want: Wanted = want) -> Optional[Nodes]:
         some = {rank: free[rank] for rank in ranks if rank in allowed}
-        found = serve_fixed(want._replace(levels=()), nodes, some, policy)
+        found = serve_fixed(want._replace(levels=(), at_most=None), nodes, some, policy)
         if found is None:
             return None
         if want.nodes is None:
@@ -1092,13 +1092,14 @@ def serve_above(
         part.count.fixed for part in parts_to_slot(want.group)[int(want.nodes is None) :]
     )
     plain = Plain(on, of_number, room, free_in, equal, idle, counted)
-    if want.levels:
+    named = bool(want.levels or want.at_most)
+    if named:
         found = abovenodes.named(fabric, plain, want)
     else:
         found = abovenodes.rule(fabric, plain)
     if found is None:
         return None
-    if found.one is not None and not want.levels:
+    if found.one is not None and not named:
         return found.one.answer  # type: ignore[no-any-return]
     answers = [of_number(ranks, number) for ranks, number in found.shares]
     answers += found.parts
@@ -1110,7 +1111,7 @@ def serve_above(
         units.update(answer.answer.units)
         ids.update(answer.answer.ids)
         nslots += answer.answer.nslots
-    if want.levels:
+    if named:
         nslots = found.slots if want.spans else nslots
     elif want.spans:
         whole = on(allowed)
