@@ -115,3 +115,11 @@ def test_keys_keep_their_range_on_the_largest_nodes():
 def test_the_weight_of_locality_is_a_number_of_gpus(value):
     with pytest.raises(InvalidOption, match="not a number from 0 to 1000"):
         Pool(cluster(2), straddle=value)
+
+
+def test_a_weight_that_the_policy_does_not_use_is_refused_and_not_among_its_options():
+    with pytest.raises(InvalidOption, match="straddle=4: policy best-fit does not weigh locality"):
+        Pool(cluster(2), policy="best-fit", straddle=4)
+    options = Pool(cluster(2), policy="best-fit").options
+    assert "straddle" not in options
+    assert Pool(cluster(2), **options).options == options

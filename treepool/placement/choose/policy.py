@@ -43,6 +43,8 @@ class Policy:
     name: str
     #: Whether nodes are never equal, because the rank alone decides.
     by_rank = False
+    #: Whether it weighs locality against other costs: the option ``straddle``.
+    weighs = False
     straddle = ABOVE_KEYS
 
     def __init__(self, weights: Weights = DEFAULT, gpus: float = STRADDLE) -> None:
@@ -129,6 +131,7 @@ class Packing(Policy):
     """
 
     name = "packing"
+    weighs = True
 
     def __init__(self, weights: Weights = DEFAULT, gpus: float = STRADDLE) -> None:
         super().__init__(weights, gpus)
