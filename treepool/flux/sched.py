@@ -60,7 +60,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
             self._configuration = Configuration(h, self.log, self._pending_args)
             self._windows = Windows(
-                h, self.log, self._owner_of, self._request_schedule, self._configuration.windows
+                *(h, self.log, self._owner_of, self._request_schedule, self.configured),
+                self._configuration.windows,
             )
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
@@ -357,6 +358,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def hurry(self, jobid: int) -> None:
         """Judge a job that was submitted a moment ago, because somebody asks about it."""
         self._intake.hurry(jobid)
+
+    def configured(self, key: str, default: Any) -> Any:
+        """The value of a key of Flux's configuration, in dotted form."""
+        return self._configuration.get(key, default)
 
     @property
     def holds_back(self) -> bool:
