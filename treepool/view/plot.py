@@ -16,7 +16,7 @@ from treepool.view.replay import Outcome
 from treepool.view.tally import Point
 
 #: Colours of lines, which have contrast enough on a white page and on a dark one.
-COLOURS = ("#3395ee", "#d9691f", "#1f9a4c", "#a866d6", "#a5830b", "#e0526e")
+COLOURS = ("#2f8de6", "#d9691f", "#1f9a4c", "#a866d6", "#a5830b", "#e0526e")
 
 #: How each line is dashed: lengths of strokes and gaps, in widths of the line. Lines differ in
 #: this as well as in colour.
