@@ -179,7 +179,7 @@ class Layout:
 
     @property
     def state(self) -> str:
-        """The node's state in words: idle, partly used, full, down or drained."""
+        """The node's state in words, one of STATES."""
         if self.status != UP:
             return self.status
         return IDLE if self.totals.idle else FULL if self.totals.full else PARTLY

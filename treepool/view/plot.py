@@ -33,7 +33,7 @@ _DIGITS = 4
 
 
 @attrs.frozen
-class Line:
+class Series:
     """The line of one set of rules: *values* between *edges* (in units), one edge more."""
 
     edges: tuple[float, ...]
@@ -45,7 +45,7 @@ class Panel:
     """A number over time, and its lines in the order of the names."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[Series, ...]
 
 
 @attrs.frozen
@@ -113,10 +113,10 @@ def _table(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], ...]:
     return tuple((row[0][0], *(text for _, text in row)) for row in zip(*columns))
 
 
-def _line(outcome: Outcome, seconds: float, value: Callable[[Point], float]) -> Line:
+def _line(outcome: Outcome, seconds: float, value: Callable[[Point], float]) -> Series:
     edges = [point.start / seconds for point in outcome.curve]
     edges += [point.end / seconds for point in outcome.curve[-1:]]
-    return Line(tuple(edges), tuple(value(point) for point in outcome.curve))
+    return Series(tuple(edges), tuple(value(point) for point in outcome.curve))
 
 
 def _short(values: Sequence[float]) -> list[float]:
