@@ -29,6 +29,7 @@ GETS = {
     "-t 1h -n1": (1, 1, 0, 1),
     "-N8 -n8 --switches=1": (8, 8, 0, 1),
     "-N8 -n8 --switches=1@10:00": (8, 8, 0, 1),
+    "-N12 -n12 --switches=2": (12, 12, 0, 2),
     "--resources-shape=switch=2/node=6/slot/core=96": (12, 1152, 0, 2),
     "-N12 -n12 --locality-wait=10m": (12, 12, 0, 2),
     "-N12 -n12 --within=cell": (12, 12, 0, 2),
