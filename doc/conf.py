@@ -29,7 +29,7 @@ highlight_language = "none"
 html_theme = "alabaster"
 html_theme_options = {
     "description": "topology-aware scheduling for Flux",
-    # The outputs in the guides have 100 columns: without these, each one is cut and has a scroll bar.
+    # The outputs in the guides have 100 columns: otherwise each has a scroll bar.
     "page_width": "1240px",
     "body_max_width": "auto",
     "sidebar_width": "250px",
