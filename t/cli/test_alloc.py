@@ -171,10 +171,11 @@ def test_straddle_weighs_locality_against_packing(treepool, how, rank):
     [
         (("--straddle", "-1"), "--straddle: not a number from 0 to 1000"),
         (("--straddle", "much"), "--straddle: not a number from 0 to 1000"),
-        (("--straddle", "4", "--policy", "best-fit"), "best-fit does not weigh locality"),
+        (("--straddle", "4", "--policy", "best-fit"), "policy best-fit does not weigh locality"),
+        (("--policy", "gpu-sparing"), "unknown policy 'gpu-sparing', now packing, known: packing"),
     ],
 )
-def test_a_weight_that_cannot_be_meant_is_a_usage_error(treepool, how, said):
+def test_a_weight_or_policy_that_cannot_be_meant_is_a_usage_error(treepool, how, said):
     assert treepool("alloc", *how, "slot/core").is_one_line_error(said, status=2)
 
 

@@ -227,6 +227,7 @@ def test_a_plot_without_matplotlib_is_one_line_that_names_the_extra(treepool, mo
         (("--synthetic", "3", "--compare", "policy=best"), "policy=best"),
         (("--synthetic", "3", "--compare", "node-policy=best"), "node-policy=best"),
         (("--synthetic", "3", "--compare", "reservation-depth=0"), "reservation-depth=0"),
+        (("--synthetic", "3", "--compare", "node-policy=best-fit,straddle=4"), "does not weigh"),
         (("--synthetic", "3", "--compare", "queue-depth=4"), "unknown option"),
         (("--synthetic", "3", "--compare", ""), "unknown option"),
         (("--synthetic", "3", "--compare", "polcy=easy"), "did you mean 'policy'?"),

@@ -15,7 +15,7 @@ import attrs
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
 from treepool.placement.choose.policy import REPLACED
-from treepool.placement.options import number
+from treepool.placement.options import check_together, number
 from treepool.placement.plan.line import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc.findings import shown
@@ -96,10 +96,12 @@ def read(
             {n: _checked(n, _text(v, *keys[n]), *keys[n]) for n, v in own.items()}, rule
         )
     depth = read.get("queue-depth", math.inf)
+    pool = {_OF_POOL[name]: texts[name] for name in _OF_POOL if name in texts}
+    check_together(pool)
     return Options(
         rule,
         rules,
-        pool={_OF_POOL[name]: texts[name] for name in _OF_POOL if name in texts},
+        pool=pool,
         discover=read.get("discover") != "off",
         log_level=str(read.get("log-level", "info")),
         queue_depth="unlimited" if depth == math.inf else int(depth),
