@@ -93,7 +93,8 @@ def console() -> Console:
 
     return Console(
         file=sys.stdout,
-        width=width(),  # rich takes every dumb terminal for one of 80 columns
+        width=width(),
+        height=24,  # without both rich takes a dumb terminal for one of 80 columns
         color_system="auto" if has_colour() else None,
         markup=False,
         emoji=False,
