@@ -29,8 +29,8 @@ def add_where(parser: Any, instance: bool = False) -> Any:
         "--cluster",
         choices=("a", "b"),
         default="a",
-        help="an example of RFC 49: a has 16 nodes, 2 sockets of 4 NUMA domains each (default); "
-        "b has 1152 nodes, 4 sockets each",
+        help="an example cluster of RFC 49: a has 16 nodes with 2 sockets of 4 NUMA domains each "
+        "(default), b has 1152 nodes with 4 sockets each",
     )
     if instance:
         where.add_argument(
@@ -48,8 +48,8 @@ def add_jobs(group: Any) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="jobs that run already, as RFC 46 shapes, allocated in order; @FILE has a shape on "
-        "each line",
+        help="jobs that run already, as RFC 46 shapes, allocated in order; @FILE: a file with a "
+        "shape on each line",
     )
 
 
@@ -60,8 +60,8 @@ def add_placement(parser: Any) -> Any:
         "--locality",
         choices=LOCALITIES,
         default="preferred",
-        help="what a slot gets: cores and GPUs of one domain if that can be had (preferred, the "
-        "default), of one domain or nothing (required), of anywhere on the node (none)",
+        help="where the cores and GPUs of a slot are: in one domain if possible (preferred, the "
+        "default), in one domain or the job waits (required), anywhere on the node (none)",
     )
     group.add_argument(
         "--policy",
@@ -74,8 +74,8 @@ def add_placement(parser: Any) -> Any:
         "--straddle",
         metavar="GPUS",
         type=_straddle,
-        help="of policy packing: a job straddles domains where that costs others so many GPUs less "
-        f"than a place that is local (default: {STRADDLE:g})",
+        help="with policy packing: a job may straddle domains if that costs other jobs so many "
+        f"GPUs less than a local place (default: {STRADDLE:g})",
     )
     return group
 
@@ -84,7 +84,7 @@ def _policy(text: str) -> str:
     try:
         return policy_named(text).name
     except InvalidOption as e:
-        raise ArgumentTypeError(str(e)) from None
+        raise ArgumentTypeError(f"{e}{did_you_mean(text, POLICIES)}") from None
 
 
 def _straddle(text: str) -> str:

@@ -1,14 +1,12 @@
-"""Run a trace of jobs through the pool and the policies of sched-treepool, as
-fast as it can and without Flux, and print what came of it: how much was in
-use, how long jobs waited, how many slots had their cores and GPUs in one
-place, how fragmented the rest was. With --compare, several policies side by
-side, to choose one by.
+"""Run a trace of jobs under the policies of sched-treepool, without Flux and as fast
+as possible. Print how much of the cluster was in use, how long jobs waited, how
+many slots had their cores and GPUs in one domain, and how fragmented the rest
+was. Each --compare adds a policy, so that you can choose one.
 
-A trace is JSON lines, a job on each: "submit" and "duration" in seconds,
-"shape", and if wanted "limit" (its time limit; the duration if not given),
-"id", "constraint" (RFC 31), "locality" and "options" (of the job, as in its
-jobspec). Jobs start in the order of their submission, or out of turn as the
-policy allows; policies know limits only.
+A trace has a JSON object on each line. "submit" and "duration", in seconds, and
+"shape" are required. "limit" (the time limit; by default the duration), "id",
+"constraint" (RFC 31), "locality" and "options" (job options, as in a jobspec) are
+optional. The scheduler knows the limit of a job, not its duration.
 
 examples:
   treepool replay trace.jsonl -R R.json
