@@ -115,38 +115,19 @@ class Domains:
         state, rank = top.state, top.rank
         if not self.situation.policy.by_rank:
             equal, state_of = candidates.equal(top), self.situation.index.state_of
+            first, buckets = self.census.first, self.situation.index.buckets
             while True:
-                rank = self.first_of(equal, domain)
+                rank = first(equal, buckets, self.within, domain)
                 there = state_of[rank]
                 assert there is not None
                 if there is state or candidates.stands(there, top.order, units):
                     state = there
                     break
-                equal.discard(there)
+                equal = equal - {there}
         found = fit(state, self.request.ask)
         assert found is not None
         nslots = found.steps[units - 1].nslots
         return Selection((Grant(state, (rank,), found, units),), nslots)
-
-    def first_of(self, states: set[NodeState], domain: int) -> int:
-        """The first rank in one of *states* on the way down into the domain with the fewest idle
-        nodes, ties to the lowest rank; -1 if *domain* has no such rank."""
-        fabric, census, buckets = self.fabric, self.census, self.situation.index.buckets
-        if not fabric.height[domain]:
-            here, lowest = fabric.set_of(domain), -1
-            for state in census.held[domain].keys() & states:
-                rank = buckets[state].lowest(here)
-                if self.within is not None:
-                    ranks = buckets[state].ascending(here)
-                    rank = next((rank for rank in ranks if rank in self.within), -1)
-                if rank >= 0 and not 0 <= lowest < rank:
-                    lowest = rank
-            return lowest
-        for child in census.having(domain, states):
-            rank = self.first_of(states, child)
-            if rank >= 0:
-                return rank
-        return -1
 
     def by_trial(self, domain: int, plain: Selection) -> Selection:
         """The same as *plain* in the smallest domain that can serve as much.
