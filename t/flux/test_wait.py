@@ -5,6 +5,7 @@ import json
 import pytest
 
 from broker import Instance
+from schemas import conforms
 
 SWITCHES = [{"name": "a", "ranks": "0-1"}, {"name": "b", "ranks": "2-3"}]
 TOPO = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
@@ -131,7 +132,9 @@ def test_status_counts_the_nodes_of_each_domain(four, split):
     assert table[4].split() == ["switch", "a", "2", "1", "0", "1", "0", "4", "0"]
     told = [json.loads(line) for line in four.flux(
         "treepool", "status", "--domains", "--json").splitlines()]  # fmt: skip
-    (fabric,) = [line["fabric"] for line in told if "fabric" in line]
+    (line,) = [line for line in told if "fabric" in line]
+    conforms(line, "status-fabric")
+    fabric = line["fabric"]
     assert [line["domain"] for line in fabric["domains"]] == ["switch a", "switch b"]
     assert fabric["localities"][0]["largest"] == 1
 

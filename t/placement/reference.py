@@ -1131,8 +1131,8 @@ STRADDLE = 10
 #: Usable GPUs are counted in so many parts of a GPU.
 PARTS = 1024
 
-#: So many cores of an idle node that is broken cost as much as a GPU.
-CORES = 32
+#: What it costs to break an idle node, in GPUs; and so many of its cores cost as much as a GPU.
+BROKEN, CORES = 12, 32
 
 
 class Unit(NamedTuple):
@@ -1151,7 +1151,7 @@ def order(policy: str, unit: Unit, node: Domain, free: Ids, rank: int) -> tuple[
     cores, gpus = len(free.cores), len(free.gpus)
     remote = not unit.local
     if policy == "packing":
-        return (*cost(unit, node, free), cores, rank)
+        return cost(unit, node, free), cores, rank
     if policy == "node-fit":
         return cores, gpus, rank
     if policy == "first-fit":
@@ -1163,8 +1163,8 @@ def order(policy: str, unit: Unit, node: Domain, free: Ids, rank: int) -> tuple[
     return remote, cores, gpus, rank
 
 
-def cost(unit: Unit, node: Domain, free: Ids) -> tuple[int, int]:
-    """Whether an idle node with GPUs is broken, and what that costs in parts of a GPU.
+def cost(unit: Unit, node: Domain, free: Ids) -> int:
+    """What the jobs to come lose if *unit* gets its place, in parts of a GPU.
 
     Raises TooBig if it is open which ids the unit takes.
     """
@@ -1174,8 +1174,10 @@ def cost(unit: Unit, node: Domain, free: Ids) -> tuple[int, int]:
     taken = len(unit.given.gpus & node.gpus)
     broken = free == node.ids and taken < len(node.gpus) and after < before
     wasted = before - after - PARTS * taken
-    size = broken * len(free.cores) * PARTS // CORES
-    return int(broken), before + 2 * wasted + size + (0 if unit.local else STRADDLE * PARTS + 1)
+    found = before + 2 * wasted + 2 * len(node.gpus) * PARTS
+    if broken:
+        found += BROKEN * PARTS + len(free.cores) * PARTS // CORES
+    return found + (0 if unit.local else STRADDLE * PARTS + 1)
 
 
 def usable(node: Domain, free: Ids) -> int:

@@ -23,7 +23,7 @@ _METRICS = (
     ("questions", "gauge", "Questions of commands that are open", "questions"),
     ("passes_total", "counter", "Passes over the queue", "passes.count"),
     ("pass_worst_seconds", "gauge", "Longest pass", "passes.worst"),
-    ("step_worst_seconds", "gauge", "Longest step of a pass", "passes.worst_step"),
+    ("step_worst_seconds", "gauge", "Longest step, in CPU time", "steps.worst"),
     ("discovered_nodes", "gauge", "Nodes that sent their topology", "hwloc.nodes"),
     ("undiscovered_nodes", "gauge", "Nodes whose topology is to come", "hwloc.waiting"),
 )

@@ -264,7 +264,8 @@ def _placing(
     if level is None and len(names) == 1:
         known = ", ".join(localities) or "none, nodes are flat"
         raise InvalidJobspec(
-            f"{_PLACE}/level: {shown(names[0])} is not a locality; there are {known}"
+            f"{_PLACE}/level: {shown(names[0])} is not a locality"
+            f"{did_you_mean(names[0], localities)}; there are {known}"
         )
     whole_node = any(one.whole_node for one in says.values())
     if whole_node and not names:
@@ -284,7 +285,7 @@ def _same(text: str) -> Same:
 def _one_of(known: Mapping[str, Says]) -> Callable[[object], str]:
     def check(value: object) -> str:
         good = isinstance(value, str) and _word(value) in known
-        return "" if good else f"one of {', '.join(known)}"
+        return "" if good else f"one of {', '.join(known)}{did_you_mean(value, known)}"
 
     return check
 
