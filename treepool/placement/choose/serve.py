@@ -1,11 +1,11 @@
 """Serving a request: on the nodes of the whole pool, or in domains of its fabric.
 
-Without a fabric this is selection.py alone. With one, the node rules say how much of the request
-can be served at all, because counts come first. A job that they put on one node stays there, or on
-an equal node in a domain with fewer idle nodes. Any other job is served by domains: spread.py says
-which, and the node rules hold in each.
+Without a fabric, selection.py decides alone. With a fabric, the node rules decide how much of the
+request can be served, because counts come first. A job that they place on one node stays there, or
+moves to an equal node in a domain with fewer idle nodes. Any other job is served by domains:
+spread.py chooses them, and the node rules hold in each.
 
-Both kinds of requests share rooms and census, so ``Domains`` is one class in one, long, file.
+The file has more than 300 lines because both kinds of requests use the same rooms and census.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
 
 
 class Domains:
-    """One request, its counts below the slot settled, and the fabric that it is to be served in."""
+    """A request with its counts below the slot settled, and the fabric that is to serve it."""
 
     def __init__(
         self, request: Request, situation: Situation, effort: Effort, fabric: Fabric
@@ -62,7 +62,7 @@ class Domains:
         self.census = situation.index.census(fabric)
         self.within = situation.inventory.matching(request.constraint)
 
-    # -- a request that names no locality above the nodes, or what each innermost domain gives
+    # -- requests that name no locality above the nodes, and the share of an innermost domain
 
     def serve(self, domain: int) -> Optional[Selection]:
         """What the nodes in *domain* give, as if the pool were that domain."""
@@ -132,8 +132,8 @@ class Domains:
     def by_trial(self, domain: int, plain: Selection) -> Selection:
         """The same as *plain* in the smallest domain that can serve as much.
 
-        For a request of which some nodes can give more than others: one domain after another is
-        tried. If that takes too long, it is *plain*.
+        This is for requests of which some nodes can give more than others. It tries one domain
+        after another, and returns *plain* if that takes too long.
         """
         height, rooms, attempts = self.fabric.height, self.rooms, Effort(PER_REQUEST)
         wanted = plain.extent[0]
@@ -155,7 +155,7 @@ class Domains:
                 return remote
         return plain
 
-    # -- a request that names localities above the nodes
+    # -- requests that name localities above the nodes, or limit the number of their domains
 
     def levels(self) -> Optional[Selection]:
         """What the request gets of the domains that it names."""
