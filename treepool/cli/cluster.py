@@ -18,6 +18,9 @@ from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.spelling import did_you_mean
 
+#: The options of ``add_placement`` that are the pool's, but for the locality.
+PLACEMENT = "policy", "straddle", "mix"
+
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
 
@@ -56,7 +59,7 @@ def add_jobs(group: Any) -> None:
 
 
 def add_placement(parser: Any) -> Any:
-    """Add ``--locality``, ``--policy`` and ``--straddle`` to *parser*; returns their group."""
+    """Add ``--locality``, ``--policy`` and its weights to *parser*; returns their group."""
     group = parser.add_argument_group("placement")
     group.add_argument(
         "--locality",
@@ -79,7 +82,22 @@ def add_placement(parser: Any) -> Any:
         help="of policy packing: a job straddles domains where that costs others so many GPUs less "
         f"than a place that is local (default: {STRADDLE:g})",
     )
+    group.add_argument(
+        "--mix",
+        metavar="WEIGHT*SHAPE[,...]",
+        type=_mix,
+        help="of policy packing: the jobs to come, with how often each is asked; it keeps what "
+        "they can use",
+    )
     return group
+
+
+def _mix(text: str) -> str:
+    try:
+        options.kinds_of(text)
+    except InvalidOption as e:
+        raise ArgumentTypeError(str(e).partition(": ")[2]) from None
+    return text
 
 
 def _policy(text: str) -> str:
@@ -104,7 +122,7 @@ def resource_set(arguments: Any) -> ResourceSet:
 
 def pool(arguments: Any) -> Pool:
     """An idle pool of the cluster and placement that the options name; raises Stop."""
-    given = {"policy": arguments.policy, "straddle": arguments.straddle}
+    given = {name: getattr(arguments, name) for name in PLACEMENT}
     known = {name: value for name, value in given.items() if value is not None}
     try:
         options.check_together(known)
