@@ -105,7 +105,8 @@ def test_a_reservation_that_moves_is_of_the_job_as_it_is_now(gap):
         finish(case.queue.run())
         for jobid, reservation in case.queue.plan.reservations.items():
             assert reservation.job is case.queue.jobs[jobid]
-        case.queue.clear()
+        for jobid in list(case.queue.jobs):
+            case.queue.remove(jobid)
 
 
 def test_room_on_some_nodes_counts_though_a_window_takes_others():

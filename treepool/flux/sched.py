@@ -249,7 +249,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Start and reserve what can be, in steps of a few milliseconds."""
         if self._cancelling:
             return
-        yield from self._pending.apply_priorities()
+        yield from self._pending.apply()
         if not self._intake.ready:  # the first job of the queue may be among the submissions
             for _ in self._numbers.passes.timed(self.queue.run()):
                 if self._ending:

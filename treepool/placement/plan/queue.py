@@ -143,13 +143,6 @@ class Queue:
             line.overriding.update([jobid] if overriding else [])
         self._due = True
 
-    def clear(self) -> list[Waiting]:
-        """Remove all jobs; returns them in order."""
-        jobs = sorted(self.jobs.values(), key=lambda job: job.place)
-        for job in jobs:
-            self.remove(job.jobid)
-        return jobs
-
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
         """Let lines follow other rules; those whose rule changes give up their reservations."""
         self._default, self._rules = default, dict(rules)
