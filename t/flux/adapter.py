@@ -18,6 +18,7 @@ import TreePool  # noqa: F401 (makes treepool importable)
 import attrs  # isort: skip
 import treepool
 from treepool.flux.annotate import Annotator
+from treepool.flux.garbage import Garbage
 from treepool.flux.intake import Intake
 from treepool.flux.pending import Pending
 from treepool.flux.pool import PoolV1, TreepoolPool
@@ -223,6 +224,7 @@ def scheduler_of_two_jobs():
     scheduler = object.__new__(TreepoolScheduler)
     scheduler._resources = TreepoolPool(R)
     scheduler._resources.mark_down("all")
+    scheduler._garbage = Garbage()
     scheduler._intake = Mock()
     pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
@@ -289,6 +291,19 @@ def check_submissions_and_messages_have_a_share_each():
             shares.append(clock[-1] - began)
             clock.append(clock[-1] + 0.003)  # messages
     assert [round(share, 3) for share in shares] == [0.002, 0, 0, 0.002]
+
+
+def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():
+    scheduler = scheduler_of_two_jobs()
+    now = [1000.0]
+    clock = patch("treepool.flux.garbage.time.monotonic", lambda: now[0])
+    with clock, patch("treepool.flux.garbage.gc") as gc:
+        scheduler._garbage.begin()
+        counts = []
+        for now[0] in (1000.0, 1059.0, 1061.0, 1062.0, 1122.0):
+            list(scheduler.forecast())
+            counts.append(gc.collect.call_count)
+    assert counts == [0, 0, 1, 1, 2]
 
 
 class Reactor:
