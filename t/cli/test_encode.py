@@ -387,7 +387,7 @@ def test_a_broken_tar_is_told(treepool, tmp_path):
 
 def test_nodes_that_R_does_not_have_are_told(treepool, xml, write, old_R):
     result = treepool("encode", "--xml", f"{xml(NODE)}:7", "-R", write(old_R))
-    assert result.is_one_line_error("R has no ranks 7")
+    assert result.is_one_line_error("R has no ranks 7; it has ranks ", ", hosts ")
 
 
 def test_ranks_described_twice_are_told(treepool, xml, write, old_R):

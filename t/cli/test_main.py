@@ -173,10 +173,33 @@ def test_stdin_with_bytes_that_are_no_text(treepool, monkeypatch):
         (["alloc", "--polcy=first-fit", "slot=1/core"], "'--policy'"),
         (["alloc", "--locality", "prefered", "slot=1/core"], "'preferred'"),
         (["window", "remov"], "'remove'"),
+        (["verify", "-R", "x"], "'--R'"),
+        (["show", "doc/fabric.json"], "'-R doc/fabric.json'"),
     ],
 )
 def test_a_misspelled_word_gets_the_right_one(treepool, argv, meant):
     assert treepool(*argv).is_one_line_error(f"did you mean {meant}?", "--help", status=2)
+
+
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["alloc", "--json", "--option", "locality=requird", "slot/core"], "'required'"),
+        (["alloc", "--json", "--option", "level=soket", "slot/core"], "'socket'"),
+        (["alloc", "--constraint", '{"propertis": ["a"]}', "slot/core"], "'properties'"),
+        (["encode", "--xml", "doc/node.xml", "--levels", "soket"], "'socket'"),
+    ],
+)
+def test_a_misspelled_value_gets_the_right_one(treepool, argv, meant):
+    result = treepool(*argv)
+    assert result.status in (1, 2)
+    assert f"did you mean {meant}?" in result.out + result.err
+
+
+def test_a_file_where_a_shape_should_be_is_told_where_files_go(treepool):
+    told = "it is a file: -R, --jobspec and --jobs @FILE read files"
+    assert told in treepool("alloc", "--json", "doc/fabric.json").json[0]["message"]
+    assert treepool("explain", "doc/fabric.json").is_one_line_error(told)
 
 
 def test_a_misspelled_option_without_a_subcommand_is_named(treepool):

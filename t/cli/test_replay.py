@@ -76,6 +76,20 @@ def test_with_the_fabric_and_without(treepool, write):
     assert "'fabric=some': fabric is on or off" in refused.err
 
 
+def test_a_job_that_names_a_level_of_the_fabric_is_refused_without_it(treepool, write):
+    rows = trace((0, 10, "switch=2/node=2/slot=1/core=8"), (0, 10, "slot=1/core=8"))
+    compared = ("--compare", "fabric=on", "--compare", "fabric=off")
+    result = treepool("replay", write(rows), "-R", "doc/fabric.json", *compared, "--json")
+    assert [(line["jobs"], line["refused"]) for line in result.json] == [(2, 0), (1, 1)]
+    assert result.is_one_line_error(
+        "line 1: switch=2/node=2/slot=1/core=8: infeasible: without the fabric, ", "'switch'"
+    )
+    misspelt = write(trace((0, 10, "swich=2/node=2/slot=1/core=8")))
+    result = treepool("replay", misspelt, "-R", "doc/fabric.json", *compared, "--json")
+    assert result.is_one_line_error("line 1: ", "did you mean 'switch'?")
+    assert result.out == ""
+
+
 def test_the_weight_of_locality_tells(treepool, write):
     topo = {"socket": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-3"}]}
     R = {
@@ -213,8 +227,14 @@ def test_a_plot_without_matplotlib_is_one_line_that_names_the_extra(treepool, mo
         (("--synthetic", "3", "--compare", "policy=best"), "policy=best"),
         (("--synthetic", "3", "--compare", "node-policy=best"), "node-policy=best"),
         (("--synthetic", "3", "--compare", "reservation-depth=0"), "reservation-depth=0"),
+        (("--synthetic", "3", "--compare", "node-policy=best-fit,straddle=4"), "does not weigh"),
         (("--synthetic", "3", "--compare", "queue-depth=4"), "unknown option"),
         (("--synthetic", "3", "--compare", ""), "unknown option"),
+        (("--synthetic", "3", "--compare", "polcy=easy"), "did you mean 'policy'?"),
+        (("--synthetic", "3", "--compare", "policy=esay"), "did you mean 'easy'?"),
+        (("--synthetic", "3", "--compare", "policy"), "policy=VALUE is needed"),
+        (("--synthetic", "3", "--compare", "fabric=off,fabric=on"), "fabric is given twice"),
+        (("--synthetic", "3", "--compare", "policy=easy,policy=fifo"), "policy is given twice"),
         (("--synthetic", "3", *["--compare", "policy=easy"] * 13), "more than 12"),
         (("--synthetic", "3", "--svg", ""), "name of a file"),
         (("--synthetic", "3", "--html", "no/such/folder/x.html"), "cannot be written"),

@@ -46,6 +46,19 @@ def test_what_is_unknown_or_impossible_is_refused(argument):
         options.read([argument])
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda words: options.read(words),
+        lambda words: options.read((), dict(w.split("=") for w in words)),
+    ],
+)
+def test_a_weight_that_the_policy_does_not_use_is_refused(how):
+    with pytest.raises(InvalidOption, match="straddle='4': policy best-fit does not weigh"):
+        how(["straddle=4", "node-policy=best-fit"])
+    assert how(["straddle=4"]).pool == {"straddle": "4"}
+
+
 # -- the table
 
 

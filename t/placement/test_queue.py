@@ -25,17 +25,26 @@ WIDE = ("node=3/slot/core=2", "node=4/slot/core=6", "node=5/slot/core=1")
 #: With a fabric, jobs may wait for one of its domains.
 FABRIC = {"cell": [{"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}, {"ranks": "4"}]}
 
+#: The topologies that the nodes may have; jobs may ask for the same in each.
+TOPOS = (
+    {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]},
+    {"socket": [{"cores": "0-4", "gpus": "0-1"}, {"cores": "5-7"}]},
+)
+
+
+def key_of(nodes, fabric=None, topo=TOPOS[0]):
+    children = [{"ranks": f"0-{nodes - 1}", "topo": topo}]
+    return {"writer": "TreePool", "children": children, **({"fabric": fabric} if fabric else {})}
+
 
 def pool_of(nodes, fabric=None):
-    topo = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
     return Pool({
         "version": 1,
         "execution": {
             "R_lite": [{"rank": f"0-{nodes - 1}", "children": {"core": "0-7", "gpu": "0-1"}}],
             "nodelist": [f"n[0-{nodes - 1}]"],
         },
-        "scheduling": {"writer": "TreePool", "children": [
-            {"ranks": f"0-{nodes - 1}", "topo": topo}], **({"fabric": fabric} if fabric else {})},
+        "scheduling": key_of(nodes, fabric),
     })  # fmt: skip
 
 
@@ -49,9 +58,9 @@ class Both:
 
     def __init__(self, chance, queues, fabric=None):
         self.chance = chance
-        nodes = 5 if fabric else chance.randint(2, 4)
+        self.nodes, self.fabric = 5 if fabric else chance.randint(2, 4), fabric
         self.now = 1000.0
-        self.pool = pool_of(nodes, fabric)
+        self.pool = pool_of(self.nodes, fabric)
         self.waits = [0, 0, 7, 25] if fabric else []
         rules = {name: Rule(*RULES[name]) for name in queues}
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(), rules)
@@ -80,9 +89,10 @@ class Both:
         shape, queue = self.chance.choice(shapes), self.chance.choice(self.queues)
         duration = self.chance.choice([0, 5, 10, 10, 20, 33])
         wait = self.chance.choice(self.waits) if self.waits else 0
-        spec = from_resources(
-            parse_shape(shape), duration=duration, options={"wait": wait} if wait else None
-        )
+        options = {"wait": wait} if wait else {}
+        if self.waits and shape in WIDE[:2] and self.chance.random() < 0.5:
+            options["switches"] = 2
+        spec = from_resources(parse_shape(shape), duration=duration, options=options or None)
         request = self.pool.parse_resource_request(spec)
         priority = self.chance.choice([16, 16, 16, 17])
         leave = admitting(self.windows, self.chance.choice([1, 2]), queue)
@@ -152,12 +162,32 @@ class Both:
             w.name: Held(w.start, w.end, w.parts(self.pool.inventory)) for w in self.windows
         }
 
+    def replace_key(self):
+        """Give all nodes another topology, with which all reservations are void."""
+        key = key_of(self.nodes, self.fabric, self.chance.choice(TOPOS))
+        self.pool.replace_key(key)
+        self.slow.pool.replace_key(key)
+        self.slow.reserved.clear()
+
     def run(self):
         for _ in self.queue.run():
             pass
         self.windows = list(self.queue.plan.windows.values())
         self.slow.now = self.now
         self.slow.run()
+
+    def compare_at_rest(self):
+        """The slow queue, if it begins where the queue has come to, has nothing to do."""
+        plan, slow = self.queue.plan, SlowQueue(self.pool.copy(), RULES)
+        self.windows = list(plan.windows.values())
+        slow.now, slow.jobs, slow.queues = self.now, dict(self.queue.jobs), set(self.queue._lines)
+        slow.reserved = {j: Held(r.start, r.end, r.parts) for j, r in plan.reservations.items()}
+        slow.windows = {
+            w.name: Held(w.start, w.end, w.parts(self.pool.inventory)) for w in self.windows
+        }
+        self.slow = slow
+        slow.run()
+        self.compare()
 
     def compare(self):
         plan = self.queue.plan
@@ -180,7 +210,8 @@ def running(pool):
 def event(both, chance):
     """Let something happen: most often a job is submitted."""
     steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
-    chance.choice([*steps, both.prioritize, both.update, both.down_or_up, both.window])()
+    steps += [both.prioritize, both.update, both.down_or_up, both.window]
+    (both.replace_key if chance.random() < 0.02 else chance.choice(steps))()
 
 
 def agrees_after_each_of_40_events(both, chance):
@@ -215,15 +246,17 @@ def test_a_pass_may_be_left_at_any_yield(monkeypatch, seed, queues, fabric):
     monkeypatch.setattr("treepool.placement.plan.earliest._STEPS", 1)
     chance = random.Random(f"left {seed} {queues}")
     both = Both(chance, queues, fabric)
-    both.slow = MagicMock()
-    for _ in range(60):
-        event(both, chance)
-        work = both.queue.run()
-        for _ in range(chance.choice([0, 1, 2, 5, 20])):
-            next(work, None)
-        work.close()
-    for _ in both.queue.run():
-        pass
+    for _ in range(12):
+        both.slow = MagicMock()
+        for _ in range(5):
+            event(both, chance)
+            work = both.queue.run()
+            for _ in range(chance.choice([0, 1, 2, 5, 20])):
+                next(work, None)
+            work.close()
+        for _ in both.queue.run():
+            pass
+        both.compare_at_rest()
     plan = both.queue.plan
     reserved = [job.jobid for line in both.queue._lines.values() for _, job in line.reserved]
     assert sorted(reserved) == sorted(plan.reservations) == sorted(plan._tracks)

@@ -15,14 +15,13 @@ exit status:
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
 import attrs
 
 from treepool.cli import cluster
-from treepool.cli.screen import DONE, USAGE, Stop, draw, out, shortened
+from treepool.cli.screen import DONE, USAGE, Stop, draw, out_json, shortened
 from treepool.errors import InvalidInput
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -51,7 +50,7 @@ def run(arguments: Namespace) -> int:
     found, left_out = advise(pool, arguments.shape)
     if arguments.json:
         for one in found:
-            out(json.dumps(_line(one)))
+            out_json(_line(one))
         return DONE
     from treepool.view.advisetext import text
 

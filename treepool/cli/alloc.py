@@ -28,7 +28,7 @@ from typing import Any, Iterator, Optional
 
 from treepool.cli import cluster, files
 from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json
 from treepool.errors import InvalidInput
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
@@ -142,7 +142,7 @@ def _print_json(answers: Iterator[Answer]) -> int:
         else:
             R_lite = outcome.to_dict()["execution"]["R_lite"]
             line.update(R_lite=R_lite, nslots=outcome.nslots)
-        out(json.dumps(line))
+        out_json(line)
     return status
 
 

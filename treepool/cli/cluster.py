@@ -10,7 +10,7 @@ from treepool.cli.answers import Answer, allocate_shape
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidIdset, InvalidInput, InvalidOption
 from treepool.placement import options
-from treepool.placement.choose.policy import POLICIES, STRADDLE, Packing
+from treepool.placement.choose.policy import POLICIES, STRADDLE, policy_named
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document, idset
@@ -67,8 +67,10 @@ def add_placement(parser: Any) -> Any:
     )
     group.add_argument(
         "--policy",
-        choices=sorted(POLICIES),
-        help=f"which nodes are tried first (default: {options.OPTIONS['policy']})",
+        metavar="NAME",
+        type=_policy,
+        help=f"which nodes are tried first: {', '.join(POLICIES)} (default: "
+        f"{options.OPTIONS['policy']})",
     )
     group.add_argument(
         "--straddle",
@@ -78,6 +80,13 @@ def add_placement(parser: Any) -> Any:
         f"than a place that is local (default: {STRADDLE:g})",
     )
     return group
+
+
+def _policy(text: str) -> str:
+    try:
+        return policy_named(text).name
+    except InvalidOption as e:
+        raise ArgumentTypeError(str(e)) from None
 
 
 def _straddle(text: str) -> str:
@@ -96,9 +105,11 @@ def resource_set(arguments: Any) -> ResourceSet:
 def pool(arguments: Any) -> Pool:
     """An idle pool of the cluster and placement that the options name; raises Stop."""
     given = {"policy": arguments.policy, "straddle": arguments.straddle}
-    if arguments.straddle is not None and arguments.policy not in (None, Packing.name):
-        raise Stop(f"--straddle: policy {arguments.policy} does not weigh locality", USAGE)
     known = {name: value for name, value in given.items() if value is not None}
+    try:
+        options.check_together(known)
+    except InvalidOption as e:
+        raise Stop(f"--{e}", USAGE) from None
     return _pool(arguments, locality=arguments.locality, **known)
 
 

@@ -35,6 +35,7 @@ from treepool.discovery.levels import LEVELS
 from treepool.errors import InvalidInput
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.spelling import did_you_mean
 
 T = TypeVar("T")
 
@@ -208,7 +209,9 @@ def _levels(text: Optional[str]) -> Optional[list[str]]:
     names = [name for name in text.split(",") if name]
     for name in names:
         if name not in LEVELS:
-            raise Stop(f"--levels: no level is called {name:.40}: {', '.join(LEVELS)}", USAGE)
+            hint = did_you_mean(name, LEVELS)
+            known = ", ".join(LEVELS)
+            raise Stop(f"--levels: no level is called {name:.40}{hint}: {known}", USAGE)
     return list(dict.fromkeys(names))
 
 

@@ -14,6 +14,8 @@ examples:
       where does this job of the running instance stand, and what happens next?
   flux treepool explain --instance 'slot=4/[core=8;gpu=1]' --duration 2h
       what would this get now, or when?
+  treepool explain --json 'slot=1/numa/core=20' | jq -r '.nearest[].shape'
+      for a program to read
 
 exit status:
   0 it gets something; 1 it does not, or a file is not valid; 2 usage, or no such file
@@ -23,15 +25,16 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from treepool.cli import cluster, explainlive
+from treepool.cli import cluster, explainlive, files
 from treepool.cli.answers import Refusal
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out_json
 from treepool.errors import InvalidInput, InvalidShape
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.shape import parse_shape
 from treepool.view.explain import ALLOCATED, Explanation, explain
+from treepool.view.explainfacts import facts
 
 
 def define(parser: ArgumentParser) -> None:
@@ -49,6 +52,7 @@ def define(parser: ArgumentParser) -> None:
     how.add_argument("--constraint", metavar="JSON", help="which nodes it may use (RFC 31)")
     how.add_argument("--queue", metavar="NAME", help="with --instance: in this queue")
     how.add_argument("--duration", metavar="FSD", help="... with this time limit")
+    parser.add_argument("--json", action="store_true", help="a line of JSON")
 
 
 def run(arguments: Namespace) -> int:
@@ -57,7 +61,7 @@ def run(arguments: Namespace) -> int:
     if arguments.job is not None:
         if arguments.shape is not None or arguments.instance or given:
             raise Stop("--job: the instance tells the shape, R and the other jobs", USAGE)
-        return explainlive.explain_job(arguments.job)
+        return explainlive.explain_job(arguments.job, arguments.json)
     if arguments.shape is None:
         raise Stop("a SHAPE or --job ID is needed (see treepool explain --help)", USAGE)
     cluster.check_stdin(arguments)
@@ -65,7 +69,7 @@ def run(arguments: Namespace) -> int:
     try:
         resources = parse_shape(arguments.shape)
     except InvalidShape as e:
-        raise Stop(f"argument SHAPE: {e.line}") from None
+        raise Stop(f"argument SHAPE: {e.line}{files.mistaken(arguments.shape)}") from None
     if arguments.instance:
         if given or arguments.policy is not None or arguments.straddle is not None:
             raise Stop(
@@ -81,15 +85,18 @@ def run(arguments: Namespace) -> int:
     try:
         told = explain(pool, arguments.shape, resources, constraints, jobs)
     except InvalidInput as e:
-        raise Stop(f"argument SHAPE: {e}") from None
-    return _print(told)
-
-
-def _print(told: Explanation) -> int:
-    from treepool.view.explaintext import text
-
-    draw(lambda width: text(told, width))
+        raise Stop(f"argument SHAPE: {e}{files.mistaken(arguments.shape)}") from None
+    _print(told, arguments.json)
     return DONE if told.verdict == ALLOCATED else NO
+
+
+def _print(told: Explanation, as_json: bool) -> None:
+    if as_json:
+        out_json(facts(told))
+    else:
+        from treepool.view.explaintext import text
+
+        draw(lambda width: text(told, width))
 
 
 def _allocated(pool: Pool, words: list[str]) -> dict[int, Allocation]:

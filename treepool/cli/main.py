@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
+from treepool.cli.progressbar import watched
 from treepool.cli.screen import NO, USAGE, Stop, complain
 
 #: The subcommands: name, module in ``treepool.cli``, and what ``--help`` says of them.
@@ -65,7 +66,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             status = e.code if isinstance(e.code, int) else USAGE
         else:
             command = f"treepool {arguments.command}"
-            status = arguments.run(arguments)
+            with watched(command):
+                status = arguments.run(arguments)
         sys.stdout.flush()
         return status
     except Stop as e:
@@ -103,10 +105,15 @@ class Parser(argparse.ArgumentParser):
 
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
         """End with the usage error that *words* are no arguments, and the first one's spelling."""
+        from treepool.cli.files import mistaken
         from treepool.rfc.spelling import did_you_mean
 
         known = [option for action in self._actions for option in action.option_strings]
-        meant = did_you_mean(words[0].partition("=")[0], known)
+        word = words[0].partition("=")[0]
+        same = [option for option in known if _bare(option) == _bare(word)]
+        meant = f" (did you mean {same[0]!r}?)" if same else did_you_mean(word, known)
+        if not meant and "-R" in known and mistaken(words[0]):
+            meant = f" (did you mean '-R {words[0]}'?)"
         self.error(f"unrecognized arguments: {' '.join(words)}{meant}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -118,6 +125,11 @@ class Parser(argparse.ArgumentParser):
 
             meant = did_you_mean(str(value), list(action.choices or ()))
             raise argparse.ArgumentError(action, f"{e.message}{meant}") from None
+
+
+def _bare(option: str) -> str:
+    """*option* without what people mix up: its hyphens, and upper case."""
+    return option.replace("-", "").lower()
 
 
 class Subcommand(Parser):

@@ -31,7 +31,6 @@ exit status:
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -39,11 +38,12 @@ from pathlib import Path
 from typing import Any, Callable
 
 from treepool.cli import cluster, files, plots
-from treepool.cli.progressbar import progress_bar
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, shortened
+from treepool.cli.progressbar import progress
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
 from treepool.errors import InvalidInput
 from treepool.flux import options
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.spelling import did_you_mean
 from treepool.view import trace
 from treepool.view.history import Start, picture_of
 from treepool.view.replay import Outcome, Rules, replay
@@ -159,16 +159,15 @@ def _outcomes(
     *starts* receives the jobs that start under the first rules.
     """
     found = []
-    with progress_bar() as bar:
-        for i, each in enumerate(rules):
+    for i, each in enumerate(rules):
 
-            def progress(done: float, i: int = i, doing: str = each.name) -> None:
-                bar((i + done) / len(rules), doing)
+        def tell(done: float, i: int = i, doing: str = each.name) -> None:
+            progress((i + done) / len(rules), doing)
 
-            began = time.perf_counter()
-            watch = None if i else (lambda *start: starts.append(start))
-            outcome = replay(resource_set, jobs, each, progress, watch)
-            found.append((outcome, time.perf_counter() - began))
+        began = time.perf_counter()
+        watch = None if i else (lambda *start: starts.append(start))
+        outcome = replay(resource_set, jobs, each, tell, watch)
+        found.append((outcome, time.perf_counter() - began))
     return found
 
 
@@ -191,7 +190,7 @@ def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
             replayplot.write(outcomes, arguments.svg)
     if arguments.json:
         for outcome, seconds in found:
-            out(json.dumps(_line(outcome, seconds)))
+            out_json(_line(outcome, seconds))
     else:
         from treepool.cli.replaytable import table
 
@@ -256,20 +255,26 @@ def _refusals(outcomes: list[Outcome]) -> int:
 
 
 def _rules(text: str) -> Rules:
-    words = text.split(",")
-    for word in words:
-        if word.partition("=")[0] not in _OPTIONS:
+    given: dict[str, str] = {}
+    for word in text.split(","):
+        name, equals, _ = word.partition("=")
+        if name not in _OPTIONS:
             known = ", ".join(_OPTIONS)
-            raise ArgumentTypeError(f"unknown option {word!r:.60}, known: {known}")
-    fabric = [word for word in words if word.startswith("fabric")]
-    for word in fabric:
-        if word not in ("fabric=on", "fabric=off"):
-            raise ArgumentTypeError(f"{word!r:.60}: fabric is on or off")
+            hint = did_you_mean(name, _OPTIONS)
+            raise ArgumentTypeError(f"unknown option {name!r:.60}{hint}, known: {known}")
+        if not equals:
+            raise ArgumentTypeError(f"{name}: {name}=VALUE is needed")
+        if name in given:
+            raise ArgumentTypeError(f"{name} is given twice in {text!r:.60}")
+        given[name] = word
+    fabric = given.pop("fabric", "fabric=on")
+    if fabric not in ("fabric=on", "fabric=off"):
+        raise ArgumentTypeError(f"{fabric!r:.60}: fabric is on or off")
     try:
-        read = options.read([word for word in words if word not in fabric])
+        read = options.read(given.values())
     except InvalidInput as e:
         raise ArgumentTypeError(str(e)) from None
-    return Rules(text, read.rule.policy, read.rule.depth, read.pool, "fabric=off" not in fabric)
+    return Rules(text, read.rule.policy, read.rule.depth, read.pool, fabric == "fabric=on")
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:

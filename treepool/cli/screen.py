@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 from unicodedata import combining, east_asian_width
 
+from treepool.cli import progressbar
 from treepool.rfc.quote import printable as printable
 from treepool.rfc.quote import shortened as shortened
 
@@ -43,6 +44,7 @@ class Stop(Exception):
 
 def out(line: str) -> None:
     """Write *line*, which is printable, to stdout."""
+    progressbar.clear()
     print(line)
 
 

@@ -25,6 +25,7 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
+from treepool.rfc.spelling import did_you_mean
 
 #: The requests are ``sched-treepool.look``, ``.job``, ``.ask`` and ``.numbers``.
 TOPIC = "sched-treepool."
@@ -232,7 +233,9 @@ def _spec(payload: Mapping[str, Any], queues: Mapping[str, Any]) -> tuple[str, d
     line = payload.get("queue", "")
     if not isinstance(line, str) or (line not in queues and (line or queues)):
         known = ", ".join(sorted(queues)) or "none"
-        raise Refused(errno.EINVAL, f"/queue: not one of this instance's queues ({known:.200})")
+        hint = did_you_mean(line, queues)
+        text = f"/queue: not one of this instance's queues ({known:.200}){hint}"
+        raise Refused(errno.EINVAL, text)
     constraints = payload.get("constraints")
     requires = queues[line].get("requires") if line else None
     if requires:  # flux-core adds it to each job of the queue

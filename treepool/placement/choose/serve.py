@@ -10,6 +10,7 @@ Both kinds of requests share rooms and census, so ``Domains`` is one class in on
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Iterable, Optional
@@ -39,7 +40,7 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
     The counts below its slot are at their minimum. *effort* records whether searches gave up.
     """
     fabric = situation.inventory.fabric
-    if request.levels:
+    if request.above:
         return Domains(request, situation, effort, fabric).levels() if fabric else None
     if fabric is None or request.ask.locality == "none":
         return select(request, situation.candidates(request), effort)
@@ -193,6 +194,11 @@ class Domains:
                 if extent is None:
                     given += spread.nodes(domain, each)
                     slots += request.units.minimum
+                elif request.at_most:
+                    found = extent(domain)
+                    assert found is not None
+                    given += spread.nodes(domain, math.prod(found))
+                    slots += found[0]
                 else:
                     part = self.serve(domain)
                     if part is None:  # only if a search gave up
@@ -221,7 +227,8 @@ class Domains:
 
     def extent(self, domain: int) -> Optional[tuple[int, ...]]:
         """How much the node rules can serve of the request in *domain*, outer counts first."""
-        nodes, units, room = self.request.nodes, self.request.units, self.rooms.units[domain]
+        nodes, units = self.request.nodes, self.request.units
+        room = (self.rooms.few or self.rooms).units[domain]
         if self.request.ask.counted:
             found = self.select(domain)
             return None if found is None else found.extent

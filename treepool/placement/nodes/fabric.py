@@ -47,6 +47,7 @@ class Fabric:
         self.extra: list[Mapping[str, Any]] = []
         self._sets: dict[int, RankSet] = {}
         self._frames: dict[int, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
+        self._named: dict[str, bytearray] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
 
@@ -94,13 +95,21 @@ class Fabric:
         """*domain* and all domains around it, without the root, the smallest first."""
         return self.paths[domain][:-1]
 
+    def named(self, locality: str) -> bytearray:
+        """By domain, whether it is a domain of *locality*; "" means all directly in the pool."""
+        found = self._named.get(locality)
+        if found is None:
+            values, value = (self.locality, locality) if locality else (self.parent, ROOT)
+            found = self._named[locality] = bytearray(one == value for one in values)
+        return found
+
     def within(self, locality: str) -> bytearray:
         """By domain, whether it is a domain of *locality* or is in one."""
         found = self._within.get(locality)
         if found is None:
-            found = self._within[locality] = bytearray(len(self.parent))
+            found = self._within[locality] = self.named(locality).copy()
             for domain in range(1, len(found)):
-                found[domain] = self.locality[domain] == locality or found[self.parent[domain]]
+                found[domain] |= found[self.parent[domain]]
         return found
 
     def inside(self, domain: int) -> range:

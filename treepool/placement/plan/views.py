@@ -81,14 +81,13 @@ class Views:
         self, start: float, end: float, leave: frozenset[Holder] = frozenset()
     ) -> Generator[None, None, View]:
         """The view of the time from *start* to *end*."""
-        timeline, end = self.timeline, self._same_start(end)
-        inventory = timeline.pool.inventory
+        timeline, inventory = self.timeline, self.timeline.pool.inventory
         if self._views and self._views[-1].situation.inventory is not inventory:
             self._views.clear()  # the nodes themselves changed
         base = self._nearest(start, end, leave)
         if base is not None:
             yield from self._refreshed(base)
-            if (base.start, base.end, base.leave) == (start, end, leave):
+            if (base.start, base.leave) == (start, leave) and not self._begins(base.end, end):
                 return base
         situation = timeline.pool.situation if base is None else base.situation
         position = timeline.journal.end if base is None else base.position
@@ -113,8 +112,9 @@ class Views:
         self, view: View, start: float, end: float, watch: Watcher
     ) -> Generator[None, None, None]:
         """Turn *view* into the one of another time, and tell *watch* which nodes change."""
+        yield from self.refresh(view, watch)  # a span that is gone since is at neither time
         before = View(view.start, view.end, view.leave, view.situation, view.position)
-        view.start, view.end = start, self._same_start(end)
+        view.start, view.end = start, end
         yield from self._move(view, self._between(before, view), watch)
         yield from self.refresh(view, watch)
 
@@ -179,9 +179,9 @@ class Views:
         yield from self.refresh(view)
         self.keep(view)
 
-    def _same_start(self, end: float) -> float:
-        """The latest end with which a view is the same as with *end*."""
-        return end if end == UNPLANNED else self.timeline.next_start_from(end)
+    def _begins(self, one: float, other: float) -> bool:
+        """Whether something that is planned begins between two ends of views."""
+        return self.timeline.starts_before(one) != self.timeline.starts_before(other)
 
     def _nearest(self, start: float, end: float, leave: frozenset[Holder]) -> Optional[View]:
         """The view that differs least from the one wanted; None stands for the pool's own index.
