@@ -13,7 +13,6 @@ import time
 import flux
 from flux.constants import FLUX_JOB_STATE_RUN
 from flux.job import JobspecV1, cancel_async, job_list, submit_async
-from flux.job.journal import JournalConsumer
 from soakadmin import module_of, resident, worked
 
 #: Jobs that are submitted before any is waited for.
@@ -58,14 +57,13 @@ class Machine:
         self.broker = int(self.handle.attr_get("broker.pid"))
         self.module = module_of(self.broker)
         self.pings = Pings(self.module)
-        self.journal = JournalConsumer(self.handle, full=False).start()
-        self.began, self.work = time.monotonic(), worked(self.module)
+        self.began, self.work, self.goal = time.monotonic(), worked(self.module), 0
 
     def say(self, part, jobs):
         """Print what a part of so many *jobs* took."""
         seconds, work = time.monotonic() - self.began, worked(self.module) - self.work
         worst, slowest = self.pings.take()
-        numbers = self.handle.rpc("sched-treepool.numbers", {}).get()
+        numbers = self.numbers()
         told = {
             "part": part,
             "jobs": jobs,
@@ -102,50 +100,59 @@ class Machine:
                 future.get_id()
             yield len(futures)
 
-    def waiting(self):
-        """How many jobs the scheduler has that wait."""
-        return self.handle.rpc("sched-treepool.numbers", {}).get()["pending_jobs"]
+    def numbers(self):
+        """What the module tells of itself."""
+        return self.handle.rpc("sched-treepool.numbers", {}).get()
 
-    def wait(self, event, number):
-        """Wait until so many jobs have had *event*."""
-        while number:
-            number -= self.journal.poll(timeout=300).name == event
+    def wait(self, question):
+        """Wait until *question()* is true."""
+        while not question():
+            time.sleep(0.2)
+
+    def placed(self, number):
+        """Wait until so many more jobs have been placed since this was asked last."""
+        self.goal += number
+        self.wait(lambda: self.numbers()["jobs"]["placed"] >= self.goal)
+
+    def active(self):
+        """How many jobs are not over."""
+        return self.handle.rpc("job-manager.stats-get").get()["active_jobs"]
 
     def full(self, told):
         """Fill the machine, let very many wait, and some end."""
         half = told["cores"] // 2
         sum(self.submit(told["running"], half))
         self.say("submit those that run", told["running"])
-        self.wait("alloc", told["running"])
+        self.placed(told["running"])
         self.say("start them", told["running"])
         rest = told["nodes"] - told["running"] // 2
         sum(self.submit(1, nodes=rest))
-        self.wait("alloc", 1)
+        self.placed(1)
         self.say("fill the rest", 1)
         for part in range(1, PARTS + 1):
             sum(self.submit(told["pending"] // PARTS, half))
-            while self.waiting() < told["pending"] // PARTS * part:
-                time.sleep(0.5)
+            enough = told["pending"] // PARTS * part
+            self.wait(lambda: self.numbers()["pending_jobs"] >= enough)  # noqa: B023
             self.say("submit some that wait", told["pending"] // PARTS)
         time.sleep(10)
         self.say("ten seconds of rest", 0)
         listed = job_list(self.handle, told["end"], [], states=FLUX_JOB_STATE_RUN).get_jobs()
         for job in listed:
             cancel_async(self.handle, job["id"]).get()
-        self.wait("alloc", told["end"])
+        self.placed(told["end"])
         self.say("end some, others start", told["end"])
 
     def many(self, told):
         """Let very many short jobs pass, and look at memory."""
-        passed = opened = since = 0
+        sent = said = 0
         for number in self.submit(told["short"], seconds=0.001):
-            opened += number
-            while opened > told["open"] or (opened and passed + opened == told["short"]):
-                ended = self.journal.poll(timeout=300).name == "clean"
-                opened, passed, since = opened - ended, passed + ended, since + ended
-            if time.monotonic() > self.began + LOOK or passed == told["short"]:
-                self.say(f"{passed} short jobs", since)
-                since = 0
+            sent += number
+            last = sent == told["short"]
+            self.wait(lambda: self.active() <= (0 if last else told["open"]))  # noqa: B023
+            if last or time.monotonic() > self.began + LOOK:
+                passed = sent - self.active()
+                self.say(f"{passed} short jobs", passed - said)
+                said = passed
 
 
 if __name__ == "__main__":

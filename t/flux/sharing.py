@@ -4,11 +4,12 @@ import errno
 from unittest.mock import Mock, patch
 
 import checks
+from flux.constants import FLUX_POLLIN
 from flux.message import Message
 
 import TreePool  # noqa: F401 (makes treepool importable)
 
-from treepool.flux import questions  # isort: skip
+from treepool.flux import questions, turns  # isort: skip
 from treepool.flux.questions import _LATER, _MOST_OF_ONE, _SAVED, _SHARE, Questions  # isort: skip
 
 OWNER, GUEST = 1, 2
@@ -133,6 +134,25 @@ def check_questions_to_be_refused_are_refused_at_unload():
     numbers = [number for _, number in made.told]
     assert sorted(numbers) == sorted(_MOST_OF_ONE * [errno.ENOSYS] + 3 * [errno.EAGAIN])
     assert not made.questions._refused and not len(made.questions)
+
+
+def check_work_that_is_interrupted_waits_while_messages_arrive_but_not_for_ever():
+    now, messages, steps = [0.0], [1000], []
+    handle = Mock(pollevents=lambda: FLUX_POLLIN if messages[0] else 0)
+
+    def work():
+        while len(steps) < 500:
+            now[0] += 0.005
+            steps.append(messages[0])
+            yield
+
+    with patch.object(turns.time, "monotonic", lambda: now[0]):
+        for _ in turns.Turns(handle).paced(work()):
+            now[0] += 0.001 * bool(messages[0])
+            messages[0] -= bool(messages[0])
+    before = sum(left > 0 for left in steps)
+    assert 1000 // 12 <= before <= 1000 // 10, "about one step in ten milliseconds of messages"
+    assert len(steps) == 500
 
 
 if __name__ == "__main__":

@@ -6,20 +6,16 @@ import time
 from errno import ENOSYS
 from typing import Any, Callable, Mapping, Optional
 
-from flux.constants import FLUX_POLLIN
-
 from treepool.discovery.key import Nodes, encode_into
 from treepool.flux.discover import Discovery
 from treepool.flux.submissions import Submission, Submissions
+from treepool.flux.turns import Turns
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
 #: Seconds spent on submissions before other messages get their turn.
 _SLICE = 0.01
-
-#: Seconds in which none is judged because other messages wait.
-_PATIENCE = 0.01
 
 #: A feasibility check: its message, the jobspec, and the ranks it waits for.
 Check = tuple[Any, Mapping[str, Any], int]
@@ -53,8 +49,7 @@ class Intake:
         self._held = Submissions()
         self._timer = handle.timer_watcher_create(0.0, self._on_timer)
         self._checks: list[Check] = []
-        #: When a submission was judged last.
-        self._judged = 0.0
+        self._turns = Turns(handle)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -164,15 +159,14 @@ class Intake:
     def _on_timer(self, *_: Any) -> None:
         end = time.monotonic() + _SLICE
         while time.monotonic() < end:
-            waits = self._handle.pollevents() & FLUX_POLLIN
-            if waits and time.monotonic() < self._judged + _PATIENCE:
+            if self._turns.messages_first:
                 break
             submission = self._held.next()
             if submission is None:
                 self._idle()
                 return
             self._judge(submission)
-            self._judged = time.monotonic()
+            self._turns.worked()
         self._timer.reset(after=0.0)
 
     # -- discovery
