@@ -1,14 +1,12 @@
-"""Run a trace of jobs through the pool and the policies of sched-treepool, as
-fast as it can and without Flux, and print what came of it: how much was in
-use, how long jobs waited, how many slots had their cores and GPUs in one
-place, how fragmented the rest was. With --compare, several policies side by
-side, to choose one by.
+"""Run a trace of jobs under the policies of sched-treepool, without Flux and as fast
+as possible. Print how much of the cluster was in use, how long jobs waited, how
+many slots had their cores and GPUs in one domain, and how fragmented the rest
+was. Each --compare adds a policy, so that you can choose one.
 
-A trace is JSON lines, a job on each: "submit" and "duration" in seconds,
-"shape", and if wanted "limit" (its time limit; the duration if not given),
-"id", "constraint" (RFC 31), "locality" and "options" (of the job, as in its
-jobspec). Jobs start in the order of their submission, or out of turn as the
-policy allows; policies know limits only.
+A trace has a JSON object on each line. "submit" and "duration", in seconds, and
+"shape" are required. "limit" (the time limit; by default the duration), "id",
+"constraint" (RFC 31), "locality" and "options" (job options, as in a jobspec) are
+optional. The scheduler knows the limit of a job, not its duration.
 
 examples:
   treepool replay trace.jsonl -R R.json
@@ -46,6 +44,7 @@ from treepool.rfc.rset import ResourceSet
 from treepool.rfc.spelling import did_you_mean
 from treepool.view import trace
 from treepool.view.history import Start, picture_of
+from treepool.view.picture import Picture
 from treepool.view.replay import Outcome, Rules, replay
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import TraceJob
@@ -107,7 +106,8 @@ def define(parser: ArgumentParser) -> None:
         "--html",
         metavar="FILE",
         type=_file,
-        help="write a page, too, with a slider over the jobs under the first set of options",
+        help="write a page, too: the plot, and a slider over the jobs under the first set of "
+        "options",
     )
     parser.set_defaults(run=run)
 
@@ -136,7 +136,8 @@ def run(arguments: Namespace) -> int:
     with files.naming(arguments.trace or "synthetic"):
         found = _outcomes(resource_set, jobs, rules, starts)
     if arguments.html is not None:
-        _write_page(arguments.html, resource_set, starts)
+        began = jobs[0].submit if jobs else 0.0
+        _write_page(arguments.html, picture_of(resource_set, starts, began), found)
     _write(arguments, found)
     return _refusals([outcome for outcome, _ in found])
 
@@ -171,12 +172,12 @@ def _outcomes(
     return found
 
 
-def _write_page(path: Path, resource_set: ResourceSet, starts: list[Start]) -> None:
+def _write_page(path: Path, picture: Picture, found: list[tuple[Outcome, float]]) -> None:
     from treepool.view.html import html
+    from treepool.view.plot import Plot
     from treepool.view.rows import rows
 
-    picture = picture_of(resource_set, starts)
-    page = html(picture, rows(picture, []))
+    page = html(picture, rows(picture), Plot.of([outcome for outcome, _ in found]))
     with files.writing(path):
         path.write_text(page, encoding="utf-8")
 

@@ -70,10 +70,10 @@ class Pool:
         return request_of(jobspec.read(spec), self.localities, locality, above)
 
     def check_feasibility(self, request: Request) -> None:
-        """Raise InfeasibleRequest, with the reason, if the pool could not serve *request* idle.
+        """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
 
-        Ranks that are down count: they may come back. A request that is too complex to tell is
-        not infeasible.
+        Ranks that are down count: they may come back. A request whose search gives up is not
+        infeasible.
         """
         self._feasibility.check(request)
 

@@ -14,6 +14,7 @@ from treepool.placement.nodes.usable import PER_GPU, stranded
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.idset import union
+from treepool.view import palette
 from treepool.view.model import (
     DOWN,
     DRAINED,
@@ -161,4 +162,5 @@ def _layout(
         gpus_fragmented=idset.size(lost),
         gpus_stranded=stranded(node_type, cores, gpus) / PER_GPU,
     )
-    return Layout(number, kind, status, held, lost, totals)
+    touching = palette.touching(held)
+    return Layout(number, kind, status, held, lost, totals, touching, palette.greys(touching))

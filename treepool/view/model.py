@@ -29,7 +29,7 @@ from treepool.view import words
 UP, DOWN, DRAINED = "up", "down", "drained"
 
 #: The state of a node that is up: nothing allocated, something allocated, or no core left.
-IDLE, PARTLY, FULL = "idle", "partly used", "full"
+IDLE, PARTLY, FULL = "idle", "partial", "full"
 
 #: All states of a node, in the order of Totals.
 STATES = (IDLE, PARTLY, FULL, DOWN, DRAINED)
@@ -163,7 +163,9 @@ class Job:
 class Layout:
     """How a node looks, whichever jobs are on it: what each holder has (cores, GPUs).
 
-    ``fragmented`` are the GPUs (bitmask) that Totals counts as fragmented.
+    ``fragmented`` are the GPUs (bitmask) that Totals counts as fragmented. ``touching`` has, for
+    each holder, the earlier ones whose ids are next to its own, and ``greys`` the colour that it
+    has where it stands for several jobs.
     """
 
     number: int
@@ -172,10 +174,12 @@ class Layout:
     held: tuple[tuple[int, int], ...]
     fragmented: int
     totals: Totals
+    touching: tuple[tuple[int, ...], ...]
+    greys: tuple[int, ...]
 
     @property
     def state(self) -> str:
-        """The node's state in words: idle, partly used, full, down or drained."""
+        """The node's state in words, one of STATES."""
         if self.status != UP:
             return self.status
         return IDLE if self.totals.idle else FULL if self.totals.full else PARTLY
