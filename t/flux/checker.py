@@ -34,7 +34,7 @@ import math
 from itertools import chain
 
 import attrs
-from records import away, domains, exceptions, holds_of, hosts, ids, parts_of, times
+from records import away, domains, exceptions, holds_of, hosts, ids, parts_of, refused, times
 
 KINDS = {
     "overlap": "two jobs hold a core or GPU at the same time",
@@ -168,7 +168,8 @@ def leaks(record):
     """Allocations that were never freed, and what is not free when all is quiet."""
     for job in record["jobs"]:
         when = times(job)
-        if "alloc" in when and "clean" in when and "free" not in when:
+        freed = "free" in when or refused(job) < math.inf
+        if "alloc" in when and "clean" in when and not freed:
             yield Violation("leak", f"job {job['id']} is clean and was never freed")
     cluster = record["cluster"]
     spans = away({**record, "resource": ()})
@@ -194,13 +195,13 @@ def lost(record):
             yield Violation("lost", f"job {jobid} did not end: {job['events'][-1]['name']}")
         if "alloc" in when and job["R"] is None:
             yield Violation("lost", f"job {jobid} has no R")
-        refused = [e for e in exceptions(job) if e[1] == 0 and e[0] != "cancel"]
+        fatal = [e for e in exceptions(job) if e[1] == 0 and e[0] != "cancel"]
         if wanted.get("infeasible"):
             cancelled = any(e[0] == "cancel" for e in exceptions(job))
-            if "alloc" in when or not (refused or cancelled):
+            if "alloc" in when or not (fatal or cancelled):
                 yield Violation("lost", f"job {jobid} can never run and was not refused")
             continue
-        for kind, _, note, time in refused:
+        for kind, _, note, time in fatal:
             # Flux ends jobs that run when the broker is killed.
             alloc = when.get("alloc", math.inf)
             ran = any(alloc <= up and down <= time for down, up in crashes)

@@ -7,6 +7,9 @@ from itertools import chain
 
 import attrs
 
+#: The exception of a job whose R a scheduler refuses when it is loaded.
+RESTART = "scheduler-restart"
+
 
 @attrs.frozen
 class Hold:
@@ -54,6 +57,14 @@ def exceptions(job):
     ]
 
 
+def refused(job):
+    """When a scheduler that was loaded refused the R that the job had; infinity if none did.
+
+    Then nobody frees it.
+    """
+    return min([t for kind, _, _, t in exceptions(job) if kind == RESTART], default=math.inf)
+
+
 def parts_of(R):
     """(ranks, cores, GPUs) of each R_lite entry; the latter as bitmasks."""
     return [
@@ -76,7 +87,7 @@ def holds_of(record):
         when = times(job)
         if job["R"] is None or "alloc" not in when:
             continue
-        free = when.get("free", math.inf)
+        free = when.get("free", refused(job))
         after = bisect.bisect_right(stops, free)
         limit = stops[after] if after < len(stops) else math.inf
         for ranks, cores, gpus in parts_of(job["R"]):

@@ -1,4 +1,4 @@
-"""Discovery by itself: which brokers it asks, whatever they answer."""
+"""Rooms of the module by themselves: whom discovery asks, and how questions share the time."""
 
 import subprocess
 from pathlib import Path
@@ -8,15 +8,17 @@ from checks import names_in
 
 from broker import PATIENCE, environment
 
-SCRIPT = Path(__file__).with_name("asking.py")
+HERE = Path(__file__).parent
+SCRIPTS = (HERE / "asking.py", HERE / "sharing.py")
+CHECKS = [(script.name, check) for script in SCRIPTS for check in names_in(script)]
 
 
-@pytest.mark.parametrize("check", names_in(SCRIPT))
-def test_asking(check):
+@pytest.mark.parametrize(("script", "check"), CHECKS)
+def test_asking(script, check):
     env = environment()
-    env["PYTHONPATH"] = str(SCRIPT.parents[1])  # made-up nodes
+    env["PYTHONPATH"] = str(HERE.parent)  # made-up nodes
     done = subprocess.run(
-        ["flux", "python", str(SCRIPT), check],
+        ["flux", "python", str(HERE / script), check],
         env=env,
         capture_output=True,
         text=True,

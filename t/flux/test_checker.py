@@ -270,6 +270,17 @@ def test_a_job_that_ended_because_its_rank_is_gone_is_not_lost(record):
     assert found(record) == []
 
 
+def test_a_job_whose_resources_a_scheduler_refused_holds_them_no_longer(record):
+    without(record["jobs"][0], "free", "finish", "release")
+    assert found(record) == ["leak", "overlap"]
+    context = {"type": "scheduler-restart", "severity": 0, "note": "gone"}
+    exception = {"name": "exception", "timestamp": 109.0, "context": context}
+    record["jobs"][0]["events"].insert(4, exception)
+    assert found(record) == ["lost"], "its rank is there"
+    record["gone"] = [["0", 108.9, 109.9]]
+    assert found(record) == []
+
+
 #: Job 4 is on rank 1 from 112 on.
 WINDOW = {"ranks": "1", "start": 130.0, "end": 150.0, "queues": [], "added": 90.0, "removed": None}
 

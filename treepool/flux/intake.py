@@ -6,20 +6,16 @@ import time
 from errno import ENOSYS
 from typing import Any, Callable, Mapping, Optional
 
-from flux.constants import FLUX_POLLIN
-
 from treepool.discovery.key import Nodes, encode_into
 from treepool.flux.discover import Discovery
 from treepool.flux.submissions import Submission, Submissions
+from treepool.flux.turns import Turns
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
 #: Seconds spent on submissions at a time: while no message waits, and while some do.
 _SLICE, _SHARE = 0.01, 0.002
-
-#: Seconds that messages which wait then get: an answer is late if jobs are judged before it.
-_PATIENCE = 0.008
 
 #: A feasibility check: its message, the jobspec, and the ranks it waits for.
 Check = tuple[Any, Mapping[str, Any], int]
@@ -53,8 +49,7 @@ class Intake:
         self._held = Submissions()
         self._timer = handle.timer_watcher_create(0.0, self._on_timer)
         self._checks: list[Check] = []
-        #: When submissions were judged last.
-        self._judged = 0.0
+        self._turns = Turns(handle)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -163,18 +158,16 @@ class Intake:
 
     def _on_timer(self, *_: Any) -> None:
         began = now = time.monotonic()
-        if not self._message_waits() or began >= self._judged + _PATIENCE:
-            while now < began + (_SHARE if self._message_waits() else _SLICE):
+        if not self._turns.messages_first:
+            while now < began + (_SHARE if self._turns.message_waits else _SLICE):
                 submission = self._held.next()
                 if submission is None:
                     self._idle()
                     return
                 self._judge(submission)
-                now = self._judged = time.monotonic()
+                self._turns.worked()
+                now = time.monotonic()
         self._timer.reset(after=0.0)
-
-    def _message_waits(self) -> bool:
-        return bool(self._handle.pollevents() & FLUX_POLLIN)
 
     # -- discovery
 

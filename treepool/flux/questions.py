@@ -2,15 +2,21 @@
 
 An answer may take long, because hundreds of jobs are planned for it. It is therefore a generator
 that does a few milliseconds of work between two yields, and all answers together get only a
-fraction of the time. Questions do not slow down starts, however many are asked.
+fraction of the time.
+
+A guest may ask as fast as he can. Each guest has a share of the time and can save some of it. Who
+has used up his share waits, and others' questions come first. Who has too many questions open is
+refused, but not at once: a program that waits for its answers is slowed down by that, and a refusal
+costs the scheduler as much as receiving the question.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import math
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import Any, Callable, Generator, Mapping, Optional
 
 import attrs
@@ -25,6 +31,12 @@ _SLICE, _PAUSE = 0.005, 3
 
 #: Most questions that guests may have open, all together and each of them.
 _MOST, _MOST_OF_ONE = 256, 16
+
+#: The share of the time that a guest has for questions, and how many seconds of it he can save.
+_SHARE, _SAVED = 0.025, 40.0
+
+#: Seconds until a question that is one too many is refused, and most questions that wait for that.
+_LATER, _MOST_REFUSED = 2.0, 4096
 
 #: Most characters in a question.
 _LONGEST = 1 << 16
@@ -73,6 +85,26 @@ def request_watcher(
     return made
 
 
+class Shares:
+    """How much of its time the scheduler gives to whom, by the numeric id of the user."""
+
+    def __init__(self) -> None:
+        #: Until when each has used up his share (monotonic seconds).
+        self._until: dict[int, float] = {}
+
+    def wait(self, user: int, now: float) -> float:
+        """Seconds until *user* may have more work done."""
+        return max(0.0, self._until.get(user, now) - now)
+
+    def use(self, user: int, spent: float, now: float) -> None:
+        """Take note of so many seconds of work for *user*."""
+        until = max(self._until.get(user, 0.0), now - _SAVED) + spent / _SHARE
+        self._until[user] = until
+        if len(self._until) > _MOST:
+            rest = {other: end for other, end in self._until.items() if end > now - _SAVED}
+            self._until = rest
+
+
 class Questions:
     """The questions that are open. They take turns, so that short answers are ready soon."""
 
@@ -80,36 +112,39 @@ class Questions:
         self._handle = handle
         self._log = log
         self._open: deque[_Question] = deque()
+        #: How many of them each guest has, and the share of the time that each has used up.
+        self._count: Counter[int] = Counter()
+        self._shares = Shares()
         self._timer = handle.timer_watcher_create(0.0, lambda *_: self._step())
-        #: When the pause after the last work ends.
-        self._next = 0.0
+        #: When the pause after the last work ends, and when the timer goes off.
+        self._next, self._awake = 0.0, math.inf
+        #: Questions to refuse, without their payload, and when to.
+        self._refused: deque[tuple[float, Any]] = deque()
+        self._refusing = handle.timer_watcher_create(0.0, lambda *_: self._refuse_all())
 
     def __len__(self) -> int:
         return len(self._open)
 
     def take(self, msg: Any, answer: Callable[[Mapping[str, Any], Asker], Answer]) -> None:
         """Answer *msg* by *answer*, which gets its payload and the asker."""
+        asker = Asker.of(msg)
+        many = len(self._open) >= _MOST or self._count[asker.userid] >= _MOST_OF_ONE
+        if many and not asker.privileged:
+            self._refuse_later(msg)
+            return
         try:
-            asker = Asker.of(msg)
-            mine = sum(question.asker.userid == asker.userid for question in self._open)
-            if not asker.privileged and (len(self._open) >= _MOST or mine >= _MOST_OF_ONE):
-                raise Refused(errno.EAGAIN, "too many questions at a time: ask again")
             text = msg.payload_str or "{}"
-            if len(text) > _LONGEST:
-                raise Refused(errno.EMSGSIZE, f"/: more than {_LONGEST} characters")
-            payload = json.loads(text)
-            if not isinstance(payload, dict):
-                raise Refused(errno.EPROTO, "/: must be an object")
-            if payload.get("version", VERSION) != VERSION:
-                raise Refused(errno.EPROTO, f"/version: this scheduler speaks version {VERSION}")
-            work = answer(payload, asker)
-        except Exception as e:  # whatever the payload is, it must not end the module
+        except Exception as e:  # it is no text
             self._refuse(msg, e)
             return
-        streams = bool(lib.flux_msg_is_streaming(ffi.cast("flux_msg_t *", msg.handle)))
+        if len(text) > _LONGEST:
+            msg = _without_payload(msg)
+        work = _work(text, asker, answer)
+        self._count[asker.userid] += 1
+        streams = bool(lib.flux_msg_is_streaming(_c(msg)))
         self._open.append(_Question(msg, asker, work, streams))
-        if len(self._open) == 1:
-            self._timer.reset(after=max(0.0, self._next - time.monotonic()))
+        now = time.monotonic()
+        self._wake(max(self._next, now + self._wait(asker, now)), now)
 
     def end(self) -> None:
         """Refuse the questions that are open, because the module is being unloaded."""
@@ -117,27 +152,77 @@ class Questions:
             question = self._open.popleft()
             question.work.close()
             self._refuse(question.msg, Refused(errno.ENOSYS, "the scheduler is being unloaded"))
+        self._refuse_all(math.inf)
 
     def _step(self) -> None:
         """Do some of the work."""
-        began = time.monotonic()
-        while self._open and time.monotonic() - began < _SLICE:
+        began = now = time.monotonic()
+        waits = 0.0
+        skipped = 0
+        while skipped < len(self._open) and now - began < _SLICE:
             question = self._open.popleft()
-            try:
-                payload = next(question.work)
-            except StopIteration:
-                if question.streams:
-                    self._handle.respond_error(question.msg, errno.ENODATA, "")
-            except Exception as e:  # no question may end the module
-                self._refuse(question.msg, e)
-            else:
+            asker = question.asker
+            wait = self._wait(asker, now)
+            if wait:
+                waits = min(waits or wait, wait)
+                skipped += 1
                 self._open.append(question)
-                if payload is not None:
-                    self._handle.respond(question.msg, {"version": VERSION, **payload})
-        pause = _PAUSE * (time.monotonic() - began)
-        self._next = time.monotonic() + pause
+                continue
+            if self._go_on(question):
+                self._open.append(question)
+            else:
+                self._count[asker.userid] -= 1
+            skipped, waits, before, now = 0, 0.0, now, time.monotonic()
+            self._shares.use(asker.userid, now - before, now)
+        self._next = now + _PAUSE * (now - began)
+        self._awake = math.inf
         if self._open:
-            self._timer.reset(after=pause)
+            self._wake(max(now + waits, self._next), now)
+
+    def _wait(self, asker: Asker, now: float) -> float:
+        """Seconds until there may be more work for *asker*."""
+        return 0.0 if asker.privileged else self._shares.wait(asker.userid, now)
+
+    def _wake(self, when: float, now: float) -> None:
+        """Go on at *when*, or earlier if that was said before."""
+        if when < self._awake:
+            self._awake = when
+            self._timer.stop()  # one that runs would keep its time otherwise
+            self._timer.reset(after=max(0.0, when - now))
+
+    def _go_on(self, question: _Question) -> bool:
+        """Do a step of the work on *question*; returns whether more is to do."""
+        try:
+            payload = next(question.work)
+        except StopIteration:
+            if question.streams:
+                self._handle.respond_error(question.msg, errno.ENODATA, "")
+            return False
+        except Exception as e:  # no question may end the module
+            self._refuse(question.msg, e)
+            return False
+        if payload is not None:
+            self._handle.respond(question.msg, {"version": VERSION, **payload})
+        return True
+
+    def _refuse_later(self, msg: Any) -> None:
+        """Refuse *msg* after a while, because there are too many."""
+        if lib.flux_msg_is_noresponse(_c(msg)):
+            return
+        if len(self._refused) >= _MOST_REFUSED:
+            self._refuse(msg, _too_many())
+            return
+        if not self._refused:
+            self._refusing.reset(after=_LATER)
+        self._refused.append((time.monotonic() + _LATER, _without_payload(msg)))
+
+    def _refuse_all(self, until: Optional[float] = None) -> None:
+        """Refuse those whose time has come."""
+        now = time.monotonic() if until is None else until
+        while self._refused and self._refused[0][0] <= now:
+            self._refuse(self._refused.popleft()[1], _too_many())
+        if self._refused:
+            self._refusing.reset(after=self._refused[0][0] - now)
 
     def _refuse(self, msg: Any, error: Exception) -> None:
         number, reason = errno.EIO, str(error) or type(error).__name__
@@ -148,3 +233,31 @@ class Questions:
         else:
             self._log.error(f"question {msg.topic}: {type(error).__name__}: {error}")
         self._handle.respond_error(msg, number, reason)
+
+
+def _work(text: str, asker: Asker, answer: Callable[[Mapping[str, Any], Asker], Answer]) -> Answer:
+    """The work on a question: what it says is read as part of it."""
+    if len(text) > _LONGEST:
+        raise Refused(errno.EMSGSIZE, f"/: more than {_LONGEST} characters")
+    payload = json.loads(text)
+    if not isinstance(payload, dict):
+        raise Refused(errno.EPROTO, "/: must be an object")
+    if payload.get("version", VERSION) != VERSION:
+        raise Refused(errno.EPROTO, f"/version: this scheduler speaks version {VERSION}")
+    yield from answer(payload, asker)
+
+
+def _too_many() -> Refused:
+    return Refused(errno.EAGAIN, "too many questions at a time: ask again")
+
+
+def _without_payload(msg: Any) -> Any:
+    """A copy of *msg* that takes little memory and can be responded to."""
+    handle = lib.flux_msg_copy(_c(msg), False)
+    made = type(msg)(handle=handle)
+    lib.flux_msg_decref(handle)  # made has a reference of its own
+    return made
+
+
+def _c(msg: Any) -> Any:
+    return ffi.cast("flux_msg_t *", msg.handle)

@@ -33,6 +33,7 @@ from treepool.flux.options import Options
 from treepool.flux.pending import Pending
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool, held
 from treepool.flux.submissions import Submission
+from treepool.flux.turns import Turns
 from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
@@ -59,6 +60,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             if any(arg.startswith("pool-class=") for arg in args):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
             self._configuration = Configuration(h, self.log, self._pending_args)
+            self.configured = self._configuration.get
             self._windows = Windows(
                 *(h, self.log, self._owner_of, self._request_schedule, self.configured),
                 self._configuration.windows,
@@ -72,6 +74,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self.queue: Queue
         self._numbers = Numbers(h)
         self._garbage = Garbage()
+        self._turns = Turns(h)
         self._intake = Intake(
             h, self.log, self._judge, self._answer, self._on_topology, self._request_schedule
         )
@@ -254,7 +257,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             return
         yield from self._pending.apply()
         if not self._intake.ready:  # the first job of the queue may be among the submissions
-            for _ in self._numbers.passes.timed(self.queue.run()):
+            for _ in self._turns.paced(self._numbers.passes.timed(self.queue.run())):
                 if self._ending:
                     return
                 yield
@@ -291,7 +294,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def forecast(self) -> Iterator[None]:
         """Keep the annotations of the waiting jobs up to date."""
         try:
-            yield from self._annotator.run()
+            yield from self._turns.paced(self._annotator.run())
         except Exception as e:  # what jobs are told must not stop what they get
             self.log.error(f"annotations: {type(e).__name__}: {e}")
             self._annotator.due = time.monotonic() + _PENANCE
@@ -360,10 +363,6 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def hurry(self, jobid: int) -> None:
         """Judge a job that was submitted a moment ago, because somebody asks about it."""
         self._intake.hurry(jobid)
-
-    def configured(self, key: str, default: Any) -> Any:
-        """The value of a key of Flux's configuration, in dotted form."""
-        return self._configuration.get(key, default)
 
     @property
     def holds_back(self) -> bool:

@@ -1,0 +1,159 @@
+"""Run by Flux's Python: checks of how questions share the time, with a clock that stands still."""
+
+import errno
+from unittest.mock import Mock, patch
+
+import checks
+from flux.constants import FLUX_POLLIN
+from flux.message import Message
+
+import TreePool  # noqa: F401 (makes treepool importable)
+
+from treepool.flux import questions, turns  # isort: skip
+from treepool.flux.questions import _LATER, _MOST_OF_ONE, _SAVED, _SHARE, Questions  # isort: skip
+
+OWNER, GUEST = 1, 2
+
+
+class Case:
+    """Questions whose answers take so many seconds, in steps of one each; a clock, and timers."""
+
+    def __init__(self):
+        self.now, self.timers, self.told = 1000.0, {}, []
+        handle = Mock(
+            timer_watcher_create=self.timer,
+            respond=lambda msg, payload: self.told.append((msg.userid, payload["said"])),
+            respond_error=lambda msg, number, text: self.told.append((msg.userid, number)),
+        )
+        self.log = Mock()
+        self.questions = Questions(handle, self.log)
+
+    def timer(self, _after, callback):
+        timer = Mock()
+        timer.reset = lambda after: self.timers.update({timer: (self.now + after, callback)})
+        timer.stop = lambda: self.timers.pop(timer, None)
+        return timer
+
+    def ask(self, user, role=GUEST, steps=1, seconds=0.001, payload="{}", quiet=False):
+        msg = Message()
+        msg.topic, msg.userid, msg.rolemask, msg.payload_str = "sched", user, role, payload
+        if quiet:
+            questions.lib.flux_msg_set_noresponse(questions._c(msg))
+        self.questions.take(msg, lambda *_: self.answer(steps, seconds))
+
+    def answer(self, steps, seconds):
+        for left in reversed(range(steps)):
+            self.now += seconds
+            yield {"said": "done"} if not left else None
+
+    def until(self, seconds):
+        """Let time pass, and timers go off."""
+        end = self.now + seconds
+        while self.timers and min(self.timers.values(), key=lambda t: t[0])[0] <= end:
+            timer, (when, callback) = min(self.timers.items(), key=lambda t: t[1][0])
+            del self.timers[timer]
+            self.now = max(self.now, when)
+            callback(self)
+        self.now = max(self.now, end)
+
+    def answered(self, user):
+        return self.told.count((user, "done"))
+
+
+def case():
+    """A case whose clock is the one that questions look at."""
+    made = Case()
+    patch.object(questions.time, "monotonic", lambda: made.now).start()
+    return made
+
+
+def check_a_guest_gets_his_share_and_what_he_saved():
+    made = case()
+    for _ in range(20 * 60):
+        while made.questions._count[7] < _MOST_OF_ONE:
+            made.ask(7, seconds=0.01)
+        made.until(0.05)
+    expected = 60 * _SHARE + _SAVED * _SHARE
+    assert expected <= 0.01 * made.answered(7) <= expected + 0.1
+
+
+def check_a_guest_who_has_used_up_his_share_does_not_hold_up_others():
+    made = case()
+    for _ in range(_MOST_OF_ONE):
+        made.ask(7, steps=1000, seconds=0.004)
+    made.until(60)
+    assert made.questions._shares.wait(7, made.now) > 0
+    made.ask(8)
+    made.until(0.05)
+    assert made.answered(8) == 1
+
+
+def check_a_question_that_is_one_too_many_is_refused_later_and_keeps_no_payload():
+    made = case()
+    for _ in range(_MOST_OF_ONE):
+        made.ask(7, steps=10**6, seconds=0.004)
+    made.ask(7, payload='"' + 50000 * "x" + '"')
+    ((_, kept),) = made.questions._refused
+    assert not kept.payload_str
+    made.until(0.9 * _LATER)
+    assert made.told == []
+    made.until(0.2 * _LATER)
+    assert made.told == [(7, errno.EAGAIN)]
+
+
+def check_a_question_too_many_that_wants_no_answer_is_forgotten():
+    made = case()
+    for _ in range(_MOST_OF_ONE):
+        made.ask(7, steps=10**6, seconds=0.004)
+    made.ask(7, quiet=True)
+    assert not made.questions._refused
+
+
+def check_the_owner_is_not_limited():
+    made = case()
+    for _ in range(10 * _MOST_OF_ONE):
+        made.ask(0, OWNER, seconds=0.1)
+    made.until(4 * 0.1 * 10 * _MOST_OF_ONE + 1)
+    assert made.answered(0) == 10 * _MOST_OF_ONE
+
+
+def check_what_is_malformed_is_refused_in_its_turn_and_counts():
+    made = case()
+    made.ask(7, payload="[]")
+    assert made.told == [] and len(made.questions) == 1
+    made.until(0.1)
+    assert made.told == [(7, errno.EPROTO)]
+    assert (len(made.questions), made.questions._count[7]) == (0, 0)
+
+
+def check_questions_to_be_refused_are_refused_at_unload():
+    made = case()
+    for _ in range(_MOST_OF_ONE + 3):
+        made.ask(7, steps=10**6)
+    made.questions.end()
+    numbers = [number for _, number in made.told]
+    assert sorted(numbers) == sorted(_MOST_OF_ONE * [errno.ENOSYS] + 3 * [errno.EAGAIN])
+    assert not made.questions._refused and not len(made.questions)
+
+
+def check_work_that_is_interrupted_waits_while_messages_arrive_but_not_for_ever():
+    now, messages, steps = [0.0], [1000], []
+    handle = Mock(pollevents=lambda: FLUX_POLLIN if messages[0] else 0)
+
+    def work():
+        while len(steps) < 500:
+            now[0] += 0.005
+            steps.append(messages[0])
+            yield
+
+    with patch.object(turns.time, "monotonic", lambda: now[0]):
+        for _ in turns.Turns(handle).paced(work()):
+            now[0] += 0.001 * bool(messages[0])
+            messages[0] -= bool(messages[0])
+    before = sum(left > 0 for left in steps)
+    assert 1000 // 12 <= before <= 1000 // 10, "about one step in ten milliseconds of messages"
+    assert len(steps) == 500
+
+
+if __name__ == "__main__":
+    checks.run(globals())

@@ -1,0 +1,47 @@
+"""Whose turn it is: messages go before work that can be interrupted, but not for ever."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Iterator
+
+from flux.constants import FLUX_POLLIN
+
+#: Seconds that work waits while messages arrive.
+_PATIENCE = 0.01
+
+
+class Turns:
+    """The turns of messages to *handle* and of one kind of work.
+
+    Flux hands over one message between two steps of work. When hundreds arrive at once, such as
+    the nodes that a job frees one by one, the last would wait for as many steps.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._worked = 0.0
+
+    @property
+    def message_waits(self) -> bool:
+        """Whether a message waits."""
+        return bool(self._handle.pollevents() & FLUX_POLLIN)
+
+    @property
+    def messages_first(self) -> bool:
+        """Whether messages wait, and work has not waited for them too long."""
+        return self.message_waits and time.monotonic() < self._worked + _PATIENCE
+
+    def worked(self) -> None:
+        """Take note of a step of work."""
+        self._worked = time.monotonic()
+
+    def paced(self, work: Iterator[None]) -> Iterator[None]:
+        """*work*, each step of which begins when it is its turn."""
+        while self.messages_first:
+            yield
+        for _ in work:
+            self.worked()
+            yield
+            while self.messages_first:
+                yield
