@@ -33,7 +33,7 @@ _SLICE, _PAUSE = 0.005, 3
 _MOST, _MOST_OF_ONE = 256, 16
 
 #: The share of the time that a guest has for questions, and how many seconds of it he can save.
-_SHARE, _SAVED = 0.025, 40.0
+_SHARE, _SAVED = 0.05, 60.0
 
 #: Seconds until a question that is one too many is refused, and most questions that wait for that.
 _LATER, _MOST_REFUSED = 2.0, 4096
