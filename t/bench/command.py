@@ -15,7 +15,7 @@ from bench.results import SizeResult
 from bench.table import machine, tables
 from treepool.cli import plots
 from treepool.cli.main import INTERRUPTED, Parser
-from treepool.cli.progressbar import progress_bar
+from treepool.cli.progressbar import progress, watched
 from treepool.cli.screen import DONE, Stop, complain, draw, out
 
 _PROGRAM = "bench"
@@ -131,13 +131,13 @@ def _run(arguments: Namespace) -> int:
     if arguments.plot is not None:
         plots.check("--plot", arguments.plot)
     results = []
-    with progress_bar() as bar:
-        for i, nodes in enumerate(arguments.nodes):
-            result = _measured(arguments, nodes, i, bar)
-            results.append(result)
-            if arguments.json:
-                for line in result.lines():
-                    out(json.dumps(line))
+    for i, nodes in enumerate(arguments.nodes):
+        with watched("bench"):
+            result = _measured(arguments, nodes, i, progress)
+        results.append(result)
+        if arguments.json:
+            for line in result.lines():
+                out(json.dumps(line))
     if arguments.plot is not None:
         chart.write(results, machine(), arguments.plot)
     if not arguments.json:

@@ -18,6 +18,7 @@ def test_the_issues_own_example(treepool):
     )  # fmt: skip
     first, sockets, nodes, rack, cores = result.json
     assert first == {
+        "version": 1,
         "shape": "slot=1/node=1/[core=24;gpu=1]",
         "R_lite": [{"rank": "0", "children": {"core": "0-23", "gpu": "0"}}],
         "nslots": 1,
@@ -25,7 +26,7 @@ def test_the_issues_own_example(treepool):
     assert sockets["R_lite"] == [{"rank": "0", "children": {"core": "24-71", "gpu": "1-2"}}]
     assert nodes["R_lite"] == [{"rank": "1-9", "children": {"core": "0-95", "gpu": "0-3"}}]
     assert nodes["nslots"] == 9
-    assert list(rack) == ["shape", "error", "message"]
+    assert list(rack) == ["version", "shape", "error", "message"]
     assert rack["error"] == "invalid"
     assert "rack" in rack["message"]
     assert cores["error"] == "infeasible"
@@ -165,15 +166,27 @@ def test_straddle_weighs_locality_against_packing(treepool, how, rank):
     assert last["R_lite"][0]["rank"] == rank
 
 
+def test_the_mix_says_what_is_kept_for_the_jobs_to_come(treepool):
+    """On node 0 a third of the cores is left beside three GPUs, on node 1 all beside one."""
+    taken = ("node/slot=5/numa{x}", "node/slot=3/numa/core=10", "node/slot=7/numa{x}")
+    ranks = []
+    for how in ((), ("--mix", "slot/[core=5;gpu=1]")):
+        *_, last = treepool("alloc", "--json", *how, *taken, "slot/[core=5;gpu=1]").json
+        ranks.append(last["R_lite"][0]["rank"])
+    assert ranks == ["0", "1"]
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [
         (("--straddle", "-1"), "--straddle: not a number from 0 to 1000"),
         (("--straddle", "much"), "--straddle: not a number from 0 to 1000"),
-        (("--straddle", "4", "--policy", "best-fit"), "best-fit does not weigh locality"),
+        (("--straddle", "4", "--policy", "best-fit"), "policy best-fit does not weigh locality"),
+        (("--mix", "0*slot/gpu"), "argument --mix: '0*slot/gpu': a weight is above 0"),
+        (("--policy", "gpu-sparing"), "unknown policy 'gpu-sparing', now packing, known: packing"),
     ],
 )
-def test_a_weight_that_cannot_be_meant_is_a_usage_error(treepool, how, said):
+def test_a_weight_or_policy_that_cannot_be_meant_is_a_usage_error(treepool, how, said):
     assert treepool("alloc", *how, "slot/core").is_one_line_error(said, status=2)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from commandline import run_process
 from hwlocfile import Device, Made
+from schemas import conforms
 from treepool.cli import hardware
 from treepool.errors import InvalidHardware
 
@@ -271,6 +272,34 @@ def test_a_dry_run_draws_each_kind_of_node(treepool, xml):
     ]
 
 
+def test_a_dry_run_draws_the_fabric(treepool, write):
+    switches = "SwitchName=a Nodes=n[3,9]\nSwitchName=top Switches=a\n"
+    R = treepool("encode", "--xml", "doc/node.xml", "--ranks=3-5", "--hosts=n[3-5]").out
+    words = ("--fabric", write(switches, "topology.conf"), "-R", write(R, "R.json"), "--dry-run")
+    result = treepool("encode", *words)
+    assert result.out.splitlines() == [
+        "fabric",
+        "└─ spine top",
+        "   └─ switch a  n3 (rank 3)",
+        "",
+        "warning: hosts in no domain, which stand alone: n[4-5]",
+    ]
+    fabric, warnings = treepool("encode", *words, "--json").json
+    assert fabric["fabric"]["spine"][0]["name"] == "top"
+    conforms(fabric, "encode-fabric")
+    conforms(warnings, "encode-warnings")
+
+
+def test_a_dry_run_draws_the_first_of_many_domains(treepool, write):
+    hosts = "n[0-99]"
+    switches = "".join(f"SwitchName=s{i} Nodes=n{i}\n" for i in range(100))
+    R = treepool("encode", "--xml", "doc/node.xml", "--ranks=0-99", "--hosts", hosts).out
+    words = ("--fabric", write(switches, "topology.conf"), "-R", write(R, "R.json"), "--dry-run")
+    lines = treepool("encode", *words).out.splitlines()
+    assert len(lines) == 66
+    assert lines[-2:] == ["├─ switch s63  n63 (rank 63)", "... and more domains"]
+
+
 def test_names_cannot_send_commands_to_a_terminal(treepool, xml):
     evil = Device(
         "0000:03:00.0", 0, backends=[("nvml0", "NVML")], infos={"GPUModel": "x\x9b31m\u202e"}
@@ -387,7 +416,7 @@ def test_a_broken_tar_is_told(treepool, tmp_path):
 
 def test_nodes_that_R_does_not_have_are_told(treepool, xml, write, old_R):
     result = treepool("encode", "--xml", f"{xml(NODE)}:7", "-R", write(old_R))
-    assert result.is_one_line_error("R has no ranks 7")
+    assert result.is_one_line_error("R has no ranks 7; it has ranks ", ", hosts ")
 
 
 def test_ranks_described_twice_are_told(treepool, xml, write, old_R):

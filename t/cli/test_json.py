@@ -3,26 +3,18 @@
 import re
 
 import pytest
+from jsonschema import ValidationError
 
 from commandline import REPOSITORY
-from schemas import SCHEMAS, validator
+from schemas import SCHEMAS, conforms
 from treepool.cli.main import whole
 from treepool.cli.screen import JSON_VERSION
 from treepool.flux import install, installcheck, site
+from treepool.rfc.links import digest
 
 OUTPUT = SCHEMAS["output"]
+LINES = [each["$ref"].rpartition("/")[2] for each in OUTPUT["anyOf"]]
 GUIDE = (REPOSITORY / "doc" / "json.md").read_text()
-
-
-def conforms(line, command):
-    """Assert that *line* is what the schema says of *command*, and has no other key."""
-    for schema in (validator("output"), validator("output", command)):
-        schema.validate(line)
-    part = OUTPUT["$defs"][command]
-    keys = {"version", *part["properties"]}
-    if "$ref" in part:
-        keys.update(OUTPUT["$defs"]["task"]["properties"])
-    assert set(line) <= keys
 
 
 def test_the_schema_is_of_the_version_that_is_printed():
@@ -64,6 +56,18 @@ def test_bind_and_verify(treepool, write, R):
     conforms(line, "verify")
 
 
+@pytest.mark.parametrize("words", [(), ("--host", "n[0-31]"), ("--state", "full", "--job", "2")])
+def test_show(treepool, words):
+    shapes = ["slot=2/[core=24;gpu=1]", "node=9/slot/core=96"]
+    cluster = ["-R", REPOSITORY / "doc" / "fabric.json", "--down", "30"]
+    lines = treepool("show", *cluster, "--json", *words, "--jobs", *shapes).json
+    kinds = [line["kind"] for line in lines]
+    assert kinds == sorted(kinds, key=["cluster", "type", "domain", "job", "nodes"].index)
+    assert set(kinds) == {"cluster", "type", "domain", "job", "nodes"}
+    for line in lines:
+        conforms(line, "show" if line["kind"] == "cluster" else f"show-{line['kind']}")
+
+
 def test_flux_env(treepool, monkeypatch, tmp_path):
     found = [installcheck.Finding("a", "here"), installcheck.Finding("b", "", "not found")]
     monkeypatch.setattr(install.Installed, "at", lambda home: home)
@@ -73,6 +77,80 @@ def test_flux_env(treepool, monkeypatch, tmp_path):
     assert result.status == 1
     for line in result.json:
         conforms(line, "flux-env")
+
+
+def test_a_line_with_a_key_that_the_schema_lacks_does_not_conform():
+    line = {"version": JSON_VERSION, "digest": "0a"}
+    conforms(line, "digest")
+    for wrong in ({**line, "more": 1}, {"version": JSON_VERSION + 1, "digest": "0a"}):
+        with pytest.raises(ValidationError):
+            conforms(wrong, "digest")
+
+
+LINK = {"type": "nvlink", "gbps": 50, "among": ["0-1"]}
+
+#: Jobs, and how each of them ends.
+SHAPES = {
+    "slot=2/[core=8;gpu=1]": None,
+    "node=2{x}/slot/core=1": None,
+    "slot=9999/core=99": "infeasible",
+    "node=9999/slot/core=1": "infeasible",
+    "slot=[": "invalid",
+}
+
+
+@pytest.mark.parametrize(
+    "cluster", [("--cluster", "b"), ("-R", REPOSITORY / "doc" / "fabric.json")]
+)
+def test_alloc(treepool, cluster):
+    lines = treepool("alloc", *cluster, "--json", *SHAPES).json
+    assert {line["shape"]: line.get("error") for line in lines} == SHAPES
+    for line in lines:
+        conforms(line, "alloc-refused" if "error" in line else "alloc")
+
+
+@pytest.mark.parametrize(
+    "cluster", [("--cluster", "a"), ("-R", REPOSITORY / "doc" / "fabric.json")]
+)
+def test_advise(treepool, cluster):
+    (line,) = treepool("advise", *cluster, "--json", "--shape", "slot=1/core=9999").json
+    assert line["common"][-1]["reason"]
+    conforms(line, "advise")
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (["slot=2/[core=8;gpu=1]", "--jobs", "slot=1/[core=5;gpu=3]"], "allocated"),
+        (["node=5/slot=4/[core=24;gpu=1]", "-R", REPOSITORY / "doc" / "fabric.json"], "allocated"),
+        (["slot=16/node{x}", "--jobs", "slot=1/core=9", "--down=3"], "waits"),
+        (["slot=1/numa/core=20"], "infeasible"),
+    ],
+)
+def test_explain(treepool, words, verdict):
+    result = treepool("explain", "--json", *words)
+    (line,) = result.json
+    assert line["verdict"] == verdict
+    assert result.status == (verdict != "allocated")
+    conforms(line, "explain")
+
+
+def test_explain_with_links(treepool, write, R):
+    key = R["scheduling"]
+    topo = key["children"][0]["topo"]
+    key["links"] = {digest(topo): {"links": [LINK]}}
+    (line,) = treepool("explain", "-R", write(R), "--json", "slot=1/[core=6;gpu=2]").json
+    (place,) = line["taken"][0]["places"]
+    assert (place["gbps"], line["fitness"]["links"]) == (50, 1)
+    conforms(line, "explain")
+
+
+def test_replay(treepool):
+    words = ["-R", REPOSITORY / "doc" / "fabric.json", "--synthetic", "20", "--json"]
+    lines = treepool("replay", *words, "--compare", "policy=fifo", "--compare", "fabric=off").json
+    assert len(lines) == 2
+    for line in lines:
+        conforms(line, "replay")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +165,7 @@ def test_json_of_what_tells_no_facts_is_a_usage_error(treepool, words):
     assert treepool(*words).is_one_line_error("--json", status=2)
 
 
-def test_every_command_with_json_is_in_the_guide():
+def test_every_command_with_json_is_in_the_guide_and_in_the_schema():
     told = set(re.findall(r"^\| `([a-z-]+)", GUIDE, re.M))
     _, subcommands = whole()
     have = {
@@ -96,3 +174,10 @@ def test_every_command_with_json_is_in_the_guide():
         if any("--json" in line for line in parser.format_help().split())
     }
     assert have <= told
+    assert have <= {re.sub("-(gpu|refused)$", "", part) for part in LINES}
+
+
+@pytest.mark.parametrize("part", LINES)
+def test_the_guide_names_every_key_that_a_line_has(part):
+    keys = set(OUTPUT["$defs"][part]["required"])
+    assert keys <= set(re.findall("`([a-z_A-Z0-9]+)`", GUIDE))

@@ -1,5 +1,6 @@
 """``treepool`` itself: help, version, usage errors, and what happens when things break."""
 
+import builtins
 import io
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 import treepool as package
 from commandline import Result, bare_environment, run_process, well_behaved
+from treepool.__main__ import run
 from treepool.cli import alloc, screen
 
 SUBCOMMANDS = ("alloc", "validate", "subinstance", "conformance")
@@ -173,13 +175,49 @@ def test_stdin_with_bytes_that_are_no_text(treepool, monkeypatch):
         (["alloc", "--polcy=first-fit", "slot=1/core"], "'--policy'"),
         (["alloc", "--locality", "prefered", "slot=1/core"], "'preferred'"),
         (["window", "remov"], "'remove'"),
+        (["verify", "-R", "x"], "'--R'"),
+        (["show", "doc/fabric.json"], "'-R doc/fabric.json'"),
     ],
 )
 def test_a_misspelled_word_gets_the_right_one(treepool, argv, meant):
     assert treepool(*argv).is_one_line_error(f"did you mean {meant}?", "--help", status=2)
 
 
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["alloc", "--json", "--option", "locality=requird", "slot/core"], "'required'"),
+        (["alloc", "--json", "--option", "level=soket", "slot/core"], "'socket'"),
+        (["alloc", "--constraint", '{"propertis": ["a"]}', "slot/core"], "'properties'"),
+        (["encode", "--xml", "doc/node.xml", "--levels", "soket"], "'socket'"),
+    ],
+)
+def test_a_misspelled_value_gets_the_right_one(treepool, argv, meant):
+    result = treepool(*argv)
+    assert result.status in (1, 2)
+    assert f"did you mean {meant}?" in result.out + result.err
+
+
+def test_a_file_where_a_shape_should_be_is_told_where_files_go(treepool):
+    told = "it is a file: -R, --jobspec and --jobs @FILE read files"
+    assert told in treepool("alloc", "--json", "doc/fabric.json").json[0]["message"]
+    assert treepool("explain", "doc/fabric.json").is_one_line_error(told)
+
+
 def test_a_misspelled_option_without_a_subcommand_is_named(treepool):
     refused = treepool("--versoin")
     assert refused.status == 2
     assert "unrecognized arguments: --versoin (did you mean '--version'?)" in refused.err
+
+
+def test_an_interrupt_while_the_command_line_is_imported_is_one_line(monkeypatch, capsys):
+    def interrupted(name, *rest):
+        if name == "treepool.cli.main":
+            raise KeyboardInterrupt
+        return real(name, *rest)
+
+    real = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    status = run()
+    monkeypatch.undo()
+    assert (status, capsys.readouterr().err) == (130, "treepool: interrupted\n")

@@ -76,6 +76,20 @@ def test_with_the_fabric_and_without(treepool, write):
     assert "'fabric=some': fabric is on or off" in refused.err
 
 
+def test_a_job_that_names_a_level_of_the_fabric_is_refused_without_it(treepool, write):
+    rows = trace((0, 10, "switch=2/node=2/slot=1/core=8"), (0, 10, "slot=1/core=8"))
+    compared = ("--compare", "fabric=on", "--compare", "fabric=off")
+    result = treepool("replay", write(rows), "-R", "doc/fabric.json", *compared, "--json")
+    assert [(line["jobs"], line["refused"]) for line in result.json] == [(2, 0), (1, 1)]
+    assert result.is_one_line_error(
+        "line 1: switch=2/node=2/slot=1/core=8: infeasible: without the fabric, ", "'switch'"
+    )
+    misspelt = write(trace((0, 10, "swich=2/node=2/slot=1/core=8")))
+    result = treepool("replay", misspelt, "-R", "doc/fabric.json", *compared, "--json")
+    assert result.is_one_line_error("line 1: ", "did you mean 'switch'?")
+    assert result.out == ""
+
+
 def test_the_weight_of_locality_tells(treepool, write):
     topo = {"socket": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-3"}]}
     R = {
@@ -96,8 +110,9 @@ def test_the_weight_of_locality_tells(treepool, write):
         "replay", write("\n".join(lines)), "-R", write(R, "R.json"), "--json",
         "--compare", "node-policy=packing,straddle=0",
         "--compare", "node-policy=packing,straddle=1000,alpha=0.5,beta=0.5",
+        "--compare", "mix=3*slot/gpu,1*slot/node{x},straddle=0",
     )  # fmt: skip
-    assert [line["slots_local"] for line in result.json] == [3, 4]
+    assert [line["slots_local"] for line in result.json] == [3, 4, 3]
 
 
 def test_the_curve_adds_up_to_the_mean(treepool, write, R):
@@ -213,8 +228,18 @@ def test_a_plot_without_matplotlib_is_one_line_that_names_the_extra(treepool, mo
         (("--synthetic", "3", "--compare", "policy=best"), "policy=best"),
         (("--synthetic", "3", "--compare", "node-policy=best"), "node-policy=best"),
         (("--synthetic", "3", "--compare", "reservation-depth=0"), "reservation-depth=0"),
+        (("--synthetic", "3", "--compare", "node-policy=best-fit,straddle=4"), "does not weigh"),
+        (
+            ("--synthetic", "3", "--compare", "mix=1*slot/gpu,0*slot"),
+            "'0*slot': a weight is above 0",
+        ),
         (("--synthetic", "3", "--compare", "queue-depth=4"), "unknown option"),
         (("--synthetic", "3", "--compare", ""), "unknown option"),
+        (("--synthetic", "3", "--compare", "polcy=easy"), "did you mean 'policy'?"),
+        (("--synthetic", "3", "--compare", "policy=esay"), "did you mean 'easy'?"),
+        (("--synthetic", "3", "--compare", "policy"), "policy=VALUE is needed"),
+        (("--synthetic", "3", "--compare", "fabric=off,fabric=on"), "fabric is given twice"),
+        (("--synthetic", "3", "--compare", "policy=easy,policy=fifo"), "policy is given twice"),
         (("--synthetic", "3", *["--compare", "policy=easy"] * 13), "more than 12"),
         (("--synthetic", "3", "--svg", ""), "name of a file"),
         (("--synthetic", "3", "--html", "no/such/folder/x.html"), "cannot be written"),

@@ -3,10 +3,17 @@
 A record is what was read of an instance when all was over, and what those who ran it noted:
 
 ================  ===============================================================================
-``cluster``       ``nodes``, and ``cores`` and ``gpus`` of each; the ``key``'s ``topos`` as JSON
+``cluster``       ``nodes``, and ``cores`` and ``gpus`` of each; the ``key``'s ``topos`` as JSON,
+                  and its ``fabric`` if it has one
 ``jobs``          ``id``, ``events`` (the eventlog), ``R`` (or null), ``wanted`` (from the jobspec)
 ``submitted``     ids that ingest gave out
 ``resource``      the resource module's eventlog: drain and undrain
+``gone``          [ranks, from, to or null]: excluded, or their brokers were lost
+``windows``       ``ranks``, ``start`` and ``end``, ``queues`` that may use them; ``added`` and
+                  ``removed`` (or null), when that had been said
+``answers``       of each question: ``time``, ``question``, ``seconds``, how many of them the module
+                  did ``work`` (or null), and the ``error`` (a name of errno, or null)
+``steps``         the module's longest steps, in seconds of CPU time, read before each reload
 ``housekeeping``  [job id, rank, start, end or null], as the scripts themselves noted
 ``stops``         [time, time, "stop" or "crash"]: when there was no instance
 ``promises``      by job id, of jobs that ran up to their limits while nothing else happened: the
@@ -16,24 +23,28 @@ A record is what was read of an instance when all was over, and what those who r
 ================  ===============================================================================
 
 ``wanted`` has ``cores``, ``gpus``, ``nodes`` as [least, most] where that is known, ``ranks`` as
-[first, last] allowed by a constraint, ``infeasible`` if no cluster could serve it. Times are
+[first, last] allowed by a constraint, ``infeasible`` if no cluster could serve it, its ``queue``,
+and of the fabric: ``within`` [a level], ``groups`` of [level, so many nodes], ``spread`` over
+[level, so many domains, nodes in each]. Times are
 seconds since the epoch, all of one clock. The kinds of violation are in KINDS.
 """
 
-import bisect
 import json
 import math
-import re
 from itertools import chain
 
 import attrs
+from records import away, domains, exceptions, holds_of, hosts, ids, parts_of, times
 
 KINDS = {
     "overlap": "two jobs hold a core or GPU at the same time",
     "leak": "something is allocated when all jobs are over",
     "lost": "a job is not there, did not end, or ended otherwise than it should",
     "stuck": "a job that can run waits although nothing else does",
-    "drained": "a job got a node that was drained",
+    "drained": "a job got a node that was drained, excluded or down",
+    "window": "a job reaches into a window that is not for it",
+    "slow": "the module took too long to answer, or for one step",
+    "unanswered": "a question got no answer, or an error that it should not get",
     "amount": "a job got more or less than it asked, or elsewhere",
     "invalid": "an R does not validate",
     "key": "the key is not cut to the ranks of R, or not the cluster's",
@@ -47,11 +58,24 @@ KINDS = {
 #: of 2 cores, it was up to 4 seconds behind, and the alloc event up to 7.
 DRAIN_GRACE = 10.0
 
+#: Seconds by which the end of a job in R may differ from what was planned.
+ROUNDING = 0.001
+
 #: Seconds that a start may take on a busy machine: the module, the job manager, the job's shell.
 LATE_GRACE = 3.0
 
 #: Seconds that a job may wait while nothing runs: the scheduler may just be reloading.
 PATIENCE = 15.0
+
+
+#: Seconds of the module's own work in which a question must be answered that needs none.
+PROMPT = 0.1
+
+#: Refusals of questions that are right: the module is being reloaded, too many are open.
+REFUSALS = (None, "ENOSYS", "EAGAIN")
+
+
+NOTHING = {"execution": {"R_lite": []}}
 
 
 @attrs.frozen
@@ -63,18 +87,6 @@ class Violation:
 
     def __str__(self):
         return f"{self.kind}: {self.text}"
-
-
-@attrs.frozen
-class Hold:
-    """What a job has of a rank, from start up to and without end; cores and gpus are bitmasks."""
-
-    jobid: int
-    rank: int
-    start: float
-    end: float
-    cores: int
-    gpus: int
 
 
 def check(record, validate=None):
@@ -89,6 +101,9 @@ def check(record, validate=None):
         *lost(record),
         *stuck(record, holds),
         *drained(record),
+        *windows(record),
+        *slow(record),
+        *unanswered(record),
         *amounts(record),
         *keys(record),
         *order(record),
@@ -105,80 +120,14 @@ def check(record, validate=None):
         "housekeeping": len(record["housekeeping"]),
         "stops": sum(kind == "stop" for _, _, kind in record["stops"]),
         "crashes": sum(kind == "crash" for _, _, kind in record["stops"]),
+        "ranks excluded or lost": sum(len(ids(ranks)) for ranks, _, _ in record.get("gone", ())),
+        "windows": len(record.get("windows", ())),
+        "answers": len(record.get("answers", ())),
         "promised starts": sum(job["told"] is not None for job in record["promises"].values()),
         "quiet checks": len(record["quiet"]),
         "Rs checked": sum(job["R"] is not None for job in record["jobs"]) if validate else 0,
     }
     return counts, violations
-
-
-# -- reading
-
-
-def ids(text):
-    """The ids of an RFC 22 idset, brackets allowed."""
-    ranges = (part.partition("-") for part in text.strip("[]").split(",") if part)
-    return [i for a, dash, b in ranges for i in range(int(a), int(b if dash else a) + 1)]
-
-
-def mask(text):
-    """The bitmask of an idset."""
-    return sum(1 << i for i in ids(text))
-
-
-def hosts(nodelist):
-    """The numbers of hosts in a list of RFC 29 hostlists, all with one prefix."""
-    parts = chain.from_iterable(re.findall(r"[A-Za-z]+(\[[^]]*\]|\d+)", text) for text in nodelist)
-    return [number for part in parts for number in ids(part)]
-
-
-def times(job):
-    """The time of the first event of each name."""
-    found = {}
-    for event in job["events"]:
-        found.setdefault(event["name"], event["timestamp"])
-    return found
-
-
-def exceptions(job):
-    """(type, severity, note, time) of the job's exceptions."""
-    return [
-        (e["context"]["type"], e["context"]["severity"], e["context"].get("note"), e["timestamp"])
-        for e in job["events"]
-        if e["name"] == "exception"
-    ]
-
-
-def parts_of(R):
-    """(ranks, cores, GPUs) of each R_lite entry; the latter as bitmasks."""
-    return [
-        (ids(e["rank"]), mask(e["children"].get("core", "")), mask(e["children"].get("gpu", "")))
-        for e in R["execution"]["R_lite"]
-    ]
-
-
-def holds_of(record):
-    """What was held when: from alloc to free, or to the end of housekeeping on that rank.
-
-    What a stop cuts short is over then, because housekeeping does not outlive the instance.
-    """
-    scripts = {}
-    for jobid, rank, start, end in record["housekeeping"]:
-        if end is not None:
-            scripts.setdefault((jobid, rank), []).append((start, end))
-    stops = sorted(stop for stop, _, _ in record["stops"])
-    for job in record["jobs"]:
-        when = times(job)
-        if job["R"] is None or "alloc" not in when:
-            continue
-        free = when.get("free", math.inf)
-        after = bisect.bisect_right(stops, free)
-        limit = stops[after] if after < len(stops) else math.inf
-        for ranks, cores, gpus in parts_of(job["R"]):
-            for rank in ranks:
-                run = [e for s, e in scripts.get((job["id"], rank), ()) if s >= free and e <= limit]
-                end = max([free, *run])
-                yield Hold(job["id"], rank, when["alloc"], end, cores, gpus)
 
 
 # -- what must not be
@@ -222,8 +171,10 @@ def leaks(record):
         if "alloc" in when and "clean" in when and "free" not in when:
             yield Violation("leak", f"job {job['id']} is clean and was never freed")
     cluster = record["cluster"]
-    whole = [cluster["nodes"] * n for n in (1, cluster["cores"], cluster["gpus"])]
+    spans = away({**record, "resource": ()})
     for quiet in record["quiet"]:
+        missing = sum(any(a < quiet["time"] < b for a, b in found) for found in spans.values())
+        whole = [(cluster["nodes"] - missing) * n for n in (1, cluster["cores"], cluster["gpus"])]
         if any(quiet["allocated"]) or list(quiet["free"]) != whole:
             text = f"allocated {quiet['allocated']}, free {quiet['free']} of {whole}"
             yield Violation("leak", f"at {quiet['time']:.3f} with no job left: {text}")
@@ -235,6 +186,7 @@ def lost(record):
     for jobid in record["submitted"]:
         if jobid not in there:
             yield Violation("lost", f"job {jobid} was submitted and is not there")
+    gone = away({**record, "resource": ()})
     crashes = [(down, up) for down, up, kind in record["stops"] if kind == "crash"]
     for jobid, job in there.items():
         when, wanted = times(job), job["wanted"]
@@ -252,7 +204,9 @@ def lost(record):
             # Flux ends jobs that run when the broker is killed.
             alloc = when.get("alloc", math.inf)
             ran = any(alloc <= up and down <= time for down, up in crashes)
-            if not (kind == "exec" and ran):
+            ranks = chain.from_iterable(ranks for ranks, _, _ in parts_of(job["R"] or NOTHING))
+            left = any(a <= time + 1 and b >= alloc for r in ranks for a, b in gone.get(r, ()))
+            if not (kind == "exec" and ran) and not left:
                 yield Violation("lost", f"job {jobid} could run and got: {kind}: {note}")
 
 
@@ -260,7 +214,8 @@ def stuck(record, holds):
     """Jobs that wait although nothing is allocated or drained and the instance is up."""
     busy = [(hold.start, hold.end) for hold in holds]
     busy += [(down, up) for down, up, _ in record["stops"]]
-    busy += list(chain.from_iterable(drains(record).values()))
+    busy += list(chain.from_iterable(away(record).values()))
+    busy += [(w["added"], w["removed"] or w["end"]) for w in record.get("windows", ())]
     ends = [event["timestamp"] for job in record["jobs"] for event in job["events"]]
     last = max([*ends, *(quiet["time"] for quiet in record["quiet"])], default=0.0)
     gaps, free_from = [], 0.0
@@ -282,23 +237,9 @@ def stuck(record, holds):
                 yield Violation("stuck", f"job {job['id']} {text} with nothing allocated")
 
 
-def drains(record):
-    """Per rank, the (from, to) in which it was drained."""
-    found, since = {}, {}
-    for event in record["resource"]:
-        for rank in ids(event["context"].get("idset", "")) if "context" in event else ():
-            if event["name"] == "drain":
-                since.setdefault(rank, event["timestamp"])
-            elif event["name"] == "undrain" and rank in since:
-                found.setdefault(rank, []).append((since.pop(rank), event["timestamp"]))
-    for rank, start in since.items():
-        found.setdefault(rank, []).append((start, math.inf))
-    return found
-
-
 def drained(record):
-    """Allocations of nodes that were drained, longer ago than what may be under way."""
-    spans = drains(record)
+    """Allocations of nodes that were drained or gone, longer ago than what may be under way."""
+    spans = away(record)
     for job in record["jobs"]:
         alloc = times(job).get("alloc")
         if job["R"] is None or alloc is None:
@@ -306,12 +247,50 @@ def drained(record):
         for rank in chain.from_iterable(ranks for ranks, _, _ in parts_of(job["R"])):
             for start, end in spans.get(rank, ()):
                 if start + DRAIN_GRACE < alloc < end:
-                    text = f"rank {rank} {alloc - start:.1f} s after it was drained"
+                    text = f"rank {rank} {alloc - start:.1f} s after it was drained or gone"
                     yield Violation("drained", f"job {job['id']} got {text}")
+
+
+def windows(record):
+    """Allocations that reach into a window that was known before, and is not for their queue."""
+    for job in record["jobs"] if record.get("windows") else ():
+        alloc = times(job).get("alloc")
+        if job["R"] is None or alloc is None:
+            continue
+        ranks = {rank for part, _, _ in parts_of(job["R"]) for rank in part}
+        until = job["R"]["execution"].get("expiration") or math.inf
+        for window in record["windows"]:
+            known = window["added"] + DRAIN_GRACE < alloc < (window["removed"] or math.inf)
+            meets = alloc < window["end"] and until > window["start"] + ROUNDING
+            for_it = job["wanted"].get("queue") in window["queues"]
+            if known and meets and not for_it and ranks & set(ids(window["ranks"])):
+                text = f"{alloc:.3f} to {until:.3f} on {window['ranks']}, kept from "
+                text += f"{window['start']:.3f} to {window['end']:.3f}"
+                yield Violation("window", f"job {job['id']} has {text}")
+
+
+def slow(record):
+    """Answers for which the module worked too long, and steps that were too long."""
+    for answer in record.get("answers", ()):
+        if answer["question"] == "ping" and (answer["work"] or 0) > PROMPT:
+            text = f"{answer['seconds']:.3f} s, {answer['work']:.3f} of them the module's work"
+            yield Violation("slow", f"an answer at {answer['time']:.3f} took {text}")
+    for step in record.get("steps", ()):
+        if step > PROMPT:
+            yield Violation("slow", f"a step took {step:.3f} s of CPU time")
+
+
+def unanswered(record):
+    """Questions without an answer that is right."""
+    for answer in record.get("answers", ()):
+        if answer["error"] not in REFUSALS:
+            text = f"{answer['question']} at {answer['time']:.3f}: {answer['error']}"
+            yield Violation("unanswered", text)
 
 
 def amounts(record):
     """Jobs that got another number of cores, GPUs or nodes than asked, or ranks not allowed."""
+    fabric = list(domains(record["cluster"].get("fabric", {})))
     for job in record["jobs"]:
         if job["R"] is None:
             continue
@@ -330,11 +309,28 @@ def amounts(record):
         stray = [r for ranks, _, _ in parts for r in ranks if not first <= r <= last]
         if stray:
             yield Violation("amount", f"job {job['id']} got rank {stray[0]}, not {first}-{last}")
+        for text in misplaced(wanted, [r for ranks, _, _ in parts for r in ranks], fabric):
+            yield Violation("amount", f"job {job['id']} ({wanted.get('form')}) got {text}")
+
+
+def misplaced(wanted, ranks, fabric):
+    """What a job on *ranks* has other than it wanted of the *fabric*, as texts."""
+    for name in {"within", "groups", "spread"} & set(wanted):
+        level, *numbers = wanted[name]
+        counts = [len(of & set(ranks)) for at, _, of in fabric if at == level and of & set(ranks)]
+        right = {
+            "within": len(counts) == 1,
+            "groups": not any(count % number for number in numbers for count in counts),
+            "spread": [len(counts), *counts] == numbers[:1] + len(counts) * numbers[1:],
+        }
+        if not right[name] or sum(counts) != len(ranks):
+            yield f"{counts} nodes of the domains of {level}, asked {name} {numbers}"
 
 
 def keys(record):
     """Keys of jobs for other ranks than R_lite's, or with other topologies than the cluster's."""
     topos = record["cluster"]["topos"]
+    fabric = list(domains(record["cluster"].get("fabric", {})))
     for job in record["jobs"]:
         if job["R"] is None:
             continue
@@ -348,6 +344,10 @@ def keys(record):
         if sorted(rank for child in children for rank in ids(child["ranks"])) != ranks:
             told = [child["ranks"] for child in children]
             yield Violation("key", f"{name} has a key of ranks {told}")
+        told = (job["R"].get("scheduling") or {}).get("fabric", {})
+        cut = {(level, path, of & set(ranks)) for level, path, of in fabric if of & set(ranks)}
+        if set(domains(told)) != cut:
+            yield Violation("key", f"{name} has a fabric of {sorted(map(str, domains(told)))[:9]}")
         if any(json.dumps(child["topo"], sort_keys=True) not in topos for child in children):
             yield Violation("key", f"{name} has a topology that is not the cluster's")
 

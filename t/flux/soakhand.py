@@ -7,9 +7,9 @@ KVS. Both leave what they saw in files of the run's directory. JSON is an object
 
 import json
 import random
-import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,27 +21,11 @@ import flux
 import flux.constants
 import flux.kvs
 from burst import watch
-from flux.idset import IDset
 from flux.job import cancel_async, event_wait, job_list, submit_async
 from flux.job.journal import JournalConsumer
 from flux.resource import resource_list
+from soakadmin import Admin
 from soakjobs import limited_job, random_job, whole_cluster
-
-#: Schedulers with treepool's pool, as ``flux module load`` takes them.
-SCHEDULERS = (
-    ["sched-treepool"],
-    ["sched-treepool", "policy=easy"],
-    ["sched-treepool", "policy=conservative"],
-    ["sched-treepool", "policy=easy", "node-policy=worst-fit"],
-    ["sched-treepool", "policy=easy", "node-policy=node-fit", "locality=none"],
-    ["sched-treepool", "policy=conservative", "reservation-depth=4", "node-policy=first-fit"],
-    ["sched-treepool", "policy=easy", "node-policy=min-span", "queue-depth=8"],
-)
-
-#: Flux's own with treepool's pool. When it is unloaded it leaves jobs with an R and no alloc event,
-#: and it never learns of what jobs free while it starts (see test_unload.py): so only where no
-#: restart follows before all jobs are over, and not while they are waited for.
-SIMPLE = ["sched-simple", "pool-class=TreePool"]
 
 #: No more jobs than this at a time.
 MOST_ACTIVE = 250
@@ -60,8 +44,9 @@ class Hand:
     """Acts on an instance.
 
     *told*: ``directory`` of the run, ``seed`` of this leg, ``seconds`` to act, ``settle``,
-    ``nodes``, ``cluster`` ("a" or "b"), how many seconds a job runs at the ``longest``, and to how
-    many jobs a start is promised (``promises``).
+    ``nodes``, ranks that are ``gone`` and that may be ``lost`` (idsets), ``cluster`` ("a" or "b"),
+    how many seconds a job runs at the ``longest``, and to how many jobs a start is promised
+    (``promises``).
     """
 
     def __init__(self, told):
@@ -70,11 +55,8 @@ class Hand:
         self.chance = random.Random(told["seed"])
         self.handle = flux.Flux()
         self.recent = []
-        drained = self.handle.rpc("resource.status", nodeid=0).get()["drain"]
-        self.drained = {rank for idset in drained for rank in map(int, IDset(idset))}
-        self.counts = dict.fromkeys(
-            ("submitted", "cancels", "reloads", "drains", "undrains", "priorities", "updates"), 0
-        )
+        self.counts = Counter(submitted=0)
+        self.admin = Admin(self)
         #: Jobs that flux-core would let run for ever, see over().
         self.forgotten = set()
 
@@ -84,11 +66,9 @@ class Hand:
         actions = [
             (0.62, self.submit),
             (0.14, self.cancel),
-            (0.05, self.drain),
-            (0.06, self.undrain),
             (0.05, self.prioritize),
             (0.03, self.update),
-            (0.05, self.reload),
+            *self.admin.actions(),
         ]
         while time.monotonic() < end:
             (action,) = self.chance.choices([a for _, a in actions], [w for w, _ in actions])
@@ -96,6 +76,7 @@ class Hand:
             time.sleep(self.chance.uniform(0, 0.2))
         if self.told["settle"]:
             self.settle()
+        self.admin.measure()
         return self.counts
 
     def stats(self):
@@ -124,8 +105,7 @@ class Hand:
                 got.append(int(future.get_id()))
             except OSError as e:
                 self.problem(f"submit: {e}")
-        with (self.directory / "submitted").open("a") as file:
-            file.writelines(f"{jobid}\n" for jobid in got)
+        self.note("submitted", *got)
         self.recent = (self.recent + got)[-300:]
         self.counts["submitted"] += len(got)
         return got
@@ -157,56 +137,18 @@ class Hand:
                 self.handle.rpc("job-manager.update", told).get()
                 self.counts["updates"] += 1
 
-    def drain(self):
-        """Drain a few nodes, mostly of those that are used first."""
-        nodes = self.told["nodes"]
-        last = self.chance.choice([min(nodes, 16), min(nodes, 64), nodes]) - 1
-        first = self.chance.randint(0, last)
-        ranks = set(range(first, min(last, first + self.chance.choice([0, 1, 7])) + 1))
-        new = ranks - self.drained
-        if new and len(self.drained | new) <= nodes // 4:
-            told = {"targets": str(IDset(sorted(new))), "reason": "soak"}
-            self.handle.rpc("resource.drain", told, nodeid=0).get()
-            self.drained |= new
-            self.counts["drains"] += 1
-
-    def undrain(self, everything=False):
-        """Give back some of the drained nodes."""
-        if self.drained:
-            some = len(self.drained) if everything else self.chance.randint(1, len(self.drained))
-            back = self.chance.sample(sorted(self.drained), some)
-            told = {"targets": str(IDset(sorted(back)))}
-            self.handle.rpc("resource.undrain", told, nodeid=0).get()
-            self.drained -= set(back)
-            self.counts["undrains"] += 1
-
-    def reload(self, known=None):
-        """Another scheduler of *known*, or the same again."""
-        if known is None:
-            known = [*SCHEDULERS, SIMPLE, SIMPLE] if self.told["settle"] else SCHEDULERS
-        listed = self.command("module", "list").stdout.split("\n")
-        old = [line.split()[0] for line in listed if line.startswith("sched-")]
-        for name in old:
-            self.command("module", "remove", name)
-        self.command("module", "load", *self.chance.choice(known))
-        self.counts["reloads"] += 1
-
-    def command(self, *words):
-        """``flux WORDS``; that it fails is a problem."""
-        done = subprocess.run(["flux", *words], capture_output=True, text=True, timeout=120)
-        if done.returncode != 0:
-            self.problem(f"flux {' '.join(words)}: {done.stderr.strip()}")
-        return done
+    def note(self, name, *lines):
+        """Append *lines* to a file of the run's directory."""
+        with (self.directory / name).open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
 
     def problem(self, text):
         """Note what went wrong other than for a job."""
-        with (self.directory / "problems").open("a") as file:
-            file.write(text.replace("\n", " ") + "\n")
+        self.note("problems", text.replace("\n", " "))
 
     def settle(self):
         """Wait until all is over; look whether all is free; have all of it once."""
-        self.undrain(everything=True)
-        self.reload(SCHEDULERS)
+        self.admin.everything_back()
         if not self.until(self.over):
             self.problem(
                 f"after {SETTLING} s there are still (active, housekeeping) {self.stats()}"
@@ -217,9 +159,8 @@ class Hand:
             name: [int(rset.nnodes), int(rset.ncores), int(rset.ngpus)]
             for name, rset in (("allocated", listed.allocated), ("free", listed.free))
         }
-        with (self.directory / "quiet").open("a") as file:
-            file.write(json.dumps({"time": time.time(), **counts}) + "\n")
-        for jobid in self.send([whole_cluster(self.told["nodes"])]):
+        self.note("quiet", json.dumps({"time": time.time(), **counts}))
+        for jobid in self.send([whole_cluster(self.told["nodes"] - len(self.admin.gone))]):
             if self.until(lambda: self.stats() == (0, 0)):
                 event_wait(self.handle, jobid, "clean", raiseJobException=False)
             else:
@@ -232,15 +173,16 @@ class Hand:
 
         Nothing else happens meanwhile, so that what they are told first must be kept.
         """
-        self.reload((["sched-treepool", "policy=easy"], ["sched-treepool", "policy=conservative"]))
+        self.admin.reload(
+            (["sched-treepool", "policy=easy"], ["sched-treepool", "policy=conservative"])
+        )
         journal = JournalConsumer(self.handle, full=False).start()
         cluster, nodes = self.told["cluster"], self.told["nodes"]
         specs = [limited_job(self.chance, cluster, nodes) for _ in range(self.told["promises"])]
         jobs = {jobid: {"told": None, "started": None} for jobid in self.send(specs)}
         watch(journal, jobs)
         journal.stop()
-        with (self.directory / "promises").open("a") as file:
-            file.write(json.dumps(jobs) + "\n")
+        self.note("promises", json.dumps(jobs))
         if not self.until(self.over):
             self.problem("jobs that were promised a start did not end")
 

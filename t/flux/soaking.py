@@ -13,21 +13,24 @@ import json
 import os
 import random
 import signal
+import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
-from broker import HERE, Instance, environment, key_of
+from soakcluster import CLUSTERS, QUEUES, rset
+
+from broker import GUEST, HERE, Instance, environment, key_of
 from treepool.errors import InvalidInput
 from treepool.placement.nodes.inventory import Inventory
+from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
-HAND = HERE / "flux" / "soakhand.py"
+HAND, GUEST_HAND = HERE / "flux" / "soakhand.py", HERE / "flux" / "soakguest.py"
 
-#: Brokers, on the first of the nodes: housekeeping runs on these, and ends at once on the others.
+#: Brokers unless told otherwise, on the first of the nodes. Housekeeping runs on these, and ends at
+#: once on the others; only these can be excluded.
 BROKERS = 4
-
-#: What the nodes have: cores, GPUs.
-CLUSTERS = {"a": (120, 8), "b": (96, 4)}
 
 #: Options of sched-treepool when the instance starts.
 STARTS = ([], ["policy=easy"], ["policy=conservative"], ["policy=easy", "locality=required"])
@@ -43,23 +46,36 @@ note end
 
 
 class Site(Instance):
-    """An instance of *nodes* fake nodes with saved state and sched-treepool from the start.
+    """An instance of fake nodes with saved state and sched-treepool from the start.
 
-    Nodes beyond the brokers can be drained too, because the broker is told all their names. Jobs
-    run on when it is closed.
+    Nodes beyond the brokers can be drained too, because the broker is told all their names. They
+    are always up. Where each node has a broker, it is up as long as its broker is. The ranks of
+    the idset *gone* are excluded. Jobs run on when it is closed.
     """
 
-    def __init__(self, directory, nodes, cluster, options, housekeeping):
-        self.housekeeping = housekeeping
-        self.env = environment(
-            FLUX_DISABLE_JOB_CLEANUP="t",
-            TREEPOOL_TEST_KEY=json.dumps(key_of(f"rfc49-cluster-{cluster}")),
-        )
-        cores, gpus = CLUSTERS[cluster]
-        fake = {"nnodes": nodes, "cores-per-node": cores, "gpus-per-node": gpus}
-        conf = {f"fake-resources.{name}": value for name, value in fake.items()}
-        conf["fake-resources.amend-r"] = HERE / "flux" / "amend.py"
+    def __init__(self, soak, options, housekeeping, gone):
+        self.housekeeping, self.gone = housekeeping, gone
+        directory, nodes, brokers = soak.directory, soak.nodes, soak.brokers
+        self.env = environment(FLUX_DISABLE_JOB_CLEANUP="t")
+        (directory / "state").mkdir(exist_ok=True)
+        if brokers == nodes:
+            (directory / "R").write_text(json.dumps(soak.R))
+            conf = {"resource.path": json.dumps(str(directory / "R"))}
+        else:
+            cores, gpus = CLUSTERS[soak.cluster]
+            fake = {"nnodes": nodes, "cores-per-node": cores, "gpus-per-node": gpus}
+            conf = {f"fake-resources.{name}": value for name, value in fake.items()}
+            conf["fake-resources.amend-r"] = HERE / "flux" / "amend.py"
+            self.env["TREEPOOL_TEST_KEY"] = json.dumps(soak.R["scheduling"])
+            properties = soak.R["execution"]["properties"]
+            self.env["TREEPOOL_TEST_PROPERTIES"] = json.dumps(properties)
         conf["resource.noverify"] = "true"
+        if gone:
+            conf["resource.exclude"] = json.dumps(gone)
+        for queue in QUEUES:
+            conf[f"queues.{queue}.requires"] = '["debug"]' if queue == "debug" else "[]"
+        # Where there are queues, it refuses counts that are ranges, and slots of whole domains.
+        conf["job-manager.plugins"] = '[{"remove": ".limit-job-size"}]'
         conf["modules.alternatives.sched"] = "sched-treepool"
         conf["modules.sched-treepool.args"] = json.dumps(options)
         if housekeeping:
@@ -67,15 +83,15 @@ class Site(Instance):
             conf["job-manager.housekeeping.release-after"] = '"0s"'
             conf["job-manager.housekeeping.command"] = json.dumps(["sh", "-c", script])
         options = [
-            *(f"--test-size={BROKERS}", "--test-exit-mode=leader"),
-            *(f"--test-hosts=fake[0-{BROKERS - 1}]", f"-Shostlist=fake[0-{nodes - 1}]"),
+            *(f"--test-size={brokers}", "--test-exit-mode=leader", "-Stbon.topo=kary:0"),
+            *(f"--test-hosts=fake[0-{brokers - 1}]", f"-Shostlist=fake[0-{nodes - 1}]"),
             *(f"-Sstatedir={directory / 'state'}", "-Slog-stderr-level=6"),
             *(f"--conf={name}={value}" for name, value in conf.items()),
         ]
-        (directory / "state").mkdir(exist_ok=True)
         with (directory / "errors").open("a") as errors:
             self.begin(options, errors)
         self.scheduler = "sched-treepool"
+        self.flux("queue", "start", "--all", "--quiet")
 
     def kill(self):
         """End all brokers at once, with the state as it is now in the checkpoint.
@@ -112,6 +128,7 @@ class Soak:
         housekeeping=0.6,
         longest=20.0,
         promises=60,
+        brokers=BROKERS,
     ):
         self.directory = Path(directory)
         self.seed, self.nodes, self.cluster = seed, nodes, cluster
@@ -119,11 +136,15 @@ class Soak:
         self.housekeeping = housekeeping
         self.longest = longest
         self.promises = promises
+        self.brokers = brokers
+        self.R = rset(nodes, cluster, key_of(f"rfc49-cluster-{cluster}"))
         self.chance = random.Random(seed)
         self.stops = []
         #: When the instance of each of these was gone.
         self.gone = []
-        self.counts = {}
+        #: [ranks, from, to] of ranks that are excluded.
+        self.excluded = []
+        self.counts = Counter()
 
     def ends(self, seconds):
         """Random ends of legs for so many *seconds*, then the last one."""
@@ -149,7 +170,13 @@ class Soak:
         """The instance, with other options and with or without housekeeping."""
         housekeeping = self.chance.random() < self.housekeeping
         options = self.chance.choice(STARTS)
-        return Site(self.directory, self.nodes, self.cluster, options, housekeeping)
+        some = self.chance.sample(range(1, self.brokers), self.chance.choice([0, 0, 1, 2]))
+        gone = idset.encode_ids(sorted(some))
+        began = time.time()
+        if self.excluded:
+            self.excluded[-1][2] = began
+        self.excluded.append([gone, began, None])
+        return Site(self, options, housekeeping, gone)
 
     def again(self, instance, how):
         """Another instance from the state of this one."""
@@ -169,11 +196,21 @@ class Soak:
         """One leg; its time is what a leg is set to, and what it takes to settle."""
         told = {"seed": f"{self.seed}/{leg}", "seconds": self.leg_seconds, "settle": settle}
         told.update(nodes=self.nodes, cluster=self.cluster, longest=self.longest)
+        told.update(gone=instance.gone, lost="")
+        if self.brokers == self.nodes:  # the leader must stay, and enough for all jobs
+            told["lost"] = f"{self.nodes - self.nodes // 4}-{self.nodes - 1}"
         # Housekeeping keeps nodes beyond the limits of the jobs that had them.
         told["promises"] = 0 if instance.housekeeping else self.promises
-        done = self.hand(instance, "act", told)
-        for name, number in done.items():
-            self.counts[name] = self.counts.get(name, 0) + number
+        asked = json.dumps({"directory": str(self.directory), **told})
+        guest = subprocess.Popen(
+            ["flux", "python", GUEST_HAND, asked],
+            env={**instance.env, **GUEST},
+            stdin=subprocess.PIPE,
+        )
+        try:
+            self.counts.update(self.hand(instance, "act", told))
+        finally:
+            guest.communicate(timeout=900)
 
     def hand(self, instance, what, told):
         """Run soakhand.py inside; returns what it says."""
@@ -189,19 +226,24 @@ class Soak:
     def record(self):
         """What happened, for ``checker.check``."""
         cores, gpus = CLUSTERS[self.cluster]
-        topos = [child["topo"] for child in key_of(f"rfc49-cluster-{self.cluster}")["children"]]
+        topos = [child["topo"] for child in self.R["scheduling"]["children"]]
         return {
             "cluster": {
                 "nodes": self.nodes,
                 "cores": cores,
                 "gpus": gpus,
                 "topos": [json.dumps(topo, sort_keys=True) for topo in topos],
+                "fabric": self.R["scheduling"]["fabric"],
             },
             "jobs": [json.loads(line) for line in self.lines("jobs")],
             "submitted": [int(line) for line in self.lines("submitted")],
             "resource": [json.loads(line) for line in self.lines("resource")],
             "housekeeping": scripts(self.lines("housekeeping")),
             "stops": self.stops,
+            "gone": [entry for entry in self.excluded if entry[0]] + self.lost(),
+            "windows": windows(map(json.loads, self.lines("windows"))),
+            "answers": list(map(json.loads, self.lines("answers"))),
+            "steps": [json.loads(line)["steps"]["worst"] for line in self.lines("measured")],
             "quiet": [json.loads(line) for line in self.lines("quiet")],
             "promises": {
                 jobid: job
@@ -210,6 +252,23 @@ class Soak:
             },
             "problems": self.lines("problems"),
         }
+
+    def lost(self):
+        """[rank, from, to] of brokers that were lost until the next start."""
+        found = []
+        for line in self.lines("lost"):
+            rank, since = json.loads(line)
+            found.append([str(rank), since, min([up for _, up, _ in self.stops if up > since])])
+        return found
+
+
+def windows(told):
+    """The windows of a record, of what the hand noted when it added and removed them."""
+    found = {}
+    for entry in told:
+        window = found.setdefault(entry["name"], {"queues": [], "removed": None})
+        window.update(entry)
+    return list(found.values())
 
 
 def problems(R):

@@ -4,6 +4,7 @@ Each job carries in ``attributes.user.soak`` what it must get, for the checker t
 """
 
 from flux.job import JobspecV1
+from soakcluster import QUEUES
 
 from treepool import parse_shape
 
@@ -12,6 +13,9 @@ EARLY = 2.0
 
 #: What the nodes are like: cores and GPUs of a node, and of its smallest domain, by cluster.
 NODES = {"a": (120, 8, "numa", 15, 1), "b": (96, 4, "socket", 24, 1)}
+
+#: What guests ask about.
+SHAPES = ("slot=1/core=4", "slot=4/[core=2;gpu=1]", "slot=5/node{x}", "switch/node=4/slot=1/core=1")
 
 JOB_OPTIONS = (
     {"locality": "required"},
@@ -26,6 +30,29 @@ def exactly(cores, gpus, nodes=None):
     """What a job must get if the numbers leave no choice."""
     wanted = {"cores": [cores, cores], "gpus": [gpus, gpus]}
     return {**wanted, "nodes": [nodes, nodes]} if nodes else wanted
+
+
+def joined(chance):
+    """(shape, what it must get, job options) of some form that names the fabric."""
+    c = chance.choice([1, 2, 5])
+    forms = [
+        (
+            f"switch=2/node=2/slot=1/core={c}",
+            exactly(4 * c, 0, 4),
+            {"spread": ["switch", 2, 2]},
+            {},
+        ),
+        (f"slot=2/switch/node=2/core={c}", exactly(4 * c, 0, 4), {"groups": ["switch", 2]}, {}),
+        (f"switch/node=3/slot=1/core={c}", exactly(3 * c, 0, 3), {"within": ["switch"]}, {}),
+        (f"node=4/slot=1/core={c}", exactly(4 * c, 0, 4), {"within": ["rack"]}, {"within": "rack"}),
+        (f"slot=9/core={c}", exactly(9 * c, 0), {"within": ["switch"]}, {"within": "switch"}),
+        (
+            *(f"node=4/slot=1/core={c}", exactly(4 * c, 0, 4)),
+            *({"groups": ["switch", 2]}, {"segment": "switch:2"}),
+        ),
+    ]
+    shape, amounts, wanted, said = chance.choice(forms)
+    return shape, {**amounts, **wanted}, said
 
 
 def shaped(chance, cluster):
@@ -121,11 +148,13 @@ def random_job(chance, cluster, nodes, longest):
     """A jobspec (JobspecV1) of some kind, for *longest* seconds at most."""
     kind = chance.random()
     spec = JobspecV1.from_command(["true"], num_tasks=1)
-    shape, arguments = None, None
+    shape, arguments, said = None, None, {}
     if kind < 0.03:
         shape, wanted = chance.choice(never(cluster, nodes)), {"infeasible": True}
     elif kind < 0.09:
         shape, wanted = wide(chance, cluster, nodes)
+    elif kind < 0.2:
+        shape, wanted, said = joined(chance)
     elif kind < 0.7:
         shape, wanted = shaped(chance, cluster)
     else:
@@ -137,20 +166,24 @@ def random_job(chance, cluster, nodes, longest):
     wanted = {**wanted, "form": shape or str(arguments)}
     # Options could make a form infeasible that spans domains, so only these have one.
     if kind >= 0.7 and "exclusive" not in arguments and chance.random() < 0.3:
-        some = chance.choice(JOB_OPTIONS)
-        spec.setattr("system.treepool", some)
-        wanted["form"] += f" {some}"
+        said = chance.choice(JOB_OPTIONS)
+    if said:
+        spec.setattr("system.treepool", said)
+        wanted["form"] += f" {said}"
+    wanted["queue"] = chance.choice(["batch", "large"])
     if kind >= 0.09 and chance.random() < 0.2:
-        said, wanted["ranks"] = constraint(chance, nodes)
-        spec.setattr("system.constraints", said)
+        allowed, wanted["ranks"] = constraint(chance, nodes)
+        spec.setattr("system.constraints", allowed)
+    elif kind >= 0.09 and chance.random() < 0.4:
+        wanted.update(queue="debug", ranks=[0, nodes // 2 - 1])
     return finish(spec, wanted, chance.choice([0, 120, 600, 3600]), run_time(chance, longest))
 
 
 def limited_job(chance, cluster, nodes):
     """A jobspec that runs up to its limit; half of them want a large part of the cluster."""
-    shape, wanted = (
-        wide(chance, cluster, nodes) if chance.random() < 0.5 else shaped(chance, cluster)
-    )
+    large = chance.random() < 0.5
+    shape, wanted = wide(chance, cluster, nodes) if large else shaped(chance, cluster)
+    wanted["queue"] = chance.choice(["batch", "large"] if large else QUEUES)
     spec = JobspecV1.from_command(["true"], num_tasks=1)
     spec.jobspec["resources"] = parse_shape(shape)
     spec.jobspec["tasks"][0]["slot"] = "default"
@@ -159,12 +192,12 @@ def limited_job(chance, cluster, nodes):
 
 
 def whole_cluster(nodes):
-    """A jobspec for every node, to see whether really everything is free."""
+    """A jobspec for so many *nodes*, to see whether really everything is free."""
     spec = JobspecV1.from_command(["true"], num_tasks=1)
     shape = f"slot={nodes}/node{{x}}"
     spec.jobspec["resources"] = parse_shape(shape)
     spec.jobspec["tasks"][0]["slot"] = "default"
-    return finish(spec, {"nodes": [nodes, nodes], "form": shape}, 60, 0.01)
+    return finish(spec, {"nodes": [nodes, nodes], "form": shape, "queue": "batch"}, 60, 0.01)
 
 
 def run_time(chance, longest):
@@ -178,5 +211,6 @@ def finish(spec, wanted, duration, seconds):
     spec.duration = duration
     spec.setattr("system.exec.test", {"run_duration": f"{seconds:.3f}s"})
     spec.setattr("system.cwd", "/")
+    spec.setattr("system.queue", wanted["queue"])
     spec.setattr("user.soak", wanted)
     return spec

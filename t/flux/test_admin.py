@@ -13,6 +13,9 @@ from private import Machine, after_login, needs_private_machine
 
 GUIDE = (REPOSITORY / "doc" / "admin.md").read_text()
 
+#: Sections whose tables have commands.
+TABLES = ("Is it working?", "When something is wrong")
+
 #: Restarts of the system instance, and from where on the reader is an ordinary user.
 RESTART = "<!-- the test restarts Flux -->"
 AS_USER = "## Without root"
@@ -51,11 +54,8 @@ class Step:
 def steps(guide):
     """What the guide has the reader do, in order."""
     heading, found = "", []
-    parts = (
-        r"^(## [^\n]*)$|^```(\w*)\n(.*?)^```$|^("
-        + re.escape(RESTART)
-        + r")$|^\| [^\n]*? \| `([^\n]*?)` \|"
-    )
+    cell = r"\| `((?:flux|treepool) [^`\n]*)` \|"
+    parts = rf"^(## [^\n]*)$|^```(\w*)\n(.*?)^```$|^({re.escape(RESTART)})$|{cell}"
     for match in re.finditer(parts, guide, re.M | re.S):
         title, language, block, restart, cell = match.groups()
         if title:
@@ -64,7 +64,7 @@ def steps(guide):
             found.append(Step(heading, "restart", ""))
         elif language in ("sh", "toml"):
             found.append(Step(heading, language, block))
-        elif cell and heading == "When something is wrong":
+        elif cell and heading in TABLES:
             found.append(Step(heading, "sh", cell.replace("\\|", "|")))
     return found
 
@@ -164,6 +164,11 @@ def test_a_job_of_the_trial_runs(walk):
     host, rest = said(walk, "Try it").split("\n", 1)
     assert host
     assert "1 node" in rest
+
+
+def test_a_live_instance_is_switched_and_switched_back(walk):
+    assert "sched-simple" not in said(walk, "Switch a running instance")
+    assert "2 nodes" in said(walk, "Switch a running instance")
 
 
 def test_the_system_instance_has_the_topology_of_its_nodes_without_a_key(walk):

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from checker import DRAIN_GRACE, KINDS, LATE_GRACE, PATIENCE, check, late
+from checker import DRAIN_GRACE, KINDS, LATE_GRACE, PATIENCE, PROMPT, check, late, misplaced
+from records import domains
 
 TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
 
@@ -241,6 +242,114 @@ def test_an_allocation_that_was_under_way_at_the_drain_is_not(record):
 def test_a_node_that_is_never_undrained_is_drained_to_the_end(record):
     del record["resource"][2]
     assert found(record) == ["drained"]
+
+
+@pytest.mark.parametrize("end, kinds", [(None, ["drained"]), (113.0, ["drained"]), (111.0, [])])
+def test_an_allocation_on_a_rank_that_is_gone_is_found(record, end, kinds):
+    record["quiet"] = []
+    record["gone"] = [["1", 90.0, end]]
+    assert found(record) == kinds
+
+
+def test_a_rank_that_is_gone_is_not_expected_to_be_free(record):
+    record["gone"] = [["1", 145.0, None]]
+    assert found(record) == ["leak"]
+    record["quiet"][0]["free"] = [1, 8, 2]
+    assert found(record) == []
+
+
+def test_a_job_that_ended_because_its_rank_is_gone_is_not_lost(record):
+    context = {"type": "scheduler", "severity": 0, "note": "gone"}
+    exception = {"name": "exception", "timestamp": 131.0, "context": context}
+    record["jobs"][3]["events"].insert(4, exception)
+    record["quiet"] = []
+    assert found(record) == ["lost"]
+    record["gone"] = [["0", 130.0, None]]
+    assert found(record) == ["lost"]
+    record["gone"] = [["1", 130.0, None]]
+    assert found(record) == []
+
+
+#: Job 4 is on rank 1 from 112 on.
+WINDOW = {"ranks": "1", "start": 130.0, "end": 150.0, "queues": [], "added": 90.0, "removed": None}
+
+
+@pytest.mark.parametrize(
+    "change, expiration, kinds",
+    [
+        ({}, 0.0, ["window"]),
+        ({}, 130.1, ["window"]),
+        ({}, 130.0, []),
+        ({"ranks": "0"}, 130.1, []),
+        ({"queues": ["debug"]}, 130.1, []),
+        ({"added": 112.1 - DRAIN_GRACE}, 130.1, []),
+        ({"removed": 111.0}, 130.1, []),
+        ({"start": 105.0, "end": 111.0}, 0.0, []),
+    ],
+)
+def test_a_job_that_reaches_into_a_window_is_found(record, change, expiration, kinds):
+    record["windows"] = [{**WINDOW, **change}]
+    record["jobs"][3]["R"]["execution"]["expiration"] = expiration
+    record["jobs"][3]["wanted"]["queue"] = "debug"
+    for other in record["jobs"][:3]:
+        other["R"]["execution"]["expiration"] = 120.0
+    assert found(record) == kinds
+
+
+@pytest.mark.parametrize(
+    "change, kinds",
+    [
+        ({}, []),
+        ({"error": "ENOSYS"}, []),
+        ({"error": "ETIMEDOUT"}, ["unanswered"]),
+        ({"error": "EINVAL"}, ["unanswered"]),
+        ({"seconds": 2.0}, []),
+        ({"work": PROMPT + 0.01}, ["slow"]),
+        ({"question": "ask", "work": PROMPT + 0.01}, []),
+    ],
+)
+def test_answers_are_right_and_prompt(record, change, kinds):
+    answer = {"time": 100.0, "question": "ping", "seconds": 0.2, "work": None, "error": None}
+    record["answers"] = [{**answer, **change}]
+    assert found(record) == kinds
+
+
+@pytest.mark.parametrize("seconds, kinds", [(PROMPT, []), (PROMPT + 0.01, ["slow"])])
+def test_no_step_of_the_module_is_long(record, seconds, kinds):
+    record["steps"] = [0.001, seconds]
+    assert found(record) == kinds
+
+
+FABRIC = {"rack": [{"name": "r0", "switch": [{"ranks": "0-3"}, {"ranks": "4-7"}]}, {"ranks": "8"}]}
+
+
+@pytest.mark.parametrize(
+    "wanted, right, wrong",
+    [
+        ({"within": ["switch"]}, [[0, 3]], [[3, 4], [8], [0, 8]]),
+        ({"within": ["rack"]}, [[3, 4], [8]], [[0, 8]]),
+        ({"groups": ["switch", 2]}, [[0, 1, 6, 7], [4, 5]], [[0, 1, 2, 4], [0, 8]]),
+        ({"spread": ["switch", 2, 2]}, [[0, 1, 6, 7]], [[0, 1, 2, 4], [0, 4], [0, 1]]),
+        ({}, [[3, 4, 8]], []),
+    ],
+)
+def test_a_job_elsewhere_in_the_fabric_than_asked_is_found(wanted, right, wrong):
+    fabric = list(domains(FABRIC))
+    assert not [ranks for ranks in right if list(misplaced(wanted, ranks, fabric))]
+    assert not [ranks for ranks in wrong if not list(misplaced(wanted, ranks, fabric))]
+
+
+def test_a_fabric_that_is_not_the_clusters_cut_to_the_job_is_found(record):
+    cut = {"rack": [{"name": "r", "switch": [{"ranks": "0-1"}]}]}
+    record["cluster"]["fabric"] = cut
+    for one in record["jobs"]:
+        rank = one["R"]["execution"]["R_lite"][0]["rank"]
+        one["R"]["scheduling"]["fabric"] = {"rack": [{"name": "r", "switch": [{"ranks": rank}]}]}
+    assert found(record) == []
+    record["jobs"][0]["R"]["scheduling"]["fabric"] = cut
+    assert found(record) == ["key"]
+    record["jobs"][0]["R"]["scheduling"]["fabric"] = {"rack": [{"switch": [{"ranks": "0"}]}]}
+    assert found(record) == ["key"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -177,3 +178,10 @@ def test_one_reload_changes_everything_in_the_middle_of_a_pass_and_each_job_is_a
     assert stats, instance.log()
     assert stats["jobs"]["placed"] == 1 + len(jobs)
     assert (stats["jobs"]["refused"], stats["jobs"]["failed"]) == (0, 0)
+
+
+def test_a_question_is_answered_while_a_new_configuration_is_on_its_way(instance):
+    instance.flux("module", "load", Path(__file__).with_name("curious.py"))
+    instance.write("")
+    assert instance.flux("config", "reload", timeout=10) == ""
+    assert instance.stats()["policy"] == "fifo"

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from broker import GUEST, Instance, key_of
+from schemas import conforms
 
 
 def guest(instance, *words):
@@ -20,8 +21,11 @@ def said(instance, *words, status=0):
 
 
 def explained(instance, job, status):
-    """What a guest is told of *job*: the lines, and all in one."""
+    """What a guest is told of *job*: the lines, and all in one; also for programs."""
     text = said(instance, "explain", "--job", job, status=status)
+    line = json.loads(said(instance, "explain", "--job", job, "--json", status=status))
+    conforms(line, "explain-job")
+    assert (line["job"], line["state"] == "RUN") == (job, "runs since" in text)
     return text.splitlines(), text
 
 
@@ -124,6 +128,29 @@ def test_what_would_start_now(busy):
     text = said(busy, "explain", "--instance", shape, "--queue", "debug", "--duration", "10m")
     assert text.startswith(f"{shape}: would start now\n     on rank3/core[0-7,15-22],gpu[0-1]\n")
     assert "fitness 1.00" in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "verdict"),
+    [
+        ("slot=2/[core=8;gpu=1]", "now"),
+        ("node=4{x}/slot/core=1", "later"),
+        ("slot/core=121", "infeasible"),
+    ],
+)
+def test_what_a_program_is_told_of_a_shape(busy, shape, verdict):
+    words = ("explain", "--instance", shape, "--queue=debug", "--duration=10m", "--json")
+    line = json.loads(said(busy, *words, status=verdict != "now"))
+    conforms(line, "explain-instance")
+    assert line["answer"]["verdict"] == verdict
+    assert bool(line["placement"]) == (verdict == "now") == (line["explanation"] is None)
+
+
+def test_what_the_owner_is_told_of_a_job_that_waits(busy):
+    line = json.loads(busy.run("treepool", "explain", "--job", busy.head, "--json").stdout)
+    conforms(line, "explain-job")
+    assert line["explanation"]["verdict"] == "waits"
+    assert [job["job"] for job in line["explanation"]["waits"]["jobs"]] == [busy.wide]
 
 
 def test_what_would_start_later(busy):

@@ -2,13 +2,14 @@
 
 import random
 import time
+from unittest.mock import Mock
 
 import pytest
 
 from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
-from treepool.flux.numbers import Passes, free_of
+from treepool.flux.numbers import Passes, Steps, free_of
 from treepool.rfc.jobspec import from_resources
 from treepool.view.picture import Picture
 
@@ -70,7 +71,6 @@ def test_a_pass_that_is_interrupted_is_one_pass_and_waiting_does_not_count(monke
         "median": 8.0,
         "p99": 8.0,
         "worst": 8.0,
-        "worst_step": 4.0,
     }
 
 
@@ -90,3 +90,14 @@ def test_what_is_free_is_that_of_one_moment():
     for jobid, _ in pool.job_end_times():
         pool.free(jobid)
     assert outcome(counting) == before
+
+
+def test_a_step_is_the_work_between_two_looks_for_events(monkeypatch):
+    clock, calls = [5.0], []
+    monkeypatch.setattr(time, "thread_time", lambda: clock[0])
+    steps = Steps(Mock(prepare_watcher_create=lambda call: calls.append(call) or Mock()))
+    steps.begin()
+    for seconds in (0.001, 0.03, 0.02):
+        clock[0] += seconds
+        calls[0]()
+    assert steps.to_dict() == {"count": 3, "long": 1, "worst": pytest.approx(0.03)}

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from broker import Instance, key_of
+from schemas import conforms
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,7 @@ def busy():
 def lines(instance, *words):
     """The lines of JSON that a status prints, without the totals, and the totals."""
     found = [json.loads(x) for x in instance.flux("treepool", "status", *words).splitlines()]
+    conforms(found[-1], "status-totals")
     return found[:-1], found[-1]["totals"]
 
 
@@ -42,6 +44,8 @@ def test_the_totals_are_those_of_flux(busy):
 
 def test_each_job_has_a_line_with_its_placement(busy):
     jobs, _ = lines(busy, "--jobs", "--json")
+    for job in jobs:
+        conforms(job, "status-job")
     by_id = {job["job"]: job for job in jobs}
     assert set(by_id) == {busy.near, busy.wide, busy.waiting, busy.blocked}
     for job in (busy.near, busy.wide):
@@ -54,6 +58,8 @@ def test_each_job_has_a_line_with_its_placement(busy):
 def test_each_gpu_has_a_line_with_its_job(busy):
     gpus, _ = lines(busy, "--gpus", "--json")
     assert len(gpus) == 16 * 8
+    for gpu in gpus:
+        conforms(gpu, "status-gpu")
     held = [g for g in gpus if g["job"] == busy.near]
     assert [(g["rank"], g["gpu"], g["domain"]) for g in held] == [
         (0, i, f"numa {i}") for i in range(4)
@@ -92,6 +98,12 @@ def test_the_numbers_are_for_a_textfile_collector(busy):
     assert busy.run("treepool", "status", "--prometheus", "--jobs").returncode == 2
     assert busy.run("treepool", "status", "--prometheus", "--json").returncode == 2
     assert busy.run("treepool", "status", "--watch", "nan").returncode == 2
+
+
+def test_the_digest_of_a_node_is_for_programs_too(busy):
+    (line,) = map(json.loads, busy.flux("treepool", "digest", "--json").splitlines())
+    conforms(line, "digest")
+    assert busy.flux("treepool", "digest").split() == [line["digest"]]
 
 
 def test_show_draws_the_instance(busy):

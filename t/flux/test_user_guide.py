@@ -1,6 +1,7 @@
-"""doc/user.md: every command of its sh blocks, run in a real instance."""
+"""doc/user.md: every command of its sh blocks and of its first table, run in a real instance."""
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -10,13 +11,12 @@ from documents import blocks
 
 GUIDE = (REPOSITORY / "doc" / "user.md").read_text()
 
-#: The commands, without their comments.
-COMMANDS = [
-    line.partition("  #")[0].strip()
-    for block in blocks(GUIDE, "sh")
-    for line in block.splitlines()
-    if line.strip()
+#: The commands, without their comments, each once.
+TYPED = [
+    line.partition("  #")[0].strip() for block in blocks(GUIDE, "sh") for line in block.splitlines()
 ]
+TABLE = re.findall(r"^\| .* \| `(flux [^`]*)` \|$", GUIDE, re.M)
+COMMANDS = list(dict.fromkeys([*TABLE, *filter(None, TYPED)]))
 
 #: What stands in the guide for something of the reader's own.
 YOURS = {
@@ -33,8 +33,10 @@ def cluster():
     """Fake nodes on which a job runs and one waits."""
     with Instance(16, 120, 8, key_of("rfc49-cluster-a")) as instance:
         instance.load("sched-treepool")
-        instance.wait(instance.submit("-n4", "-c8", "-g1"), "alloc")
-        instance.job = instance.submit("-N16", "-n16", "--exclusive")
+        running = instance.submit("-n4", "-c8", "-g1")
+        instance.wait(running, "alloc")
+        waiting = instance.submit("-N16", "-n16", "--exclusive")
+        instance.jobs = {"ƒ2k4xQ7": waiting, "ƒ3fR9sM": running}
         yield instance
 
 
@@ -46,7 +48,8 @@ def node():
 
 
 def test_there_are_commands():
-    assert len(COMMANDS) > 6
+    assert len(TABLE) == 8
+    assert len(COMMANDS) > 14
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -54,7 +57,8 @@ def test_a_command_does_what_it_says(cluster, node, command, tmp_path):
     instance = cluster
     for theirs, ours in YOURS.items():
         command = command.replace(theirs, ours)
-    command = command.replace("ƒ2k4xQ7", cluster.job)
+    for theirs, ours in cluster.jobs.items():
+        command = command.replace(theirs, ours)
     if command.startswith(INSIDE):
         instance, command = node, command.replace(INSIDE, "flux run -n1")
     done = subprocess.run(

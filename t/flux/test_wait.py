@@ -5,6 +5,7 @@ import json
 import pytest
 
 from broker import Instance
+from schemas import conforms
 
 SWITCHES = [{"name": "a", "ranks": "0-1"}, {"name": "b", "ranks": "2-3"}]
 TOPO = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
@@ -67,6 +68,46 @@ def test_a_job_starts_in_one_switch_as_soon_as_there_is_room(four, split, option
     assert ranks(four, job) == [then]
 
 
+@pytest.fixture(scope="module")
+def six():
+    """Six nodes of four cores below three switches."""
+    switches = [
+        {"name": name, "ranks": f"{i},{i + 1}"} for name, i in (("a", 0), ("b", 2), ("c", 4))
+    ]
+    key = {**KEY, "fabric": {"switch": switches}}
+    with Instance(6, 4, 0, key) as instance:
+        instance.load(*TREEPOOL)
+        yield instance
+
+
+def test_a_job_in_two_switches_at_most_waits_for_them(six):
+    jobs = [six.submit("-N1", "--exclusive", f"--requires=rank:{rank}") for rank in (0, 2, 4)]
+    for job in jobs:
+        six.wait(job, "alloc")
+    job = six.submit("-N3", "-n3", "--exclusive", "--switches=2")
+    six.settle()
+    assert six.state(job) == "S"
+    six.flux("cancel", jobs[2])
+    assert ranks(six, job) == ["1,4-5"]
+    six.cancel_all()
+
+
+def test_a_job_in_two_switches_at_most_takes_three_when_it_has_waited(six):
+    jobs = [six.submit("-N1", "--exclusive", f"--requires=rank:{rank}") for rank in (0, 2, 4)]
+    for job in jobs:
+        six.wait(job, "alloc")
+    job = six.submit("-N3", "-n3", "--exclusive", "--switches=2@0:02")
+    assert ranks(six, job) == ["1,3,5"]
+    six.cancel_all()
+
+
+def test_a_job_that_needs_more_switches_on_an_idle_machine_is_refused(six):
+    job = six.submit("-N5", "-n5", "--switches=2")
+    assert "in 2 switch domains at most: those with the most have 4, and it needs 3" in six.flux(
+        "job", "eventlog", job
+    )
+
+
 def test_a_new_scheduler_goes_by_the_time_of_submission(four, split):
     job = four.submit("-N2", "-n2", "--exclusive", "--locality-wait=6s")
     four.settle()
@@ -91,7 +132,9 @@ def test_status_counts_the_nodes_of_each_domain(four, split):
     assert table[4].split() == ["switch", "a", "2", "1", "0", "1", "0", "4", "0"]
     told = [json.loads(line) for line in four.flux(
         "treepool", "status", "--domains", "--json").splitlines()]  # fmt: skip
-    (fabric,) = [line["fabric"] for line in told if "fabric" in line]
+    (line,) = [line for line in told if "fabric" in line]
+    conforms(line, "status-fabric")
+    fabric = line["fabric"]
     assert [line["domain"] for line in fabric["domains"]] == ["switch a", "switch b"]
     assert fabric["localities"][0]["largest"] == 1
 

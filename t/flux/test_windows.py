@@ -6,6 +6,7 @@ import time
 import pytest
 
 from broker import Instance
+from schemas import conforms
 
 TREEPOOL = ("sched-treepool", "policy=easy")
 
@@ -43,7 +44,10 @@ def add(instance, *words, hosts="fake[0-1]", start="+1h", duration="1h", name="m
 def listed(instance):
     done = window(instance, "list", "--json")
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    for line in found:
+        conforms(line, "window")
+    return found
 
 
 def submit(instance, *words, queue="batch"):
@@ -179,6 +183,11 @@ def test_what_shows_the_instance_shows_its_windows(two):
     assert reason(two, job).startswith("window maint")
     said = two.run("treepool", "explain", "--job", job).stdout
     assert "it may not reach into window maint: fake[0-1], from " in said
+    line = json.loads(two.run("treepool", "explain", "--job", job, "--json").stdout)
+    conforms(line, "explain-job")
+    first, *_ = two.flux("treepool", "status", "--json").splitlines()
+    conforms(json.loads(first), "status-window")
+    assert line["window"] == json.loads(first)["window"]
     table = window(two, "list").stdout.splitlines()
     assert table[0].split() == ["name", "hosts", "start", "end", "for", "source"]
     assert table[1].startswith("maint  fake[0-1]  ")

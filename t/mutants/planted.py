@@ -39,20 +39,26 @@ MUTANTS = [
     Mutant(
         "packing: waste counts once",
         "choose/policy.py",
-        "cost = _OFFSET + before + 2 * wasted",
-        "cost = _OFFSET + before + wasted",
+        "2 * (root.ngpus * PER_GPU + wasted)",
+        "2 * root.ngpus * PER_GPU + wasted",
     ),
     Mutant(
         "packing: the emptiest node first",
         "choose/policy.py",
-        "cost = _OFFSET + before + 2 * wasted",
-        "cost = _OFFSET - before + 2 * wasted",
+        "cost = _OFFSET + before +",
+        "cost = _OFFSET - before +",
+    ),
+    Mutant(
+        "packing: the size of a node does not count",
+        "choose/policy.py",
+        "2 * (root.ngpus * PER_GPU + wasted)",
+        "2 * wasted",
     ),
     Mutant(
         "packing: the cores of a broken node do not count",
         "choose/policy.py",
-        "cost += _ABOVE_COSTS + state.ncores * PER_GPU // CORES_OF_A_GPU",
-        "cost += _ABOVE_COSTS",
+        "cost += BROKEN * PER_GPU + state.ncores * PER_GPU // CORES_OF_A_GPU",
+        "cost += BROKEN * PER_GPU",
     ),
     Mutant(
         "packing: of equal costs, the one that straddles",

@@ -6,6 +6,7 @@ anew. Nothing is kept.
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence
 
@@ -186,6 +187,7 @@ class Named:
 
     def __init__(self, plain: Plain, want: Wanted, levels: tuple[Level, ...], each: int) -> None:
         self.plain = plain
+        self.want = want
         self.levels = levels
         self.each = each
         self.fixed = any(level.groups for level in levels) or not (
@@ -199,8 +201,8 @@ class Named:
         if not number:
             return True
         if depth == len(self.levels):
-            room = sum(self.plain.room(rank, local) for rank in d.ranks)
-            if self.levels[-1].whole:
+            room = self.room(d, local)
+            if self.levels and self.levels[-1].whole:
                 return number == 1 and room == len(d.ranks) and room >= self.each
             return room >= number * self.each
         level = self.levels[depth]
@@ -224,6 +226,46 @@ class Named:
 
         return packed(number, rooms)
 
+    def room(self, d: Above, local: bool = False) -> int:
+        """The units that *d* has room for, in as few domains as the job may have."""
+        rooms = [self.plain.room(rank, local) for rank in d.ranks]
+        if self.want.at_most is not None and not d.is_in(self.want.at_most[0]):
+            name, number = self.want.at_most
+            rooms = sorted(self.room(i, local) for i in d.walk() if i.name == name)[-number:]
+        return sum(rooms)
+
+    def extent(self, d: Above) -> Any:
+        """How large the job is in *d*, which has few enough domains: the outer count first."""
+        nodes, units = self.want.nodes, self.want.units
+        if nodes is None or not self.want.spans:
+            number = largest(units if nodes is None else nodes, self.room(d))
+            return None if number is None else (number,)
+        slots = largest(units, self.room(d) // smallest(nodes))
+        return None if slots is None else (slots, largest(nodes, self.room(d) // slots))
+
+    def few(self, d: Above, number: int) -> Iterator[tuple[set[int], int]]:
+        """The shares of *number* units in as few domains as the job may have."""
+        assert self.want.at_most is not None
+        name, most = self.want.at_most
+
+        def fitting(i: Above) -> tuple[Any, ...]:
+            return self.room(i, True) < number, *self.plain.free(i.ranks), min(i.ranks)
+
+        able = [i for i in d.walk() if self.room(i) >= number]
+        d = min(able, key=lambda i: (i.height, fitting(i)))
+        if d.is_in(name):
+            yield from share(d, number, self.plain)
+            return
+        named = [i for i in d.walk() if i.name == name]
+        named.sort(key=lambda i: (-self.room(i), *self.plain.free(i.ranks), min(i.ranks)))
+        for those in (named, named[:most]):
+            rooms = {i: (self.room(i), self.room(i, True)) for i in those}
+            chosen = list(self.deal(d, number, rooms))
+            if len(chosen) <= most:
+                break
+        for inner, units in chosen:
+            yield from share(inner, units, self.plain)
+
     def most(self, d: Above, depth: int, upto: int, local: bool = False) -> int:
         return max(n for n in range(upto + 1) if self.fits(d, depth, n, local))
 
@@ -232,6 +274,8 @@ class Named:
         if depth == len(self.levels):
             if not self.fits(d, depth, 1):
                 return None
+            if self.want.at_most is not None:
+                return self.extent(d)
             found = () if self.fixed else self.plain.on(d.ranks)
             return found.extent if isinstance(found, Nodes) else found
         level = self.levels[depth]
@@ -329,7 +373,7 @@ class Named:
 
 
 def named(root: Above, plain: Plain, want: Wanted) -> Optional[Ruled]:
-    """What a request gets that names localities above the nodes."""
+    """What a request gets that names localities above the nodes, or limits their number."""
     levels = want.levels
     each = smallest(want.units if want.nodes is None else want.nodes)
     groups = [i for i, level in enumerate(levels) if level.groups]
@@ -364,6 +408,10 @@ def named(root: Above, plain: Plain, want: Wanted) -> Optional[Ruled]:
             for inner, copies in request.place(d, depth + 1, number):
                 units = len(inner.ranks) if levels[-1].whole else copies * each
                 shares += share(inner, units, plain)
+        elif want.at_most is not None:
+            extent = request.extent(d)
+            slots += extent[0] if want.spans else 0
+            shares += request.few(d, math.prod(extent))
         elif request.fixed:
             slots += smallest(want.units)
             shares += share(d, each, plain)

@@ -995,7 +995,7 @@ def serve_fixed(
     fabric: Optional[Fabric] = None,
 ) -> Optional[Served]:
     """What a request gets with its counts below the slot as they are."""
-    if fabric is not None and (want.levels or want.locality != "none"):
+    if fabric is not None and (want.levels or want.at_most or want.locality != "none"):
         return serve_above(want, nodes, free, policy, fabric)
     offers = {
         rank: offer(nodes[rank].root, want, free[rank])
@@ -1020,7 +1020,7 @@ def serve_above(
 
     def on(ranks: set[int], want: Wanted = want) -> Optional[Nodes]:
         some = {rank: free[rank] for rank in ranks if rank in allowed}
-        found = serve_fixed(want._replace(levels=()), nodes, some, policy)
+        found = serve_fixed(want._replace(levels=(), at_most=None), nodes, some, policy)
         if found is None:
             return None
         if want.nodes is None:
@@ -1092,13 +1092,14 @@ def serve_above(
         part.count.fixed for part in parts_to_slot(want.group)[int(want.nodes is None) :]
     )
     plain = Plain(on, of_number, room, free_in, equal, idle, counted)
-    if want.levels:
+    named = bool(want.levels or want.at_most)
+    if named:
         found = abovenodes.named(fabric, plain, want)
     else:
         found = abovenodes.rule(fabric, plain)
     if found is None:
         return None
-    if found.one is not None and not want.levels:
+    if found.one is not None and not named:
         return found.one.answer  # type: ignore[no-any-return]
     answers = [of_number(ranks, number) for ranks, number in found.shares]
     answers += found.parts
@@ -1110,7 +1111,7 @@ def serve_above(
         units.update(answer.answer.units)
         ids.update(answer.answer.ids)
         nslots += answer.answer.nslots
-    if want.levels:
+    if named:
         nslots = found.slots if want.spans else nslots
     elif want.spans:
         whole = on(allowed)
@@ -1130,8 +1131,8 @@ STRADDLE = 10
 #: Usable GPUs are counted in so many parts of a GPU.
 PARTS = 1024
 
-#: So many cores of an idle node that is broken cost as much as a GPU.
-CORES = 32
+#: What it costs to break an idle node, in GPUs; and so many of its cores cost as much as a GPU.
+BROKEN, CORES = 12, 32
 
 
 class Unit(NamedTuple):
@@ -1150,7 +1151,7 @@ def order(policy: str, unit: Unit, node: Domain, free: Ids, rank: int) -> tuple[
     cores, gpus = len(free.cores), len(free.gpus)
     remote = not unit.local
     if policy == "packing":
-        return (*cost(unit, node, free), cores, rank)
+        return cost(unit, node, free), cores, rank
     if policy == "node-fit":
         return cores, gpus, rank
     if policy == "first-fit":
@@ -1162,8 +1163,8 @@ def order(policy: str, unit: Unit, node: Domain, free: Ids, rank: int) -> tuple[
     return remote, cores, gpus, rank
 
 
-def cost(unit: Unit, node: Domain, free: Ids) -> tuple[int, int]:
-    """Whether an idle node with GPUs is broken, and what that costs in parts of a GPU.
+def cost(unit: Unit, node: Domain, free: Ids) -> int:
+    """What the jobs to come lose if *unit* gets its place, in parts of a GPU.
 
     Raises TooBig if it is open which ids the unit takes.
     """
@@ -1173,8 +1174,10 @@ def cost(unit: Unit, node: Domain, free: Ids) -> tuple[int, int]:
     taken = len(unit.given.gpus & node.gpus)
     broken = free == node.ids and taken < len(node.gpus) and after < before
     wasted = before - after - PARTS * taken
-    size = broken * len(free.cores) * PARTS // CORES
-    return int(broken), before + 2 * wasted + size + (0 if unit.local else STRADDLE * PARTS + 1)
+    found = before + 2 * wasted + 2 * len(node.gpus) * PARTS
+    if broken:
+        found += BROKEN * PARTS + len(free.cores) * PARTS // CORES
+    return found + (0 if unit.local else STRADDLE * PARTS + 1)
 
 
 def usable(node: Domain, free: Ids) -> int:

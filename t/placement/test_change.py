@@ -69,6 +69,37 @@ def test_jobs_whose_leave_does_not_change_keep_their_reservation():
     assert case.queue.plan.reservations[1] is before
 
 
+def two_queues_wait():
+    """Job 2 of user 7, and job 3 in another queue, which would take the place of job 2."""
+    case = Case(nodes=1, depth=1)
+    case.runs(1, "slot/core=8", NOW + 100)
+    case.submit(2, "slot/core=8", user=7)
+    case.submit(3, "slot/core=8", queue="other")
+    assert case.starts() == {2: NOW + 100, 3: NOW + 200}
+    return case
+
+
+def change(case, *windows):
+    outcome(change_windows(case.queue, windows, lambda job: ({2: 7}.get(job.jobid, 0), job.queue)))
+    case.run()
+
+
+def test_a_job_that_is_admitted_to_a_new_window_keeps_its_reservation():
+    case = two_queues_wait()
+    change(case, Window("later", 0b1, NOW + 5000, NOW + 6000, frozenset([7])))
+    assert case.queue.jobs[2].kind.leave == {"later"}
+    assert case.starts() == {2: NOW + 100, 3: NOW + 200}
+
+
+def test_the_end_of_a_window_costs_no_reservation_when_the_next_one_comes():
+    case = two_queues_wait()
+    change(case, Window("soon", 0b1, NOW - 5, NOW + 5, frozenset([7])))
+    case.now = NOW + 6
+    case.run()
+    change(case, Window("later", 0b1, NOW + 5000, NOW + 6000))
+    assert case.starts() == {2: NOW + 100, 3: NOW + 200}
+
+
 def test_what_stands_against_a_new_window_is_told():
     case = Case(nodes=2)
     case.runs(1, "slot=2/node{x}", NOW + 100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from depth import examples
 from placement import strategies as random
 from placement.duel import Duel
+from placement.test_work import cluster as nodes_with_sockets
 from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.allocation import parts_of
@@ -146,9 +148,9 @@ def test_options_ask_for_one_domain_or_for_segments(data):
         if step.what == "alloc":
             options = step.spec["attributes"]["system"].setdefault("treepool", {})
             if data.draw(st.booleans()):
-                options["within"] = data.draw(random.some("cell", "switch", "switch", "pod"))
-            elif data.draw(st.booleans()):
-                options["switches"] = 1
+                options["within"] = data.draw(random.some("cell", "switch", "switch:2", "pod"))
+            if data.draw(st.booleans()):
+                options["switches"] = data.draw(random.some(1, 2, 2, 3))
             if data.draw(random.some(False, False, True)):
                 options["wait"] = 600
             if data.draw(st.booleans()):
@@ -156,6 +158,70 @@ def test_options_ask_for_one_domain_or_for_segments(data):
                 options["segment"] = f"{locality}:{data.draw(st.integers(1, 4))}"
         note(str(step))
         duel.do(step)
+
+
+@st.composite
+def many_switches(draw):
+    """The R of up to 24 flat nodes below small switches in cells, and what jobs have of it."""
+    sizes = draw(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), max_size=4))
+    cells, first = [], 0
+    for cell in sizes:
+        switches = []
+        for size in cell:
+            switches.append({"ranks": idset.encode_ids(range(first, first + size))})
+            first += size
+        cells.append({"switch": switches})
+    size = first + draw(st.integers(0 if first else 1, 2))  # some stand alone
+    execution = {
+        "R_lite": [{"rank": idset.encode_ids(range(size)), "children": {"core": "0-1"}}],
+        "nodelist": [f"n[{idset.encode_ids(range(size))}]"],
+    }
+    fabric = {"cell": cells} if cells else {}
+    scheduling = {"writer": "TreePool", "children": [], "fabric": fabric}
+    used = draw(st.lists(st.sampled_from(["", "", "0", "0-1"]), min_size=size, max_size=size))
+    lite = [{"rank": str(r), "children": {"core": c}} for r, c in enumerate(used) if c]
+    hosts = [f"n{r}" for r, c in enumerate(used) if c]
+    occupied = {"version": 1, "execution": {"R_lite": lite, "nodelist": hosts}}
+    return {"version": 1, "execution": execution, "scheduling": scheduling}, lite and occupied
+
+
+@SETTINGS
+@given(st.data())
+def test_a_job_spans_no_more_domains_than_it_may_and_is_not_denied_if_so_few_can_serve_it(data):
+    R, occupied = data.draw(many_switches())
+    duel = Duel(random.History(R, "preferred", occupied or None, [], "best-fit"))
+    locality = data.draw(random.some("switch", "switch", "cell"))
+    most = data.draw(st.integers(2, 4))
+    options = {"within": f"{locality}:{most}"}
+    n = data.draw(st.integers(1, 12))
+    # A shape, how many units it asks for at least, and how many a node with 0, 1, 2 free cores has.
+    shape, least, hosts = data.draw(
+        random.some(
+            (f"node={n}/slot/core=2", n, (0, 0, 1)),
+            (f"node={n}/slot/core=1", n, (0, 1, 1)),
+            (f"slot={n}/core=1", n, (0, 1, 2)),
+            (f"slot=2/node={n}/core=2", 2 * n, (0, 0, 1)),
+            (f"slot={n}-12/core=1", n, (0, 1, 2)),
+            (f"slot=1-2/node={n}-12/core=2", n, (0, 0, 1)),
+            (f"node={n}/slot/core=1-2", n, (0, 1, 1)),
+        )
+    )
+    spec = random.jobspec(parse_shape(shape), options=options)
+    with suppress(InvalidJobspec):
+        request = duel.pool.parse_resource_request(spec)
+        selection = duel.pool.choice(request).selection
+        fabric, index = duel.pool.inventory.fabric, duel.pool.situation.index
+        rooms: dict[int, int] = {}
+        for rank, state in enumerate(index.state_of):
+            domain = fabric.domain_of(rank, locality)
+            if domain >= 0:
+                rooms[domain] = rooms.get(domain, 0) + hosts[state.ncores]
+        able = sum(sorted(rooms.values())[-most:]) >= least
+        assert (selection is not None) == able
+        if selection is not None:
+            spanned = {fabric.domain_of(rank, locality) for rank in selection.ranks()}
+            assert len(spanned) <= most and min(spanned) >= 0
+    duel.do(random.Step("alloc", spec))
 
 
 @SETTINGS
@@ -233,6 +299,32 @@ def test_only_leaves_in_which_something_changed_are_counted_anew():
             pool.free(jobid)
 
 
+@pytest.mark.parametrize("shape", ["slot/[core=24;gpu=1]", "slot/core=8"])
+def test_a_job_of_one_slot_is_a_third_more_work_at_most_than_without_a_fabric(shape):
+    """On nodes with sockets and GPUs, which small jobs share."""
+    fabric = machine(64).to_dict()["scheduling"]["fabric"]
+
+    def work(added):
+        R = nodes_with_sockets(1024)
+        R["scheduling"].update(added)
+        pool, chance = Pool(R), Random(1)
+        small = [asked(pool, s) for s in ("slot/[core=24;gpu=1]", "slot/core=8", shape)]
+        live = list(range(2500))
+        for jobid in live:
+            pool.alloc(jobid, chance.choice(small))
+        for _ in range(800):
+            pool.free(live.pop(chance.randrange(len(live))))
+        pool.alloc(2999, small[-1])  # counts what moved so far
+        with Lines() as lines:
+            for jobid in range(3000, 3300):
+                live.append(jobid)
+                pool.alloc(jobid, small[-1]).to_dict()
+                pool.free(live.pop(chance.randrange(len(live))))
+        return lines.count
+
+    assert work({"fabric": fabric}) < 1.3 * work({})
+
+
 @pytest.mark.parametrize(
     "shape, options",
     [
@@ -240,6 +332,7 @@ def test_only_leaves_in_which_something_changed_are_counted_anew():
         ("node=12/slot/core=4", {}),
         ("node=4/slot/core=4", {"within": "switch"}),
         ("node=12/slot/core=4", {"segment": "switch:4"}),
+        ("node=20/slot/core=4", {"switches": 2}),
         ("switch=2/node=6/slot/core=4", {}),
         ("slot=3/switch=2/node=2/core=4", {}),
         ("cell/switch=3/node=2/slot/core=4", {}),

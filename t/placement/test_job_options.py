@@ -15,7 +15,7 @@ from treepool import Pool, parse_shape
 from treepool.cli.files import data_folder
 from treepool.errors import InvalidJobspec
 from treepool.placement.request import job_options
-from treepool.placement.request.job_options import JobOptions, Same, Segment
+from treepool.placement.request.job_options import JobOptions, Same, Segment, Within
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.jobspec import from_resources
 
@@ -92,13 +92,21 @@ GOOD = [
     ({"same": "driver:require"}, {"same": Same("driver", required=True)}),
     ({"same": "driver:preferred"}, {"same": Same("driver", required=False)}),
     ({"same": "driver:prefer"}, {"same": Same("driver", required=False)}),
-    ({"within": "cell"}, {"within": "cell"}),
+    ({"within": "cell"}, {"within": (Within("cell"),)}),
+    ({"within": "switch:1"}, {"within": (Within("switch"),)}),
+    ({"within": "switch:3"}, {"within": (Within("switch", 3),)}),
     ({"segment": "switch:16"}, {"segment": Segment("switch", 16)}),
     ({"wait": 600}, {"wait": 600.0}),
     ({"wait": 0.5, "locality": "required"}, {"wait": 0.5, "locality": "required"}),
-    ({"switches": 1}, {"within": "switch"}),
-    ({"switches": 1, "wait": 60}, {"within_for_now": "switch", "wait": 60.0}),
-    ({"within": "cell", "wait": 60}, {"within": "cell", "wait": 60.0}),
+    ({"switches": 1}, {"within": (Within("switch"),)}),
+    ({"switches": 3}, {"within": (Within("switch", 3),)}),
+    ({"switches": 3, "wait": 60}, {"within_for_now": Within("switch", 3), "wait": 60.0}),
+    ({"within": "cell", "switches": 2}, {"within": (Within("cell"), Within("switch", 2))}),
+    (
+        {"within": "cell", "switches": 2, "wait": 60},
+        {"within": (Within("cell"),), "within_for_now": Within("switch", 2), "wait": 60.0},
+    ),
+    ({"within": "cell", "wait": 60}, {"within": (Within("cell"),), "wait": 60.0}),
 ]
 
 
@@ -177,9 +185,14 @@ BAD = [
     ("wait", "10m", f"'10m' {SECONDS}"),
     ("wait", True, f"true {SECONDS}"),
     ("wait", 1e10, f"10000000000.0 {SECONDS}"),
-    ("switches", 0, "0 is not 1, the only number; more are asked for as in switch=2/node=8"),
-    ("switches", 2, "2 is not 1, the only number; more are asked for as in switch=2/node=8"),
-    ("switches", True, "true is not 1"),
+    ("within", "switch:0", "'switch:0' is no locality above the nodes"),
+    ("within", "switch:-2", "'switch:-2' is no locality above the nodes"),
+    ("within", "switch:" + "9" * 50, "'switch:999"),
+    ("switches", 0, "0 is not a number of domains"),
+    ("switches", 10**9, "1000000000 is not a number of domains"),
+    ("switches", 1.5, "1.5 is not a number of domains"),
+    ("switches", "2", "'2' is not a number of domains"),
+    ("switches", True, "true is not a number of domains"),
     ("segment", "switc:16", "'switc' is no locality above the nodes (did you mean 'switch'?)"),
 ]
 
@@ -232,7 +245,7 @@ CONTRADICTIONS = [
         "node needs a level",
     ),
     ("wait", {"wait": 60, "locality": "none"}, "60 contradicts locality='none'"),
-    ("switches", {"switches": 1, "within": "cell"}, "1 contradicts within='cell'"),
+    ("switches", {"switches": 2, "within": "cell:3"}, "2 contradicts within='cell:3'"),
     (
         "same_numa",
         {"same_numa": "prefer", "locality": "none"},

@@ -4,9 +4,10 @@ import pytest
 
 from placement.test_plan import NOW, Case
 from placement.test_wait import Run
+from treepool.placement.plan.change import change_windows
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.timeline import finish
-from treepool.placement.plan.window import Window
+from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.shape import parse_shape
 
@@ -208,3 +209,30 @@ def test_what_is_noted_of_waits_does_not_grow_with_changes_of_priority():
     for number in range(1000):
         run.queue.prioritize(12, 17 + number % 2)
     assert len(run.queue._patience) < 100
+
+
+def test_a_job_that_goes_to_another_lane_while_others_are_looked_at_is_looked_at_once():
+    def window(*users):
+        return Window("w", 0b1, NOW + 500, NOW + 600, frozenset(users))
+
+    users = {10: 8, 11: 7, 12: 8}
+
+    def make():
+        case = Case(nodes=1, policy="easy", depth=1)
+        case.runs(1, "slot=1/core=8", 0)
+        case.queue.set_windows([window(7)])
+        request = case.pool.parse_resource_request(from_resources(parse_shape("slot=1/core=8")))
+        for jobid, user in users.items():
+            leave = admitting([window(7)], user, "")
+            kind = case.queue.plan.kinds.of(request, leave)
+            case.queue.add(Waiting(jobid, 16, request, kind))
+        return case
+
+    def between(case):
+        windows = [window(7, 8)]
+        finish(change_windows(case.queue, windows, lambda job: (users[job.jobid], "")))
+
+    for case in at_each_yield(make, between):
+        case.run()
+        assert list(case.starts()) == [10]
+        assert list(case.queue.jobs) == [10, 11, 12] and case.got == {}

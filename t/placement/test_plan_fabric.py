@@ -16,11 +16,11 @@ SWITCHES = {"switch": [{"ranks": "0-3"}, {"ranks": "4-7"}]}
 
 
 class Run:
-    """A queue over two switches of four nodes, which notes what starts."""
+    """A queue over some switches, which notes what starts."""
 
-    def __init__(self, policy):
+    def __init__(self, policy, fabric=SWITCHES, nodes=8):
         self.now = NOW
-        self.pool = Pool(cluster(SWITCHES, 8))
+        self.pool = Pool(cluster(fabric, nodes))
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, 8))
         self.placed = {}
 
@@ -72,6 +72,26 @@ def test_a_job_within_a_switch_waits_for_one_though_nodes_enough_are_free(policy
     run.pool.free(2)
     run.step()
     assert run.placed == {3: (4, 5, 6, 7)}
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_job_in_two_switches_at_most_waits_for_two_though_three_have_nodes_enough(policy):
+    run = Run(policy, {"switch": [{"ranks": r} for r in ("0-2", "3-5", "6-8")]}, 9)
+    for jobid, (rank, end) in enumerate([(0, 100), (3, 50), (6, 200)]):
+        run.runs(jobid, rank, NOW + end)
+    run.waits(3, "node=5/slot/core=4", switches=2)
+    run.step()
+    assert run.placed == {}
+    reserved = NOW + 50, [1, 2, 3, 4, 5]
+    assert run.reserved(3) == reserved
+    run.waits(4, "node=2/slot/core=4", duration=100.0)  # the third switch is nobody's
+    run.step()
+    assert run.placed == {4: (7, 8)}
+    assert run.reserved(3) == reserved
+    run.now = NOW + 50
+    run.pool.free(1)
+    run.step()
+    assert run.placed[3] == (1, 2, 3, 4, 5)
 
 
 def test_a_job_that_may_span_switches_starts_at_once():

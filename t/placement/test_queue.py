@@ -89,9 +89,10 @@ class Both:
         shape, queue = self.chance.choice(shapes), self.chance.choice(self.queues)
         duration = self.chance.choice([0, 5, 10, 10, 20, 33])
         wait = self.chance.choice(self.waits) if self.waits else 0
-        spec = from_resources(
-            parse_shape(shape), duration=duration, options={"wait": wait} if wait else None
-        )
+        options = {"wait": wait} if wait else {}
+        if self.waits and shape in WIDE[:2] and self.chance.random() < 0.5:
+            options["switches"] = 2
+        spec = from_resources(parse_shape(shape), duration=duration, options=options or None)
         request = self.pool.parse_resource_request(spec)
         priority = self.chance.choice([16, 16, 16, 17])
         leave = admitting(self.windows, self.chance.choice([1, 2]), queue)

@@ -91,6 +91,15 @@ def test_the_fullest_node_is_taken_where_nothing_is_wasted():
     assert order(Packing(), fuller, shape) < order(Packing(), emptier, shape)
 
 
+def test_a_job_leaves_larger_nodes_to_jobs_that_no_other_can_serve():
+    sizes = {gpus: compile_topo(None, (1 << 12 * gpus) - 1, (1 << gpus) - 1) for gpus in (4, 8)}
+    small = NodeState(sizes[4], (1 << 36) - 1, 0b0111)
+    large = NodeState(sizes[8], (1 << 12) - 1, 0b0001)
+    assert order(Packing(), small, "slot/[core=12;gpu=1]") < order(
+        Packing(), large, "slot/[core=12;gpu=1]"
+    )
+
+
 def test_of_idle_nodes_the_one_with_fewer_cores_is_broken_though_the_job_wastes_more():
     large, small = (compile_topo(None, (1 << cores) - 1, 0xFF) for cores in (128, 96))
     idle = {kind: NodeState(kind, kind.root.cores, kind.root.gpus) for kind in (large, small)}
@@ -115,3 +124,11 @@ def test_keys_keep_their_range_on_the_largest_nodes():
 def test_the_weight_of_locality_is_a_number_of_gpus(value):
     with pytest.raises(InvalidOption, match="not a number from 0 to 1000"):
         Pool(cluster(2), straddle=value)
+
+
+def test_a_weight_that_the_policy_does_not_use_is_refused_and_not_among_its_options():
+    with pytest.raises(InvalidOption, match="straddle=4: policy best-fit does not weigh locality"):
+        Pool(cluster(2), policy="best-fit", straddle=4)
+    options = Pool(cluster(2), policy="best-fit").options
+    assert "straddle" not in options
+    assert Pool(cluster(2), **options).options == options

@@ -128,7 +128,8 @@ class Wanted(NamedTuple):
     Counts below the slot are at their minimum in ``group``; ``growing`` are those that are ranges,
     in the order in which they are given their largest value. ``levels`` are the localities above
     the nodes that are named, from the top, and the slots if some stand below them; each innermost
-    domain gives what ``nodes`` and ``units`` say.
+    domain gives what ``nodes`` and ``units`` say. ``at_most``: a locality, and of how many of its
+    domains all nodes are.
     """
 
     group: Part
@@ -141,6 +142,7 @@ class Wanted(NamedTuple):
     demand: Demand = Demand()
     growing: tuple[Growing, ...] = ()
     levels: tuple[Level, ...] = ()
+    at_most: Optional[tuple[str, int]] = None
 
     def grown(self, growing: Growing, number: int) -> Wanted:
         """The same with *number* for the count *growing*."""
@@ -221,16 +223,35 @@ def wanted(
     found = read(jobspec["resources"], locality, system.get("constraints", {}), above)
     if "segment" in options:
         found = segmented(found, options["segment"], above)
-    if "within" in options:
-        rule(options["within"] in above, "a locality above the nodes")
-        found = found._replace(levels=(Level(options["within"], Count(1, 1)), *found.levels))
     if "wait" in options:
         rule(options.get("locality") != "none", "a locality to wait for")
+    limits = []
+    if "within" in options:
+        name, _, number = options["within"].partition(":")
+        rule(name in above, "a locality above the nodes")
+        limits.append((name, int(number or 1), True))
     if "switches" in options:
-        rule(bool(ordered) and "within" not in options, "one locality above the nodes")
-        if "wait" not in options:
-            found = found._replace(levels=(Level(ordered[-1], Count(1, 1)), *found.levels))
+        rule(ordered, "a locality above the nodes")
+        limits.append((ordered[-1], options["switches"], "wait" not in options))
+    several = [limit for limit in limits if limit[1] > 1]
+    rule(len(several) < 2, "one limit")
+    rule(not several or not found.levels, "a limit, or localities that are named")
+    rule(not several or not counted(found), "as many on each node")
+    for name, number, demanded in limits:
+        if demanded and number > 1:
+            found = found._replace(at_most=(name, number))
+        elif demanded:
+            found = found._replace(levels=(Level(name, Count(1, 1)), *found.levels))
     return found._replace(demand=demand)
+
+
+def counted(found: Wanted) -> bool:
+    """Whether nodes may give different numbers of slots, or of the domains around them."""
+    part, several = found.group, found.nodes is not None and not found.group.count.fixed
+    while part.name != "slot":
+        (part,) = part.need.parts
+        several = several or not part.count.fixed
+    return several
 
 
 def segmented(found: Wanted, segment: str, above: set[str]) -> Wanted:

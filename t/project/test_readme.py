@@ -7,6 +7,7 @@ import pytest
 
 from commandline import REPOSITORY
 from documents import blocks, commands, lines, treepool
+from treepool.cli.main import SUBCOMMANDS
 
 README = (REPOSITORY / "README.md").read_text()
 
@@ -32,3 +33,14 @@ def test_the_demo_prints_the_table_shown():
 
 def test_the_readme_shows_commands():
     assert commands(README)
+
+
+def test_its_links_work_where_the_repository_is_not():
+    links = re.findall(r"\]\(([^)]*)\)|^\[[^\]]*\]: (\S+)|(?:src|href)=\"([^\"]*)", README, re.M)
+    assert links
+    assert [link for link in map("".join, links) if not link.startswith("https://")] == []
+
+
+def test_its_table_of_commands_has_every_subcommand():
+    shown = re.findall(r"^\| `(?:flux )?treepool ([\w-]+)", README, re.M)
+    assert set(shown) == {name for name, _, _ in SUBCOMMANDS}

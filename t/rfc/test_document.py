@@ -43,16 +43,16 @@ def test_a_json_text_is_read_as_its_value(value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "R: line 1 column 1: Expecting value"),
+        ("", "R: line 1 column 1: not JSON: Expecting value"),
         ("{", "R: line 1 column 2: "),
-        ('{"a": 1}\n{"b": 2}', "R: line 2 column 1: Extra data"),
+        ('{"a": 1}\n{"b": 2}', "R: line 2 column 1: not JSON: Extra data"),
         ('{\n  "a": 01}', "R: line 2 column "),
         ("{'a': 1}", "R: line 1 column 2: "),
         ('{"a": 1,}', "R: line 1 column "),
         ("[1,]", "R: line 1 column "),
         ('"tab\there"', "R: line 1 column 5: "),
         ("\ufeff{}", "R: line 1 column 1: "),
-        ("true false", "R: line 1 column 6: Extra data"),
+        ("true false", "R: line 1 column 6: not JSON: Extra data"),
     ],
 )
 def test_an_error_has_its_line_and_column(text: str, message: str) -> None:

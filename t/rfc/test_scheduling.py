@@ -94,7 +94,7 @@ def test_the_topo_is_carried_and_not_copied():
             key(entry("0-4"), entry("9"), entry("3-7")),
             ["/children/2/ranks: ranks 3-4 are in an earlier entry too"],
         ),
-        ('{"a" 1}', ["/: scheduling key: line 1 column 6: Expecting ':' delimiter"]),
+        ('{"a" 1}', ["/: scheduling key: line 1 column 6: not JSON: Expecting ':' delimiter"]),
         ('{"writer": 1, "writer": 2}', ["/: scheduling key: duplicate key 'writer'"]),
     ],
 )  # fmt: skip

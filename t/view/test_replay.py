@@ -330,7 +330,7 @@ def test_quantiles_are_values_that_were_there():
     ("line", "words"),
     [
         ("[]", "/: must be an object, not an array"),
-        ("{", "line 2: line 1 column 2"),
+        ("{", "line 2: column 2: not JSON"),
         ('{"submit": 0, "duration": 1}', "/: key 'shape' is missing"),
         (
             '{"submit": 0, "duration": 1, "shape": "slot=1/core", "x": 1}',

@@ -7,6 +7,7 @@ from typing import Any, Callable, Mapping, Optional, Union
 
 import attrs
 
+from treepool.cli import files
 from treepool.cli.screen import shortened
 from treepool.errors import (
     InfeasibleRequest,
@@ -60,7 +61,10 @@ def allocate_shape(
         resources = parse_shape(shape)
         return jobspec.from_resources(resources, constraints=constraints, options=options)
 
-    return Answer(shape, _outcome(pool, jobid, spec))
+    outcome = _outcome(pool, jobid, spec)
+    if isinstance(outcome, Refusal) and outcome.kind == "invalid":
+        outcome = attrs.evolve(outcome, message=outcome.message + files.mistaken(shape))
+    return Answer(shape, outcome)
 
 
 def allocate_jobspec(

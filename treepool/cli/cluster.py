@@ -10,13 +10,15 @@ from treepool.cli.answers import Answer, allocate_shape
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidIdset, InvalidInput, InvalidOption
 from treepool.placement import options
-from treepool.placement.choose.policy import POLICIES, STRADDLE, Packing
+from treepool.placement.choose.policy import POLICIES, STRADDLE, policy_named
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document, idset
-from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.spelling import did_you_mean
+
+#: The options of ``add_placement`` that are the pool's, but for the locality.
+PLACEMENT = "policy", "straddle", "mix"
 
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
@@ -31,8 +33,8 @@ def add_where(parser: Any, instance: bool = False) -> Any:
         "--cluster",
         choices=("a", "b"),
         default="a",
-        help="an example of RFC 49: a has 16 nodes, 2 sockets of 4 NUMA domains each (default); "
-        "b has 1152 nodes, 4 sockets each",
+        help="an example cluster of RFC 49: a has 16 nodes with 2 sockets of 4 NUMA domains each "
+        "(default), b has 1152 nodes with 4 sockets each",
     )
     if instance:
         where.add_argument(
@@ -50,34 +52,58 @@ def add_jobs(group: Any) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="jobs that run already, as RFC 46 shapes, allocated in order; @FILE has a shape on "
-        "each line",
+        help="jobs that run already, as RFC 46 shapes, allocated in order; @FILE: a file with a "
+        "shape on each line",
     )
 
 
 def add_placement(parser: Any) -> Any:
-    """Add ``--locality``, ``--policy`` and ``--straddle`` to *parser*; returns their group."""
+    """Add ``--locality``, ``--policy`` and its weights to *parser*; returns their group."""
     group = parser.add_argument_group("placement")
     group.add_argument(
         "--locality",
         choices=LOCALITIES,
         default="preferred",
-        help="what a slot gets: cores and GPUs of one domain if that can be had (preferred, the "
-        "default), of one domain or nothing (required), of anywhere on the node (none)",
+        help="where the cores and GPUs of a slot are: in one domain if possible (preferred, the "
+        "default), in one domain or the job waits (required), anywhere on the node (none)",
     )
     group.add_argument(
         "--policy",
-        choices=sorted(POLICIES),
-        help=f"which nodes are tried first (default: {options.OPTIONS['policy']})",
+        metavar="NAME",
+        type=_policy,
+        help=f"which nodes are tried first: {', '.join(POLICIES)} (default: "
+        f"{options.OPTIONS['policy']})",
     )
     group.add_argument(
         "--straddle",
         metavar="GPUS",
         type=_straddle,
-        help="of policy packing: a job straddles domains where that costs others so many GPUs less "
-        f"than a place that is local (default: {STRADDLE:g})",
+        help="with policy packing: a job may straddle domains if that costs other jobs so many "
+        f"GPUs less than a local place (default: {STRADDLE:g})",
+    )
+    group.add_argument(
+        "--mix",
+        metavar="WEIGHT*SHAPE[,...]",
+        type=_mix,
+        help="of policy packing: the jobs to come, with how often each is asked; it keeps what "
+        "they can use",
     )
     return group
+
+
+def _mix(text: str) -> str:
+    try:
+        options.kinds_of(text)
+    except InvalidOption as e:
+        raise ArgumentTypeError(str(e).partition(": ")[2]) from None
+    return text
+
+
+def _policy(text: str) -> str:
+    try:
+        return policy_named(text).name
+    except InvalidOption as e:
+        raise ArgumentTypeError(f"{e}{did_you_mean(text, POLICIES)}") from None
 
 
 def _straddle(text: str) -> str:
@@ -95,10 +121,12 @@ def resource_set(arguments: Any) -> ResourceSet:
 
 def pool(arguments: Any) -> Pool:
     """An idle pool of the cluster and placement that the options name; raises Stop."""
-    given = {"policy": arguments.policy, "straddle": arguments.straddle}
-    if arguments.straddle is not None and arguments.policy not in (None, Packing.name):
-        raise Stop(f"--straddle: policy {arguments.policy} does not weigh locality", USAGE)
+    given = {name: getattr(arguments, name) for name in PLACEMENT}
     known = {name: value for name, value in given.items() if value is not None}
+    try:
+        options.check_together(known)
+    except InvalidOption as e:
+        raise Stop(f"--{e}", USAGE) from None
     return _pool(arguments, locality=arguments.locality, **known)
 
 
@@ -135,25 +163,6 @@ def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
         missing = idset.encode(ids & ~pool.ranks) or "none"
         raise Stop(f"argument {option}: ranks not in the cluster: {missing:.60}", USAGE)
     return ids
-
-
-def domain(pool: Pool, text: Optional[str]) -> int:
-    """The ranks (bitmask) in the domain above the nodes called *text*: "x1" or "switch x1"."""
-    if text is None:
-        return 0
-    fabric = pool.inventory.fabric
-    names: dict[str, set[int]] = {}
-    for number in range(1, len(fabric) if fabric is not None else 0):
-        assert fabric is not None
-        if fabric.locality[number]:
-            for name in (fabric.name[number] or "", fabric.shown(number)):
-                names.setdefault(name, set()).add(number)
-    found = names.get(text, set())
-    if fabric is None or len(found) != 1 or not text:
-        hint = did_you_mean(text, [name for name in names if name])
-        why = f"is the name of {len(found)} domains" if found else f"is no domain{hint}"
-        raise Stop(f"argument --domain: {shown(text)} {why}", USAGE)
-    return idset.from_ids(fabric.ranks_in(found.pop()))
 
 
 def check_stdin(arguments: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Optional, Sequence
 
 import attrs
 
-from treepool.cli.screen import USAGE, Stop, complain
+from treepool.cli.screen import USAGE, Stop, complain, shortened
 from treepool.discovery.key import Nodes
 from treepool.discovery.levels import NodeTopo
 from treepool.errors import InvalidHostlist, InvalidIdset
@@ -73,7 +73,7 @@ def assigned(found: Sequence[Found], ranks: int, hosts: Sequence[str]) -> list[N
         if unknown or one.ranks & ~ranks:
             stray = ",".join(unknown[:3]) or f"ranks {idset.encode(one.ranks & ~ranks)}"
             if one.ranks or len(found) == 1:
-                raise Stop(f"{one.name}: R has no {stray:.80}")
+                raise Stop(f"{one.name}: R has no {stray:.80}; it has {_known(ranks, hosts)}")
             complain("treepool encode", f"warning: {one.name}: R has no {stray:.80}")
         if mine & taken:
             twice = idset.encode(mine & taken)
@@ -92,3 +92,7 @@ def assigned(found: Sequence[Found], ranks: int, hosts: Sequence[str]) -> list[N
     if not nodes:
         raise Stop("nothing describes any node of R")
     return nodes
+
+
+def _known(ranks: int, hosts: Sequence[str]) -> str:
+    return f"ranks {shortened(idset.encode(ranks))}, hosts {shortened(hostlist.encode(hosts))}"

@@ -9,11 +9,12 @@ from typing import Any, Optional
 import attrs
 
 from treepool.cli import instance
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
 from treepool.errors import InvalidInput
 from treepool.placement.allocation import Allocation, short_form
 from treepool.rfc.shape import format_shape
-from treepool.view import windows
+from treepool.rfc.windows import WindowEntry
+from treepool.view import explainfacts, windows
 from treepool.view.explain import ALLOCATED, Explanation, explain
 from treepool.view.jobstory import answer_to_shape, story
 from treepool.view.status import domains_of
@@ -22,24 +23,31 @@ from treepool.view.status import domains_of
 _SERVED = ("RUN", "CLEANUP", "INACTIVE")
 
 
-def explain_job(name: str) -> int:
+def explain_job(name: str, as_json: bool) -> int:
     """Explain where the job called *name* stands; returns the exit status."""
     jobid = instance.job_named(name)
     facts, parts = instance.facts(jobid, name)
-    live: Optional[Any] = None
+    told: Optional[Explanation] = None
+    window: Optional[WindowEntry] = None
     if parts or facts.waits_for_resources:
         live = instance.look()
         facts = attrs.evolve(facts, domains=domains_of(live.pool.inventory.types, parts))
-    now = time.time()
-    out("\n".join(story(facts, now)))
-    if live is not None and facts.waits_for_resources:
-        assert facts.answer is not None
-        entry = windows.behind(str(facts.answer["reason"]), live.windows)
-        if entry is not None:
-            out(f"     it may not reach into {windows.line(entry, now)}")
-        spec = instance.jobspec_of(jobid)
-        if spec is not None:
-            _details(_told(live, jobid, spec, name))
+        if facts.waits_for_resources:
+            assert facts.answer is not None
+            window = windows.behind(str(facts.answer["reason"]), live.windows)
+            spec = instance.jobspec_of(jobid)
+            told = None if spec is None else _told(live, jobid, spec, name)
+    if as_json:
+        entry = None if window is None else window.to_dict()
+        fact = attrs.asdict(facts)
+        fact = {"job": fact.pop("name"), **fact, "window": entry, "explanation": _json(told)}
+        out_json(fact)
+    else:
+        now = time.time()
+        out("\n".join(story(facts, now)))
+        if window is not None:
+            out(f"     it may not reach into {windows.line(window, now)}")
+        _details(told)
     return DONE if facts.state in _SERVED and facts.started else NO
 
 
@@ -55,15 +63,19 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
     if arguments.locality != "preferred":  # the default is the instance's own
         question["options"] = {"locality": arguments.locality}
     answer, parts = instance.ask(question)
-    out("\n".join(answer_to_shape(arguments.shape, answer, short_form(parts), time.time())))
-    if answer["verdict"] == "now":
-        return DONE
-    if answer["verdict"] == "held back":
-        return NO
-    system = {"constraints": constraints, "treepool": question.get("options")}
-    spec = {"resources": resources, "attributes": {"system": system}}
-    _details(_told(instance.look(), -1, spec, arguments.shape))
-    return NO
+    told: Optional[Explanation] = None
+    if answer["verdict"] not in ("now", "held back"):
+        system = {"constraints": constraints, "treepool": question.get("options")}
+        spec = {"resources": resources, "attributes": {"system": system}}
+        told = _told(instance.look(), -1, spec, arguments.shape)
+    placement = short_form(parts)
+    if arguments.json:
+        fact = {"shape": arguments.shape, "answer": answer, "placement": placement}
+        out_json({**fact, "explanation": _json(told)})
+    else:
+        out("\n".join(answer_to_shape(arguments.shape, answer, placement, time.time())))
+        _details(told)
+    return DONE if answer["verdict"] == "now" else NO
 
 
 def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation:
@@ -90,9 +102,13 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
         raise Stop(f"{name:.40}: {e}", USAGE) from None
 
 
-def _details(told: Explanation) -> None:
+def _json(told: Optional[Explanation]) -> Optional[dict[str, Any]]:
+    return None if told is None else explainfacts.facts(told)
+
+
+def _details(told: Optional[Explanation]) -> None:
     """Which nodes lack what; nothing if what is free would do, and only others come first."""
-    if told.verdict != ALLOCATED:
+    if told is not None and told.verdict != ALLOCATED:
         from treepool.view.explaintext import details
 
         draw(lambda width: details(told, width))

@@ -41,6 +41,15 @@ def check_stdin(*paths: Optional[str]) -> None:
         raise Stop("only one of the files can be stdin", USAGE)
 
 
+def mistaken(word: str) -> str:
+    """What to say of *word*, which was taken for a shape, if it is the name of a file; else ""."""
+    try:
+        found = Path(word).is_file()
+    except (OSError, ValueError):  # too long, or with a null character
+        return ""
+    return " (it is a file: -R, --jobspec and --jobs @FILE read files)" if found else ""
+
+
 def read_text(path: str) -> str:
     """The text of a file; raises Stop if it cannot be read, is too long, or is not UTF-8."""
     data = read_bytes(path, document.MAX_TEXT)

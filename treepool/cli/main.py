@@ -15,26 +15,27 @@ from importlib import import_module
 from typing import Any, NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
+from treepool.cli.progressbar import watched
 from treepool.cli.screen import NO, USAGE, Stop, complain
 
 #: The subcommands: name, module in ``treepool.cli``, and what ``--help`` says of them.
 SUBCOMMANDS = (
-    ("alloc", "alloc", "what would these jobs get?"),
-    ("encode", "encode", "write a key from hardware"),
-    ("digest", "digest", "is this node like others?"),
-    ("show", "show", "where do jobs sit on the cluster?"),
-    ("status", "status", "the running instance: GPUs, jobs, totals"),
-    ("window", "window", "take nodes out, or keep them for some, for a time"),
-    ("explain", "explain", "why does a job get what it gets?"),
-    ("advise", "advise", "which shapes fill the nodes without a rest?"),
-    ("replay", "replay", "what would other policies do with these jobs?"),
-    ("validate", "validate", "check an R and its scheduling key"),
-    ("subinstance", "subinstance", "zero-origin R from an allocated R"),
-    ("bind", "bind", "inside a job: run a program bound to what was placed"),
-    ("verify", "verify", "inside a job: is it bound to what was placed?"),
-    ("conformance", "conformance", "run the test vectors of RFC 49 and treepool, or your own"),
-    ("flux-env", "fluxenv", "make treepool part of a Flux, or take it away"),
-    ("completion", "completion", "print a script by which a shell completes words"),
+    ("alloc", "alloc", "allocate jobs on an idle cluster"),
+    ("encode", "encode", "write a scheduling key from hardware"),
+    ("digest", "digest", "print the digest of this node's topology"),
+    ("show", "show", "draw a cluster and its jobs"),
+    ("status", "status", "show what is free and used in the running instance"),
+    ("window", "window", "take nodes out, or keep them for some users, for a time"),
+    ("explain", "explain", "say why a job gets what it gets, or why it waits"),
+    ("advise", "advise", "list the shapes that fill a node completely"),
+    ("replay", "replay", "run a trace of jobs under one policy or several"),
+    ("validate", "validate", "check an R, a scheduling key or a jobspec"),
+    ("subinstance", "subinstance", "make the R of a sub-instance from the R of a job"),
+    ("bind", "bind", "inside a job: run a program bound to what the job has"),
+    ("verify", "verify", "inside a job: check that a task is bound"),
+    ("conformance", "conformance", "run test vectors: those of RFC 49, treepool's, or your own"),
+    ("flux-env", "fluxenv", "install treepool into a Flux, or remove it"),
+    ("completion", "completion", "print a completion script for a shell"),
 )
 
 #: Exit statuses beyond those of ``screen``.
@@ -44,10 +45,10 @@ _DESCRIPTION = "Topology-aware scheduling for Flux: what would a job get, and fr
 
 _EXAMPLES = """\
 examples:
-  treepool alloc 'slot=2/[core=8;gpu=1]'      what this job gets on an example cluster
-  treepool alloc -R R.json 'slot=1/node{x}'   ... and on yours
-  treepool validate R.json                    is R, and its scheduling key, in order?
-  treepool SUBCOMMAND --help                  more on one of them
+  treepool alloc 'slot=2/[core=8;gpu=1]'      allocate a job on an example cluster
+  treepool alloc -R R.json 'slot=1/node{x}'   the same on your cluster
+  treepool validate R.json                    check R and its scheduling key
+  treepool SUBCOMMAND --help                  help on a subcommand
 
 exit status:
   0 done; 1 the answer is no (refused, invalid, not conformant); 2 usage, or no such file
@@ -65,7 +66,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             status = e.code if isinstance(e.code, int) else USAGE
         else:
             command = f"treepool {arguments.command}"
-            status = arguments.run(arguments)
+            with watched(command):
+                status = arguments.run(arguments)
         sys.stdout.flush()
         return status
     except Stop as e:
@@ -103,10 +105,15 @@ class Parser(argparse.ArgumentParser):
 
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
         """End with the usage error that *words* are no arguments, and the first one's spelling."""
+        from treepool.cli.files import mistaken
         from treepool.rfc.spelling import did_you_mean
 
         known = [option for action in self._actions for option in action.option_strings]
-        meant = did_you_mean(words[0].partition("=")[0], known)
+        word = words[0].partition("=")[0]
+        same = [option for option in known if _bare(option) == _bare(word)]
+        meant = f" (did you mean {same[0]!r}?)" if same else did_you_mean(word, known)
+        if not meant and "-R" in known and mistaken(words[0]):
+            meant = f" (did you mean '-R {words[0]}'?)"
         self.error(f"unrecognized arguments: {' '.join(words)}{meant}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -118,6 +125,11 @@ class Parser(argparse.ArgumentParser):
 
             meant = did_you_mean(str(value), list(action.choices or ()))
             raise argparse.ArgumentError(action, f"{e.message}{meant}") from None
+
+
+def _bare(option: str) -> str:
+    """*option* without what people mix up: its hyphens, and upper case."""
+    return option.replace("-", "").lower()
 
 
 class Subcommand(Parser):

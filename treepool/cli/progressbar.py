@@ -1,11 +1,15 @@
-"""A progress bar on stderr, shown only if stderr is a terminal, and only after two seconds."""
+"""A progress bar on stderr, for any command that takes longer than two seconds.
+
+It is shown only if stderr is a terminal, and only until the command writes its first output. A
+thread shows it, so that a command that says nothing of its progress has one, too.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Optional, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Iterable, Iterator, Optional, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -16,48 +20,100 @@ T = TypeVar("T")
 DELAY = 2.0
 
 
+class _Bar:
+    """The bar of a command. ``done`` is from 0 to 1, None if it is not known how much is left."""
+
+    def __init__(self, doing: str) -> None:
+        from threading import Lock, Timer
+
+        self.done: Optional[float] = None
+        self.doing = doing
+        self.began = time.monotonic()
+        self.shown: Optional[Progress] = None
+        self.over = False
+        self.lock = Lock()
+        self.timer = Timer(DELAY, self.start)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def start(self) -> None:
+        """Show the bar, unless the command has written something meanwhile."""
+        bar = _made(self.began)
+        with self.lock, suppress(OSError):  # the terminal may be gone
+            if not self.over:
+                self.shown = bar
+                self.update()
+                bar.start()
+
+    def tell(self, done: Optional[float], doing: str) -> None:
+        """Set the progress and the label."""
+        self.done, self.doing = done, doing
+        with self.lock:
+            self.update()
+
+    def update(self) -> None:
+        if self.shown is not None:
+            total = None if self.done is None else 1.0
+            self.shown.update(
+                self.shown.task_ids[0],
+                total=total,
+                completed=self.done or 0.0,
+                description=self.doing,
+            )
+
+    def stop(self) -> None:
+        """Take the bar away for good."""
+        self.timer.cancel()
+        with self.lock, suppress(OSError):
+            self.over = True
+            if self.shown is not None:
+                self.shown.stop()
+                self.shown = None
+
+
+_current: Optional[_Bar] = None
+
+
 @contextmanager
-def progress_bar() -> Iterator[Callable[[Optional[float], str], None]]:
-    """Show a bar while the block runs; call the result with the progress and a label.
-
-    The progress is from 0 to 1, or None if it is not known how much there is to do.
-    """
-    if not sys.stderr.isatty():
-        yield lambda done, doing: None
-        return
-    begin = time.monotonic()
-    bar: Optional[Progress] = None
-
-    def show(done: Optional[float], doing: str) -> None:
-        nonlocal bar
-        if bar is None and time.monotonic() - begin < DELAY:
-            return
-        bar = bar or _started(begin)
-        total = None if done is None else 1.0
-        bar.update(bar.task_ids[0], total=total, completed=done or 0.0, description=doing)
-
+def watched(command: str) -> Iterator[None]:
+    """Show a bar, labelled *command*, if the block takes long."""
+    global _current
+    if sys.stderr.isatty():
+        _current = _Bar(command)
     try:
-        yield show
+        yield
     finally:
-        if bar is not None:
-            bar.stop()
+        clear()
 
 
-def _started(begin: float) -> Progress:
+def progress(done: Optional[float], doing: str) -> None:
+    """Say how far the command is, from 0 to 1 (None if that is not known), and what it does."""
+    if _current is not None:
+        _current.tell(done, doing)
+
+
+def clear() -> None:
+    """Take the bar away, because something else is about to be written to the terminal."""
+    global _current
+    if _current is not None:
+        _current.stop()
+        _current = None
+
+
+def counted(items: Iterable[T], what: str) -> Iterator[T]:
+    """*items*, while the bar says how many have come so far: "120 nodes"."""
+    for number, item in enumerate(items):
+        progress(None, f"{number} {what}")
+        yield item
+
+
+def _made(began: float) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    # Lines for stderr go above the bar. rich would write those for stdout to stderr, too.
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
     bar.add_task("")
-    bar.tasks[0].start_time = begin
-    bar.start()
+    bar.tasks[0].start_time = began
     return bar
-
-
-def counted(items: Iterable[T], what: str) -> Iterator[T]:
-    """*items*, with a bar that says how many have come so far: "120 nodes"."""
-    with progress_bar() as show:
-        for number, item in enumerate(items):
-            show(None, f"{number} {what}")
-            yield item

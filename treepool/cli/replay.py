@@ -1,14 +1,12 @@
-"""Run a trace of jobs through the pool and the policies of sched-treepool, as
-fast as it can and without Flux, and print what came of it: how much was in
-use, how long jobs waited, how many slots had their cores and GPUs in one
-place, how fragmented the rest was. With --compare, several policies side by
-side, to choose one by.
+"""Run a trace of jobs under the policies of sched-treepool, without Flux and as fast
+as possible. Print how much of the cluster was in use, how long jobs waited, how
+many slots had their cores and GPUs in one domain, and how fragmented the rest
+was. Each --compare adds a policy, so that you can choose one.
 
-A trace is JSON lines, a job on each: "submit" and "duration" in seconds,
-"shape", and if wanted "limit" (its time limit; the duration if not given),
-"id", "constraint" (RFC 31), "locality" and "options" (of the job, as in its
-jobspec). Jobs start in the order of their submission, or out of turn as the
-policy allows; policies know limits only.
+A trace has a JSON object on each line. "submit" and "duration", in seconds, and
+"shape" are required. "limit" (the time limit; by default the duration), "id",
+"constraint" (RFC 31), "locality" and "options" (job options, as in a jobspec) are
+optional. The scheduler knows the limit of a job, not its duration.
 
 examples:
   treepool replay trace.jsonl -R R.json
@@ -31,29 +29,35 @@ exit status:
 
 from __future__ import annotations
 
-import json
 import math
+import re
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any, Callable
 
 from treepool.cli import cluster, files, plots
-from treepool.cli.progressbar import progress_bar
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, shortened
+from treepool.cli.progressbar import progress
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
 from treepool.errors import InvalidInput
 from treepool.flux import options
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.spelling import did_you_mean
 from treepool.view import trace
 from treepool.view.history import Start, picture_of
+from treepool.view.picture import Picture
 from treepool.view.replay import Outcome, Rules, replay
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import TraceJob
 
 #: The options that a set of rules may have: those of the module that apply to a replay.
 _OPTIONS = (
-    "policy", "reservation-depth", "node-policy", "straddle", "locality", "alpha", "beta", "fabric"
+    "policy", "reservation-depth", "node-policy", "straddle", "mix", "locality", "alpha", "beta",
+    "fabric"
 )  # fmt: skip
+
+#: The comma before an option; the values of some have commas, too.
+_BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -94,8 +98,8 @@ def define(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
-        "node-policy=NAME, straddle=GPUS, locality=MODE, alpha=A, beta=B; and fabric=off, as if "
-        "nothing were known of what is above the nodes; repeatable "
+        "node-policy=NAME, straddle=GPUS, mix=WEIGHT*SHAPE[,...], locality=MODE, alpha=A, beta=B; "
+        "and fabric=off, as if nothing were known of what is above the nodes; repeatable "
         "(default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
@@ -107,7 +111,8 @@ def define(parser: ArgumentParser) -> None:
         "--html",
         metavar="FILE",
         type=_file,
-        help="write a page, too, with a slider over the jobs under the first set of options",
+        help="write a page, too: the plot, and a slider over the jobs under the first set of "
+        "options",
     )
     parser.set_defaults(run=run)
 
@@ -136,7 +141,8 @@ def run(arguments: Namespace) -> int:
     with files.naming(arguments.trace or "synthetic"):
         found = _outcomes(resource_set, jobs, rules, starts)
     if arguments.html is not None:
-        _write_page(arguments.html, resource_set, starts)
+        began = jobs[0].submit if jobs else 0.0
+        _write_page(arguments.html, picture_of(resource_set, starts, began), found)
     _write(arguments, found)
     return _refusals([outcome for outcome, _ in found])
 
@@ -159,25 +165,24 @@ def _outcomes(
     *starts* receives the jobs that start under the first rules.
     """
     found = []
-    with progress_bar() as bar:
-        for i, each in enumerate(rules):
+    for i, each in enumerate(rules):
 
-            def progress(done: float, i: int = i, doing: str = each.name) -> None:
-                bar((i + done) / len(rules), doing)
+        def tell(done: float, i: int = i, doing: str = each.name) -> None:
+            progress((i + done) / len(rules), doing)
 
-            began = time.perf_counter()
-            watch = None if i else (lambda *start: starts.append(start))
-            outcome = replay(resource_set, jobs, each, progress, watch)
-            found.append((outcome, time.perf_counter() - began))
+        began = time.perf_counter()
+        watch = None if i else (lambda *start: starts.append(start))
+        outcome = replay(resource_set, jobs, each, tell, watch)
+        found.append((outcome, time.perf_counter() - began))
     return found
 
 
-def _write_page(path: Path, resource_set: ResourceSet, starts: list[Start]) -> None:
+def _write_page(path: Path, picture: Picture, found: list[tuple[Outcome, float]]) -> None:
     from treepool.view.html import html
+    from treepool.view.plot import Plot
     from treepool.view.rows import rows
 
-    picture = picture_of(resource_set, starts)
-    page = html(picture, rows(picture, []))
+    page = html(picture, rows(picture), Plot.of([outcome for outcome, _ in found]))
     with files.writing(path):
         path.write_text(page, encoding="utf-8")
 
@@ -191,7 +196,7 @@ def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
             replayplot.write(outcomes, arguments.svg)
     if arguments.json:
         for outcome, seconds in found:
-            out(json.dumps(_line(outcome, seconds)))
+            out_json(_line(outcome, seconds))
     else:
         from treepool.cli.replaytable import table
 
@@ -256,20 +261,26 @@ def _refusals(outcomes: list[Outcome]) -> int:
 
 
 def _rules(text: str) -> Rules:
-    words = text.split(",")
-    for word in words:
-        if word.partition("=")[0] not in _OPTIONS:
+    given: dict[str, str] = {}
+    for word in _BEFORE_NAME.split(text):
+        name, equals, _ = word.partition("=")
+        if name not in _OPTIONS:
             known = ", ".join(_OPTIONS)
-            raise ArgumentTypeError(f"unknown option {word!r:.60}, known: {known}")
-    fabric = [word for word in words if word.startswith("fabric")]
-    for word in fabric:
-        if word not in ("fabric=on", "fabric=off"):
-            raise ArgumentTypeError(f"{word!r:.60}: fabric is on or off")
+            hint = did_you_mean(name, _OPTIONS)
+            raise ArgumentTypeError(f"unknown option {name!r:.60}{hint}, known: {known}")
+        if not equals:
+            raise ArgumentTypeError(f"{name}: {name}=VALUE is needed")
+        if name in given:
+            raise ArgumentTypeError(f"{name} is given twice in {text!r:.60}")
+        given[name] = word
+    fabric = given.pop("fabric", "fabric=on")
+    if fabric not in ("fabric=on", "fabric=off"):
+        raise ArgumentTypeError(f"{fabric!r:.60}: fabric is on or off")
     try:
-        read = options.read([word for word in words if word not in fabric])
+        read = options.read(given.values())
     except InvalidInput as e:
         raise ArgumentTypeError(str(e)) from None
-    return Rules(text, read.rule.policy, read.rule.depth, read.pool, "fabric=off" not in fabric)
+    return Rules(text, read.rule.policy, read.rule.depth, read.pool, fabric == "fabric=on")
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 from unicodedata import combining, east_asian_width
 
+from treepool.cli import progressbar
 from treepool.rfc.quote import printable as printable
 from treepool.rfc.quote import shortened as shortened
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 DONE, NO, USAGE = 0, 1, 2
 
 #: Width of a table that is not written to a terminal; COLUMNS in the environment overrides it.
-PLAIN_WIDTH = 120
+PLAIN_WIDTH = 80
 
 #: The version of the lines that ``--json`` prints: schemas/output.json, doc/json.md.
 JSON_VERSION = 1
@@ -43,6 +44,7 @@ class Stop(Exception):
 
 def out(line: str) -> None:
     """Write *line*, which is printable, to stdout."""
+    progressbar.clear()
     print(line)
 
 
@@ -89,10 +91,10 @@ def console() -> Console:
     """
     from rich.console import Console
 
-    known = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
     return Console(
         file=sys.stdout,
-        width=known,
+        width=width(),
+        height=24,  # without both rich takes a dumb terminal for one of 80 columns
         color_system="auto" if has_colour() else None,
         markup=False,
         emoji=False,

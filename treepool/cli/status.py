@@ -1,9 +1,10 @@
-"""Show the running Flux instance: what is free, used and fragmented (GPUs that
-are free but in no domain that is), which free GPUs lack their fair share of free
-cores, how many nodes a job may have to fit into a switch, a rack, ..., the
-windows; with --domains a line for each of these, with --gpus one for each GPU,
-with --jobs one for each job, with its placement and how close it is: its fitness
-is 1.00 if an idle cluster could not have placed it better.
+"""Show the running Flux instance: how many nodes, cores and GPUs are free or used;
+fragmented GPUs, which are free but in a domain that is not; stranded GPUs, which
+lack their fair share of free cores; how many nodes a job may have to fit into
+one switch or rack; and the windows.
+
+The fitness of a job says how close together it is: 1.00 if an idle cluster could
+not have placed it better.
 
 examples:
   flux treepool status --jobs                 where do jobs sit?
@@ -18,19 +19,18 @@ exit status:
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from itertools import islice
-from typing import Iterator
+from typing import Any, Iterator
 
 import attrs
 
 from treepool.cli import instance
-from treepool.cli.screen import DONE, USAGE, Stop, out, width
+from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
 from treepool.view import prometheus, status, windows
 from treepool.view.areas import areas, domain_lines, locality_lines
 from treepool.view.picture import Picture
@@ -44,9 +44,14 @@ def define(parser: ArgumentParser) -> None:
         "--domains", action="store_true", help="a line for each switch, rack, ... above the nodes"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="a line of JSON for each, and the totals")
+    form.add_argument("--json", action="store_true", help="print lines of JSON")
     form.add_argument(
-        "--watch", metavar="SECONDS", nargs="?", const=2.0, type=float, help="again and again"
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        const=2.0,
+        type=float,
+        help="show it again and again (default: every 2 seconds)",
     )
     form.add_argument(
         "--prometheus", action="store_true", help="the scheduler's numbers in Prometheus' format"
@@ -60,7 +65,8 @@ def run(arguments: Namespace) -> int:
             raise Stop("--prometheus has no lines for --gpus, --jobs and --domains", USAGE)
         out("\n".join(prometheus.text(instance.numbers())))
     elif arguments.json:
-        out("\n".join(_json(arguments)))
+        for fact in _facts(arguments):
+            out_json(fact)
     elif arguments.watch is None:
         out("\n".join(_text(arguments)))
     else:
@@ -85,25 +91,24 @@ def _watch(arguments: Namespace) -> None:
         time.sleep(arguments.watch)
 
 
-def _json(arguments: Namespace) -> Iterator[str]:
+def _facts(arguments: Namespace) -> Iterator[dict[str, Any]]:
+    """The JSON objects: GPUs, jobs, what is above the nodes, windows, and last the totals."""
     live = instance.look()
     running = instance.running(live)
     picture = Picture.of(live.pool, [r.job for r in running if r.job.parts], drained=live.drained)
     if arguments.gpus:
-        for gpu in status.gpu_lines(picture, running):
-            yield json.dumps(attrs.asdict(gpu))
+        yield from map(attrs.asdict, status.gpu_lines(picture, running))
     if arguments.jobs:
-        for job in status.job_lines(picture, running):
-            yield json.dumps(attrs.asdict(job))
+        yield from map(attrs.asdict, status.job_lines(picture, running))
     whole = areas(picture)
     if whole is not None:
         fabric = {"localities": [attrs.asdict(line) for line in locality_lines(whole)]}
         if arguments.domains:
             fabric["domains"] = [attrs.asdict(line) for line in domain_lines(whole)]
-        yield json.dumps({"fabric": fabric})
+        yield {"fabric": fabric}
     for entry in live.windows:
-        yield json.dumps({"window": entry.to_dict()})
-    yield json.dumps({"totals": picture.totals._asdict()})
+        yield {"window": entry.to_dict()}
+    yield {"totals": picture.totals._asdict()}
 
 
 def _text(arguments: Namespace) -> Iterator[str]:

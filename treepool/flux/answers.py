@@ -25,6 +25,7 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
+from treepool.rfc.spelling import did_you_mean
 
 #: The requests are ``sched-treepool.look``, ``.job``, ``.ask`` and ``.numbers``.
 TOPIC = "sched-treepool."
@@ -67,6 +68,9 @@ class Source(Protocol):
     def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue sees it; raises ValueError."""
 
+    def configured(self, key: str, default: Any) -> Any:
+        """The value of a key of Flux's configuration, in dotted form."""
+
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats`` shows."""
 
@@ -75,7 +79,6 @@ class Answers:
     """Answers the questions about *source*."""
 
     def __init__(self, handle: Any, log: Any, source: Source) -> None:
-        self._handle = handle
         self._source = source
         self._questions = Questions(handle, log)
         self._outlook: Outlook
@@ -109,7 +112,7 @@ class Answers:
 
     def _hidden(self, asker: Asker) -> Callable[[int], bool]:
         """Tells which jobs *asker* may not see: none that the scheduler does not have."""
-        private = not asker.privileged and self._handle.conf_get(_PRIVATE, False, update=True)
+        private = not asker.privileged and self._source.configured(_PRIVATE, False)
         users = None, asker.userid
         return lambda jobid: private and self._source.user_of(jobid) not in users
 
@@ -189,7 +192,7 @@ class Answers:
     def _ask(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
         """What a job would get now or when, if it were submitted now."""
         pool, queue = self._source.pool, self._source.queue
-        line, spec = _spec(payload, self._handle)
+        line, spec = _spec(payload, self._source.configured("queues", {}))
         if self._source.holds_back:
             yield {"verdict": "held back"}
             return
@@ -225,13 +228,14 @@ class Answers:
         yield (yield from self._source.numbers())
 
 
-def _spec(payload: Mapping[str, Any], handle: Any) -> tuple[str, dict[str, Any]]:
+def _spec(payload: Mapping[str, Any], queues: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The queue and the jobspec of a question; raises Refused, or InvalidJobspec."""
     line = payload.get("queue", "")
-    queues = handle.conf_get("queues", {}, update=True)
     if not isinstance(line, str) or (line not in queues and (line or queues)):
         known = ", ".join(sorted(queues)) or "none"
-        raise Refused(errno.EINVAL, f"/queue: not one of this instance's queues ({known:.200})")
+        hint = did_you_mean(line, queues)
+        text = f"/queue: not one of this instance's queues ({known:.200}){hint}"
+        raise Refused(errno.EINVAL, text)
     constraints = payload.get("constraints")
     requires = queues[line].get("requires") if line else None
     if requires:  # flux-core adds it to each job of the queue

@@ -28,7 +28,19 @@ class Configuration:
         self._handle = handle
         self._log = log
         self._arguments = tuple(arguments)
-        self.options, self.windows = self._read(handle.conf_get())
+        self._conf: Mapping[str, Any] = handle.conf_get()
+        self.options, self.windows = self._read(self._conf)
+
+    def get(self, key: str, default: Any) -> Any:
+        """The value of a key in dotted form.
+
+        Do not ask Flux for it while the module runs: Flux answers nobody until each module has
+        followed a new configuration, so that both would wait for ever.
+        """
+        try:
+            return _at(self._conf, key.split("."))
+        except (KeyError, TypeError):
+            return default
 
     def follow(self, conf: Mapping[str, Any], queue: Queue) -> bool:
         """Apply *conf*, the whole new configuration, to *queue* and its pool.
@@ -38,6 +50,7 @@ class Configuration:
         """
         old = self.options
         self.options, self.windows = self._read(conf)
+        self._conf = conf
         queue.set_rules(self.options.rule, self.options.queues)
         for name in ("discover", "queue_depth"):
             if getattr(self.options, name) != getattr(old, name):

@@ -18,6 +18,7 @@ from treepool.errors import InvalidOption
 from treepool.rfc import units
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_MEMORY
+from treepool.rfc.spelling import did_you_mean
 
 #: Longest text accepted, in characters; a text with every key once fits.
 MAX_TEXT = 512
@@ -112,7 +113,7 @@ class _Reader:
             _fail(start, f"expected one of {_KNOWN}, found {found}")
         key = match[0]
         if key not in _READERS:
-            instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else ""
+            instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else did_you_mean(key, _READERS)
             _fail(start, f"unknown key {shown(key)}, known: {_KNOWN}{instead}")
         if key in given:
             _fail(start, f"{key} is given twice")

@@ -8,13 +8,16 @@ from typing import Any, Generator, Iterator
 
 from treepool.placement.effort import GIVEN_UP
 from treepool.placement.nodes.state import fragmented
-from treepool.placement.nodes.usable import PER_GPU, stranded
+from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 #: Passes of which the median and the 99th percentile are taken.
 _PASSES = 1024
+
+#: Seconds that no step may take (DESIGN, "In time").
+_LONG = 0.02
 
 #: Node states that are looked at, and jobs that are counted, between two yields.
 _STATES, _JOBS = 64, 4096
@@ -27,7 +30,7 @@ class Passes:
         self._last: deque[float] = deque(maxlen=_PASSES)
         self._spent = 0.0
         self._count = 0
-        self._worst = self._worst_step = 0.0
+        self._worst = 0.0
 
     def timed(self, work: Iterator[None]) -> Iterator[None]:
         """*work*, which is one pass, or goes on with one that was interrupted."""
@@ -38,18 +41,14 @@ class Passes:
             except StopIteration:
                 if not self._spent:  # there was nothing to do
                     return
-                self._step(time.perf_counter() - began)
+                self._spent += time.perf_counter() - began
                 self._last.append(self._spent)
                 self._worst = max(self._worst, self._spent)
                 self._count += 1
                 self._spent = 0.0
                 return
-            self._step(time.perf_counter() - began)
+            self._spent += time.perf_counter() - began
             yield
-
-    def _step(self, seconds: float) -> None:
-        self._spent += seconds
-        self._worst_step = max(self._worst_step, seconds)
 
     def to_dict(self) -> dict[str, float]:
         """The numbers, in seconds."""
@@ -59,15 +58,44 @@ class Passes:
             "median": ordered[len(ordered) // 2],
             "p99": ordered[len(ordered) * 99 // 100],
             "worst": self._worst,
-            "worst_step": self._worst_step,
         }
+
+
+class Steps:
+    """How long the module keeps others waiting: its work between two looks for events.
+
+    A step is CPU time of this thread, so that other programs on the machine do not count. *handle*
+    calls back before each look.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._watcher = handle.prepare_watcher_create(lambda *_: self._end())
+        self._began = self._worst = 0.0
+        self._count = self._long = 0
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self._began = time.thread_time()
+        self._watcher.start()
+
+    def _end(self) -> None:
+        now = time.thread_time()
+        spent, self._began = now - self._began, now
+        self._count += 1
+        self._long += spent > _LONG
+        self._worst = max(self._worst, spent)
+
+    def to_dict(self) -> dict[str, float]:
+        """How many steps there were, how many were long, and the longest in seconds."""
+        return {"count": self._count, "long": self._long, "worst": self._worst}
 
 
 class Numbers:
     """What is counted since the module was loaded, and what is true now."""
 
-    def __init__(self) -> None:
+    def __init__(self, handle: Any) -> None:
         self.passes = Passes()
+        self.steps = Steps(handle)
         self.placed = self.refused = self.failed = 0
 
     def count_refused(self) -> None:
@@ -87,6 +115,7 @@ class Numbers:
             "windows": len(plan.windows),
             "localities": list(pool.localities),
             "passes": self.passes.to_dict(),
+            "steps": self.steps.to_dict(),
             "jobs": {**jobs, "held_back": held_back},
             "queues": queues,
             "free": free,
@@ -116,6 +145,8 @@ def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
     """What is free on nodes that are up; how much of it is in no domain that is entirely free."""
     kinds = ("cores", "gpus", "cores_fragmented", "gpus_fragmented", "gpus_stranded")
     found = dict.fromkeys(kinds, 0)
+    mix = pool.situation.policy.mix
+    each = 1 if mix.kinds else _STATES  # a mix takes up to some milliseconds for a state
     buckets = pool.situation.index.buckets
     # Counted first: the nodes may change their states between two yields.
     sizes = [(state, len(ranks)) for state, ranks in buckets.items()]
@@ -125,8 +156,8 @@ def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
         found["gpus"] += nodes * state.ngpus
         found["cores_fragmented"] += nodes * idset.size(cores)
         found["gpus_fragmented"] += nodes * idset.size(gpus)
-        found["gpus_stranded"] += nodes * stranded(state.type, state.cores, state.gpus)
-        if count % _STATES == 0:
+        found["gpus_stranded"] += nodes * mix.stranded(state.type, state.cores, state.gpus)
+        if count % each == 0:
             yield
     found["gpus_stranded"] //= PER_GPU
     return found

@@ -15,10 +15,12 @@ import attrs
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
 from treepool.placement.choose.policy import REPLACED
-from treepool.placement.options import number
+from treepool.placement.options import check_together, number
 from treepool.placement.plan.line import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
+from treepool.rfc import mix
 from treepool.rfc.findings import shown
+from treepool.rfc.spelling import did_you_mean
 
 #: The table of the configuration, and in it the table of tables for single queues.
 TABLE = "sched-treepool"
@@ -78,7 +80,8 @@ def read(
         name, equals, text = argument.partition("=")
         if not equals or name not in _OPTIONS or name in _OF_FLUX:
             known = ", ".join(f"{name}={option.form}" for name, option in _OPTIONS.items())
-            raise InvalidOption(f"unknown argument {argument!r:.60}, known: {known}")
+            hint = did_you_mean(name, _OPTIONS)
+            raise InvalidOption(f"unknown argument {argument!r:.60}{hint}, known: {known}")
         try:
             read[name], texts[name] = _OPTIONS[name].read(text), text
         except InvalidOption as e:
@@ -94,10 +97,12 @@ def read(
             {n: _checked(n, _text(v, *keys[n]), *keys[n]) for n, v in own.items()}, rule
         )
     depth = read.get("queue-depth", math.inf)
+    pool = {_OF_POOL[name]: texts[name] for name in _OF_POOL if name in texts}
+    check_together(pool)
     return Options(
         rule,
         rules,
-        pool={_OF_POOL[name]: texts[name] for name in _OF_POOL if name in texts},
+        pool=pool,
         discover=read.get("discover") != "off",
         log_level=str(read.get("log-level", "info")),
         queue_depth="unlimited" if depth == math.inf else int(depth),
@@ -119,7 +124,8 @@ def _table(value: object, known: Union[tuple[str, ...], None], *keys: str) -> di
         raise InvalidSetting(f"must be a table, not {shown(value)}", *keys)
     for name in value:
         if known is not None and name not in known:
-            raise InvalidSetting(f"unknown, known are {', '.join(known)}", *keys, name)
+            hint = did_you_mean(name, known)
+            raise InvalidSetting(f"unknown{hint}, known are {', '.join(known)}", *keys, name)
     return dict(value)
 
 
@@ -149,8 +155,10 @@ def _choice(
     *known: str, form: str = "", replaced: Mapping[str, str] = MappingProxyType({})
 ) -> _Option:
     def check(text: str) -> str:
+        if text in known:
+            return text
         now = f"now {replaced[text]}, " if text in replaced else ""
-        return text if text in known else _fail(f"{now}known are {', '.join(known)}")
+        _fail(f"{now}known are {', '.join(known)}{did_you_mean(text, known)}")
 
     return _Option(form or "|".join(known), check)
 
@@ -163,6 +171,11 @@ def _number(name: str, form: str) -> _Option:
             return _fail(str(e).partition(": ")[2])
 
     return _Option(form, check)
+
+
+def _mix(text: str) -> str:
+    mix.read(text)
+    return text
 
 
 def _depth(text: str) -> float:
@@ -184,6 +197,7 @@ _OF_POOL = {
     "straddle": "straddle",
     "alpha": "alpha",
     "beta": "beta",
+    "mix": "mix",
 }
 
 #: Options that a single queue may have.
@@ -201,6 +215,7 @@ _OPTIONS = {
     "straddle": _number("straddle", "GPUS"),
     "alpha": _number("alpha", "0..1"),
     "beta": _number("beta", "0..1"),
+    "mix": _Option("WEIGHT*SHAPE[,...]", _mix),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,
     "log-level": _choice(*_LOG_LEVELS, form="LEVEL"),

@@ -60,7 +60,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
             self._configuration = Configuration(h, self.log, self._pending_args)
             self._windows = Windows(
-                h, self.log, self._owner_of, self._request_schedule, self._configuration.windows
+                *(h, self.log, self._owner_of, self._request_schedule, self.configured),
+                self._configuration.windows,
             )
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
@@ -69,7 +70,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._use_flux_options()
         self.pool_kwargs.update(self.options.pool)
         self.queue: Queue
-        self._numbers = Numbers()
+        self._numbers = Numbers(h)
         self._garbage = Garbage()
         self._intake = Intake(
             h, self.log, self._judge, self._answer, self._on_topology, self._request_schedule
@@ -161,6 +162,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._hello.ask(self.handle, self.pool)
         # Not earlier: the time that hello takes would count towards the brokers' timeout.
         self._intake.begin()
+        self._numbers.steps.begin()
         self._garbage.begin()
 
     def _on_missed(self, what: str) -> None:
@@ -358,6 +360,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def hurry(self, jobid: int) -> None:
         """Judge a job that was submitted a moment ago, because somebody asks about it."""
         self._intake.hurry(jobid)
+
+    def configured(self, key: str, default: Any) -> Any:
+        """The value of a key of Flux's configuration, in dotted form."""
+        return self._configuration.get(key, default)
 
     @property
     def holds_back(self) -> bool:

@@ -54,7 +54,7 @@ class Windows:
     """The windows of an instance.
 
     *owner_of* gives the user and the queue of a waiting job, *changed* is called when there may be
-    something to start.
+    something to start, *configured* gives the value of a key of Flux's configuration.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Windows:
         log: Any,
         owner_of: OwnerOf,
         changed: Callable[[], None],
+        configured: Callable[[str, Any], Any],
         fixed: tuple[WindowEntry, ...],
     ) -> None:
         """*fixed* are those of the configuration; raises InvalidWindow if the KVS has bad ones."""
@@ -70,6 +71,7 @@ class Windows:
         self._log = log
         self._owner_of = owner_of
         self._changed = changed
+        self._configured = configured
         self._queue: Queue
         self._fixed = fixed
         self._kept = _read(_in_kvs(handle), f"KVS: {KEY}")
@@ -259,7 +261,7 @@ class Windows:
         return tuple(self._made.values())
 
     def _window(self, entry: WindowEntry, problem: Callable[[str], None]) -> Window:
-        queues = self._handle.conf_get("queues", {}, update=True) if entry.queues else ()
+        queues = self._configured("queues", {}) if entry.queues else ()
         return window_of(entry, self._queue.plan.pool.inventory.resource_set, queues, problem)
 
 

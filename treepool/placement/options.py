@@ -6,9 +6,11 @@ from typing import Any, Mapping
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA, Weights
-from treepool.placement.choose.policy import STRADDLE, Policy, policy_named
+from treepool.placement.choose.mix import Mix
+from treepool.placement.choose.policy import POLICIES, STRADDLE, Policy, policy_named
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc.findings import shown
+from treepool.rfc.mix import Kind, read
 
 #: The options of a pool and their defaults.
 OPTIONS = {
@@ -17,13 +19,15 @@ OPTIONS = {
     "straddle": str(STRADDLE),
     "alpha": str(ALPHA),
     "beta": str(BETA),
+    "mix": "",
 }
 
 
 def checked(options: Mapping[str, object]) -> dict[str, Any]:
     """All options of a pool: *options*, and the defaults of the options that it omits.
 
-    Raises InvalidOption, which names the unknown option or value.
+    Raises InvalidOption, which names the unknown option or value, or the weight that the policy
+    does not use.
     """
     chosen: dict[str, Any] = {**OPTIONS, **options}
     for name in options:
@@ -32,7 +36,28 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
     if chosen["locality"] not in LOCALITIES:
         known = ", ".join(LOCALITIES)
         raise InvalidOption(f"unknown locality {chosen['locality']!r:.60}, known: {known}")
+    check_together(options)
     return chosen
+
+
+def kinds_of(text: object) -> tuple[Kind, ...]:
+    """The kinds of jobs in the value of option ``mix``; raises InvalidOption."""
+    try:
+        return read(str(text))
+    except InvalidOption as e:
+        raise InvalidOption(f"mix: {e}") from None
+
+
+def check_together(options: Mapping[str, object]) -> None:
+    """Raise InvalidOption if *options* weigh what their policy does not.
+
+    A mix says which GPUs are stranded under any policy.
+    """
+    name = options.get("policy", OPTIONS["policy"])
+    policy = POLICIES.get(name) if isinstance(name, str) else None
+    if "straddle" in options and policy is not None and not policy.weighs:
+        value = shown(options["straddle"])
+        raise InvalidOption(f"straddle={value}: policy {name} does not weigh locality")
 
 
 #: The largest value of each option that is a number from 0 up.
@@ -51,7 +76,14 @@ def number(name: str, options: Mapping[str, Any]) -> float:
 
 
 def chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]:
-    """All options, with *options* among them, their weights and policy; raises InvalidOption."""
+    """All options, with *options* among them, their weights and policy; raises InvalidOption.
+
+    A weight that the policy does not use is not among them.
+    """
     values = checked(options)
     weights = Weights(number("alpha", values), number("beta", values))
-    return values, weights, policy_named(values["policy"], weights, number("straddle", values))
+    mix = Mix(kinds_of(values["mix"]))
+    policy = policy_named(values["policy"], weights, number("straddle", values), mix)
+    if not policy.weighs:
+        del values["straddle"]
+    return values, weights, policy

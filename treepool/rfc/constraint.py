@@ -21,6 +21,7 @@ from treepool.errors import InvalidHostlist, InvalidIdset, InvalidJobspec
 from treepool.rfc import hostlist, idset
 from treepool.rfc.findings import Findings, Reader, T, shown
 from treepool.rfc.idset import union
+from treepool.rfc.spelling import did_you_mean
 
 #: Operators over text, and over constraints.
 TEXT_OPERATORS = ("properties", "hostlist", "ranks")
@@ -98,7 +99,8 @@ class _Reader:
             if self.findings.enough:
                 break
             if operator not in TEXT_OPERATORS and operator not in LOGICAL_OPERATORS:
-                self.findings.note(at, f"unknown constraint operator {shown(operator)}")
+                hint = did_you_mean(operator, self.readers)
+                self.findings.note(at, f"unknown constraint operator {shown(operator)}{hint}")
         self.depth += 1
         found = self.findings.members(value, at, self.readers)
         self.depth -= 1

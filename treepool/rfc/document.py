@@ -42,7 +42,7 @@ def load(text: str, error: Type[InvalidInput], what: str) -> Any:
             parse_int=_int,
         )
     except json.JSONDecodeError as e:
-        raise error(f"{what}: line {e.lineno} column {e.colno}: {e.msg}") from None
+        raise error(f"{what}: line {e.lineno} column {e.colno}: not JSON: {e.msg}") from None
     except RecursionError:
         raise error(f"{what}: nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as e:  # duplicate key, NaN, a number out of range

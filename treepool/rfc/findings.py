@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Type, T
 from treepool.errors import InvalidIdset, InvalidInput, Problem
 from treepool.rfc import document, idset
 from treepool.rfc.quote import quoted, shortened
+from treepool.rfc.spelling import did_you_mean
 
 T = TypeVar("T")
 
@@ -112,7 +113,9 @@ class Findings:
             if not isinstance(key, str):
                 self.note(at, f"a key must be a string, not {shown(key)}")
             elif key not in readers:
-                self.note(pointer_to(at, key), f"unknown key; known are {', '.join(readers)}")
+                hint = did_you_mean(key, readers)
+                known = ", ".join(readers)
+                self.note(pointer_to(at, key), f"unknown key{hint}; known are {known}")
         for key in value if self.unknown is not None else ():
             if key not in readers:
                 self.unread(value, at, key, tuple(readers))
@@ -196,7 +199,8 @@ class Findings:
         if not isinstance(value, bool) and value in known:
             return known[known.index(value)]
         names = ", ".join(map(shown, known))
-        self.mistyped(at, names if len(known) == 1 else f"one of {names}", value)
+        names = names if len(known) == 1 else f"one of {names}"
+        self.note(at, f"must be {names}, not {shown(value)}{did_you_mean(value, known)}")
         return known[0]
 
     def idset(self, value: object, at: str, empty: bool = False) -> int:

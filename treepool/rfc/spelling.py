@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import Sequence
+from typing import Iterable, Sequence
 
-from treepool.rfc.findings import shown
+from treepool.rfc.quote import quoted
 
 #: Longest unknown name that is compared with the known ones, in characters.
 _MAX_NAME = 32
@@ -44,10 +43,13 @@ def nearest(name: str, known: Sequence[str]) -> str:
         longer = [one for one in known if one.startswith(plain)]
         if len(longer) == 1:
             return longer[0]
+    from difflib import get_close_matches  # most commands never need it
+
     return next(iter(get_close_matches(plain, known, 1, _ALIKE)), "")
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
+def did_you_mean(name: object, known: Iterable[object]) -> str:
     """A question that names the nearest of *known* names, to follow unknown *name*, or ""."""
-    near = nearest(name, known)
-    return f" (did you mean {shown(near)}?)" if near else ""
+    names = [one for one in known if isinstance(one, str)]
+    near = nearest(name, names) if isinstance(name, str) else ""
+    return f" (did you mean {quoted(near)}?)" if near else ""

@@ -241,7 +241,7 @@ class _Teller:
     def domains(self, selection: Selection) -> Iterator[str]:
         """The domains above the nodes in *selection*, and why these, a line each."""
         fabric = self.inventory.fabric
-        if fabric is None or (self.ask.locality == "none" and not self.request.levels):
+        if fabric is None or (self.ask.locality == "none" and not self.request.above):
             return
         rooms = self.situation.spread(self.request).rooms
         shares: dict[int, int] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
+from functools import cached_property
 from typing import Callable, Iterator, Optional, Sequence
 
 import attrs
@@ -126,6 +127,7 @@ class _Run:
         rules: Rules,
         watch: Optional[Watcher],
     ) -> None:
+        self.resource_set = resource_set
         placed_on = resource_set if rules.fabric else _without_fabric(resource_set)
         self.pool = Pool(placed_on, **rules.pool)
         self.pool.set_expiration(0.0)
@@ -199,8 +201,8 @@ class _Run:
     # -- jobs come
 
     def _submit(self, number: int, traced: TraceJob) -> None:
-        request = self._request(traced)
         try:
+            request = self._request(traced)
             self.pool.check_feasibility(request)
         except InfeasibleRequest as e:
             self._refuse(traced, str(e))
@@ -213,8 +215,16 @@ class _Run:
         self.queue.add(new)
         self.tally.submit()
 
+    @cached_property
+    def whole_pool(self) -> Pool:
+        """The cluster with its fabric, which says whether a request is valid."""
+        return self.pool if self.rules.fabric else Pool(self.resource_set, **self.rules.pool)
+
     def _request(self, traced: TraceJob) -> Request:
-        """The request of *traced* without its duration; equal requests share the object."""
+        """The request of *traced* without its duration; equal requests share the object.
+
+        Raises InfeasibleRequest for a job that names what only the fabric has, if that is ignored.
+        """
         limits = "" if traced.constraint is None else json.dumps(traced.constraint, sort_keys=True)
         asked = dict(traced.options)
         if traced.locality is not None:
@@ -226,11 +236,16 @@ class _Run:
                 spec = jobspec.from_resources(
                     parse_shape(traced.shape), constraints=traced.constraint, options=asked or None
                 )
-                request = self.pool.parse_resource_request(spec)
+                request = self.whole_pool.parse_resource_request(spec)
             except InvalidShape as e:
                 raise InvalidTrace(f"{traced.place}: shape: {e.line}") from None
             except InvalidInput as e:
                 raise InvalidTrace(f"{traced.place}: {e}") from None
+            if not self.rules.fabric:
+                try:
+                    request = self.pool.parse_resource_request(spec)
+                except InvalidInput as e:
+                    raise InfeasibleRequest(f"without the fabric, {e}") from None
             self._requests[key] = request
         return request
 

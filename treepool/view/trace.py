@@ -92,7 +92,11 @@ def read(text: str) -> list[TraceJob]:
         if line and len(jobs) >= MAX_JOBS:
             raise InvalidTrace(f"{place}: more than {MAX_JOBS} jobs")
         if line:
-            jobs.append(_job(place, document.load(line, InvalidTrace, place)))
+            try:
+                value = document.load(line, InvalidInput, place)
+            except InvalidInput as e:  # which counts the lines from here
+                raise InvalidTrace(str(e).replace(": line 1 column", ": column", 1)) from None
+            jobs.append(_job(place, value))
     if not jobs:
         raise InvalidTrace("there is no job in it")
     return in_order(jobs)

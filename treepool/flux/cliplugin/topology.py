@@ -30,10 +30,10 @@ OPTIONS = (
     ("--memory", "SIZE", "Least memory near each slot, such as 64GB"),
     ("--allow-cxl", None, "Let CXL memory count for memory"),
     ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
-    ("--within", "LOCALITY", "All nodes in one domain above the nodes, such as one switch"),
+    ("--within", "LOCALITY[:N]", "All nodes in one domain above the nodes, or in N at most"),
     ("--segment", "LOCALITY:N", "Nodes in groups of N, each in one domain: switch:16"),
     ("--locality-wait", "FSD", "Until so long has passed, wait for a close place, as if required"),
-    ("--switches", "N[@TIME]", "All nodes in one lowest domain, as in Slurm; N is 1"),
+    ("--switches", "N[@TIME]", "All nodes in N lowest domains at most, as in Slurm"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
 )
 
@@ -95,13 +95,13 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                           domain that each slot sits in
     --allow-cxl           CXL memory counts where the job asks for memory
     --unified-memory      only nodes whose CPUs and GPUs share one memory
-    --within=LOCALITY     all nodes in one domain of a locality above the nodes,
-                          such as switch or rack
+    --within=LOCALITY[:N] all nodes in one domain of a locality above the nodes,
+                          such as switch or rack; or in N such domains at most
     --segment=LOCALITY:N  the nodes in groups of N, each group in one such domain
     --locality-wait=FSD   wait so long (10m, 1h) for local slots, and for nodes in
                           the smallest kind of domain that can have them all
-    --switches=N[@TIME]   as in Slurm: the nodes in N lowest domains at most, until
-                          TIME has passed (10:00 are minutes); N is 1
+    --switches=N[@TIME]   as in Slurm: the nodes in N of the lowest domains at most;
+                          with TIME only until it has passed (10:00 are minutes)
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
       num=N[/task]        GPUs per slot, as -g (1 if neither is given)
       mode=exclusive      the only mode: GPUs are not shared
@@ -319,11 +319,8 @@ def _check(options: Mapping[str, _Option], there: Any) -> None:
         # Which localities there are, only the scheduler knows.
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         levels = [texts[name] for name in ("level",) if name in texts]
-        above = [
-            texts[n].rpartition(":")[0 if n == "segment" else 2]
-            for n in ("within", "segment")
-            if n in texts
-        ] or ["switch"]
+        named = [texts[name] for name in ("within", "segment") if name in texts]
+        above = [job_options.numbered(text)[0] for text in named] or ["switch"]
         try:
             job_options.read(values, levels, "preferred", above)
         except InvalidJobspec as e:

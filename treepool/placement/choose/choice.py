@@ -100,14 +100,7 @@ class Situation:
             self._forget()
             raise
         GIVEN_UP.count += effort.gave_up
-        selection = best.selection
-        if request.most and selection is not None and self._spanned(selection) > request.most:
-            selection = None  # it spans as few as possible, see spread.py
-        return Choice(best.request, selection, effort.gave_up)
-
-    def _spanned(self, selection: Selection) -> int:
-        fabric = self.inventory.fabric
-        return 0 if fabric is None else len(fabric.highest(selection.ranks()))
+        return Choice(best.request, best.selection, effort.gave_up)
 
     def spread(self, request: Request) -> Spread:
         """The domains of the fabric for *request*, with all counts at their minimum."""
@@ -139,9 +132,9 @@ class Situation:
 
     def rooms(self, request: Request, census: Census, value: Value) -> Rooms:
         """The rooms for *request* in the domains of *census*, by the *value* of each state."""
-        levels = request.levels
-        each = least(request) if levels else 1
-        key = census.fabric, request.ask, request.constraint, levels, each
+        levels, at_most = request.levels, request.at_most
+        each = least(request) if levels or at_most else 1
+        key = census.fabric, request.ask, request.constraint, levels, each, at_most
         found = self.kept_rooms.pop(key, None)
         if found is None or found.census is not census or request.ask.searched:
             size = len(census.fabric) * (1 + len(levels))
@@ -149,7 +142,7 @@ class Situation:
             while len(self.kept_rooms) >= most:
                 del self.kept_rooms[next(iter(self.kept_rooms))]
             within = self.inventory.matching(request.constraint)
-            found = Rooms(census, within, value, levels, each)
+            found = Rooms(census, within, value, levels, each, at_most)
         self.kept_rooms[key] = found
         found.follow(self.index)
         return found
@@ -165,10 +158,11 @@ def _best_of_same(request: Request, situation: Situation, effort: Effort) -> _Fo
         rooms = Rooms(situation.index.census(fabric), within, lambda state: (0, 0))
         rooms.follow(situation.index)
     else:
-        rooms = Domains(attrs.evolve(anywhere, levels=()), situation, effort, fabric).rooms
+        plain = attrs.evolve(anywhere, levels=(), at_most=None)
+        rooms = Domains(plain, situation, effort, fabric).rooms
     number = units_of(request)
     best = _Found(request, None)
-    if number is not None and not (request.growing or request.levels or searched):
+    if number is not None and not (request.growing or request.above or searched):
         member = rooms.fabric.name[rooms.smallest(number)]
         if member is not None:
             return _grown(narrowed(request, member), situation, effort)

@@ -10,8 +10,9 @@ from typing import Optional
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import DEFAULT, Share, Weights, on_node
+from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.usable import PER_GPU, most_usable, usable, usable_of
+from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.on_node.fit import Fit
 from treepool.placement.request.need import Ask
 from treepool.rfc import idset
@@ -22,12 +23,11 @@ _MANY = 2 * idset.MAX_ID
 #: A number above any policy's key.
 ABOVE_KEYS = 1 << 80
 
-#: Makes costs positive: a node has fewer than _MANY GPUs. And a number above any cost.
+#: Makes costs positive: a node has fewer than _MANY GPUs.
 _OFFSET = 2 * _MANY * PER_GPU
-_ABOVE_COSTS = 4 * _OFFSET
 
-#: So many cores of an idle node that a job breaks cost as much as a GPU.
-CORES_OF_A_GPU = 32
+#: What it costs to break an idle node, in GPUs; and so many cores of it cost a GPU more.
+BROKEN, CORES_OF_A_GPU = 12, 32
 
 #: The default weight of locality, in GPUs: how much fuller a node must be for a job to straddle.
 STRADDLE = 10.0
@@ -37,16 +37,22 @@ class Policy:
     """An order of nodes.
 
     ``straddle`` is what a slot adds to a node's key if it is not local. ``weights`` are the weights
-    of fitness, for a policy that uses it; *gpus* is the weight of locality for Packing.
+    of fitness, for a policy that uses it; *gpus* is the weight of locality for Packing, and ``mix``
+    are the jobs to come.
     """
 
     name: str
     #: Whether nodes are never equal, because the rank alone decides.
     by_rank = False
+    #: Whether it weighs locality against other costs: the option ``straddle``.
+    weighs = False
     straddle = ABOVE_KEYS
 
-    def __init__(self, weights: Weights = DEFAULT, gpus: float = STRADDLE) -> None:
+    def __init__(
+        self, weights: Weights = DEFAULT, gpus: float = STRADDLE, mix: Optional[Mix] = None
+    ) -> None:
         self.weights = weights
+        self.mix = mix or Mix()
 
     @property
     def passes(self) -> bool:
@@ -113,46 +119,53 @@ class NodeFit(BestFit):
 class Packing(Policy):
     """The node on which the job spoils the least for the jobs to come.
 
-    What is scarce are GPUs with cores beside them: *usable* GPUs (nodes/usable.py). In GPUs,
+    What is scarce are GPUs with cores beside them, *usable* for the jobs to come (mix.py). In GPUs,
 
-        cost = usable + 2 * (lost - taken) + (straddle, if a slot is not local)
+        cost = usable + 2 * size + 2 * (lost - taken) + (broken, if the job breaks an idle node)
+                                                      + (straddle, if a slot is not local)
 
-    ``usable`` are those on the node before: the fullest node first, so that others drain. ``lost``
-    are those that are no longer usable afterwards, ``taken`` the GPUs that the first unit gets. The
-    difference is what others lose without the job's having it, such as GPUs whose cores a job
-    without GPUs takes. It is below zero where the job uses GPUs that are of little use to others.
-    If a job needs only a part of an idle node with GPUs, and makes some of these unusable, it
-    takes that node when no other can serve it. It *breaks* the node, of which then all cores
-    count, too: CORES_OF_A_GPU as one GPU. Otherwise jobs that waste a little less on them break
-    the largest nodes, which are all that the largest jobs can use. Fewest free cores decides
-    between equal costs, and orders nodes without GPUs.
+    ``usable`` are those on the node before: the fullest node first, so that others drain. ``size``
+    are all GPUs of the node: the smallest node first, so that large ones stay for the jobs that no
+    other can serve. ``lost`` are those that are no longer usable afterwards, ``taken`` the GPUs
+    that the first unit gets. The difference is what others lose without the job's having it, such
+    as GPUs whose cores a job without GPUs takes. It is below zero where the job uses GPUs that are
+    of little use to others. A job *breaks* an idle node if it needs only a part of it, and makes
+    some of its GPUs unusable. That costs BROKEN, and the cores of the node, CORES_OF_A_GPU as one
+    GPU. Otherwise jobs that waste a little less on them break the nodes with the most cores, which
+    are all that some jobs can use. Fewest free cores decides between equal costs, and orders nodes
+    without GPUs.
     """
 
     name = "packing"
+    weighs = True
 
-    def __init__(self, weights: Weights = DEFAULT, gpus: float = STRADDLE) -> None:
-        super().__init__(weights, gpus)
+    def __init__(
+        self, weights: Weights = DEFAULT, gpus: float = STRADDLE, mix: Optional[Mix] = None
+    ) -> None:
+        super().__init__(weights, gpus, mix)
         # One part more: of equal costs, the local one comes first.
         self.straddle = (round(gpus * PER_GPU) + 1) * _MANY
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
-        """(whether it breaks an idle node and the cost, free cores)."""
-        before = usable(state)
-        own = state.type.root.open_gpus
+        """(cost, free cores)."""
+        mix = self.mix
+        before = mix.usable(state)
+        root = state.type.root
+        own = root.open_gpus
         free = idset.size(state.gpus & own) * PER_GPU
         wasted, broken = before - free, False  # a job gains at most what is stranded
         if found is not None and found.steps:
             step = found.steps[0]
             taken = idset.size(step.gpus & own) * PER_GPU
-            after = usable_of(state.type, state.cores & ~step.cores, state.gpus & ~step.gpus)
+            after = mix.usable_of(state.type, state.cores & ~step.cores, state.gpus & ~step.gpus)
             wasted = before - after - taken
             broken = state.idle and taken < free and after < before
         elif ask.exact:
-            after = most_usable(state, ask.min_cores, ask.min_gpus)
+            after = mix.most_usable(state, ask.min_cores, ask.min_gpus)
             wasted = before - after - ask.min_gpus * PER_GPU
-        cost = _OFFSET + before + 2 * wasted
+        cost = _OFFSET + before + 2 * (root.ngpus * PER_GPU + wasted)
         if broken:
-            cost += _ABOVE_COSTS + state.ncores * PER_GPU // CORES_OF_A_GPU
+            cost += BROKEN * PER_GPU + state.ncores * PER_GPU // CORES_OF_A_GPU
         return cost * _MANY + state.ncores
 
 
@@ -201,12 +214,19 @@ POLICIES: dict[str, type[Policy]] = {
 REPLACED = {"gpu-sparing": "packing"}
 
 
-def policy_named(name: object, weights: Weights = DEFAULT, straddle: float = STRADDLE) -> Policy:
+def policy_named(
+    name: object,
+    weights: Weights = DEFAULT,
+    straddle: float = STRADDLE,
+    mix: Optional[Mix] = None,
+) -> Policy:
     """The policy called *name*, with the *weights* of fitness and that of locality, *straddle*.
+
+    *mix* are the jobs to come.
 
     Raises InvalidOption, which lists the known policies.
     """
     if isinstance(name, str) and name in POLICIES:
-        return POLICIES[name](weights, straddle)
+        return POLICIES[name](weights, straddle, mix)
     now = f"now {REPLACED[name]}, " if isinstance(name, str) and name in REPLACED else ""
     raise InvalidOption(f"unknown policy {name!r:.60}, {now}known: {', '.join(POLICIES)}")

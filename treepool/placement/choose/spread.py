@@ -5,6 +5,9 @@ fit (``Fitting``). If no domain below the root can, it gets as few domains of th
 possible: those with the most room, and for the rest the best fit. The rule holds again for its
 share in that last domain; of all others the job takes all. The rule is the same for localities
 above the nodes that a request names: their domains then take the place of nodes.
+
+A job that may have at most n domains of a locality gets the smallest domain that can serve it so.
+If the rule would take more than n in it, only the n with the most room count.
 """
 
 from __future__ import annotations
@@ -13,13 +16,11 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.choose.rooms import Above, Copies, Rooms
+from treepool.placement.choose.rooms import Rooms
+from treepool.placement.choose.tables import Above, Copies, Few, Named, Room
 from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.request.need import Level
 from treepool.rfc.count import Count
-
-#: What a domain can host of something: all of it, or only with all slots local.
-Room = Callable[[int, bool], int]
 
 #: A domain and the number of units it gives.
 Given = tuple[int, int]
@@ -33,9 +34,9 @@ def settled(level: Level, number: int) -> Level:
 class Spread:
     """Where the nodes of a request may be, as *rooms* are now.
 
-    *levels* are those that the request names, and *tables* their tables. Each innermost domain
-    gives *each* units at least; whole domains give all. If they may give more, *extent* says how
-    much a domain could, or None.
+    *levels* are the localities that the request names, and *tables* their tables. Each innermost
+    domain gives at least *each* units; a whole domain gives all. If domains may give more, *extent*
+    returns how much a domain can give, or None for nothing.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Spread:
         self.each = each
         self.extent = extent
         self.tables = tables or (rooms.tables(levels, each) if levels else [])
+        self.few: Optional[Few] = rooms.few
         self._values: dict[tuple[int, int], Optional[tuple[Any, ...]]] = {}
 
     # -- how much
@@ -154,10 +156,13 @@ class Spread:
     def shared(self, domain: int, depth: int, number: int, most: int) -> Iterator[Given]:
         """*number* copies of what is inside the level at *depth*: domains of the level in *domain*,
         each with up to *most*. No domain inside *domain* has room for all of them."""
-        table, name = self.tables[depth], self.levels[depth].name
+        table = self.tables[depth]
         assert isinstance(table, Copies)
-        locality = self.fabric.locality
-        return self.span(domain, number, table.shares(most), lambda d: locality[d] == name)
+        return self.span(domain, number, table.shares(most), self._ends_at(table))
+
+    def _ends_at(self, table: Named) -> Callable[[int], bool]:
+        named = table.named
+        return lambda domain: bool(named[domain])
 
     def place(self, domain: int, depth: int, number: int) -> Iterator[Given]:
         """The innermost domains of *number* copies of the levels from *depth* on in *domain*.
@@ -180,6 +185,21 @@ class Spread:
 
     def nodes(self, domain: int, units: int) -> Iterator[Given]:
         """The leaves of *units* units in *domain*, which has room for them."""
+        few = self.few
+        if few is None:
+            yield from self._anywhere(domain, units)
+            return
+        domain = few.smallest(units, domain)
+        if self.inside(domain, few.name):
+            yield from self._anywhere(domain, units)
+            return
+        chosen = list(self.span(domain, units, few.shares(), self._ends_at(few)))
+        if len(chosen) > few.number:
+            chosen = list(self.span(domain, units, few.roomiest(domain), self._ends_at(few)))
+        for inner, share in chosen:
+            yield from self._anywhere(inner, share)
+
+    def _anywhere(self, domain: int, units: int) -> Iterator[Given]:
         if units < self.rooms.units[domain]:
             domain = self.rooms.smallest(units, domain)
         height = self.fabric.height

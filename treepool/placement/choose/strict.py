@@ -14,6 +14,7 @@ import attrs
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.serve import units_of
 from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level, ask_of
 from treepool.placement.request.vertices import Request
 from treepool.rfc.count import Count
@@ -39,20 +40,23 @@ def strict(request: Request, idle: Situation) -> Request:
             return found
     count = request.units if request.nodes is None else request.nodes
     fabric = idle.inventory.fabric
-    one_node = count.maximum == 1 and not (request.spans or request.levels)
+    one_node = count.maximum == 1 and not (request.spans or request.above)
     if one_node or fabric is None or selection is None:
         return local
     name = _around(fabric, selection.ranks())
     if name is not None:
-        return _within(local, name)
-    if local.levels or units_of(local) is None:  # what it spans may depend on what is free
+        return _within(local, Within(name))
+    if local.above or units_of(local) is None:  # what it spans may depend on what is free
         return local
-    return attrs.evolve(local, most=len(fabric.highest(selection.ranks())))
+    highest = Within("", len(fabric.highest(selection.ranks())))
+    return attrs.evolve(local, at_most=highest)
 
 
-def _within(request: Request, locality: str) -> Request:
-    """*request* in one domain of *locality*."""
-    level = Level(locality, _ONE)
+def _within(request: Request, within: Within) -> Request:
+    """*request* in no more domains than *within* says."""
+    if within.domains > 1:
+        return attrs.evolve(request, at_most=within)
+    level = Level(within.locality, _ONE)
     if request.levels[:1] == (level,):
         return request
     return attrs.evolve(request, levels=(level, *request.levels))

@@ -47,6 +47,7 @@ class Fabric:
         self.extra: list[Mapping[str, Any]] = []
         self._sets: dict[int, RankSet] = {}
         self._frames: dict[int, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
+        self._named: dict[str, bytearray] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
 
@@ -94,13 +95,21 @@ class Fabric:
         """*domain* and all domains around it, without the root, the smallest first."""
         return self.paths[domain][:-1]
 
+    def named(self, locality: str) -> bytearray:
+        """By domain, whether it is a domain of *locality*; "" means all directly in the pool."""
+        found = self._named.get(locality)
+        if found is None:
+            values, value = (self.locality, locality) if locality else (self.parent, ROOT)
+            found = self._named[locality] = bytearray(one == value for one in values)
+        return found
+
     def within(self, locality: str) -> bytearray:
         """By domain, whether it is a domain of *locality* or is in one."""
         found = self._within.get(locality)
         if found is None:
-            found = self._within[locality] = bytearray(len(self.parent))
+            found = self._within[locality] = self.named(locality).copy()
             for domain in range(1, len(found)):
-                found[domain] = self.locality[domain] == locality or found[self.parent[domain]]
+                found[domain] |= found[self.parent[domain]]
         return found
 
     def inside(self, domain: int) -> range:
@@ -163,11 +172,11 @@ class Fabric:
 
     def cut(self, ranks: Sequence[int]) -> Optional[dict[str, Any]]:
         """``scheduling.fabric`` for some *ranks* (ascending): without domains that are empty."""
-        having: dict[int, list[int]] = {}
         first = self.homes[ranks[0]]
         # Mostly, and in a quarter of the time.
         if len(ranks) == 1 or all(self.homes[rank] is first for rank in ranks):
             return self._cut_to(first, idset.encode_ids(ranks))
+        having: dict[int, list[int]] = {}
         for rank in ranks:
             for leaf in self.homes[rank]:
                 having.setdefault(leaf, []).append(rank)
@@ -201,12 +210,11 @@ class Fabric:
 
     def _cut_to(self, leaves: tuple[int, ...], ranks: str) -> Optional[dict[str, Any]]:
         """The same for *ranks* that are all in one leaf."""
-        found: Optional[dict[str, Any]] = None
-        for leaf in leaves:
-            for locality, named, extra in self._frame(leaf):
-                inner = {"ranks": ranks} if found is None else found
-                found = {locality: [{**named, **inner, **extra}]}
-        return None if found is None else {**found, **self.extra[ROOT]}
+        found: dict[str, Any] = {"ranks": ranks}
+        frame = self._frame(*leaves) if leaves else ()
+        for locality, named, extra in frame:
+            found = {locality: [{**named, **found, **extra}]}
+        return {**found, **self.extra[ROOT]} if frame else None
 
     def _frame(self, leaf: int) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
         """The domains around *leaf* as JSON, without what is inside them, the smallest first."""

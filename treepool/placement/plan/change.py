@@ -55,7 +55,11 @@ def change_windows(
 
 
 def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterator[None]:
-    """Compute anew which of *windows* each waiting job may use."""
+    """Compute anew which of *windows* each waiting job may use.
+
+    Leave of a window that is over may stay: it is of no use, and the job keeps what is known of it.
+    """
+    names = frozenset(window.name for window in windows)
     leaves: dict[tuple[int, str], frozenset[Holder]] = {}
     for count, jobid in enumerate(list(queue.jobs), 1):
         job = queue.jobs.get(jobid)
@@ -64,13 +68,9 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
             leave = leaves.get(owner)
             if leave is None:
                 leave = leaves[owner] = admitting(windows, *owner)
-            if leave != job.kind.leave:
-                queue.remove(jobid)
-                queue.add(
-                    attrs.evolve(
-                        job, kind=queue.plan.kinds.of(job.request, leave, job.kind.relaxed)
-                    )
-                )
+            if leave != job.kind.leave & names:
+                kind = queue.plan.kinds.of(job.request, leave, job.kind.relaxed)
+                queue.replace(attrs.evolve(job, kind=kind))
         if count % _STRIDE == 0:
             yield
 

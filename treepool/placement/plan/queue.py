@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, insort
+from itertools import count
 from typing import Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol
 
 import attrs
@@ -125,6 +126,11 @@ class Queue:
                 return
         self.remove(jobid)
         self.add(new)
+
+    def replace(self, job: Waiting) -> None:
+        """Take *job* for the one with its id and place, which keeps its reservation."""
+        self._let_go(job.jobid)
+        self._replace(self.jobs[job.jobid], job)
 
     def _replace(self, old: Waiting, new: Waiting) -> None:
         """Take *new* for *old*, the same job, which keeps its reservation."""
@@ -249,10 +255,10 @@ class Queue:
 
     def _relax(self, now: float) -> Iterator[None]:
         """Relax the requests of the jobs whose patience has ended."""
-        count = 0
-        while self._patience and self._patience[0][0] <= now:
-            count += 1
-            if count % _STRIDE == 0:
+        for number in count(1):
+            if not self._patience or self._patience[0][0] > now:
+                return
+            if number % _STRIDE == 0:
                 yield
             job = self.jobs.get(heapq.heappop(self._patience)[1])
             if job is not None and job.patience <= now:
@@ -300,15 +306,16 @@ class Queue:
     def _visit_others(self) -> Iterator[None]:
         """Start or reserve the jobs without a reservation."""
         heap = []
+        number = count()  # a job that goes to another lane meanwhile is there twice
         for line in self._lines.values():
             for lane in line.lanes.values():
                 job = line.next(lane)
                 if job is not None:
-                    heap.append((job.place, job, lane, line))
+                    heap.append((job.place, next(number), job, lane, line))
         heapq.heapify(heap)
         blocked = set()
         while heap:
-            self._at, job, lane, line = heapq.heappop(heap)
+            self._at, _, job, lane, line = heapq.heappop(heap)
             self._job = job
             if line in blocked:
                 continue
@@ -321,7 +328,7 @@ class Queue:
                 yield
             following = line.next(lane, job.place)
             if following is not None:
-                heapq.heappush(heap, (following.place, following, lane, line))
+                heapq.heappush(heap, (following.place, next(number), following, lane, line))
 
     def _override(self) -> Iterator[None]:
         """Give up the reservations behind jobs that came to stand ahead of them."""

@@ -14,13 +14,14 @@
 ``allow_cxl``       true: CXL memory counts for ``memory``
 ``same``            a family of properties, such as ``driver`` for ``driver:550``, ``driver:560``:
                     all nodes have the same one. ``driver:preferred``: if possible
-``within``          the name of a locality above the nodes: all nodes are in one domain of it
+``within``          the name of a locality above the nodes: all nodes are in one domain of it;
+                    with a number, as in ``switch:2``, in so many domains at most
 ``segment``         such a name and a number, as in ``nvl:16``: the nodes come in groups of so
                     many, each group in one domain; several groups may be in the same domain
 ``wait``            seconds: until the job has waited so long, what it prefers is required: local
                     slots, and above the nodes one domain of the smallest kind that could serve it
-``switches``        1: as ``within`` the lowest locality above the nodes. With ``wait``, only until
-                    the job has waited so long (Slurm's ``--switches``)
+``switches``        a number: as ``within`` for the lowest locality above the nodes. With ``wait``,
+                    only until the job has waited so long (Slurm's ``--switches``)
 ==================  ==============================================================================
 
 The older words ``prefer`` and ``require`` remain valid for ``preferred`` and ``required``.
@@ -117,6 +118,17 @@ class Same:
     required: bool = True
 
 
+@attrs.frozen(cache_hash=True)
+class Within:
+    """All nodes must be in ``domains`` domains of ``locality`` at most.
+
+    No locality means the domains that are directly in the pool.
+    """
+
+    locality: str
+    domains: int = 1
+
+
 @attrs.frozen
 class Segment:
     """Groups of ``nodes`` nodes, each in one domain of ``locality``."""
@@ -138,11 +150,12 @@ class JobOptions:
     unified_memory: bool = False
     allow_cxl: bool = False
     same: Optional[Same] = None
-    within: Optional[str] = None
+    #: Only one of these, and of what holds for now, allows several domains.
+    within: tuple[Within, ...] = ()
     segment: Optional[Segment] = None
     wait: float = 0.0
-    #: The locality in one domain of which the nodes are for so long.
-    within_for_now: Optional[str] = None
+    #: What ``within`` has besides for so long.
+    within_for_now: Optional[Within] = None
 
 
 def read(
@@ -160,9 +173,8 @@ def read(
         check(name, value)
     mode, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
-    within = _above("within", options["within"], above) if "within" in options else None
-    lowest = _lowest(options, above) if "switches" in options else None
-    waits = "wait" in options
+    within = _withins(options, above)
+    for_now = within.pop() if {"wait", "switches"} <= options.keys() else None
     return JobOptions(
         locality=mode,
         level=level,
@@ -173,21 +185,34 @@ def read(
         unified_memory=options.get("unified_memory", False),
         allow_cxl=options.get("allow_cxl", False),
         same=_same(options["same"]) if "same" in options else None,
-        within=within if waits or lowest is None else lowest,
+        within=tuple(within),
         segment=_segment(options["segment"], above) if "segment" in options else None,
         wait=float(options.get("wait", 0)),
-        within_for_now=lowest if waits else None,
+        within_for_now=for_now,
     )
 
 
-def _lowest(options: Mapping[str, Any], above: Sequence[str]) -> str:
-    """The lowest of the localities *above* the nodes, which ``switches`` means."""
+def _withins(options: Mapping[str, Any], above: Sequence[str]) -> list[Within]:
+    """What ``within`` and ``switches`` ask for, that of ``switches`` last."""
+    found = []
     if "within" in options:
-        within = shown(options["within"])
-        raise InvalidJobspec(f"{_PLACE}/switches: 1 contradicts within={within}")
-    if not above:
-        raise InvalidJobspec(f"{_PLACE}/switches: there are no localities above the nodes")
-    return above[-1]
+        text = options["within"]
+        name, number = (text, 1) if text in above else numbered(text)
+        found.append(Within(_above("within", name, above), number))
+    if "switches" in options:
+        if not above:
+            raise InvalidJobspec(f"{_PLACE}/switches: there are no localities above the nodes")
+        found.append(Within(above[-1], options["switches"]))
+    if len(found) == 2 and all(one.domains > 1 for one in found):
+        switches, text = options["switches"], shown(options["within"])
+        raise InvalidJobspec(f"{_PLACE}/switches: {switches} contradicts within={text}")
+    return found
+
+
+def numbered(text: str) -> tuple[str, int]:
+    """The locality in *text* and the number behind it; 1 if there is none."""
+    match = re.fullmatch("(.+):([1-9][0-9]{0,8})", text, re.DOTALL)
+    return (match[1], int(match[2])) if match else (text, 1)
 
 
 def _above(option: str, name: str, above: Sequence[str]) -> str:
@@ -202,8 +227,8 @@ def _above(option: str, name: str, above: Sequence[str]) -> str:
 
 
 def _segment(text: str, above: Sequence[str]) -> Segment:
-    name, _, number = text.rpartition(":")
-    return Segment(_above("segment", name, above), int(number))
+    name, number = numbered(text)
+    return Segment(_above("segment", name, above), number)
 
 
 def check(name: str, value: object) -> None:
@@ -239,7 +264,8 @@ def _placing(
     if level is None and len(names) == 1:
         known = ", ".join(localities) or "none, nodes are flat"
         raise InvalidJobspec(
-            f"{_PLACE}/level: {shown(names[0])} is not a locality; there are {known}"
+            f"{_PLACE}/level: {shown(names[0])} is not a locality"
+            f"{did_you_mean(names[0], localities)}; there are {known}"
         )
     whole_node = any(one.whole_node for one in says.values())
     if whole_node and not names:
@@ -259,7 +285,7 @@ def _same(text: str) -> Same:
 def _one_of(known: Mapping[str, Says]) -> Callable[[object], str]:
     def check(value: object) -> str:
         good = isinstance(value, str) and _word(value) in known
-        return "" if good else f"one of {', '.join(known)}"
+        return "" if good else f"one of {', '.join(known)}{did_you_mean(value, known)}"
 
     return check
 
@@ -294,10 +320,8 @@ def _check_same(value: object) -> str:
 
 
 def _check_segment(value: object) -> str:
-    if isinstance(value, str) and len(value) <= 80:
-        name, _, number = value.rpartition(":")
-        if name and re.fullmatch("[1-9][0-9]{0,8}", number):
-            return ""
+    if isinstance(value, str) and len(value) <= 80 and numbered(value)[0] != value:
+        return ""
     return "a locality and a number of nodes, such as switch:16"
 
 
@@ -307,9 +331,8 @@ def _check_wait(value: object) -> str:
 
 
 def _check_switches(value: object) -> str:
-    if value == 1 and not isinstance(value, bool):
-        return ""
-    return "1, the only number; more are asked for as in switch=2/node=8"
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9
+    return "" if good else "a number of domains"
 
 
 #: For each option, a function that returns what a value should be, or "" if the value is valid.

@@ -115,7 +115,8 @@ class SlotReader:
         unit = vertex.unit if vertex.unit is not None else DEFAULT_UNIT
         if unit not in units.BYTES:
             known = ", ".join(units.BYTES)
-            raise refused(vertex, f"unknown unit {shown(unit)} on", f", known: {known}")
+            hint = did_you_mean(unit, units.BYTES)
+            raise refused(vertex, f"unknown unit {shown(unit)} on", f"{hint}, known: {known}")
         return units.to_bytes(vertex.count.minimum, unit)
 
     def check_known(self, vertex: Vertex) -> None:

@@ -13,7 +13,7 @@ import attrs
 from treepool.placement.nodes.tree import NODE
 from treepool.placement.request import job_options
 from treepool.placement.request.demands import with_demands
-from treepool.placement.request.job_options import JobOptions, Same, Segment
+from treepool.placement.request.job_options import JobOptions, Same, Segment, Within
 from treepool.placement.request.need import (
     SEGMENT,
     SLOT,
@@ -52,7 +52,7 @@ class Request:
 
     ``wait`` is for how many seconds a job waits for a place as close as it prefers, in a domain of
     ``within_for_now``, if that is given; see choose/strict.py. Whoever allocates ignores both.
-    ``most`` is how many of the domains directly below the pool it may span; 0 is no limit.
+    ``at_most`` limits the number of domains that the job may span: of the only innermost domain.
     """
 
     ask: Ask
@@ -65,8 +65,13 @@ class Request:
     growing: tuple[Growing, ...] = ()
     levels: tuple[Level, ...] = ()
     wait: float = 0.0
-    within_for_now: Optional[str] = None
-    most: int = 0
+    within_for_now: Optional[Within] = None
+    at_most: Optional[Within] = None
+
+    @property
+    def above(self) -> bool:
+        """Whether the request says anything of domains above the nodes."""
+        return bool(self.levels or self.at_most)
 
 
 def request_of(
@@ -110,8 +115,8 @@ class _Reader:
         if options.segment is not None:
             nodes, segments = self.segmented(options.segment, nodes, slot, spanned, below)
             levels += segments
-        if options.within is not None:
-            levels.insert(0, Level(options.within, _ONE))
+        at_most = self.at_most(options, levels, ask, slot)
+        levels = [Level(w.locality, _ONE) for w in options.within if w.domains == 1] + levels
         constraint = _with_property(jobspec.constraint, options)
         growing = tuple(sorted(self.slots.growing, key=lambda g: g.depth))
         return Request(
@@ -126,7 +131,23 @@ class _Reader:
             tuple(levels),
             options.wait,
             options.within_for_now,
+            at_most,
         )
+
+    def at_most(
+        self, options: JobOptions, levels: Sequence[Level], ask: Ask, slot: Vertex
+    ) -> Optional[Within]:
+        """The limit on the number of domains of a job whose jobspec names *levels*."""
+        asked = (*options.within, options.within_for_now)
+        limit = next((one for one in asked if one and one.domains > 1), None)
+        if limit is None:
+            return None
+        limited = f"{limit.domains} domains of {shown(limit.locality)} at most are asked for"
+        if levels:
+            raise refused(slot, f"{limited}, but the request names localities around")
+        if ask.counted:
+            raise refused(slot, f"{limited}, but each node may give another number of")
+        return limit if limit in options.within else None
 
     def slots_on_node(
         self, slot: Vertex, node: Optional[Vertex], above: Sequence[Vertex], options: JobOptions

@@ -1,6 +1,7 @@
 """Why no domains above the nodes can serve a request: the first number that does not fit.
 
-For example "no switch has 9 nodes: the largest has 8".
+For example "no switch has 9 nodes: the largest has 8", or "the request asks 20 nodes in 2 switch
+domains at most: those with the most have 16, and it needs 3".
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from treepool.placement.why.shortage import plural
 def why_not_above(request: Request, inventory: Inventory) -> str:
     """One line on why the domains of an idle pool cannot serve *request*, though nodes can."""
     names = [level.name for level in request.levels if not level.groups]
+    if request.at_most is not None:
+        names.append(request.at_most.locality)
     fabric = inventory.fabric
     missing = [name for name in names if fabric is None or name not in fabric.locality]
     if missing or fabric is None:
@@ -41,6 +44,7 @@ class _Why:
     def __init__(self, request: Request, spread: Spread) -> None:
         self.request = request
         self.spread = spread
+        self.fabric = spread.fabric
 
     def why_not(self, name: str, depth: int) -> Optional[str]:
         """Why no domain called *name*, or the pool, can give the levels from *depth* on.
@@ -55,14 +59,34 @@ class _Why:
         if depth < len(self.request.levels):
             wanted, what, rooms = self.named(depth, domains)
         else:
-            whole = self.request.levels[-1].whole
+            whole = bool(self.request.levels) and self.request.levels[-1].whole
             wanted, what, rooms = self.nodes(domains)
         if whole and max(rooms) >= wanted:
             return f"{where} can be taken whole: some of its nodes cannot serve it"
         has = "has" if "node" in what or "domain" in what else "has room for"
+        few = self.spread.few
+        if few is not None and max(rooms) >= wanted:
+            most, kind = max(few.units[domain] for domain in domains), f"{few.name} domain"
+            limit = f"in {few.number} {plural(few.number, kind)} at most"
+            if name:
+                return f"{where} {has} {wanted} {what} {limit}: the most that one {has} is {most}"
+            asked = f"the request asks {wanted} {what} {limit}"
+            have = has.replace("has", "have")
+            return f"{asked}: those with the most {have} {most}{self.needed()}"
         if name:
             return f"{where} {has} {wanted} {what}: the largest {has} {max(rooms)}"
         return f"the request asks {wanted} {what}: {where} {has} {max(rooms)}"
+
+    def needed(self) -> str:
+        """How many domains of the limited locality the request needs, if there are so many."""
+        few, left = self.spread.few, self.spread.each
+        assert few is not None
+        rooms = (few.inner.units[d] for d in self.fabric.inside(ROOT) if few.named[d])
+        for number, room in enumerate(sorted(rooms, reverse=True), 1):
+            left -= room
+            if left <= 0:
+                return f", and it needs {number}"
+        return ""
 
     def named(self, depth: int, domains: list[int]) -> tuple[int, str, list[int]]:
         """What the level at *depth* asks of each of *domains*, and how much of it each has."""

@@ -50,7 +50,7 @@ def _why(request: Request, inventory: Inventory) -> str:
         )
     types = _types_for(request, inventory)
     units = {t: _units_on(t, request.ask) for t in types}
-    if request.levels and any(units.values()):
+    if request.above and any(units.values()):
         return why_not_above(request, inventory)
     among = " that satisfy the constraints" if within is not None else ""
     if not any(units.values()):

@@ -1,0 +1,46 @@
+"""An explanation as the JSON object that ``treepool explain --json`` prints."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import attrs
+
+from treepool.placement.allocation import short_form
+from treepool.placement.choose.fitness import Fitness
+from treepool.rfc import hostlist, idset
+from treepool.view.explain import Explanation
+from treepool.view.model import Job
+from treepool.view.places import Place
+from treepool.view.waiting import Waiting
+
+
+def facts(told: Explanation) -> dict[str, Any]:
+    """*told* as a JSON object: ranks and ids are RFC 22 idsets, hosts RFC 29 hostlists."""
+    return attrs.asdict(told, value_serializer=_value)
+
+
+def _value(one: Any, field: Any, value: Any) -> Any:
+    """The JSON form of *value*, which is *field* of *one*; attrs converts what is left as it is."""
+    if isinstance(value, Fitness):
+        return {**_fitness(value), "ideal": value.ideal and _fitness(value.ideal)}
+    if isinstance(value, Waiting):
+        jobs = [_job(job) for job in value.holders.values()]
+        return {"one_will_do": value.one_will_do, "jobs": jobs}
+    name = field.name if field is not None else ""
+    if name == "ranks":
+        return idset.encode_ids(value)
+    if name == "hosts":
+        return hostlist.encode(value)
+    if isinstance(one, Place) and name in ("cores", "gpus"):
+        return idset.encode(value)
+    return value
+
+
+def _fitness(fitness: Fitness) -> dict[str, Optional[float]]:
+    return {name: getattr(fitness, name) for name in ("total", "memory", "links", "inter")}
+
+
+def _job(job: Job) -> dict[str, Any]:
+    placement = short_form(job.parts)
+    return {"job": job.name, "cores": job.ncores, "gpus": job.ngpus, "placement": placement}
