@@ -112,7 +112,7 @@ class Views:
         self, view: View, start: float, end: float, watch: Watcher
     ) -> Generator[None, None, None]:
         """Turn *view* into the one of another time, and tell *watch* which nodes change."""
-        yield from self.refresh(view, watch)  # a span that is gone since is at neither time
+        yield from self.refresh(view, watch)  # or else a span that is gone would stay in it
         before = View(view.start, view.end, view.leave, view.situation, view.position)
         view.start, view.end = start, end
         yield from self._move(view, self._between(before, view), watch)
