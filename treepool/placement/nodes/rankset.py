@@ -155,7 +155,7 @@ def lowest_of(sets: Sequence[RankSet], within: RankSet, also: Optional[RankSet] 
         if also is not None:
             bits &= also.chunks.get(chunk, 0)
         if bits:
-            return (chunk << _SHIFT) + (bits & -bits).bit_length() - 1
+            return (chunk << _SHIFT) + idset.lowest(bits)
     return -1
 
 
