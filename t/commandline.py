@@ -1,9 +1,13 @@
 """Running the command line: in this process, which is fast, or in one of its own, which is real."""
 
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import attrs
@@ -65,6 +69,31 @@ def run_process(*argv, stdin=b"", **environment):
         env={**bare_environment(), **environment},
     )
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def on_a_terminal(*argv, to_a_file=False, **environment):
+    """All that Python with *argv* writes to a terminal of 100 columns, and its exit status.
+
+    Only its stderr is the terminal if its stdout goes *to_a_file*.
+    """
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if to_a_file else follower,
+        stderr=follower,
+        env={**bare_environment(), "TERM": "xterm-256color", **environment},
+    ) as process:
+        os.close(follower)
+        found = b""
+        try:
+            while data := os.read(leader, 65536):
+                found += data
+        except OSError:  # the other end is closed
+            pass
+    os.close(leader)
+    return found.decode(), process.returncode
 
 
 def bare_environment():

@@ -9,6 +9,7 @@ import pytest
 
 from commandline import run_process
 from hwlocfile import Device, Made
+from schemas import conforms
 from treepool.cli import hardware
 from treepool.errors import InvalidHardware
 
@@ -269,6 +270,34 @@ def test_a_dry_run_draws_each_kind_of_node(treepool, xml):
         "  warning: uneven: domains of socket have 0, 1 GPUs",
         "  warning: uneven: domains of numa have 0, 1 GPUs",
     ]
+
+
+def test_a_dry_run_draws_the_fabric(treepool, write):
+    switches = "SwitchName=a Nodes=n[3,9]\nSwitchName=top Switches=a\n"
+    R = treepool("encode", "--xml", "doc/node.xml", "--ranks=3-5", "--hosts=n[3-5]").out
+    words = ("--fabric", write(switches, "topology.conf"), "-R", write(R, "R.json"), "--dry-run")
+    result = treepool("encode", *words)
+    assert result.out.splitlines() == [
+        "fabric",
+        "└─ spine top",
+        "   └─ switch a  n3 (rank 3)",
+        "",
+        "warning: hosts in no domain, which stand alone: n[4-5]",
+    ]
+    fabric, warnings = treepool("encode", *words, "--json").json
+    assert fabric["fabric"]["spine"][0]["name"] == "top"
+    conforms(fabric, "encode-fabric")
+    conforms(warnings, "encode-warnings")
+
+
+def test_a_dry_run_draws_the_first_of_many_domains(treepool, write):
+    hosts = "n[0-99]"
+    switches = "".join(f"SwitchName=s{i} Nodes=n{i}\n" for i in range(100))
+    R = treepool("encode", "--xml", "doc/node.xml", "--ranks=0-99", "--hosts", hosts).out
+    words = ("--fabric", write(switches, "topology.conf"), "-R", write(R, "R.json"), "--dry-run")
+    lines = treepool("encode", *words).out.splitlines()
+    assert len(lines) == 66
+    assert lines[-2:] == ["├─ switch s63  n63 (rank 63)", "... and more domains"]
 
 
 def test_names_cannot_send_commands_to_a_terminal(treepool, xml):

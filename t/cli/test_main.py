@@ -1,5 +1,6 @@
 """``treepool`` itself: help, version, usage errors, and what happens when things break."""
 
+import builtins
 import io
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 import treepool as package
 from commandline import Result, bare_environment, run_process, well_behaved
+from treepool.__main__ import run
 from treepool.cli import alloc, screen
 
 SUBCOMMANDS = ("alloc", "validate", "subinstance", "conformance")
@@ -206,3 +208,16 @@ def test_a_misspelled_option_without_a_subcommand_is_named(treepool):
     refused = treepool("--versoin")
     assert refused.status == 2
     assert "unrecognized arguments: --versoin (did you mean '--version'?)" in refused.err
+
+
+def test_an_interrupt_while_the_command_line_is_imported_is_one_line(monkeypatch, capsys):
+    def interrupted(name, *rest):
+        if name == "treepool.cli.main":
+            raise KeyboardInterrupt
+        return real(name, *rest)
+
+    real = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    status = run()
+    monkeypatch.undo()
+    assert (status, capsys.readouterr().err) == (130, "treepool: interrupted\n")

@@ -1,13 +1,11 @@
 """The bar that long commands show: late, on a terminal, and gone before the first output."""
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
 
-from commandline import bare_environment
+from commandline import bare_environment, on_a_terminal
 
 SCRIPT = """
 import time
@@ -37,28 +35,9 @@ sys.exit(main.main({argv}))
 
 def shown(delay, **environment):
     """What a loop of 0.8 s writes to a terminal, if a bar may come after *delay* seconds."""
-    return on_a_terminal(SCRIPT.format(delay=delay), status=0, **environment)
-
-
-def on_a_terminal(script, status, stdout=True, **environment):
-    """What *script* writes to a terminal, which is its stderr and, if wanted, its *stdout*."""
-    leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=follower if stdout else subprocess.DEVNULL,
-        stderr=follower,
-        env={**bare_environment(), "TERM": "xterm", **environment},
-    ) as process:
-        os.close(follower)
-        found = b""
-        try:
-            while data := os.read(leader, 65536):
-                found += data
-        except OSError:  # the other end is closed
-            pass
-    os.close(leader)
-    assert process.returncode == status
-    return found.decode()
+    found, status = on_a_terminal("-c", SCRIPT.format(delay=delay), **environment)
+    assert status == 0
+    return found
 
 
 def test_a_short_command_shows_nothing():
@@ -72,19 +51,22 @@ def test_a_long_command_counts_and_clears_the_line():
 
 
 def test_a_command_that_says_nothing_of_its_progress_has_a_bar_until_its_first_output():
-    found = on_a_terminal(COMMAND.format(argv=["advise", "--json"]), status=0)
+    found, status = on_a_terminal("-c", COMMAND.format(argv=["advise", "--json"]))
+    assert status == 0
     bar, _, output = found.partition("\x1b[1A\x1b[2K")
     assert "treepool advise" in bar
     assert json.loads(output)["version"] == 1
 
 
 def test_an_error_comes_after_the_bar():
-    found = on_a_terminal(COMMAND.format(argv=["advise", "-R", "no.json"]), status=2)
+    found, status = on_a_terminal("-c", COMMAND.format(argv=["advise", "-R", "no.json"]))
+    assert status == 2
     assert found.partition("\x1b[1A\x1b[2K")[2].startswith("treepool advise: no.json: ")
 
 
 def test_output_to_a_file_leaves_the_bar_to_the_terminal():
-    found = on_a_terminal(COMMAND.format(argv=["advise", "--json"]), status=0, stdout=False)
+    found, status = on_a_terminal("-c", COMMAND.format(argv=["advise", "--json"]), to_a_file=True)
+    assert status == 0
     assert found.endswith("\x1b[1A\x1b[2K")
 
 

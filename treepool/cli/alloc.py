@@ -1,6 +1,6 @@
-"""Allocate jobs on an idle cluster, in order, each on what the ones before left
-free, and print what each got. A job is a shape (RFC 46); a refused one does
-not stop those that follow.
+"""Allocate jobs on an idle cluster and print what each of them gets. Each job gets
+some of what the jobs before it left free. A job is a shape (RFC 46). A job that
+is refused does not stop those after it.
 
 examples:
   treepool alloc 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'
@@ -8,7 +8,7 @@ examples:
   treepool alloc --cluster b --json 'slot=2-9/node{x}'
       as many whole nodes as are free, two to nine, for a program to read
   treepool alloc -R R.json --locality required 'slot=1/[core=8;gpu=1]'
-      on your own cluster, such as "flux kvs get resource.R" prints it
+      on your own cluster; "flux kvs get resource.R" prints its R
   treepool alloc --constraint '{"ranks": ["4-7"]}' 'slot=1/numa{x}'
       on one of the nodes that satisfy a constraint (RFC 31)
   treepool alloc --option level=socket --option same=driver 'node=2/slot/core=40'
@@ -45,7 +45,7 @@ def define(parser: ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="a job, as jobspec; after all shapes; repeatable",
+        help="a job as a jobspec, allocated after all shapes; repeatable",
     )
     cluster.add_where(parser)
     how = cluster.add_placement(parser)
@@ -56,20 +56,22 @@ def define(parser: ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="an option of the shapes' jobs, as attributes.system.treepool of a jobspec has it; "
-        "repeatable",
+        help="an option of the jobs that are shapes, as in attributes.system.treepool of a "
+        "jobspec; repeatable",
     )
     form = parser.add_argument_group("output").add_mutually_exclusive_group()
     form.add_argument(
         "--json",
         action="store_true",
-        help="a line of JSON for each job: shape, R_lite and nslots, or shape, error and message",
+        help="print a line of JSON for each job: shape, R_lite and nslots, or shape, error and "
+        "message",
     )
     form.add_argument(
         "--R",
         dest="full_R",
         action="store_true",
-        help="the whole R of the last job allocated; if the job has a duration, R starts now",
+        help="print the whole R of the last job that was allocated; it starts now if the job has "
+        "a duration",
     )
 
 

@@ -1,8 +1,8 @@
-"""Inside a Flux job, run COMMAND bound to what the job was given: pinned to the
-task's share of the job's cores, with the nearest of its GPUs first, and, if
-asked, with a memory policy for the NUMA nodes of these cores. Tasks share what
-the job has on a node as slots do: contiguous cores, in order. What the job
-shell gave each task already (cpu-affinity=per-task, gpu-affinity=per-task) stays.
+"""Inside a Flux job, run COMMAND bound to what the job has. Each task is pinned to
+its share of the job's cores on the node, sees the GPUs nearest to them first, and
+has the memory policy that --memory asks for. Cores are shared among tasks in
+contiguous pieces, in order. What the job shell has given a task already
+(cpu-affinity=per-task, gpu-affinity=per-task) does not change.
 
 examples:
   flux run -n8 -c4 -g1 treepool bind -- ./solve input
@@ -61,7 +61,7 @@ def define(parser: ArgumentParser) -> None:
         metavar="NAME,...",
         type=_variables,
         default=[],
-        help="also tell the NICs nearest to the task's GPUs: "
+        help="also name the NICs nearest to the task's GPUs: "
         + ", ".join(f"{name} ({who})" for name, who in binding.NIC_VARIABLES.items()),
     )
     parser.add_argument(

@@ -15,6 +15,10 @@ from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document, idset
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.spelling import did_you_mean
+
+#: The options of ``add_placement`` that are the pool's, but for the locality.
+PLACEMENT = "policy", "straddle", "mix"
 
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
@@ -29,8 +33,8 @@ def add_where(parser: Any, instance: bool = False) -> Any:
         "--cluster",
         choices=("a", "b"),
         default="a",
-        help="an example of RFC 49: a has 16 nodes, 2 sockets of 4 NUMA domains each (default); "
-        "b has 1152 nodes, 4 sockets each",
+        help="an example cluster of RFC 49: a has 16 nodes with 2 sockets of 4 NUMA domains each "
+        "(default), b has 1152 nodes with 4 sockets each",
     )
     if instance:
         where.add_argument(
@@ -48,20 +52,20 @@ def add_jobs(group: Any) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="jobs that run already, as RFC 46 shapes, allocated in order; @FILE has a shape on "
-        "each line",
+        help="jobs that run already, as RFC 46 shapes, allocated in order; @FILE: a file with a "
+        "shape on each line",
     )
 
 
 def add_placement(parser: Any) -> Any:
-    """Add ``--locality``, ``--policy`` and ``--straddle`` to *parser*; returns their group."""
+    """Add ``--locality``, ``--policy`` and its weights to *parser*; returns their group."""
     group = parser.add_argument_group("placement")
     group.add_argument(
         "--locality",
         choices=LOCALITIES,
         default="preferred",
-        help="what a slot gets: cores and GPUs of one domain if that can be had (preferred, the "
-        "default), of one domain or nothing (required), of anywhere on the node (none)",
+        help="where the cores and GPUs of a slot are: in one domain if possible (preferred, the "
+        "default), in one domain or the job waits (required), anywhere on the node (none)",
     )
     group.add_argument(
         "--policy",
@@ -74,17 +78,32 @@ def add_placement(parser: Any) -> Any:
         "--straddle",
         metavar="GPUS",
         type=_straddle,
-        help="of policy packing: a job straddles domains where that costs others so many GPUs less "
-        f"than a place that is local (default: {STRADDLE:g})",
+        help="with policy packing: a job may straddle domains if that costs other jobs so many "
+        f"GPUs less than a local place (default: {STRADDLE:g})",
+    )
+    group.add_argument(
+        "--mix",
+        metavar="WEIGHT*SHAPE[,...]",
+        type=_mix,
+        help="of policy packing: the jobs to come, with how often each is asked; it keeps what "
+        "they can use",
     )
     return group
+
+
+def _mix(text: str) -> str:
+    try:
+        options.kinds_of(text)
+    except InvalidOption as e:
+        raise ArgumentTypeError(str(e).partition(": ")[2]) from None
+    return text
 
 
 def _policy(text: str) -> str:
     try:
         return policy_named(text).name
     except InvalidOption as e:
-        raise ArgumentTypeError(str(e)) from None
+        raise ArgumentTypeError(f"{e}{did_you_mean(text, POLICIES)}") from None
 
 
 def _straddle(text: str) -> str:
@@ -102,7 +121,7 @@ def resource_set(arguments: Any) -> ResourceSet:
 
 def pool(arguments: Any) -> Pool:
     """An idle pool of the cluster and placement that the options name; raises Stop."""
-    given = {"policy": arguments.policy, "straddle": arguments.straddle}
+    given = {name: getattr(arguments, name) for name in PLACEMENT}
     known = {name: value for name, value in given.items() if value is not None}
     try:
         options.check_together(known)

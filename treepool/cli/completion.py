@@ -1,6 +1,6 @@
-"""Print a script by which a shell completes subcommands, options, their values and
-files as you type. It needs the library shtab: pip install 'treepool[completion]'.
-The script itself needs nothing, and starts no program.
+"""Print a script with which a shell completes subcommands, options, their values
+and files. This needs the library shtab: pip install 'treepool[completion]'. The
+script itself needs nothing and starts no program.
 
 examples:
   treepool completion bash >~/.local/share/bash-completion/completions/treepool
@@ -25,7 +25,7 @@ _FOLDERS = ("DIR",)
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="for which shell")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
 
 def run(arguments: Namespace) -> int:

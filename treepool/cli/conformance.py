@@ -1,7 +1,7 @@
-"""Play test vectors: each file has a cluster and steps, which are played on one
-pool in order. Without an argument these are the vectors that come with
-treepool: those of RFC 49 (TVA1-11, TVB1-9) and treepool's own. A vector that
-fails is shown with what was expected and what came instead.
+"""Run test vectors. A file of vectors has a cluster and steps, which run in order on
+one pool. Without an argument, run the vectors that come with treepool: those of
+RFC 49 (TVA1-11, TVB1-9) and its own. For a step that fails, print what was
+expected and what came instead.
 
 examples:
   treepool conformance                   the vectors that come with treepool

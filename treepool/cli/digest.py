@@ -1,5 +1,6 @@
-"""Print the digest of this node's topology: nodes with the same one are alike.
-sched-treepool asks many nodes for it before it asks one of them for more.
+"""Print the digest of this node's topology. Nodes with the same digest are alike.
+sched-treepool asks every node for its digest, and one node of each kind for its
+whole topology.
 
 examples:
   flux treepool digest                        of this node
@@ -18,7 +19,7 @@ from treepool.cli.screen import DONE, USAGE, Stop, out, out_json
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.add_argument("--json", action="store_true", help="a line of JSON")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON")
 
 
 def run(arguments: Namespace) -> int:

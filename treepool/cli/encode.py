@@ -1,7 +1,8 @@
-"""Write the RFC 49 scheduling key of real machines: which cores, GPUs and memory
-are in which socket and NUMA domain, and what links the GPUs. With -R the key is
-added to an R that is there already; without, a whole R is written. Nodes with
-the same topology share one entry. GPU ids are those that jobs will see.
+"""Write the RFC 49 scheduling key of real machines: the cores, GPUs and memory of
+each socket and NUMA domain, the links between GPUs, and the switches or racks
+above the nodes. With -R the key is added to that R; without it, a whole R is
+written. Nodes with the same topology share one entry. GPU ids are those that
+jobs will see.
 
 examples:
   treepool encode --local --dry-run           what does this machine look like?
@@ -48,13 +49,13 @@ def define(parser: ArgumentParser) -> None:
         action="append",
         metavar="FILE[:NODES]",
         default=[],
-        help="hwloc XML of a node, and the ranks or hosts it holds for (default: all that no other "
-        "--xml names); or a folder or tar with a file HOST.xml for each host; repeatable",
+        help="hwloc XML of a node, and the ranks or hosts that are like it (default: all that no "
+        "other --xml names); or a folder or tar with a file HOST.xml for each host; repeatable",
     )
     source.add_argument(
         "--local",
         action="store_true",
-        help="this machine, as hwloc's library sees it, or without that its Flux broker",
+        help="this machine: ask hwloc's library or, where there is none, the Flux broker",
     )
     source.add_argument(
         "--instance", action="store_true", help="all brokers of the running Flux instance"
@@ -114,11 +115,10 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="print each kind of node as a tree, and what was merged or left out, but no R",
+        help="print each kind of node and the fabric as trees, and what was merged or left "
+        "out; no R",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="with --dry-run: a line of JSON for each kind of node"
-    )
+    parser.add_argument("--json", action="store_true", help="with --dry-run: print lines of JSON")
 
 
 def run(arguments: Namespace) -> int:

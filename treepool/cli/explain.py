@@ -1,7 +1,7 @@
-"""Say why a job gets what it gets: which nodes were looked at, in which order,
-what those passed over lack, which domains the slots sit in, and what an idle
-cluster would have given. Of a job that has to wait: for which jobs. Of one
-that can never run: why, and which shapes near it could.
+"""Say why a job gets what it gets: which nodes were looked at and in which order,
+what the nodes that were passed over lack, where each slot is, and what an idle
+cluster would have given. If the job has to wait, name the jobs that must end
+first. If it can never run, say why and list similar shapes that can.
 
 examples:
   treepool explain 'slot=2/[core=8;gpu=1]'
@@ -18,7 +18,7 @@ examples:
       for a program to read
 
 exit status:
-  0 it gets something; 1 it does not, or a file is not valid; 2 usage, or no such file
+  0 the job gets resources; 1 it does not, or a file is not valid; 2 usage, or no such file
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def define(parser: ArgumentParser) -> None:
     )
     parser.add_argument("shape", metavar="SHAPE", nargs="?", help="a job, as an RFC 46 shape")
     where = cluster.add_where(parser, instance=True)
-    where.add_argument("--job", metavar="ID", help="instead: a job of the running Flux instance")
+    where.add_argument("--job", metavar="ID", help="explain this job of the running instance")
     cluster.add_jobs(where)
     how = cluster.add_placement(parser)
     how.add_argument("--constraint", metavar="JSON", help="which nodes it may use (RFC 31)")
-    how.add_argument("--queue", metavar="NAME", help="with --instance: in this queue")
-    how.add_argument("--duration", metavar="FSD", help="... with this time limit")
-    parser.add_argument("--json", action="store_true", help="a line of JSON")
+    how.add_argument("--queue", metavar="NAME", help="with --instance: the queue of the job")
+    how.add_argument("--duration", metavar="FSD", help="with --instance: its time limit")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON")
 
 
 def run(arguments: Namespace) -> int:
@@ -71,11 +71,9 @@ def run(arguments: Namespace) -> int:
     except InvalidShape as e:
         raise Stop(f"argument SHAPE: {e.line}{files.mistaken(arguments.shape)}") from None
     if arguments.instance:
-        if given or arguments.policy is not None or arguments.straddle is not None:
-            raise Stop(
-                "--jobs, --down, --policy, --straddle: with --instance they are those there are",
-                USAGE,
-            )
+        if given or any(getattr(arguments, name) is not None for name in cluster.PLACEMENT):
+            names = ", ".join(f"--{name}" for name in ("jobs", "down", *cluster.PLACEMENT))
+            raise Stop(f"{names}: with --instance they are those there are", USAGE)
         return explainlive.explain_shape(arguments, resources, constraints)
     if arguments.queue is not None or arguments.duration is not None:
         raise Stop("--queue and --duration need --instance", USAGE)

@@ -1,11 +1,11 @@
-"""Make treepool part of the Flux on the PATH: the scheduler module
-sched-treepool, "flux treepool", options of "flux submit" such as --locality,
-the pool that scheduling keys name, and the command treepool. Users' and jobs'
-Python is left alone. Which scheduler an instance has is left to its
-configuration: modules.alternatives.sched. To upgrade, install again.
+"""Make treepool part of the Flux on the PATH: the scheduler module sched-treepool,
+"flux treepool", options of "flux submit" such as --locality, the pool class that
+scheduling keys name, and the command treepool. The Python of users and jobs does
+not change. Each instance still chooses its scheduler by its configuration:
+modules.alternatives.sched. To upgrade, install again.
 
-With --prefix, all of it is in a directory of your own. Without --install,
---uninstall or --check, print the variables with which Flux finds that.
+With --prefix, everything goes into a directory of your own. Without --install,
+--uninstall or --check, print the variables with which Flux finds it there.
 
 examples:
   treepool flux-env --install                      for everybody who has this Flux (as root)
@@ -36,7 +36,7 @@ def define(parser: ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--install", action="store_true", help="install, or upgrade")
     what.add_argument("--uninstall", action="store_true", help="take away all of it")
-    what.add_argument("--check", action="store_true", help="what does Flux find, and where?")
+    what.add_argument("--check", action="store_true", help="check what Flux finds, and where")
     what.add_argument(
         "--systemd", action="store_true", help="print the variables as a drop-in for flux.service"
     )

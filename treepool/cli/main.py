@@ -20,22 +20,22 @@ from treepool.cli.screen import NO, USAGE, Stop, complain
 
 #: The subcommands: name, module in ``treepool.cli``, and what ``--help`` says of them.
 SUBCOMMANDS = (
-    ("alloc", "alloc", "what would these jobs get?"),
-    ("encode", "encode", "write a key from hardware"),
-    ("digest", "digest", "is this node like others?"),
-    ("show", "show", "where do jobs sit on the cluster?"),
-    ("status", "status", "the running instance: GPUs, jobs, totals"),
-    ("window", "window", "take nodes out, or keep them for some, for a time"),
-    ("explain", "explain", "why does a job get what it gets?"),
-    ("advise", "advise", "which shapes fill the nodes without a rest?"),
-    ("replay", "replay", "what would other policies do with these jobs?"),
-    ("validate", "validate", "check an R and its scheduling key"),
-    ("subinstance", "subinstance", "zero-origin R from an allocated R"),
-    ("bind", "bind", "inside a job: run a program bound to what was placed"),
-    ("verify", "verify", "inside a job: is it bound to what was placed?"),
-    ("conformance", "conformance", "run the test vectors of RFC 49 and treepool, or your own"),
-    ("flux-env", "fluxenv", "make treepool part of a Flux, or take it away"),
-    ("completion", "completion", "print a script by which a shell completes words"),
+    ("alloc", "alloc", "allocate jobs on an idle cluster"),
+    ("encode", "encode", "write a scheduling key from hardware"),
+    ("digest", "digest", "print the digest of this node's topology"),
+    ("show", "show", "draw a cluster and its jobs"),
+    ("status", "status", "show what is free and used in the running instance"),
+    ("window", "window", "take nodes out, or keep them for some users, for a time"),
+    ("explain", "explain", "say why a job gets what it gets, or why it waits"),
+    ("advise", "advise", "list the shapes that fill a node completely"),
+    ("replay", "replay", "run a trace of jobs under one policy or several"),
+    ("validate", "validate", "check an R, a scheduling key or a jobspec"),
+    ("subinstance", "subinstance", "make the R of a sub-instance from the R of a job"),
+    ("bind", "bind", "inside a job: run a program bound to what the job has"),
+    ("verify", "verify", "inside a job: check that a task is bound"),
+    ("conformance", "conformance", "run test vectors: those of RFC 49, treepool's, or your own"),
+    ("flux-env", "fluxenv", "install treepool into a Flux, or remove it"),
+    ("completion", "completion", "print a completion script for a shell"),
 )
 
 #: Exit statuses beyond those of ``screen``.
@@ -45,10 +45,10 @@ _DESCRIPTION = "Topology-aware scheduling for Flux: what would a job get, and fr
 
 _EXAMPLES = """\
 examples:
-  treepool alloc 'slot=2/[core=8;gpu=1]'      what this job gets on an example cluster
-  treepool alloc -R R.json 'slot=1/node{x}'   ... and on yours
-  treepool validate R.json                    is R, and its scheduling key, in order?
-  treepool SUBCOMMAND --help                  more on one of them
+  treepool alloc 'slot=2/[core=8;gpu=1]'      allocate a job on an example cluster
+  treepool alloc -R R.json 'slot=1/node{x}'   the same on your cluster
+  treepool validate R.json                    check R and its scheduling key
+  treepool SUBCOMMAND --help                  help on a subcommand
 
 exit status:
   0 done; 1 the answer is no (refused, invalid, not conformant); 2 usage, or no such file

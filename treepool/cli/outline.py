@@ -1,50 +1,57 @@
-"""What ``treepool encode --dry-run`` prints: each kind of node as a tree, or as a JSON object."""
+"""What ``treepool encode --dry-run`` prints: kinds of node and the fabric, as trees or as JSON."""
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Optional
+from itertools import islice
+from typing import Any, Iterable, Iterator, Mapping, Optional
 
 from treepool.cli.screen import printable
 from treepool.discovery.key import Encoded, Nodes, outline
 from treepool.discovery.machine import Machine
 from treepool.rfc import hostlist, idset
+from treepool.rfc.fabric import FabricDomain
 from treepool.rfc.links import Links
 from treepool.rfc.topo import nested
 
-#: Most groups of GPUs shown for one kind of link.
-_MOST = 8
+#: Most groups of GPUs shown for one kind of link, and most domains of the fabric.
+_MOST, _MOST_DOMAINS = 8, 64
 
 
 def lines(encoded: Encoded) -> Iterator[str]:
-    """The lines about *encoded*, printable."""
+    """The lines about *encoded*, printable: parts with an empty line between them."""
     host_of = _host_of(encoded)
-    for number, kind in enumerate(encoded.kinds):
+    parts: list[Iterable[str]] = [
+        (*_kind(kind, _hosts(kind.ranks, host_of)), *_property_lines(encoded, kind))
+        for kind in encoded.kinds
+    ]
+    fabric = _fabric(encoded)
+    if fabric is not None:
+        parts.append(_fabric_lines(fabric, host_of))
+    if encoded.warnings:
+        parts.append(f"warning: {warning}" for warning in encoded.warnings)
+    for number, part in enumerate(parts):
         if number:
             yield ""
-        yield from map(printable, _kind(kind, _hosts(kind, host_of)))
-        names = _properties(encoded, kind)
-        if names:
-            yield printable(f"  properties: {', '.join(names)}")
-    if encoded.warnings:
-        yield ""
-    for warning in encoded.warnings:
-        yield printable(f"warning: {warning}")
+        yield from map(printable, part)
 
 
 def facts(encoded: Encoded) -> Iterator[dict[str, Any]]:
-    """The JSON objects about *encoded*: one for each kind, and the warnings, if there are any."""
+    """The JSON objects about *encoded*: one for each kind, then fabric and warnings, if any."""
     host_of = _host_of(encoded)
     for kind in encoded.kinds:
         links = kind.node.machine.links
         yield {
             "ranks": idset.encode(kind.ranks),
-            "hosts": _hosts(kind, host_of),
+            "hosts": _hosts(kind.ranks, host_of),
             "topo": kind.node.topo,
             "links": None if links is None else links.to_dict(),
             "properties": _properties(encoded, kind),
             "notes": list(kind.node.notes),
             "warnings": list(kind.node.warnings),
         }
+    fabric = _fabric(encoded)
+    if fabric is not None:
+        yield {"fabric": fabric.to_dict()}
     if encoded.warnings:
         yield {"warnings": list(encoded.warnings)}
 
@@ -53,9 +60,19 @@ def _host_of(encoded: Encoded) -> dict[int, str]:
     return dict(zip(idset.iterate(encoded.R.ranks), encoded.R.hosts))
 
 
-def _hosts(kind: Nodes, host_of: Mapping[int, str]) -> str:
-    named = [host_of[rank] for rank in idset.iterate(kind.ranks) if rank in host_of]
-    return hostlist.encode(named)
+def _hosts(ranks: int, host_of: Mapping[int, str]) -> str:
+    return hostlist.encode([host_of[rank] for rank in idset.iterate(ranks) if rank in host_of])
+
+
+def _fabric(encoded: Encoded) -> Optional[FabricDomain]:
+    key = encoded.R.key()
+    return None if key is None else key.fabric
+
+
+def _property_lines(encoded: Encoded, kind: Nodes) -> Iterator[str]:
+    names = _properties(encoded, kind)
+    if names:
+        yield f"  properties: {', '.join(names)}"
 
 
 def _properties(encoded: Encoded, kind: Nodes) -> list[str]:
@@ -66,7 +83,7 @@ def _kind(kind: Nodes, hosts: str) -> Iterator[str]:
     count = "1 node" if (size := idset.size(kind.ranks)) == 1 else f"{size} nodes"
     of = f"{hosts} (rank {idset.encode(kind.ranks)})"
     yield f"{count}: {of}: {outline(kind.node.topo)}"
-    yield from _domain("node", kind.node.topo, "", kind.node.machine)
+    yield from _drawn(_domain("node", kind.node.topo, kind.node.machine))
     links = kind.node.machine.links
     if links is not None:
         yield from _links(links)
@@ -76,24 +93,51 @@ def _kind(kind: Nodes, hosts: str) -> Iterator[str]:
         yield f"  warning: {warning}"
 
 
-def _domain(
-    name: str, topo: Mapping[str, Any], indent: str, machine: Machine, last: Optional[bool] = None
-) -> Iterator[str]:
+#: A tree to draw: the text of its root, and the trees below.
+_Tree = tuple[str, list[Any]]
+
+
+def _drawn(tree: _Tree, indent: str = "", last: Optional[bool] = None) -> Iterator[str]:
+    text, inside = tree
     branch = "" if last is None else "└─ " if last else "├─ "
-    words = [f"{indent}{branch}{name}"]
+    yield f"{indent}{branch}{text}"
+    below = indent + ("" if last is None else "   " if last else "│  ")
+    for number, one in enumerate(inside, 1):
+        yield from _drawn(one, below, number == len(inside))
+
+
+def _domain(name: str, topo: Mapping[str, Any], machine: Machine) -> _Tree:
+    words = [name]
     if "cores" in topo:
         words.append(f"cores {topo['cores']}")
     if "gpus" in topo:
         words.append(f"gpus {topo['gpus']}{_models(topo['gpus'], machine)}")
     if "memory" in topo:
         words.append(f"{topo['memory']} GiB")
-    yield "  ".join(words)
     inside = list(nested(topo))
-    below = indent + ("" if last is None else "   " if last else "│  ")
+    trees = []
     for i, (kind, item) in enumerate(inside):
         count = sum(1 for k, _ in inside[:i] if k == kind)
         label = f"{kind} {count}" if sum(k == kind for k, _ in inside) > 1 else kind
-        yield from _domain(label, item, below, machine, i == len(inside) - 1)
+        trees.append(_domain(label, item, machine))
+    return "  ".join(words), trees
+
+
+def _fabric_lines(fabric: FabricDomain, host_of: Mapping[int, str]) -> Iterator[str]:
+    found = list(islice(_drawn(_above("fabric", fabric, host_of)), _MOST_DOMAINS + 2))
+    yield from found[: _MOST_DOMAINS + 1]
+    if len(found) > _MOST_DOMAINS + 1:
+        yield "... and more domains"
+
+
+def _above(label: str, domain: FabricDomain, host_of: Mapping[int, str]) -> _Tree:
+    """A domain above the nodes; those without domains inside have their nodes named."""
+    inside = [_above(name, one, host_of) for name, one in domain.children()]
+    text = f"{label} {domain.name}" if domain.name else label
+    if not inside:
+        ranks = domain.mask()
+        text += f"  {_hosts(ranks, host_of)} (rank {idset.encode(ranks)})"
+    return text, inside
 
 
 def _models(ids: str, machine: Machine) -> str:

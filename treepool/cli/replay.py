@@ -1,14 +1,12 @@
-"""Run a trace of jobs through the pool and the policies of sched-treepool, as
-fast as it can and without Flux, and print what came of it: how much was in
-use, how long jobs waited, how many slots had their cores and GPUs in one
-place, how fragmented the rest was. With --compare, several policies side by
-side, to choose one by.
+"""Run a trace of jobs under the policies of sched-treepool, without Flux and as fast
+as possible. Print how much of the cluster was in use, how long jobs waited, how
+many slots had their cores and GPUs in one domain, and how fragmented the rest
+was. Each --compare adds a policy, so that you can choose one.
 
-A trace is JSON lines, a job on each: "submit" and "duration" in seconds,
-"shape", and if wanted "limit" (its time limit; the duration if not given),
-"id", "constraint" (RFC 31), "locality" and "options" (of the job, as in its
-jobspec). Jobs start in the order of their submission, or out of turn as the
-policy allows; policies know limits only.
+A trace has a JSON object on each line. "submit" and "duration", in seconds, and
+"shape" are required. "limit" (the time limit; by default the duration), "id",
+"constraint" (RFC 31), "locality" and "options" (job options, as in a jobspec) are
+optional. The scheduler knows the limit of a job, not its duration.
 
 examples:
   treepool replay trace.jsonl -R R.json
@@ -32,6 +30,7 @@ exit status:
 from __future__ import annotations
 
 import math
+import re
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
@@ -53,8 +52,12 @@ from treepool.view.trace import TraceJob
 
 #: The options that a set of rules may have: those of the module that apply to a replay.
 _OPTIONS = (
-    "policy", "reservation-depth", "node-policy", "straddle", "locality", "alpha", "beta", "fabric"
+    "policy", "reservation-depth", "node-policy", "straddle", "mix", "locality", "alpha", "beta",
+    "fabric"
 )  # fmt: skip
+
+#: The comma before an option; the values of some have commas, too.
+_BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -95,8 +98,8 @@ def define(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
-        "node-policy=NAME, straddle=GPUS, locality=MODE, alpha=A, beta=B; and fabric=off, as if "
-        "nothing were known of what is above the nodes; repeatable "
+        "node-policy=NAME, straddle=GPUS, mix=WEIGHT*SHAPE[,...], locality=MODE, alpha=A, beta=B; "
+        "and fabric=off, as if nothing were known of what is above the nodes; repeatable "
         "(default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
@@ -259,7 +262,7 @@ def _refusals(outcomes: list[Outcome]) -> int:
 
 def _rules(text: str) -> Rules:
     given: dict[str, str] = {}
-    for word in text.split(","):
+    for word in _BEFORE_NAME.split(text):
         name, equals, _ = word.partition("=")
         if name not in _OPTIONS:
             known = ", ".join(_OPTIONS)

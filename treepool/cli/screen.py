@@ -91,10 +91,10 @@ def console() -> Console:
     """
     from rich.console import Console
 
-    known = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
     return Console(
         file=sys.stdout,
-        width=known,
+        width=width(),
+        height=24,  # without both rich takes a dumb terminal for one of 80 columns
         color_system="auto" if has_colour() else None,
         markup=False,
         emoji=False,

@@ -1,9 +1,10 @@
-"""Show the running Flux instance: what is free, used and fragmented (GPUs that
-are free but in no domain that is), which free GPUs lack their fair share of free
-cores, how many nodes a job may have to fit into a switch, a rack, ..., the
-windows; with --domains a line for each of these, with --gpus one for each GPU,
-with --jobs one for each job, with its placement and how close it is: its fitness
-is 1.00 if an idle cluster could not have placed it better.
+"""Show the running Flux instance: how many nodes, cores and GPUs are free or used;
+fragmented GPUs, which are free but in a domain that is not; stranded GPUs, which
+lack their fair share of free cores; how many nodes a job may have to fit into
+one switch or rack; and the windows.
+
+The fitness of a job says how close together it is: 1.00 if an idle cluster could
+not have placed it better.
 
 examples:
   flux treepool status --jobs                 where do jobs sit?
@@ -43,9 +44,14 @@ def define(parser: ArgumentParser) -> None:
         "--domains", action="store_true", help="a line for each switch, rack, ... above the nodes"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="a line of JSON for each, and the totals")
+    form.add_argument("--json", action="store_true", help="print lines of JSON")
     form.add_argument(
-        "--watch", metavar="SECONDS", nargs="?", const=2.0, type=float, help="again and again"
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        const=2.0,
+        type=float,
+        help="show it again and again (default: every 2 seconds)",
     )
     form.add_argument(
         "--prometheus", action="store_true", help="the scheduler's numbers in Prometheus' format"

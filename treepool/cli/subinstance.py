@@ -1,7 +1,6 @@
-"""Read the R that an instance allocated to a job, and print the R that a Flux
-instance started inside that job begins with (RFC 49, "Sub-instance
-Initialization"): ranks count from zero, in R_lite and in the scheduling key;
-hosts and the ids of cores and GPUs stay.
+"""Read the R of a job, and print the R with which a Flux instance inside that job
+starts (RFC 49, "Sub-instance Initialization"). Ranks count from zero in R_lite
+and in the scheduling key. Hosts and the ids of cores and GPUs do not change.
 
 examples:
   treepool alloc --R 'slot=2/node{x}' | treepool subinstance -

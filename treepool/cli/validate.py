@@ -1,9 +1,11 @@
-"""Check a file against its RFC: the form, and the meaning, such as ids that two
-sockets share. Prints every problem as "JSON POINTER: what
-is wrong", or one line on what a good file has. Lines that start with "warning:"
-say what is legal but probably not meant. The file is an R (RFC 20), with
-or without a scheduling key (RFC 49); a scheduling key alone; a jobspec (RFC 14)
-or the resource list of one; or test vectors. Its keys tell which.
+"""Check a file: its form, and its meaning, such as ids that two sockets share. Print
+each problem as "JSON POINTER: what is wrong", or, if there is none, one line on
+what the file has. A line that starts with "warning:" names something that is
+legal but probably not meant.
+
+The file is an R (RFC 20) with or without a scheduling key, a scheduling key alone
+(RFC 49), a jobspec or the resources of one (RFC 14), or test vectors. Its keys
+tell which, unless --as does.
 
 examples:
   treepool validate R.json
@@ -56,9 +58,9 @@ def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.add_argument("file", metavar="FILE", help='JSON, "-" for stdin')
     parser.add_argument(
-        "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: see above)"
+        "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: its keys tell)"
     )
-    parser.add_argument("--json", action="store_true", help="a line of JSON")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON")
 
 
 def run(arguments: Namespace) -> int:

@@ -1,8 +1,10 @@
-"""Inside a Flux job, or of a process in one, compare where the task may run and
-which GPUs it sees with what the job was given. A task is not aligned if it may
-run on cores that are not the job's, if it spans more NUMA nodes than its share
-of the cores, if it sees a GPU that is not the job's or none of its own, or if
-its cores and its GPU are in different sockets.
+"""Inside a Flux job, check that a task is bound to what the job has. A task is not
+aligned if
+
+  - it may run on cores that are not the job's,
+  - it spans more NUMA nodes than its share of the cores,
+  - it sees a GPU that is not the job's, or none of the job's GPUs, or
+  - its cores and its GPU are in different sockets.
 
 examples:
   flux run -n8 -c4 -g1 treepool bind -- treepool verify
@@ -36,7 +38,7 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--pid", type=_pid, help="a process of the job (default: the one that runs this)"
     )
-    parser.add_argument("--json", action="store_true", help="a line of JSON")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON")
     here.add_options(parser)
 
 

@@ -1,7 +1,8 @@
-"""Windows of the running instance: nodes that are taken out for maintenance, or
-kept for some users or queues, from one time to another. No job without leave
-starts that would reach into a window. A job that runs already goes on: the
-command names those that may still run when the window starts.
+"""Add, list or remove windows of the running instance. A window takes nodes out for
+maintenance, or keeps them for some users or queues, from one time to another.
+Jobs that would still run when the window starts, and may not use it, do not start
+on its nodes. Jobs that run already go on: "window add" names those that may still
+run when the window starts.
 
 examples:
   flux treepool window add --hosts 'n[0-99]' --start 'tomorrow 8am' --duration 4h --name maint
@@ -43,18 +44,31 @@ def define(parser: ArgumentParser) -> None:
     )
     add = actions.add_parser("add", help="add a window")
     add.add_argument("--hosts", metavar="HOSTS", required=True, help="its nodes, such as n[0-99]")
-    when = "as flux submit --begin-time takes it, such as now, +2h, 'tomorrow 8am'; or an epoch"
+    when = (
+        "as flux submit --begin-time takes it, such as now, +2h, 'tomorrow 8am'; or seconds since "
+        "the epoch"
+    )
     add.add_argument("--start", metavar="TIME", required=True, help=when)
     end = add.add_mutually_exclusive_group(required=True)
-    end.add_argument("--duration", metavar="FSD", help="how long, such as 4h")
-    end.add_argument("--end", metavar="TIME", help="or until when")
-    add.add_argument("--user", metavar="USER", action="append", help="whose jobs may use the nodes")
-    add.add_argument("--queue", metavar="QUEUE", action="append", help="which queue's jobs may")
-    add.add_argument("--name", metavar="NAME", help="what jobs' reasons call it")
-    show = actions.add_parser("list", help="the windows that are not over")
-    show.add_argument("--json", action="store_true", help="a line of JSON for each")
+    end.add_argument("--duration", metavar="FSD", help="how long it lasts, such as 4h")
+    end.add_argument("--end", metavar="TIME", help="when it ends, in the form of --start")
+    add.add_argument(
+        "--user",
+        metavar="USER",
+        action="append",
+        help="a user whose jobs may use the nodes; repeatable",
+    )
+    add.add_argument(
+        "--queue",
+        metavar="QUEUE",
+        action="append",
+        help="a queue whose jobs may use the nodes; repeatable",
+    )
+    add.add_argument("--name", metavar="NAME", help="its name, which waiting jobs are told")
+    show = actions.add_parser("list", help="list the windows that are not over")
+    show.add_argument("--json", action="store_true", help="print a line of JSON for each")
     remove = actions.add_parser("remove", help="remove a window")
-    remove.add_argument("name", metavar="NAME", help="of the window")
+    remove.add_argument("name", metavar="NAME", help="the name of the window")
 
 
 def run(arguments: Namespace) -> int:

@@ -36,9 +36,9 @@ import sys
 sys.path.insert(0, {home!r})
 sys.path.append({libraries!r})
 
-from treepool.cli.main import main
+from treepool.__main__ import run
 
-sys.exit(main())
+sys.exit(run())
 """
 
 #: Imports what the copy is used for; this needs the libraries of every room.

@@ -5,6 +5,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from treepool.cli.main import main
+from treepool.__main__ import run
 
-sys.exit(main())
+sys.exit(run())
