@@ -140,4 +140,7 @@ def test_what_is_not_one_job_is_a_digit_on_grey(show):
     grey = f".node .cell.core.c{len(COLOURS)}"
     assert set(browser.texts(grey)) == {"1"}
     assert len(browser.texts(grey)) == 96
-    assert "a digit on grey is a different job" in browser.texts("#key")[0]
+    assert "a digit on a grey circle is a different job" in browser.texts("#key")[0]
+    shape = "return getComputedStyle(document.querySelector(arguments[0])).borderRadius"
+    for cell in (grey, grey.replace("core", "gpu"), ".holders i"):
+        assert browser.js(shape, cell) == "50%"

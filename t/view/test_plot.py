@@ -25,7 +25,7 @@ def test_lines_have_the_values_of_the_curve_in_the_order_of_the_names():
     found = [outcome("one", (0, 7200, "slot=8/node{x}")), outcome("two", (0, 9, "slot=1/core"))]
     plot = Plot.of(found)
     assert plot.names == ("one", "two")
-    assert plot.title == "1 jobs replayed"
+    assert plot.title == "1 job replayed"
     assert (plot.unit, plot.seconds) == ("minutes", 60)
     cores, gpus, lost, waiting = plot.panels
     assert set(cores.lines[0].values) == {50.0}

@@ -1,8 +1,8 @@
-"""Show a cluster: what is free, used and fragmented (GPUs that are free but in no
-domain that is), a map of its nodes by switch, rack and the like, its kinds of
-node, and its nodes as boxes of sockets, NUMA domains, cores and GPUs, with the
-jobs that have them. Nodes that are alike are one box. Jobs are allocated in
-order, as by treepool alloc.
+"""Show a cluster: what is free, used and fragmented (GPUs that are free, but in no
+domain that is free as a whole); a map of its nodes by switch and rack, or in
+rows; its kinds of node; its jobs; and its nodes as boxes of sockets, NUMA
+domains, cores and GPUs, with the jobs that hold them. A box stands for all nodes
+that are alike. Jobs are allocated in order, as by treepool alloc.
 
 examples:
   treepool show

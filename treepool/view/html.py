@@ -76,6 +76,9 @@ def _style(text: str) -> str:
         f".c{i} {{ background: {colour}; color: {letter} }}"
         for i, (colour, letter) in enumerate((*COLOURS, *GREYS))
     ]
+    # A grey may look like a colour to people without some cones: greys are round.
+    greys = range(len(COLOURS), len(COLOURS) + len(GREYS))
+    rules += [f".c{i}, .cell.gpu.c{i} {{ border-radius: 50% }}" for i in greys]
     rules += [f".l{i} {{ stroke: {colour} }}" for i, colour in enumerate(LINES)]
     return "\n".join([text, *rules, ""])
 

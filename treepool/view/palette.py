@@ -25,7 +25,8 @@ COLOURS = (
     ("#b196ef", "#111111"),
 )
 
-#: Greys, and their letters: of what is not one job. They follow the colours in numbering.
+#: Greys, and their letters: of what is not one job. They follow the colours in numbering. A grey
+#: may look like a colour to some, so these letters are digits and "?", and the page's cells round.
 GREYS = (("#d4d8dc", "#111111"), ("#5d646b", "#ffffff"), ("#9aa1a8", "#111111"))
 
 #: Letters of jobs, used in order, then again from the first.

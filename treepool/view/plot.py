@@ -11,6 +11,7 @@ from typing import Any, Callable, Sequence
 import attrs
 
 from treepool.rfc.quote import printable
+from treepool.view import words
 from treepool.view.outcome import numbers
 from treepool.view.replay import Outcome
 from treepool.view.tally import Point
@@ -80,7 +81,7 @@ class Plot:
             panels.append((f"cores {lost}", lambda point: 100 * point.fragmented_cores / cores))
         panels.append(("jobs waiting", lambda point: point.waiting))
         return cls(
-            f"{first.jobs + first.nrefused:,} jobs replayed",
+            f"{words.count(first.jobs + first.nrefused, 'job')} replayed",
             tuple(printable(outcome.rules.name) for outcome in outcomes),
             unit,
             seconds,
