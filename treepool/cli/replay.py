@@ -30,6 +30,7 @@ exit status:
 from __future__ import annotations
 
 import math
+import re
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
@@ -51,8 +52,12 @@ from treepool.view.trace import TraceJob
 
 #: The options that a set of rules may have: those of the module that apply to a replay.
 _OPTIONS = (
-    "policy", "reservation-depth", "node-policy", "straddle", "locality", "alpha", "beta", "fabric"
+    "policy", "reservation-depth", "node-policy", "straddle", "mix", "locality", "alpha", "beta",
+    "fabric"
 )  # fmt: skip
+
+#: The comma before an option; the values of some have commas, too.
+_BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -93,8 +98,8 @@ def define(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
-        "node-policy=NAME, straddle=GPUS, locality=MODE, alpha=A, beta=B; and fabric=off, as if "
-        "nothing were known of what is above the nodes; repeatable "
+        "node-policy=NAME, straddle=GPUS, mix=WEIGHT*SHAPE[,...], locality=MODE, alpha=A, beta=B; "
+        "and fabric=off, as if nothing were known of what is above the nodes; repeatable "
         "(default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
@@ -257,7 +262,7 @@ def _refusals(outcomes: list[Outcome]) -> int:
 
 def _rules(text: str) -> Rules:
     given: dict[str, str] = {}
-    for word in text.split(","):
+    for word in _BEFORE_NAME.split(text):
         name, equals, _ = word.partition("=")
         if name not in _OPTIONS:
             known = ", ".join(_OPTIONS)

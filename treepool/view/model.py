@@ -50,8 +50,8 @@ class Totals(NamedTuple):
     hold, also on such nodes. The rest of ``cores`` and ``gpus`` is out of service.
     ``gpus_fragmented`` is the number of free GPUs that are in no whole domain: in the smallest
     domain that holds the GPU (the node, if no other does) some core or GPU is allocated, or was
-    kept by the enclosing instance. ``gpus_stranded`` of the free GPUs lack their fair share of free
-    cores; a GPU that has a part of it counts in part.
+    kept by the enclosing instance. ``gpus_stranded`` of the free GPUs cannot be used by the jobs
+    of the site's mix, see placement/mix.py; a GPU that some of them can use counts in part.
     """
 
     nodes: int
@@ -92,7 +92,7 @@ class Totals(NamedTuple):
         amounts = []
         for amount in self.amounts:
             text = f"{amount.used:,} of {amount.total:,} {amount.name} used, {amount.free:,} free"
-            lost = [(amount.fragmented, "fragmented"), (amount.stranded, "without their cores")]
+            lost = [(amount.fragmented, "fragmented"), (amount.stranded, "stranded")]
             notes = [f"{number:,} {what}" for number, what in lost if number]
             text += f" ({', '.join(notes)})" if notes else ""
             amounts.append(text)

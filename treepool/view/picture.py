@@ -91,7 +91,7 @@ class Picture:
             changes = [Change(f"job {job.name}: {job.asked}", (i,)) for i, job in enumerate(known)]
         other = others(pool, known)
         everyone = (*known, other) if other else known
-        board = Board(Cluster.of(pool, drained), everyone)
+        board = Board(Cluster.of(pool, drained), everyone, pool.situation.policy.mix)
         if other:
             board.start(len(known))
         steps = [Step("before the first job", board.totals, _all(board))]
