@@ -62,7 +62,7 @@ def steps(guide):
             heading = title[3:]
         elif restart:
             found.append(Step(heading, "restart", ""))
-        elif language in ("sh", "toml"):
+        elif language == "sh" or (language == "toml" and block.startswith("# /")):  # a file
             found.append(Step(heading, language, block))
         elif cell and heading in TABLES:
             found.append(Step(heading, "sh", cell.replace("\\|", "|")))
