@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> int:
     if arguments.instance:
         if given or arguments.policy is not None or arguments.straddle is not None:
             raise Stop(
-                "--jobs, --down, --policy, --straddle: with --instance they are those there are",
+                "--jobs, --down, --policy, --straddle: not with --instance, which has its own",
                 USAGE,
             )
         return explainlive.explain_shape(arguments, resources, constraints)
