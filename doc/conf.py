@@ -23,8 +23,18 @@ exclude_patterns = ["nodes"]
 autodoc_member_order = "bysource"
 toc_object_entries = False
 
+#: Blocks without a language are output.
+highlight_language = "none"
+
 html_theme = "alabaster"
-html_theme_options = {"description": "topology-aware scheduling for Flux"}
+html_theme_options = {
+    "description": "topology-aware scheduling for Flux",
+    # The outputs in the guides have 100 columns: otherwise each has a scroll bar.
+    "page_width": "1240px",
+    "body_max_width": "auto",
+    "sidebar_width": "250px",
+    "code_font_size": "0.8em",
+}
 html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html"]}
 
 manual.write(HERE / "man")

@@ -8,6 +8,9 @@ from typing import Iterator, NamedTuple
 
 from treepool.cli.main import SUBCOMMANDS, whole
 
+#: The groups into which argparse puts what has no group of its own.
+_ANY = ("positional arguments", "options", "optional arguments")
+
 #: Characters that mean something in Markdown.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|$~])")
 
@@ -77,13 +80,21 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
     formatter = parser._get_formatter()
-    for action in parser._actions:
-        hidden = action.help is argparse.SUPPRESS or isinstance(
-            action, (argparse._SubParsersAction, argparse._HelpAction)
-        )
-        if not hidden:
+    for group in parser._action_groups:
+        shown = [action for action in group._group_actions if not _is_hidden(action)]
+        if shown and group.title not in _ANY:
+            title = group.title or ""
+            yield f"{_escaped(title[:1].upper() + title[1:])}:\n"
+            if group.description:
+                yield _escaped(group.description) + "\n"
+        for action in shown:
             name = formatter._format_action_invocation(action)
             yield f"`{name}`\n: {_escaped(formatter._expand_help(action)) if action.help else ''}\n"
+
+
+def _is_hidden(action: argparse.Action) -> bool:
+    kinds = (argparse._SubParsersAction, argparse._HelpAction)
+    return action.help is argparse.SUPPRESS or isinstance(action, kinds)
 
 
 def _texts(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -33,6 +33,7 @@ TIMED = (
     (f"node=4/{NODE}", {"within": "switch"}),
     (f"node=16/{NODE}", {"within": "cell"}),
     (f"node=16/{NODE}", {"segment": "switch:4"}),
+    (f"node=16/{NODE}", {"switches": 4}),
     (f"switch=2/node=4/{NODE}", {}),
     (f"node=4/{NODE}", {"same": "switch"}),
 )

@@ -13,7 +13,6 @@ row of jobs that end early one after another has the median of the seconds, and 
 """
 
 import argparse
-import gc
 import json
 import random
 import resource
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
+from treepool.flux.garbage import Garbage
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
@@ -88,7 +88,7 @@ class Bench:
             self.pool.update_expiration(self.jobid, NOW + self.rng.uniform(10, DAY))
             self.ended.append(self.jobid)
         self.rng.shuffle(self.ended)
-        gc.freeze()  # as the module does once it is ready
+        Garbage().begin()  # as the module does once it is ready
 
     def started(self, job, allocation):
         self.ended.append(job.jobid)

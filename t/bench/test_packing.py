@@ -39,7 +39,7 @@ def test_whole_sockets_and_nodes_are_counted():
     assert books.whole() == (2, 1)
 
 
-@pytest.mark.parametrize("name", [*POLICIES, "packing:2", "fgd", "random"])
+@pytest.mark.parametrize("name", [*POLICIES, "packing:2", "mix", "fgd", "random"])
 def test_every_pool_runs_and_repeats_itself(name):
     on = cluster("mixed", 20)
     jobs = mix("even", on, random.Random(1))

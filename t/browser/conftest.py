@@ -34,14 +34,14 @@ def browser():
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """``show(picture, unfold, **window)`` opens the page of a picture; returns the browser.
+    """``show(picture, unfold, plot, **window)`` opens the page of a picture; returns the browser.
 
     After the test, whatever it did: the browser has not complained, and asked for nothing.
     """
     path = tmp_path / "page.html"
 
-    def show(picture, unfold=(), **window):
-        path.write_text(html(picture, rows(picture, unfold)), encoding="utf-8")
+    def show(picture, unfold=None, plot=None, **window):
+        path.write_text(html(picture, rows(picture, unfold), plot), encoding="utf-8")
         browser.open(path, **window)
         return browser
 

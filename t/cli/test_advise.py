@@ -30,6 +30,29 @@ def test_shapes_asked_about(treepool):
     assert "  slot=1/core=200: no node has 200 cores: the largest has 120" in table.splitlines()
 
 
+def test_what_strands_gpus_depends_on_the_mix(treepool, write):
+    def stranded(*mix):
+        words = ("--cluster", "b", "--shape", "slot/core=20", *mix)
+        (line,) = treepool("advise", "--json", *words).json
+        return {one["shape"]: round(one["stranded"], 2) for one in line["common"]}
+
+    assert stranded()["slot/core=20"] == 0.83, "20 of the 24 cores of a GPU"
+    small, large = "slot/[core=4;gpu=1]", "slot/[core=24;gpu=1]"
+    assert stranded("--mix", small) == {small: 0, "slot/core=20": 0}
+    mixed = {small: 0, large: 0, "slot/core=20": 0.75}
+    assert stranded("--mix", small, f"3*{large}") == mixed
+    assert stranded("--mix", "@" + str(write(f"# often\n3*{large}\n\n1*{small}\n"))) == mixed
+    jobs = [{"submit": 0, "duration": 1, "shape": shape} for shape in (small, large, large, large)]
+    trace = "\n".join(json.dumps(job) for job in jobs)
+    assert stranded("--mix", "@" + str(write(trace, "jobs.json"))) == mixed
+
+
+def test_a_cluster_without_nodes_is_said_to_have_none(treepool, write, R):
+    R["execution"].update(R_lite=[], nodelist=[])
+    del R["scheduling"]
+    assert treepool("advise", "-R", write(R)).out == "no nodes\n"
+
+
 def test_as_json(treepool):
     (line,) = treepool("advise", "--cluster", "b", "--json").json
     assert line["ranks"] == "0-1151"
@@ -64,6 +87,14 @@ def test_it_follows_the_width_of_the_terminal(treepool, monkeypatch, width):
         (("--shape", *["slot=1/core"] * 65), 2, "--shape"),
         (("--shape",), 2, "--shape"),
         (("-R", "no.json"), 2, "no.json"),
+        (("--mix", "0*slot/gpu"), 1, "--mix: '0*slot/gpu': a weight is above 0"),
+        (("--mix", "slot/rack"), 1, "--mix: slot/rack: "),
+        (("--mix", "@no.json"), 2, "no.json"),
+        (
+            ("--mix", *[f"slot/core={n}" for n in range(1, 66)]),
+            2,
+            "65 different shapes, at most 64",
+        ),
         (("extra",), 2, "extra"),
     ],
 )

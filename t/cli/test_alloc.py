@@ -166,12 +166,23 @@ def test_straddle_weighs_locality_against_packing(treepool, how, rank):
     assert last["R_lite"][0]["rank"] == rank
 
 
+def test_the_mix_says_what_is_kept_for_the_jobs_to_come(treepool):
+    """On node 0 a third of the cores is left beside three GPUs, on node 1 all beside one."""
+    taken = ("node/slot=5/numa{x}", "node/slot=3/numa/core=10", "node/slot=7/numa{x}")
+    ranks = []
+    for how in ((), ("--mix", "slot/[core=5;gpu=1]")):
+        *_, last = treepool("alloc", "--json", *how, *taken, "slot/[core=5;gpu=1]").json
+        ranks.append(last["R_lite"][0]["rank"])
+    assert ranks == ["0", "1"]
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [
         (("--straddle", "-1"), "--straddle: not a number from 0 to 1000"),
         (("--straddle", "much"), "--straddle: not a number from 0 to 1000"),
         (("--straddle", "4", "--policy", "best-fit"), "policy best-fit does not weigh locality"),
+        (("--mix", "0*slot/gpu"), "argument --mix: '0*slot/gpu': a weight is above 0"),
         (("--policy", "gpu-sparing"), "unknown policy 'gpu-sparing', now packing, known: packing"),
     ],
 )

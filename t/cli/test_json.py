@@ -56,6 +56,18 @@ def test_bind_and_verify(treepool, write, R):
     conforms(line, "verify")
 
 
+@pytest.mark.parametrize("words", [(), ("--host", "n[0-31]"), ("--state", "full", "--job", "2")])
+def test_show(treepool, words):
+    shapes = ["slot=2/[core=24;gpu=1]", "node=9/slot/core=96"]
+    cluster = ["-R", REPOSITORY / "doc" / "fabric.json", "--down", "30"]
+    lines = treepool("show", *cluster, "--json", *words, "--jobs", *shapes).json
+    kinds = [line["kind"] for line in lines]
+    assert kinds == sorted(kinds, key=["cluster", "type", "domain", "job", "nodes"].index)
+    assert set(kinds) == {"cluster", "type", "domain", "job", "nodes"}
+    for line in lines:
+        conforms(line, "show" if line["kind"] == "cluster" else f"show-{line['kind']}")
+
+
 def test_flux_env(treepool, monkeypatch, tmp_path):
     found = [installcheck.Finding("a", "here"), installcheck.Finding("b", "", "not found")]
     monkeypatch.setattr(install.Installed, "at", lambda home: home)

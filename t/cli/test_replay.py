@@ -110,8 +110,9 @@ def test_the_weight_of_locality_tells(treepool, write):
         "replay", write("\n".join(lines)), "-R", write(R, "R.json"), "--json",
         "--compare", "node-policy=packing,straddle=0",
         "--compare", "node-policy=packing,straddle=1000,alpha=0.5,beta=0.5",
+        "--compare", "mix=3*slot/gpu,1*slot/node{x},straddle=0",
     )  # fmt: skip
-    assert [line["slots_local"] for line in result.json] == [3, 4]
+    assert [line["slots_local"] for line in result.json] == [3, 4, 3]
 
 
 def test_the_curve_adds_up_to_the_mean(treepool, write, R):
@@ -228,6 +229,10 @@ def test_a_plot_without_matplotlib_is_one_line_that_names_the_extra(treepool, mo
         (("--synthetic", "3", "--compare", "node-policy=best"), "node-policy=best"),
         (("--synthetic", "3", "--compare", "reservation-depth=0"), "reservation-depth=0"),
         (("--synthetic", "3", "--compare", "node-policy=best-fit,straddle=4"), "does not weigh"),
+        (
+            ("--synthetic", "3", "--compare", "mix=1*slot/gpu,0*slot"),
+            "'0*slot': a weight is above 0",
+        ),
         (("--synthetic", "3", "--compare", "queue-depth=4"), "unknown option"),
         (("--synthetic", "3", "--compare", ""), "unknown option"),
         (("--synthetic", "3", "--compare", "polcy=easy"), "did you mean 'policy'?"),

@@ -7,6 +7,7 @@ import time
 from unittest.mock import Mock, patch
 
 import checks
+from flux.constants import FLUX_POLLIN
 from flux.idset import IDset
 from flux.job import JobspecV1
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool, ResourceSet
@@ -17,6 +18,8 @@ import TreePool  # noqa: F401 (makes treepool importable)
 import attrs  # isort: skip
 import treepool
 from treepool.flux.annotate import Annotator
+from treepool.flux.garbage import Garbage
+from treepool.flux.intake import Intake
 from treepool.flux.pending import Pending
 from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
@@ -209,7 +212,7 @@ def check_copies_are_independent():
 
 def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
     pool = TreepoolPool(R, locality="none", colour="blue")
-    assert pool.impl.known_options == {"locality", "policy", "straddle", "alpha", "beta"}
+    assert pool.impl.known_options == {"locality", "policy", "straddle", "alpha", "beta", "mix"}
     pool.mark_up("all")
 
 
@@ -221,6 +224,7 @@ def scheduler_of_two_jobs():
     scheduler = object.__new__(TreepoolScheduler)
     scheduler._resources = TreepoolPool(R)
     scheduler._resources.mark_down("all")
+    scheduler._garbage = Garbage()
     scheduler._intake = Mock()
     pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
@@ -239,13 +243,14 @@ def scheduler_of_two_jobs():
 def judged_again(scheduler):
     """The submissions that are judged again after the localities of the pool changed."""
     scheduler._on_topology(True)
+    list(scheduler._pending.apply())
     return [call.args[0] for call in scheduler._intake.again.call_args_list]
 
 
 def check_a_job_that_is_judged_again_keeps_the_priority_it_was_given_meanwhile():
     scheduler = scheduler_of_two_jobs()
     scheduler.prioritize([(1, 5)])
-    list(scheduler._pending.apply_priorities())
+    list(scheduler._pending.apply())
     scheduler.prioritize([(2, 20)])  # not applied yet
     again = judged_again(scheduler)
     assert {each.jobid: each.priority for each in again} == {1: 5, 2: 20}
@@ -258,6 +263,47 @@ def check_a_job_that_is_judged_again_is_told_that_what_it_was_told_is_void():
         told, void = [call.args[0]["sched"] for call in each.request.annotate.call_args_list]
         assert told == {"reason_pending": "nodes are down or drained: 0 of 2 slots up"}
         assert void == {"reason_pending": None}
+
+
+def check_jobs_are_judged_again_in_steps():
+    clock = iter(range(1000))
+    scheduler = scheduler_of_two_jobs()
+    scheduler._on_topology(True)
+    with patch("treepool.flux.pending.time.monotonic", lambda: next(clock)):
+        for _ in scheduler._pending.apply():
+            break  # an event arrives
+        left = [sorted(scheduler.queue.jobs)]
+        left += [sorted(scheduler.queue.jobs) for _ in scheduler._pending.apply()]
+    assert left == [[2], []]
+    assert scheduler._intake.release.call_count == 1
+
+
+def check_submissions_and_messages_have_a_share_each():
+    clock, shares = [100.0], []
+    handle = Mock(pollevents=lambda: FLUX_POLLIN)
+    intake = Intake(handle, Mock(), lambda _: clock.append(clock[-1] + 0.001), *[Mock()] * 3)
+    with patch("treepool.flux.intake.time.monotonic", lambda: clock[-1]):
+        for jobid in range(1000):
+            intake.take(Submission(Mock(), jobid, 16, 0, 0.0, {}))
+        for _ in range(4):
+            began = clock[-1]
+            intake._on_timer()
+            shares.append(clock[-1] - began)
+            clock.append(clock[-1] + 0.003)  # messages
+    assert [round(share, 3) for share in shares] == [0.002, 0, 0, 0.002]
+
+
+def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():
+    scheduler = scheduler_of_two_jobs()
+    now = [1000.0]
+    clock = patch("treepool.flux.garbage.time.monotonic", lambda: now[0])
+    with clock, patch("treepool.flux.garbage.gc") as gc:
+        scheduler._garbage.begin()
+        counts = []
+        for now[0] in (1000.0, 1059.0, 1061.0, 1062.0, 1122.0):
+            list(scheduler.forecast())
+            counts.append(gc.collect.call_count)
+    assert counts == [0, 0, 1, 1, 2]
 
 
 class Reactor:

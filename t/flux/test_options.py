@@ -59,6 +59,15 @@ def test_a_weight_that_the_policy_does_not_use_is_refused(how):
     assert how(["straddle=4"]).pool == {"straddle": "4"}
 
 
+def test_a_mix_is_a_text_of_weights_and_shapes():
+    mix = "7*slot/[core=12;gpu=1],2*slot/node{x}"
+    assert options.read([f"mix={mix}"]).pool == table(mix=mix).pool == {"mix": mix}
+    with pytest.raises(InvalidOption, match=r"^mix=3\*slot/\[core: 'slot/\[core': column"):
+        options.read(["mix=3*slot/[core"])
+    with pytest.raises(InvalidSetting, match="a weight is above 0"):
+        table(mix="0*slot/gpu")
+
+
 # -- the table
 
 

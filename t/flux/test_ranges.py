@@ -83,3 +83,16 @@ def test_without_the_plugin_jobspec_flux_submit_is_accepted():
 def test_the_refusal_of_the_guide_is_what_flux_says(plain):
     _, said = the_block("", "[Errno 1]").splitlines()
     assert said in plain.run("submit", f"--resources-shape={SHAPE}", "true").stderr
+
+
+def test_with_queues_flux_wants_a_core_in_a_slot_of_several_nodes():
+    without = "slot/node=2"
+    assert f"`flux submit --resources-shape='{without}/core'`" in GUIDE
+    assert "Unable to determine slot size" in GUIDE
+    with Instance(2, 8, 0, conf=["queues.batch.requires=[]"]) as instance:
+        instance.load("sched-treepool")
+        instance.flux("queue", "start", "--all", "--quiet")
+        with pytest.raises(Failed, match="Unable to determine slot size"):
+            instance.shape(without, "--queue=batch")
+        assert instance.placed(instance.shape(f"{without}/core", "--queue=batch"))
+        instance.cancel_all()

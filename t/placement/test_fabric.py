@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from depth import examples
 from placement import strategies as random
 from placement.duel import Duel
+from placement.test_work import cluster as nodes_with_sockets
 from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.allocation import parts_of
@@ -295,6 +297,32 @@ def test_only_leaves_in_which_something_changed_are_counted_anew():
         assert rooms.counted - before <= 2  # the leaves of these two jobs
         if jobid % 2:
             pool.free(jobid)
+
+
+@pytest.mark.parametrize("shape", ["slot/[core=24;gpu=1]", "slot/core=8"])
+def test_a_job_of_one_slot_is_a_third_more_work_at_most_than_without_a_fabric(shape):
+    """On nodes with sockets and GPUs, which small jobs share."""
+    fabric = machine(64).to_dict()["scheduling"]["fabric"]
+
+    def work(added):
+        R = nodes_with_sockets(1024)
+        R["scheduling"].update(added)
+        pool, chance = Pool(R), Random(1)
+        small = [asked(pool, s) for s in ("slot/[core=24;gpu=1]", "slot/core=8", shape)]
+        live = list(range(2500))
+        for jobid in live:
+            pool.alloc(jobid, chance.choice(small))
+        for _ in range(800):
+            pool.free(live.pop(chance.randrange(len(live))))
+        pool.alloc(2999, small[-1])  # counts what moved so far
+        with Lines() as lines:
+            for jobid in range(3000, 3300):
+                live.append(jobid)
+                pool.alloc(jobid, small[-1]).to_dict()
+                pool.free(live.pop(chance.randrange(len(live))))
+        return lines.count
+
+    assert work({"fabric": fabric}) < 1.3 * work({})
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,29 @@ def test_a_reservation_that_moves_is_of_the_job_as_it_is_now(gap):
         finish(case.queue.run())
         for jobid, reservation in case.queue.plan.reservations.items():
             assert reservation.job is case.queue.jobs[jobid]
-        case.queue.clear()
+        for jobid in list(case.queue.jobs):
+            case.queue.remove(jobid)
+
+
+def test_reservations_are_given_up_in_steps():
+    case = Case(nodes=1, depth=1000)
+    case.runs(1, "slot=1/core=8", 0)
+    for jobid in range(10, 210):
+        case.submit(jobid, "slot=1/core=8")
+    case.submit(300, "slot=1/core=8", priority=31, queue="other")
+    assert len(case.starts()) == 201
+    spec = from_resources(parse_shape("slot=1/core=8"), duration=1)
+    request = case.pool.parse_resource_request(spec)
+    kind = case.queue.plan.kinds.of(request, frozenset())
+    case.queue.add(Waiting(400, 31, request, kind))
+    left = [201]
+    for _ in case.queue.run():
+        left.append(len(case.starts()))
+        if left[-1] == 1:
+            break
+    assert max(one - other for one, other in zip(left, left[1:])) <= 64
+    case.run()
+    assert len(case.starts()) == 202
 
 
 def test_room_on_some_nodes_counts_though_a_window_takes_others():

@@ -7,6 +7,7 @@ import pytest
 from commandline import REPOSITORY
 from documents import blocks, commands
 from treepool import parse_shape
+from treepool.placement.choose import policy
 from treepool.placement.request import job_options
 
 GUIDES = {path.name: path.read_text() for path in sorted((REPOSITORY / "doc").glob("*.md"))}
@@ -49,3 +50,10 @@ def test_the_options_of_jobs_in_the_guides_are_options():
         above = ("nvl", "switch")
         value = int(value) if value.isdigit() else value  # as -S of flux submit reads it
         job_options.read({**scope, name: value}, ("l3", "numa", "socket"), "preferred", above)
+
+
+def test_the_costs_of_packing_are_those_of_the_policy():
+    table = GUIDES["requests.md"].partition("| what costs |")[2].partition("\n\n")[0]
+    costs = [int(cell) for cell in re.findall(r"^\|[^|]*\| (\d+)", table, re.M)]
+    assert costs == [1, 2, 2, policy.STRADDLE, policy.BROKEN]
+    assert f"1 for each {policy.CORES_OF_A_GPU} cores" in table

@@ -27,12 +27,15 @@ def picture_of():
     return make_picture
 
 
+def cluster_R(name):
+    """The R of RFC 49's cluster "a" or "b"."""
+    path = data_folder("testvectors") / f"rfc49-cluster-{name}.json"
+    return json.loads(path.read_text())["cluster"]["R"]
+
+
 def make_picture(R="a", shapes=(), down="", drained=""):
     """The picture of *R* ("a" and "b" are RFC 49's) on which jobs of *shapes* started."""
-    if isinstance(R, str):
-        path = data_folder("testvectors") / f"rfc49-cluster-{R}.json"
-        R = json.loads(path.read_text())["cluster"]["R"]
-    pool = Pool(R)
+    pool = Pool(cluster_R(R) if isinstance(R, str) else R)
     away = idset.decode(down) | idset.decode(drained)
     pool.mark_down(idset.encode(away))
     jobs = []

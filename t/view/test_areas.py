@@ -1,6 +1,7 @@
 """The map of the domains above the nodes: each node is on it once, and it fits a screen."""
 
 import random
+import re
 
 import pytest
 
@@ -10,8 +11,7 @@ from treepool.view.areas import areas, domain_lines, locality_lines
 from treepool.view.html import MAX_AREAS, html
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
-from treepool.view.text import text
-from treepool.view.textmap import MOST_LINES, text_map
+from treepool.view.textmap import MOST_LINES, TextMap
 from view.conftest import make_picture
 
 
@@ -40,7 +40,7 @@ def with_fabric(nodes, fabric):
 
 
 def shown(picture, width=100):
-    return [line.plain for line in text_map(picture, areas(picture), width)]
+    return [line.plain for line in TextMap(picture, width).lines()]
 
 
 def signs(lines):
@@ -53,7 +53,7 @@ def test_each_node_is_a_sign_in_its_domain():
         cluster(32, 8, 2), ["node=5/slot/core=4", "node=12/slot/core=4", "slot/core=1"], down="30"
     )
     assert shown(picture) == [
-        "fabric  . idle   + partly used   # full   x not up",
+        "fabric  . idle   + partial   # full   x not up",
         "cell c0  3 of 16 nodes idle",
         "  switch s0 ########  switch s1 ####+...",
         "cell c1  10 of 16 nodes idle",
@@ -122,15 +122,69 @@ def test_where_even_that_is_too_much_domains_of_a_higher_level_are_drawn():
     picture = make_picture(cluster(40_000, 2, 100))  # 20,000 switches in 200 cells
     lines = shown(picture)
     assert len(lines) <= MOST_LINES + 1
-    assert sum(len(line.split()) for line in lines[1:]) == 200
+    words = [word for line in lines[1:] for word in line.split()]
+    assert words[::2] == [f"c{i}" for i in range(200)]
+    lines = shown(make_picture(cluster(40_000, 2, 20)), 80)  # 1,000 cells
+    assert "a sign is a cell" in "".join(lines[:2])
+    assert sum(line.count(".") for line in lines) == 1 + 1000
 
 
-def test_of_more_domains_than_can_be_drawn_there_is_no_map():
-    picture = make_picture(
-        with_fabric(20_000, {"rack": [{"ranks": f"{i}"} for i in range(20_000)]})
-    )
-    assert shown(picture, 40) == []
-    assert "fabric" not in text(picture, rows(picture), 40).plain
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_of_more_domains_than_can_be_drawn_the_map_has_rows_and_says_why(width):
+    fabric = {"rack": [{"ranks": f"{i}"} for i in range(20_000)]}
+    lines = shown(make_picture(with_fabric(20_000, fabric), down="9"), width)
+    assert lines[0].startswith("rows    . idle")
+    assert lines[-1] == "the fabric has 20,000 domains, too many to draw"
+    assert MOST_LINES // 2 < len(lines) <= MOST_LINES + 3
+    assert sum(line.count("!") for line in lines) == 2  # one in the legend
+
+
+def test_without_a_fabric_a_large_cluster_is_rows_of_nodes():
+    lines = shown(make_picture("b", ["node=70/slot/core=96"]), 80)
+    assert len(lines) == 1 + 18
+    assert lines[1] == "cray[0-63]      " + 64 * "#"
+    assert lines[2] == "cray[64-127]    " + 6 * "#" + 58 * "."
+    assert lines[18].startswith("cray[1088-1151] ")
+
+
+@pytest.mark.parametrize("fabric", [{}, {"rack": []}])
+def test_a_fabric_without_domains_is_none(fabric):
+    assert shown(make_picture(with_fabric(8, fabric))) == []
+    assert len(shown(make_picture(with_fabric(100, fabric)))) == 3
+
+
+def test_nodes_that_are_not_asked_for_and_their_domains_are_left_out():
+    picture = make_picture(cluster(32, 8, 2), ["slot/core=4"])
+    lines = [line.plain for line in TextMap(picture, 80, [0, 9]).lines()]
+    assert lines == [
+        "fabric  . idle   + partial   # full   x not up   - not asked for",
+        "cell c0",
+        "  switch s0 #-------  switch s1 -.------",
+    ]
+    assert TextMap(picture, 80, []).lines() == []
+
+
+def test_a_sign_for_several_nodes_tells_that_some_are_not_up():
+    picture = make_picture(cluster(11_136, 64, 29), down="0,4-7")
+    legend, _, first, *_ = shown(picture)
+    assert "! some not up" in legend
+    assert "!x.............." in first
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_heading_is_cut_in_its_middle_and_keeps_its_numbers(width):
+    rack = {"name": "r" * 30 + "7", "switch": [{"name": "s", "ranks": "0-3"}]}
+    fabric = {"row": [{"name": "w" * 40, "rack": [rack]}]}
+    heading = shown(make_picture(with_fabric(4, fabric)), width)[-2]
+    assert len(heading) == width
+    assert re.fullmatch(r"row w+…r*7  4 of 4 nodes idle", heading)
+
+
+def test_names_that_are_cut_still_differ():
+    switches = [{"name": f"{'x' * 40}-{i}", "ranks": str(i)} for i in range(3)]
+    lines = shown(make_picture(with_fabric(3, {"switch": switches})), 80)
+    names = re.findall(r"(\S+) [.]", " ".join(lines[1:]))
+    assert [name[-2:] for name in names] == ["-0", "-1", "-2"]
 
 
 def test_names_cannot_move_the_cursor():
@@ -168,10 +222,11 @@ def test_where_no_node_is_idle_no_job_fits():
     assert switch.largest == 0
 
 
-def test_without_a_fabric_there_is_no_map():
+def test_a_small_cluster_without_a_fabric_has_no_map():
     picture = make_picture("a")
     assert areas(picture) is None
-    assert '"fabric":null' in html(picture, rows(picture))
+    assert shown(picture) == []
+    assert '"map":null' in html(picture, rows(picture))
 
 
 def test_a_page_has_no_more_domains_than_can_be_drawn():

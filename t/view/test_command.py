@@ -3,12 +3,14 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 
 import pytest
 
 from commandline import bare_environment, run_process
+from treepool.rfc import idset
 from treepool.view.words import TIMES
 from view.counting import some_R
 from view.hostile import NAMES, cluster
@@ -167,3 +169,127 @@ def test_a_terminal_gets_colour_but_not_under_NO_COLOR():
     assert "\x1b[" in on_a_terminal()
     assert "\x1b[" not in on_a_terminal(NO_COLOR="1")
     assert "\x1b[" not in on_a_terminal(TERM="dumb")
+
+
+def boxes(out):
+    """The titles of the boxes: hosts and state."""
+    return re.findall(r"^╭─ (.*?)(?:  rank \d+)? ─*╮$", out, re.M)
+
+
+MACHINE = (
+    *("show", "-R", "doc/fabric.json", "--down", "30", "--drained", "31"),
+    *("--jobs", "node=5/slot=4/[core=24;gpu=1]", "node=12/slot=4/[core=24;gpu=1]", "slot/core=8"),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--host", "n12"], ["n12  partial"]),
+        (["--host", "n[10-12],n30"], ["n10  full", "n11  full", "n12  partial", "n30  down"]),
+        (["--host", "n[0-31]", "--state", "partial"], ["n12  partial"]),
+        (["--job", "1"], [f"5 {TIMES} n[24-28]  full"]),
+        (["--job", "2", "--host", "n[11-24]"], ["n11  full"]),
+        (["--state", "idle"], [f"12 {TIMES} n[13-23,29]  idle"]),
+        (["--state", "down"], ["n30  down"]),
+        (["--state", "drained"], ["n31  drained"]),
+        (["--domain", "x1000c0r3", "--state", "full"], [f"n{i}  full" for i in range(8, 12)]),
+        (["--ranks", "3,12", "--host", "n[12-14]"], ["n12  partial"]),
+        (["--job", "3", "--state", "idle"], []),
+    ],
+)
+def test_nodes_are_chosen_by_host_job_state_domain_and_rank(treepool, words, wanted):
+    result = treepool(*MACHINE, *words)
+    assert (result.status, result.err) == (0, "")
+    assert boxes(result.out) == wanted
+    assert ("no node is like that" in result.out) == (not wanted)
+
+
+def test_only_the_jobs_of_the_nodes_asked_for_are_listed(treepool):
+    result = treepool(*MACHINE, "--host", "n12")
+    assert re.findall(r"^  (\w)  (\d)  ", result.out, re.M) == [("C", "3")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--host", "n32"], "'n32' is no host of the cluster (did you mean 'n3'?)"),
+        (
+            ["--host", "n[31-40]"],
+            "(did you mean 'n3'?), and 8 more",
+        ),
+        (["--host", "n[5"], "argument --host: hostlist column"),
+        (["--host", ""], "'' is no host of the cluster"),
+        (["--job", "44"], "argument --job: '44' holds nothing here"),
+        (["--state", "idel"], "(did you mean 'idle'?)"),
+        (["--domain", "x1000c0r"], "'x1000c0r' is no domain (did you mean 'x1000c0r3'?)"),
+        (["--json", "--html", "x"], "--json"),
+    ],
+)
+def test_what_is_not_there_is_a_line_with_the_nearest_name(treepool, words, said):
+    assert treepool(*MACHINE, *words).is_one_line_error(said, status=2)
+
+
+def test_a_name_of_several_domains_names_them(treepool, write):
+    racks = [{"name": "r", "ranks": str(i)} for i in range(6)]
+    R = cluster("numa")
+    R["scheduling"]["fabric"] = {"rack": racks[:3], "row": [{"name": "r", "ranks": "3"}]}
+    result = treepool("show", "-R", write(R), "--domain", "r")
+    assert result.is_one_line_error(
+        "'r' is the name of 4 domains: rack r with ranks 0, rack r with ranks 1, rack r with"
+        " ranks 2, row r with ranks 3",
+        status=2,
+    )
+    assert treepool("show", "-R", write(R), "--domain", "row r").out.count("rank 3") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--policy", "best-fit"),
+        ("--straddle", "2"),
+        ("--locality", "preferred"),
+        ("--down", "1"),
+        ("--drained", "1"),
+        ("--jobs", "slot/core"),
+    ],
+)
+def test_what_an_instance_decides_itself_is_refused(treepool, option, value):
+    result = treepool("show", "--instance", option, value)
+    assert result.is_one_line_error(f"argument {option}: with --instance", status=2)
+
+
+def test_a_pipe_has_80_columns():
+    lines = run_process("show", "--cluster", "b", "--jobs", "slot=9/core=7").out.splitlines()
+    assert max(map(len, lines)) == 80
+
+
+@pytest.mark.parametrize("width", (80, 200))
+def test_a_list_of_hosts_is_cut_once_between_two_hosts(width):
+    words = ("--drained", ",".join(map(str, range(0, 300, 2))), "--jobs", "slot=140/node{x}")
+    out = run_process("show", "--cluster", "b", *words, COLUMNS=str(width)).out
+    lists = re.findall(r"cray\S*", out)
+    cut = [text for text in lists if "…" in text]
+    assert len(cut) == 3
+    assert all(re.fullmatch(r"cray\[(\d+,)+…\]", text) for text in cut)
+    assert out.count("…") == 3
+
+
+def test_the_facts_are_those_of_the_picture(treepool):
+    lines = treepool(*MACHINE, "--json").json
+    cluster_, kind, *_ = lines
+    assert cluster_["states"] == {"idle": 12, "partial": 1, "full": 17, "down": 1, "drained": 1}
+    assert cluster_["cores"] == {"total": 3072, "free": 1240, "used": 1640}
+    assert kind["hosts"] == "n[0-31]"
+    domains = [line["domain"] for line in lines if line["kind"] == "domain"]
+    assert domains[:2] == ["cell x1000", "switch x1000c0r1"]
+    nodes = [line for line in lines if line["kind"] == "nodes"]
+    assert sum(idset.size(idset.decode(line["ranks"])) for line in nodes) == 32
+    (few,) = [line for line in nodes if line["state"] == "partial"]
+    assert few["jobs"] == [{"job": "3", "cores": "0-7", "gpus": ""}]
+
+
+def test_the_facts_of_some_nodes_are_of_these_and_their_jobs(treepool):
+    lines = treepool(*MACHINE, "--json", "--host", "n12").json
+    assert [line["job"] for line in lines if line["kind"] == "job"] == ["3"]
+    assert [line["hosts"] for line in lines if line["kind"] == "nodes"] == ["n12"]

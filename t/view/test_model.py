@@ -165,7 +165,7 @@ def test_free_gpus_whose_cores_are_taken_are_stranded_and_told_so():
         pool.alloc(jobid, pool.parse_resource_request(from_resources(parse_shape(shape))))
     totals = Picture.of(pool, []).totals
     assert (totals.gpus_free, totals.gpus_stranded) == (8, 1.5)
-    assert totals.line.endswith("8 free (2 fragmented, 1 without their cores)")
+    assert totals.line.endswith("8 free (2 fragmented, 1 stranded)")
 
 
 def test_a_domain_of_which_the_enclosing_instance_kept_something_is_not_whole(picture_of):

@@ -46,7 +46,7 @@ def test_many_nodes_that_differ_only_in_their_jobs_are_one_row(picture_of):
 
 
 def test_an_unfolded_rank_has_a_row_of_its_own_and_no_other_is_shown(picture_of):
-    found = rows(picture_of("b"), unfold=[3, 7])
+    found = rows(picture_of("b"), [3, 7])
     assert [row.ranks for row in found.shown] == [(3,), (7,)]
     assert found.unfolded
 

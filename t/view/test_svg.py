@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.workload import cluster as large
+from treepool.view.palette import COLOURS
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.svg import COLUMNS, svg
@@ -18,7 +19,7 @@ from view.test_model import jobs_of
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(picture, unfold=()):
+def drawn(picture, unfold=None):
     return svg(picture, rows(picture, unfold))
 
 
@@ -31,7 +32,7 @@ def lines(shown):
     return [found[place] for place in sorted(found) if found[place]]
 
 
-def lines_of_text(picture, unfold=()):
+def lines_of_text(picture, unfold=None):
     """The lines of the terminal, without blanks and without those that are empty."""
     shown = text(picture, rows(picture, unfold), COLUMNS).plain
     return [line for line in ("".join(line.split()) for line in shown.splitlines()) if line]
@@ -53,7 +54,7 @@ def test_it_says_what_the_terminal_says(seed):
 def test_a_job_has_its_colour(picture_of):
     shown = drawn(picture_of("a", ["slot=1/core=3"]))
     colours = [rect.get("fill") for rect in ElementTree.fromstring(shown).iter(f"{SVG}rect")]
-    assert "#3395ee" in colours
+    assert COLOURS[0][0] in colours
 
 
 def test_the_environment_changes_nothing(picture_of, monkeypatch):

@@ -17,7 +17,7 @@ from view.test_model import jobs_of
 SHAPES = ["slot=2/[core=8;gpu=1]", "slot=1/socket{x}", "slot=3/[core=15;gpu=1]", "slot=2/node{x}"]
 
 
-def drawn(picture, width=120, unfold=(), **options):
+def drawn(picture, width=120, unfold=None, **options):
     return text(picture, rows(picture, unfold), width, **options).plain
 
 
@@ -34,7 +34,7 @@ def test_every_number_is_that_counted_by_sets(seed):
     shown = drawn(Picture.of(pool, jobs_of(running), drained=1 << 4))
     wanted = numbers(R, [a.to_dict() for a in running.values()], down=[1], drained=[4])
     nodes, cores, gpus = shown.splitlines()[:3]
-    for name, what in (("idle", "idle"), ("partly", "partly used"), ("full", "full")):
+    for name, what in (("idle", "idle"), ("partly", "partial"), ("full", "full")):
         assert number(rf"([\d,]+) {what}", nodes) == wanted[name]
     assert number(r"([\d,]+) down", nodes) == 1
     assert number(r"([\d,]+) drained", nodes) == 1
@@ -76,7 +76,7 @@ def test_there_is_a_character_for_every_core_and_gpu(seed):
 @pytest.mark.parametrize("which", ("a", "b"))
 def test_no_line_is_wider_than_asked_for(picture_of, which, width):
     picture = picture_of(which, SHAPES, down="9", drained="12-13")
-    for unfold in ((), (0, 1, 5)):
+    for unfold in (None, (0, 1, 5)):
         lines = drawn(picture, width, unfold).splitlines()
         assert max(map(cell_len, lines)) <= width
 

@@ -2,12 +2,18 @@
 nothing (so many cores with a GPU, so many slots in a NUMA domain, a socket,
 the node), and what is left of a node that is filled with shapes that people
 ask for by habit: cores and GPUs that no slot has, slots that are not local.
+A slot strands GPUs that the jobs to come then cannot use: they are jobs of one
+GPU with its share of the cores, or those of a mix.
 
 examples:
   treepool advise                             an example cluster
   treepool advise -R R.json                   your own
   treepool advise -R R.json --shape 'slot=1/[core=20;gpu=1]' 'slot=2/socket/core=6'
       what would these leave?
+  treepool advise -R R.json --mix '7*slot/[core=12;gpu=1]' 'node{x}'
+      of eight jobs seven ask for a GPU, one for a node: what strands GPUs?
+  treepool advise -R R.json --mix @jobs.json
+      the jobs of a trace, as replay reads it, or a line for each kind
 
 exit status:
   0 done; 1 R or a shape is not valid; 2 usage, or no such file
@@ -20,11 +26,13 @@ from typing import Any
 
 import attrs
 
-from treepool.cli import cluster
+from treepool.cli import cluster, files
 from treepool.cli.screen import DONE, USAGE, Stop, draw, out_json, shortened
-from treepool.errors import InvalidInput
+from treepool.errors import InvalidInput, InvalidOption
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.mix import MAX_KINDS, Kind, read_kind
+from treepool.view import trace
 from treepool.view.advise import Advice, Filled, advise, request_of
 
 #: Most shapes in one question.
@@ -33,10 +41,21 @@ MAX_SHAPES = 64
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.usage = "treepool advise [-R FILE | --cluster a|b] [--shape SHAPE...] [--json]"
+    parser.usage = (
+        "treepool advise [-R FILE | --cluster a|b] [--shape SHAPE...] [--mix KIND...] [--json]"
+    )
     cluster.add_where(parser)
     parser.add_argument(
         "--shape", metavar="SHAPE", nargs="+", action="extend", default=[], help="more shapes"
+    )
+    parser.add_argument(
+        "--mix",
+        metavar="[WEIGHT*]SHAPE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="the jobs to come, with how often each is asked relative to the others (default: 1); "
+        "@FILE has one on each line, or is a trace",
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each kind of node")
 
@@ -45,9 +64,13 @@ def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if len(arguments.shape) > MAX_SHAPES:
         raise Stop(f"argument --shape: more than {MAX_SHAPES} shapes", USAGE)
+    named = (word[1:] for word in arguments.mix if word.startswith("@"))
+    files.check_stdin(arguments.R_file, *named)
     pool = Pool(cluster.resource_set(arguments))
-    _check(pool, arguments.shape)
-    found, left_out = advise(pool, arguments.shape)
+    _check(pool, "--shape", arguments.shape)
+    mix = _mix(arguments.mix)
+    _check(pool, "--mix", [kind.shape for kind in mix])
+    found, left_out = advise(pool, arguments.shape, mix)
     if arguments.json:
         for one in found:
             out_json(_line(one))
@@ -58,13 +81,38 @@ def run(arguments: Namespace) -> int:
     return DONE
 
 
-def _check(pool: Pool, shapes: list[str]) -> None:
+def _mix(words: list[str]) -> list[Kind]:
+    """The kinds of jobs of ``--mix`` *words*; equal shapes are one kind. Raises Stop."""
+    weights: dict[str, float] = {}
+    for word in words:
+        try:
+            for kind in _kinds_in(word[1:]) if word.startswith("@") else [read_kind(word)]:
+                weights[kind.shape] = weights.get(kind.shape, 0) + kind.weight
+        except InvalidOption as e:
+            raise Stop(f"argument --mix: {e}") from None
+    if len(weights) > MAX_KINDS:
+        number = f"{len(weights):,} different shapes, at most {MAX_KINDS}"
+        raise Stop(f"argument --mix: {number}: keep the most frequent", USAGE)
+    return [Kind(shape, weight) for shape, weight in weights.items()]
+
+
+def _kinds_in(name: str) -> list[Kind]:
+    """The kinds of jobs in file *name*: a trace, or a kind on each line."""
+    text = files.read_text(name)
+    if text.lstrip().startswith("{"):
+        with files.naming(name):
+            return [Kind(job.shape) for job in trace.read(text)]
+    lines = (line.strip() for line in text.splitlines())
+    return [read_kind(line) for line in lines if line and not line.startswith("#")]
+
+
+def _check(pool: Pool, option: str, shapes: list[str]) -> None:
     """Raise Stop, naming the shape, if the pool does not understand one of *shapes*."""
     for shape in shapes:
         try:
             request_of(pool, shape)
         except InvalidInput as e:
-            raise Stop(f"argument --shape: {shortened(shape)}: {e.line}") from None
+            raise Stop(f"argument {option}: {shortened(shape)}: {e.line}") from None
 
 
 def _line(advice: Advice) -> dict[str, Any]:

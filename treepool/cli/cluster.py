@@ -14,9 +14,11 @@ from treepool.placement.choose.policy import POLICIES, STRADDLE, policy_named
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document, idset
-from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.spelling import did_you_mean
+
+#: The options of ``add_placement`` that are the pool's, but for the locality.
+PLACEMENT = "policy", "straddle", "mix"
 
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
@@ -56,7 +58,7 @@ def add_jobs(group: Any) -> None:
 
 
 def add_placement(parser: Any) -> Any:
-    """Add ``--locality``, ``--policy`` and ``--straddle`` to *parser*; returns their group."""
+    """Add ``--locality``, ``--policy`` and its weights to *parser*; returns their group."""
     group = parser.add_argument_group("placement")
     group.add_argument(
         "--locality",
@@ -79,7 +81,22 @@ def add_placement(parser: Any) -> Any:
         help="with policy packing: a job may straddle domains if that costs other jobs so many "
         f"GPUs less than a local place (default: {STRADDLE:g})",
     )
+    group.add_argument(
+        "--mix",
+        metavar="WEIGHT*SHAPE[,...]",
+        type=_mix,
+        help="of policy packing: the jobs to come, with how often each is asked; it keeps what "
+        "they can use",
+    )
     return group
+
+
+def _mix(text: str) -> str:
+    try:
+        options.kinds_of(text)
+    except InvalidOption as e:
+        raise ArgumentTypeError(str(e).partition(": ")[2]) from None
+    return text
 
 
 def _policy(text: str) -> str:
@@ -104,7 +121,7 @@ def resource_set(arguments: Any) -> ResourceSet:
 
 def pool(arguments: Any) -> Pool:
     """An idle pool of the cluster and placement that the options name; raises Stop."""
-    given = {"policy": arguments.policy, "straddle": arguments.straddle}
+    given = {name: getattr(arguments, name) for name in PLACEMENT}
     known = {name: value for name, value in given.items() if value is not None}
     try:
         options.check_together(known)
@@ -146,25 +163,6 @@ def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
         missing = idset.encode(ids & ~pool.ranks) or "none"
         raise Stop(f"argument {option}: ranks not in the cluster: {missing:.60}", USAGE)
     return ids
-
-
-def domain(pool: Pool, text: Optional[str]) -> int:
-    """The ranks (bitmask) in the domain above the nodes called *text*: "x1" or "switch x1"."""
-    if text is None:
-        return 0
-    fabric = pool.inventory.fabric
-    names: dict[str, set[int]] = {}
-    for number in range(1, len(fabric) if fabric is not None else 0):
-        assert fabric is not None
-        if fabric.locality[number]:
-            for name in (fabric.name[number] or "", fabric.shown(number)):
-                names.setdefault(name, set()).add(number)
-    found = names.get(text, set())
-    if fabric is None or len(found) != 1 or not text:
-        hint = did_you_mean(text, [name for name in names if name])
-        why = f"is the name of {len(found)} domains" if found else f"is no domain{hint}"
-        raise Stop(f"argument --domain: {shown(text)} {why}", USAGE)
-    return idset.from_ids(fabric.ranks_in(found.pop()))
 
 
 def check_stdin(arguments: Any) -> None:

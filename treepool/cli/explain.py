@@ -71,11 +71,9 @@ def run(arguments: Namespace) -> int:
     except InvalidShape as e:
         raise Stop(f"argument SHAPE: {e.line}{files.mistaken(arguments.shape)}") from None
     if arguments.instance:
-        if given or arguments.policy is not None or arguments.straddle is not None:
-            raise Stop(
-                "--jobs, --down, --policy, --straddle: not with --instance, which has its own",
-                USAGE,
-            )
+        if given or any(getattr(arguments, name) is not None for name in cluster.PLACEMENT):
+            names = ", ".join(f"--{name}" for name in ("jobs", "down", *cluster.PLACEMENT))
+            raise Stop(f"{names}: not with --instance, which has its own", USAGE)
         return explainlive.explain_shape(arguments, resources, constraints)
     if arguments.queue is not None or arguments.duration is not None:
         raise Stop("--queue and --duration need --instance", USAGE)

@@ -21,9 +21,6 @@ _STYLE = {
     "grid.linewidth": 0.6,
 }
 
-#: Lines of a plot have ten colours, then the same colours again with other dashes.
-DASHES = ("-", "--", ":")
-
 
 def check(option: str, path: Path) -> None:
     """Raise Stop early, not after minutes, if *option* cannot write its plot to *path*."""
@@ -44,11 +41,6 @@ def style() -> Any:
 def colour(line: int) -> str:
     """The colour of *line*, counted from 0."""
     return f"C{line % 10}"
-
-
-def dashes(line: int) -> str:
-    """The dashes of *line*, counted from 0."""
-    return DASHES[line // 10 % len(DASHES)]
 
 
 def write(figure: Any, path: Path) -> None:

@@ -30,6 +30,7 @@ exit status:
 from __future__ import annotations
 
 import math
+import re
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
@@ -44,14 +45,19 @@ from treepool.rfc.rset import ResourceSet
 from treepool.rfc.spelling import did_you_mean
 from treepool.view import trace
 from treepool.view.history import Start, picture_of
+from treepool.view.picture import Picture
 from treepool.view.replay import Outcome, Rules, replay
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import TraceJob
 
 #: The options that a set of rules may have: those of the module that apply to a replay.
 _OPTIONS = (
-    "policy", "reservation-depth", "node-policy", "straddle", "locality", "alpha", "beta", "fabric"
+    "policy", "reservation-depth", "node-policy", "straddle", "mix", "locality", "alpha", "beta",
+    "fabric"
 )  # fmt: skip
+
+#: The comma before an option; the values of some have commas, too.
+_BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -92,8 +98,8 @@ def define(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
-        "node-policy=NAME, straddle=GPUS, locality=MODE, alpha=A, beta=B; and fabric=off, as if "
-        "nothing were known of what is above the nodes; repeatable "
+        "node-policy=NAME, straddle=GPUS, mix=WEIGHT*SHAPE[,...], locality=MODE, alpha=A, beta=B; "
+        "and fabric=off, as if nothing were known of what is above the nodes; repeatable "
         "(default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
@@ -105,7 +111,8 @@ def define(parser: ArgumentParser) -> None:
         "--html",
         metavar="FILE",
         type=_file,
-        help="write a page, too, with a slider over the jobs under the first set of options",
+        help="write a page, too: the plot, and a slider over the jobs under the first set of "
+        "options",
     )
     parser.set_defaults(run=run)
 
@@ -134,7 +141,8 @@ def run(arguments: Namespace) -> int:
     with files.naming(arguments.trace or "synthetic"):
         found = _outcomes(resource_set, jobs, rules, starts)
     if arguments.html is not None:
-        _write_page(arguments.html, resource_set, starts)
+        began = jobs[0].submit if jobs else 0.0
+        _write_page(arguments.html, picture_of(resource_set, starts, began), found)
     _write(arguments, found)
     return _refusals([outcome for outcome, _ in found])
 
@@ -169,12 +177,12 @@ def _outcomes(
     return found
 
 
-def _write_page(path: Path, resource_set: ResourceSet, starts: list[Start]) -> None:
+def _write_page(path: Path, picture: Picture, found: list[tuple[Outcome, float]]) -> None:
     from treepool.view.html import html
+    from treepool.view.plot import Plot
     from treepool.view.rows import rows
 
-    picture = picture_of(resource_set, starts)
-    page = html(picture, rows(picture, []))
+    page = html(picture, rows(picture), Plot.of([outcome for outcome, _ in found]))
     with files.writing(path):
         path.write_text(page, encoding="utf-8")
 
@@ -254,7 +262,7 @@ def _refusals(outcomes: list[Outcome]) -> int:
 
 def _rules(text: str) -> Rules:
     given: dict[str, str] = {}
-    for word in text.split(","):
+    for word in _BEFORE_NAME.split(text):
         name, equals, _ = word.partition("=")
         if name not in _OPTIONS:
             known = ", ".join(_OPTIONS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DONE, NO, USAGE = 0, 1, 2
 
 #: Width of a table that is not written to a terminal; COLUMNS in the environment overrides it.
-PLAIN_WIDTH = 120
+PLAIN_WIDTH = 80
 
 #: The version of the lines that ``--json`` prints: schemas/output.json, doc/json.md.
 JSON_VERSION = 1

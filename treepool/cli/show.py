@@ -17,6 +17,8 @@ examples:
       four of the nodes one by one; one that takes no jobs
   treepool show -R doc/fabric.json --domain x1000c0r1
       the nodes of a switch one by one
+  treepool show --cluster b --host 'cray[5-9]' --state idle
+      those of some nodes that are idle
 
 exit status:
   0 all were allocated; 1 not all, or R is not valid; 2 usage, or no such file
@@ -29,15 +31,14 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from treepool.cli import cluster, files, instance
+from treepool.cli import cluster, files, instance, shownodes
 from treepool.cli.answers import Refusal
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out
-from treepool.placement.pool import Pool
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json
 from treepool.rfc import idset
 from treepool.view import windows
 from treepool.view.model import Job
 from treepool.view.picture import Picture
-from treepool.view.rows import Rows, rows
+from treepool.view.rows import Rows
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -52,9 +53,10 @@ def define(parser: ArgumentParser) -> None:
     cluster.add_jobs(where)
     where.add_argument("--drained", metavar="IDS", help="ranks that are drained")
     cluster.add_placement(parser)
+    parser.set_defaults(locality=None)  # to see whether it was given
+    shownodes.define(parser)
     form = parser.add_argument_group("output")
-    form.add_argument("--ranks", metavar="IDS", help="just these nodes, a box for each of them")
-    form.add_argument("--domain", metavar="NAME", help="just the nodes in a switch, rack, ...")
+    form.add_argument("--json", action="store_true", help="a line of JSON for each fact")
     form.add_argument("--svg", metavar="FILE", help='write a picture instead; "-" for stdout')
     form.add_argument("--html", metavar="FILE", help='write a page instead; "-" for stdout')
 
@@ -64,13 +66,16 @@ def run(arguments: Namespace) -> int:
     cluster.check_stdin(arguments)
     if arguments.svg == "-" and arguments.html == "-":
         raise Stop("only one of the pictures can go to stdout", USAGE)
+    if arguments.json and (arguments.svg is not None or arguments.html is not None):
+        raise Stop("argument --json: not with --svg or --html", USAGE)
     if arguments.instance:
         return _show_instance(arguments)
+    arguments.locality = arguments.locality or "preferred"
     pool = cluster.pool(arguments)
     down = cluster.ranks(pool, "--down", arguments.down)
     drained = cluster.ranks(pool, "--drained", arguments.drained)
     pool.mark_down(idset.encode(down | drained))
-    unfold = _unfold(arguments, pool)
+    named = shownodes.check(arguments, pool)
     jobs: list[Job] = []
     refused: list[str] = []
     for number, answer in cluster.run_jobs(pool, arguments.jobs):
@@ -79,7 +84,7 @@ def run(arguments: Namespace) -> int:
         else:
             jobs.append(Job.of(str(number), answer.shape, answer.outcome))
     picture = Picture.of(pool, jobs, drained=drained)
-    _write(arguments, picture, rows(picture, list(idset.iterate(unfold))))
+    _write(arguments, picture, shownodes.chosen(arguments, picture, named))
     for line in refused[:MAX_REFUSALS]:
         complain("treepool show", line)
     if len(refused) > MAX_REFUSALS:
@@ -88,23 +93,18 @@ def run(arguments: Namespace) -> int:
 
 
 def _show_instance(arguments: Namespace) -> int:
-    if arguments.jobs or arguments.down or arguments.drained:
-        raise Stop("--jobs, --down and --drained: with --instance they are those there are", USAGE)
+    for option in ("jobs", "down", "drained", "locality", "policy", "straddle"):
+        if getattr(arguments, option):
+            raise Stop(f"argument --{option}: with --instance, it is what the instance has", USAGE)
     live = instance.look()
-    unfold = _unfold(arguments, live.pool)
+    named = shownodes.check(arguments, live.pool)
     holding = [running.job for running in instance.running(live) if running.job.parts]
     picture = Picture.of(live.pool, holding, drained=live.drained)
-    _write(arguments, picture, rows(picture, list(idset.iterate(unfold))))
-    if arguments.svg is None and arguments.html is None:
+    _write(arguments, picture, shownodes.chosen(arguments, picture, named))
+    if arguments.svg is None and arguments.html is None and not arguments.json:
         for entry in live.windows:
             out(windows.line(entry, time.time()))
     return DONE
-
-
-def _unfold(arguments: Namespace, pool: Pool) -> int:
-    """The ranks (bitmask) that are to be shown one by one."""
-    named = cluster.domain(pool, arguments.domain)
-    return cluster.ranks(pool, "--ranks", arguments.ranks) | named
 
 
 def _write(arguments: Namespace, picture: Picture, shown: Rows) -> None:
@@ -116,7 +116,12 @@ def _write(arguments: Namespace, picture: Picture, shown: Rows) -> None:
         from treepool.view.html import html
 
         _write_file(arguments.html, html(picture, shown))
-    if arguments.svg is None and arguments.html is None:
+    if arguments.json:
+        from treepool.view.facts import facts
+
+        for fact in facts(picture, shown):
+            out_json(fact)
+    elif arguments.svg is None and arguments.html is None:
         from treepool.view.text import text
 
         encoding = getattr(sys.stdout, "encoding", None) or ""

@@ -38,7 +38,7 @@ def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[str]:
 
 def domain_table(domains: Sequence[DomainLine], width: int) -> Iterator[str]:
     """A row for each domain above the nodes."""
-    names = ("domain", "in", "nodes", "idle", "partly used", "full", "not up", "free cores", "GPUs")
+    names = ("domain", "in", "nodes", "idle", "partial", "full", "not up", "free cores", "GPUs")
     rows: list[list[Cell]] = []
     for line in domains:
         numbers = line.nodes, line.idle, line.partly, line.full, line.away

@@ -15,11 +15,11 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
-#: Seconds spent on submissions before other messages get their turn.
-_SLICE = 0.01
+#: Seconds spent on submissions at a time: while no message waits, and while some do.
+_SLICE, _SHARE = 0.01, 0.002
 
-#: Seconds in which none is judged because other messages wait.
-_PATIENCE = 0.01
+#: Seconds that messages which wait then get: an answer is late if jobs are judged before it.
+_PATIENCE = 0.008
 
 #: A feasibility check: its message, the jobspec, and the ranks it waits for.
 Check = tuple[Any, Mapping[str, Any], int]
@@ -53,7 +53,7 @@ class Intake:
         self._held = Submissions()
         self._timer = handle.timer_watcher_create(0.0, self._on_timer)
         self._checks: list[Check] = []
-        #: When a submission was judged last.
+        #: When submissions were judged last.
         self._judged = 0.0
 
     def __len__(self) -> int:
@@ -162,18 +162,19 @@ class Intake:
                 self._handle.respond(msg, None)
 
     def _on_timer(self, *_: Any) -> None:
-        end = time.monotonic() + _SLICE
-        while time.monotonic() < end:
-            waits = self._handle.pollevents() & FLUX_POLLIN
-            if waits and time.monotonic() < self._judged + _PATIENCE:
-                break
-            submission = self._held.next()
-            if submission is None:
-                self._idle()
-                return
-            self._judge(submission)
-            self._judged = time.monotonic()
+        began = now = time.monotonic()
+        if not self._message_waits() or began >= self._judged + _PATIENCE:
+            while now < began + (_SHARE if self._message_waits() else _SLICE):
+                submission = self._held.next()
+                if submission is None:
+                    self._idle()
+                    return
+                self._judge(submission)
+                now = self._judged = time.monotonic()
         self._timer.reset(after=0.0)
+
+    def _message_waits(self) -> bool:
+        return bool(self._handle.pollevents() & FLUX_POLLIN)
 
     # -- discovery
 

@@ -8,7 +8,7 @@ from typing import Any, Generator, Iterator
 
 from treepool.placement.effort import GIVEN_UP
 from treepool.placement.nodes.state import fragmented
-from treepool.placement.nodes.usable import PER_GPU, stranded
+from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -145,6 +145,8 @@ def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
     """What is free on nodes that are up; how much of it is in no domain that is entirely free."""
     kinds = ("cores", "gpus", "cores_fragmented", "gpus_fragmented", "gpus_stranded")
     found = dict.fromkeys(kinds, 0)
+    mix = pool.situation.policy.mix
+    each = 1 if mix.kinds else _STATES  # a mix takes up to some milliseconds for a state
     buckets = pool.situation.index.buckets
     # Counted first: the nodes may change their states between two yields.
     sizes = [(state, len(ranks)) for state, ranks in buckets.items()]
@@ -154,8 +156,8 @@ def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
         found["gpus"] += nodes * state.ngpus
         found["cores_fragmented"] += nodes * idset.size(cores)
         found["gpus_fragmented"] += nodes * idset.size(gpus)
-        found["gpus_stranded"] += nodes * stranded(state.type, state.cores, state.gpus)
-        if count % _STATES == 0:
+        found["gpus_stranded"] += nodes * mix.stranded(state.type, state.cores, state.gpus)
+        if count % each == 0:
             yield
     found["gpus_stranded"] //= PER_GPU
     return found

@@ -18,6 +18,7 @@ from treepool.placement.choose.policy import REPLACED
 from treepool.placement.options import check_together, number
 from treepool.placement.plan.line import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
+from treepool.rfc import mix
 from treepool.rfc.findings import shown
 from treepool.rfc.spelling import did_you_mean
 
@@ -172,6 +173,11 @@ def _number(name: str, form: str) -> _Option:
     return _Option(form, check)
 
 
+def _mix(text: str) -> str:
+    mix.read(text)
+    return text
+
+
 def _depth(text: str) -> float:
     if text == "unlimited":
         return math.inf
@@ -191,6 +197,7 @@ _OF_POOL = {
     "straddle": "straddle",
     "alpha": "alpha",
     "beta": "beta",
+    "mix": "mix",
 }
 
 #: Options that a single queue may have.
@@ -208,6 +215,7 @@ _OPTIONS = {
     "straddle": _number("straddle", "GPUS"),
     "alpha": _number("alpha", "0..1"),
     "beta": _number("beta", "0..1"),
+    "mix": _Option("WEIGHT*SHAPE[,...]", _mix),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,
     "log-level": _choice(*_LOG_LEVELS, form="LEVEL"),

@@ -7,6 +7,7 @@ jobs that wait are judged again.
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Any, Callable, Iterable, Iterator, Optional
 
 import attrs
@@ -19,7 +20,7 @@ from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.request.vertices import Request
 
-#: Seconds spent on priorities before other messages get their turn.
+#: Seconds spent on changes of the queue before other messages get their turn.
 _SLICE = 0.01
 
 
@@ -36,6 +37,8 @@ class Pending:
         self._submissions: dict[int, Submission] = {}
         #: New priorities that are to be applied, by job id.
         self._priorities: dict[int, int] = {}
+        #: Jobs in the queue that are to be judged again.
+        self._outdated: deque[int] = deque()
 
     def begin(self, queue: Queue, annotator: Annotator) -> None:
         """Let jobs wait in *queue*, and be told by *annotator*."""
@@ -58,13 +61,16 @@ class Pending:
         self._queue.add(job)
 
     def judge_again(self) -> None:
-        """Judge all waiting jobs again, whose requests may mean something else now."""
-        for job in self._queue.clear():
-            self._annotator.withdraw(job.jobid)
-            priority = self._priorities.pop(job.jobid, job.priority)
-            submission = self.leave(job.jobid)
-            self._intake.again(attrs.evolve(submission, priority=priority))
-        self._intake.release()
+        """Let ``apply`` judge all waiting jobs again, which may ask for something else now."""
+        self._outdated = deque(self._queue.jobs)
+
+    def _take_out(self, jobid: int) -> None:
+        """Take a job out of the queue, if it is still there, to be judged again."""
+        job = self._queue.remove(jobid)
+        if job is not None:
+            self._annotator.withdraw(jobid)
+            priority = self._priorities.pop(jobid, job.priority)
+            self._intake.again(attrs.evolve(self.leave(jobid), priority=priority))
 
     def waiting(
         self,
@@ -96,11 +102,19 @@ class Pending:
         self._intake.prioritize(jobs)
         self._priorities.update(jobs)
 
-    def apply_priorities(self) -> Iterator[None]:
-        """Apply new priorities to the queue, which may be those of all jobs."""
+    def apply(self) -> Iterator[None]:
+        """Apply to the queue what concerns all jobs; no pass may come before the end.
+
+        The caller may leave this at any yield. The next call goes on from there.
+        """
         end = time.monotonic() + _SLICE
-        while self._priorities:
-            self._queue.prioritize(*self._priorities.popitem())
+        while self._outdated or self._priorities:
+            if self._outdated:
+                self._take_out(self._outdated.popleft())
+                if not self._outdated:
+                    self._intake.release()
+            else:
+                self._queue.prioritize(*self._priorities.popitem())
             if time.monotonic() > end:
                 yield
                 end = time.monotonic() + _SLICE

@@ -6,9 +6,11 @@ from typing import Any, Mapping
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA, Weights
+from treepool.placement.choose.mix import Mix
 from treepool.placement.choose.policy import POLICIES, STRADDLE, Policy, policy_named
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc.findings import shown
+from treepool.rfc.mix import Kind, read
 
 #: The options of a pool and their defaults.
 OPTIONS = {
@@ -17,6 +19,7 @@ OPTIONS = {
     "straddle": str(STRADDLE),
     "alpha": str(ALPHA),
     "beta": str(BETA),
+    "mix": "",
 }
 
 
@@ -37,8 +40,19 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
     return chosen
 
 
+def kinds_of(text: object) -> tuple[Kind, ...]:
+    """The kinds of jobs in the value of option ``mix``; raises InvalidOption."""
+    try:
+        return read(str(text))
+    except InvalidOption as e:
+        raise InvalidOption(f"mix: {e}") from None
+
+
 def check_together(options: Mapping[str, object]) -> None:
-    """Raise InvalidOption if *options* weigh locality, but their policy does not."""
+    """Raise InvalidOption if *options* weigh what their policy does not.
+
+    A mix says which GPUs are stranded under any policy.
+    """
     name = options.get("policy", OPTIONS["policy"])
     policy = POLICIES.get(name) if isinstance(name, str) else None
     if "straddle" in options and policy is not None and not policy.weighs:
@@ -68,7 +82,8 @@ def chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]
     """
     values = checked(options)
     weights = Weights(number("alpha", values), number("beta", values))
-    policy = policy_named(values["policy"], weights, number("straddle", values))
+    mix = Mix(kinds_of(values["mix"]))
+    policy = policy_named(values["policy"], weights, number("straddle", values), mix)
     if not policy.weighs:
         del values["straddle"]
     return values, weights, policy

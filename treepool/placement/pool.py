@@ -39,9 +39,9 @@ class Pool:
 
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
     trees. Options: ``locality`` (preferred, required, none), ``policy`` (packing), its weight
-    of locality, ``straddle``, and the ``alpha`` and ``beta`` of fitness, kept as
-    ``weights``. A pool may have no nodes: every request is then infeasible. Raises InvalidR,
-    InvalidKey, or InvalidOption.
+    of locality, ``straddle``, the ``alpha`` and ``beta`` of fitness, kept as ``weights``, and
+    ``mix`` (rfc/mix.py). A pool may have no nodes: every request is then infeasible. Raises
+    InvalidR, InvalidKey, or InvalidOption.
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
@@ -70,10 +70,10 @@ class Pool:
         return request_of(jobspec.read(spec), self.localities, locality, above)
 
     def check_feasibility(self, request: Request) -> None:
-        """Raise InfeasibleRequest, with the reason, if the pool could not serve *request* idle.
+        """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
 
-        Ranks that are down count: they may come back. A request that is too complex to tell is
-        not infeasible.
+        Ranks that are down count: they may come back. A request whose search gives up is not
+        infeasible.
         """
         self._feasibility.check(request)
 

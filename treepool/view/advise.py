@@ -2,11 +2,13 @@
 
 This is what a platform team tells its users: the geometry of each kind of node, the slots that
 fill it completely, and what shapes in common use leave stranded. To find each number, the adviser
-fills a pool of one such node, job after job, until no more fits.
+fills a pool of one such node, job after job, until no more fits. What a slot strands depends on the
+jobs to come: those of a mix, if there is one.
 """
 
 from __future__ import annotations
 
+from itertools import starmap
 from math import gcd
 from typing import Optional, Sequence
 
@@ -14,11 +16,13 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation
+from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.nodes.usable import PER_GPU, stranded
+from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, jobspec
+from treepool.rfc.mix import Kind
 from treepool.rfc.shape import parse_shape
 from treepool.view.places import local_slots
 
@@ -53,9 +57,9 @@ class Filled:
 
     ``local`` is the number of slots in the smallest kind of domain that can host one. ``inside``
     gives, per level, how many whole slots each of its domains holds (least, most). ``memory`` is a
-    slot's part of the node's memory, in bytes, 0 if not known. ``stranded`` GPUs lose their fair
-    share of cores to the first job, besides those that it has. ``reason`` says why no slot fits, if
-    none does.
+    slot's part of the node's memory, in bytes, 0 if not known. ``stranded`` GPUs are those that the
+    jobs to come cannot use after the first job, besides those that it has: without a mix, GPUs that
+    lose their fair share of cores to it. ``reason`` says why no slot fits, if none does.
     """
 
     shape: str
@@ -82,7 +86,8 @@ class Advice:
 
     ``levels`` are its localities from the node inwards. ``tiling`` has the slots that fill it
     completely. ``nearly`` has the slots with one GPU and the most cores, if they leave a remainder.
-    ``common`` has the result for other shapes: common ones that fit, and those asked about.
+    ``common`` has the result for other shapes: common ones that fit, or those of the mix, and those
+    asked about.
     """
 
     ranks: tuple[int, ...]
@@ -93,12 +98,16 @@ class Advice:
     common: tuple[Filled, ...]
 
 
-def advise(pool: Pool, shapes: Sequence[str] = ()) -> tuple[tuple[Advice, ...], int]:
+def advise(
+    pool: Pool, shapes: Sequence[str] = (), mix: Sequence[Kind] = ()
+) -> tuple[tuple[Advice, ...], int]:
     """Advice on each kind of node of *pool*, the most frequent first, and how many are left out.
 
-    *shapes* are added to the common ones. Raises InvalidShape or InvalidJobspec for a shape that
-    the pool does not understand.
+    *shapes* are added to the common ones, or to those of the *mix* of jobs to come. Raises
+    InvalidShape or InvalidJobspec for a shape that the pool does not understand.
     """
+    measure = Mix(tuple(mix)) if mix else pool.situation.policy.mix
+    expected = [(kind.shape, request_of(pool, kind.shape)) for kind in mix]
     asked = [(shape, request_of(pool, shape)) for shape in shapes]
     inventory = pool.inventory
     types = sorted(inventory.node_types.items(), key=lambda item: -len(item[1]))
@@ -109,15 +118,16 @@ def advise(pool: Pool, shapes: Sequence[str] = ()) -> tuple[tuple[Advice, ...], 
         one.mark_up("all")
         one.remove_ranks(inventory.ranks & ~(1 << ranks[0]))
         hosts = tuple(inventory.hosts[rank] for rank in ranks)
-        found.append(_Adviser(one, node_type).advice(ranks, hosts, asked))
+        found.append(_Adviser(one, node_type, measure).advice(ranks, hosts, expected, asked))
     return tuple(found), len(types) - len(found)
 
 
 class _Adviser:
     """Fills copies of *pool*, which has one node of *node_type*."""
 
-    def __init__(self, pool: Pool, node_type: NodeType) -> None:
+    def __init__(self, pool: Pool, node_type: NodeType, mix: Mix) -> None:
         self.pool = pool
+        self.mix = mix
         self.node_type = node_type
         self.names = list(dict.fromkeys(domain.name for domain in node_type.root.walk()))
 
@@ -125,6 +135,7 @@ class _Adviser:
         self,
         ranks: tuple[int, ...],
         hosts: tuple[str, ...],
+        expected: Sequence[tuple[str, Request]],
         asked: Sequence[tuple[str, Request]],
     ) -> Advice:
         root = self.node_type.root
@@ -134,8 +145,9 @@ class _Adviser:
         nearly = []
         if root.ngpus and not any(one.tiles and size[1] == 1 for one, size in zip(filled, sizes)):
             nearly = [self.fill(_shape(cores, 1)) for cores in shares(root)]
-        habit = (self.fill(shape) for shape in (COMMON_GPU if root.ngpus else COMMON_CPU))
-        common = [one for one in habit if not one.reason]
+        habit = COMMON_GPU if root.ngpus else COMMON_CPU
+        usual = expected or [(shape, request_of(self.pool, shape)) for shape in habit]
+        common = [one for one in starmap(self.fill, usual) if not one.reason]
         common += [self.fill(shape, request) for shape, request in asked]
         return Advice(
             ranks, hosts, tuple(map(self.level, self.names)), tuple(tiling), tuple(nearly),
@@ -189,7 +201,7 @@ class _Adviser:
             root.ngpus - gpus,
             tuple(self.inside(name, jobs) for name in self.names),
             root.memory // slots,
-            stranded_by(self.node_type, jobs[0]),
+            stranded_by(self.mix, self.node_type, jobs[0]),
         )
 
     def inside(self, name: str, jobs: Sequence[Allocation]) -> tuple[int, int]:
@@ -205,12 +217,13 @@ class _Adviser:
         return min(counts), max(counts)
 
 
-def stranded_by(node_type: NodeType, job: Allocation) -> float:
-    """The GPUs that a job on an idle node of *node_type* strands."""
+def stranded_by(mix: Mix, node_type: NodeType, job: Allocation) -> float:
+    """The GPUs that *mix* cannot use because of a job on an idle node of *node_type*."""
     ((_, cores, gpus),) = job.parts
     root = node_type.root
-    before = stranded(node_type, root.cores, root.gpus)
-    return max(0, stranded(node_type, root.cores & ~cores, root.gpus & ~gpus) - before) / PER_GPU
+    before = mix.stranded(node_type, root.cores, root.gpus)
+    after = mix.stranded(node_type, root.cores & ~cores, root.gpus & ~gpus)
+    return max(0, after - before) / PER_GPU
 
 
 def slot_sizes(root: Domain) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ _Row = Sequence[str]
 def text(advice: Sequence[Advice], left_out: int, width: int) -> Text:
     """*advice* in at most *width* columns (at least NARROWEST); *left_out* types have none."""
     width = max(width, NARROWEST)
-    lines: Lines = []
+    lines: Lines = [] if advice else [Text("no nodes")]
     for i, one in enumerate(advice):
         lines += [Text()] if i else []
         lines += _advice(one, width)
@@ -96,7 +96,7 @@ def _slots(filled: Sequence[Filled], kinds: Sequence[str], width: int, left: boo
 def _common(filled: Sequence[Filled], node: Level, width: int) -> Lines:
     """A line for each shape: the slots on a node, how many are local, what is left.
 
-    And how many GPUs one of them *strands*: they lose their share of the cores to it.
+    And how many GPUs one of them *strands*: the jobs to come cannot use them any more.
     """
     gpus = node.gpus[1] > 0
     rows = [

@@ -1,4 +1,7 @@
-"""Areas: the domains above the nodes as pictures show them, with the numbers of their nodes."""
+"""Areas: the domains above the nodes as pictures show them, with the numbers of their nodes.
+
+Where there are no domains, or too many, a map shows rows of nodes in the order of their ranks.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,24 @@ from treepool.placement.nodes.fabric import ROOT, Fabric
 from treepool.view import words
 from treepool.view.model import NOTHING, Totals
 from treepool.view.picture import Picture
+from treepool.view.rows import hosts
 
 #: Most domains that a picture shows.
 MAX_AREAS = 1 << 16
+
+#: Most nodes of which there is no map without a fabric: their boxes fit a screen.
+FEW_NODES = 64
+
+#: Most rows of nodes, the fewest nodes in a row, and the longest name of a row.
+MOST_ROWS, _ROW, _LONGEST_NAME = 44, 64, 24
 
 
 @attrs.frozen(eq=False)
 class Area:
     """A domain: its name, the areas inside it or the ranks of a leaf, and its totals.
 
-    ``locality`` is "" for the pool, and for ranks that stand alone in the area around them: they
-    are one area.
+    ``locality`` is "" for the pool, for rows, and for ranks that stand alone in the area around
+    them: they are one area without a name.
     """
 
     locality: str
@@ -32,7 +42,9 @@ class Area:
     @property
     def title(self) -> str:
         """The locality and the name."""
-        return f"{self.locality} {self.name}" if self.locality else "in none of these"
+        if not self.locality:
+            return self.name or "in none of these"
+        return f"{self.locality} {self.name}"
 
     def walk(self) -> Iterator[Area]:
         """This area and all in it."""
@@ -58,11 +70,30 @@ class Area:
 
 
 def areas(picture: Picture) -> Optional[Area]:
-    """The whole of *picture* as an area; None without a fabric, or if that is huge."""
+    """The whole of *picture* as an area; None without domains, or if they are too many."""
     fabric = picture.cluster.fabric
-    if fabric is None or len(fabric) > MAX_AREAS:
+    if fabric is None or len(fabric) > MAX_AREAS or not fabric.localities:
         return None
     return _area(picture, fabric, ROOT)
+
+
+def row_areas(picture: Picture) -> Area:
+    """The whole of *picture* as rows of equally many nodes."""
+    ranks, each = picture.cluster.ranks, _ROW
+    while len(ranks) > each * MOST_ROWS:
+        each *= 2
+    found = []
+    for first in range(0, len(ranks), each):
+        row = ranks[first : first + each]
+        found.append(_leaf(picture, "", words.listed(hosts(picture, row), _LONGEST_NAME), row))
+    return _around("", "", found)
+
+
+def _around(locality: str, name: str, inside: Sequence[Area]) -> Area:
+    totals = NOTHING
+    for area in inside:
+        totals = totals.plus(area.totals)
+    return Area(locality, name, tuple(inside), (), totals)
 
 
 def _area(picture: Picture, fabric: Fabric, domain: int) -> Area:
@@ -78,10 +109,7 @@ def _area(picture: Picture, fabric: Fabric, domain: int) -> Area:
     name = words.plain(fabric.name[domain] or f"of rank {fabric.lowest[domain]}")
     if not inside:
         return _leaf(picture, words.plain(fabric.locality[domain]), name, fabric.ranks[domain])
-    totals = NOTHING
-    for area in inside:
-        totals = totals.plus(area.totals)
-    return Area(words.plain(fabric.locality[domain]), name, tuple(inside), (), totals)
+    return _around(words.plain(fabric.locality[domain]), name, inside)
 
 
 def _leaf(picture: Picture, locality: str, name: str, ranks: Sequence[int]) -> Area:

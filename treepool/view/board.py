@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Iterable, Optional
 
+from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.tree import NodeType
-from treepool.placement.nodes.usable import PER_GPU, stranded
+from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.idset import union
+from treepool.view import palette
 from treepool.view.model import (
     DOWN,
     DRAINED,
@@ -33,12 +35,14 @@ class Board:
     """Which job holds what now, and the resulting numbers; jobs start and end on it.
 
     ``looks`` and ``layouts`` are all that have occurred so far, by number. ``look_of`` has the
-    number of the look of each rank, -1 where there is no such rank.
+    number of the look of each rank, -1 where there is no such rank. *mix* says which GPUs are
+    stranded.
     """
 
-    def __init__(self, cluster: Cluster, jobs: tuple[Job, ...]) -> None:
+    def __init__(self, cluster: Cluster, jobs: tuple[Job, ...], mix: Mix) -> None:
         self.cluster = cluster
         self.jobs = jobs
+        self.mix = mix
         self.looks: list[Look] = []
         self.layouts: list[Layout] = []
         self.totals = NOTHING
@@ -94,7 +98,7 @@ class Board:
         layout = self._layouts.get((node_type, status, held))
         if layout is None:
             layout = _layout(
-                len(self.layouts), node_type, self.cluster.types[node_type], status, held
+                len(self.layouts), node_type, self.cluster.types[node_type], status, held, self.mix
             )
             self._layouts[node_type, status, held] = layout
             self.layouts.append(layout)
@@ -137,7 +141,12 @@ def _taken(layout: Layout) -> tuple[int, int]:
 
 
 def _layout(
-    number: int, kind: int, node_type: NodeType, status: str, held: tuple[tuple[int, int], ...]
+    number: int,
+    kind: int,
+    node_type: NodeType,
+    status: str,
+    held: tuple[tuple[int, int], ...],
+    mix: Mix,
 ) -> Layout:
     """The layout of one node, with its numbers."""
     root = node_type.root
@@ -159,6 +168,7 @@ def _layout(
         gpus_free=idset.size(gpus),
         gpus_used=idset.size(used_gpus),
         gpus_fragmented=idset.size(lost),
-        gpus_stranded=stranded(node_type, cores, gpus) / PER_GPU,
+        gpus_stranded=mix.stranded(node_type, cores, gpus) / PER_GPU,
     )
-    return Layout(number, kind, status, held, lost, totals)
+    touching = palette.touching(held)
+    return Layout(number, kind, status, held, lost, totals, touching, palette.greys(touching))

@@ -1,7 +1,7 @@
 """The picture as an HTML page: one self-contained file that loads nothing from the network.
 
-The page holds the picture as JSON and a script that draws it: ``picture.js``, ``page.js`` and
-``page.css`` beside this module. Names are never written as HTML: the JSON in the script element
+The page holds the picture as JSON, and a script that draws it: the ``.js`` files and ``page.css``
+beside this module. Names are never written as HTML: the JSON in the script element
 escapes ``<``, ``>`` and ``&``, and the script only sets text. A security policy in the page lets
 the browser run only this script.
 """
@@ -18,18 +18,20 @@ from typing import Any, Iterable, Optional, Sequence
 
 from treepool.rfc import idset
 from treepool.view import words
-from treepool.view.areas import Area, areas
+from treepool.view.areas import FEW_NODES, Area, areas, row_areas
 from treepool.view.cells import MAX_CELLS, Block, block
-from treepool.view.model import OTHER, Job, Totals
-from treepool.view.palette import COLOURS, LETTERS
+from treepool.view.model import OTHER, STATES, Job, Totals
+from treepool.view.palette import COLOURS, GREYS, SEVERAL
 from treepool.view.picture import Picture, Step
-from treepool.view.rows import Rows, hosts
+from treepool.view.plot import COLOURS as LINES
+from treepool.view.plot import Plot
+from treepool.view.rows import MANY_ROWS, Rows, hosts
 
 #: Most kinds of node whose domains are drawn; further kinds are only counted, listed and filtered.
 MAX_TYPES = 64
 
 #: The scripts beside this module, which the page contains as one script.
-_SCRIPTS = ("picture.js", "page.js")
+_SCRIPTS = ("picture.js", "map.js", "plot.js", "page.js")
 
 #: Most domains above the nodes that are drawn.
 MAX_AREAS = 4096
@@ -38,16 +40,17 @@ _WHOLE = re.compile("[1-9][0-9]{0,14}")
 _NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]{0,8}|0[0-9]{1,8})")
 
 
-def html(picture: Picture, rows: Rows) -> str:
-    """*picture* as the text of an HTML file.
+def html(picture: Picture, rows: Rows, plot: Optional[Plot] = None) -> str:
+    """*picture* as the text of an HTML file, and above it *plot*, whose time is that of the steps.
 
-    It opens on the nodes of *rows* if those are unfolded. The reader can fold and filter.
+    It opens on the nodes of *rows*, if those are not all, at the last step; with a plot at the
+    busiest. The reader can fold and filter.
     """
     here = Path(__file__).parent
     style = _style(here.joinpath("page.css").read_text(encoding="utf-8"))
     scripts = [here.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS]
     script = "\n".join(scripts)
-    data = json.dumps(_data(picture, rows), separators=(",", ":"), ensure_ascii=True)
+    data = json.dumps(_data(picture, rows, plot), separators=(",", ":"), ensure_ascii=True)
     for character in "<>&":
         data = data.replace(character, f"\\u{ord(character):04x}")
     page = here.joinpath("page.html").read_text(encoding="utf-8")
@@ -69,18 +72,23 @@ def _hash(text: str) -> str:
 
 
 def _style(text: str) -> str:
-    colours = "\n".join(f".c{i} {{ background: {colour} }}" for i, colour in enumerate(COLOURS))
-    return f"{text}{colours}\n"
+    rules = [
+        f".c{i} {{ background: {colour}; color: {letter} }}"
+        for i, (colour, letter) in enumerate((*COLOURS, *GREYS))
+    ]
+    rules += [f".l{i} {{ stroke: {colour} }}" for i, colour in enumerate(LINES)]
+    return "\n".join([text, *rules, ""])
 
 
-def _data(picture: Picture, rows: Rows) -> dict[str, Any]:
+def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
     cluster = picture.cluster
     kinds: dict[tuple[Any, ...], int] = {}
     jobs = _jobs(picture.jobs, kinds)
     return {
-        "letters": LETTERS,
-        "colours": len(COLOURS),
+        "several": SEVERAL,
+        "manyRows": MANY_ROWS,
         "maxCells": MAX_CELLS,
+        "states": STATES,
         "other": OTHER,
         "fields": Totals._fields,
         "ranks": idset.encode_ids(cluster.ranks),
@@ -90,6 +98,8 @@ def _data(picture: Picture, rows: Rows) -> dict[str, Any]:
         "moreTypes": max(0, len(cluster.types) - MAX_TYPES),
         "kinds": list(kinds),
         "jobs": jobs,
+        "letters": "".join(mark.letter for mark in picture.marks),
+        "colours": "".join(f"{mark.colour:x}" for mark in picture.marks),
         "layouts": [
             [
                 layout.type,
@@ -97,28 +107,31 @@ def _data(picture: Picture, rows: Rows) -> dict[str, Any]:
                 layout.state,
                 idset.encode(layout.fragmented),
                 [[idset.encode(cores), idset.encode(gpus)] for cores, gpus in layout.held],
+                "".join(f"{grey:x}" for grey in layout.greys),
             ]
             for layout in picture.layouts
         ],
         "looks": [[look.layout.number, *look.jobs] for look in picture.looks],
         "steps": [_step(step) for step in picture.steps],
-        "fabric": _map(picture),
-        "unfolded": idset.encode_ids(sorted(row.ranks[0] for row in rows.shown))
-        if rows.unfolded
-        else "",
+        "opens": picture.busiest if plot is not None else len(picture.steps) - 1,
+        "plot": plot.data() if plot is not None else None,
+        "map": _map(picture),
+        "only": None if rows.only is None else idset.encode_ids(rows.only),
+        "unfolded": rows.unfolded,
     }
 
 
 def _map(picture: Picture) -> Optional[list[Any]]:
     """The areas of the map; domains deep down are left out if they are too many."""
     whole = areas(picture)
-    if whole is None:
-        return None
-    for depth in range(whole.depth, 0, -1):
+    for depth in range(whole.depth if whole is not None else 0, 0, -1):
+        assert whole is not None
         root = whole.cut(depth)
         if sum(1 for _ in root.walk()) <= MAX_AREAS:
             return _mapped(root)
-    return None
+    if whole is None and picture.totals.nodes <= FEW_NODES:
+        return None
+    return _mapped(row_areas(picture))
 
 
 def _mapped(area: Area) -> list[Any]:
@@ -129,7 +142,7 @@ def _mapped(area: Area) -> list[Any]:
 
 def _step(step: Step) -> list[Any]:
     moves = [[look, idset.encode_ids(ranks)] for look, ranks in step.moves]
-    return [words.plain(step.label, 120), list(step.totals), moves]
+    return [words.plain(step.label, 120), list(step.totals), moves, round(step.at, 1)]
 
 
 def _type(picture: Picture, place: int) -> dict[str, Any]:

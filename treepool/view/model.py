@@ -29,7 +29,7 @@ from treepool.view import words
 UP, DOWN, DRAINED = "up", "down", "drained"
 
 #: The state of a node that is up: nothing allocated, something allocated, or no core left.
-IDLE, PARTLY, FULL = "idle", "partly used", "full"
+IDLE, PARTLY, FULL = "idle", "partial", "full"
 
 #: All states of a node, in the order of Totals.
 STATES = (IDLE, PARTLY, FULL, DOWN, DRAINED)
@@ -50,8 +50,8 @@ class Totals(NamedTuple):
     hold, also on such nodes. The rest of ``cores`` and ``gpus`` is out of service.
     ``gpus_fragmented`` is the number of free GPUs that are in no whole domain: in the smallest
     domain that holds the GPU (the node, if no other does) some core or GPU is allocated, or was
-    kept by the enclosing instance. ``gpus_stranded`` of the free GPUs lack their fair share of free
-    cores; a GPU that has a part of it counts in part.
+    kept by the enclosing instance. ``gpus_stranded`` of the free GPUs cannot be used by the jobs
+    of the site's mix, see placement/mix.py; a GPU that some of them can use counts in part.
     """
 
     nodes: int
@@ -92,7 +92,7 @@ class Totals(NamedTuple):
         amounts = []
         for amount in self.amounts:
             text = f"{amount.used:,} of {amount.total:,} {amount.name} used, {amount.free:,} free"
-            lost = [(amount.fragmented, "fragmented"), (amount.stranded, "without their cores")]
+            lost = [(amount.fragmented, "fragmented"), (amount.stranded, "stranded")]
             notes = [f"{number:,} {what}" for number, what in lost if number]
             text += f" ({', '.join(notes)})" if notes else ""
             amounts.append(text)
@@ -163,7 +163,9 @@ class Job:
 class Layout:
     """How a node looks, whichever jobs are on it: what each holder has (cores, GPUs).
 
-    ``fragmented`` are the GPUs (bitmask) that Totals counts as fragmented.
+    ``fragmented`` are the GPUs (bitmask) that Totals counts as fragmented. ``touching`` has, for
+    each holder, the earlier ones whose ids are next to its own, and ``greys`` the colour that it
+    has where it stands for several jobs.
     """
 
     number: int
@@ -172,10 +174,12 @@ class Layout:
     held: tuple[tuple[int, int], ...]
     fragmented: int
     totals: Totals
+    touching: tuple[tuple[int, ...], ...]
+    greys: tuple[int, ...]
 
     @property
     def state(self) -> str:
-        """The node's state in words: idle, partly used, full, down or drained."""
+        """The node's state in words, one of STATES."""
         if self.status != UP:
             return self.status
         return IDLE if self.totals.idle else FULL if self.totals.full else PARTLY

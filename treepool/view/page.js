@@ -1,37 +1,12 @@
 // Draws the picture that picture.js reads. Names are only ever set as text.
 
-const $ = (id) => document.getElementById(id);
 const PAGE = 60; // boxes drawn at a time
-
-/** An element of class *kind* with *children*, which are elements or texts. */
-function make(tag, kind, ...children) {
-  const element = document.createElement(tag);
-  if (kind) element.className = kind;
-  element.append(...children);
-  return element;
-}
-
-const MANY = 48; // boxes from which nodes fold whatever their jobs are
-
-/** Whether the host filter lets a rank through. */
-function hostFilter() {
-  const text = $("host").value.trim();
-  if (!text) return () => true;
-  if (/^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(text)) {
-    const spans = text.split(",").map((item) => item.split("-").map(Number));
-    return (rank) => spans.some(([first, last = first]) => rank >= first && rank <= last);
-  }
-  const names = text.toLowerCase().split(/[\s,]+/).filter(Boolean);
-  return (rank) => {
-    const host = hostName(hostOf.get(rank)).toLowerCase();
-    return names.some((name) => host.includes(name));
-  };
-}
 
 /** The rows that the filters leave, each {layout, ranks, jobs}, and how many nodes they are.
  *  *passed* gets the ranks of these nodes. */
 function rows(passed) {
-  const host = hostFilter();
+  const text = $("host").value.trim();
+  const asked = text ? named(text) : null;
   const { job, type, state } = { job: $("job").value.trim(), type: $("type").value, state: $("state").value };
   const wanted = looks.map(({ layout, jobs: holders }) =>
     (!job || holders.some((h) => jobs[h].name === job)) &&
@@ -42,7 +17,7 @@ function rows(passed) {
   const each = $("fold").value === "each";
   for (const rank of ranks) {
     const look = lookOf.get(rank);
-    if (!wanted[look] || !host(rank)) continue;
+    if (!wanted[look] || (asked && !asked.has(rank))) continue;
     nodes++;
     passed.add(rank);
     const key = each ? rank : look;
@@ -51,7 +26,7 @@ function rows(passed) {
   }
   let found = [...groups.values()].map(({ ranks: some, look }) => (
     { layout: looks[look].layout, ranks: some, jobs: looks[look].jobs.map((j) => [j]) }));
-  if (!each && found.length > MANY) found = alike(found);
+  if (!each && found.length > data.manyRows) found = alike(found);
   return { found, nodes };
 }
 
@@ -136,12 +111,12 @@ function box(row) {
   const { layout } = row;
   const signs = marks(row);
   const many = row.ranks.length > 1;
-  const name = (many ? `${row.ranks.length.toLocaleString("en")} × ` : "") + hosts(row.ranks);
-  const list = idset(row.ranks);
+  const number = many ? `${row.ranks.length.toLocaleString("en")} × ` : "";
+  const name = number + hosts(row.ranks, 56);
   const title = make("h2", "", name);
-  title.title = name;
-  const head = make("header", "", title,
-    make("small", "ranks", `${many ? "ranks" : "rank"} ${list}`));
+  title.title = hosts(row.ranks);
+  const head = make("header", "", title);
+  if (!many) head.append(make("small", "", `rank ${row.ranks[0]}`));
   if (data.types.length > 1) head.append(make("small", "", `type ${layout.type + 1}`));
   head.append(make("span", `state ${layout.state.replace(" ", "-")}`, layout.state));
   const type = data.types[layout.type];
@@ -151,7 +126,7 @@ function box(row) {
   if (row.jobs.length > 12) holders.append(make("span", "", `and ${row.jobs.length - 12} more`));
   const element = make("article", "node", head, make("div", "body", body), row.jobs.length ? holders : "");
   element.tabIndex = 0;
-  element.dataset.ranks = list;
+  element.dataset.ranks = idset(row.ranks);
   element.setAttribute("aria-label", `${name}, ${layout.state}`);
   return element;
 }
@@ -192,106 +167,20 @@ function drawMore() {
 }
 
 function drawNodes() {
+  const text = $("host").value.trim();
   const passed = new Set();
   const { found, nodes } = rows(passed);
   waiting = found;
   paintMap(passed);
   $("found").textContent = nodes
     ? `${count(nodes, "node")} in ${count(found.length, "box").replace("boxs", "boxes")}`
-    : "No node is like that.";
+    : `No node is like that${text ? `: ${text}` : ""}.`;
   hideDetail();
   $("nodes").replaceChildren();
   drawMore();
   for (const button of $("jobs").children) {
     button.setAttribute("aria-pressed", String(button.dataset.job === $("job").value.trim()));
   }
-}
-
-// -- the map: a square for each node, in its switch, in its cell
-
-const MOST_SQUARES = 32768; // nodes from which a domain is only a bar
-const areas = []; // {button, squares, title, ranks, share} of each domain drawn
-
-function idsIn([, , inside, list]) {
-  return inside.length ? inside.flatMap(idsIn) : ids(list);
-}
-
-/** A button that shows the nodes of a domain. */
-function areaButton(kind, area, ...children) {
-  const button = make("button", kind, ...children);
-  button.type = "button";
-  button.tabIndex = areas.length ? -1 : 0;
-  const entry = { button, title: area[1], ranks: idsIn(area).sort((a, b) => a - b), squares: [] };
-  areas.push(entry);
-  button.addEventListener("click", () => {
-    const list = idset(entry.ranks);
-    $("host").value = $("host").value === list ? "" : list;
-    drawNodes();
-  });
-  return entry;
-}
-
-function drawSpot(area, named) {
-  const entry = areaButton("spot", area);
-  if (named) entry.button.append(make("small", "", area[1]));
-  if (ranks.length > MOST_SQUARES) {
-    entry.share = make("span", "");
-    entry.button.append(make("span", "share", entry.share));
-  } else {
-    entry.squares = entry.ranks.map(() => make("i", "square"));
-    const squares = make("span", "squares", ...entry.squares);
-    squares.style.setProperty("--across", Math.min(48, Math.ceil(Math.sqrt(entry.ranks.length))));
-    entry.button.append(squares);
-  }
-  return entry.button;
-}
-
-function drawArea(area, named) {
-  const [, , inside] = area;
-  if (!inside.length) return drawSpot(area, named);
-  const { button } = areaButton("", area);
-  return make("div", "area", button, make("div", "inside", ...inside.map((inner) => drawArea(inner, named))));
-}
-
-function drawMap() {
-  if (!data.fabric) return;
-  const square = ranks.length <= 512 ? 13 : ranks.length <= 4096 ? 8 : 5;
-  $("areas").style.setProperty("--square", `${square}px`);
-  $("areas").append(...data.fabric[2].map((area) => drawArea(area, ranks.length <= 2048)));
-  $("map").hidden = false;
-}
-
-/** Colour the map by the states of the nodes; those that are not in *passed* are dim. */
-function paintMap(passed) {
-  const host = $("host").value.trim();
-  for (const { button, title, ranks: some, squares, share } of areas) {
-    let idle = 0;
-    some.forEach((rank, i) => {
-      const { state } = looks[lookOf.get(rank)].layout;
-      if (state === "idle") idle++;
-      if (squares[i]) {
-        squares[i].className = `square ${state.replace(" ", "-")}${passed.has(rank) ? "" : " dim"}`;
-      }
-    });
-    if (share) share.style.setProperty("width", `${(100 * idle) / some.length}%`);
-    const said = `${title}: ${idle.toLocaleString("en")} of ${count(some.length, "node")} idle`;
-    button.title = said;
-    button.setAttribute("aria-label", said);
-    button.setAttribute("aria-pressed", String(host === idset(some)));
-    if (button.parentElement.className === "area") button.textContent = said;
-  }
-}
-
-/** From one domain to another by arrow keys. */
-function walkMap(event) {
-  const at = areas.findIndex(({ button }) => button === event.target);
-  const targets = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: areas.length - 1 };
-  const next = areas[targets[event.key]];
-  if (at < 0 || !next) return;
-  event.preventDefault();
-  event.target.tabIndex = -1;
-  next.button.tabIndex = 0;
-  next.button.focus();
 }
 
 function drawJobs() {
@@ -315,12 +204,20 @@ function drawJobs() {
 function drawStep(wanted) {
   goTo(Math.max(0, Math.min(data.steps.length - 1, wanted)));
   $("step").value = step;
-  $("label").textContent = `Step ${step} of ${data.steps.length - 1}: ${data.steps[step][0]}`;
+  const busiest = data.plot && step === data.opens ? " (the busiest)" : "";
+  $("label").textContent = `Step ${step} of ${data.steps.length - 1}${busiest}: ${data.steps[step][0]}`;
   $("step").setAttribute("aria-valuetext", $("label").textContent);
   $("back").disabled = step === 0;
   $("on").disabled = step === data.steps.length - 1;
   drawTiles();
   drawNodes();
+  drawCursor();
+}
+
+/** Bring the first box into view, below the filters. */
+function showFirst() {
+  const first = $("nodes").firstElementChild;
+  if (first) first.scrollIntoView({ block: "nearest" });
 }
 
 function drawTypes() {
@@ -411,7 +308,13 @@ $("nodes").addEventListener("focusout", hideDetail);
 $("nodes").addEventListener("pointerover", (event) => event.target.matches(".cell") && showDetail(event.target));
 $("nodes").addEventListener("pointerout", (event) => event.pointerType !== "touch" && hideDetail());
 addEventListener("scroll", () => document.activeElement.matches(".cell") || hideDetail(), { passive: true });
-for (const id of ["host", "job"]) $(id).addEventListener("input", drawNodes);
+for (const id of ["host", "job"]) {
+  $(id).addEventListener("input", () => {
+    drawNodes();
+    if ($("nodes").childElementCount === 1) showFirst();
+  });
+  $(id).addEventListener("keydown", (event) => event.key === "Enter" && showFirst());
+}
 for (const id of ["type", "state", "fold"]) $(id).addEventListener("change", drawNodes);
 $("step").addEventListener("input", () => drawStep(Number($("step").value)));
 $("back").addEventListener("click", () => drawStep(step - 1));
@@ -425,11 +328,10 @@ $("clear").addEventListener("click", () => {
 
 $("step").max = data.steps.length - 1;
 $("time").hidden = data.steps.length < 2;
-if (data.unfolded) {
-  $("host").value = data.unfolded;
-  $("fold").value = "each";
-}
+if (data.only !== null) $("host").value = data.only;
+if (data.unfolded) $("fold").value = "each";
 drawTypes();
 drawMap();
 drawJobs();
-drawStep(data.steps.length - 1);
+drawPlot();
+drawStep(data.opens);

@@ -1,7 +1,17 @@
 "use strict";
-// The picture that stands as JSON in this page: its nodes, jobs and steps. page.js draws it.
+// The picture that stands as JSON in this page: its nodes, jobs and steps. The other scripts draw it.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+const $ = (id) => document.getElementById(id);
+const data = JSON.parse($("data").textContent);
+
+/** An element of class *kind* with *children*, which are elements or texts. */
+function make(tag, kind, ...children) {
+  const element = document.createElement(tag);
+  if (kind) element.className = kind;
+  element.append(...children);
+  return element;
+}
+
 /** The ids of idset *text*, such as "0-3,7". */
 function ids(text) {
   const found = [];
@@ -42,8 +52,8 @@ const pad = (number, width) => String(number).padStart(width, "0");
 const hostName = ([prefix, number, width]) =>
   number === undefined ? prefix : prefix + pad(number, width);
 
-/** The hosts of *some* ranks as a hostlist, cut if very long. */
-function hosts(some) {
+/** The hosts of *some* ranks as a hostlist, cut between two of them if it is too long. */
+function hosts(some, longest = 400) {
   const groups = [];
   for (const rank of some) {
     const [prefix, number, width] = hostOf.get(rank);
@@ -57,7 +67,9 @@ function hosts(some) {
     return numbers.length > 1 ? `${prefix}[${list}]` : prefix + list;
   });
   const text = shown.join(",");
-  return text.length > 400 ? text.slice(0, 400) + "…" : text;
+  if (text.length <= longest) return text;
+  const head = text.slice(0, longest - 2).replace(/,[^,]*$/, ",");
+  return `${head}…${head.lastIndexOf("[") > head.lastIndexOf("]") ? "]" : ""}`;
 }
 
 const jobs = []; // {name, shape, slots, nodes, cores, gpus}
@@ -67,38 +79,79 @@ for (const [first, kinds] of data.jobs) {
     jobs.push({ name: i ? String(Number(first) + i) : first, shape, slots, nodes, cores, gpus });
   });
 }
-const layouts = data.layouts.map(([type, status, state, lost, held], number) => ({
-  number, type, status, state,
+const layouts = data.layouts.map(([type, status, state, lost, held, greys], number) => ({
+  number, type, status, state, greys,
   lost: new Set(ids(lost)),
   held: held.map(([cores, gpus]) => ({ core: new Set(ids(cores)), gpu: new Set(ids(gpus)) })),
 }));
 const looks = data.looks.map(([layout, ...holders]) => ({ layout: layouts[layout], jobs: holders }));
 
 /** A job's letter and the class of its colour. */
-function mark(job) {
-  if (jobs[job].name === data.other) return { letter: "?", kind: "grey" };
-  return { letter: data.letters[job % data.letters.length], kind: `c${job % data.colours}` };
+const mark = (job) => ({ letter: data.letters[job], kind: `c${parseInt(data.colours[job], 16)}` });
+
+/** The marks of a row's holders. */
+function marks({ jobs: holders, layout }) {
+  const last = data.several.length - 1;
+  return holders.map((some, i) => (some.length === 1 ? mark(some[0]) : {
+    letter: data.several[Math.min(i, last)],
+    kind: `c${parseInt(layout.greys[i], 16)}`,
+  }));
 }
 
-/** The marks of a row's holders, different letters as long as they last. */
-function marks(row) {
-  const taken = new Set();
-  return row.jobs.map((some, i) => {
-    let found = mark(some[0]);
-    if (some.length > 1) found = { letter: "123456789"[i] || "#", kind: `c${i % data.colours}` };
-    else if (taken.has(found.letter) && found.kind !== "grey") {
-      const from = data.letters.indexOf(found.letter);
-      const turned = data.letters.slice(from) + data.letters.slice(0, from);
-      found = { ...found, letter: [...turned].find((l) => !taken.has(l)) || found.letter };
+// -- nodes by what a person types
+
+const MOST_NAMES = 100000; // names in brackets that are tried
+
+const rankOf = new Map(ranks.map((rank) => [hostName(hostOf.get(rank)).toLowerCase(), rank]));
+
+/** The names that a word such as "cray[5-9,12]" stands for. */
+function expanded(word) {
+  const match = word.match(/^([^[\]]*)\[([\d,-]+)\](.*)$/);
+  if (!match) return [word];
+  const found = [];
+  for (const item of match[2].split(",")) {
+    const [first, last = first] = item.split("-");
+    const end = Math.min(Number(last), Number(first) + MOST_NAMES);
+    for (let n = Number(first); n <= end && first; n++) {
+      found.push(...expanded(`${match[1]}${pad(n, first.length)}${match[3]}`));
+      if (found.length > MOST_NAMES) return found;
     }
-    taken.add(found.letter);
-    return found;
-  });
+  }
+  return found;
 }
+
+/** The ranks that *text* names: hosts, ranks, a domain of the map, or a part of hosts' names. */
+function named(text) {
+  const wanted = text.trim().toLowerCase();
+  if (/^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(wanted)) {
+    const spans = wanted.split(",").map((item) => item.split("-").map(Number));
+    return new Set(ranks.filter((r) => spans.some(([a, b = a]) => r >= a && r <= b)));
+  }
+  const found = new Set();
+  const domains = [];
+  const walk = (area) => {
+    const [locality, title, inside] = area;
+    const name = locality ? title.slice(locality.length + 1) : title;
+    if ([name.toLowerCase(), title.toLowerCase()].includes(wanted)) domains.push(area);
+    inside.forEach(walk);
+  };
+  if (data.map) data.map[2].forEach(walk);
+  for (const area of domains) for (const rank of idsIn(area)) found.add(rank);
+  if (found.size) return found;
+  for (const word of wanted.match(/(?:[^\s,[]|\[[^\]]*\]?)+/g) || []) {
+    const known = expanded(word).filter((name) => rankOf.has(name));
+    for (const name of known) found.add(rankOf.get(name));
+    if (!known.length) for (const [name, rank] of rankOf) if (name.includes(word)) found.add(rank);
+  }
+  return found;
+}
+
+/** All ranks in a domain of the map. */
+const idsIn = ([, , inside, list]) => (inside.length ? inside.flatMap(idsIn) : ids(list));
 
 // -- the step shown, and its rows
 
-let step = data.steps.length - 1;
+let step = data.opens;
 let lookOf = new Map(); // rank -> number of its look
 let placed = -1;
 

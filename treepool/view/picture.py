@@ -11,8 +11,10 @@ from typing import Iterable, Optional, Sequence
 import attrs
 
 from treepool.placement.pool import Pool
+from treepool.view import palette
 from treepool.view.board import Board, others
 from treepool.view.model import Cluster, Job, Layout, Look, Totals
+from treepool.view.palette import Mark
 
 #: Most steps kept. In a longer run a step has several changes, which a slider could not separate.
 MAX_STEPS = 400
@@ -20,11 +22,15 @@ MAX_STEPS = 400
 
 @attrs.frozen
 class Change:
-    """What happens at one time: the jobs (by place in the list of all jobs) that end and start."""
+    """What happens at one time: the jobs (by place in the list of all jobs) that end and start.
+
+    ``at`` is the time in seconds, where the view has a clock.
+    """
 
     label: str
     started: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
+    at: float = 0.0
 
 
 @attrs.frozen
@@ -34,17 +40,20 @@ class Step:
     label: str
     totals: Totals
     moves: tuple[tuple[int, tuple[int, ...]], ...]
+    at: float = 0.0
 
 
 @attrs.frozen(eq=False)
 class Picture:
     """All that a view needs. The first step has every node, later steps the nodes that changed.
 
-    ``look_of`` has the number of each rank's look at the end, -1 where there is no such rank.
+    ``marks`` are the jobs' marks. ``look_of`` has the number of each rank's look at the end, -1
+    where there is no such rank.
     """
 
     cluster: Cluster
     jobs: tuple[Job, ...]
+    marks: tuple[Mark, ...]
     looks: tuple[Look, ...]
     layouts: tuple[Layout, ...]
     steps: tuple[Step, ...]
@@ -54,6 +63,15 @@ class Picture:
     def totals(self) -> Totals:
         """The totals at the end."""
         return self.steps[-1].totals
+
+    @property
+    def busiest(self) -> int:
+        """The first of the steps at which the largest share of GPUs and cores is in use."""
+
+        def use(step: Step) -> float:
+            return sum(amount.used / max(amount.total, 1) for amount in step.totals.amounts)
+
+        return max(range(len(self.steps)), key=lambda number: use(self.steps[number]))
 
     @classmethod
     def of(
@@ -73,15 +91,20 @@ class Picture:
             changes = [Change(f"job {job.name}: {job.asked}", (i,)) for i, job in enumerate(known)]
         other = others(pool, known)
         everyone = (*known, other) if other else known
-        board = Board(Cluster.of(pool, drained), everyone)
+        board = Board(Cluster.of(pool, drained), everyone, pool.situation.policy.mix)
         if other:
             board.start(len(known))
         steps = [Step("before the first job", board.totals, _all(board))]
         size = max(1, -(-len(changes) // MAX_STEPS))
         steps += [_step(board, changes[i : i + size]) for i in range(0, len(changes), size)]
+        looks = [(look.jobs, look.layout.touching) for look in board.looks]
+        marks = palette.marks(len(everyone), looks)
+        if other:
+            marks[-1] = Mark(palette.UNKNOWN, len(palette.COLOURS))
         return cls(
             board.cluster,
             everyone,
+            tuple(marks),
             tuple(board.looks),
             tuple(board.layouts),
             tuple(steps),
@@ -105,7 +128,7 @@ def _step(board: Board, changes: Sequence[Change]) -> Step:
     label = changes[-1].label
     if len(changes) > 1:
         label += f", and {len(changes) - 1:,} before it"
-    return Step(label, board.totals, _grouped(moved.items()))
+    return Step(label, board.totals, _grouped(moved.items()), changes[-1].at)
 
 
 def _all(board: Board) -> tuple[tuple[int, tuple[int, ...]], ...]:

@@ -12,11 +12,13 @@ from typing import Iterable, Optional
 import attrs
 
 from treepool.rfc import hostlist
+from treepool.view import palette
 from treepool.view.model import Layout
+from treepool.view.palette import Mark
 from treepool.view.picture import Picture
 
 #: With more rows than this, nodes fold whichever jobs they run.
-MANY_ROWS = 48
+MANY_ROWS = 24
 
 #: Most nodes shown one by one.
 MOST_BOXES = 1024
@@ -38,39 +40,64 @@ class Row:
 class Rows:
     """The rows to show, how many more there are, and how many nodes those have.
 
-    ``unfolded`` says that the user asked for these nodes, each in a row of its own.
+    ``only`` are the ranks that the user asked for, None for all. ``unfolded`` says that each of
+    them has a row of its own.
     """
 
     shown: tuple[Row, ...]
     left_out: int = 0
     nodes_left_out: int = 0
+    only: Optional[tuple[int, ...]] = None
     unfolded: bool = False
 
 
-def rows(picture: Picture, unfold: Iterable[int] = (), most: int = MANY_ROWS) -> Rows:
-    """The nodes of *picture* as rows; each rank in *unfold* has a row of its own.
+def rows(
+    picture: Picture,
+    only: Optional[Iterable[int]] = None,
+    unfolded: bool = True,
+    most: int = MANY_ROWS,
+) -> Rows:
+    """The nodes of *picture* as rows: all of them, or *only* some ranks.
 
-    With *unfold* no other nodes are shown. Rows are in order of their lowest rank. If there are
-    more than *most*, they fold further; then only *most* rows are shown, those with the most nodes
-    first.
+    If those are *unfolded*, each has a row of its own. Other rows are in order of their lowest
+    rank. If there are more than *most*, they fold further; then only *most* rows are shown, those
+    with the most nodes first.
     """
-    wanted = [r for r in unfold if r < len(picture.look_of) and picture.look_of[r] >= 0]
-    if wanted:
+    here = range(len(picture.look_of)) if only is None else sorted(set(only))
+    wanted = tuple(r for r in here if r < len(picture.look_of) and picture.look_of[r] >= 0)
+    if only is not None and unfolded:
         one_each = (_row(picture, picture.look_of[rank], (rank,)) for rank in wanted[:MOST_BOXES])
         left = max(0, len(wanted) - MOST_BOXES)
-        return Rows(tuple(one_each), left, left, unfolded=True)
+        return Rows(tuple(one_each), left, left, wanted, unfolded=True)
     looks: dict[int, list[int]] = {}
-    for rank, look in enumerate(picture.look_of):
-        if look >= 0:
-            looks.setdefault(look, []).append(rank)
+    for rank in wanted:
+        looks.setdefault(picture.look_of[rank], []).append(rank)
     if len(looks) <= most:
         found = [_row(picture, look, tuple(ranks)) for look, ranks in looks.items()]
     else:
         found = _alike(picture, looks)
         found.sort(key=lambda row: (-len(row.ranks), row.ranks))
     kept = found[:most]
-    nodes = sum(len(row.ranks) for row in found) - sum(len(row.ranks) for row in kept)
-    return Rows(tuple(kept), len(found) - len(kept), nodes)
+    nodes = len(wanted) - sum(len(row.ranks) for row in kept)
+    return Rows(tuple(kept), len(found) - len(kept), nodes, None if only is None else wanted)
+
+
+def marks(picture: Picture, row: Row) -> list[Mark]:
+    """The marks of the holders in *row*, in order."""
+    return [
+        picture.marks[jobs[0]]
+        if len(jobs) == 1
+        else palette.several(place, row.layout.greys[place])
+        for place, jobs in enumerate(row.jobs)
+    ]
+
+
+def jobs_of(picture: Picture, only: Optional[Iterable[int]]) -> list[int]:
+    """The jobs (by number) on all nodes, or on *only* some ranks."""
+    if only is None:
+        return list(range(len(picture.jobs)))
+    looks = {picture.look_of[rank] for rank in only}
+    return sorted({job for look in looks for job in picture.looks[look].jobs})
 
 
 def hosts(picture: Picture, ranks: Iterable[int]) -> str:

@@ -6,16 +6,17 @@ dot if it is free; an x on a node that is down or drained. No information is in 
 
 from __future__ import annotations
 
+from typing import Sequence
+
 from rich.text import Text
 
-from treepool.view import palette, words
-from treepool.view.areas import areas
+from treepool.view import words
 from treepool.view.model import Amount
 from treepool.view.palette import AWAY, FRAGMENTED, FREE
 from treepool.view.picture import Picture
-from treepool.view.rows import Rows, hosts
+from treepool.view.rows import Rows, hosts, jobs_of
 from treepool.view.textboxes import Lines, columns, cut, cut_words, side_by_side, wrapped
-from treepool.view.textmap import text_map
+from treepool.view.textmap import TextMap
 from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
 
 #: Smallest width supported, and smallest width of a node's box when boxes stand side by side.
@@ -27,6 +28,9 @@ MOST_TYPES, MOST_JOBS, MOST_PROPERTIES, MOST_LINKS = 12, 20, 12, 6
 #: Replacements for characters that an ASCII terminal does not have.
 _ASCII = {ord(words.TIMES): "x", ord("…"): "~"}
 
+#: The fewest columns in which the hosts of a job are listed.
+_LEAST_HOSTS = 8
+
 #: A bar's least and greatest width, and the blanks before it.
 _BAR, _LONGEST_BAR, _BEFORE = 12, 60, 3
 
@@ -36,13 +40,13 @@ def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> 
     width = max(width, NARROWEST)
     boxes = NodeBoxes(picture, ascii_only)
     lines = [*_numbers(picture, width, ascii_only), Text()]
-    whole = areas(picture)
-    if whole is not None and not rows.unfolded:
-        drawn = text_map(picture, whole, width)
+    if not rows.unfolded:
+        drawn = TextMap(picture, width, rows.only).lines()
         lines += [*drawn, Text()] if drawn else []
     lines += _types(picture, width)
-    if picture.jobs:
-        lines += [Text(), *_jobs(picture, width)]
+    jobs = jobs_of(picture, rows.only)
+    if jobs:
+        lines += [Text(), *_jobs(picture, jobs, width)]
     lines += [Text(), *_nodes(boxes, rows, width)]
     lines = [cut(line, width) for line in lines]
     if ascii_only:
@@ -105,9 +109,9 @@ def _types(picture: Picture, width: int) -> Lines:
     lines: Lines = [Text("node types", "bold")]
     for i, node_type in enumerate(cluster.types[:MOST_TYPES]):
         ranks = cluster.ranks_of_type[i]
-        names = cut_words(words.listed(hosts(picture, ranks)), width - 24)
-        lines.append(Text.assemble((f"{i + 1:3}  ", "bold"), words.count(len(ranks), "node")))
-        lines[-1].append(f"  {names}")
+        line = Text.assemble((f"{i + 1:3}  ", "bold"), words.count(len(ranks), "node"), "  ")
+        room = max(16, width - line.cell_len)
+        lines.append(line.append(words.listed(hosts(picture, ranks), room)))
         storage = f", storage {words.size(node_type.storage)}" if node_type.storage else ""
         makeup = words.makeup(node_type.root)
         divided = f": {makeup}" if makeup else ", not divided"
@@ -123,24 +127,26 @@ def _types(picture: Picture, width: int) -> Lines:
     return lines
 
 
-def _jobs(picture: Picture, width: int) -> Lines:
-    """A line for each job: its letter, what it asked for, what it has and where."""
+def _jobs(picture: Picture, jobs: Sequence[int], width: int) -> Lines:
+    """A line for each of *jobs*: its letter, what it asked for, what it has and where."""
     lines: Lines = [Text("jobs", "bold")]
-    listed = picture.jobs[:MOST_JOBS]
+    listed = [picture.jobs[number] for number in jobs[:MOST_JOBS]]
     names = max(len(words.plain(job.name, 16)) for job in listed)
     asked = min(max(len(words.plain(job.asked)) for job in listed), max(16, width // 2 - 10))
-    for i, job in enumerate(listed):
-        mark = palette.mark(picture, i)
+    for number, job in zip(jobs, listed):
+        mark = picture.marks[number]
         line = Text.assemble("  ", (mark.letter, mark_style(mark)), "  ")
         line.append(f"{words.plain(job.name, 16):>{names}}  ")
         line.append(f"{cut_words(words.plain(job.asked), asked):{asked}}  ")
         line.append(words.count(job.ncores, "core"))
         line.append(f", {words.count(job.ngpus, 'GPU')}" if job.ngpus else "")
         ranks = [r for r in job.ranks if r < len(picture.look_of) and picture.look_of[r] >= 0]
-        where = f" on {words.listed(hosts(picture, ranks))}"
-        lines.append(line.append(cut_words(where, max(0, width - line.cell_len)), "dim"))
-    if len(picture.jobs) > MOST_JOBS:
-        lines.append(Text(f"     and {len(picture.jobs) - MOST_JOBS:,} more", "dim"))
+        room = width - line.cell_len - len(" on ")
+        if room >= _LEAST_HOSTS:
+            line.append(f" on {words.listed(hosts(picture, ranks), room)}", "dim")
+        lines.append(line)
+    if len(jobs) > MOST_JOBS:
+        lines.append(Text(f"     and {len(jobs) - MOST_JOBS:,} more", "dim"))
     return lines
 
 
@@ -154,14 +160,20 @@ def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
         short = not rows.unfolded and uniform(row) and row.layout.type in drawn
         drawn.add(row.layout.type)
         blocks.append(boxes.box(row, each, short))
-    key = Text.assemble(
-        ("nodes  ", "bold"),
-        (f"{FREE} free   ", "dim"),
-        (f"{FRAGMENTED} free, but in no whole domain   ", "yellow"),
-        (f"{AWAY} out of service", "red"),
-    )
-    lines = [key, *side_by_side(blocks, across, each)]
+    signs = [
+        Text(f"{FREE} free   ", "dim"),
+        Text(f"{FRAGMENTED} free, but in no whole domain   ", "yellow"),
+        Text(f"{AWAY} out of service", "red"),
+    ]
+    lines = wrapped(Text("nodes  ", "bold").append_text(Text().join(signs)), width, 7)
+    if any(len(jobs) > 1 for row in rows.shown for jobs in row.jobs):
+        lines.append(
+            Text("       a letter is one job; a digit is a different job on each node", "dim")
+        )
+    if rows.only is not None and not rows.only:
+        lines.append(Text("no node is like that"))
+    lines += side_by_side(blocks, across, each)
     if rows.left_out:
-        more = f"and {words.count(rows.nodes_left_out, 'more node')} that differ: see --ranks"
-        lines.append(Text(more, "dim"))
+        more = f"and {words.count(rows.nodes_left_out, 'more node')} that differ"
+        lines.append(Text(f"{more}: see --host, --job and --state", "dim"))
     return lines

@@ -78,6 +78,20 @@ def cut_words(words: str, width: int) -> str:
     return set_cell_size(words, width - 1).rstrip() + "…" if width > 1 else "…" * max(width, 0)
 
 
+def cut_middle(words: str, width: int) -> str:
+    """*words* in at most *width* columns, without a part of the middle: names differ at the end."""
+    over = cell_len(words) - width
+    if over <= 0:
+        return words
+    if width < 5:
+        return cut_words(words, width)
+    head = set_cell_size(words, (width - 1) // 2).rstrip()
+    start = 0
+    while cell_len(words[start:]) > width - 1 - cell_len(head):
+        start += 1
+    return f"{head}…{words[start:]}"
+
+
 def wrapped(text: Text, width: int, indent: int) -> Lines:
     """*text* in lines of at most *width* columns, broken at blanks, later lines indented."""
     if text.cell_len <= width:

@@ -1,7 +1,8 @@
 """The map of a cluster for a terminal: the nodes of each domain above them, a sign for each.
 
 The map is as detailed as fits into MOST_LINES. A sign stands for several nodes if they are many,
-and if that is not enough, a domain is one sign.
+and if that is not enough, a domain is one sign. If the domains are too many even for that, or if
+there are none, the map has rows of nodes.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from typing import Iterable, Iterator, NamedTuple, Optional
 from rich.cells import cell_len
 from rich.text import Text
 
-from treepool.view.areas import Area
+from treepool.view import words
+from treepool.view.areas import FEW_NODES, Area, areas, row_areas
 from treepool.view.model import Totals
 from treepool.view.palette import AWAY
 from treepool.view.picture import Picture
-from treepool.view.textboxes import GAP, Lines, cut
+from treepool.view.textboxes import GAP, Lines, cut, cut_middle
 from treepool.view.textnode import STATE_STYLES
 
-#: Most lines of a map.
+#: Most lines of a map, without its legend.
 MOST_LINES = 44
 
-#: Signs of nodes that are up: all idle, some cores free, no core free.
-IDLE, PARTLY, FULL = ".", "+", "#"
+#: Signs of nodes that are up: all idle, some cores free, no core free; of several nodes of which
+#: some are not up; of nodes that are not asked for.
+IDLE, PARTLY, FULL, SOME_AWAY, OTHERS = ".", "+", "#", "!", "-"
 
 #: Longest name of a domain beside its nodes.
 _LONGEST_NAME = 24
@@ -36,21 +39,140 @@ class _Strip(NamedTuple):
     outer: Area
 
 
-def text_map(picture: Picture, root: Area, width: int) -> Lines:
-    """The map in at most *width* columns; no lines if the areas are too many."""
-    for depth in range(root.depth, 0, -1):
-        strips = list(_strips(root.cut(depth), ""))
-        nodes = max(strip.area.totals.nodes for strip in strips)
-        each = 1
-        while True:
-            for named in (True, False):
-                drawn = _drawn(picture, strips, each, named, width)
-                if drawn is not None:
-                    return [*_legend(each, strips, nodes), *drawn]
-            if each >= nodes:
-                break
-            each *= 2
-    return []
+class TextMap:
+    """Draws the map of *picture* in at most *width* columns.
+
+    With *only*, other ranks have a sign of their own; domains without any of these are left out.
+    """
+
+    def __init__(self, picture: Picture, width: int, only: Optional[Iterable[int]] = None) -> None:
+        self._picture = picture
+        self._width = width
+        self._only = None if only is None else set(only)
+
+    def lines(self) -> Lines:
+        """The map and its legend; no lines for a small cluster without a fabric."""
+        whole = areas(self._picture)
+        drawn = self._fitted(whole) if whole is not None else []
+        if drawn or self._only == set():
+            return drawn
+        if self._picture.totals.nodes <= FEW_NODES and whole is None:
+            return []
+        drawn = self._fitted(row_areas(self._picture))
+        fabric = self._picture.cluster.fabric
+        if drawn and fabric is not None and any(fabric.locality):
+            domains = words.count(sum(map(bool, fabric.locality)), "domain")
+            drawn.append(Text(f"the fabric has {domains}, too many to draw", "dim"))
+        return drawn
+
+    def _fitted(self, root: Area) -> Lines:
+        for depth in range(root.depth, 0, -1):
+            strips = [strip for strip in _strips(root.cut(depth), "") if self._asked_for(strip)]
+            if not strips:
+                return []
+            nodes = max(strip.area.totals.nodes for strip in strips)
+            each = 1
+            while True:
+                drawn = self._named(strips, each)
+                if drawn:
+                    return [*self._legend(each, strips, nodes), *drawn]
+                if each >= nodes:
+                    break
+                each *= 2
+        return []
+
+    def _asked_for(self, strip: _Strip) -> bool:
+        return self._only is None or not self._only.isdisjoint(strip.area.ranks)
+
+    def _named(self, strips: list[_Strip], each: int) -> Lines:
+        """The strips with a sign for *each* nodes, with the longest names that fit."""
+        titles = [strip.area.title for strip in strips]
+        names = [strip.area.name or strip.area.title for strip in strips]
+        choices = [titles, names] if max(map(cell_len, titles)) <= _LONGEST_NAME else [names]
+        for some in (*choices, [""] * len(strips)):
+            drawn = self._drawn(strips, some, each)
+            if drawn:
+                return drawn
+        return []
+
+    def _drawn(self, strips: list[_Strip], names: list[str], each: int) -> Lines:
+        """The strips beside their *names*; no lines if that does not fit."""
+        name = min(_LONGEST_NAME, max(map(cell_len, names)))
+        name += 1 if name else 0
+        most = max(-(-s.area.totals.nodes // each) for s in strips)
+        around = any(s.around for s in strips)
+        room = self._width - (2 if around else 0)
+        if name + most > room:
+            return []
+        across = (room + GAP) // (name + most + GAP)
+        if len(strips) > across * MOST_LINES:
+            return []
+        groups: dict[int, list[tuple[_Strip, str]]] = {}
+        for strip, named in zip(strips, names):
+            groups.setdefault(id(strip.outer), []).append((strip, named))
+        headings = len(groups) if around else 0
+        if headings + sum(-(-len(group) // across) for group in groups.values()) > MOST_LINES:
+            return []
+        lines: Lines = []
+        for group in groups.values():
+            if around:
+                lines.append(self._heading([strip for strip, _ in group]))
+            for first in range(0, len(group), across):
+                line = Text("  " if around else "")
+                for place, (strip, named) in enumerate(group[first : first + across]):
+                    line.append(" " * GAP if place else "")
+                    if name:
+                        title = cut_middle(named, name - 1)
+                        line.append(title + " " * (name - cell_len(title)), "dim")
+                    signs = self._signs(strip.area, each)
+                    line.append_text(signs).append(" " * (most - len(signs)))
+                line.rstrip()
+                lines.append(line)
+        return lines
+
+    def _heading(self, group: list[_Strip]) -> Text:
+        title = group[0].around
+        if not title:
+            domains = any(strip.area.locality for strip in group)
+            title = "below the root" if domains else "in none of these"
+        nodes = sum(strip.area.totals.nodes for strip in group)
+        idle = sum(strip.area.totals.idle for strip in group)
+        numbers = "" if self._only is not None else f"  {idle:,} of {nodes:,} nodes idle"
+        return Text.assemble((cut_middle(title, self._width - len(numbers)), "bold"), numbers)
+
+    def _legend(self, each: int, strips: list[_Strip], nodes: int) -> Lines:
+        rows = not any(strip.area.locality or strip.around for strip in strips)
+        signs = [(IDLE, "idle"), (PARTLY, "partial"), (FULL, "full"), (AWAY, "down")]
+        found = [Text.assemble(("rows    " if rows else "fabric  ", "bold"))]
+        parts = [Text(f"{sign} {state}", STATE_STYLES[state]) for sign, state in signs]
+        parts[-1] = Text(f"{AWAY} not up", STATE_STYLES["down"])
+        if each > 1:
+            parts.append(Text(f"{SOME_AWAY} some not up", STATE_STYLES["drained"]))
+        if self._only is not None:
+            parts.append(Text(f"{OTHERS} not asked for", "dim"))
+        if 1 < each < nodes:
+            parts.append(Text(f"a sign is {each} nodes", "dim"))
+        elif each > 1:
+            parts.append(Text(f"a sign is a {strips[0].area.locality}", "dim"))
+        for part in parts:
+            if found[-1].cell_len + part.cell_len > self._width:
+                found.append(Text(" " * 8))
+            found[-1].append_text(part).append("   ")
+        for line in found:
+            line.rstrip()
+        return [cut(line, self._width) for line in found]
+
+    def _signs(self, area: Area, each: int) -> Text:
+        text, ranks = Text(), area.ranks
+        for first in range(0, len(ranks), each):
+            some = ranks[first : first + each]
+            if self._only is not None:
+                some = tuple(rank for rank in some if rank in self._only)
+            text.append(*_sign([self._totals(rank) for rank in some]))
+        return text
+
+    def _totals(self, rank: int) -> Totals:
+        return self._picture.looks[self._picture.look_of[rank]].layout.totals
 
 
 def _strips(area: Area, title: str) -> Iterator[_Strip]:
@@ -62,88 +184,16 @@ def _strips(area: Area, title: str) -> Iterator[_Strip]:
             yield _Strip(inner, title, area)
 
 
-def _drawn(
-    picture: Picture, strips: list[_Strip], each: int, named: bool, width: int
-) -> Optional[Lines]:
-    """The strips with a sign for *each* nodes; None if that does not fit."""
-    name = 0
-    if named:
-        name = min(_LONGEST_NAME, max(cell_len(s.area.title) for s in strips)) + 1
-    most = max(-(-s.area.totals.nodes // each) for s in strips)
-    around = any(s.around for s in strips)
-    room = width - (2 if around else 0)
-    if name + most > room:
-        return None
-    across = (room + GAP) // (name + most + GAP)
-    if len(strips) > across * MOST_LINES:
-        return None
-    groups: dict[int, list[_Strip]] = {}
-    for strip in strips:
-        groups.setdefault(id(strip.outer), []).append(strip)
-    headings = len(groups) if around else 0
-    if headings + sum(-(-len(group) // across) for group in groups.values()) > MOST_LINES:
-        return None
-    lines: Lines = []
-    for group in groups.values():
-        if around:
-            lines.append(_heading(group[0].around, group))
-        for first in range(0, len(group), across):
-            line = Text("  " if around else "")
-            for place, strip in enumerate(group[first : first + across]):
-                line.append(" " * GAP if place else "")
-                signs = _signs(picture, strip.area, each)
-                if named:
-                    title = cut(Text(strip.area.title), name - 1)
-                    line.append(title.plain + " " * (name - title.cell_len), "dim")
-                line.append_text(signs).append(" " * (most - len(signs)))
-            line.rstrip()
-            lines.append(line)
-    return lines
-
-
-def _heading(title: str, group: Iterable[_Strip]) -> Text:
-    if not title:
-        domains = any(strip.area.locality for strip in group)
-        title = "below the root" if domains else "in none of these"
-    nodes = idle = 0
-    for strip in group:
-        nodes += strip.area.totals.nodes
-        idle += strip.area.totals.idle
-    return Text.assemble((title, "bold"), f"  {idle:,} of {nodes:,} nodes idle")
-
-
-def _legend(each: int, strips: list[_Strip], nodes: int) -> Lines:
-    line = Text.assemble(
-        ("fabric  ", "bold"),
-        (f"{IDLE} idle   ", STATE_STYLES["idle"]),
-        (f"{PARTLY} partly used   ", STATE_STYLES["partly used"]),
-        (f"{FULL} full   ", STATE_STYLES["full"]),
-        (f"{AWAY} not up", STATE_STYLES["down"]),
-    )
-    if 1 < each < nodes:
-        line.append(f"   a sign is {each} nodes", "dim")
-    elif each > 1:
-        line.append(f"   a sign is a {strips[0].area.locality}", "dim")
-    return [line]
-
-
-def _signs(picture: Picture, area: Area, each: int) -> Text:
-    text, ranks = Text(), area.ranks
-    for first in range(0, len(ranks), each):
-        text.append(*_sign([_totals(picture, rank) for rank in ranks[first : first + each]]))
-    return text
-
-
-def _totals(picture: Picture, rank: int) -> Totals:
-    return picture.looks[picture.look_of[rank]].layout.totals
-
-
 def _sign(some: list[Totals]) -> tuple[str, str]:
     """The sign for nodes with these numbers, and its style."""
+    if not some:
+        return OTHERS, "dim"
     up = sum(t.nodes - t.down - t.drained for t in some)
     idle, full = sum(t.idle for t in some), sum(t.full for t in some)
     if not up:
         return AWAY, STATE_STYLES["down"]
+    if up < len(some):
+        return SOME_AWAY, STATE_STYLES["drained"]
     if idle == up:
         return IDLE, STATE_STYLES["idle"]
-    return (FULL, STATE_STYLES["full"]) if full == up else (PARTLY, STATE_STYLES["partly used"])
+    return (FULL, STATE_STYLES["full"]) if full == up else (PARTLY, STATE_STYLES["partial"])

@@ -8,17 +8,17 @@ from rich.text import Text
 
 from treepool.placement.nodes.tree import NODE
 from treepool.rfc import idset
-from treepool.view import palette, words
+from treepool.view import words
 from treepool.view.cells import MAX_CELLS, Block, Run, block, runs
 from treepool.view.model import UP
-from treepool.view.palette import AWAY, COLOURS, FRAGMENTED, FREE, Mark
+from treepool.view.palette import AWAY, COLOURS, FRAGMENTED, FREE, GREYS, Mark
 from treepool.view.picture import Picture
-from treepool.view.rows import Row, hosts
+from treepool.view.rows import Row, hosts, marks
 from treepool.view.textboxes import Lines, columns, cut_words, framed, side_by_side, wrapped
 
 STATE_STYLES = {
     "idle": "green",
-    "partly used": "cyan",
+    "partial": "cyan",
     "full": "blue",
     "down": "bold red",
     "drained": "bold yellow",
@@ -32,6 +32,9 @@ _MOST_HOLDERS = 12
 
 #: The columns that a frame adds to its contents, and the smallest width of a frame.
 _FRAME, _NARROWEST_FRAME = 4, 24
+
+#: The least room for the hosts of a node.
+_NARROWEST_HOSTS = 12
 
 
 def uniform(row: Row) -> bool:
@@ -47,7 +50,8 @@ def uniform(row: Row) -> bool:
 
 def mark_style(mark: Mark) -> str:
     """The rich style of a cell with *mark*."""
-    return f"bold black on {COLOURS[mark.colour]}" if mark.colour >= 0 else "reverse"
+    colour, letter = (*COLOURS, *GREYS)[mark.colour]
+    return f"bold {letter} on {colour}"
 
 
 class NodeBoxes:
@@ -64,15 +68,15 @@ class NodeBoxes:
 
     def box(self, row: Row, width: int, short: bool = False) -> Lines:
         """The box of *row*, exactly *width* columns wide; without cells if *short*."""
-        marks = palette.marks(self._picture, row)
+        signs = marks(self._picture, row)
         lines = []
         if not short:
-            lines = _Cells(row, marks, self._ascii_only).drawn(self._block(row), width - _FRAME)
-        lines += self._holders(row, marks, width - _FRAME)
+            lines = _Cells(row, signs, self._ascii_only).drawn(self._block(row), width - _FRAME)
+        lines += self._holders(row, signs, width - _FRAME)
         if not lines:
             up = row.layout.status == UP
             lines.append(Text("all free" if up else "nothing allocated", "dim"))
-        return framed(self._title(row), lines, width, self._ascii_only)
+        return framed(self._title(row, width - 6), lines, width, self._ascii_only)
 
     def _block(self, row: Row) -> Block:
         place = row.layout.type
@@ -80,18 +84,17 @@ class NodeBoxes:
             self._blocks[place] = block(self._picture.cluster.types[place])
         return self._blocks[place]
 
-    def _title(self, row: Row) -> Text:
-        title = Text()
-        if len(row.ranks) > 1:
-            title.append(f"{len(row.ranks):,} {words.TIMES} ", "bold")
-        names = words.listed(hosts(self._picture, row.ranks))
-        title.append(cut_words(names, 36), "bold")
-        title.append("  ").append(row.layout.state, STATE_STYLES[row.layout.state])
+    def _title(self, row: Row, width: int) -> Text:
+        many = len(row.ranks) > 1
+        rest = Text("  ").append(row.layout.state, STATE_STYLES[row.layout.state])
         if len(self._picture.cluster.types) > 1:
-            title.append(f"  type {row.layout.type + 1}", "dim")
-        ids = cut_words(idset.encode_ids(row.ranks), 18)
-        title.append(f"  rank {ids}" if len(row.ranks) == 1 else f"  ranks {ids}", "dim")
-        return title
+            rest.append(f"  type {row.layout.type + 1}", "dim")
+        if not many:
+            rest.append(f"  rank {row.ranks[0]}", "dim")
+        title = Text(f"{len(row.ranks):,} {words.TIMES} " if many else "", "bold")
+        room = max(_NARROWEST_HOSTS, width - title.cell_len - rest.cell_len)
+        title.append(words.listed(hosts(self._picture, row.ranks), room), "bold")
+        return title.append_text(rest)
 
     def _holders(self, row: Row, marks: Sequence[Mark], width: int) -> Lines:
         """Which jobs the letters stand for, where the letters alone do not show it."""

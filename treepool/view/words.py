@@ -28,11 +28,13 @@ def plain(text: str, longest: int = MAX_NAME) -> str:
     return printable(text if len(text) <= longest else text[: longest - 1] + "…")
 
 
-def listed(text: str) -> str:
-    """A list of hosts or ids, cut after a comma if it is very long."""
-    if len(text) <= MAX_LIST:
-        return plain(text, MAX_LIST)
-    return plain(text[:MAX_LIST].rpartition(",")[0] or text[:MAX_LIST], MAX_LIST) + ",…"
+def listed(text: str, longest: int = MAX_LIST) -> str:
+    """A list of hosts or ids in at most *longest* characters, cut between two of them: n[0-3,…]."""
+    if len(text) <= longest:
+        return plain(text, longest)
+    end = "…]" if text.rfind("[", 0, longest) > text.rfind("]", 0, longest) else "…"
+    head = text[: max(0, longest - len(end))]
+    return plain(head[: head.rfind(",") + 1] or head, longest) + end
 
 
 def count(number: int, what: str) -> str:

@@ -22,7 +22,8 @@ _DESCRIPTION = """\
 How well jobs are packed, by treepool's policies and others: fgd is
 fragmentation gradient descent (Weng et al., ATC'23) for whole GPUs, which
 knows the mix beforehand; random takes any node; flux-core, if it is here, is
-Flux's own pool. packing:4 is the policy packing with straddle=4.
+Flux's own pool. packing:4 is the policy packing with straddle=4, mix is packing
+with the mix as an option.
 
 fill     jobs come until they have asked for all GPUs: GPUs allocated, percent
 closed   the cluster stays at a load: jobs of several GPUs that are refused

@@ -14,6 +14,7 @@ from bench.peer import PeerPool
 from treepool import Pool
 from treepool.errors import InsufficientResources
 from treepool.rfc import idset, jobspec
+from treepool.rfc.mix import MAX_KINDS
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
 
@@ -162,7 +163,10 @@ class Fragmentation(_Own):
 
 
 def packer(name: str, on: Cluster, mix: Mix) -> Packer:
-    """The pool *name*: a policy of treepool (``packing:4`` with a weight), or another pool."""
+    """The pool *name*: a policy of treepool (``packing:4`` with a weight), or another pool.
+
+    ``mix`` is the policy packing with the mix of jobs as an option.
+    """
     if name == "random":
         return Random(on, mix)
     if name == "fgd":
@@ -170,4 +174,8 @@ def packer(name: str, on: Cluster, mix: Mix) -> Packer:
     if name == "flux-core":
         return _Flux(PeerPool(on.R()))
     policy, _, weight = name.partition(":")
+    if policy == "mix":
+        kinds = Counter(mix).most_common(MAX_KINDS)
+        text = ",".join(f"{n}*{shape_of(ask)}" for ask, n in kinds)
+        return _Flux(Pool(on.R(), mix=text, **({"straddle": weight} if weight else {})))
     return _Flux(Pool(on.R(), policy=policy, **({"straddle": weight} if weight else {})))

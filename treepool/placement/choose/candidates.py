@@ -8,7 +8,7 @@ that changed since the request was last tried, not at all nodes or all states.
 from __future__ import annotations
 
 import heapq
-from typing import Iterable, NamedTuple, Optional
+from typing import AbstractSet, Iterable, NamedTuple, Optional
 
 import attrs
 
@@ -25,7 +25,8 @@ class Entry(NamedTuple):
     """A place in a request's order: nodes in ``state`` from rank ``rank`` up.
 
     ``segment`` says which units of the state's fit the entry is for (see fit.Segment). ``order``
-    combines the shortfall of these units, whether they are remote, and the policy's key.
+    combines the shortfall of these units, whether they are remote, and the policy's key. It is
+    ``sure`` once the fit is known, and a lower bound before.
     """
 
     order: int
@@ -33,6 +34,7 @@ class Entry(NamedTuple):
     serial: int
     state: NodeState
     segment: int = 0
+    sure: bool = False
 
 
 @attrs.define(eq=False)
@@ -60,6 +62,8 @@ class Candidates:
     _unsure: set[NodeState] = attrs.field(factory=set)
     _heap: list[Entry] = attrs.field(factory=list)
     _live: dict[NodeState, Entry] = attrs.field(factory=dict)
+    #: The states whose entries have an order.
+    _alike: dict[int, set[NodeState]] = attrs.field(factory=dict)
     _serial: int = 0
     #: Where in the index's log the next change is; below its start before the first look.
     _seen: int = -1
@@ -77,7 +81,7 @@ class Candidates:
             effort.gave_up |= any(rank >= 0 for rank in ranks)
         log, seen = index.log, self._seen - index.log_start
         if seen < 0 or len(log) - seen > len(index.buckets):
-            self._heap, self._live = [], {}
+            self._heap, self._live, self._alike = [], {}, {}
             for state in self._reachable():
                 self._offer(state)
         else:
@@ -112,7 +116,8 @@ class Candidates:
         if rank < 0 or (live is not None and live.rank <= rank):
             return
         # A fit that is not computed yet counts as local: best() checks the top again before use.
-        self._push(state, rank, self._order(state, found if found and found.steps else None))
+        sure = found if found and found.steps else None
+        self._push(state, rank, self._order(state, sure), sure is not None)
 
     def _order(self, state: NodeState, found: Optional[Fit]) -> int:
         key = self.policy.key(state, self.ask, found)
@@ -125,11 +130,21 @@ class Candidates:
         _, shortfall, remote = found.segments[segment]
         return key + 2 * shortfall * ABOVE_KEYS + (self.policy.straddle if remote else 0)
 
-    def _push(self, state: NodeState, rank: int, order: int) -> Entry:
+    def _push(self, state: NodeState, rank: int, order: int, sure: bool) -> None:
         self._serial += 1
-        entry = self._live[state] = Entry(order, rank, self._serial, state)
+        old, entry = self._live.get(state), Entry(order, rank, self._serial, state, 0, sure)
+        self._live[state] = entry
         heapq.heappush(self._heap, entry)
-        return entry
+        if old is None or old.order != order:
+            if old is not None:
+                self._unlike(old)
+            self._alike.setdefault(order, set()).add(state)
+
+    def _unlike(self, entry: Entry) -> None:
+        alike = self._alike[entry.order]
+        alike.discard(entry.state)
+        if not alike:
+            del self._alike[entry.order]
 
     def too_few(self, wanted: int) -> bool:
         """True if all states that may serve the ask have fewer than *wanted* ranks together.
@@ -149,7 +164,7 @@ class Candidates:
         while heap:
             self.visited += 1
             entry = heap[0]
-            order, rank, _, state, _ = entry
+            order, rank, _, state, _, sure = entry
             if self._live.get(state) is not entry:
                 heapq.heappop(heap)
                 continue
@@ -159,31 +174,32 @@ class Candidates:
             if not found.steps:
                 self.drop(entry)
                 continue
-            true_order = self._order(state, found)
+            true_order = order if sure else self._order(state, found)
             if lowest == rank and true_order == order:
+                if not sure and not self.ask.searched:  # computed once, not each time it is first
+                    entry = heap[0] = self._live[state] = entry._replace(sure=True)
                 return entry
             self.drop(entry)
-            self._push(state, lowest, true_order)
+            self._push(state, lowest, true_order, not self.ask.searched)
         return None
 
-    def equal(self, top: Entry) -> set[NodeState]:
+    def equal(self, top: Entry) -> AbstractSet[NodeState]:
         """The states that may stand as high in the order as *top*, which is the first."""
-        heap, order = self._heap, top.order
-        found = {top.state}
-        places = [1, 2]
-        for place in places:  # a heap: what is below an entry comes after it
-            if place < len(heap) and heap[place].order == order:
-                places += (2 * place + 1, 2 * place + 2)
-                found.add(heap[place].state)
-        return found
+        return self._alike[top.order]
 
     def stands(self, state: NodeState, order: int, units: int) -> bool:
         """Whether *state* does stand there, and can give *units* in its first segment."""
-        if state not in self._live or state not in self.index.buckets:
+        entry = self._live.get(state)
+        if entry is None or state not in self.index.buckets:
             return False
         found = self._fit(state)
-        hosts = bool(found.steps) and found.segments[0].end >= units
-        return hosts and self._order(state, found) == order
+        if not found.steps or found.segments[0].end < units:
+            return False
+        if entry.sure:
+            return entry.order == order
+        true_order = self._order(state, found)
+        self._push(state, entry.rank, true_order, not self.ask.searched)
+        return true_order == order
 
     def _fit(self, state: NodeState) -> Fit:
         """The fit of *state*; adds its effort. A state for which none is left gives nothing."""
@@ -204,7 +220,7 @@ class Candidates:
     def drop(self, entry: Entry) -> None:
         """Remove the top entry; ``restore`` brings its state back."""
         heapq.heappop(self._heap)
-        del self._live[entry.state]
+        self._unlike(self._live.pop(entry.state))
 
     def restore(self, states: Iterable[NodeState]) -> None:
         """Bring back states whose entries were dropped."""

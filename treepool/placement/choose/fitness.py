@@ -3,15 +3,18 @@
     fitness = (1 - alpha) * intra + alpha * inter
     intra   = beta * links + (1 - beta) * memory
 
-Both ``intra`` and ``inter`` are measured against what an idle cluster could give the very
-request. A job that could not sit better therefore has 1. As they are, ``links`` is the slowest
-link between the GPUs of a slot divided by the fastest link on the node. ``memory`` is the
-fraction of a slot's cores and GPUs that are in one memory domain. If the key has distances, the
-rest counts too, the more the nearer it is; what is farthest counts nothing. ``inter`` is the
-fewest nodes that could hold the job divided by the nodes that it has; or, with a fabric, the
-fewest domains that could hold as many nodes divided by those it spans, averaged over the levels
-of the fabric. A term without a meaning is omitted: ``links`` without a link table or with fewer
-than two GPUs per slot, ``inter`` for a job on one node.
+``intra`` and ``inter`` are divided by what an idle cluster could give the same request. A job that
+could not sit better therefore has 1. Before that division,
+
+- ``links`` is the slowest link between the GPUs of a slot over the fastest link on the node;
+- ``memory`` is the fraction of a slot's cores and GPUs that are in one memory domain. If the key
+  has distances, the rest counts too: the nearer it is, the more, and the farthest counts nothing;
+- ``inter`` is the fewest nodes that could hold the job over the nodes that it has. With a fabric,
+  it is the fewest domains that could hold as many nodes over the domains that the job spans,
+  averaged over the levels of the fabric.
+
+A term without a meaning is omitted: ``links`` without a link table or with fewer than two GPUs per
+slot, ``inter`` for a job on one node.
 
 By default, alpha is 0.3 and beta is 0.5. (The design that these weights come from uses 0.7 for
 alpha, because its nodes are on different switches.) A beta of 0.7 suits jobs
@@ -56,8 +59,8 @@ DEFAULT = Weights()
 class Fitness:
     """How good a placement is; each part is from 0 to 1, None where it has no meaning.
 
-    ``memory``, ``links`` and ``inter`` are as they are. ``ideal`` is what an idle cluster could
-    give the same request; None if it is not known, or if this is it.
+    ``memory``, ``links`` and ``inter`` are not yet divided by those of ``ideal``, which is what an
+    idle cluster could give the same request. It is None if it is not known, or if this is it.
     """
 
     memory: float

@@ -10,8 +10,9 @@ from typing import Optional
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import DEFAULT, Share, Weights, on_node
+from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.usable import PER_GPU, most_usable, usable, usable_of
+from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.on_node.fit import Fit
 from treepool.placement.request.need import Ask
 from treepool.rfc import idset
@@ -36,7 +37,8 @@ class Policy:
     """An order of nodes.
 
     ``straddle`` is what a slot adds to a node's key if it is not local. ``weights`` are the weights
-    of fitness, for a policy that uses it; *gpus* is the weight of locality for Packing.
+    of fitness, for a policy that uses it; *gpus* is the weight of locality for Packing, and ``mix``
+    are the jobs to come.
     """
 
     name: str
@@ -46,8 +48,11 @@ class Policy:
     weighs = False
     straddle = ABOVE_KEYS
 
-    def __init__(self, weights: Weights = DEFAULT, gpus: float = STRADDLE) -> None:
+    def __init__(
+        self, weights: Weights = DEFAULT, gpus: float = STRADDLE, mix: Optional[Mix] = None
+    ) -> None:
         self.weights = weights
+        self.mix = mix or Mix()
 
     @property
     def passes(self) -> bool:
@@ -114,7 +119,7 @@ class NodeFit(BestFit):
 class Packing(Policy):
     """The node on which the job spoils the least for the jobs to come.
 
-    What is scarce are GPUs with cores beside them: *usable* GPUs (nodes/usable.py). In GPUs,
+    What is scarce are GPUs with cores beside them, *usable* for the jobs to come (mix.py). In GPUs,
 
         cost = usable + 2 * size + 2 * (lost - taken) + (broken, if the job breaks an idle node)
                                                       + (straddle, if a slot is not local)
@@ -134,14 +139,17 @@ class Packing(Policy):
     name = "packing"
     weighs = True
 
-    def __init__(self, weights: Weights = DEFAULT, gpus: float = STRADDLE) -> None:
-        super().__init__(weights, gpus)
+    def __init__(
+        self, weights: Weights = DEFAULT, gpus: float = STRADDLE, mix: Optional[Mix] = None
+    ) -> None:
+        super().__init__(weights, gpus, mix)
         # One part more: of equal costs, the local one comes first.
         self.straddle = (round(gpus * PER_GPU) + 1) * _MANY
 
     def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
         """(cost, free cores)."""
-        before = usable(state)
+        mix = self.mix
+        before = mix.usable(state)
         root = state.type.root
         own = root.open_gpus
         free = idset.size(state.gpus & own) * PER_GPU
@@ -149,11 +157,11 @@ class Packing(Policy):
         if found is not None and found.steps:
             step = found.steps[0]
             taken = idset.size(step.gpus & own) * PER_GPU
-            after = usable_of(state.type, state.cores & ~step.cores, state.gpus & ~step.gpus)
+            after = mix.usable_of(state.type, state.cores & ~step.cores, state.gpus & ~step.gpus)
             wasted = before - after - taken
             broken = state.idle and taken < free and after < before
         elif ask.exact:
-            after = most_usable(state, ask.min_cores, ask.min_gpus)
+            after = mix.most_usable(state, ask.min_cores, ask.min_gpus)
             wasted = before - after - ask.min_gpus * PER_GPU
         cost = _OFFSET + before + 2 * (root.ngpus * PER_GPU + wasted)
         if broken:
@@ -206,12 +214,19 @@ POLICIES: dict[str, type[Policy]] = {
 REPLACED = {"gpu-sparing": "packing"}
 
 
-def policy_named(name: object, weights: Weights = DEFAULT, straddle: float = STRADDLE) -> Policy:
+def policy_named(
+    name: object,
+    weights: Weights = DEFAULT,
+    straddle: float = STRADDLE,
+    mix: Optional[Mix] = None,
+) -> Policy:
     """The policy called *name*, with the *weights* of fitness and that of locality, *straddle*.
+
+    *mix* are the jobs to come.
 
     Raises InvalidOption, which lists the known policies.
     """
     if isinstance(name, str) and name in POLICIES:
-        return POLICIES[name](weights, straddle)
+        return POLICIES[name](weights, straddle, mix)
     now = f"now {REPLACED[name]}, " if isinstance(name, str) and name in REPLACED else ""
     raise InvalidOption(f"unknown policy {name!r:.60}, {now}known: {', '.join(POLICIES)}")

@@ -1,11 +1,11 @@
 """Serving a request: on the nodes of the whole pool, or in domains of its fabric.
 
-Without a fabric this is selection.py alone. With one, the node rules say how much of the request
-can be served at all, because counts come first. A job that they put on one node stays there, or on
-an equal node in a domain with fewer idle nodes. Any other job is served by domains: spread.py says
-which, and the node rules hold in each.
+Without a fabric, selection.py decides alone. With a fabric, the node rules decide how much of the
+request can be served, because counts come first. A job that they place on one node stays there, or
+moves to an equal node in a domain with fewer idle nodes. Any other job is served by domains:
+spread.py chooses them, and the node rules hold in each.
 
-Both kinds of requests share rooms and census, so ``Domains`` is one class in one, long, file.
+The file has more than 300 lines because both kinds of requests use the same rooms and census.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
 
 
 class Domains:
-    """One request, its counts below the slot settled, and the fabric that it is to be served in."""
+    """A request with its counts below the slot settled, and the fabric that is to serve it."""
 
     def __init__(
         self, request: Request, situation: Situation, effort: Effort, fabric: Fabric
@@ -62,7 +62,7 @@ class Domains:
         self.census = situation.index.census(fabric)
         self.within = situation.inventory.matching(request.constraint)
 
-    # -- a request that names no locality above the nodes, or what each innermost domain gives
+    # -- requests that name no locality above the nodes, and the share of an innermost domain
 
     def serve(self, domain: int) -> Optional[Selection]:
         """What the nodes in *domain* give, as if the pool were that domain."""
@@ -115,44 +115,25 @@ class Domains:
         state, rank = top.state, top.rank
         if not self.situation.policy.by_rank:
             equal, state_of = candidates.equal(top), self.situation.index.state_of
+            first, buckets = self.census.first, self.situation.index.buckets
             while True:
-                rank = self.first_of(equal, domain)
+                rank = first(equal, buckets, self.within, domain)
                 there = state_of[rank]
                 assert there is not None
                 if there is state or candidates.stands(there, top.order, units):
                     state = there
                     break
-                equal.discard(there)
+                equal = equal - {there}
         found = fit(state, self.request.ask)
         assert found is not None
         nslots = found.steps[units - 1].nslots
         return Selection((Grant(state, (rank,), found, units),), nslots)
 
-    def first_of(self, states: set[NodeState], domain: int) -> int:
-        """The first rank in one of *states* on the way down into the domain with the fewest idle
-        nodes, ties to the lowest rank; -1 if *domain* has no such rank."""
-        fabric, census, buckets = self.fabric, self.census, self.situation.index.buckets
-        if not fabric.height[domain]:
-            here, lowest = fabric.set_of(domain), -1
-            for state in census.held[domain].keys() & states:
-                rank = buckets[state].lowest(here)
-                if self.within is not None:
-                    ranks = buckets[state].ascending(here)
-                    rank = next((rank for rank in ranks if rank in self.within), -1)
-                if rank >= 0 and not 0 <= lowest < rank:
-                    lowest = rank
-            return lowest
-        for child in census.having(domain, states):
-            rank = self.first_of(states, child)
-            if rank >= 0:
-                return rank
-        return -1
-
     def by_trial(self, domain: int, plain: Selection) -> Selection:
         """The same as *plain* in the smallest domain that can serve as much.
 
-        For a request of which some nodes can give more than others: one domain after another is
-        tried. If that takes too long, it is *plain*.
+        This is for requests of which some nodes can give more than others. It tries one domain
+        after another, and returns *plain* if that takes too long.
         """
         height, rooms, attempts = self.fabric.height, self.rooms, Effort(PER_REQUEST)
         wanted = plain.extent[0]
@@ -174,7 +155,7 @@ class Domains:
                 return remote
         return plain
 
-    # -- a request that names localities above the nodes
+    # -- requests that name localities above the nodes, or limit the number of their domains
 
     def levels(self) -> Optional[Selection]:
         """What the request gets of the domains that it names."""

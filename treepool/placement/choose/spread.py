@@ -34,9 +34,9 @@ def settled(level: Level, number: int) -> Level:
 class Spread:
     """Where the nodes of a request may be, as *rooms* are now.
 
-    *levels* are those that the request names, and *tables* their tables. Each innermost domain
-    gives *each* units at least; whole domains give all. If they may give more, *extent* says how
-    much a domain could, or None.
+    *levels* are the localities that the request names, and *tables* their tables. Each innermost
+    domain gives at least *each* units; a whole domain gives all. If domains may give more, *extent*
+    returns how much a domain can give, or None for nothing.
     """
 
     def __init__(

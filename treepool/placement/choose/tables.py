@@ -16,7 +16,7 @@ from treepool.placement.nodes.fabric import ROOT, Fabric
 from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level
 
-#: For so many numbers of units the order of domains is kept.
+#: The order of domains is kept for so many numbers of units.
 MAX_HEAPS = 4
 #: What a domain can host of something: all of it, or only with all slots local.
 Room = Callable[[int, bool], int]
@@ -56,8 +56,8 @@ class Table:
     def smallest(self, wanted: int, around: int = ROOT) -> int:
         """The smallest domain in *around* that can host *wanted*, the first in order.
 
-        It is *around* if no other can. For the root it is kept up to date. Below the root there are
-        few enough domains to look at.
+        It is *around* if no other can. For the root, heaps keep the answer. Other domains have few
+        enough domains inside to look at each.
         """
         if around != ROOT:
             entries = ((d, self._entry(d, wanted)) for d in self.fabric.inside(around))

@@ -7,10 +7,12 @@ domains around them. Its cost therefore follows what changes, not the number of 
 from __future__ import annotations
 
 from functools import reduce
+from itertools import compress
 from operator import or_
-from typing import Iterable, Iterator, Optional, Sequence, TypeVar
+from typing import AbstractSet, Mapping, Optional, Sequence, TypeVar
 
 from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.nodes.rankset import RankSet, lowest_of
 from treepool.placement.nodes.state import IDLE, NodeState, unpacked
 from treepool.rfc.idset import from_ids
 
@@ -76,17 +78,35 @@ class Census:
         """The number of nodes in *domain* that are up and idle."""
         return self._free[domain] & IDLE
 
-    def having(self, domain: int, states: Iterable[NodeState]) -> Iterator[int]:
-        """The children of *domain* that have ranks in one of *states*: those with the fewest idle
-        nodes first, then those with the lowest rank."""
-        having, idle, children = self._having[domain], self._idle[domain], self.fabric.children
-        places = reduce(or_, [having[state] for state in states if state in having], 0)
-        for number in sorted(idle):
+    def first(
+        self,
+        states: AbstractSet[NodeState],
+        buckets: Mapping[NodeState, RankSet],
+        within: Optional[RankSet],
+        domain: int,
+    ) -> int:
+        """The first rank in one of *states* on the way down from *domain* into the domain with the
+        fewest idle nodes, ties to the lowest rank; -1 if *domain* has no such rank.
+
+        *buckets* has the ranks of each state. Only ranks in *within* count (None: all).
+        """
+        children = self.fabric.children[domain]
+        if not children:
+            ranks = [buckets[state] for state in self.held[domain].keys() & states]
+            return lowest_of(ranks, self.fabric.set_of(domain), within)
+        having, idle = self._having[domain], self._idle[domain]
+        # Without a line of Python for each state and number: there may be hundreds.
+        places = reduce(or_, filter(None, map(having.get, states)), 0)
+        for number in sorted(compress(idle, map(places.__and__, idle.values()))):
             found = idle[number] & places
             while found:
                 low = found & -found
-                yield children[domain][low.bit_length() - 1]
+                child = children[low.bit_length() - 1]
+                rank = self.first(states, buckets, within, child)
+                if rank >= 0:
+                    return rank
                 found ^= low
+        return -1
 
     def follow(self, state_of: Sequence[Optional[NodeState]], up: bytearray) -> None:
         """Count the ranks that moved, which are now in the states *state_of* if they are *up*."""
@@ -104,22 +124,24 @@ class Census:
             idle = (new is not None and new.idle) - (old is not None and old.idle)
             for leaf in homes[rank]:
                 self.log.append(leaf)
-                path = paths[leaf]
                 if idle:
-                    for domain in path[:-1]:
-                        self._reorder(domain, idle)
-                for domain in path:
+                    self._reorder(leaf, idle)
+                for domain in paths[leaf]:
                     free[domain] += change
                 if not self._own[leaf]:
                     self._take(leaf)
                 held = self.held[leaf]
-                if old is not None and not less_one(held, old):
-                    self._lose(leaf, old)
+                if old is not None:
+                    number = held.pop(old) - 1
+                    if number:
+                        held[old] = number
+                    else:
+                        self._turn(leaf, old)
                 if new is not None:
                     number = held.get(new, 0)
                     held[new] = number + 1
                     if not number:
-                        self._gain(leaf, new)
+                        self._turn(leaf, new)
         self.moved = set()
         if len(self.log) > 1024 + _MAX_LOG * len(self.held):
             self.log_start += len(self.log)
@@ -156,42 +178,28 @@ class Census:
         self._idle[domain] = self._idle[domain].copy()
         self._own[domain] = 1
 
-    def _gain(self, domain: int, state: NodeState) -> None:
-        """*domain* now has a rank in *state*; so have those around it, if they had none."""
+    def _turn(self, domain: int, state: NodeState) -> None:
+        """*domain* now has a rank in *state*, or none any more; those around it may be told so."""
         while domain != ROOT:
             bit, domain = 1 << self.fabric.place[domain], self.fabric.parent[domain]
             if not self._own[domain]:
                 self._take(domain)
             having = self._having[domain]
-            others = having.get(state, 0)
-            having[state] = others | bit
-            if others:
-                return
-
-    def _lose(self, domain: int, state: NodeState) -> None:
-        """*domain* has no rank in *state* any more."""
-        while domain != ROOT:
-            bit, domain = 1 << self.fabric.place[domain], self.fabric.parent[domain]
-            if not self._own[domain]:
-                self._take(domain)
-            having = self._having[domain]
-            others = having[state] ^ bit
+            others = having.pop(state, 0) ^ bit
             if others:
                 having[state] = others
-                return
-            del having[state]
+                if others != bit:
+                    return
 
     def _reorder(self, domain: int, more: int) -> None:
-        """Note that *domain* has *more* idle nodes than before."""
-        bit, parent, number = (
-            1 << self.fabric.place[domain],
-            self.fabric.parent[domain],
-            self.idle(domain),
-        )
-        if not self._own[parent]:
-            self._take(parent)
-        idle = self._idle[parent]
-        idle[number] ^= bit
-        if not idle[number]:
-            del idle[number]
-        idle[number + more] = idle.get(number + more, 0) | bit
+        """Note that *domain*, and all around it, have *more* idle nodes than are counted."""
+        while domain != ROOT:
+            number, bit = self._free[domain] & IDLE, 1 << self.fabric.place[domain]
+            domain = self.fabric.parent[domain]
+            if not self._own[domain]:
+                self._take(domain)
+            idle = self._idle[domain]
+            others = idle.pop(number) ^ bit
+            if others:
+                idle[number] = others
+            idle[number + more] = idle.get(number + more, 0) | bit

@@ -172,11 +172,11 @@ class Fabric:
 
     def cut(self, ranks: Sequence[int]) -> Optional[dict[str, Any]]:
         """``scheduling.fabric`` for some *ranks* (ascending): without domains that are empty."""
-        having: dict[int, list[int]] = {}
         first = self.homes[ranks[0]]
         # Mostly, and in a quarter of the time.
         if len(ranks) == 1 or all(self.homes[rank] is first for rank in ranks):
             return self._cut_to(first, idset.encode_ids(ranks))
+        having: dict[int, list[int]] = {}
         for rank in ranks:
             for leaf in self.homes[rank]:
                 having.setdefault(leaf, []).append(rank)
@@ -210,12 +210,11 @@ class Fabric:
 
     def _cut_to(self, leaves: tuple[int, ...], ranks: str) -> Optional[dict[str, Any]]:
         """The same for *ranks* that are all in one leaf."""
-        found: Optional[dict[str, Any]] = None
-        for leaf in leaves:
-            for locality, named, extra in self._frame(leaf):
-                inner = {"ranks": ranks} if found is None else found
-                found = {locality: [{**named, **inner, **extra}]}
-        return None if found is None else {**found, **self.extra[ROOT]}
+        found: dict[str, Any] = {"ranks": ranks}
+        frame = self._frame(*leaves) if leaves else ()
+        for locality, named, extra in frame:
+            found = {locality: [{**named, **found, **extra}]}
+        return {**found, **self.extra[ROOT]} if frame else None
 
     def _frame(self, leaf: int) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
         """The domains around *leaf* as JSON, without what is inside them, the smallest first."""

@@ -8,6 +8,8 @@ small ints, whatever the size of the cluster.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Iterable, Iterator, Optional, Sequence, TypeVar
 
 from treepool.rfc import idset
@@ -144,6 +146,17 @@ class RankSet:
                 low = bits & -bits
                 yield base + low.bit_length()
                 bits ^= low
+
+
+def lowest_of(sets: Sequence[RankSet], within: RankSet, also: Optional[RankSet] = None) -> int:
+    """The lowest rank of *within*, and of *also* unless that is None, in one of *sets*; else -1."""
+    for chunk in sorted(within.chunks):
+        bits = reduce(or_, [one.chunks.get(chunk, 0) for one in sets], 0) & within.chunks[chunk]
+        if also is not None:
+            bits &= also.chunks.get(chunk, 0)
+        if bits:
+            return (chunk << _SHIFT) + (bits & -bits).bit_length() - 1
+    return -1
 
 
 def ranks_of(values: Sequence[Optional[T]], among: int) -> dict[T, RankSet]:

@@ -36,12 +36,14 @@ class Future:
     ``planned`` has the holders of spans that do not begin in the present.
     """
 
-    __slots__ = ("times", "states", "planned", "_table")
+    __slots__ = ("times", "states", "planned", "_table", "_common")
 
     def __init__(self, node_type: NodeType, spans: Iterable[Span], table: StateTable) -> None:
         waiting = sorted(spans, key=attrgetter("start"), reverse=True)
         self.planned = frozenset(span.holder for span in waiting if span.start > PRESENT)
         self._table = table
+        #: What the rank could give throughout several states, by the places of these.
+        self._common: dict[tuple[int, int], NodeState] = {}
         times = {PRESENT}
         for span in waiting:
             times.add(span.start)
@@ -65,17 +67,19 @@ class Future:
 
     def state(self, start: float, end: float) -> NodeState:
         """What the rank could give throughout the time from *start* to *end*."""
-        states = self.states
         first = bisect_right(self.times, start) - 1
         last = bisect_left(self.times, end, first)
-        state = states[first]
         if last - first == 1:
-            return state
-        cores, gpus = state.cores, state.gpus
-        for other in states[first + 1 : last]:
-            cores &= other.cores
-            gpus &= other.gpus
-        return self._table.get(state.type, cores, gpus)
+            return self.states[first]
+        found = self._common.get((first, last))
+        if found is None:
+            state, *others = self.states[first:last]
+            cores, gpus = state.cores, state.gpus
+            for other in others:
+                cores &= other.cores
+                gpus &= other.gpus
+            found = self._common[first, last] = self._table.get(state.type, cores, gpus)
+        return found
 
     def openings(self, ask: Ask, start: float, end: float) -> Iterator[tuple[float, float]]:
         """From when to when the rank may serve *ask*, as far as that overlaps *start* to *end*."""

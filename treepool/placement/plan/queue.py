@@ -28,7 +28,7 @@ from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 
-#: Jobs whose requests are relaxed between two yields.
+#: Jobs whose requests are relaxed, or whose reservations are given up, between two yields.
 _STRIDE = 64
 
 
@@ -148,13 +148,6 @@ class Queue:
             line.add(new)
             line.overriding.update([jobid] if overriding else [])
         self._due = True
-
-    def clear(self) -> list[Waiting]:
-        """Remove all jobs; returns them in order."""
-        jobs = sorted(self.jobs.values(), key=lambda job: job.place)
-        for job in jobs:
-            self.remove(job.jobid)
-        return jobs
 
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
         """Let lines follow other rules; those whose rule changes give up their reservations."""
@@ -342,12 +335,15 @@ class Queue:
         for line in list(self._lines.values()):
             for job in [self.jobs[jobid] for jobid in line.overriding]:
                 servable = yield from self.plan.is_servable(job.kind)
-                if job.jobid in line.overriding:
-                    line.overriding.discard(job.jobid)
-                    for other in line.behind(job) if servable else ():
+                while servable and job.jobid in line.overriding:
+                    behind = line.behind(self.jobs[job.jobid])[-_STRIDE:]
+                    for other in behind:
                         self.plan.cancel(other.jobid)
                         self._return(other)
+                    if not behind:
+                        break
                     yield
+                line.overriding.discard(job.jobid)
 
     def _start(
         self, job: Waiting, work: Generator[None, None, Allocation]

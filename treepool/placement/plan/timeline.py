@@ -239,34 +239,29 @@ class Timeline:
     def state(
         self, rank: int, start: float, end: float, leave: frozenset[Holder] = frozenset()
     ) -> Optional[NodeState]:
-        """What *rank* could give throughout the time from *start* to *end*."""
-        return next((state for _, state in self.states((rank,), start, end, leave)), None)
+        """What *rank* could give throughout the time from *start* to *end*; None if there is none.
 
-    def states(
-        self, ranks: Iterable[int], start: float, end: float, leave: frozenset[Holder]
-    ) -> Iterator[tuple[int, NodeState]]:
-        """What each of *ranks* could give throughout the time from *start* to *end*."""
-        inventory, futures = self.pool.inventory, self._futures
+        The rank has a future once it was asked for some times.
+        """
+        inventory = self.pool.inventory
         if self._inventory is not inventory:  # the nodes themselves changed
             self._inventory = inventory
-            futures.clear()
-        for rank in ranks:
-            node_type = inventory.types[rank]
-            if node_type is None:
-                continue
-            future = futures.get(rank)
-            if future is None:
-                asked = self._asked[rank] = self._asked.get(rank, 0) + 1
-                future = self.future(rank) if asked > _ASKED else None
-            if future and start < end and (not leave or leave.isdisjoint(future.planned)):
-                yield rank, future.state(start, end)
-                continue
-            cores, gpus = node_type.root.cores, node_type.root.gpus
-            for begins, ends, its_cores, its_gpus, holder in self._spans.get(rank, ()):
-                if ends > start and begins < end and holder not in leave:
-                    cores &= ~its_cores
-                    gpus &= ~its_gpus
-            yield rank, inventory.states.get(node_type, cores, gpus)
+            self._futures.clear()
+        node_type = inventory.types[rank]
+        if node_type is None:
+            return None
+        future = self._futures.get(rank)
+        if future is None:
+            asked = self._asked[rank] = self._asked.get(rank, 0) + 1
+            future = self.future(rank) if asked > _ASKED else None
+        if future and start < end and (not leave or leave.isdisjoint(future.planned)):
+            return future.state(start, end)
+        cores, gpus = node_type.root.cores, node_type.root.gpus
+        for begins, ends, its_cores, its_gpus, holder in self._spans.get(rank, ()):
+            if ends > start and begins < end and holder not in leave:
+                cores &= ~its_cores
+                gpus &= ~its_gpus
+        return inventory.states.get(node_type, cores, gpus)
 
     def future(self, rank: int) -> Optional[Future]:
         """The future of *rank*, None if there is no such node."""

@@ -188,15 +188,21 @@ class Views:
 
         The pool's own index is the view of the present without what is planned.
         """
-        timeline = self.timeline
+        timeline, changes = self.timeline, self.timeline.journal.end
         place, planned = timeline.place(start), timeline.starts_before(end)
         best, least = None, place + planned
         for view in self._views:
-            differ = abs(timeline.place(view.start) - place)
-            differ += abs(timeline.starts_before(view.end) - planned)
-            differ += timeline.journal.end - view.position
+            differ = changes - view.position
+            if differ > least:  # as most do: each term costs as much as a rank that moves
+                continue
             if view.leave != leave:
                 differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
+                if differ > least:
+                    continue
+            differ += abs(timeline.place(view.start) - place)
+            if differ > least:
+                continue
+            differ += abs(timeline.starts_before(view.end) - planned)
             if differ <= least:
                 best, least = view, differ
         return best
@@ -216,14 +222,18 @@ class Views:
         """Put *ranks* of *view* into their states."""
         index, timeline = view.index, self.timeline
         up = timeline.pool.situation.index.up
-        for rank, state in timeline.states(ranks, view.start, view.end, view.leave):
-            before = index.state_of[rank]
-            old = before if index.up[rank] else None
-            new = state if up[rank] else None
-            if state is not before or old is not new:
+        state_of, up_then = index.state_of, index.up
+        start, end, leave = view.start, view.end, view.leave
+        for rank in ranks:
+            state = timeline.state(rank, start, end, leave)
+            if state is None:
+                continue
+            before = state_of[rank]
+            if state is not before or up[rank] != up_then[rank]:
+                old = before if up_then[rank] else None
                 index.put(rank, state, bool(up[rank]))
                 if watch is not None:
-                    watch(rank, old, new)
+                    watch(rank, old, state if up[rank] else None)
             self.moved += 1
             if timeline.tired(1):
                 yield

@@ -1,0 +1,147 @@
+"""The mix of jobs that a site expects: how it is written, and which GPUs it cannot use."""
+
+import json
+import random
+
+import pytest
+
+from placement.test_work import cluster, request
+from treepool import Pool
+from treepool.errors import InvalidOption
+from treepool.placement.choose.mix import Mix
+from treepool.placement.choose.policy import Packing
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.usable import PER_GPU, stranded
+from treepool.placement.on_node.fit import fit
+from treepool.rfc import idset
+from treepool.rfc.mix import MAX_KINDS, Kind, read, read_kind
+
+#: Four sockets of 24 cores and a GPU.
+POOL = Pool(cluster(2))
+(TYPE,) = POOL.inventory.node_types
+ALL = (1 << 96) - 1
+
+
+#: Kinds of jobs with a list in their shape.
+EIGHT, LISTED = Kind("slot/[core=8;gpu=1]", 7), Kind("slot/core=1,2,4")
+
+
+def lost(text, cores, gpus):
+    """The GPUs that the mix *text* cannot use where these *cores* and *gpus* are free."""
+    return Mix(read(text)).stranded(TYPE, cores, gpus) / PER_GPU
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("", ()),
+        (" ", ()),
+        ("slot/gpu", (Kind("slot/gpu"),)),
+        ("2.5*slot/gpu", (Kind("slot/gpu", 2.5),)),
+        ("7*slot/[core=8;gpu=1],3 * slot/node{x}", (EIGHT, Kind("slot/node{x}", 3))),
+        ("1*slot/core=1,2,4,2*slot/core=2-8:2:*", (LISTED, Kind("slot/core=2-8:2:*", 2))),
+    ],
+)  # fmt: skip
+def test_a_kind_of_job_is_a_shape_with_its_weight(text, kinds):
+    assert read(text) == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0*slot/gpu", "a weight is above 0"),
+        ("3*", ""),
+        ("1*slot/gpu,2*slot/[core", "column"),
+        (",".join(["1*slot/gpu"] * (MAX_KINDS + 1)), "more than 64 kinds"),
+    ],
+)
+def test_what_is_no_mix_is_refused_in_one_line(text, said):
+    with pytest.raises(InvalidOption, match=r"^mix: ") as caught:
+        Pool(cluster(2), mix=text)
+    assert "\n" not in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_without_a_mix_a_gpu_is_stranded_as_far_as_its_share_of_cores_is_gone():
+    for cores, gpus in ((ALL, 0b1111), ((1 << 12) - 1, 0b0011), (0, 0b1)):
+        assert Mix().stranded(TYPE, cores, gpus) == stranded(TYPE, cores, gpus)
+
+
+def test_a_gpu_is_stranded_by_the_weight_of_the_jobs_that_do_not_fit_beside_it():
+    small, large = "slot/[core=4;gpu=1]", "slot/[core=24;gpu=1]"
+    assert lost(f"1*{small},3*{large}", (1 << 12) - 1, 0b0001) == 0.75
+    assert lost(f"1*{small},3*{large}", (1 << 24) - 1, 0b0001) == 0
+    assert lost(small, (1 << 24) - 1, 0b0011) == 1, "no core in the other's socket"
+
+
+def test_kinds_weigh_by_the_gpus_that_they_ask_for():
+    one, four = "slot/[core=4;gpu=1]", "slot/node{x}"
+    assert lost(f"1*{one},1*{four}", ALL & ~1, 0b1111) == pytest.approx(4 * 4 / 5, abs=0.01)
+
+
+def test_jobs_that_span_domains_use_the_gpus_of_the_node():
+    assert lost("slot/[core=30;gpu=1]", (1 << 30) - 1, 0b1111) == 0
+    assert lost("slot/[core=30;gpu=1]", (1 << 29) - 1, 0b1111) == 4
+
+
+def test_kinds_that_an_idle_node_could_not_host_do_not_count():
+    gpu, other = "slot/[core=24;gpu=1]", "slot/[core=200;gpu=8],1*slot/core=8,1*slot/rack/gpu"
+    assert lost(f"1*{gpu},9*{other}", ALL, 0b1111) == pytest.approx(0, abs=0.05)
+    assert lost(f"1*{gpu},9*{other}", 0xFF, 0b1111) == 4
+
+
+def test_where_no_kind_uses_a_gpu_all_are_stranded():
+    assert lost("slot/core=8", ALL, 0b0111) == 3
+    assert lost("slot/core=8", ALL, 0) == 0
+
+
+def test_what_is_usable_is_never_more_after_a_job_than_the_bound():
+    chance = random.Random(5)
+    mix = Mix(read("3*slot/[core=7;gpu=1],1*slot/socket{x},2*slot/[core=30;gpu=2],1*slot/node{x}"))
+    for _ in range(300):
+        cores, gpus = chance.getrandbits(96) | chance.getrandbits(96), chance.getrandbits(4)
+        taken = cores & chance.getrandbits(96), gpus & chance.getrandbits(4)
+        after = mix.usable_of(TYPE, cores & ~taken[0], gpus & ~taken[1])
+        sizes = map(idset.size, taken)
+        assert after <= mix.most_usable(NodeState(TYPE, cores, gpus), *sizes)
+
+
+def test_copies_and_pools_with_the_same_options_choose_alike_whatever_was_asked_before():
+    text = "7*slot/[core=4;gpu=1],1*slot/node{x}"
+    first = Pool(cluster(6), mix=text)
+    again = Pool(json.dumps(first.to_dict()), **first.options)
+    again.choice(request(again, "slot/socket{x}"))
+    shapes = ["slot/[core=4;gpu=1]", "slot/core=30", "slot/[core=20;gpu=1]", "slot/core=9"] * 4
+    for jobid, shape in enumerate(shapes):
+        copy = first.copy()
+        places = [pool.alloc(jobid, request(pool, shape)).parts for pool in (first, again, copy)]
+        assert places[0] == places[1] == places[2]
+
+
+def test_what_a_gpu_is_worth_depends_on_the_mix():
+    """Three GPUs with a third of their cores are one, unless eight cores are all that is asked."""
+    thirds = NodeState(TYPE, 0x0000FF_0000FF_0000FF, 0b0111)
+    whole = NodeState(TYPE, (1 << 24) - 1, 0b0001)
+    ask = request(POOL, "slot/[core=8;gpu=1]").ask
+
+    def first(policy):
+        return min((thirds, whole), key=lambda state: policy.key(state, ask, fit(state, ask)))
+
+    assert first(Packing()) is thirds, "there it wastes nothing that others could use"
+    assert first(Packing(mix=Mix(read("slot/[core=8;gpu=1]")))) is whole, "the fullest node"
+
+
+def test_another_mix_and_another_topology_hold_at_once():
+    pool = Pool({k: v for k, v in cluster(2).items() if k != "scheduling"}, mix="slot/socket{x}")
+    (flat,) = pool.inventory.node_types
+    mix = pool.situation.policy.mix
+    assert mix.stranded(flat, ALL, 0b1111) == 4 * PER_GPU, "there are no sockets"
+    pool.replace_key(cluster(2)["scheduling"])
+    (tree,) = pool.inventory.node_types
+    assert pool.situation.policy.mix.stranded(tree, ALL, 0b1111) == 0
+    pool.set_options(mix="slot/[core=90;gpu=1]")
+    assert pool.situation.policy.mix.stranded(tree, (1 << 24) - 1, 0b1111) == 4 * PER_GPU
+
+
+def test_a_kind_reads_back():
+    assert read_kind("slot/core=2") == Kind("slot/core=2", 1.0)

@@ -1,0 +1,112 @@
+"""Which nodes of a picture a person asks for: by rank, host, domain, job and state."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, Optional
+
+from treepool.cli import cluster
+from treepool.cli.screen import USAGE, Stop
+from treepool.errors import InvalidHostlist
+from treepool.placement.pool import Pool
+from treepool.rfc import hostlist, idset
+from treepool.rfc.findings import shown
+from treepool.rfc.spelling import did_you_mean
+from treepool.view.model import STATES
+from treepool.view.picture import Picture
+from treepool.view.rows import Rows, rows
+
+#: Most domains that an error names.
+_MOST_NAMED = 4
+
+
+def define(parser: Any) -> None:
+    """Add the options that choose nodes to *parser*."""
+    group = parser.add_argument_group("nodes (those that fit all of these)")
+    group.add_argument("--ranks", metavar="IDS", help="just these nodes, a box for each of them")
+    group.add_argument("--host", metavar="HOSTS", help="likewise, by name: cray500, cray[5-9,12]")
+    group.add_argument("--domain", metavar="NAME", help="likewise, all in a switch, rack, ...")
+    group.add_argument("--job", metavar="NAME", help="just the nodes of a job")
+    group.add_argument("--state", choices=STATES, help="just the nodes in this state")
+
+
+def check(arguments: Namespace, pool: Pool) -> Optional[int]:
+    """The ranks (bitmask) that are named one by one, None if none are; raises Stop."""
+    found = None
+    if arguments.ranks is not None:
+        found = cluster.ranks(pool, "--ranks", arguments.ranks)
+    for text, ranks_of in ((arguments.host, _hosts), (arguments.domain, _domain)):
+        if text is not None:
+            found = ranks_of(pool, text) & (-1 if found is None else found)
+    return found
+
+
+def chosen(arguments: Namespace, picture: Picture, named: Optional[int]) -> Rows:
+    """The rows of the nodes asked for, of which some are *named* (``check``); raises Stop."""
+    if named is None and arguments.job is None and arguments.state is None:
+        return rows(picture)
+    job = None if arguments.job is None else _job(picture, arguments.job)
+    wanted = {
+        look.number
+        for look in picture.looks
+        if (job is None or job in look.jobs)
+        and (arguments.state is None or look.layout.state == arguments.state)
+    }
+    only = [
+        rank
+        for rank, look in enumerate(picture.look_of)
+        if look in wanted and (named is None or named >> rank & 1)
+    ]
+    return rows(picture, only, unfolded=named is not None)
+
+
+def _hosts(pool: Pool, text: str) -> int:
+    """The ranks (bitmask) of the hosts in hostlist *text*; raises Stop."""
+    inventory = pool.inventory
+    ranks: dict[str, int] = {}
+    for rank in idset.iterate(inventory.ranks):
+        host = inventory.hosts[rank]
+        ranks[host] = ranks.get(host, 0) | 1 << rank
+    try:
+        names = hostlist.decode(text)
+    except InvalidHostlist as e:
+        raise Stop(f"argument --host: {e}", USAGE) from None
+    unknown = [name for name in names if name not in ranks]
+    if unknown or not names:
+        name = unknown[0] if unknown else text
+        more = f", and {len(unknown) - 1:,} more are not" if len(unknown) > 1 else ""
+        hint = did_you_mean(name, list(ranks))
+        raise Stop(f"argument --host: {shown(name)} is no host of the cluster{hint}{more}", USAGE)
+    return idset.union(ranks[name] for name in names)
+
+
+def _domain(pool: Pool, text: str) -> int:
+    """The ranks (bitmask) in the domain above the nodes called *text*: "x1" or "switch x1"."""
+    fabric = pool.inventory.fabric
+    names: dict[str, set[int]] = {}
+    for number in range(1, len(fabric) if fabric is not None else 0):
+        assert fabric is not None
+        if fabric.locality[number]:
+            for name in (fabric.name[number] or "", fabric.shown(number)):
+                names.setdefault(name, set()).add(number)
+    found = sorted(names.get(text, set()))
+    if fabric is None or len(found) != 1 or not text:
+        why = f"is no domain{did_you_mean(text, [name for name in names if name])}"
+        if found and fabric is not None:
+            each = []
+            for number in found[:_MOST_NAMED]:
+                ranks = idset.encode_ids(sorted(fabric.ranks_in(number)))
+                each.append(f"{fabric.shown(number)} with ranks {ranks:.40}")
+            each += [f"{len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
+            why = f"is the name of {len(found)} domains: {', '.join(each)}"
+        raise Stop(f"argument --domain: {shown(text)} {why}", USAGE)
+    return idset.from_ids(fabric.ranks_in(found.pop()))
+
+
+def _job(picture: Picture, name: str) -> int:
+    """The number of the job called *name*; raises Stop."""
+    names = [job.name for job in picture.jobs]
+    if name not in names:
+        hint = did_you_mean(name, names)
+        raise Stop(f"argument --job: {shown(name)} holds nothing here{hint}", USAGE)
+    return names.index(name)

@@ -1,0 +1,135 @@
+"""The mix: the jobs that a site expects, as the measure of what a choice costs those to come.
+
+A free GPU is *usable* for a kind of job if such a job fits there now, in the smallest kind of
+domain that could host it on an idle node. The kinds are averaged by the GPUs that they ask for.
+Without a mix the jobs to come are taken to be of one GPU with its fair share of cores, and the
+measure is that of nodes/usable.py. It is a pure function of what is free in either case.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import attrs
+
+from treepool.errors import InvalidJobspec
+from treepool.placement.memo import remembered
+from treepool.placement.nodes import usable
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.usable import PER_GPU
+from treepool.placement.on_node.fit import fit
+from treepool.placement.request.vertices import request_of
+from treepool.rfc import idset, jobspec
+from treepool.rfc.mix import Kind
+from treepool.rfc.shape import parse_shape
+
+#: For so many states of nodes, and types of nodes, the answers are remembered.
+_MAX_STATES, _MAX_TYPES = 1 << 16, 1024
+
+
+class _Want(NamedTuple):
+    """A kind of job on a type of node: its weight, cores and GPUs, and the domains that host it."""
+
+    weight: float
+    cores: int
+    gpus: int
+    places: tuple[Domain, ...]
+
+
+class _Table(NamedTuple):
+    """What a mix asks of a type of node; ``weight`` is that of all kinds that the type can host."""
+
+    wants: tuple[_Want, ...]
+    weight: float
+
+
+@attrs.frozen(eq=False)
+class Mix:
+    """The ``kinds`` of jobs to come; if there are none, jobs of one GPU with its fair share."""
+
+    kinds: tuple[Kind, ...] = ()
+    _tables: dict[NodeType, _Table] = attrs.field(factory=dict)
+    _known: dict[tuple[NodeType, int, int], int] = attrs.field(factory=dict)
+
+    def usable(self, state: NodeState) -> int:
+        """The usable GPUs on a node in *state*, in parts of PER_GPU."""
+        if not self.kinds:
+            return usable.usable(state)
+        return self.usable_of(state.type, state.cores, state.gpus)
+
+    def usable_of(self, node_type: NodeType, cores: int, gpus: int) -> int:
+        """The same of a node of *node_type* on which *cores* and *gpus* are free."""
+        if not self.kinds:
+            return usable.usable_of(node_type, cores, gpus)
+        key = node_type, cores, gpus
+        return remembered(self._known, _MAX_STATES, key, lambda: self._usable(*key))
+
+    def most_usable(self, state: NodeState, ncores: int, ngpus: int) -> int:
+        """An upper bound of what is usable on *state* after *ncores* and *ngpus* are taken."""
+        if not self.kinds:
+            return usable.most_usable(state, ncores, ngpus)
+        left = idset.size(state.gpus & state.type.root.open_gpus) - ngpus
+        return min(self.usable(state), left * PER_GPU)
+
+    def stranded(self, node_type: NodeType, cores: int, gpus: int) -> int:
+        """The free GPUs that are not usable, in parts of PER_GPU.
+
+        Kinds that such a node could not host when idle do not count. If it can host none, all its
+        free GPUs are stranded.
+        """
+        if not self.kinds:
+            return usable.stranded(node_type, cores, gpus)
+        free = idset.size(gpus & node_type.root.open_gpus) * PER_GPU
+        weight = self._table(node_type).weight
+        return free - round(self.usable_of(node_type, cores, gpus) / weight) if weight else free
+
+    def _usable(self, node_type: NodeType, cores: int, gpus: int) -> int:
+        found = 0.0
+        for want in self._table(node_type).wants:
+            for place in want.places:
+                free = idset.size(gpus & place.open_gpus)
+                if free >= want.gpus and idset.size(cores & place.cores) >= want.cores:
+                    found += want.weight * free
+        return round(found * PER_GPU)
+
+    def _table(self, node_type: NodeType) -> _Table:
+        return remembered(
+            self._tables, _MAX_TYPES, node_type, lambda: _table_of(self.kinds, node_type)
+        )
+
+
+def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
+    root = node_type.root
+    idle = NodeState(node_type, root.cores, root.gpus)
+    wants, others = [], 0.0
+    for kind in kinds:
+        spec = jobspec.read(jobspec.from_resources(parse_shape(kind.shape)))
+        try:
+            ask = request_of(spec, sorted(node_type.named), "preferred").ask
+        except InvalidJobspec:  # the nodes lack a locality that it names
+            others += kind.weight
+            continue
+        found = fit(idle, ask)
+        if found is None:
+            others += kind.weight * ask.min_gpus
+            continue
+        step = found.steps[0]
+        cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
+        if gpus:
+            places = tuple(_smallest(root, cores, gpus))
+            wants.append(_Want(kind.weight * gpus, cores, gpus, places))
+    weight = sum(want.weight for want in wants)
+    total = weight + others
+    return _Table(
+        tuple(want._replace(weight=want.weight / total) for want in wants),
+        weight / total if total else 0.0,
+    )
+
+
+def _smallest(domain: Domain, cores: int, gpus: int) -> list[Domain]:
+    """The smallest domains in *domain* that have so many *cores* and *gpus*, or itself."""
+    if domain.ncores < cores or domain.ngpus < gpus:
+        return []
+    inside = [one for child in domain.children for one in _smallest(child, cores, gpus)]
+    return inside or [domain]

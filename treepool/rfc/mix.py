@@ -1,0 +1,55 @@
+"""A mix: the jobs that a site expects, as text such as ``7*slot/[core=12;gpu=1],3*node{x}``.
+
+A kind of job is an RFC 46 shape; the weight before it says how often it is asked, relative to the
+others. This format is treepool's own.
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from treepool.errors import InvalidOption, InvalidShape
+from treepool.rfc.findings import shown
+from treepool.rfc.shape import parse_shape
+
+#: Most kinds of jobs in a text.
+MAX_KINDS = 64
+
+_WEIGHTED = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*\*")
+
+#: Shapes have commas too, but none before a weight.
+_COMMA = re.compile(r",(?=\s*[0-9]{1,9}(?:\.[0-9]{1,9})?\s*\*)")
+
+
+@attrs.frozen
+class Kind:
+    """A kind of job: a valid ``shape``, and its ``weight``, which is above 0."""
+
+    shape: str
+    weight: float = 1.0
+
+
+def read(text: str) -> tuple[Kind, ...]:
+    """The kinds of jobs in *text*, none if it is empty; raises InvalidOption, which names one."""
+    if not text.strip():
+        return ()
+    texts = _COMMA.split(text)
+    if len(texts) > MAX_KINDS:
+        raise InvalidOption(f"more than {MAX_KINDS} kinds of jobs")
+    return tuple(read_kind(one) for one in texts)
+
+
+def read_kind(text: str) -> Kind:
+    """The kind of job in *text*, a shape with or without a weight; raises InvalidOption."""
+    found = _WEIGHTED.match(text)
+    shape = (text[found.end() :] if found else text).strip()
+    weight = float(found[1]) if found else 1.0
+    if not weight:
+        raise InvalidOption(f"{shown(text)}: a weight is above 0")
+    try:
+        parse_shape(shape)
+    except InvalidShape as e:
+        raise InvalidOption(f"{shown(shape)}: {e.line}") from None
+    return Kind(shape, weight)
