@@ -98,9 +98,9 @@ def test_errors_are_one_line(treepool, words, status, said, tmp_path, monkeypatc
     [
         (["slot=1/core", "--queue", "batch"], "--queue and --duration need --instance"),
         (["slot=1/core", "--duration", "1h"], "--queue and --duration need --instance"),
-        (["slot=1/core", "--instance", "--down", "1"], "with --instance they are those there are"),
-        (["slot=1/core", "--instance", "--policy", "min-span"], "with --instance they are those"),
-        (["slot=1/core", "--instance", "--straddle", "4"], "with --instance they are those"),
+        (["slot=1/core", "--instance", "--down", "1"], "not with --instance"),
+        (["slot=1/core", "--instance", "--policy", "min-span"], "not with --instance"),
+        (["slot=1/core", "--instance", "--straddle", "4"], "not with --instance"),
         (["--job", "f1", "--instance"], "--job: the instance tells the shape"),
     ],
 )

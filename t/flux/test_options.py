@@ -108,7 +108,7 @@ def test_a_queue_has_the_rule_of_all_but_for_what_its_own_table_says():
 @pytest.mark.parametrize(
     "entries, said",
     [
-        ({"polcy": "easy"}, "sched-treepool.polcy: unknown, known are policy, "),
+        ({"polcy": "easy"}, "sched-treepool.polcy: unknown (did you mean 'policy'?), known are "),
         ({"policy": "best"}, "sched-treepool.policy: best: known are fifo, easy, conservative"),
         ({"policy": True}, "sched-treepool.policy: must be a text or a number, not true"),
         ({"node_policy": "gpu-sparing"}, "sched-treepool.node-policy: gpu-sparing: now packing, "),

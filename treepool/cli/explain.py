@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> int:
     if arguments.instance:
         if given or any(getattr(arguments, name) is not None for name in cluster.PLACEMENT):
             names = ", ".join(f"--{name}" for name in ("jobs", "down", *cluster.PLACEMENT))
-            raise Stop(f"{names}: with --instance they are those there are", USAGE)
+            raise Stop(f"{names}: not with --instance, which has its own", USAGE)
         return explainlive.explain_shape(arguments, resources, constraints)
     if arguments.queue is not None or arguments.duration is not None:
         raise Stop("--queue and --duration need --instance", USAGE)

@@ -33,6 +33,9 @@ from treepool.view.words import count
 
 T = TypeVar("T")
 
+#: Examples of times.
+_TIMES = "now, +2h, 'tomorrow 8am'"
+
 #: Running jobs that are named.
 MAX_NAMED = 20
 
@@ -44,10 +47,7 @@ def define(parser: ArgumentParser) -> None:
     )
     add = actions.add_parser("add", help="add a window")
     add.add_argument("--hosts", metavar="HOSTS", required=True, help="its nodes, such as n[0-99]")
-    when = (
-        "as flux submit --begin-time takes it, such as now, +2h, 'tomorrow 8am'; or seconds since "
-        "the epoch"
-    )
+    when = f"as flux submit --begin-time takes it, such as {_TIMES}, or seconds since the epoch"
     add.add_argument("--start", metavar="TIME", required=True, help=when)
     end = add.add_mutually_exclusive_group(required=True)
     end.add_argument("--duration", metavar="FSD", help="how long it lasts, such as 4h")
@@ -87,11 +87,11 @@ def run(arguments: Namespace) -> int:
 
 
 def _add(arguments: Namespace, client: Any) -> int:
-    start = _read("--start", arguments.start, client.time_of)
+    start = _read("--start", arguments.start, client.time_of, _TIMES)
     if arguments.end is not None:
-        end = _read("--end", arguments.end, client.time_of)
+        end = _read("--end", arguments.end, client.time_of, _TIMES)
     else:
-        end = start + _read("--duration", arguments.duration, client.seconds_of)
+        end = start + _read("--duration", arguments.duration, client.seconds_of, "4h")
     value: dict[str, Any] = {"hosts": arguments.hosts, "start": start, "end": end}
     value["name"] = "window" if arguments.name is None else arguments.name
     if arguments.user:
@@ -152,11 +152,11 @@ def _asked(question: Callable[[], T]) -> T:
         raise Stop(e.strerror or str(e), status) from None
 
 
-def _read(option: str, text: str, reader: Callable[[str], float]) -> float:
+def _read(option: str, text: str, reader: Callable[[str], float], such: str) -> float:
     try:
         return reader(text)
     except ValueError as e:
-        raise Stop(f"argument {option}: {text[:60]!r}: {e}", USAGE) from None
+        raise Stop(f"argument {option}: {text[:60]!r}: {e} (use {such})", USAGE) from None
 
 
 def _is_id(text: str) -> bool:

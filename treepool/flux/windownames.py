@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pwd
-from typing import Callable, Container, Optional, Union
+from typing import Callable, Collection, Optional, Union
 
 from treepool.placement.plan.window import Window
 from treepool.rfc import hostlist, idset
 from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.spelling import did_you_mean
 from treepool.rfc.windows import WindowEntry
 
 #: Most names listed in a message.
@@ -16,7 +17,7 @@ _MAX_LISTED = 8
 
 
 def window_of(
-    entry: WindowEntry, R: ResourceSet, queues: Container[str], problem: Callable[[str], None]
+    entry: WindowEntry, R: ResourceSet, queues: Collection[str], problem: Callable[[str], None]
 ) -> Window:
     """The window of *entry* on the ranks of *R*, in an instance with *queues*.
 
@@ -27,7 +28,8 @@ def window_of(
         problem(f"window {entry.name}: this instance has no host {listed(unknown)}")
     missing = [queue for queue in entry.queues if queue not in queues]
     if missing:
-        problem(f"window {entry.name}: this instance has no queue {listed(missing)}")
+        hint = did_you_mean(missing[0], queues)
+        problem(f"window {entry.name}: this instance has no queue {listed(missing)}{hint}")
     ids = {user: user_id(user) for user in entry.users}
     nobody = [str(user) for user, uid in ids.items() if uid is None]
     if nobody:

@@ -24,6 +24,7 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc import windows
 from treepool.rfc.findings import shown
+from treepool.rfc.spelling import did_you_mean
 from treepool.rfc.windows import WindowEntry
 
 #: The key in the KVS.
@@ -192,7 +193,8 @@ class Windows:
         if change.added is None:
             rest = tuple(entry for entry in kept if entry.name != change.name)
             if rest == kept:
-                raise InvalidWindow(f"there is no window {shown(change.name)}")
+                hint = did_you_mean(change.name, (entry.name for entry in kept))
+                raise InvalidWindow(f"there is no window {shown(change.name)}{hint}")
             return rest
         both = [entry.to_dict() for entry in (*self._fixed, *kept)]
         if any(entry["name"] == change.name for entry in both):
