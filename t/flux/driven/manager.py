@@ -109,6 +109,8 @@ class JobManager:
             return
         assert job.waits and job.R is None, "allocated twice"
         assert job.jobid not in self.stopped, "started while its queue is being stopped"
+        first = not self.module.scheduler._intake.ready
+        assert first, "started while others, perhaps ahead of it, are about to be judged"
         taken = ranks_of(value)
         for rank, (cores, gpus) in taken.items():
             assert rank in self.known_up, f"{job.jobid} is on rank {rank}, which is down"
@@ -237,6 +239,7 @@ class Module:
     def run(self):
         clock, handle, manager = self.handle.clock, self.handle, self.manager
         manager.serve(handle)
+        manager.module = self
         with (
             patch.object(BrokerModule, "set_running", lambda self: None),
             patch.multiple(time, time=lambda: clock.now, monotonic=clock.monotonic),

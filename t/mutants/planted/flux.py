@@ -6,8 +6,8 @@ FLUX = [
     Mutant(
         "jobs start while submissions are about to be judged",
         "flux/sched.py",
-        "if not self._intake.ready:",
-        "if True:",
+        "while not (self._ending or self._intake.ready) and",
+        "while not self._ending and",
         "driven",
     ),
     Mutant(
@@ -62,8 +62,8 @@ FLUX = [
     Mutant(
         "a yield too early: the pass ends with its first step",
         "flux/sched.py",
-        "if self._ending: return yield",
-        "yield\n                return",
+        "while not (self._ending or self._intake.ready) and next(work, self) is None:",
+        "if next(work, self) is None:",
         "driven",
     ),
     Mutant(
