@@ -642,6 +642,35 @@ LARGE = {
     "amd_topo": AMD_TABLES,
     "nvidia_list": LISTS,
     "site_file": SITES,
+    "nvlink": {
+        "lines": lambda: "\n" * MIB,
+        "no value": lambda: _filled("", "ClusterUUID : ", ""),
+        "blanks": lambda: "ClusterUUID" + " " * (MIB - 20) + ":x",
+        "a long clique": lambda: "ClusterUUID:1\nCliqueId:" + "9" * (MIB - 40),
+    },
+    "cray": {
+        "cabinets": lambda: _filled("", lambda i: f"x{i}c0s0b0n0", "", "\n"),
+        "a cabinet": lambda: _filled("", lambda i: f"x1c{i}s{i}b0n0", "", "\n"),
+        "digits": lambda: "x" + "9" * (MIB - 1),
+    },
+    "question": {
+        "too long": lambda: "ask\n" + " " * (MIB - 4),
+        "vertices": lambda: _filled(
+            'ask\n{"resources":[', '{"type":"slot","count":1}', "]}", ",", 65_000
+        ),
+        "needs": lambda: _filled(
+            'ask\n{"resources":[{"type":"slot","count":1,"label":"x","with":[',
+            '{"type":"numa","count":1,"with":[{"type":"core","count":1}]}',
+            "]}]}",
+            ",",
+            65_000,
+        ),
+        "depth": lambda: 'ask\n{"resources":' + "[" * 60_000,
+        "options": lambda: _filled(
+            'ask\n{"resources":[],"options":{', lambda i: f'"o{i}":1', "}}", ",", 65_000
+        ),
+        "digits": lambda: 'job\n{"id":' + "9" * 4000 + "}",
+    },
     "visible": VISIBLE,
 }
 

@@ -190,3 +190,20 @@ LIST_TEXT = (
     "  MIG 1g.10gb     Device  0: (UUID: MIG-c6d)\n  MIG 2g.20gb     Device  1: (UUID: MIG-0)\n"
     "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-7b9)\n"
 )
+
+CLIQUE_TEXT = """\
+    Fabric
+        State                             : Completed
+        CliqueId                          : 1
+        ClusterUUID                       : a1b2c3d4-0000-1111-2222-333344445555
+"""
+
+#: Questions of guests: a topic, then the payload.
+ASKED = (
+    'ask\n{"version": 1, "resources": [{"type": "slot", "count": 2, "label": "x", "with": '
+    '[{"type": "core", "count": 2}]}], "duration": 60, "queue": "", '
+    '"constraints": {"ranks": ["0-2"]}, "options": {"locality": "required"}}',
+    'job\n{"id": 2}',
+    "look\n{}",
+    "numbers\n",
+)

@@ -4,15 +4,19 @@ A target gets any bytes at all. What it may do is return or raise an error that 
 names, with a message of one printable line; all else is a bug.
 """
 
+import errno
 import json
 from functools import lru_cache
 
 import attrs
 
 from discovery import test_sites
+from fuzz.asked import answered
 from fuzz.seeds import (
     AMD_JSON,
     AMD_TEXT,
+    ASKED,
+    CLIQUE_TEXT,
     CONFIGURATIONS,
     CONSTRAINTS,
     JOBSPECS,
@@ -411,6 +415,23 @@ def _allocate(pool, jobid, spec):
         return
 
 
+class Refusal(Exception):
+    """A question is refused, with a reason."""
+
+
+@target(Refusal, seeds=ASKED)
+def _question(data):
+    """A guest's request to the scheduler module: its topic in the first line, then the payload."""
+    topic, _, text = _text(data).partition("\n")
+    if topic not in ("look", "job", "ask", "numbers"):
+        topic, text = "ask", _text(data)
+    answers, errors = answered(_idle_pool("small").copy(), topic, text)
+    assert bool(answers) != bool(errors) and len(errors) < 2
+    for number, reason in errors:
+        assert number in (errno.EINVAL, errno.EPROTO, errno.EMSGSIZE, errno.EPERM), number
+        raise Refusal(reason)
+
+
 # -- hardware
 
 
@@ -444,6 +465,24 @@ def _site_file(data):
     found, warnings = sites.fabric_of(sites.read(_text(data)), hosts, 0b10111101)
     assert all(warning.isprintable() for warning in warnings)
     SchedulingKey.problems({"writer": "TreePool", "fabric": found})
+
+
+@target(InvalidHardware, seeds=[CLIQUE_TEXT])
+def _nvlink(data):
+    """``nvidia-smi -q`` of one of some hosts, another has good text."""
+    site = sites.nvlink({"n0": _text(data), "n1": CLIQUE_TEXT})
+    found, _ = sites.fabric_of(site, ["n0", "n1", "n2"], 0b111)
+    assert SchedulingKey.problems({"writer": "TreePool", "fabric": found}) == []
+
+
+@target(InvalidHardware, seeds=["x1000c0s1b0n0\nx1000c0s1b0n1\nx9c7s0b0n0"])
+def _cray(data):
+    """Names of hosts."""
+    hosts = list(dict.fromkeys(_text(data).splitlines()))[:SHORT]
+    site = sites.cray(hosts)
+    if site.locations:
+        found, _ = sites.fabric_of(site, hosts, (1 << len(hosts)) - 1)
+        SchedulingKey.problems({"writer": "TreePool", "fabric": found})
 
 
 @target(InvalidHardware, seeds=["0,1,2", "GPU-5a3", "-1", ""])

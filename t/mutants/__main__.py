@@ -1,9 +1,8 @@
-"""Whether the state machine (t/placement/machine.py) notices bugs that are planted one at a time.
-
-The bounds and ties of policy packing are rare in random histories: their own tests come first.
+"""Whether the tests notice bugs that are planted one at a time, each by those that are to.
 
 Each is planted in a copy of the tree in a temporary folder, which is gone afterwards however this
-ends. Exits 1 if one is not noticed, or does not fit the source any more.
+ends. Prints a Markdown row for each. Exits 1 if one is not noticed, or does not fit the source any
+more. Where there is no Flux, the bugs that need it are left out, and it says so.
 """
 
 from __future__ import annotations
@@ -20,61 +19,60 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from planted import MUTANTS, Mutant
+from planted import ROOMS, Mutant
+from tests import OF_FLUX, PARTS, TESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: What the machine needs of the tree.
-NEEDED = (
-    "treepool",
-    "schemas",
-    "testvectors",
-    "t/placement",
-    "t/conftest.py",
-    "t/depth.py",
-    "t/work.py",
-    "pyproject.toml",
-)
+#: What the tests need of the tree.
+NEEDED = ("treepool", "schemas", "testvectors", "t", "TreePool.py", "pyproject.toml", "README.md")
 
-#: The first of its parts, each of which does its part of all steps.
-PARTS = 8
-FIRST = "t/placement/test_usable.py"
-TEST = "t/placement/test_machine.py::test_no_operation_in_any_order_breaks_a_promise[0]"
+#: Seconds after which a planted bug is given up: the machine is busy, or a test does not end.
+MOST_SECONDS = 900
 
 
 class Result(NamedTuple):
-    """Whether the machine failed, after how many steps, and on what."""
+    """Whether a test failed, which, in what it ended, and after how many steps of a machine."""
 
     failed: bool
-    steps: int
+    test: str
     error: str
+    steps: str
 
 
 def main() -> int:
     assert __doc__
     parser = argparse.ArgumentParser("t/mutants", description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help="bugs whose names have this in them (all)")
-    parser.add_argument("--steps", type=int, default=40_000, help="at most, for each (%(default)s)")
+    parser.add_argument("names", nargs="*", help="rooms, or parts of names (all)")
+    parser.add_argument("--steps", type=int, default=40_000, help="of the machine (%(default)s)")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count(), help="at a time")
     chosen = parser.parse_args()
-    mutants = [m for m in MUTANTS if not chosen.names or any(n in m.name for n in chosen.names)]
+    every = [(room, mutant) for room, mutants in ROOMS.items() for mutant in mutants]
+    wanted = [
+        (room, mutant)
+        for room, mutant in every
+        if not chosen.names
+        or any(n == room or (n not in ROOMS and n in mutant.name) for n in chosen.names)
+    ]
+    mutants = [(room, m) for room, m in wanted if shutil.which("flux") or m.test not in OF_FLUX]
+    if len(mutants) < len(wanted):
+        print(f"no flux on the PATH: {len(wanted) - len(mutants)} bugs are NOT tried")
     caught = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(partial(tested, steps=chosen.steps), [None, *mutants])
-        plain = next(results)
-        if plain.failed:
-            print(f"the tree fails as it is: {plain.error}")
-            return 1
-        print(f"{plain.steps:>6} steps  passes  the tree as it is", flush=True)
-        for mutant, result in zip(mutants, results):
-            found = "caught" if result.failed else "LIVES"
-            print(f"{result.steps:>6} steps  {found:6}  {mutant.name}  {result.error}", flush=True)
+    with ThreadPoolExecutor(chosen.parallel) as pool:
+        results = pool.map(partial(tested, steps=chosen.steps), [m for _, m in mutants])
+        print("| room | planted bug | noticed by |\n|---|---|---|", flush=True)
+        for (room, mutant), result in zip(mutants, results):
+            by = f"{result.test} {result.steps}".strip() if result.failed else "**NOBODY**"
+            print(f"| {room} | {mutant.name} | {by} |", flush=True)
+            if result.error:
+                print(f"{mutant.name}: {result.error}", file=sys.stderr, flush=True)
             caught += result.failed
     print(f"{caught} of {len(mutants)} planted bugs were caught")
     return 0 if caught == len(mutants) else 1
 
 
 def tested(mutant: Optional[Mutant], steps: int) -> Result:
-    """What the machine finds in a copy of the tree with *mutant* planted in it."""
+    """What the tests find in a copy of the tree with *mutant* planted in it."""
     with tempfile.TemporaryDirectory(prefix="treepool-mutant-") as name:
         copy = Path(name)
         for item in NEEDED:
@@ -84,23 +82,32 @@ def tested(mutant: Optional[Mutant], steps: int) -> Result:
             else:
                 shutil.copy(source, target)
         if mutant is not None:
-            mutant.plant(copy / "treepool" / "placement")
-        depth = ("--hypothesis-profile=mutants", f"--steps={PARTS * steps}")
+            mutant.plant(copy / "treepool")
+        profile = "check" if mutant and mutant.test in OF_FLUX else "mutants"
+        depth = (f"--hypothesis-profile={profile}", f"--steps={PARTS * steps}")
         options = ("-q", "-s", "-x", "-p", "no:cacheprovider", *depth)
-        run = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, FIRST, TEST],
-            cwd=copy,
-            capture_output=True,
-            text=True,
-        )
-    done = re.search(r"(\d+) steps:", run.stdout)
-    if run.returncode not in (0, 1) or (done is None and run.returncode == 0):
+        tests = TESTS[mutant.test] if mutant else [t for some in TESTS.values() for t in some]
+        try:
+            run = subprocess.run(
+                [sys.executable, "-m", "pytest", *options, *tests],
+                cwd=copy,
+                capture_output=True,
+                text=True,
+                timeout=MOST_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return Result(False, "", f"not judged in {MOST_SECONDS} s", "")
+    failed = re.search(r"^(?:FAILED|ERROR) t/(\S+)", run.stdout, re.M)
+    if run.returncode not in (0, 1) and failed is None:
         raise SystemExit(f"pytest did not run:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
+    done = re.search(r"(\d+) steps:", run.stdout)
+    seed = re.search(r"(\w+ \d+) fails", run.stdout)
+    note = f"({done[1]} steps)" if done else f"({seed[1]})" if seed else ""
     errors = re.findall(
         r"^(?:E  |  \+---|\s*\| ) *(\w*(?:Error|Conflict|Invalid\w+)\b.*)", run.stdout, re.M
     )
     return Result(
-        run.returncode == 1, int(done[1]) if done else 0, errors[-1][:80] if errors else ""
+        run.returncode != 0, failed[1] if failed else "", errors[-1][:80] if errors else "", note
     )
 
 

@@ -236,3 +236,29 @@ def test_a_job_that_goes_to_another_lane_while_others_are_looked_at_is_looked_at
         case.run()
         assert list(case.starts()) == [10]
         assert list(case.queue.jobs) == [10, 11, 12] and case.got == {}
+
+
+def test_a_job_that_comes_ahead_of_what_is_looked_at_is_first():
+    def make():
+        case = Case(nodes=2)
+        case.runs(1, "slot=1/core=8", 0)
+        for jobid, shape in (10, "slot=2/core=8"), (11, "slot=1/core=8"):
+            spec = from_resources(parse_shape(shape), duration=100)
+            request = case.pool.parse_resource_request(spec)
+            kind = case.queue.plan.kinds.of(request, frozenset())
+            case.queue.add(Waiting(jobid, 16, request, kind))
+        return case
+
+    came = []
+
+    def between(case):
+        came.append(11 in case.got)
+        spec = from_resources(parse_shape("slot=1/core=8"), duration=100)
+        request = case.pool.parse_resource_request(spec)
+        kind = case.queue.plan.kinds.of(request, frozenset())
+        case.queue.add(Waiting(99, 31, request, kind))
+
+    for case in at_each_yield(make, between):
+        case.run()
+        assert list(case.got) == [11 if came[-1] else 99]
+    assert False in came

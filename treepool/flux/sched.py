@@ -256,11 +256,10 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         if self._cancelling:
             return
         yield from self._pending.apply()
-        if not self._intake.ready:  # the first job of the queue may be among the submissions
-            for _ in self._turns.paced(self._numbers.passes.timed(self.queue.run())):
-                if self._ending:
-                    return
-                yield
+        work = self._turns.paced(self._numbers.passes.timed(self.queue.run()))
+        # The first job of the queue may be among the submissions, which may also come meanwhile.
+        while not (self._ending or self._intake.ready) and next(work, self) is None:
+            yield
         if self.queue.next_time < NEVER:
             _set(self._alarm, self.queue.next_time - time.time())
 

@@ -1,0 +1,86 @@
+"""What anyone asks of the scheduler module, answered without Flux: of it, only names are needed."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from unittest.mock import MagicMock, patch
+
+from treepool.placement.plan.queue import Queue
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.shape import parse_shape
+
+#: Steps after which an answer is taken to hang.
+MOST_STEPS = 100_000
+
+
+def _imported():
+    """The modules answers and questions, with stand-ins for what they import of Flux."""
+    names = ("flux", "flux.job", "flux.constants", "flux.core", "flux.core.inner")
+    stubs = {name: MagicMock(spec=ModuleType(name)) for name in names}
+    stubs["flux.job"].JobID = lambda jobid: SimpleNamespace(f58=f"f{jobid}")
+    stubs["flux.constants"].FLUX_MSGTYPE_REQUEST = 1
+    stubs["flux.core.inner"].ffi = MagicMock()
+    stubs["flux.core.inner"].lib = SimpleNamespace(
+        FLUX_ROLE_OWNER=1, FLUX_ROLE_USER=2, flux_msg_is_streaming=lambda msg: False
+    )
+    with patch.dict(sys.modules, stubs):
+        from treepool.flux import answers, questions
+    return answers, questions
+
+
+ANSWERS, QUESTIONS = _imported()
+
+
+class Source:
+    """A queue on *pool*, in which a job runs and another waits."""
+
+    holds_back = False
+
+    def __init__(self, pool):
+        self.pool = pool
+        self.queue = Queue(pool, self, lambda: 1000.0)
+        for jobid, shape in ((1, "slot=3/node{x}"), (2, "slot=2/node{x}")):
+            spec = from_resources(parse_shape(shape), duration=60)
+            self.queue.add(self.waiting(jobid, 16, 7, "", spec))
+        for _ in self.queue.run():
+            pass
+
+    def started(self, job, allocation):
+        pass
+
+    def waiting(self, jobid, priority, userid, line, spec):
+        request = self.pool.parse_resource_request(spec)
+        kinds = self.queue.plan.kinds
+        return kinds.waiting(jobid, priority, request, frozenset(), line, 1000.0, 1000.0)
+
+    def user_of(self, jobid):
+        return 7
+
+    def hurry(self, jobid):
+        pass
+
+    def is_held_back(self, jobid):
+        return False
+
+    def numbers(self):
+        yield
+        return {}
+
+
+def answered(pool, topic, text):
+    """The answers, and the errors as (errno, reason), to a guest's request with payload *text*."""
+    handle, log = MagicMock(), MagicMock()
+    handle.conf_get.side_effect = lambda key, default, update: default
+    asked = ANSWERS.Answers(handle, log, Source(pool))
+    asked.begin()
+    msg = SimpleNamespace(topic=topic, userid=8, rolemask=2, payload_str=text, handle=None)
+    asked._questions.take(msg, getattr(asked, f"_{topic}"))
+    for _ in range(MOST_STEPS):
+        if not len(asked):
+            break
+        asked._questions._step()
+    assert not len(asked), "no answer"
+    assert not log.error.called, log.error.call_args
+    errors = [call.args[1:] for call in handle.respond_error.call_args_list]
+    return [call.args[1] for call in handle.respond.call_args_list], errors
