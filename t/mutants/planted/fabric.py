@@ -61,7 +61,7 @@ FABRIC = [
     ),
     Mutant(
         "locality before the size of the domain is not looked at",
-        "placement/choose/rooms.py",
+        "placement/choose/tables.py",
         "return self.fitting(domain, self.local[domain] < wanted)",
         "return self.fitting(domain, False)",
         "fabric",
@@ -75,7 +75,7 @@ FABRIC = [
     ),
     Mutant(
         "a whole domain with a node in use",
-        "placement/choose/rooms.py",
+        "placement/choose/tables.py",
         "mine[domain] = int(room == size and room >= self.each)",
         "mine[domain] = int(room >= self.each)",
         "fabric",
@@ -83,22 +83,22 @@ FABRIC = [
     Mutant(
         "the domain with the most idle nodes is broken first",
         "placement/nodes/census.py",
-        "for number in sorted(idle):",
-        "for number in sorted(idle, reverse=True):",
+        "for number in sorted(compress(idle, map(places.__and__, idle.values()))):",
+        "for number in sorted(compress(idle, map(places.__and__, idle.values())))[::-1]:",
         "fabric",
     ),
     Mutant(
         "of equal domains, the last",
         "placement/nodes/census.py",
-        "yield children[domain][low.bit_length() - 1]",
-        "yield children[domain][(found & places).bit_length() - 1]",
+        "low = found & -found",
+        "low = 1 << (found.bit_length() - 1)",
         "fabric",
     ),
     Mutant(
         "what leaves a domain is still in those around it",
         "placement/nodes/census.py",
-        "others = having[state] ^ bit",
-        "others = having[state]",
+        "others = having.pop(state, 0) ^ bit",
+        "others = having.pop(state, 0) | bit",
         "fabric",
     ),
     Mutant(
@@ -125,8 +125,8 @@ FABRIC = [
     Mutant(
         "jobs that wait for one domain may span one more",
         "placement/choose/strict.py",
-        "most=len(fabric.highest(selection.ranks())))",
-        "most=1 + len(fabric.highest(selection.ranks())))",
+        'Within("", len(fabric.highest(selection.ranks())))',
+        'Within("", 1 + len(fabric.highest(selection.ranks())))',
         "wait",
     ),
     Mutant(

@@ -111,8 +111,8 @@ FLUX = [
     Mutant(
         "a job that is judged again is forgotten",
         "flux/pending.py",
-        "self._intake.again(attrs.evolve(submission, priority=priority))",
-        "attrs.evolve(submission, priority=priority)",
+        "self._intake.again(attrs.evolve(self.leave(jobid), priority=priority))",
+        "self.leave(jobid)",
         "driven",
     ),
     Mutant(
@@ -125,15 +125,18 @@ FLUX = [
     Mutant(
         "of new priorities only one is applied",
         "flux/pending.py",
-        "while self._priorities:",
-        "if self._priorities:",
+        "self._queue.prioritize(*self._priorities.popitem())",
+        "self._queue.prioritize(*self._priorities.popitem())\n"
+        "                self._priorities.clear()",
         "driven",
     ),
     Mutant(
         "submissions that wait for messages are forgotten",
         "flux/intake.py",
-        "self._judged = time.monotonic() self._timer.reset(after=0.0)",
-        "self._judged = time.monotonic()",
+        "self._judge(submission) self._turns.worked() now = time.monotonic() "
+        "self._timer.reset(after=0.0)",
+        "self._judge(submission)\n"
+        "                self._turns.worked()\n                now = time.monotonic()",
         "driven",
     ),
     Mutant(
@@ -189,8 +192,8 @@ FLUX = [
     Mutant(
         "a question that takes long is dropped",
         "flux/questions.py",
-        "self._open.append(question)",
-        "pass",
+        "if self._go_on(question): self._open.append(question)",
+        "if self._go_on(question):\n                pass",
         "driven",
     ),
     Mutant(
@@ -203,7 +206,7 @@ FLUX = [
     Mutant(
         "a question that cannot be read ends the module",
         "flux/questions.py",
-        "except Exception as e:  # whatever the payload is, it must not end the module",
+        "except Exception as e:  # no question may end the module",
         "except OSError as e:",
         "driven",
     ),
