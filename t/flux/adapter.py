@@ -20,6 +20,7 @@ import treepool
 from treepool.flux.annotate import Annotator
 from treepool.flux.garbage import Garbage
 from treepool.flux.intake import Intake
+from treepool.flux.numbers import Passes
 from treepool.flux.pending import Pending
 from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
@@ -226,7 +227,9 @@ def scheduler_of_two_jobs():
     scheduler._resources = TreepoolPool(R)
     scheduler._resources.mark_down("all")
     scheduler._garbage = Garbage()
-    scheduler._turns = Turns(Mock(pollevents=lambda: 0))
+    scheduler._turns, scheduler._spare_turns = [Turns(Mock(pollevents=lambda: 0)) for _ in "ab"]
+    scheduler._numbers = Mock(passes=Passes())
+    scheduler._cancelling = scheduler._ending = False
     scheduler._intake = Mock()
     pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
@@ -278,6 +281,60 @@ def check_jobs_are_judged_again_in_steps():
         left += [sorted(scheduler.queue.jobs) for _ in scheduler._pending.apply()]
     assert left == [[2], []]
     assert scheduler._intake.release.call_count == 1
+
+
+def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_is_cancelled():
+    clock = iter(range(1000))
+    scheduler = scheduler_of_two_jobs()
+    scheduler._queue = scheduler.queue.jobs
+    scheduler._intake.configure_mock(cancel=Mock(return_value=None), ready=True)
+    scheduler._sched_last_request, scheduler._await_cancels = None, Mock()
+    scheduler._pending.judge_again()
+    asked = "flux.scheduler.Scheduler.start_schedule"
+    with patch("treepool.flux.pending.time.monotonic", lambda: next(clock)), patch(asked) as start:
+        work = scheduler.schedule()
+        next(work)  # job 1 is on its way
+        scheduler.cancel(2)
+        work.close()
+        scheduler._on_cancels(None)
+        assert start.call_count == 1
+        list(scheduler.schedule())
+    assert scheduler._intake.release.call_count == 1
+
+
+def check_neither_passes_nor_forecasts_wait_for_each_other_while_messages_arrive():
+    scheduler, steps, now = scheduler_of_two_jobs(), [], [1000.0]
+    scheduler._turns._handle = scheduler._spare_turns._handle = Mock(pollevents=lambda: FLUX_POLLIN)
+    scheduler._intake.ready = False
+
+    def work(name):
+        while True:
+            steps.append(name)
+            yield
+
+    scheduler.queue = Mock(run=lambda: work("pass"))
+    scheduler._annotator = Mock(run=lambda: work("forecast"))
+    with patch("treepool.flux.turns.time.monotonic", lambda: now[0]):
+        going = scheduler.schedule(), scheduler.forecast()
+        for _ in range(1000):
+            now[0] += 0.001
+            for each in going:
+                next(each)
+    assert min(map(steps.count, ("pass", "forecast"))) >= 90
+
+
+def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
+    scheduler = scheduler_of_two_jobs()
+    pending, submission = scheduler._pending, scheduler._pending._submissions[1]
+    pending._intake.cancel = Mock(return_value=pending.cancel(1))  # it is no longer in the queue
+    scheduler.prioritize([(1, 20)])
+    assert pending.cancel(1) is submission
+    request = scheduler.resources.parse_resource_request(submission.jobspec).request
+    kind = scheduler.queue.plan.kinds.of(request)
+    pending._submissions[1] = submission
+    scheduler.queue.add(Waiting(1, 16, request, kind))
+    list(pending.apply())
+    assert scheduler.queue.jobs[1].priority == 16
 
 
 def check_submissions_and_messages_have_a_share_each():

@@ -74,7 +74,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self.queue: Queue
         self._numbers = Numbers(h)
         self._garbage = Garbage()
-        self._turns = Turns(h)
+        self._turns, self._spare_turns = Turns(h), Turns(h)
         self._intake = Intake(
             h, self.log, self._judge, self._answer, self._on_topology, self._request_schedule
         )
@@ -219,7 +219,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _on_cancels(self, _future: Any) -> None:
         self._cancelling = False
-        self._request_schedule()
+        self.start_schedule()  # also if no job is left in the queue: some may be on their way to it
 
     def prioritize(self, jobs: Any) -> None:
         """Apply new priorities."""
@@ -293,7 +293,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def forecast(self) -> Iterator[None]:
         """Keep the annotations of the waiting jobs up to date."""
         try:
-            yield from self._turns.paced(self._annotator.run())
+            yield from self._spare_turns.paced(self._annotator.run())
         except Exception as e:  # what jobs are told must not stop what they get
             self.log.error(f"annotations: {type(e).__name__}: {e}")
             self._annotator.due = time.monotonic() + _PENANCE
