@@ -3,8 +3,7 @@
 flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27). ``plan/queue.py`` decides the
 order in which jobs start, ``intake.py`` when a submission is judged, ``pending.py`` how, and
 ``annotate.py`` what waiting jobs are told. A pass over the queue is a generator, and Flux closes it
-at a ``yield`` whenever an event arrives. The queue keeps its place, and the next pass continues
-from there.
+at a ``yield`` whenever an event arrives. The queue keeps its place for the next pass.
 
 The scheduler is one class, and this file therefore long, because flux-core's protocol is one class.
 """
@@ -305,6 +304,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def _request_forecast(self) -> None:  # no hook: postponed, so that starts are not slowed down
         self._annotator.changed()
         self._annotate()
+        if not self._queue:  # no forecast comes
+            self._garbage.idle()
 
     def _annotate(self) -> None:
         wait = self._annotator.due - time.monotonic()
