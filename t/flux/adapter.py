@@ -1,32 +1,17 @@
 """Run by Flux's Python: checks of the pool class that need no instance, each a function."""
 
 import json
-import math
 import os
-import time
-from unittest.mock import Mock, patch
 
 import checks
-from flux.constants import FLUX_POLLIN
 from flux.idset import IDset
 from flux.job import JobspecV1
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool, ResourceSet
 from flux.scheduler import Scheduler
 
 import TreePool  # noqa: F401 (makes treepool importable)
-
-import attrs  # isort: skip
 import treepool
-from treepool.flux.annotate import Annotator
-from treepool.flux.garbage import Garbage
-from treepool.flux.intake import Intake
-from treepool.flux.pending import Pending
 from treepool.flux.pool import PoolV1, TreepoolPool
-from treepool.flux.sched import TreepoolScheduler
-from treepool.flux.submissions import Submission
-from treepool.flux.turns import Turns
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue
 
 VECTORS = os.path.join(os.environ["TREEPOOL_TEST_ROOT"], "testvectors", "rfc49-cluster-a.json")
 with open(VECTORS) as _file:
@@ -215,171 +200,6 @@ def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
     pool = TreepoolPool(R, locality="none", colour="blue")
     assert pool.impl.known_options == {"locality", "policy", "straddle", "alpha", "beta", "mix"}
     pool.mark_up("all")
-
-
-def scheduler_of_two_jobs():
-    """A scheduler without a broker: jobs 1 and 2 wait with priority 16, as all nodes are down.
-
-    Each wants two nodes.
-    """
-    scheduler = object.__new__(TreepoolScheduler)
-    scheduler._resources = TreepoolPool(R)
-    scheduler._resources.mark_down("all")
-    scheduler._garbage = Garbage()
-    scheduler._turns = Turns(Mock(pollevents=lambda: 0))
-    scheduler._intake = Mock()
-    pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
-    queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
-    scheduler._queue = []  # passes are not asked for
-    scheduler._annotating = Mock()
-    scheduler._annotator = Annotator(queue, pending.request_of)
-    pending.begin(queue, scheduler._annotator)
-    jobspec = spec(cores=120, tasks=2)
-    for jobid in (1, 2):
-        request = scheduler.resources.parse_resource_request(jobspec).request
-        pending._submissions[jobid] = Submission(Mock(), jobid, 16, 0, 0.0, jobspec)
-        queue.add(Waiting(jobid, 16, request, queue.plan.kinds.of(request)))
-    return scheduler
-
-
-def judged_again(scheduler):
-    """The submissions that are judged again after the localities of the pool changed."""
-    scheduler._on_topology(True)
-    list(scheduler._pending.apply())
-    return [call.args[0] for call in scheduler._intake.again.call_args_list]
-
-
-def check_a_job_that_is_judged_again_keeps_the_priority_it_was_given_meanwhile():
-    scheduler = scheduler_of_two_jobs()
-    scheduler.prioritize([(1, 5)])
-    list(scheduler._pending.apply())
-    scheduler.prioritize([(2, 20)])  # not applied yet
-    again = judged_again(scheduler)
-    assert {each.jobid: each.priority for each in again} == {1: 5, 2: 20}
-
-
-def check_a_job_that_is_judged_again_is_told_that_what_it_was_told_is_void():
-    scheduler = scheduler_of_two_jobs()
-    list(scheduler.forecast())
-    for each in judged_again(scheduler):
-        told, void = [call.args[0]["sched"] for call in each.request.annotate.call_args_list]
-        assert told == {"reason_pending": "nodes are down or drained: 0 of 2 slots up"}
-        assert void == {"reason_pending": None}
-
-
-def check_jobs_are_judged_again_in_steps():
-    clock = iter(range(1000))
-    scheduler = scheduler_of_two_jobs()
-    scheduler._on_topology(True)
-    with patch("treepool.flux.pending.time.monotonic", lambda: next(clock)):
-        for _ in scheduler._pending.apply():
-            break  # an event arrives
-        left = [sorted(scheduler.queue.jobs)]
-        left += [sorted(scheduler.queue.jobs) for _ in scheduler._pending.apply()]
-    assert left == [[2], []]
-    assert scheduler._intake.release.call_count == 1
-
-
-def check_submissions_and_messages_have_a_share_each():
-    clock, shares = [100.0], []
-    handle = Mock(pollevents=lambda: FLUX_POLLIN)
-    intake = Intake(handle, Mock(), lambda _: clock.append(clock[-1] + 0.001), *[Mock()] * 3)
-    with patch("treepool.flux.intake.time.monotonic", lambda: clock[-1]):
-        for jobid in range(1000):
-            intake.take(Submission(Mock(), jobid, 16, 0, 0.0, {}))
-        for _ in range(5):
-            began = clock[-1]
-            intake._on_timer()
-            shares.append(clock[-1] - began)
-            clock.append(clock[-1] + 0.003)  # messages
-    assert [round(share, 3) for share in shares] == [0.002, 0, 0, 0, 0.002]
-
-
-def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():
-    scheduler = scheduler_of_two_jobs()
-    now = [1000.0]
-    clock = patch("treepool.flux.garbage.time.monotonic", lambda: now[0])
-    with clock, patch("treepool.flux.garbage.gc") as gc:
-        scheduler._garbage.begin()
-        counts = []
-        for now[0] in (1000.0, 1059.0, 1061.0, 1062.0, 1122.0):
-            list(scheduler.forecast())
-            counts.append(gc.collect.call_count)
-    assert counts == [0, 0, 1, 1, 2]
-
-
-class Reactor:
-    """Runs the forecasts of a scheduler and its timer for them, by a clock that stands still."""
-
-    def __init__(self, scheduler):
-        self.scheduler = scheduler
-        scheduler._queue = scheduler.queue.jobs
-        scheduler._forecast_generator = None
-        scheduler._forecast_idle = scheduler._forecast_check = Mock()
-        scheduler._annotating = self
-        scheduler._forecast_passes = scheduler._forecast_yields = 0
-        self.now, self.timer = 100.0, math.inf
-
-    def stop(self):
-        self.timer = math.inf
-
-    def reset(self, after):
-        self.timer = min(self.timer, self.now + after)
-
-    def event(self):
-        """Something happens, and a pass has ended."""
-        self.scheduler.queue.follow()
-        self.during(self.scheduler._request_forecast)
-
-    def wait(self):
-        """Wait for the timer; returns the time."""
-        self.now, self.timer = self.timer, math.inf
-        self.during(self.scheduler._annotate)
-        return self.now
-
-    def during(self, call):
-        with patch("treepool.flux.annotate.time.monotonic", lambda: self.now):
-            call()
-            while self.scheduler._forecast_generator is not None:
-                self.scheduler._on_forecast_check()
-
-    def told(self, jobid):
-        """The reasons that a job has been told."""
-        calls = self.scheduler._pending.request_of(jobid).annotate.call_args_list
-        return [call.args[0]["sched"]["reason_pending"] for call in calls]
-
-
-def check_a_reason_that_changes_soon_is_told_when_nothing_else_happens():
-    scheduler = scheduler_of_two_jobs()
-    reactor = Reactor(scheduler)
-    reactor.event()
-    scheduler.resources.mark_up("0")
-    reactor.now += 1
-    reactor.event()
-    for jobid in (1, 2):
-        assert reactor.told(jobid) == ["nodes are down or drained: 0 of 2 slots up"]
-    assert reactor.wait() == 105.0
-    for jobid in (1, 2):
-        assert reactor.told(jobid)[1:] == ["nodes are down or drained: 1 of 2 slots up"]
-    # What was told last is looked at once more, and there is nothing to tell.
-    while reactor.timer < math.inf:
-        assert reactor.wait() <= 110.0
-    assert [len(reactor.told(jobid)) for jobid in (1, 2)] == [2, 2]
-
-
-def check_every_job_is_told_its_reason_when_nothing_else_happens():
-    scheduler = scheduler_of_two_jobs()
-    queue = scheduler.queue
-    for jobid in range(3, 1000):
-        waiting = scheduler._pending._submissions
-        waiting[jobid] = attrs.evolve(waiting[1], request=Mock())
-        queue.add(attrs.evolve(queue.jobs[1], jobid=jobid))
-    reactor = Reactor(scheduler)
-    reactor.event()
-    assert reactor.told(999) == []
-    while reactor.timer < math.inf:
-        reactor.wait()
-    assert all(len(reactor.told(jobid)) == 1 for jobid in queue.jobs)
 
 
 def check_treepool_itself_does_not_import_flux():

@@ -1,4 +1,4 @@
-"""Rooms of the module by themselves: whom discovery asks, and how questions share the time."""
+"""Rooms of the module by themselves: whom discovery asks, and whose turn it is when."""
 
 import subprocess
 from pathlib import Path
@@ -9,7 +9,7 @@ from checks import names_in
 from broker import PATIENCE, environment
 
 HERE = Path(__file__).parent
-SCRIPTS = (HERE / "asking.py", HERE / "sharing.py")
+SCRIPTS = tuple(HERE / name for name in ("asking.py", "sharing.py", "steps.py"))
 CHECKS = [(script.name, check) for script in SCRIPTS for check in names_in(script)]
 
 

@@ -94,6 +94,7 @@ class Pending:
 
     def cancel(self, jobid: int) -> Optional[Submission]:
         """Forget a job, wherever it waits; returns its submission, None if there is none."""
+        self._priorities.pop(jobid, None)  # a later request for the job has a priority of its own
         submission = self._intake.cancel(jobid)
         return submission if self._queue.remove(jobid) is None else self.leave(jobid)
 

@@ -3,8 +3,7 @@
 flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27). ``plan/queue.py`` decides the
 order in which jobs start, ``intake.py`` when a submission is judged, ``pending.py`` how, and
 ``annotate.py`` what waiting jobs are told. A pass over the queue is a generator, and Flux closes it
-at a ``yield`` whenever an event arrives. The queue keeps its place, and the next pass continues
-from there.
+at a ``yield`` whenever an event arrives. The queue keeps its place for the next pass.
 
 The scheduler is one class, and this file therefore long, because flux-core's protocol is one class.
 """
@@ -74,7 +73,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self.queue: Queue
         self._numbers = Numbers(h)
         self._garbage = Garbage()
-        self._turns = Turns(h)
+        self._turns, self._spare_turns = Turns(h), Turns(h)
         self._intake = Intake(
             h, self.log, self._judge, self._answer, self._on_topology, self._request_schedule
         )
@@ -219,7 +218,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _on_cancels(self, _future: Any) -> None:
         self._cancelling = False
-        self._request_schedule()
+        self.start_schedule()  # also if no job is left in the queue: some may be on their way to it
 
     def prioritize(self, jobs: Any) -> None:
         """Apply new priorities."""
@@ -293,7 +292,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def forecast(self) -> Iterator[None]:
         """Keep the annotations of the waiting jobs up to date."""
         try:
-            yield from self._turns.paced(self._annotator.run())
+            yield from self._spare_turns.paced(self._annotator.run())
         except Exception as e:  # what jobs are told must not stop what they get
             self.log.error(f"annotations: {type(e).__name__}: {e}")
             self._annotator.due = time.monotonic() + _PENANCE
@@ -305,6 +304,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
     def _request_forecast(self) -> None:  # no hook: postponed, so that starts are not slowed down
         self._annotator.changed()
         self._annotate()
+        if not self._queue:  # no forecast comes
+            self._garbage.idle()
 
     def _annotate(self) -> None:
         wait = self._annotator.due - time.monotonic()

@@ -147,7 +147,8 @@ class Handle:
     def __init__(self, clock, chance=None, kvs=None, conf=None):
         self.clock, self.chance = clock, chance
         self.handle = ffi.NULL
-        self.inbox, self.commits, self.timers, self.checks = deque(), deque(), [], []
+        self.inbox, self.commits = deque(), deque()
+        self.timers, self.checks, self.prepares = [], [], []
         self.handlers, self.services = {}, {}
         self.kvs, self.conf = {} if kvs is None else kvs, conf or {}
         self.logged = []
@@ -188,6 +189,10 @@ class Handle:
 
     def idle_watcher_create(self, callback=None, args=None):
         return Watcher(self, callback)
+
+    def prepare_watcher_create(self, callback, args=None):
+        self.prepares.append(Watcher(self, callback))
+        return self.prepares[-1]
 
     def check_watcher_create(self, callback, args=None):
         self.checks.append(Watcher(self, callback))
@@ -264,6 +269,9 @@ class Handle:
 
     def turn(self):
         """One turn of the reactor; returns whether there was anything to do."""
+        for prepare in self.prepares:
+            if prepare.started:
+                prepare.callback(self, prepare, 0, None)
         now = self.clock.elapsed
         due = [t for t in self.timers if t.due is not None and t.due <= now]
         steps = [self.checks_of] if any(c.started for c in self.checks) else []

@@ -158,8 +158,9 @@ class Same(History):
         plain.queue.set_rules(new.rule, new.queues)
         if new.pool != old.pool:
             plain.pool.set_options(**new.pool)
-            for job in [plain.queue.remove(jobid) for jobid in list(plain.queue.jobs)]:
-                plain.add(self.manager.jobs[job.jobid])
+            for jobid in list(plain.queue.jobs):
+                plain.queue.remove(jobid)
+                plain.add(self.manager.jobs[jobid])
 
 
 class Replayed(History):
