@@ -4,7 +4,14 @@ import json
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from depth import examples
+from placement import strategies
+from placement.exhaustive import TooBig
+from placement.reference import Ids, ReferencePool, usable
+from placement.test_against_reference import SETTINGS
 from placement.test_work import cluster, request
 from treepool import Pool
 from treepool.errors import InvalidOption
@@ -151,6 +158,24 @@ def test_another_mix_and_another_topology_hold_at_once():
     assert pool.situation.policy.mix.stranded(tree, ALL, 0b1111) == 0
     pool.set_options(mix="slot/[core=90;gpu=1]")
     assert pool.situation.policy.mix.stranded(tree, (1 << 24) - 1, 0b1111) == 4 * PER_GPU
+
+
+@settings(SETTINGS, max_examples=examples(100))
+@given(st.data())
+def test_what_is_usable_is_what_the_reference_says(data):
+    R, mix = data.draw(strategies.clusters(most=3)), data.draw(st.sampled_from(strategies.MIXES))
+    pool, reference = Pool(R, mix=mix), ReferencePool(R, mix=mix)
+    for rank, node in reference.nodes.items():
+        state = pool.situation.index.state_of[rank]
+        for _ in range(3):
+            drawn = (data.draw(strategies.subsets(sorted(those))) for those in node.root.ids)
+            free = Ids(*map(frozenset, drawn))
+            try:
+                want = usable(node.root, free)
+            except TooBig:
+                continue
+            cores, gpus = map(idset.from_ids, free)
+            assert pool.situation.policy.mix.usable_of(state.type, cores, gpus) == want
 
 
 def test_a_kind_reads_back():
