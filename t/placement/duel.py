@@ -100,7 +100,9 @@ class Duel:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        options = {"locality": history.locality, "policy": history.policy}
+        options = {
+            "locality": history.locality, "policy": history.policy, "mix": history.mix
+        }  # fmt: skip
         self.pool = Pool(history.R, **options)
         self.reference = ReferencePool(history.R, **options)
         self.next_job = 1

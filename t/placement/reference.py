@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional
@@ -40,9 +41,11 @@ from placement.wanted import (
     topo_storage,
     valid,
 )
-from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.rfc import hostlist, idset
 from treepool.rfc.count import Count
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.shape import parse_shape
 
 #: What no locality can be called.
 RESERVED = ("node", "slot", "core", "cores", "gpu", "gpus", "memory", "storage", "ranks", "topo")
@@ -136,6 +139,8 @@ class Domain:
         ]
         self.children = sorted((d for d in nested if d.ids), key=Domain.place)
         self.far = far
+        #: Of a node: the jobs that are expected there, as text.
+        self.mix = ""
         inside = [place for child in nested for place in child.places]
         #: ... or the places of the memory in it.
         self.places = self.memory_place or inside
@@ -1180,8 +1185,74 @@ def cost(unit: Unit, node: Domain, free: Ids) -> int:
     return found + (0 if unit.local else STRADDLE * PARTS + 1)
 
 
+class Coming(NamedTuple):
+    """A kind of job to come on a node: its share of the GPUs that all kinds ask for, and the ids
+    that host it, one of each smallest domain that could if the node were idle."""
+
+    share: Fraction
+    cores: int
+    gpus: int
+    places: list[Ids]
+
+
+def coming(node: Domain) -> list[Coming]:
+    """The jobs that are expected on *node*. Raises TooBig if it is open which ids a kind takes."""
+    asked: list[tuple[Fraction, int, int]] = []
+    total = Fraction(0)
+    names = {d.name for d in node.walk()} - {"node"}
+    for kind in re.split(r",(?=[0-9.]+\*)", node.mix):
+        number, _, shape = kind.partition("*")
+        weight = Fraction(number)
+        try:
+            want = requests.wanted(from_resources(parse_shape(shape)), names, "preferred")
+        except InvalidJobspec:
+            total += weight
+            continue
+        units = 1 if want.nodes is None else smallest(want.group.count)
+        offered = offer(node, want, node.ids)
+        if len(offered.units) < units:
+            total += weight * units * (0 if want.group.whole else least_gpus(want.group.need))
+            continue
+        given = offered.step(units)
+        if given is None:
+            raise TooBig
+        gpus = len(given.gpus & node.gpus)
+        total += weight * gpus
+        asked.append((weight * gpus, len(given.cores), gpus))
+    return [
+        Coming(weight / total, cores, gpus, [d.ids for d in smallest_with(node, cores, gpus)])
+        for weight, cores, gpus in asked
+        if gpus
+    ]
+
+
+def least_gpus(need: Need) -> int:
+    """The GPUs that *need* names."""
+    return need.gpus + sum(smallest(p.count) * least_gpus(p.need) for p in need.parts)
+
+
+def smallest_with(node: Domain, cores: int, gpus: int) -> list[Domain]:
+    """The domains that have so much, and none inside that has."""
+
+    def has(d: Domain) -> bool:
+        return len(d.ids.cores) >= cores and len(d.ids.gpus & node.gpus) >= gpus
+
+    return [d for d in node.walk() if has(d) and not any(has(child) for child in d.children)]
+
+
 def usable(node: Domain, free: Ids) -> int:
-    """The free GPUs that have their fair share of free cores beside them, in parts of a GPU."""
+    """The free GPUs that have their fair share of free cores beside them, in parts of a GPU.
+
+    With a mix: those in places where a kind of job fits, on average over the GPUs asked for.
+    """
+    if node.mix:
+        found = Fraction(0)
+        for kind in coming(node):
+            for place in kind.places:
+                gpus = len(place.gpus & node.gpus & free.gpus)
+                if gpus >= kind.gpus and len(place.cores & free.cores) >= kind.cores:
+                    found += kind.share * gpus
+        return round(PARTS * found)
     used: dict[int, int] = {}
     for here in beside(node, node):
         share = min(len(i.cores) // len(i.gpus) for i in (here, Ids(node.ids.cores, node.gpus)))
@@ -1289,7 +1360,11 @@ class ReferencePool:
     """What Pool must do. *R* is a valid RFC 20 object."""
 
     def __init__(
-        self, R: dict[str, Any], locality: str = "preferred", policy: str = "packing"
+        self,
+        R: dict[str, Any],
+        locality: str = "preferred",
+        policy: str = "packing",
+        mix: str = "",
     ) -> None:
         self.R = R
         self.locality = locality
@@ -1315,6 +1390,8 @@ class ReferencePool:
             )
             for rank, host in zip(sorted(owned), hosts)
         }
+        for node in self.nodes.values():
+            node.root.mix = mix
         self.free_ids = {rank: node.root.ids for rank, node in self.nodes.items()}
         self.up = set(self.nodes)
         self.fabric = self.fabric_now()

@@ -21,6 +21,15 @@ LOCALITIES = ("blade", "socket", "numa", "l3", "l2")
 
 POLICIES = ("packing", "best-fit", "node-fit", "first-fit", "worst-fit", "min-span")
 
+#: Jobs that a site may expect; on some nodes there are none of a kind.
+MIXES = (
+    "3*slot/[core=2;gpu=1],1*slot/node{x}",
+    "1*slot/gpu=1,2*slot/numa{x},0.5*slot/socket{x}",
+    "2*slot/[core=3;gpu=2],1*slot/core=2,4*node/slot=2/[core=1;gpu=1]",
+    "1*slot/[core=1;gpu=1],7*slot/[core=40;gpu=9],2*slot/numa/[core=2;gpu=1]",
+    "1*slot/core=1",
+)
+
 PROPERTIES = ("fast", "big", "+local", "old", "driver:550", "driver:560")
 
 #: Low ranks, and those at the edges of what the pool keeps together.
@@ -1027,6 +1036,11 @@ def steps(draw: Draw, R: JSON) -> Step:
     return Step(what, number=number, ranks=tuple(draw(subsets(ranks_of(R)))))
 
 
+def mixes(policy: str) -> st.SearchStrategy[str]:
+    """The jobs to come that a pool with *policy* may be told of, or none."""
+    return some("", *MIXES) if policy == "packing" else st.just("")
+
+
 @attrs.frozen
 class History:
     """A cluster, the pool's mode, what is taken to begin with, and calls."""
@@ -1036,6 +1050,7 @@ class History:
     occupied: Optional[JSON]
     steps: list[Step]
     policy: str = "packing"
+    mix: str = ""
 
 
 @st.composite
@@ -1047,4 +1062,4 @@ def histories(draw: Draw) -> History:
     length = draw(some(8, 4, 12, 16))
     made = st.lists(steps(R), min_size=length, max_size=length)
     policy = draw(some("packing", *POLICIES))
-    return History(R, locality, occupied, draw(made), policy)
+    return History(R, locality, occupied, draw(made), policy, draw(mixes(policy)))

@@ -88,7 +88,8 @@ def test_jobs_get_the_smallest_domain_that_serves_them_or_the_fewest(data):
     R = data.draw(machines())
     policy = data.draw(random.some("best-fit", "best-fit", *random.POLICIES))
     occupied = data.draw(st.one_of(random.occupations(R), st.none()))
-    duel = Duel(random.History(R, "preferred", occupied, [], policy))
+    mix = data.draw(random.mixes(policy))
+    duel = Duel(random.History(R, "preferred", occupied, [], policy, mix))
     for _ in range(4):
         step = steps(data, R, shapes)
         note(str(step))
@@ -130,7 +131,8 @@ def test_localities_above_the_nodes_follow_the_rules_of_those_inside(data):
     R = data.draw(machines())
     policy = data.draw(random.some("best-fit", "best-fit", *random.POLICIES))
     occupied = data.draw(st.one_of(random.occupations(R), st.none()))
-    duel = Duel(random.History(R, "preferred", occupied, [], policy))
+    mix = data.draw(random.mixes(policy))
+    duel = Duel(random.History(R, "preferred", occupied, [], policy, mix))
     for _ in range(4):
         step = steps(data, R, named_shapes)
         note(str(step))

@@ -4,7 +4,14 @@ import json
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from depth import examples
+from placement import strategies
+from placement.exhaustive import TooBig
+from placement.reference import Ids, ReferencePool, usable
+from placement.test_against_reference import SETTINGS
 from placement.test_work import cluster, request
 from treepool import Pool
 from treepool.errors import InvalidOption
@@ -51,6 +58,8 @@ def test_a_kind_of_job_is_a_shape_with_its_weight(text, kinds):
     [
         ("0*slot/gpu", "a weight is above 0"),
         ("3*", ""),
+        ("1*gpu", "there is no slot"),
+        ("nan*slot/gpu", "there is no slot"),
         ("1*slot/gpu,2*slot/[core", "column"),
         (",".join(["1*slot/gpu"] * (MAX_KINDS + 1)), "more than 64 kinds"),
     ],
@@ -88,6 +97,14 @@ def test_kinds_that_an_idle_node_could_not_host_do_not_count():
     gpu, other = "slot/[core=24;gpu=1]", "slot/[core=200;gpu=8],1*slot/core=8,1*slot/rack/gpu"
     assert lost(f"1*{gpu},9*{other}", ALL, 0b1111) == pytest.approx(0, abs=0.05)
     assert lost(f"1*{gpu},9*{other}", 0xFF, 0b1111) == 4
+
+
+@pytest.mark.parametrize("others", [1, 999, 100_000, 999_999_999])
+def test_the_weight_of_kinds_that_fit_nowhere_changes_nothing_of_what_is_stranded(others):
+    text = f"1*slot/[core=24;gpu=1],3*slot/[core=4;gpu=1],{others}*slot/[core=200;gpu=8]"
+    assert lost(text, ALL, 0b1111) == 0
+    assert lost(text, 0xFF, 0b0001) == 0.25
+    assert lost(text, 0, 0b0111) == 3
 
 
 def test_where_no_kind_uses_a_gpu_all_are_stranded():
@@ -141,6 +158,24 @@ def test_another_mix_and_another_topology_hold_at_once():
     assert pool.situation.policy.mix.stranded(tree, ALL, 0b1111) == 0
     pool.set_options(mix="slot/[core=90;gpu=1]")
     assert pool.situation.policy.mix.stranded(tree, (1 << 24) - 1, 0b1111) == 4 * PER_GPU
+
+
+@settings(SETTINGS, max_examples=examples(100))
+@given(st.data())
+def test_what_is_usable_is_what_the_reference_says(data):
+    R, mix = data.draw(strategies.clusters(most=3)), data.draw(st.sampled_from(strategies.MIXES))
+    pool, reference = Pool(R, mix=mix), ReferencePool(R, mix=mix)
+    for rank, node in reference.nodes.items():
+        state = pool.situation.index.state_of[rank]
+        for _ in range(3):
+            drawn = (data.draw(strategies.subsets(sorted(those))) for those in node.root.ids)
+            free = Ids(*map(frozenset, drawn))
+            try:
+                want = usable(node.root, free)
+            except TooBig:
+                continue
+            cores, gpus = map(idset.from_ids, free)
+            assert pool.situation.policy.mix.usable_of(state.type, cores, gpus) == want
 
 
 def test_a_kind_reads_back():

@@ -10,7 +10,8 @@ import re
 
 import attrs
 
-from treepool.errors import InvalidOption, InvalidShape
+from treepool.errors import InvalidJobspec, InvalidOption, InvalidShape
+from treepool.rfc import jobspec
 from treepool.rfc.findings import shown
 from treepool.rfc.shape import parse_shape
 
@@ -25,7 +26,7 @@ _COMMA = re.compile(r",(?=\s*[0-9]{1,9}(?:\.[0-9]{1,9})?\s*\*)")
 
 @attrs.frozen
 class Kind:
-    """A kind of job: a valid ``shape``, and its ``weight``, which is above 0."""
+    """A kind of job: the valid ``shape`` of a job, and its ``weight``, which is above 0."""
 
     shape: str
     weight: float = 1.0
@@ -49,7 +50,9 @@ def read_kind(text: str) -> Kind:
     if not weight:
         raise InvalidOption(f"{shown(text)}: a weight is above 0")
     try:
-        parse_shape(shape)
+        jobspec.read(jobspec.from_resources(parse_shape(shape)))
     except InvalidShape as e:
         raise InvalidOption(f"{shown(shape)}: {e.line}") from None
+    except InvalidJobspec as e:
+        raise InvalidOption(f"{shown(shape)}: {e}") from None
     return Kind(shape, weight)

@@ -50,7 +50,7 @@ class Mix:
 
     kinds: tuple[Kind, ...] = ()
     _tables: dict[NodeType, _Table] = attrs.field(factory=dict)
-    _known: dict[tuple[NodeType, int, int], int] = attrs.field(factory=dict)
+    _known: dict[tuple[NodeType, int, int], float] = attrs.field(factory=dict)
 
     def usable(self, state: NodeState) -> int:
         """The usable GPUs on a node in *state*, in parts of PER_GPU."""
@@ -62,8 +62,7 @@ class Mix:
         """The same of a node of *node_type* on which *cores* and *gpus* are free."""
         if not self.kinds:
             return usable.usable_of(node_type, cores, gpus)
-        key = node_type, cores, gpus
-        return remembered(self._known, _MAX_STATES, key, lambda: self._usable(*key))
+        return round(self._usable(node_type, cores, gpus))
 
     def most_usable(self, state: NodeState, ncores: int, ngpus: int) -> int:
         """An upper bound of what is usable on *state* after *ncores* and *ngpus* are taken."""
@@ -82,16 +81,21 @@ class Mix:
             return usable.stranded(node_type, cores, gpus)
         free = idset.size(gpus & node_type.root.open_gpus) * PER_GPU
         weight = self._table(node_type).weight
-        return free - round(self.usable_of(node_type, cores, gpus) / weight) if weight else free
+        # Not from what is rounded: kinds that the type can host may weigh next to nothing.
+        return free - round(self._usable(node_type, cores, gpus) / weight) if weight else free
 
-    def _usable(self, node_type: NodeType, cores: int, gpus: int) -> int:
+    def _usable(self, node_type: NodeType, cores: int, gpus: int) -> float:
+        key = node_type, cores, gpus
+        return remembered(self._known, _MAX_STATES, key, lambda: self._count(*key))
+
+    def _count(self, node_type: NodeType, cores: int, gpus: int) -> float:
         found = 0.0
         for want in self._table(node_type).wants:
             for place in want.places:
                 free = idset.size(gpus & place.open_gpus)
                 if free >= want.gpus and idset.size(cores & place.cores) >= want.cores:
                     found += want.weight * free
-        return round(found * PER_GPU)
+        return found * PER_GPU
 
     def _table(self, node_type: NodeType) -> _Table:
         return remembered(
