@@ -63,6 +63,9 @@ class Source:
     def is_held_back(self, jobid):
         return False
 
+    def configured(self, key, default):
+        return default
+
     def numbers(self):
         yield
         return {}
@@ -71,7 +74,6 @@ class Source:
 def answered(pool, topic, text):
     """The answers, and the errors as (errno, reason), to a guest's request with payload *text*."""
     handle, log = MagicMock(), MagicMock()
-    handle.conf_get.side_effect = lambda key, default, update: default
     asked = ANSWERS.Answers(handle, log, Source(pool))
     asked.begin()
     msg = SimpleNamespace(topic=topic, userid=8, rolemask=2, payload_str=text, handle=None)

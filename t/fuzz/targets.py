@@ -475,7 +475,7 @@ def _nvlink(data):
     assert SchedulingKey.problems({"writer": "TreePool", "fabric": found}) == []
 
 
-@target(InvalidHardware, seeds=["x1000c0s1b0n0\nx1000c0s1b0n1\nx9c7s0b0n0"])
+@target(InvalidHardware, InvalidHostlist, seeds=["x1000c0s1b0n0\nx1000c0s1b0n1\nx9c7s0b0n0"])
 def _cray(data):
     """Names of hosts."""
     hosts = list(dict.fromkeys(_text(data).splitlines()))[:SHORT]

@@ -29,7 +29,7 @@ class Counted(RuleBasedStateMachine):
     budget: ClassVar[float] = math.inf
 
     #: Whether a step failed: shrinking it may take any number of steps.
-    failed: ClassVar[bool] = False
+    broken: ClassVar[bool] = False
 
     def check(self) -> None:
         """Raises AssertionError where something does not hold."""
@@ -41,7 +41,7 @@ class Counted(RuleBasedStateMachine):
     def count_and_check(self) -> None:
         type(self).steps += 1
         self.check()
-        if self.steps >= self.budget and not self.failed:
+        if self.steps >= self.budget and not self.broken:
             raise BudgetSpent
 
     def teardown(self) -> None:
@@ -50,7 +50,7 @@ class Counted(RuleBasedStateMachine):
         finally:
             error = sys.exc_info()[1]  # hypothesis calls this while an error of a step propagates
             if isinstance(error, Exception) and not isinstance(error, HypothesisException):
-                type(self).failed = True
+                type(self).broken = True
 
 
 def explore(machine: type[Counted], steps: int, **limits: Any) -> None:
@@ -70,6 +70,6 @@ def explore(machine: type[Counted], steps: int, **limits: Any) -> None:
             break
         except Flaky:
             # The budget ended where hypothesis ran a beginning again that it knew to go on.
-            if machine.failed or machine.steps < steps:
+            if machine.broken or machine.steps < steps:
                 raise
             break

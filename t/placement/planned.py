@@ -106,8 +106,8 @@ class Planned(Counted):
                 sets = [getattr(one, kind) for one in given]
                 whole = rank_ids(self.R["execution"]["R_lite"])[rank]
                 assert sum(map(len, sets)) == len(getattr(whole, kind)), "twice, or lost"
-        if any(end <= self.now for end in self.running.values()):
-            self.excused()  # as long as a job is late, so may be those that wait for it
+        if min(self.running.values(), default=math.inf) <= self.now:
+            self.excused()  # a job is late, and those that wait for it cannot know for how long
         else:
             for jobid, reservation in self.queue.plan.reservations.items():
                 assert reservation.start <= self.promised.setdefault(jobid, reservation.start)

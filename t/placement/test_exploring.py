@@ -59,4 +59,4 @@ def test_what_does_not_hold_at_the_end_of_an_example_is_a_failure():
 
     with pytest.raises(AssertionError):
         explore(Broken, 200, database=None, phases=FINDING)
-    assert Broken.failed
+    assert Broken.broken
