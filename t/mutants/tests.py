@@ -12,6 +12,7 @@ TESTS = {
     "wait": ("t/placement/test_wait.py", "t/placement/test_queue.py"),
     "windows": ("t/placement/test_change.py",),
     "fabric": (
+        "t/placement/test_domains.py",
         "t/placement/test_fabric.py",
         "t/placement/test_job_fabric.py",
         "t/placement/test_plan_fabric.py",
