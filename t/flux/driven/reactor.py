@@ -198,9 +198,6 @@ class Handle:
         self.checks.append(Watcher(self, callback))
         return self.checks[-1]
 
-    def prepare_watcher_create(self, callback, args=None):
-        return Watcher(self, callback)
-
     def msg_watcher_create(self, callback, type_mask, topic, args=None, rolemask=None):
         watcher = self.handlers[topic.replace("unknown.", "sched-treepool.")] = Watcher(
             self, callback
