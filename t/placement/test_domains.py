@@ -45,13 +45,13 @@ def test_the_domain_with_the_fewest_free_cores_comes_first_whatever_gpus_it_has(
 
 
 def test_the_smallest_domain_is_one_in_which_all_slots_are_local_if_there_is_one():
-    taken = {rank: (ONE_EACH, 0) for rank in (0, 1)}
+    taken = dict.fromkeys((0, 1), (ONE_EACH, 0))
     pool = pool_of({"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}, taken, nodes=4)
     assert ranks(pool, "node=2/slot/core=24") == [2, 3]
 
 
 def test_the_rest_goes_to_a_domain_with_just_enough_room_in_which_all_its_slots_are_local():
-    taken = {rank: (ONE_EACH, 0) for rank in (3, 4)}
+    taken = dict.fromkeys((3, 4), (ONE_EACH, 0))
     switches = [{"ranks": "0-2"}, {"ranks": "3-4"}, {"ranks": "5-6"}]
     pool = pool_of({"switch": switches}, taken, nodes=7)
     assert ranks(pool, "node=5/slot/core=24") == [0, 1, 2, 5, 6]
