@@ -104,6 +104,13 @@ def test_where_links_do_not_tell_any_subset_is_as_good(table, mask):
             assert smallest_link(table, idset.from_ids(chosen)) == smallest_link(table, found)
 
 
+def test_gpus_of_equal_links_are_not_alike_if_one_is_nearer_to_the_network():
+    nics = (Nic("far", 0b01, "SYS"), Nic("near", 0b10, "PIX"))
+    found = tables.table(2, "nvlink", {450: [(0, 1)]}, nics=nics)
+    assert not indifferent(found, 0b11)
+    assert best_set(found, 0b11, 1) == 0b10
+
+
 def gpus(text):
     return idset.decode(text)
 

@@ -374,6 +374,12 @@ class History:
 class Mixed(History):
     """Everything, in any order."""
 
+    def submit(self):
+        job = super().submit()
+        if self.chance.random() < 0.1:  # it may not be judged yet when this comes
+            self.manager.prioritize([[job.jobid, self.chance.randint(15, 18)]])
+        return job
+
 
 class Punctual(History):
     """Jobs keep their limits, nodes stay up, nobody goes ahead: no job starts late."""

@@ -14,7 +14,7 @@ from _flux._core import ffi
 from flux.constants import FLUX_POLLIN
 
 #: Turns after which a reactor that never rests is taken to hang.
-MOST_TURNS = 200_000
+MOST_TURNS = 20_000
 
 
 class Clock:
