@@ -9,7 +9,9 @@ from adapter import R, spec
 from flux.constants import FLUX_POLLIN
 
 import attrs  # isort: skip
+from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
+from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Passes
@@ -154,6 +156,19 @@ def check_submissions_and_messages_have_a_share_each():
             shares.append(clock[-1] - began)
             clock.append(clock[-1] + 0.003)  # messages
     assert [round(share, 3) for share in shares] == [0.002, 0, 0, 0, 0.002]
+
+
+def check_queues_that_are_no_tables_are_refused_and_not_left_to_the_questions():
+    none = Mock(conf_get=dict, attr_get=Mock(side_effect=OSError))
+    configuration, queue = Configuration(none, Mock(), ()), Mock()
+    for queues, place in ((None, "queues"), ([], "queues"), ({"a": "b"}, "queues.a")):
+        try:
+            configuration.follow({"queues": queues}, queue)
+        except InvalidOption as e:
+            assert str(e).startswith(f"configuration: {place}: must be a table, not"), e
+        else:
+            raise AssertionError(queues)
+    assert configuration.get("queues", "none") == "none"
 
 
 def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():
