@@ -1,7 +1,9 @@
 """Run by Flux's Python: checks of whose turn it is in a scheduler without a broker."""
 
+import errno
 import math
 import time
+from collections import deque
 from unittest.mock import Mock, patch
 
 import checks
@@ -20,6 +22,7 @@ from treepool.flux.pool import TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission
 from treepool.flux.turns import Turns
+from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
 
@@ -169,6 +172,15 @@ def check_queues_that_are_no_tables_are_refused_and_not_left_to_the_questions():
         else:
             raise AssertionError(queues)
     assert configuration.get("queues", "none") == "none"
+
+
+def check_a_change_of_windows_that_comes_during_the_unload_is_refused():
+    made = object.__new__(Windows)
+    made._handle, made._changes = Mock(), deque()
+    made.end()
+    made._enqueue(Mock(msg="late"))
+    assert made._handle.respond_error.call_args.args[:2] == ("late", errno.ENOSYS)
+    assert not made._changes
 
 
 def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():
