@@ -136,6 +136,14 @@ def check_questions_to_be_refused_are_refused_at_unload():
     assert not made.questions._refused and not len(made.questions)
 
 
+def check_a_question_that_comes_during_the_unload_is_refused():
+    made = case()
+    made.questions.end()
+    made.ask(7)
+    made.ask(0, OWNER)
+    assert made.told == [(7, errno.ENOSYS), (0, errno.ENOSYS)]
+
+
 def check_work_that_is_interrupted_waits_while_messages_arrive_but_not_for_ever():
     now, messages, steps = [0.0], [1000], []
     handle = Mock(pollevents=lambda: FLUX_POLLIN if messages[0] else 0)

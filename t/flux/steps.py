@@ -1,7 +1,9 @@
 """Run by Flux's Python: checks of whose turn it is in a scheduler without a broker."""
 
+import errno
 import math
 import time
+from collections import deque
 from unittest.mock import Mock, patch
 
 import checks
@@ -9,7 +11,9 @@ from adapter import R, spec
 from flux.constants import FLUX_POLLIN
 
 import attrs  # isort: skip
+from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
+from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Passes
@@ -18,6 +22,7 @@ from treepool.flux.pool import TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission
 from treepool.flux.turns import Turns
+from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
 
@@ -154,6 +159,28 @@ def check_submissions_and_messages_have_a_share_each():
             shares.append(clock[-1] - began)
             clock.append(clock[-1] + 0.003)  # messages
     assert [round(share, 3) for share in shares] == [0.002, 0, 0, 0, 0.002]
+
+
+def check_queues_that_are_no_tables_are_refused_and_not_left_to_the_questions():
+    none = Mock(conf_get=dict, attr_get=Mock(side_effect=OSError))
+    configuration, queue = Configuration(none, Mock(), ()), Mock()
+    for queues, place in ((None, "queues"), ([], "queues"), ({"a": "b"}, "queues.a")):
+        try:
+            configuration.follow({"queues": queues}, queue)
+        except InvalidOption as e:
+            assert str(e).startswith(f"configuration: {place}: must be a table, not"), e
+        else:
+            raise AssertionError(queues)
+    assert configuration.get("queues", "none") == "none"
+
+
+def check_a_change_of_windows_that_comes_during_the_unload_is_refused():
+    made = object.__new__(Windows)
+    made._handle, made._changes = Mock(), deque()
+    made.end()
+    made._enqueue(Mock(msg="late"))
+    assert made._handle.respond_error.call_args.args[:2] == ("late", errno.ENOSYS)
+    assert not made._changes
 
 
 def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():

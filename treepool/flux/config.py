@@ -12,6 +12,7 @@ from treepool.flux import options
 from treepool.flux.options import TABLE, InvalidSetting, Options
 from treepool.placement.plan.queue import Queue
 from treepool.rfc import windows
+from treepool.rfc.findings import shown
 from treepool.rfc.windows import WindowEntry
 
 #: The key of windows in the table.
@@ -63,10 +64,9 @@ class Configuration:
         return changed  # the locality is part of what a request asks for
 
     def _read(self, conf: Mapping[str, Any]) -> tuple[Options, tuple[WindowEntry, ...]]:
-        table, queues = conf.get(TABLE), conf.get("queues")
+        table = conf.get(TABLE)
         try:
-            known = queues if isinstance(queues, dict) else {}
-            chosen = options.read(self._arguments, table, known)
+            chosen = options.read(self._arguments, table, _queues(conf))
             try:
                 entries = windows.read_all((table or {}).get(WINDOWS, []))
             except InvalidWindow as e:
@@ -75,6 +75,18 @@ class Configuration:
             place = _file(self._handle, conf, e.keys) or "configuration"
             raise InvalidOption(f"{place}: {e}") from None
         return chosen, entries
+
+
+def _queues(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """The instance's queues: a table of tables, or else this raises InvalidSetting."""
+    queues = conf.get("queues", {})
+    tables: dict[tuple[str, ...], Any] = {("queues",): queues}
+    if isinstance(queues, dict):
+        tables.update({("queues", name): value for name, value in queues.items()})
+    for keys, value in tables.items():
+        if not isinstance(value, dict):
+            raise InvalidSetting(f"must be a table, not {shown(value)}", *keys)
+    return dict(queues)
 
 
 def _file(handle: Any, conf: Mapping[str, Any], keys: Iterable[str]) -> Optional[Path]:

@@ -121,12 +121,16 @@ class Questions:
         #: Questions to refuse, without their payload, and when to.
         self._refused: deque[tuple[float, Any]] = deque()
         self._refusing = handle.timer_watcher_create(0.0, lambda *_: self._refuse_all())
+        self._ended = False
 
     def __len__(self) -> int:
         return len(self._open)
 
     def take(self, msg: Any, answer: Callable[[Mapping[str, Any], Asker], Answer]) -> None:
         """Answer *msg* by *answer*, which gets its payload and the asker."""
+        if self._ended:
+            self._refuse(msg, _unloaded())
+            return
         asker = Asker.of(msg)
         many = len(self._open) >= _MOST or self._count[asker.userid] >= _MOST_OF_ONE
         if many and not asker.privileged:
@@ -147,11 +151,12 @@ class Questions:
         self._wake(max(self._next, now + self._wait(asker, now)), now)
 
     def end(self) -> None:
-        """Refuse the questions that are open, because the module is being unloaded."""
+        """Refuse the questions, those to come too, because the module is being unloaded."""
+        self._ended = True
         while self._open:
             question = self._open.popleft()
             question.work.close()
-            self._refuse(question.msg, Refused(errno.ENOSYS, "the scheduler is being unloaded"))
+            self._refuse(question.msg, _unloaded())
         self._refuse_all(math.inf)
 
     def _step(self) -> None:
@@ -245,6 +250,10 @@ def _work(text: str, asker: Asker, answer: Callable[[Mapping[str, Any], Asker], 
     if payload.get("version", VERSION) != VERSION:
         raise Refused(errno.EPROTO, f"/version: this scheduler speaks version {VERSION}")
     yield from answer(payload, asker)
+
+
+def _unloaded() -> Refused:
+    return Refused(errno.ENOSYS, "the scheduler is being unloaded")
 
 
 def _too_many() -> Refused:

@@ -80,6 +80,7 @@ class Windows:
         self._goal: tuple[Window, ...] = ()
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
+        self._ended = False
         self._work: Optional[Generator[None, None, None]] = None
         self._timer = handle.timer_watcher_create(0.0, lambda *_: self._step())
         self._watchers = [
@@ -129,7 +130,8 @@ class Windows:
         return admitting(self._goal, user, queue)
 
     def end(self) -> None:
-        """Answer the requests that are open, because the module is being unloaded."""
+        """Refuse the requests, those to come too, because the module is being unloaded."""
+        self._ended = True
         changes, self._changes, self._work = self._changes, deque(), None
         for change in filter(lambda change: change.msg, changes):
             text = "the scheduler is being unloaded"
@@ -169,7 +171,9 @@ class Windows:
 
     def _enqueue(self, change: _Change) -> None:
         self._changes.append(change)
-        if len(self._changes) == 1:
+        if self._ended:
+            self.end()
+        elif len(self._changes) == 1:
             self._next()
 
     def _next(self) -> None:

@@ -11,7 +11,7 @@ from reactor import Future, Message, Transaction, commit_async, get_key
 
 import TreePool  # noqa: F401 (makes treepool importable)
 
-from treepool.flux import sched, windows  # isort: skip
+from treepool.flux import questions, sched, windows  # isort: skip
 from treepool.rfc import idset  # isort: skip
 
 #: Alloc responses by their type, RFC 27.
@@ -242,6 +242,7 @@ class Module:
         manager.module = self
         with (
             patch.object(BrokerModule, "set_running", lambda self: None),
+            patch.object(questions, "_without_payload", lambda msg: msg),
             patch.multiple(time, time=lambda: clock.now, monotonic=clock.monotonic),
             patch.multiple(
                 flux.scheduler, KVSTxn=Transaction, kvs_commit_async=commit_async, kvs_get=get_key

@@ -10,6 +10,7 @@ import json
 import math
 from collections import deque
 
+import flux.message
 from _flux._core import ffi
 from flux.constants import FLUX_POLLIN
 
@@ -99,7 +100,8 @@ class Message:
     def __init__(self, topic, payload, userid=0, rolemask=1):
         self.topic, self.userid, self.rolemask = topic, userid, rolemask
         self.payload_str = payload if isinstance(payload, str) else json.dumps(payload)
-        self.handle = ffi.NULL
+        self._flux = flux.message.Message()  # wants a response, and streams nothing
+        self.handle = self._flux.handle
         self.answers, self.errors = [], []
         self.delivered = False
 
