@@ -178,5 +178,16 @@ def test_what_is_usable_is_what_the_reference_says(data):
             assert pool.situation.policy.mix.usable_of(state.type, cores, gpus) == want
 
 
+def test_a_mig_instance_is_usable_only_for_jobs_that_name_it():
+    topo = {"cores": "0-15", "gpus": "0-3", "mig-1g.10gb": [{"gpus": "0", "cores": "0"}]}
+    R = cluster(2)
+    R["execution"]["R_lite"][0]["children"] = {"core": "0-15", "gpu": "0-3"}
+    R["scheduling"]["children"][0]["topo"] = topo
+    pool = Pool(R, mix="1*slot/[core=1;gpu=1]")
+    (node,) = pool.inventory.node_types
+    assert pool.situation.policy.mix.usable_of(node, 0b1, 0b1) == 0
+    assert pool.situation.policy.mix.usable_of(node, 0b1, 0b10) == PER_GPU
+
+
 def test_a_kind_reads_back():
     assert read_kind("slot/core=2") == Kind("slot/core=2", 1.0)

@@ -103,7 +103,8 @@ def test_what_is_freed_is_free_again(case):
 
 def Pool_like(pool: Pool, history: random.History) -> Pool:
     """A new pool of the ranks that *pool* has."""
-    return Pool(pool.to_dict(), locality=history.locality, policy=history.policy)
+    options = {"locality": history.locality, "policy": history.policy, "mix": history.mix}
+    return Pool(pool.to_dict(), **options)
 
 
 # ---- Alloc and free cancel out; a failed call changes nothing ----
@@ -365,7 +366,7 @@ def assert_inside(inner: Any, outer: Any) -> None:
 @SETTINGS
 @given(random.histories())
 def test_the_pool_writes_the_R_that_makes_it_again(history):
-    pool = Pool(history.R, locality=history.locality, policy=history.policy)
+    pool = Pool(history.R, locality=history.locality, policy=history.policy, mix=history.mix)
     written = pool.to_dict()
     assert ResourceSet.problems(written) == []
     assert json.loads(pool.encode()) == written

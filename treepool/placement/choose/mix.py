@@ -90,9 +90,10 @@ class Mix:
 
     def _count(self, node_type: NodeType, cores: int, gpus: int) -> float:
         found = 0.0
+        gpus &= node_type.root.open_gpus
         for want in self._table(node_type).wants:
             for place in want.places:
-                free = idset.size(gpus & place.open_gpus)
+                free = idset.size(gpus & place.gpus)
                 if free >= want.gpus and idset.size(cores & place.cores) >= want.cores:
                     found += want.weight * free
         return found * PER_GPU
@@ -121,7 +122,7 @@ def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
         step = found.steps[0]
         cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
         if gpus:
-            places = tuple(_smallest(root, cores, gpus))
+            places = tuple(_smallest(root, cores, gpus, root.open_gpus))
             wants.append(_Want(kind.weight * gpus, cores, gpus, places))
     weight = sum(want.weight for want in wants)
     total = weight + others
@@ -131,9 +132,9 @@ def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
     )
 
 
-def _smallest(domain: Domain, cores: int, gpus: int) -> list[Domain]:
-    """The smallest domains in *domain* that have so many *cores* and *gpus*, or itself."""
-    if domain.ncores < cores or domain.ngpus < gpus:
+def _smallest(domain: Domain, cores: int, gpus: int, among: int) -> list[Domain]:
+    """The smallest domains in *domain* that have so many *cores*, and *gpus* of those *among*."""
+    if domain.ncores < cores or idset.size(domain.gpus & among) < gpus:
         return []
-    inside = [one for child in domain.children for one in _smallest(child, cores, gpus)]
+    inside = [one for child in domain.children for one in _smallest(child, cores, gpus, among)]
     return inside or [domain]
