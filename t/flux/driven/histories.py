@@ -386,7 +386,7 @@ class Punctual(History):
 
     events = ("submit", "end", "later", "cancel", "ask")
     priorities = (16,)
-    RESTING = ("later",)
+    RESTING = ALONE = ("later",)  # the module has its turn at each time
 
     def load(self):
         self.promised = {}  # reservations end with the module
