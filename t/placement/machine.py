@@ -264,8 +264,8 @@ class Machine(Counted):
 
     def feasible(self, instance: Instance, spec: Any) -> Any:
         """What the pool says to *spec*: None, or the type of error; a new pool says the same."""
-        pool, reference = instance.pool, instance.duel.reference
-        idle = Pool(pool.to_dict(), locality=reference.locality, policy=reference.policy)
+        pool = instance.pool
+        idle = Pool(pool.to_dict(), **pool.options)
 
         def asked(pool: Pool) -> Any:
             return pool.check_feasibility(pool.parse_resource_request(spec))
@@ -493,7 +493,7 @@ class Machine(Counted):
             return  # no R says what they hold
         R = json.loads(json.dumps(old.to_dict()))
         assert ResourceSet.problems(R) == []
-        new = Pool(R, locality=reference.locality, policy=reference.policy)
+        new = Pool(R, **old.options)
         for jobid, held in instance.held.items():
             new.register_alloc(jobid, R_of(held))
         for jobid, end in old.job_end_times():

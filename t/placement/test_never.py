@@ -98,13 +98,12 @@ def test_what_is_freed_is_free_again(case):
     for jobid, _ in pool.job_end_times():
         pool.free(jobid)
     pool.mark_up("all")
-    assert what_comes_next(pool, specs) == what_comes_next(Pool_like(pool, history), specs)
+    assert what_comes_next(pool, specs) == what_comes_next(Pool_like(pool), specs)
 
 
-def Pool_like(pool: Pool, history: random.History) -> Pool:
+def Pool_like(pool: Pool) -> Pool:
     """A new pool of the ranks that *pool* has."""
-    options = {"locality": history.locality, "policy": history.policy, "mix": history.mix}
-    return Pool(pool.to_dict(), **options)
+    return Pool(pool.to_dict(), **pool.options)
 
 
 # ---- Alloc and free cancel out; a failed call changes nothing ----
@@ -208,7 +207,7 @@ def test_alloc_and_check_feasibility_agree_with_what_an_idle_pool_does(case):
         request = outcome(lambda spec=spec: pool.parse_resource_request(spec))
         if isinstance(request, type):
             continue
-        idle = Pool_like(pool, history)
+        idle = Pool_like(pool)
         served = outcome(lambda spec=spec, idle=idle: allocate(idle, 1, spec))
         now = outcome(lambda request=request: pool.copy().alloc(1000, request))
         feasible = outcome(lambda request=request: pool.check_feasibility(request))
@@ -259,7 +258,7 @@ def test_registering_what_a_pool_allocated_makes_the_same_pool(case):
     gone = set(random.ranks_of(history.R)) - set(duel.reference.nodes)
     if any(gone & set(held) for held in duel.reference.jobs.values()):
         return  # what was removed is not in the new pool
-    restarted = Pool_like(duel.pool, history)
+    restarted = Pool_like(duel.pool)
     for jobid, held in duel.reference.jobs.items():
         restarted.register_alloc(jobid, R_of(held))
     down = set(duel.reference.nodes) - duel.reference.up
