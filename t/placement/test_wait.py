@@ -184,12 +184,18 @@ def test_a_job_that_was_submitted_long_ago_does_not_wait():
     assert run.placed == {3: [2, 3, 6, 7]}
 
 
-def test_a_job_waits_for_as_few_switches_as_it_says_and_then_takes_any():
+def limited(end):
+    """Job 4 waits for two switches of four nodes; they are there when job 2 ends."""
     run = Run(fabric=CELLS, nodes=16)
     run.runs(1, [0, 1, 4, 5], 0)
-    run.runs(2, [8], NOW + 100)
+    run.runs(2, [8], end)
     run.runs(3, [12, 13], 0)
     run.waits(4, "node=6/slot/core=4", wait=30, switches=2)
+    return run
+
+
+def test_a_job_waits_for_as_few_switches_as_it_says_and_then_takes_any():
+    run = limited(NOW + 100)
     assert run.placed == {}
     assert run.queue.next_time == NOW + 30
     run.step(NOW + 30)
@@ -197,11 +203,7 @@ def test_a_job_waits_for_as_few_switches_as_it_says_and_then_takes_any():
 
 
 def test_a_job_starts_in_as_few_switches_as_it_says_as_soon_as_it_can():
-    run = Run(fabric=CELLS, nodes=16)
-    run.runs(1, [0, 1, 4, 5], 0)
-    run.runs(2, [8], NOW + 20)
-    run.runs(3, [12, 13], 0)
-    run.waits(4, "node=6/slot/core=4", wait=30, switches=2)
+    run = limited(NOW + 20)
     run.pool.free(2)
     run.step(NOW + 20)
     assert run.placed == {4: [8, 9, 10, 11, 14, 15]}
