@@ -248,6 +248,7 @@ def test_a_name_of_several_domains_names_them(treepool, write):
     [
         ("--policy", "best-fit"),
         ("--straddle", "2"),
+        ("--mix", "slot/gpu"),
         ("--locality", "preferred"),
         ("--down", "1"),
         ("--drained", "1"),

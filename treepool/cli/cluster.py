@@ -13,7 +13,7 @@ from treepool.placement import options
 from treepool.placement.choose.policy import POLICIES, STRADDLE, policy_named
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
-from treepool.rfc import constraint, document, idset
+from treepool.rfc import constraint, document, idset, mix
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.spelling import did_you_mean
 
@@ -93,9 +93,9 @@ def add_placement(parser: Any) -> Any:
 
 def _mix(text: str) -> str:
     try:
-        options.kinds_of(text)
+        mix.read(text)
     except InvalidOption as e:
-        raise ArgumentTypeError(str(e).partition(": ")[2]) from None
+        raise ArgumentTypeError(str(e)) from None
     return text
 
 

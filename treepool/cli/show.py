@@ -93,7 +93,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _show_instance(arguments: Namespace) -> int:
-    for option in ("jobs", "down", "drained", "locality", "policy", "straddle"):
+    for option in ("jobs", "down", "drained", "locality", *cluster.PLACEMENT):
         if getattr(arguments, option):
             raise Stop(f"argument --{option}: with --instance, it is what the instance has", USAGE)
     live = instance.look()
