@@ -237,8 +237,7 @@ def _spec(payload: Mapping[str, Any], queues: Mapping[str, Any]) -> tuple[str, d
         text = f"/queue: not one of this instance's queues ({known:.200}){hint}"
         raise Refused(errno.EINVAL, text)
     constraints = payload.get("constraints")
-    queue = queues[line] if line else {}
-    requires = queue.get("requires") if isinstance(queue, dict) else None
+    requires = queues[line].get("requires") if line else None
     if requires:  # flux-core adds it to each job of the queue
         given = [] if constraints is None else [constraints]
         constraints = {"and": [{"properties": requires}, *given]}

@@ -33,16 +33,15 @@ class Configuration:
         self.options, self.windows = self._read(self._conf)
 
     def get(self, key: str, default: Any) -> Any:
-        """The value of a key in dotted form; *default* if it is of another type.
+        """The value of a key in dotted form, *default* if there is none.
 
         Do not ask Flux for it while the module runs: Flux answers nobody until each module has
         followed a new configuration, so that both would wait for ever.
         """
         try:
-            value = _at(self._conf, key.split("."))
+            return _at(self._conf, key.split("."))
         except (KeyError, TypeError):
             return default
-        return value if isinstance(value, type(default)) else default
 
     def follow(self, conf: Mapping[str, Any], queue: Queue) -> bool:
         """Apply *conf*, the whole new configuration, to *queue* and its pool.

@@ -61,8 +61,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
             self._configuration = Configuration(h, self.log, self._pending_args)
             self.configured = self._configuration.get
             self._windows = Windows(
-                *(h, self.log, self._owner_of, self._request_schedule, self.configured),
-                self._configuration.windows,
+                h, self.log, self._owner_of, self._request_schedule, self._configuration
             )
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))

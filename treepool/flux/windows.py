@@ -16,6 +16,7 @@ import attrs
 from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 
 from treepool.errors import InvalidWindow
+from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
 from treepool.flux.windownames import window_of
 from treepool.placement.plan.change import OwnerOf, change_windows
@@ -55,7 +56,7 @@ class Windows:
     """The windows of an instance.
 
     *owner_of* gives the user and the queue of a waiting job, *changed* is called when there may be
-    something to start, *configured* gives the value of a key of Flux's configuration.
+    something to start. *configuration* has windows of its own, and the queues.
     """
 
     def __init__(
@@ -64,17 +65,16 @@ class Windows:
         log: Any,
         owner_of: OwnerOf,
         changed: Callable[[], None],
-        configured: Callable[[str, Any], Any],
-        fixed: tuple[WindowEntry, ...],
+        configuration: Configuration,
     ) -> None:
-        """*fixed* are those of the configuration; raises InvalidWindow if the KVS has bad ones."""
+        """Raises InvalidWindow if the KVS has bad ones."""
         self._handle = handle
         self._log = log
         self._owner_of = owner_of
         self._changed = changed
-        self._configured = configured
+        self._configuration = configuration
         self._queue: Queue
-        self._fixed = fixed
+        self._fixed = configuration.windows
         self._kept = _read(_in_kvs(handle), f"KVS: {KEY}")
         #: All windows that the queue has once the current change is applied.
         self._goal: tuple[Window, ...] = ()
@@ -267,7 +267,7 @@ class Windows:
         return tuple(self._made.values())
 
     def _window(self, entry: WindowEntry, problem: Callable[[str], None]) -> Window:
-        queues = self._configured("queues", {}) if entry.queues else ()
+        queues = self._configuration.get("queues", {}) if entry.queues else ()
         return window_of(entry, self._queue.plan.pool.inventory.resource_set, queues, problem)
 
 
