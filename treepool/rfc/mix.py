@@ -18,10 +18,12 @@ from treepool.rfc.shape import parse_shape
 #: Most kinds of jobs in a text.
 MAX_KINDS = 64
 
-_WEIGHTED = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*\*")
+#: A weight and what follows it.
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
+_WEIGHTED = re.compile(rf"\s*({_NUMBER})\s*\*")
 
 #: Shapes have commas too, but none before a weight.
-_COMMA = re.compile(r",(?=\s*[0-9]{1,9}(?:\.[0-9]{1,9})?\s*\*)")
+_COMMA = re.compile(rf",(?=\s*{_NUMBER}\s*\*)")
 
 
 @attrs.frozen

@@ -9,6 +9,7 @@ The kinds of tables are in one file because each is built on the one below it.
 from __future__ import annotations
 
 import heapq
+import sys
 from typing import Callable, Collection, NamedTuple, Optional, Union
 
 from treepool.placement.nodes.census import less_one
@@ -175,16 +176,13 @@ class Named(Table):
         for domain in around:
             mine[domain] = self.together(counts[domain])
 
-    def shares(self, most: Optional[int] = None) -> Room:
+    def shares(self, most: int = sys.maxsize) -> Room:
         """What domains can host of what is inside the locality, each *most* times at most."""
 
         def room(domain: int, local: bool) -> int:
             if self.named[domain]:
-                found = self.inner.room(domain, local)
-                return found if most is None else min(found, most)
+                return min(self.inner.room(domain, local), most)
             having = self.counts[local].get(domain, {})
-            if most is None:
-                return sum(room * number for room, number in having.items())
             return sum(min(room, most) * number for room, number in having.items())
 
         return room
