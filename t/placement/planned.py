@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import count
 from typing import Any, ClassVar
 
 import attrs
@@ -64,6 +65,7 @@ class Planned(Counted):
         self.users: dict[int, int] = {}
         self.running: dict[int, float] = {}
         self.windows: list[Window] = []
+        self.numbers = count()
         #: The latest start of each job that was promised one, as long as nothing excuses it.
         self.promised: dict[int, float] = {}
 
@@ -258,7 +260,7 @@ class Planned(Counted):
             ranks = idset.from_ids(data.draw(random.subsets(random.ranks_of(self.R))))
             start = self.now + data.draw(random.some(-1, 4, 12))
             users = frozenset(data.draw(random.some((), (1,))))
-            name = f"w{len(self.windows)}"
+            name = f"w{next(self.numbers)}"  # one window has one name, as the module sees to
             self.windows.append(Window(name, ranks, start, start + 9, users))
         owners = self.users
         finish(change_windows(self.queue, self.windows, lambda j: (owners[j.jobid], j.queue)))
