@@ -61,7 +61,7 @@ class Course:
         self._most[first:last] = other._most
         self._simplify()
 
-    def end(self, time: float) -> None:
+    def cut(self, time: float) -> None:
         """Forget the parts from *time* on."""
         place = bisect_left(self._starts, time)
         del self._starts[place:], self._most[place:]

@@ -25,8 +25,8 @@ from treepool.placement.request.vertices import Request
 #: Times that are tried one by one before whole cells are ruled out.
 _STEPS = 32
 
-#: Work, in terms of Timeline.tired: a step to the next time, a choice, counting the units of a
-#: state, finding out what a group of nodes could serve.
+#: Work in units of Timeline.should_yield: for a step to the next time, a choice, the units of a
+#: state, and the uses of a group of nodes.
 _STEP, _CHOICE, _COUNT, _USE = 5, 50, 2, 5
 
 #: More units than any request needs.
@@ -45,7 +45,7 @@ def end_of(start: float, duration: float) -> float:
     return start + duration if duration > 0 and start < NEVER else math.inf
 
 
-def wanted(request: Request) -> int:
+def units_needed(request: Request) -> int:
     """The fewest units (see Units) that serve *request*."""
     if request.nodes is None:
         return request.units.minimum
@@ -66,7 +66,7 @@ class Units:
         self.within = inventory.matching(request.constraint)
         self.exact = False
         #: The units that were free at the times that were too early.
-        self.course = Course(wanted(request))
+        self.course = Course(units_needed(request))
         #: The units of the view that was counted, as far as ``moved`` was told of its changes.
         self.free = 0
         most = ask.group.count.maximum if ask.fill else 1
@@ -106,7 +106,7 @@ class Units:
         self._known.clear()
         for state in list(view.index.buckets):
             self.of(state)
-            if timeline.tired(10 * _COUNT):
+            if timeline.should_yield(10 * _COUNT):
                 yield
         self.count(view)
 
@@ -140,7 +140,7 @@ def earliest(
     after all jobs have ended, because resources that it needs are down. *units* are new ones of the
     request; afterwards, their ``course`` says how close it came to an earlier start.
     """
-    timeline, need = views.timeline, wanted(request)
+    timeline, need = views.timeline, units_needed(request)
     time = begin
     if before == math.inf:
         time = yield from _skipped(views, units, need, leave, begin)
@@ -150,7 +150,7 @@ def earliest(
         if steps >= _STEPS and time > passed:
             cell = yield from views.cell(time, leave)
             passed, most = cell.start, units.of_view(cell)
-            if timeline.tired(_COUNT * len(cell.index.buckets)):
+            if timeline.should_yield(_COUNT * len(cell.index.buckets)):
                 yield
             if most < need:
                 units.course.note(time, most)
@@ -159,7 +159,7 @@ def earliest(
         end = end_of(time, request.duration)
         if view is None:
             view = yield from views.view(time, end, leave)
-            views.take(view)
+            views.detach(view)
             units.count(view)
         else:
             yield from views.advance(view, time, end, units.moved)
@@ -170,11 +170,11 @@ def earliest(
                 return Found(time, found.selection)
             if not units.exact:
                 yield from units.become_exact(timeline, view)
-            if timeline.tired(_CHOICE):
+            if timeline.should_yield(_CHOICE):
                 yield
         units.course.note(time, units.free)
         steps += 1
-        if timeline.tired(_STEP):
+        if timeline.should_yield(_STEP):
             yield
         time = timeline.next_end(time)
     if view is not None:
@@ -195,23 +195,23 @@ def _skipped(
     steps and then by bisection.
     """
     timeline = views.timeline
-    first = low = timeline.place(begin)
+    first = low = timeline.ended_by(begin)
     missed = 0
-    high, step = timeline.place(LAST) + 1, STRIDE
+    high, step = timeline.ended_by(LAST) + 1, STRIDE
     while high - low > STRIDE:
-        place, view = yield from views.mark(low, min(low + step, (low + high) // 2), high, leave)
+        ended, view = yield from views.mark(low, min(low + step, (low + high) // 2), high, leave)
         free = units.of_view(view)
         if free >= need:
-            high = place
+            high = ended
         else:
-            low = place
+            low = ended
             step *= 2
             missed = free
         yield
     if low == first:
         return begin
     units.course.note(begin, missed)
-    return max(begin, timeline.time_at(low))
+    return max(begin, timeline.end_of_first(low))
 
 
 def uses_of(
@@ -222,15 +222,15 @@ def uses_of(
     leave: frozenset[Holder],
     now: float,
     before: float,
-    gains_of: Optional[Mapping[int, int]] = None,
+    gain_counts: Optional[Mapping[int, int]] = None,
 ) -> Generator[None, None, list[Use]]:
     """What *request* could use of the ranks of *change*, where that made more room.
 
     The units are for *length* seconds, and start from *now* on but before *before*. Where a request
     lacked more units before the change than these uses have together, it still cannot start. If
     the timeline changes meanwhile, that is nothing to rely on: a use without bounds. Units
-    that were there before the change count, too, unless *gains_of* tells that the rank had no other
-    gain which the request does not know.
+    that were there before the change count, too, unless *gain_counts* tells that the rank had no
+    other gain which the request does not know.
     """
     uses: list[Use] = []
     seen, inventory = timeline.journal.end, timeline.pool.inventory
@@ -244,7 +244,7 @@ def uses_of(
         return uses
     freed = {rank: (cores, gpus) for those, cores, gpus in change.parts for rank in those}
     for ranks in timeline.groups(change):
-        if timeline.tired(_USE):
+        if timeline.should_yield(_USE):
             yield
             if timeline.journal.end != seen:
                 return [Use(now, before, _MANY)]
@@ -259,8 +259,8 @@ def uses_of(
         times.update(math.nextafter(span.start - length, math.inf) for span in spans)
         starts = [first, *sorted(time for time in times if first < time < last)]
         cores, gpus = freed.get(rank, (0, 0))
-        alone = gains_of is not None and all(
-            gains_of[rank] == 1 and freed.get(rank) == (cores, gpus) for rank in ranks
+        alone = gain_counts is not None and all(
+            gain_counts[rank] == 1 and freed.get(rank) == (cores, gpus) for rank in ranks
         )
         for start, end in zip(starts, [*starts[1:], last]):
             state = timeline.state(rank, start, end_of(start, length), leave)

@@ -103,7 +103,7 @@ class Timeline:
         self._grouped: Optional[tuple[Change, int, list[list[int]]]] = None
         self._work = 0
 
-    def tired(self, work: int) -> bool:
+    def should_yield(self, work: int) -> bool:
         """Whether it is time to yield, after so much more *work*."""
         self._work += work
         if self._work < _SLICE:
@@ -158,12 +158,12 @@ class Timeline:
         """The spans on *rank*, in no order."""
         return self._spans.get(rank, [])
 
-    def place(self, time: float) -> int:
-        """How many holders' times have ended at *time*."""
+    def ended_by(self, time: float) -> int:
+        """The number of holdings that have ended at *time*."""
         return bisect_right(self._ending.times, time)
 
-    def starts_before(self, time: float) -> int:
-        """How many of what is planned begins before *time*."""
+    def planned_before(self, time: float) -> int:
+        """The number of planned holdings that begin before *time*."""
         return bisect_left(self._starting.times, time)
 
     def next_start_from(self, time: float) -> float:
@@ -175,10 +175,10 @@ class Timeline:
     def ranks_between(self, ends: tuple[float, float], starts: tuple[float, float]) -> set[int]:
         """The ranks of those whose time ends, or begins as planned, between two times each."""
         ranks: set[int] = set()
-        low, high = sorted(map(self.place, ends))
+        low, high = sorted(map(self.ended_by, ends))
         for _, those in self._ending.entries[low:high]:
             ranks.update(those)
-        low, high = sorted(map(self.starts_before, starts))
+        low, high = sorted(map(self.planned_before, starts))
         for _, those in self._starting.entries[low:high]:
             ranks.update(those)
         return ranks
@@ -188,9 +188,9 @@ class Timeline:
         holding = self.holdings.get(holder)
         return () if holding is None else holding.ranks
 
-    def time_at(self, place: int) -> float:
-        """The time at which the first *place* holders' times, at least one, have ended."""
-        return self._ending.times[place - 1]
+    def end_of_first(self, number: int) -> float:
+        """The time at which the first *number* holdings, at least one, have ended."""
+        return self._ending.times[number - 1]
 
     def next_end(self, after: float) -> float:
         """The first time later than *after* at which some holder's time ends; else NEVER."""

@@ -34,7 +34,7 @@ class Track:
     unfinished: bool = False
     base: Course = attrs.field(factory=lambda: Course(0))
     gained: list[Gain] = attrs.field(factory=list)
-    #: The answer of ``gains_of`` when there were so many gains.
+    #: The answer of ``gain_counts`` when there were so many gains.
     _counted: tuple[int, Mapping[int, int]] = (-1, {})
 
     def add(self, gain: Gain, uses: list[Use]) -> None:
@@ -49,12 +49,12 @@ class Track:
         for use in uses:
             self.course.add(use)
 
-    def looked(self, begin: float, end: float, course: Course) -> None:
+    def searched(self, begin: float, end: float, course: Course) -> None:
         """Note that *course* is what a search from *begin* to *end* found."""
         self.gained.clear()
         self.course.replace(begin, end, course)
 
-    def gains_of(self, gains: Gains) -> Mapping[int, int]:
+    def gain_counts(self, gains: Gains) -> Mapping[int, int]:
         """How many gains each rank had, at most, that ``base`` does not know."""
         if self._counted[0] != gains.end:
             unknown = *self.gained, *gains.since(self.seen)

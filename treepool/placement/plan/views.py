@@ -98,7 +98,7 @@ class Views:
         self.keep(view)
         return view
 
-    def take(self, view: View) -> None:
+    def detach(self, view: View) -> None:
         """Take *view* away from all others, in order to advance it."""
         self._views.remove(view)
 
@@ -121,22 +121,22 @@ class Views:
     def mark(
         self, low: int, middle: int, high: int, leave: frozenset[Holder]
     ) -> Generator[None, None, tuple[int, View]]:
-        """A view without what is planned, and its place (see ``place``) between *low* and *high*.
+        """A view that ignores what is planned, and how many holdings have ended at its start.
 
-        It is one that exists near *middle*, or else a new one.
+        That number is between *low* and *high*: an existing view near *middle*, or a new one there.
         """
         best: Optional[tuple[int, int, View]] = None
         for view in self._views:
             if view.end == UNPLANNED and view.leave == leave and PRESENT < view.start < NEVER:
-                place = self.timeline.place(view.start)
-                if low < place < high and (best is None or abs(place - middle) < best[0]):
-                    best = abs(place - middle), place, view
+                ended = self.timeline.ended_by(view.start)
+                if low < ended < high and (best is None or abs(ended - middle) < best[0]):
+                    best = abs(ended - middle), ended, view
         if best is not None and best[0] <= (high - low) // 4:
             yield from self._refreshed(best[2])
             return best[1:]
-        time = self.timeline.time_at(middle)
+        time = self.timeline.end_of_first(middle)
         view = yield from self.view(time, UNPLANNED, leave)
-        return self.timeline.place(time), view
+        return self.timeline.ended_by(time), view
 
     def cell(self, time: float, leave: frozenset[Holder]) -> Generator[None, None, View]:
         """What is free at most at any time in the cell around *time*; its ``start`` is its end.
@@ -149,11 +149,11 @@ class Views:
             del bounds[:_MAX_PASSED]
         place = bisect_right(bounds, time)
         high = bounds[place] if place < len(bounds) else math.inf
-        most = timeline.place(time) + STRIDE
-        if timeline.place(min(high, LAST)) > 2 * STRIDE + most:
+        most = timeline.ended_by(time) + STRIDE
+        if timeline.ended_by(min(high, LAST)) > 2 * STRIDE + most:
             high = math.inf
         if high == math.inf:
-            high = timeline.time_at(min(most, timeline.place(LAST)))
+            high = timeline.end_of_first(min(most, timeline.ended_by(LAST)))
             if high > time:
                 bounds.insert(place, high)
         low = bounds[place - 1] if place else UNPLANNED
@@ -175,13 +175,13 @@ class Views:
 
     def _refreshed(self, view: View) -> Generator[None, None, None]:
         """Refresh *view*, which nobody else may use in the meantime."""
-        self.take(view)
+        self.detach(view)
         yield from self.refresh(view)
         self.keep(view)
 
     def _begins(self, one: float, other: float) -> bool:
         """Whether something that is planned begins between two ends of views."""
-        return self.timeline.starts_before(one) != self.timeline.starts_before(other)
+        return self.timeline.planned_before(one) != self.timeline.planned_before(other)
 
     def _nearest(self, start: float, end: float, leave: frozenset[Holder]) -> Optional[View]:
         """The view that differs least from the one wanted; None stands for the pool's own index.
@@ -189,8 +189,8 @@ class Views:
         The pool's own index is the view of the present without what is planned.
         """
         timeline, changes = self.timeline, self.timeline.journal.end
-        place, planned = timeline.place(start), timeline.starts_before(end)
-        best, least = None, place + planned
+        ended, planned = timeline.ended_by(start), timeline.planned_before(end)
+        best, least = None, ended + planned
         for view in self._views:
             differ = changes - view.position
             if differ > least:  # as most do: each term costs as much as a rank that moves
@@ -199,10 +199,10 @@ class Views:
                 differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
                 if differ > least:
                     continue
-            differ += abs(timeline.place(view.start) - place)
+            differ += abs(timeline.ended_by(view.start) - ended)
             if differ > least:
                 continue
-            differ += abs(timeline.starts_before(view.end) - planned)
+            differ += abs(timeline.planned_before(view.end) - planned)
             if differ <= least:
                 best, least = view, differ
         return best
@@ -235,7 +235,7 @@ class Views:
                 if watch is not None:
                     watch(rank, old, state if up[rank] else None)
             self.moved += 1
-            if timeline.tired(1):
+            if timeline.should_yield(1):
                 yield
 
     def choice(self, view: View, request: Request) -> Choice:
