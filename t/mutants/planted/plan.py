@@ -168,8 +168,8 @@ PLAN = [
     Mutant(
         "a use of more room counts once",
         "placement/plan/course.py",
-        "self._most[place] += use.units",
-        "self._most[place] += 1",
+        "self._most[i] += use.units",
+        "self._most[i] += 1",
         "queue",
     ),
 ]
