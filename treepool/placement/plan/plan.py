@@ -312,7 +312,7 @@ class Plan:
             found, course = yield from self._earliest_start(job, leave, begin, end)
             if self._tracks.get(job.jobid) is not track:
                 return False
-            track.searched(begin, end, course)
+            track.note_search(begin, end, course)
             if found is not None:
                 track.course.cut(found.start)
                 self.timeline.remove(job.jobid)
