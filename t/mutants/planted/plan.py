@@ -126,8 +126,8 @@ PLAN = [
     Mutant(
         "a node that comes up makes no room",
         "placement/plan/follow.py",
-        "came = tuple(rank for rank in ranks if up[rank])",
-        "came = ()",
+        "now_up = tuple(rank for rank in ranks if up[rank])",
+        "now_up = ()",
         "queue",
     ),
     Mutant(
