@@ -27,7 +27,7 @@ PLAN = [
     Mutant(
         "a job that is to start where others are late keeps its reservation",
         "placement/plan/queue.py",
-        "if ready and not left:",
+        "if ready and not has_left:",
         "if False:",
         "queue",
     ),
