@@ -184,6 +184,14 @@ def test_a_job_that_was_submitted_long_ago_does_not_wait():
     assert run.placed == {3: [2, 3, 6, 7]}
 
 
+def test_a_job_that_the_queue_gets_late_has_waited_meanwhile():
+    """As after a reload of the scheduler."""
+    run = split()
+    run.waits(3, "node=4/slot/core=4", submitted=NOW - 20, wait=30)
+    assert run.placed == {}
+    assert run.queue.next_time == NOW + 10
+
+
 def limited(end):
     """Job 4 waits for two switches of four nodes; they are there when job 2 ends."""
     run = Run(fabric=CELLS, nodes=16)

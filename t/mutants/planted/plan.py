@@ -159,10 +159,10 @@ PLAN = [
         "windows",
     ),
     Mutant(
-        "a job waits for a close place a moment too long",
+        "a job that was submitted long ago waits anew for a close place",
         "placement/plan/kinds.py",
-        "if now < submitted + request.wait:",
-        "if now <= submitted + request.wait:",
+        "patience = submitted + request.wait",
+        "patience = now + request.wait",
         "wait",
     ),
     Mutant(
