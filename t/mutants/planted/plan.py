@@ -126,8 +126,8 @@ PLAN = [
     Mutant(
         "a node that comes up makes no room",
         "placement/plan/follow.py",
-        "came = tuple(rank for rank in ranks if up[rank])",
-        "came = ()",
+        "now_up = tuple(rank for rank in ranks if up[rank])",
+        "now_up = ()",
         "queue",
     ),
     Mutant(
@@ -168,8 +168,8 @@ PLAN = [
     Mutant(
         "a use of more room counts once",
         "placement/plan/course.py",
-        "self._most[place] += use.units",
-        "self._most[place] += 1",
+        "self._most[i] += use.units",
+        "self._most[i] += 1",
         "queue",
     ),
 ]

@@ -21,7 +21,7 @@ _STRIDE = 64
 
 
 @attrs.frozen
-class Against:
+class Conflicts:
     """Job ids that stand against a window.
 
     ``reserved`` jobs wait, and lose their reservation to it. ``running`` ones may use its nodes
@@ -34,7 +34,7 @@ class Against:
 
 def change_windows(
     queue: Queue, windows: Sequence[Window], owner_of: OwnerOf, name: str = ""
-) -> Generator[None, None, Against]:
+) -> Generator[None, None, Conflicts]:
     """Let *windows* be all windows of *queue*; returns what stands against the one called *name*.
 
     New windows come last. At that time each waiting job has the leave that it should have: one
@@ -44,12 +44,12 @@ def change_windows(
     now = queue.plan.windows
     queue.set_windows([window for window in windows if now.get(window.name) == window])
     yield from _admit(queue, windows, owner_of)
-    against = Against()
+    against = Conflicts()
     for window in windows:
         if window.name == name:
             running = yield from _running(queue, window)
             queue.follow()
-            against = Against(_reserved(queue, window), running)
+            against = Conflicts(_reserved(queue, window), running)
     queue.set_windows(windows)
     return against
 

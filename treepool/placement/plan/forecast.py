@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generator, Iterable, Iterator, Mapping, Optional
 
-from treepool.placement.plan.jobs import Reservation, Waiting, soonest
+from treepool.placement.plan.jobs import Reservation, Waiting, earliest_start
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window
@@ -64,7 +64,7 @@ class Forecast:
         Returns its start: NEVER if it waits for one without a time limit; None if it could not be
         planned.
         """
-        found, _ = yield from soonest(self._plan.views, job, job.kind.leave, begin)
+        found, _ = yield from earliest_start(self._plan.views, job, job.kind.leave, begin)
         if found is None:
             return None
         self.hold(Reservation.of(job, found))

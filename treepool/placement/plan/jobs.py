@@ -10,7 +10,7 @@ import attrs
 from treepool.placement.allocation import parts_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course
-from treepool.placement.plan.earliest import Found, Units, earliest, end_of, wanted
+from treepool.placement.plan.earliest import Found, Units, earliest, end_of, units_needed
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.views import Views
@@ -48,7 +48,7 @@ class Kind:
     #: Jobs of at least a floor's length cannot be planned to start before its time.
     floors: list[Floor] = attrs.field(factory=list)
     #: How many jobs of the kind wait.
-    waiting: int = 0
+    njobs: int = 0
     #: Whether the nodes that are up could serve the kind if nothing else ran; None: not known.
     servable: Optional[bool] = None
 
@@ -126,7 +126,7 @@ class Reservation:
         return min(end, NEVER) if self.start < NEVER else end
 
 
-def soonest(
+def earliest_start(
     views: Views,
     job: Waiting,
     leave: frozenset[Holder],
@@ -146,6 +146,6 @@ def soonest(
         units = Units(job.relaxed, inventory)
         found = yield from earliest(views, job.relaxed, leave, begin_relaxed, before, units)
     # Two searches are no single course: take it that one unit was lacking.
-    course = Course(wanted(job.relaxed))
+    course = Course(units_needed(job.relaxed))
     course.note(begin, course.need - 1)
     return found, course

@@ -59,15 +59,15 @@ class Kinds:
         kind = self.of(job.relaxed, job.kind.leave)
         return attrs.evolve(job, request=job.relaxed, kind=kind, patience=math.inf)
 
-    def expect(self, kind: Kind) -> None:
+    def acquire(self, kind: Kind) -> None:
         """One more job of *kind* waits."""
-        if kind.waiting == 0:
+        if kind.njobs == 0:
             kind.forget()
             self._kinds[kind.request, kind.leave, kind.relaxed] = kind
-        kind.waiting += 1
+        kind.njobs += 1
 
-    def dismiss(self, kind: Kind) -> None:
+    def release(self, kind: Kind) -> None:
         """One job less of *kind* waits."""
-        kind.waiting -= 1
-        if kind.waiting == 0:
+        kind.njobs -= 1
+        if kind.njobs == 0:
             self._kinds.pop((kind.request, kind.leave, kind.relaxed), None)

@@ -28,11 +28,11 @@ from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.selection import Selection
 from treepool.placement.jobs import are_free
 from treepool.placement.plan.course import Course, Use
-from treepool.placement.plan.earliest import Found, Units, end_of, uses_of, wanted
+from treepool.placement.plan.earliest import Found, Units, end_of, units_needed, uses_of
 from treepool.placement.plan.follow import Follower
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gain, Gains
-from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, soonest
+from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, earliest_start
 from treepool.placement.plan.kinds import Kinds
 from treepool.placement.plan.timeline import NEVER, UNPLANNED, Timeline
 from treepool.placement.plan.track import Track, room_left
@@ -156,7 +156,7 @@ class Plan:
     ) -> Generator[None, None, list[Use]]:
         timeline, request, leave = self.timeline, kind.request, kind.leave
         if not leave and not gain.may_serve(timeline, request.ask, length, now, before):
-            if timeline.tired(1):
+            if timeline.should_yield(1):
                 yield
             return []
         return (yield from uses_of(timeline, gain.change, request, length, leave, now, before))
@@ -173,9 +173,9 @@ class Plan:
 
     # -- starting jobs
 
-    def get_stuck(self, job: Waiting, now: float) -> Generator[None, None, None]:
+    def note_stuck(self, job: Waiting, now: float) -> Generator[None, None, None]:
         """Remember that *job* cannot start now, nor longer jobs of its kind."""
-        kind, need = job.kind, wanted(job.request)
+        kind, need = job.kind, units_needed(job.request)
         kind.stuck, kind.lacking = job.length, 1
         if need > 1:
             view = yield from self.views.view(
@@ -263,13 +263,13 @@ class Plan:
         floor = kind.floor(job.length)
         begin = max(now, min(floor.time, job.patience))
         seen, end = self._reconsidered, self._gains.end
-        found, known = yield from self._soonest(job, kind.leave, begin)
+        found, known = yield from self._earliest_start(job, kind.leave, begin)
         if found is None:  # a search was given up
             kind.raise_floor(Floor(job.length, min(NEVER, job.patience)))
             return None
         if self._gains.end == end:
             kind.raise_floor(Floor(job.length, min(found.start, job.patience)))
-        course = Course(wanted(job.request))
+        course = Course(units_needed(job.request))
         if begin > now:  # nothing is known of the time before: one unit may be all that lacks
             course.note(now, course.need - 1)
         course.replace(begin, found.start, known)
@@ -291,7 +291,7 @@ class Plan:
             uses: list[Use] = []
             if self._may_help(gain, job, now):
                 uses = yield from self._gained(gain, track, job, now)
-            if self.timeline.tired(1):
+            if self.timeline.should_yield(1):
                 yield
             if self._tracks.get(job.jobid) is not track:
                 return False
@@ -309,12 +309,12 @@ class Plan:
         while chance is not None and max(now, chance[0]) < reservation.start:
             begin, end = max(now, chance[0]), min(chance[1], reservation.start)
             leave = job.kind.leave | {job.jobid}
-            found, course = yield from self._soonest(job, leave, begin, end)
+            found, course = yield from self._earliest_start(job, leave, begin, end)
             if self._tracks.get(job.jobid) is not track:
                 return False
-            track.looked(begin, end, course)
+            track.note_search(begin, end, course)
             if found is not None:
-                track.course.end(found.start)
+                track.course.cut(found.start)
                 self.timeline.remove(job.jobid)
                 for change in room_left(reservation, self._put(job, found)):
                     self._gains.add(change)
@@ -336,16 +336,16 @@ class Plan:
         leave, start = job.kind.leave | {job.jobid}, self.reservations[job.jobid].start
         args = self.timeline, gain.change, job.relaxed, job.length, leave, now, start
         # Units for the relaxed request that were there before may now do for the strict one.
-        known = track.gains_of(self._gains) if job.kind.relaxed is None else None
+        known = track.gain_counts(self._gains) if job.kind.relaxed is None else None
         return (yield from uses_of(*args, known))
 
-    def _soonest(
+    def _earliest_start(
         self, job: Waiting, leave: frozenset[Holder], begin: float, before: float = math.inf
     ) -> Generator[None, None, tuple[Optional[Found], Course]]:
-        """``soonest``; again if more room came meanwhile, which a search can miss."""
+        """``earliest_start``; again if more room came meanwhile, which a search can miss."""
         for _ in range(_TRIES):
             end = self._gains.end
-            answer = yield from soonest(self.views, job, leave, begin, before)
+            answer = yield from earliest_start(self.views, job, leave, begin, before)
             if self._gains.end == end:
                 break
         return answer

@@ -88,7 +88,7 @@ class Queue:
             rule = self._rules.get(job.queue, self._default)
             line = self._lines[job.queue] = Line(rule)
         self.jobs[job.jobid] = job
-        self.plan.kinds.expect(job.kind)
+        self.plan.kinds.acquire(job.kind)
         line.add(job)
         if job.patience < math.inf:
             heapq.heappush(self._patience, (job.patience, job.jobid))
@@ -107,7 +107,7 @@ class Queue:
         job = self.jobs.get(jobid)
         if job is not None:
             self._leave(job)
-            self._let_go(jobid)
+            self._end_pass_on(jobid)
             self._due = True
         return job
 
@@ -117,7 +117,7 @@ class Queue:
         if old is None or old.priority == priority:
             return
         new = attrs.evolve(old, priority=priority)
-        self._let_go(jobid)
+        self._end_pass_on(jobid)
         if jobid in self.plan.reservations:
             reserved = self._lines[old.queue].reserved
             others = [place for place, job in reserved if job is not old]
@@ -129,15 +129,15 @@ class Queue:
 
     def replace(self, job: Waiting) -> None:
         """Take *job* for the one with its id and place, which keeps its reservation."""
-        self._let_go(job.jobid)
+        self._end_pass_on(job.jobid)
         self._replace(self.jobs[job.jobid], job)
 
     def _replace(self, old: Waiting, new: Waiting) -> None:
         """Take *new* for *old*, the same job, which keeps its reservation."""
         line, jobid = self._lines[old.queue], old.jobid
         self.jobs[jobid] = new
-        self.plan.kinds.expect(new.kind)
-        self.plan.kinds.dismiss(old.kind)
+        self.plan.kinds.acquire(new.kind)
+        self.plan.kinds.release(old.kind)
         if jobid in self.plan.reservations:
             self.plan.replace(new)
             line.unreserve(old)
@@ -222,7 +222,7 @@ class Queue:
         """Forget the pass in progress, if there is one."""
         self._work = self._at = None
 
-    def _let_go(self, jobid: int) -> None:
+    def _end_pass_on(self, jobid: int) -> None:
         """End the pass if it is working on job *jobid*."""
         if self._work is not None and self._job is not None and self._job.jobid == jobid:
             self._end_pass()
@@ -357,7 +357,7 @@ class Queue:
             self._launcher.started(job, allocation)
         except InsufficientResources:
             if job.jobid not in self.plan.reservations and job.length < kind.stuck:
-                yield from self.plan.get_stuck(job, self._clock())
+                yield from self.plan.note_stuck(job, self._clock())
             return False
         except InfeasibleRequest as e:  # nodes were removed since it was submitted
             self._leave(job)
@@ -375,7 +375,7 @@ class Queue:
         found = self.jobs.pop(job.jobid, None)
         if found is not None:
             job = found  # its priority may have changed
-            self.plan.kinds.dismiss(job.kind)
+            self.plan.kinds.release(job.kind)
             line = self._lines[job.queue]
             if job.jobid in self.plan.reservations:
                 self.plan.cancel(job.jobid)

@@ -6,7 +6,7 @@ from typing import Callable, Generator, Optional
 
 import attrs
 
-from treepool.placement.plan.earliest import Units, end_of, wanted
+from treepool.placement.plan.earliest import Units, end_of, units_needed
 from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.plan import Plan
@@ -33,7 +33,7 @@ def why_waiting(
     """
     plan = queue.plan
     unit = unit_of(job.request)
-    need = wanted(job.request)
+    need = units_needed(job.request)
     if not (yield from plan.is_servable(job.kind)):
         up = yield from _units(plan, job, NEVER)
         return f"nodes are down or drained: {min(up, need)} of {need} {unit} up"
@@ -68,7 +68,7 @@ def why_waiting(
 
 
 def unit_of(request: Request) -> str:
-    """What ``wanted`` counts."""
+    """What ``units_needed`` counts."""
     if request.nodes is not None:
         return "nodes"
     return "slots" if request.ask.group.name == SLOT else f"{request.ask.group.name} domains"
@@ -78,7 +78,7 @@ def _units(plan: Plan, job: Waiting, start: float) -> Generator[None, None, int]
     """How many units of *job* are free at *start*, if nothing is planned."""
     view = yield from plan.views.view(start, UNPLANNED)
     units = Units(job.request, plan.pool.inventory)
-    plan.views.take(view)  # so that nobody advances it between two yields
+    plan.views.detach(view)  # so that nobody advances it between two yields
     yield from units.become_exact(plan.timeline, view)
     plan.views.keep(view)
     return units.free
