@@ -27,7 +27,7 @@ PLAN = [
     Mutant(
         "a job that is to start where others are late keeps its reservation",
         "placement/plan/queue.py",
-        "if ready and not left:",
+        "if ready and not has_left:",
         "if False:",
         "queue",
     ),
@@ -84,15 +84,15 @@ PLAN = [
     Mutant(
         "a late job does not start where others were to follow it",
         "placement/plan/plan.py",
-        "way <= behind | later",
-        "way <= behind",
+        "delayed <= behind | following",
+        "delayed <= behind",
         "queue",
     ),
     Mutant(
         "a late job starts in the way of any other",
         "placement/plan/plan.py",
-        "and way <= behind | later:",
-        "and way | behind | later is not None:",
+        "and delayed <= behind | following:",
+        "and delayed | behind | following is not None:",
         "queue",
     ),
     Mutant(

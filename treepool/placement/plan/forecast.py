@@ -1,4 +1,4 @@
-"""Estimates of when jobs start that have no reservation, because others must start before them."""
+"""Forecasts: when jobs without a reservation start, because others must start before them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from treepool.placement.pool import Pool
 
 
 class Forecast:
-    """Looks ahead on a timeline of its own, so that nothing it tries affects the queue.
+    """Plans jobs on a timeline of its own, so that nothing that it plans affects the queue.
 
-    *windows* are those of the queue, as they are at any time.
+    *windows* is the mapping of the queue, which changes with the windows.
     """
 
     def __init__(self, pool: Pool, windows: Optional[Mapping[str, Window]] = None) -> None:
@@ -24,9 +24,9 @@ class Forecast:
     def starts(
         self, jobs: Iterable[Waiting], now: float, found: dict[int, float]
     ) -> Iterator[None]:
-        """Add to *found* the starts of *jobs* (by job id) if they start one after another.
+        """Add to *found*, by job id, the starts of *jobs* if they start one after another.
 
-        Ends early when the pool changes, and at the first job that cannot be planned.
+        Stops when the pool changes, and at the first job that cannot be planned.
         """
         yield from self.begin(now)
         journal = self._plan.pool.journal
@@ -45,7 +45,7 @@ class Forecast:
                 self.remove(jobid)
 
     def begin(self, now: float) -> Iterator[None]:
-        """Follow the pool and the windows; afterwards, jobs can be added."""
+        """Follow the pool and the windows. Afterwards, jobs can be added."""
         plan = self._plan
         plan.follow()
         while plan.is_behind:
@@ -61,7 +61,7 @@ class Forecast:
     def add(self, job: Waiting, begin: float) -> Generator[None, None, Optional[float]]:
         """Plan *job* as early as possible from *begin* on, beside those that were added before.
 
-        Returns its start: NEVER if it waits for one without a time limit; None if it could not be
+        Returns its start: NEVER if it waits for a job without a time limit, None if it cannot be
         planned.
         """
         found, _ = yield from earliest_start(self._plan.views, job, job.kind.leave, begin)
@@ -71,5 +71,5 @@ class Forecast:
         return found.start
 
     def remove(self, jobid: int) -> None:
-        """Forget a job that was added."""
+        """Remove a job that was added, or whose reservation was held."""
         self._plan.timeline.remove(jobid)

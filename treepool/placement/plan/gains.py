@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from treepool.placement.plan.future import Holder
 from treepool.placement.plan.timeline import Change, Timeline
 from treepool.placement.request.need import Ask
 
@@ -20,13 +21,23 @@ class Gain:
         self._openings: dict[tuple[int, int, bool], set[tuple[float, float]]] = {}
 
     def may_serve(
-        self, timeline: Timeline, ask: Ask, length: float, now: float, before: float
+        self,
+        timeline: Timeline,
+        ask: Ask,
+        length: float,
+        leave: frozenset[Holder],
+        now: float,
+        before: float,
     ) -> bool:
         """Whether some rank may serve *ask* for *length* seconds that overlap the change.
 
-        The start would be from *now* on but earlier than *before*. Openings are kept although the
-        timeline changes: since they were found there is less room, or there is another gain.
+        The start would be from *now* on but earlier than *before*. The spans of holders in *leave*
+        do not count, so the answer is yes if they have some of the ranks. Openings are kept even if
+        the timeline changes: since they were found there is less room, or there is another gain.
         """
+        for holder in leave:
+            if not self.ranks.isdisjoint(timeline.ranks_of(holder)):
+                return True
         start, end = self.change.start, self.change.end
         end = max(end, math.nextafter(now, math.inf))  # a job that was late held the present, too
         least = ask.min_cores, ask.min_gpus, ask.whole
