@@ -6,8 +6,8 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, AbstractSet, Iterable, Optional
 
-from treepool.placement.nodes.fabric import ROOT
 from treepool.placement.nodes.domaincount import DomainCount
+from treepool.placement.nodes.fabric import ROOT
 from treepool.placement.nodes.rankset import RankSet, lowest_of
 from treepool.placement.nodes.state import NodeState
 from treepool.rfc.idset import from_ids, iterate

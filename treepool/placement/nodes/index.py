@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Callable, Iterable, Optional, Sequence, TypeVar
 
 from treepool.placement.nodes.census import Census
-from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.domaincount import DomainCount
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.idlenodes import IdleNodes
 from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import Held, NodeState
