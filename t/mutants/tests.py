@@ -14,6 +14,7 @@ TESTS = {
     "windows": ("t/placement/test_change.py",),
     "fabric": (
         "t/placement/test_domains.py",
+        "t/placement/test_idle_nodes.py",
         "t/placement/test_fabric.py",
         "t/placement/test_job_fabric.py",
         "t/placement/test_plan_fabric.py",
