@@ -192,6 +192,11 @@ class Queue:
         """When to run again although nothing changes; infinity if there is no such time."""
         return self._next
 
+    @property
+    def settled(self) -> bool:
+        """Whether a pass has ended, and nothing has changed since."""
+        return self._work is None and not (self._due or self.plan.is_behind)
+
     # -- passes
 
     def run(self) -> Iterator[None]:
