@@ -27,6 +27,7 @@ from treepool.flux.submissions import Submission
 from treepool.flux.turns import Turns
 from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
 
 
@@ -284,6 +285,52 @@ def check_a_reason_that_changes_soon_is_told_when_nothing_else_happens():
     while reactor.timer < math.inf:
         assert reactor.wait() <= 110.0
     assert [len(reactor.told(jobid)) for jobid in (1, 2)] == [2, 2]
+
+
+def check_estimates_change_with_the_plan_not_while_it_is_made():
+    scheduler = scheduler_of_two_jobs()
+    queue, pool = scheduler.queue, scheduler.pool
+    queue.set_rules(Rule("conservative", 8), {})
+    scheduler.resources.mark_up("0-1")
+    pool.alloc(9, queue.jobs[1].request)
+    pool.update_expiration(9, time.time() + 1000)
+    list(queue.run())
+    list(scheduler.forecast())
+    first = {jobid: queue.plan.reservations[jobid].start for jobid in (1, 2)}
+    queue.prioritize(2, 20)
+    with patch("treepool.placement.plan.timeline._SLICE", 1):
+        lost = False
+        for _ in queue.run():  # it may be left here, for messages
+            scheduler._annotator.changed()
+            list(scheduler.forecast())
+            lost |= 1 not in queue.plan.reservations
+    assert lost
+    last = {jobid: queue.plan.reservations[jobid].start for jobid in (1, 2)}
+    assert last[2] == first[1] < last[1]
+    for jobid in (1, 2):
+        calls = scheduler._pending.request_of(jobid).annotate.call_args_list
+        told = [call.args[0]["sched"].get("t_estimate", 0) for call in calls]
+        assert [estimate for estimate in told if estimate != 0] == [first[jobid], last[jobid]]
+
+
+def check_an_estimate_stays_if_the_pool_changes_before_it_is_made_again():
+    scheduler = scheduler_of_two_jobs()
+    queue, pool = scheduler.queue, scheduler.pool
+    scheduler.resources.mark_up("0-1")
+    pool.alloc(9, queue.jobs[1].request)
+    end = time.time() + 1000
+    for number in range(8):
+        pool.update_expiration(9, end + 2 * number)
+        list(queue.run())
+        scheduler._annotator.changed()
+        for step, _ in enumerate(scheduler.forecast(), 1):
+            if step == number:
+                pool.update_expiration(9, end + 2 * number + 1)
+    calls = scheduler._pending.request_of(2).annotate.call_args_list
+    told = [call.args[0]["sched"].get("t_estimate", 0) for call in calls]
+    told = [start for start in told if start != 0]  # without what has only a reason
+    assert None not in told and told == sorted(told), told
+    assert told[0] == end + 60 and told[-1] == end + 14 + 60
 
 
 def check_every_job_is_told_its_reason_when_nothing_else_happens():

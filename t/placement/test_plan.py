@@ -287,9 +287,56 @@ def test_a_forecast_plans_one_after_another_and_changes_nothing():
         case.submit(jobid, "slot/core=5", 30)
     found = {}
     forecast = Forecast(case.pool)
-    finish(forecast.starts(list(case.queue.jobs.values()), NOW, found))
+    finish(forecast.begin(NOW))
+    assert outcome(forecast.starts(list(case.queue.jobs.values()), NOW, found)) == NOW + 70
     assert found == {2: NOW + 10, 3: NOW + 40, 4: NOW + 70}
     assert case.starts() == {}
+
+
+def test_a_forecast_keeps_to_the_reservations_of_all_queues():
+    case = Case(nodes=1, policy="fifo", rules={"other": Rule("conservative", 8)})
+    case.runs(1, "slot/core=8", NOW + 10)
+    case.submit(2, "slot/core=8", 30, queue="other")
+    case.submit(3, "slot/core=8", 30)
+    case.submit(4, "slot/core=8", 30)
+    case.submit(5, "slot/core=8", 30, queue="other")
+    made = case.queue.plan.reservations
+    assert case.starts() == {2: NOW + 10, 3: NOW + 40, 5: NOW + 70}
+    forecast = Forecast(case.pool)
+    for _ in range(2):  # what was planned is forgotten when another begins
+        found = case.starts()
+        finish(forecast.begin(NOW, made.values()))
+        finish(forecast.starts([case.queue.jobs[3], case.queue.jobs[4]], NOW, found))
+        assert found == {2: NOW + 10, 3: NOW + 40, 5: NOW + 70, 4: NOW + 100}
+
+
+def test_a_forecast_that_is_overtaken_by_events_says_so():
+    case = Case(nodes=1, policy="fifo")
+    case.runs(1, "slot/core=8", NOW + 10)
+    for jobid in (2, 3, 4):
+        case.submit(jobid, "slot/core=5", 30)
+    forecast, found = Forecast(case.pool), {}
+    finish(forecast.begin(NOW))
+    assert not forecast.stale
+    work = forecast.starts(list(case.queue.jobs.values()), NOW, found)
+    while not found:
+        next(work)
+    case.pool.update_expiration(1, NOW + 20)
+    assert forecast.stale
+    assert outcome(work) == NEVER
+    assert found == {2: NOW + 10}
+
+
+def test_a_queue_is_settled_when_a_pass_has_ended_and_nothing_changed_since():
+    case = Case(nodes=2)
+    assert not case.queue.settled
+    case.submit(1, "slot=2/core=8")
+    assert case.queue.settled
+    case.submit(2, "slot=2/core=8")
+    case.pool.free(1)
+    assert not case.queue.settled
+    *before, after = [case.queue.settled for _ in case.queue.run()]
+    assert before and not any(before) and after
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -332,8 +332,9 @@ def test_a_forecast_knows_when_a_job_has_waited():
     run.runs(1, [0, 1], 0)
     run.runs(2, [4, 5], 0)
     run.waits(3, "node=4/slot/core=4", wait=30)
-    found = {}
-    finish(Forecast(run.pool).starts(list(run.queue.jobs.values()), NOW, found))
+    found, forecast = {}, Forecast(run.pool)
+    finish(forecast.begin(NOW))
+    finish(forecast.starts(list(run.queue.jobs.values()), NOW, found))
     assert found == {3: NOW + 30}
 
 

@@ -194,6 +194,11 @@ class Queue:
         """When to call ``run`` again if nothing changes; infinity if there is no such time."""
         return self._next
 
+    @property
+    def settled(self) -> bool:
+        """Whether a pass has ended, and nothing has changed since."""
+        return self._work is None and not (self._due or self.plan.is_behind)
+
     # -- passes
 
     def run(self) -> Iterator[None]:
