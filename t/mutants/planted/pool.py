@@ -114,7 +114,7 @@ POOL = [
     Mutant(
         "what a rank holds is not compared on free",
         "placement/jobs.py",
-        "if gone.pop(rank, (cores, gpus)) != (cores, gpus):",
+        "if gone.pop(rank) != (cores, gpus):",
         "if gone.pop(rank, (cores, gpus))[1] != gpus:",
     ),
     Mutant(
