@@ -190,24 +190,24 @@ def _skip_ahead(
     It is found by marks: doubling steps, then bisection. If nothing is planned, units only become
     free with time.
     """
-    timeline = views.timeline
-    first = low = timeline.ended_by(begin)
-    missed = 0
-    high, step = timeline.ended_by(LAST) + 1, STRIDE
+    timeline, time, missed = views.timeline, begin, 0
+    low, high, step = timeline.ended_by(begin), timeline.ended_by(LAST) + 1, STRIDE
     while high - low > STRIDE:
-        ended, view = yield from views.mark(low, min(low + step, (low + high) // 2), high, leave)
+        middle = timeline.end_between(low, min(low + step, (low + high) // 2), high)
+        if middle == low:
+            break
+        ended, view = yield from views.mark(low, middle, high, leave)
         free = units.of_view(view)
         if free >= units.course.need:
             high = ended
         else:
-            low = ended
+            low, time, missed = ended, view.start, free
             step *= 2
-            missed = free
         yield
-    if low == first:
-        return begin
-    units.course.note(begin, missed)
-    return max(begin, timeline.end_of_first(low))
+        high = min(high, timeline.ended_by(LAST) + 1)  # jobs may have ended early meanwhile
+    if time > begin:
+        units.course.note(begin, missed)
+    return time
 
 
 def uses_of(
