@@ -1,12 +1,15 @@
 """Run by Flux's Python: checks of whose turn it is in a scheduler without a broker."""
 
 import errno
+import gc
 import math
 import time
+import weakref
 from collections import deque
 from unittest.mock import Mock, patch
 
 import checks
+import flux
 from adapter import R, spec
 from flux.constants import FLUX_POLLIN
 
@@ -14,7 +17,7 @@ import attrs  # isort: skip
 from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.config import Configuration
-from treepool.flux.garbage import Garbage
+from treepool.flux.garbage import Garbage, let_go
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Passes
 from treepool.flux.pending import Pending
@@ -24,6 +27,7 @@ from treepool.flux.submissions import Submission
 from treepool.flux.turns import Turns
 from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
 
 
@@ -183,20 +187,45 @@ def check_a_change_of_windows_that_comes_during_the_unload_is_refused():
     assert not made._changes
 
 
-def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():
+def check_a_full_collection_comes_after_a_pass_and_at_most_every_ten_minutes():
     scheduler = scheduler_of_two_jobs()
     now = [1000.0]
     clock = patch("treepool.flux.garbage.time.monotonic", lambda: now[0])
     with clock, patch("treepool.flux.garbage.gc") as gc:
         scheduler._garbage.begin()
         counts = []
-        for now[0] in (1000.0, 1059.0, 1061.0, 1062.0, 1122.0):
+        for now[0] in (1000.0, 1599.0, 1601.0, 1602.0, 2202.0):
             list(scheduler.forecast())
             counts.append(gc.collect.call_count)
-        now[0] = 1190.0
+        now[0] = 2803.0
         scheduler._request_forecast()  # after a pass that started all jobs there were
         counts.append(gc.collect.call_count)
     assert counts == [0, 0, 1, 1, 2, 3]
+
+
+def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():
+    handle = flux.Flux("loop://")
+    gone = []
+
+    def answered(future, kept):
+        assert future.get() == {"n": 1}
+        handle.reactor_stop()
+        if kept:
+            return
+        let_go(future)
+
+    gc.disable()
+    handle.msg_watcher_create(
+        lambda h, _, msg, __: h.respond(msg, {"n": 1}), topic_glob="x"
+    ).start()
+    for kept in (True, False):
+        future = handle.rpc("x", {})
+        future.then(answered, kept)
+        ref = weakref.ref(future)
+        del future
+        handle.reactor_run()
+        gone.append(ref() is None)
+    assert gone == [False, True]  # the first one is why there is let_go
 
 
 class Reactor:
@@ -256,6 +285,52 @@ def check_a_reason_that_changes_soon_is_told_when_nothing_else_happens():
     while reactor.timer < math.inf:
         assert reactor.wait() <= 110.0
     assert [len(reactor.told(jobid)) for jobid in (1, 2)] == [2, 2]
+
+
+def check_estimates_change_with_the_plan_not_while_it_is_made():
+    scheduler = scheduler_of_two_jobs()
+    queue, pool = scheduler.queue, scheduler.pool
+    queue.set_rules(Rule("conservative", 8), {})
+    scheduler.resources.mark_up("0-1")
+    pool.alloc(9, queue.jobs[1].request)
+    pool.update_expiration(9, time.time() + 1000)
+    list(queue.run())
+    list(scheduler.forecast())
+    first = {jobid: queue.plan.reservations[jobid].start for jobid in (1, 2)}
+    queue.prioritize(2, 20)
+    with patch("treepool.placement.plan.timeline._SLICE", 1):
+        lost = False
+        for _ in queue.run():  # it may be left here, for messages
+            scheduler._annotator.changed()
+            list(scheduler.forecast())
+            lost |= 1 not in queue.plan.reservations
+    assert lost
+    last = {jobid: queue.plan.reservations[jobid].start for jobid in (1, 2)}
+    assert last[2] == first[1] < last[1]
+    for jobid in (1, 2):
+        calls = scheduler._pending.request_of(jobid).annotate.call_args_list
+        told = [call.args[0]["sched"].get("t_estimate", 0) for call in calls]
+        assert [estimate for estimate in told if estimate != 0] == [first[jobid], last[jobid]]
+
+
+def check_an_estimate_stays_if_the_pool_changes_before_it_is_made_again():
+    scheduler = scheduler_of_two_jobs()
+    queue, pool = scheduler.queue, scheduler.pool
+    scheduler.resources.mark_up("0-1")
+    pool.alloc(9, queue.jobs[1].request)
+    end = time.time() + 1000
+    for number in range(8):
+        pool.update_expiration(9, end + 2 * number)
+        list(queue.run())
+        scheduler._annotator.changed()
+        for step, _ in enumerate(scheduler.forecast(), 1):
+            if step == number:
+                pool.update_expiration(9, end + 2 * number + 1)
+    calls = scheduler._pending.request_of(2).annotate.call_args_list
+    told = [call.args[0]["sched"].get("t_estimate", 0) for call in calls]
+    told = [start for start in told if start != 0]  # without what has only a reason
+    assert None not in told and told == sorted(told), told
+    assert told[0] == end + 60 and told[-1] == end + 14 + 60
 
 
 def check_every_job_is_told_its_reason_when_nothing_else_happens():

@@ -4,9 +4,10 @@
 PARTS = 8
 MACHINE = "t/placement/test_machine.py::test_no_operation_in_any_order_breaks_a_promise[0]"
 
-#: What pytest is to run; the bounds and ties of policy packing are rare in the machine's histories.
+#: What pytest is to run; the bounds and ties of policy packing, and cores that GPUs cannot share
+#: evenly, are rare in the machine's histories.
 TESTS = {
-    "machine": ("t/placement/test_usable.py", MACHINE),
+    "machine": ("t/conformance/test_vectors.py", "t/placement/test_usable.py", MACHINE),
     "queue": ("t/placement/test_queue.py",),
     "left": ("t/placement/test_left.py", "t/placement/test_queue.py"),
     "wait": ("t/placement/test_wait.py", "t/placement/test_queue.py"),

@@ -342,13 +342,11 @@ class History:
 
     def told(self, scheduler):
         """There is nothing more to tell: each job knows why it waits, and how long."""
-        rules = {name: rule for name, rule, _ in scheduler.queue.lines()}
-        for jobid, job in scheduler.queue.jobs.items():
+        for jobid in scheduler.queue.jobs:
             told = self.manager.jobs[jobid].told
             assert told.get("reason_pending"), f"{jobid} is not told why it waits"
             reservation = scheduler.queue.plan.reservations.get(jobid)
-            fifo = rules[job.queue].policy == "fifo"  # a forecast, no reservation
-            if reservation is not None and reservation.start < NEVER and not fifo:
+            if reservation is not None and reservation.start < NEVER:
                 said = told.get("t_estimate")
                 assert said == reservation.start, f"{jobid} is told {said}, not {reservation.start}"
 

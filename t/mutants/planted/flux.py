@@ -177,8 +177,8 @@ FLUX = [
     Mutant(
         "a change of windows is answered, but not made",
         "flux/windows.py",
-        "against = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)",
-        "against = yield from change_windows("
+        "yield from change_windows(self._queue, self._goal, self._owner_of, change.name)",
+        "yield from change_windows("
         "self._queue, tuple(self._queue.plan.windows.values()), self._owner_of, change.name)",
         "driven",
     ),

@@ -27,7 +27,7 @@ PLAN = [
     Mutant(
         "a job that is to start where others are late keeps its reservation",
         "placement/plan/queue.py",
-        "if ready and not left:",
+        "if ready and not has_left:",
         "if False:",
         "queue",
     ),
@@ -84,15 +84,15 @@ PLAN = [
     Mutant(
         "a late job does not start where others were to follow it",
         "placement/plan/plan.py",
-        "way <= behind | later",
-        "way <= behind",
+        "delayed <= behind | following",
+        "delayed <= behind",
         "queue",
     ),
     Mutant(
         "a late job starts in the way of any other",
         "placement/plan/plan.py",
-        "and way <= behind | later:",
-        "and way | behind | later is not None:",
+        "and delayed <= behind | following:",
+        "and delayed | behind | following is not None:",
         "queue",
     ),
     Mutant(
@@ -126,8 +126,8 @@ PLAN = [
     Mutant(
         "a node that comes up makes no room",
         "placement/plan/follow.py",
-        "came = tuple(rank for rank in ranks if up[rank])",
-        "came = ()",
+        "now_up = tuple(rank for rank in ranks if up[rank])",
+        "now_up = ()",
         "queue",
     ),
     Mutant(
@@ -159,17 +159,17 @@ PLAN = [
         "windows",
     ),
     Mutant(
-        "a job waits for a close place a moment too long",
+        "a job that was submitted long ago waits anew for a close place",
         "placement/plan/kinds.py",
-        "if now < submitted + request.wait:",
-        "if now <= submitted + request.wait:",
+        "patience = submitted + request.wait",
+        "patience = now + request.wait",
         "wait",
     ),
     Mutant(
         "a use of more room counts once",
         "placement/plan/course.py",
-        "self._most[place] += use.units",
-        "self._most[place] += 1",
+        "self._most[i] += use.units",
+        "self._most[i] += 1",
         "queue",
     ),
 ]

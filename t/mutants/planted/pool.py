@@ -114,8 +114,8 @@ POOL = [
     Mutant(
         "what a rank holds is not compared on free",
         "placement/jobs.py",
-        "if gone.pop(rank, (cores, gpus)) != (cores, gpus):",
-        "if gone.pop(rank, (cores, gpus))[1] != gpus:",
+        "if gone.pop(rank) != (cores, gpus):",
+        "if gone.pop(rank)[1] != gpus:",
     ),
     Mutant(
         "final is not looked at",
