@@ -124,8 +124,8 @@ class Machine(Counted):
 
     @initialize(data=st.data())
     def start(self, data: Any) -> None:
-        several = st.one_of(random.clusters(most=5), random.uneven_clusters())
-        kinds = several.flatmap(random.with_fabric), random.broad_nodes()
+        several = random.clusters(most=5), random.uneven_clusters()
+        kinds = (*(one.flatmap(random.with_fabric) for one in several), random.broad_nodes())
         R = data.draw(st.one_of(*kinds, random.rich_nodes()))
         self.add(R, data)
 
