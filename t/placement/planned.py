@@ -50,12 +50,8 @@ class Planned(Counted):
 
     @initialize(data=st.data())
     def start(self, data: Any) -> None:
-        R = data.draw(st.one_of(random.clusters(most=6), random.uneven_clusters()))
-        key = R.get("scheduling")
-        if key is not None and "fabric" not in key and data.draw(st.booleans()):
-            named = idset.union(idset.decode(child["ranks"]) for child in key["children"])
-            ranks = list(idset.iterate(named)) or random.ranks_of(R)  # as the key numbers them
-            key["fabric"] = data.draw(random.fabrics(ranks))
+        several = st.one_of(random.clusters(most=6), random.uneven_clusters())
+        R = data.draw(several.flatmap(random.with_fabric))
         self.R, self.now = R, 1000.0
         self.pool = Pool(R)
         self.idle = observed(self.pool)["free"]
