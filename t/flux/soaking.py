@@ -99,7 +99,8 @@ class Site(Instance):
         A moment after the scheduler, because a job that has an R there but no alloc event stops
         all scheduling after the restart (flux-core 0.88, see test_unload.py).
         """
-        pids = self.flux("exec", "-r", "all", "flux", "getattr", "broker.pid").split()
+        # Not those of brokers that are lost, for which exec fails.
+        pids = self.run("exec", "-r", "all", "flux", "getattr", "broker.pid").stdout.split()
         for line in self.flux("module", "list").splitlines():
             if line.startswith("sched-"):
                 self.flux("module", "remove", line.split()[0])

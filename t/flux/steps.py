@@ -1,12 +1,15 @@
 """Run by Flux's Python: checks of whose turn it is in a scheduler without a broker."""
 
 import errno
+import gc
 import math
 import time
+import weakref
 from collections import deque
 from unittest.mock import Mock, patch
 
 import checks
+import flux
 from adapter import R, spec
 from flux.constants import FLUX_POLLIN
 
@@ -14,7 +17,7 @@ import attrs  # isort: skip
 from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.config import Configuration
-from treepool.flux.garbage import Garbage
+from treepool.flux.garbage import Garbage, let_go
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Passes
 from treepool.flux.pending import Pending
@@ -184,20 +187,45 @@ def check_a_change_of_windows_that_comes_during_the_unload_is_refused():
     assert not made._changes
 
 
-def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():
+def check_a_full_collection_comes_after_a_pass_and_at_most_every_ten_minutes():
     scheduler = scheduler_of_two_jobs()
     now = [1000.0]
     clock = patch("treepool.flux.garbage.time.monotonic", lambda: now[0])
     with clock, patch("treepool.flux.garbage.gc") as gc:
         scheduler._garbage.begin()
         counts = []
-        for now[0] in (1000.0, 1059.0, 1061.0, 1062.0, 1122.0):
+        for now[0] in (1000.0, 1599.0, 1601.0, 1602.0, 2202.0):
             list(scheduler.forecast())
             counts.append(gc.collect.call_count)
-        now[0] = 1190.0
+        now[0] = 2803.0
         scheduler._request_forecast()  # after a pass that started all jobs there were
         counts.append(gc.collect.call_count)
     assert counts == [0, 0, 1, 1, 2, 3]
+
+
+def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():
+    handle = flux.Flux("loop://")
+    gone = []
+
+    def answered(future, kept):
+        assert future.get() == {"n": 1}
+        handle.reactor_stop()
+        if kept:
+            return
+        let_go(future)
+
+    gc.disable()
+    handle.msg_watcher_create(
+        lambda h, _, msg, __: h.respond(msg, {"n": 1}), topic_glob="x"
+    ).start()
+    for kept in (True, False):
+        future = handle.rpc("x", {})
+        future.then(answered, kept)
+        ref = weakref.ref(future)
+        del future
+        handle.reactor_run()
+        gone.append(ref() is None)
+    assert gone == [False, True]  # the first one is why there is let_go
 
 
 class Reactor:

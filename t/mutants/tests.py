@@ -11,9 +11,11 @@ TESTS = {
     "queue": ("t/placement/test_queue.py",),
     "left": ("t/placement/test_left.py", "t/placement/test_queue.py"),
     "wait": ("t/placement/test_wait.py", "t/placement/test_queue.py"),
+    "forecast": ("t/placement/test_plan.py",),
     "windows": ("t/placement/test_change.py",),
     "fabric": (
         "t/placement/test_domains.py",
+        "t/placement/test_idle_nodes.py",
         "t/placement/test_fabric.py",
         "t/placement/test_job_fabric.py",
         "t/placement/test_plan_fabric.py",
@@ -27,7 +29,8 @@ TESTS = {
     "fitness": ("t/placement/test_fitness.py",),
     "submissions": ("t/flux/test_submissions.py",),
     "driven": ("t/flux/test_driven.py",),
+    "told": ("t/flux/test_asking.py",),
 }
 
 #: Those that need Flux.
-OF_FLUX = {"driven"}
+OF_FLUX = {"driven", "told"}

@@ -4,7 +4,7 @@ import pytest
 
 from generators import outcome
 from placement.test_plan import NOW, Case
-from treepool.placement.plan.change import Against, change_windows
+from treepool.placement.plan.change import Conflicts, change_windows
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.window import Window
 
@@ -106,7 +106,7 @@ def test_what_stands_against_a_new_window_is_told():
     case.submit(2, "slot=1/node{x}", 50)
     new = Window("new", 0b11, NOW + 120, NOW + 130)
     told = outcome(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
-    assert told == Against(reserved=(2,))
+    assert told == Conflicts(reserved=(2,))
     case.run()
     assert case.starts() == {2: NOW + 130}
 
@@ -132,7 +132,7 @@ def test_running_jobs_that_may_still_run_at_its_start_are_told(end, against):
     case.runs(1, "slot=1/node{x}", end)
     new = Window("new", 0b01, NOW + 60, NOW + 130)
     told = outcome(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
-    assert told == Against(running=against)
+    assert told == Conflicts(running=against)
 
 
 def test_the_work_between_two_steps_is_bounded():

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from treepool import Pool, parse_shape
@@ -49,14 +49,23 @@ def test_what_is_free_throughout_a_time_is_what_no_span_in_it_holds(spans, start
         assert timeline.state(0, start, end).cores == free
 
 
-@given(SPANS, st.integers(1, 4), st.integers(1, 6), TIMES, TIMES, st.integers(1, 9))
-def test_a_gain_that_may_not_serve_a_request_cannot(spans, cores, length, now, start, lasts):
+@given(
+    SPANS,
+    st.frozensets(st.integers(0, 3), max_size=2),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    TIMES,
+    TIMES,
+    st.integers(1, 9),
+)
+@example([(0.0, 9.0, 15)], frozenset({0}), 1, 1, 0.0, 0.0, 9)
+def test_a_gain_that_may_not_serve_a_request_cannot(spans, leave, cores, length, now, start, lasts):
     spans = [(s, e, held) for s, e, held in spans if s < e]
     timeline, gain = timeline_of(spans), Gain(Change(start, start + lasts, (0,)))
-    if not gain.may_serve(timeline, ask_of(timeline, cores), length, now, math.inf):
+    if not gain.may_serve(timeline, ask_of(timeline, cores), length, leave, now, math.inf):
         for time in range(int(now), 30):
             if time < start + lasts and time + length > start:
-                state = timeline.state(0, float(time), float(time + length))
+                state = timeline.state(0, float(time), float(time + length), leave)
                 assert state.ncores < cores
 
 

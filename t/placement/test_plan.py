@@ -18,6 +18,7 @@ from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.timeline import NEVER, finish
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
+from treepool.rfc.rset import ResourceSet, RLiteEntry
 
 NOW = 1000.0
 
@@ -410,3 +411,21 @@ def test_room_is_not_forgotten_when_a_pass_ends_before_it_was_looked_at(monkeypa
     case.queue.set_rules(rule, {})
     case.run()
     assert sorted(case.got) == [2, 3, 4]
+
+
+def test_a_job_that_frees_one_node_after_another_costs_the_plan_one_node_each_time():
+    case = Case(nodes=64)
+    case.runs(1, "slot=64/core=8", NOW + 100)
+    case.submit(2, "slot=64/core=8")
+    plan, ranks = case.queue.plan, list(range(64))
+    for rank in ranks:
+        gone = ResourceSet((RLiteEntry(1 << rank, 0xFF),), ())
+        seen, known = plan.timeline.journal.end, plan._gains.end
+        case.pool.free(1, gone)
+        case.queue.follow()
+        changed = [change.ranks for change in plan.timeline.journal.since(seen)]
+        gained = [gain.change.ranks for gain in plan._gains.since(known)]
+        assert changed == gained == [(rank,)]
+        assert case.starts() == {2: NOW + 100}
+    case.run()
+    assert 2 in case.got

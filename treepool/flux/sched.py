@@ -24,7 +24,7 @@ from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.config import Configuration
-from treepool.flux.garbage import Garbage
+from treepool.flux.garbage import Garbage, let_go
 from treepool.flux.hello import Hello
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Numbers
@@ -339,6 +339,7 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _alloc_commit_continuation(self, future: Any, args: Any) -> None:  # no hook: counted
         super()._alloc_commit_continuation(future, args)
+        let_go(future)
         self._committing -= 1
         if self._ending and not self._committing:
             self.stop()

@@ -239,11 +239,11 @@ class Windows:
     def _apply(self, change: _Change) -> Generator[None, None, None]:
         """Give the queue the windows as they are now, and answer *change*."""
         self._goal = self._windows(self._kept, self._log.warning)
-        against = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)
+        conflicts = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)
         if change.fixed is not None:
             self._log.info(f"windows of the configuration: {len(change.fixed)}")
         else:
-            self._handle.respond(change.msg, attrs.asdict(against))
+            self._handle.respond(change.msg, attrs.asdict(conflicts))
             what = "removed" if change.added is None else f"added, {change.added.hosts:.200}"
             self._log.info(f"window {change.name}: {what}")
         self._changed()

@@ -27,15 +27,15 @@ PLAN = [
     Mutant(
         "a job that is to start where others are late keeps its reservation",
         "placement/plan/queue.py",
-        "if ready and not left:",
+        "if ready and not has_left:",
         "if False:",
         "queue",
     ),
     Mutant(
         "the end of a job's patience wakes nobody",
         "placement/plan/queue.py",
-        "self._next = min(self.plan.next_time(self._began), patience)",
-        "self._next = self.plan.next_time(self._began)",
+        "self.next_time = min(self.plan.next_time(self._began), patience)",
+        "self.next_time = self.plan.next_time(self._began)",
         "wait",
     ),
     Mutant(
@@ -84,15 +84,15 @@ PLAN = [
     Mutant(
         "a late job does not start where others were to follow it",
         "placement/plan/plan.py",
-        "way <= behind | later",
-        "way <= behind",
+        "delayed <= behind | following",
+        "delayed <= behind",
         "queue",
     ),
     Mutant(
         "a late job starts in the way of any other",
         "placement/plan/plan.py",
-        "and way <= behind | later:",
-        "and way | behind | later is not None:",
+        "and delayed <= behind | following:",
+        "and delayed | behind | following is not None:",
         "queue",
     ),
     Mutant(
@@ -126,8 +126,8 @@ PLAN = [
     Mutant(
         "a node that comes up makes no room",
         "placement/plan/follow.py",
-        "came = tuple(rank for rank in ranks if up[rank])",
-        "came = ()",
+        "now_up = tuple(rank for rank in ranks if up[rank])",
+        "now_up = ()",
         "queue",
     ),
     Mutant(
@@ -166,10 +166,17 @@ PLAN = [
         "wait",
     ),
     Mutant(
+        "a forecast knows of no reservation",
+        "placement/plan/forecast.py",
+        "for made in reserved: if not",
+        "for made in reserved:\n            if made is None and not",
+        "forecast",
+    ),
+    Mutant(
         "a use of more room counts once",
         "placement/plan/course.py",
-        "self._most[place] += use.units",
-        "self._most[place] += 1",
+        "self._most[i] += use.units",
+        "self._most[i] += 1",
         "queue",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Changes of the windows of a queue, in steps, and what stands against a new window."""
+"""Changes of the windows of a queue, in small steps, and the jobs that a new window affects."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc import idset
 
-#: Gives the user (numeric id) and the Flux queue of a waiting job.
+#: Returns the user (numeric id) and the Flux queue of a waiting job.
 OwnerOf = Callable[[Waiting], tuple[int, str]]
 
-#: Jobs that are looked at between two yields.
+#: Jobs between two yields.
 _STRIDE = 64
 
 
 @attrs.frozen
-class Against:
-    """Job ids that stand against a window.
+class Conflicts:
+    """The jobs (by id) that are in conflict with a window.
 
-    ``reserved`` jobs wait, and lose their reservation to it. ``running`` ones may use its nodes
-    when it starts; this does not ask whether the window would admit them.
+    Those in ``reserved`` wait, and lose their reservations. Those in ``running`` may still use its
+    nodes when it starts, even if the window would admit them.
     """
 
     reserved: tuple[int, ...] = ()
@@ -34,30 +34,30 @@ class Against:
 
 def change_windows(
     queue: Queue, windows: Sequence[Window], owner_of: OwnerOf, name: str = ""
-) -> Generator[None, None, Against]:
-    """Let *windows* be all windows of *queue*; returns what stands against the one called *name*.
+) -> Generator[None, None, Conflicts]:
+    """Replace all windows of *queue* by *windows*; returns the conflicts with the one named *name*.
 
-    New windows come last. At that time each waiting job has the leave that it should have: one
-    that was admitted to an old window of the same name, too. Jobs that are added between two steps
-    must have the leave that *windows* give.
+    Old windows go first. Then waiting jobs get the leave that *windows* give them. New windows come
+    last, so that no job uses the leave that it had for an old window of the same name. Jobs that
+    are added between two steps must have the leave that *windows* give.
     """
-    now = queue.plan.windows
-    queue.set_windows([window for window in windows if now.get(window.name) == window])
+    old = queue.plan.windows
+    queue.set_windows([window for window in windows if old.get(window.name) == window])
     yield from _admit(queue, windows, owner_of)
-    against = Against()
+    conflicts = Conflicts()
     for window in windows:
         if window.name == name:
             running = yield from _running(queue, window)
             queue.follow()
-            against = Against(_reserved(queue, window), running)
+            conflicts = Conflicts(_reserved(queue, window), running)
     queue.set_windows(windows)
-    return against
+    return conflicts
 
 
 def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterator[None]:
-    """Compute anew which of *windows* each waiting job may use.
+    """Give each waiting job the leave of those of *windows* that it may use.
 
-    Leave of a window that is over may stay: it is of no use, and the job keeps what is known of it.
+    A job keeps the leave of a window that is over: it has no effect, and the job stays of its kind.
     """
     names = frozenset(window.name for window in windows)
     leaves: dict[tuple[int, str], frozenset[Holder]] = {}
@@ -76,6 +76,7 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
 
 
 def _reserved(queue: Queue, window: Window) -> tuple[int, ...]:
+    """The jobs whose reservations need nodes of *window*, and that it does not admit."""
     plan = queue.plan
     parts = window.parts(plan.pool.inventory)
     holders = plan.timeline.overlapping(window.start, window.end, parts)
@@ -85,6 +86,7 @@ def _reserved(queue: Queue, window: Window) -> tuple[int, ...]:
 
 
 def _running(queue: Queue, window: Window) -> Generator[None, None, tuple[int, ...]]:
+    """The jobs that run on nodes of *window* and may end after its start."""
     pool = queue.plan.pool
     found = []
     ranks = set(idset.iterate(window.ranks))

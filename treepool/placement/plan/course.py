@@ -1,4 +1,4 @@
-"""How close a job came to an earlier start, and when more room may bring it there."""
+"""Courses: how close a job came to an earlier start, and when more room may allow one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_PARTS = 128
 
 
 class Use(NamedTuple):
-    """Units of a request that nodes with more room could serve, if it starts between two times."""
+    """Units of a request that nodes with more room could serve if it starts between two times."""
 
     start: float
     end: float
@@ -19,9 +19,9 @@ class Use(NamedTuple):
 
 
 class Course:
-    """The most units of a request that may be free in each part of the time before its start.
+    """An upper bound of the free units of a request, for each part of the time before its start.
 
-    ``need`` units are wanted, and only where gains were added there may be as many.
+    The request needs ``need`` units. Parts reach that number only where uses were added.
     """
 
     __slots__ = ("need", "_starts", "_most")
@@ -32,18 +32,18 @@ class Course:
         self._most: list[int] = like._most.copy() if like else []
 
     def note(self, time: float, units: int) -> None:
-        """From *time* on, later than all times before, up to *units* are free: not enough."""
+        """Note that at most *units*, too few, are free from *time* on. It is the latest time."""
         self._append(time, min(units, self.need - 1))
         self._simplify()
 
     def add(self, use: Use) -> None:
-        """Note that *use* may be made in addition."""
-        for place in range(self._split(use.start), self._split(use.end)):
-            self._most[place] += use.units
+        """Note that the units of *use* may be free in addition."""
+        for i in range(self._split(use.start), self._split(use.end)):
+            self._most[i] += use.units
         self._simplify()
 
     def chance(self, now: float) -> Optional[tuple[float, float]]:
-        """The first time after *now* without a break in which there may be enough."""
+        """The first period, not over at *now*, in which enough units may be free; None if none."""
         begin = math.inf
         ends = [*self._starts[1:], math.inf]
         for start, end, most in zip(self._starts, ends, self._most):
@@ -55,27 +55,27 @@ class Course:
         return (begin, math.inf) if begin < math.inf else None
 
     def replace(self, begin: float, end: float, other: Course) -> None:
-        """Take *other* for the time from *begin* up to *end*, for which it was made."""
+        """Replace the parts from *begin* up to *end* by *other*, which was made for this time."""
         first, last = self._split(begin), self._split(end)
         self._starts[first:last] = other._starts
         self._most[first:last] = other._most
         self._simplify()
 
-    def end(self, time: float) -> None:
+    def cut(self, time: float) -> None:
         """Forget the parts from *time* on."""
-        place = bisect_left(self._starts, time)
-        del self._starts[place:], self._most[place:]
+        i = bisect_left(self._starts, time)
+        del self._starts[i:], self._most[i:]
 
     def _split(self, time: float) -> int:
-        """The place of the part that begins at *time*, which is made if there is none.
+        """Split a part at *time*, if need be; returns the index of the part that begins there.
 
-        The parts do not reach back before the first one, which was in the present once.
+        The first part began in what was the present then, so no part is made before it.
         """
-        place = bisect_left(self._starts, time)
-        if place > 0 and (place == len(self._starts) or self._starts[place] > time):
-            self._starts.insert(place, time)
-            self._most.insert(place, self._most[place - 1])
-        return place
+        i = bisect_left(self._starts, time)
+        if i > 0 and (i == len(self._starts) or self._starts[i] > time):
+            self._starts.insert(i, time)
+            self._most.insert(i, self._most[i - 1])
+        return i
 
     def _append(self, time: float, most: int) -> None:
         if self._most and self._most[-1] == most:
@@ -84,7 +84,7 @@ class Course:
         self._most.append(most)
 
     def _simplify(self) -> None:
-        """If there are many parts, join those with a similar lack, or else two each."""
+        """Join parts if there are too many: those that lack similar numbers, otherwise pairs."""
         if len(self._starts) <= _MAX_PARTS:
             return
         parts = list(zip(self._starts, self._most))

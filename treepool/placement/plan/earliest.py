@@ -1,9 +1,12 @@
 """The earliest time at which a request fits beside everything that is planned.
 
-The time is now, or the end of some span. These times are not tried one by one. An upper bound of
-how many units of the request the free cores and GPUs could serve rules out most of them: first at
-some marks along the timeline, which ignore reservations and therefore only ever gain, then step by
-step from the last mark that is too early, and after some steps by whole cells (see Views.cell).
+That time is the present, or the end of a holding. An upper bound of the units that free cores and
+GPUs could serve rules out most of these times. The search has three stages:
+
+1. Marks are views that ignore what is planned, so later marks have more free. Doubling steps and
+   bisection find the last mark that is too early.
+2. From there, the ends of holdings are tried one after another.
+3. After some of these, whole cells (see Views.cell) are ruled out at once.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ from treepool.placement.plan.views import STRIDE, View, Views
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 
-#: Times that are tried one by one before whole cells are ruled out.
+#: How many times are tried before whole cells are ruled out.
 _STEPS = 32
 
-#: Work, in terms of Timeline.tired: a step to the next time, a choice, counting the units of a
-#: state, finding out what a group of nodes could serve.
+#: Work in units of Timeline.should_yield: for a step to the next time, a choice, the units of a
+#: state, and the uses of a group of nodes.
 _STEP, _CHOICE, _COUNT, _USE = 5, 50, 2, 5
 
 #: More units than any request needs.
@@ -41,11 +44,11 @@ class Found(NamedTuple):
 
 
 def end_of(start: float, duration: float) -> float:
-    """When a job that begins at *start* ends; a *duration* of 0 means never."""
+    """The end of a job that starts at *start*: infinity if its *duration* is 0, or at NEVER."""
     return start + duration if duration > 0 and start < NEVER else math.inf
 
 
-def wanted(request: Request) -> int:
+def units_needed(request: Request) -> int:
     """The fewest units (see Units) that serve *request*."""
     if request.nodes is None:
         return request.units.minimum
@@ -55,9 +58,10 @@ def wanted(request: Request) -> int:
 
 
 class Units:
-    """How many units of a request the nodes of a view could serve: slots, domains or nodes.
+    """Counts the units of a request (slots, domains or nodes) that the nodes of a view could serve.
 
-    An upper bound by numbers of cores and GPUs, or the exact number after ``become_exact``.
+    It counts an upper bound by the numbers of free cores and GPUs, and after ``become_exact`` the
+    units that really fit.
     """
 
     def __init__(self, request: Request, inventory: Inventory) -> None:
@@ -65,9 +69,9 @@ class Units:
         self.ask = ask
         self.within = inventory.matching(request.constraint)
         self.exact = False
-        #: The units that were free at the times that were too early.
-        self.course = Course(wanted(request))
-        #: The units of the view that was counted, as far as ``moved`` was told of its changes.
+        #: The free units at the times that a search found to be too early.
+        self.course = Course(units_needed(request))
+        #: The units of the view that ``count`` was called with. ``moved`` keeps them up to date.
         self.free = 0
         most = ask.group.count.maximum if ask.fill else 1
         self._most = 1 << 30 if most is None else most
@@ -95,18 +99,18 @@ class Units:
         self.free = self.of_view(view)
 
     def moved(self, rank: int, old: Optional[NodeState], new: Optional[NodeState]) -> None:
-        """Follow a change of the view that was counted."""
+        """Take note that *rank* changed from state *old* to *new*, in the view that was counted."""
         if old is not new and (self.within is None or rank in self.within):
             self.free -= 0 if old is None else self.of(old)
             self.free += 0 if new is None else self.of(new)
 
     def become_exact(self, timeline: Timeline, view: View) -> Generator[None, None, None]:
-        """Count the units that really fit from now on, those of *view* first."""
+        """From now on count the units that really fit, and count those of *view*."""
         self.exact = True
         self._known.clear()
         for state in list(view.index.buckets):
             self.of(state)
-            if timeline.tired(10 * _COUNT):
+            if timeline.should_yield(10 * _COUNT):
                 yield
         self.count(view)
 
@@ -134,23 +138,24 @@ def earliest(
     before: float,
     units: Units,
 ) -> Generator[None, None, Optional[Found]]:
-    """Where *request* can start first, not earlier than *begin* and earlier than *before*.
+    """The earliest start of *request* from *begin* on and before *before*; None if there is none.
 
-    If it must wait for jobs without a time limit, that is at NEVER. None if it cannot start even
-    after all jobs have ended, because resources that it needs are down. *units* are new ones of the
-    request; afterwards, their ``course`` says how close it came to an earlier start.
+    The start is NEVER if the request must wait for jobs without a time limit. If *before* is
+    infinity, None means that the request cannot even start after all jobs have ended, because
+    resources that it needs are down. *units* counts for this request and was not used before. Its
+    ``course`` then says how close the request came to an earlier start.
     """
-    timeline, need = views.timeline, wanted(request)
+    timeline, need = views.timeline, units.course.need
     time = begin
     if before == math.inf:
-        time = yield from _skipped(views, units, need, leave, begin)
+        time = yield from _skip_ahead(views, units, leave, begin)
     view: Optional[View] = None
     steps, passed = 0, -math.inf
     while time < min(before, NEVER):
         if steps >= _STEPS and time > passed:
             cell = yield from views.cell(time, leave)
             passed, most = cell.start, units.of_view(cell)
-            if timeline.tired(_COUNT * len(cell.index.buckets)):
+            if timeline.should_yield(_COUNT * len(cell.index.buckets)):
                 yield
             if most < need:
                 units.course.note(time, most)
@@ -159,7 +164,7 @@ def earliest(
         end = end_of(time, request.duration)
         if view is None:
             view = yield from views.view(time, end, leave)
-            views.take(view)
+            views.detach(view)
             units.count(view)
         else:
             yield from views.advance(view, time, end, units.moved)
@@ -170,11 +175,11 @@ def earliest(
                 return Found(time, found.selection)
             if not units.exact:
                 yield from units.become_exact(timeline, view)
-            if timeline.tired(_CHOICE):
+            if timeline.should_yield(_CHOICE):
                 yield
         units.course.note(time, units.free)
         steps += 1
-        if timeline.tired(_STEP):
+        if timeline.should_yield(_STEP):
             yield
         time = timeline.next_end(time)
     if view is not None:
@@ -186,32 +191,32 @@ def earliest(
     return None if last is None else Found(NEVER, last)
 
 
-def _skipped(
-    views: Views, units: Units, need: int, leave: frozenset[Holder], begin: float
+def _skip_ahead(
+    views: Views, units: Units, leave: frozenset[Holder], begin: float
 ) -> Generator[None, None, float]:
-    """A time from *begin* on, before the first at which *need* units may be free, but close to it.
+    """A time from *begin* on, shortly before the first at which enough *units* may be free.
 
-    Without what is planned, the free units only grow with time, so marks are tried by doubling
-    steps and then by bisection.
+    It is found by marks: doubling steps, then bisection. If nothing is planned, units only become
+    free with time.
     """
     timeline = views.timeline
-    first = low = timeline.place(begin)
+    first = low = timeline.ended_by(begin)
     missed = 0
-    high, step = timeline.place(LAST) + 1, STRIDE
+    high, step = timeline.ended_by(LAST) + 1, STRIDE
     while high - low > STRIDE:
-        place, view = yield from views.mark(low, min(low + step, (low + high) // 2), high, leave)
+        ended, view = yield from views.mark(low, min(low + step, (low + high) // 2), high, leave)
         free = units.of_view(view)
-        if free >= need:
-            high = place
+        if free >= units.course.need:
+            high = ended
         else:
-            low = place
+            low = ended
             step *= 2
             missed = free
         yield
     if low == first:
         return begin
     units.course.note(begin, missed)
-    return max(begin, timeline.time_at(low))
+    return max(begin, timeline.end_of_first(low))
 
 
 def uses_of(
@@ -222,45 +227,46 @@ def uses_of(
     leave: frozenset[Holder],
     now: float,
     before: float,
-    gains_of: Optional[Mapping[int, int]] = None,
+    gain_counts: Optional[Mapping[int, int]] = None,
 ) -> Generator[None, None, list[Use]]:
-    """What *request* could use of the ranks of *change*, where that made more room.
+    """What *request* could use of the ranks of *change*, which made more room.
 
-    The units are for *length* seconds, and start from *now* on but before *before*. Where a request
-    lacked more units before the change than these uses have together, it still cannot start. If
-    the timeline changes meanwhile, that is nothing to rely on: a use without bounds. Units
-    that were there before the change count, too, unless *gains_of* tells that the rank had no other
-    gain which the request does not know.
+    The units are free for *length* seconds, and start from *now* on but before *before*. A request
+    that lacked more units before the change than these uses have together still cannot start. Units
+    that were free before the change count too, unless *gain_counts* shows that the request knows
+    all other gains of the rank. If the timeline changes during the call, the answer is a single use
+    with more units than any request needs.
     """
     uses: list[Use] = []
     seen, inventory = timeline.journal.end, timeline.pool.inventory
     within = inventory.matching(request.constraint)
     up = timeline.pool.situation.index.up
     ask = request.ask
-    # The first start with which the job reaches into the change.
+    # The first start with which the job overlaps the change.
     first = max(now, math.nextafter(change.start - length, math.inf))
     last = max(min(before, change.end), math.nextafter(first, math.inf))
     if first >= before:
         return uses
     freed = {rank: (cores, gpus) for those, cores, gpus in change.parts for rank in those}
     for ranks in timeline.groups(change):
-        if timeline.tired(_USE):
+        if timeline.should_yield(_USE):
             yield
             if timeline.journal.end != seen:
                 return [Use(now, before, _MANY)]
         rank = ranks[0]
-        # Most nodes serve nothing even where only the spans count that last from first to last.
+        # Most nodes serve nothing even if only the spans count that last throughout these starts.
         state = timeline.state(rank, math.nextafter(last, 0), end_of(first, length), leave)
         if state is None or not possible(state, ask):
             continue
         count = sum(up[rank] and (within is None or rank in within) for rank in ranks)
         spans = timeline.spans(rank) if count else ()
-        times = {span.end for span in spans}  # from then on there is more, and then less:
+        # A start from the end of a span on has more room; one that reaches into a span has less.
+        times = {span.end for span in spans}
         times.update(math.nextafter(span.start - length, math.inf) for span in spans)
         starts = [first, *sorted(time for time in times if first < time < last)]
         cores, gpus = freed.get(rank, (0, 0))
-        alone = gains_of is not None and all(
-            gains_of[rank] == 1 and freed.get(rank) == (cores, gpus) for rank in ranks
+        alone = gain_counts is not None and all(
+            gain_counts[rank] == 1 and freed.get(rank) == (cores, gpus) for rank in ranks
         )
         for start, end in zip(starts, [*starts[1:], last]):
             state = timeline.state(rank, start, end_of(start, length), leave)
@@ -273,6 +279,6 @@ def uses_of(
 
 
 def _units_in(state: NodeState, ask: Ask, unknown: int) -> int:
-    """The units of a node in *state*; *unknown* if the search for them was given up."""
+    """The units of a node in *state*; *unknown* if the search for them gave up."""
     found = assess(state, ask)
     return unknown if found.gave_up else len(found.steps)

@@ -1,10 +1,10 @@
-"""Estimates of when jobs start that have no reservation, because others must start before them."""
+"""Forecasts: when jobs without a reservation start, because others must start before them."""
 
 from __future__ import annotations
 
 from typing import Generator, Iterable, Iterator, Mapping, MutableMapping, Optional
 
-from treepool.placement.plan.jobs import Reservation, Waiting, soonest
+from treepool.placement.plan.jobs import Reservation, Waiting, earliest_start
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window
@@ -12,9 +12,9 @@ from treepool.placement.pool import Pool
 
 
 class Forecast:
-    """Looks ahead on a timeline of its own, so that nothing it tries affects the queue.
+    """Plans jobs on a timeline of its own, so that nothing that it plans affects the queue.
 
-    *windows* are those of the queue, as they are at any time.
+    *windows* is the mapping of the queue, which changes with the windows.
     """
 
     def __init__(self, pool: Pool, windows: Optional[Mapping[str, Window]] = None) -> None:
@@ -80,10 +80,10 @@ class Forecast:
     def add(self, job: Waiting, begin: float) -> Generator[None, None, Optional[float]]:
         """Plan *job* as early as possible from *begin* on, beside those that were added before.
 
-        Returns its start: NEVER if it waits for one without a time limit; None if it could not be
+        Returns its start: NEVER if it waits for a job without a time limit, None if it cannot be
         planned.
         """
-        found, _ = yield from soonest(self._plan.views, job, job.kind.leave, begin)
+        found, _ = yield from earliest_start(self._plan.views, job, job.kind.leave, begin)
         if found is None:
             return None
         self._hold(Reservation.of(job, found))

@@ -1,4 +1,4 @@
-"""The future of a rank: the states that it goes through, if all goes as planned."""
+"""The future of a rank: the states that it goes through if everything goes as planned."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node.fit import possible
 from treepool.placement.request.need import Ask
 
-#: The start of a view in the present: what running jobs hold counts, however late they are.
+#: The start of a view of the present. It is before all ends, so running jobs count even when late.
 PRESENT = -math.inf
 
-#: Who holds a span: a job, or a window by its name.
+#: The holder of a span: a job id, or the name of a window.
 Holder = Union[int, str]
 
 
 class Span(NamedTuple):
-    """Cores and GPUs (bitmasks) of a rank that *holder* has from ``start`` up to ``end``."""
+    """Cores and GPUs (bitmasks) of a rank that ``holder`` has from ``start`` up to ``end``."""
 
     start: float
     end: float
@@ -30,34 +30,34 @@ class Span(NamedTuple):
 
 
 class Future:
-    """The state of a rank at each time from the present on, as its *spans* say.
+    """The state of a rank at each time from the present on, according to its *spans*.
 
-    From each of the ``times``, ascending, the rank is in the one of ``states`` at the same place.
-    ``planned`` has the holders of spans that do not begin in the present.
+    The rank is in ``states[i]`` from ``times[i]`` up to ``times[i + 1]``; times ascend. ``planned``
+    has the holders of the spans that begin after the present.
     """
 
     __slots__ = ("times", "states", "planned", "_table", "_common")
 
     def __init__(self, node_type: NodeType, spans: Iterable[Span], table: StateTable) -> None:
-        waiting = sorted(spans, key=attrgetter("start"), reverse=True)
-        self.planned = frozenset(span.holder for span in waiting if span.start > PRESENT)
+        to_come = sorted(spans, key=attrgetter("start"), reverse=True)
+        self.planned = frozenset(span.holder for span in to_come if span.start > PRESENT)
         self._table = table
-        #: What the rank could give throughout several states, by the places of these.
+        #: What is free throughout several states, by the index of the first and after the last.
         self._common: dict[tuple[int, int], NodeState] = {}
         times = {PRESENT}
-        for span in waiting:
+        for span in to_come:
             times.add(span.start)
             times.add(span.end)
         times.discard(math.inf)
         self.times: list[float] = []
         self.states: list[NodeState] = []
-        now: list[Span] = []
+        current: list[Span] = []
         for time in sorted(times):
-            now = [span for span in now if span.end > time]
-            while waiting and waiting[-1].start <= time:
-                now.append(waiting.pop())
+            current = [span for span in current if span.end > time]
+            while to_come and to_come[-1].start <= time:
+                current.append(to_come.pop())
             cores, gpus = node_type.root.cores, node_type.root.gpus
-            for span in now:
+            for span in current:
                 cores &= ~span.cores
                 gpus &= ~span.gpus
             state = table.get(node_type, cores, gpus)
@@ -66,7 +66,7 @@ class Future:
                 self.states.append(state)
 
     def state(self, start: float, end: float) -> NodeState:
-        """What the rank could give throughout the time from *start* to *end*."""
+        """What is free on the rank throughout the time from *start* to *end*."""
         first = bisect_right(self.times, start) - 1
         last = bisect_left(self.times, end, first)
         if last - first == 1:
@@ -82,17 +82,20 @@ class Future:
         return found
 
     def openings(self, ask: Ask, start: float, end: float) -> Iterator[tuple[float, float]]:
-        """From when to when the rank may serve *ask*, as far as that overlaps *start* to *end*."""
-        begun = math.nan
+        """When the rank may serve *ask*: each (begin, end) that overlaps *start* to *end*.
+
+        Each is as long as it can be: it may begin before *start*, and end after *end*.
+        """
+        begin = math.nan
         for time, state in zip(self.times, self.states):
             if possible(state, ask):
-                if math.isnan(begun):
-                    begun = time
-                    if begun >= end:
+                if math.isnan(begin):
+                    begin = time
+                    if begin >= end:
                         return
-            elif not math.isnan(begun):
+            elif not math.isnan(begin):
                 if time > start:
-                    yield begun, time
-                begun = math.nan
-        if not math.isnan(begun):
-            yield begun, math.inf
+                    yield begin, time
+                begin = math.nan
+        if not math.isnan(begin):
+            yield begin, math.inf

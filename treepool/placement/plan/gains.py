@@ -1,34 +1,45 @@
-"""Gains: where there is more room than before, for those who could not start there."""
+"""Gains: changes that made room, for the jobs that could not start before."""
 
 from __future__ import annotations
 
 import math
 
+from treepool.placement.plan.future import Holder
 from treepool.placement.plan.timeline import Change, Timeline
 from treepool.placement.request.need import Ask
 
 
 class Gain:
-    """A change that made room; its ranks had too little between its ``start`` and ``end``."""
+    """A change that made room on its ``ranks``."""
 
     __slots__ = ("change", "ranks", "_openings")
 
     def __init__(self, change: Change) -> None:
         self.change = change
         self.ranks = frozenset(change.ranks)
-        #: By what an ask needs at least: from when to when some rank may serve it.
+        #: When some rank may serve an ask, by the least that the ask needs of a node.
         self._openings: dict[tuple[int, int, bool], set[tuple[float, float]]] = {}
 
     def may_serve(
-        self, timeline: Timeline, ask: Ask, length: float, now: float, before: float
+        self,
+        timeline: Timeline,
+        ask: Ask,
+        length: float,
+        leave: frozenset[Holder],
+        now: float,
+        before: float,
     ) -> bool:
-        """Whether some rank may serve *ask* for *length* seconds, at a time of the change.
+        """Whether some rank may serve *ask* for *length* seconds that overlap the change.
 
-        It would start from *now* on but earlier than *before*. What was known for another request
-        still holds: since then there is less room, or another gain.
+        The start would be from *now* on but earlier than *before*. The spans of holders in *leave*
+        do not count, so the answer is yes if they have some of the ranks. Openings are kept even if
+        the timeline changes: since they were found there is less room, or there is another gain.
         """
+        for holder in leave:
+            if not self.ranks.isdisjoint(timeline.ranks_of(holder)):
+                return True
         start, end = self.change.start, self.change.end
-        end = max(end, math.nextafter(now, math.inf))  # whoever was late had the present, too
+        end = max(end, math.nextafter(now, math.inf))  # a job that was late held the present, too
         least = ask.min_cores, ask.min_gpus, ask.whole
         openings = self._openings.get(least)
         if openings is None:
@@ -37,15 +48,15 @@ class Gain:
                 future = timeline.future(ranks[0])
                 if future is not None:
                     openings.update(future.openings(ask, start, end))
-        for begun, over in openings:
-            first = max(begun, now, start - length)
-            if first < end and first < before and first + length <= over:
+        for opens, closes in openings:
+            first = max(opens, now, start - length)
+            if first < end and first < before and first + length <= closes:
                 return True
         return False
 
 
 class Gains:
-    """The changes that made room, in order; readers remember how far they have read."""
+    """The gains, in order. Readers remember up to which number they have read."""
 
     def __init__(self) -> None:
         self._gains: list[Gain] = []
@@ -56,18 +67,18 @@ class Gains:
 
     @property
     def end(self) -> int:
-        """The number of gains so far."""
+        """The number of gains so far, with those that were forgotten."""
         return self._start + len(self._gains)
 
     def add(self, change: Change) -> None:
-        """Add a change."""
+        """Add *change*, which made room."""
         self._gains.append(Gain(change))
 
     def since(self, position: int) -> list[Gain]:
-        """The gains from the number *position* on."""
+        """The gains from number *position* on."""
         return self._gains[position - self._start :]
 
     def trim(self, position: int) -> None:
-        """Forget the gains before the number *position*, which all have read."""
+        """Forget the gains before number *position*, which all readers have read."""
         del self._gains[: position - self._start]
         self._start = position

@@ -1,4 +1,4 @@
-"""Waiting jobs, and what is known of all jobs of one kind."""
+"""Waiting jobs, their kinds, and their reservations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from treepool.placement.allocation import parts_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course
-from treepool.placement.plan.earliest import Found, Units, earliest, end_of, wanted
+from treepool.placement.plan.earliest import Found, Units, earliest, end_of, units_needed
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.views import Views
@@ -27,42 +27,41 @@ class Floor(NamedTuple):
     time: float
 
 
-#: A floor that says nothing.
+#: The floor if there is no other. It rules out nothing.
 NO_FLOOR = Floor(0.0, PRESENT)
 
 
 @attrs.define(eq=False)
 class Kind:
-    """Waiting jobs whose requests differ in their duration only, and what is known of them.
+    """Waiting jobs whose requests differ only in their duration, and what is known about them.
 
-    ``request`` has no duration. The spans of the windows in ``leave`` do not keep these jobs away.
-    ``relaxed`` is what they ask for later, if that is less.
+    ``request`` has no duration. The jobs may use the nodes of the windows in ``leave``. ``relaxed``
+    is what they ask for when their patience ends; None if that is ``request``.
     """
 
     request: Request
     leave: frozenset[Holder] = frozenset()
     relaxed: Optional[Request] = None
-    #: Jobs of at least this length (seconds) cannot start now; and how many units they lack.
+    #: Jobs of at least this length (seconds) cannot start now, and how many units they lack.
     stuck: float = math.inf
     lacking: int = 0
-    #: Jobs of at least a floor's length cannot be planned to start before its time.
     floors: list[Floor] = attrs.field(factory=list)
-    #: How many jobs of the kind wait.
-    waiting: int = 0
-    #: Whether the nodes that are up could serve the kind if nothing else ran; None: not known.
+    #: The number of jobs of the kind that wait.
+    njobs: int = 0
+    #: Whether the nodes that are up could serve the kind if nothing else ran; None if not known.
     servable: Optional[bool] = None
 
     def forget(self) -> None:
-        """Forget what is known of the jobs."""
+        """Forget what is known about the jobs."""
         self.stuck, self.floors, self.servable = math.inf, [], None
 
     def floor(self, length: float) -> Floor:
-        """The highest floor of jobs of *length*."""
+        """The floor with the latest time among those that hold for jobs of *length*."""
         valid = (floor for floor in self.floors if floor.length <= length)
         return max(valid, key=lambda floor: floor.time, default=NO_FLOOR)
 
     def raise_floor(self, floor: Floor) -> None:
-        """Remember *floor*, if it is higher than the one there is."""
+        """Remember *floor*, if its time is later than what is known."""
         if floor.time > self.floor(floor.length).time:
             kept = (f for f in self.floors if f.length < floor.length or f.time > floor.time)
             self.floors = [*kept, floor]
@@ -70,10 +69,10 @@ class Kind:
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """A job in the queue; a ``request`` has its ``duration``. The lowest ``place`` is first.
+    """A job in the queue. Its ``request`` has a duration.
 
-    Until the time ``patience`` its request is as it is; if it is strict (choose/strict.py), the job
-    asks for what is ``relaxed`` from then on.
+    If the request is strict (choose/strict.py), the job asks for ``relaxed`` from the time
+    ``patience`` on. Otherwise ``patience`` is infinity.
     """
 
     jobid: int
@@ -85,7 +84,7 @@ class Waiting:
 
     @property
     def place(self) -> Place:
-        """Where the job is in the queue: by priority, then in the order of submission."""
+        """Where the job stands in its line, the lowest first: by priority, then by job id."""
         return -self.priority, self.jobid
 
     @property
@@ -95,7 +94,7 @@ class Waiting:
 
     @property
     def relaxed(self) -> Request:
-        """What the job asks for in the end."""
+        """What the job asks for after its patience has ended."""
         relaxed = self.kind.relaxed
         if relaxed is None:
             return self.request
@@ -104,7 +103,7 @@ class Waiting:
 
 @attrs.frozen(eq=False)
 class Reservation:
-    """When a waiting job will start at the latest, in seconds since the epoch, and what it gets.
+    """The latest time at which a waiting job will start, in seconds since the epoch, and on what.
 
     ``start`` is NEVER if the job waits for one without a time limit.
     """
@@ -116,24 +115,27 @@ class Reservation:
 
     @classmethod
     def of(cls, job: Waiting, found: Found) -> Reservation:
-        """The reservation of *job* for what was *found*."""
+        """A reservation of *job* for the start and the nodes that were *found*."""
         return cls(job, found.start, parts_of(found.selection), found.selection.nslots)
 
     @property
     def end(self) -> float:
-        """When the job then ends."""
+        """When the job ends if it starts then."""
         end = end_of(self.start, self.job.request.duration)
         return min(end, NEVER) if self.start < NEVER else end
 
 
-def soonest(
+def earliest_start(
     views: Views,
     job: Waiting,
     leave: frozenset[Holder],
     begin: float,
     before: float = math.inf,
 ) -> Generator[None, None, tuple[Optional[Found], Course]]:
-    """Where *job* can start first from *begin* on, before *before*; and how close it came."""
+    """The earliest start of *job* from *begin* on and before *before*; and how close it came.
+
+    The job asks for its strict request until its patience ends, and then for the relaxed one.
+    """
     inventory = views.timeline.pool.inventory
     found, units = None, Units(job.request, inventory)
     if begin < job.patience:
@@ -145,7 +147,7 @@ def soonest(
         begin_relaxed = max(begin, job.patience)
         units = Units(job.relaxed, inventory)
         found = yield from earliest(views, job.relaxed, leave, begin_relaxed, before, units)
-    # Two searches are no single course: take it that one unit was lacking.
-    course = Course(wanted(job.relaxed))
+    # The courses of two requests cannot be joined: assume that one unit was lacking.
+    course = Course(units_needed(job.relaxed))
     course.note(begin, course.need - 1)
     return found, course

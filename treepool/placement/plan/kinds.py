@@ -1,4 +1,4 @@
-"""The kinds of the jobs that wait: jobs whose requests differ only in their duration."""
+"""The kinds of the waiting jobs: jobs of one kind differ only in their duration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treepool.placement.request.vertices import Request
 
 
 class Kinds:
-    """The kinds of which jobs wait for resources of *pool*."""
+    """The kinds of the jobs that wait for resources of *pool*, and how many of each wait."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -30,7 +30,7 @@ class Kinds:
         leave: frozenset[Holder] = frozenset(),
         later: Optional[Request] = None,
     ) -> Kind:
-        """The kind of a job with *request*, and *later* a relaxed one; equal ones share it."""
+        """The kind of a job that asks for *request*, and *later* for a relaxed one, if not None."""
         plain = attrs.evolve(request, duration=0.0)
         return self._kinds.get((plain, leave, later)) or Kind(plain, leave, later)
 
@@ -44,7 +44,7 @@ class Kinds:
         submitted: float,
         now: float,
     ) -> Waiting:
-        """A job as it is *now*: its request is strict if it has not waited for long enough."""
+        """A job as it is *now*: strict while its patience lasts, relaxed afterwards."""
         last = relaxed(request)
         if now < submitted + request.wait:
             first = attrs.evolve(self._pool.strict(request), duration=request.duration)
@@ -55,19 +55,19 @@ class Kinds:
         return Waiting(jobid, priority, last, self.of(last, leave), queue)
 
     def relaxed(self, job: Waiting) -> Waiting:
-        """*job* once it has waited for long enough."""
+        """*job* as it is when its patience has ended."""
         kind = self.of(job.relaxed, job.kind.leave)
         return attrs.evolve(job, request=job.relaxed, kind=kind, patience=math.inf)
 
-    def expect(self, kind: Kind) -> None:
-        """One more job of *kind* waits."""
-        if kind.waiting == 0:
+    def acquire(self, kind: Kind) -> None:
+        """Count one more waiting job of *kind*."""
+        if kind.njobs == 0:
             kind.forget()
             self._kinds[kind.request, kind.leave, kind.relaxed] = kind
-        kind.waiting += 1
+        kind.njobs += 1
 
-    def dismiss(self, kind: Kind) -> None:
-        """One job less of *kind* waits."""
-        kind.waiting -= 1
-        if kind.waiting == 0:
+    def release(self, kind: Kind) -> None:
+        """Count one waiting job of *kind* less."""
+        kind.njobs -= 1
+        if kind.njobs == 0:
             self._kinds.pop((kind.request, kind.leave, kind.relaxed), None)

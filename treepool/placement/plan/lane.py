@@ -1,13 +1,14 @@
-"""A lane: waiting jobs of one kind and queue, in their order.
+"""A lane: the waiting jobs of one kind in one line, in order.
 
-The jobs are in blocks that know their shortest job, so the next job that is short enough is found
-without looking at all that are not. A hundred thousand jobs may wait in one lane.
+A hundred thousand jobs may wait in one lane. They are in blocks, and a block without a job that is
+short enough is skipped as a whole.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
+from itertools import islice
 from typing import Iterator, Optional
 
 from treepool.placement.plan.jobs import Kind, Place, Waiting
@@ -17,7 +18,7 @@ _MAX_BLOCK = 512
 
 
 class _Block:
-    """Jobs in their order; ``shortest`` is not more than the length of any."""
+    """Jobs in order. None is shorter than ``shortest``."""
 
     __slots__ = ("jobs", "shortest")
 
@@ -27,7 +28,7 @@ class _Block:
 
 
 class Lane:
-    """Waiting jobs of one kind in one queue."""
+    """The waiting jobs of one kind in one line."""
 
     __slots__ = ("kind", "_blocks", "_firsts")
 
@@ -57,7 +58,7 @@ class Lane:
             self._firsts.insert(number + 1, half.jobs[0][0])
 
     def remove(self, job: Waiting) -> None:
-        """Remove *job*, which is here."""
+        """Remove *job*, which is in the lane."""
         number = bisect_right(self._firsts, job.place) - 1
         block = self._blocks[number]
         del block.jobs[bisect_left(block.jobs, (job.place,))]
@@ -74,19 +75,18 @@ class Lane:
             yield from block.jobs
 
     def first(self, after: Optional[Place] = None, shorter: float = math.inf) -> Optional[Waiting]:
-        """The first job behind the place *after* that is *shorter* than so many seconds."""
-        number = start = 0
+        """The first job behind the place *after* with a length below *shorter*, in seconds."""
+        number = begin = 0
         if after is not None:
             number = max(0, bisect_right(self._firsts, after) - 1)
             if self._blocks:
                 jobs = self._blocks[number].jobs
-                start = bisect_left(jobs, (after,))
-                start += start < len(jobs) and jobs[start][0] == after
+                begin = bisect_left(jobs, (after,))
+                begin += begin < len(jobs) and jobs[begin][0] == after
         for block in self._blocks[number:]:
             if block.shortest < shorter:
-                for place in range(start, len(block.jobs)):
-                    job = block.jobs[place][1]
+                for _, job in islice(block.jobs, begin, None):
                     if job.length < shorter:
                         return job
-            start = 0
+            begin = 0
         return None

@@ -1,4 +1,4 @@
-"""A line: the waiting jobs of one Flux queue, in order, and the policy they follow."""
+"""Lines: the waiting jobs of one Flux queue, in order, and the rule that they follow."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import attrs
 from treepool.placement.plan.jobs import Kind, Place, Waiting
 from treepool.placement.plan.lane import Lane
 
-#: The policies of a line, and how many of its waiting jobs get a start time by default. With fifo
-#: the times are only estimates: no job passes the first one that waits.
+#: The policies of a line, and how many of its waiting jobs get a start time by default. Under fifo
+#: these times are only estimates, because no job passes the first one that waits.
 POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
 
 
 @attrs.frozen
 class Rule:
-    """How a line works: its policy, and how many of its jobs may have a reservation."""
+    """The rule of a line: its policy, and how many of its jobs may have a reservation."""
 
     policy: str = "fifo"
     depth: float = POLICIES["fifo"]
 
 
-#: The rule of lines that are given none.
+#: The rule of lines for which none is given.
 FIFO = Rule()
 
 
@@ -34,15 +34,15 @@ class Line:
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        #: Jobs without a reservation, by kind; and those that have one, in order.
+        #: The jobs without a reservation, by kind, and those that have one, in order.
         self.lanes: dict[Kind, Lane] = {}
         self.reserved: list[tuple[Place, Waiting]] = []
-        #: Jobs that came to stand ahead of some that have a reservation.
+        #: Jobs (by id) without a reservation that came ahead of some that have one.
         self.overriding: set[int] = set()
 
     @property
     def reserving(self) -> bool:
-        """Whether one more job gets a reservation."""
+        """Whether one more job may get a reservation."""
         return self.rule.policy != "fifo" and len(self.reserved) < self.rule.depth
 
     def add(self, job: Waiting) -> None:
@@ -61,20 +61,20 @@ class Line:
         self.overriding.discard(job.jobid)
 
     def reserve(self, job: Waiting) -> None:
-        """Note that *job* has a reservation now."""
+        """Move *job*, which now has a reservation, to those that have one."""
         self.remove(job)
         insort(self.reserved, (job.place, job))
 
     def unreserve(self, job: Waiting) -> None:
-        """Forget *job*, which had a reservation."""
+        """Remove *job*, which had a reservation."""
         del self.reserved[bisect_left(self.reserved, (job.place,))]
 
     def behind(self, job: Waiting) -> list[Waiting]:
-        """The jobs with a reservation that stand behind *job*."""
+        """The jobs with a reservation that are behind *job*."""
         return [other for place, other in self.reserved if place > job.place]
 
     def head(self) -> Optional[Waiting]:
-        """The first job that can be served, as far as is known."""
+        """The first job that can be served, as far as is known; None if there is none."""
         return next(self.in_order(), None)
 
     def in_order(self) -> Iterator[Waiting]:
@@ -83,7 +83,7 @@ class Line:
         return (job for _, job in heapq.merge(self.reserved, *lanes))
 
     def next(self, lane: Lane, after: Optional[Place] = None) -> Optional[Waiting]:
-        """The next job of *lane* to look at, behind *after*; None if none can start or reserve."""
+        """The next job of *lane* behind *after* that may start or get a reservation, if any."""
         if lane.kind.servable is False:
             return None
         if self.rule.policy == "fifo":

@@ -1,19 +1,21 @@
 """The plan: reservations, and which jobs may start beside them.
 
 A *reservation* is the earliest time at which a waiting job can start beside the running jobs and
-all other reservations, and the cores and GPUs it then gets. A job may start now only on resources
-that are free and not in a reservation that begins before the job ends.
+all other reservations, and the cores and GPUs that it then gets. A job may start now only on
+resources that are free and not in a reservation that begins before the job ends.
 
-A reservation stays where it is until something concerns it:
+A reservation only changes if something concerns it:
 
 * More room (a job ended early, a reservation was given up, a node came up): in the order of the
-  queue, each reservation moves to the earliest start it can now have. All others stay in place
-  meanwhile, so none ever moves to a later start.
+  queue, each reservation moves to the earliest start that it can now have. The others stay in place
+  meanwhile, so none moves to a later start.
 * Less room (a node went down, a job got a later end or started late): reservations that no longer
   hold are given up, and their jobs are planned again.
 
 Jobs end at their time limits at the latest. A job that is over its limit is expected to end at any
 moment. A reservation whose start has passed keeps its resources free until its job starts.
+
+The file has more than 300 lines because all that changes a reservation must stand together.
 """
 
 from __future__ import annotations
@@ -27,12 +29,13 @@ from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.selection import Selection
 from treepool.placement.jobs import are_free
+from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use
-from treepool.placement.plan.earliest import Found, Units, end_of, uses_of, wanted
+from treepool.placement.plan.earliest import Found, Units, end_of, units_needed, uses_of
 from treepool.placement.plan.follow import Follower
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gain, Gains
-from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, soonest
+from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, earliest_start
 from treepool.placement.plan.kinds import Kinds
 from treepool.placement.plan.timeline import NEVER, UNPLANNED, Timeline
 from treepool.placement.plan.track import Track, room_left
@@ -40,12 +43,12 @@ from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 
-#: A search is made at most so often if the timeline changes while it is made.
+#: How often a search is repeated, at most, because the timeline changed meanwhile.
 _TRIES = 8
 
 
 class Plan:
-    """The reservations of waiting jobs on a pool; it follows the pool by ``follow``."""
+    """The reservations of waiting jobs on a pool. Call ``follow`` when the pool has changed."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -54,23 +57,24 @@ class Plan:
         self.reservations: dict[int, Reservation] = {}
         self.kinds = Kinds(pool)
         self._gains = Gains()
-        #: Up to where the kinds have followed the gains; and how each reservation stands.
+        #: The gains before this number have been compared with the kinds of waiting jobs.
         self._reconsidered = 0
+        #: A track for each reservation.
         self._tracks: dict[int, Track] = {}
         self.windows: dict[str, Window] = {}
-        #: Whether nodes went up or down since a pass began, and whether they are other nodes now.
+        #: Whether nodes went up or down since a pass began, and whether the pool has other nodes.
         self.nodes_changed = True
         self.nodes_replaced = False
-        #: Jobs whose reservations were given up since ``follow`` was called last.
+        #: Jobs whose reservations were given up since the last call of ``follow``.
         self._void: list[Waiting] = []
         self._follower = Follower(
-            self.timeline, self._gains, self.reservations, self._give_up, self._renew
+            self.timeline, self._gains, self.reservations, self._give_up, self._note_nodes
         )
 
     # -- windows
 
     def set_windows(self, windows: Iterable[Window]) -> None:
-        """Let *windows* be all windows there are; ``follow`` gives up reservations in their way."""
+        """Replace all windows; ``follow`` then returns the jobs that lost their reservations."""
         new = {window.name: window for window in windows}
         for name, window in list(self.windows.items()):
             if new.get(name) != window:
@@ -94,9 +98,9 @@ class Plan:
     # -- following the pool
 
     def follow(self) -> list[Waiting]:
-        """Take note of what changed in the pool; returns the jobs whose reservations are void.
+        """Follow the changes of the pool; returns the jobs that lost their reservations.
 
-        If much has changed, some of it is left for the next call, see ``is_behind``.
+        If there are many, some are left for the next call, see ``is_behind``.
         """
         self._follower.follow()
         void, self._void = self._void, []
@@ -104,21 +108,21 @@ class Plan:
 
     @property
     def is_behind(self) -> bool:
-        """Whether some changes of the pool are not known yet; nothing can be planned then."""
+        """Whether there are changes that ``follow`` has left. Nothing can be planned until then."""
         return self._follower.is_behind
 
     def _give_up(self, jobid: int) -> None:
-        """Give up a reservation that does not hold, unless its job was started."""
+        """Give up a reservation that does not hold, and return its job, unless it was started."""
         job = self.cancel(jobid)
         if not self.pool.has_job(jobid):
             self._void.append(job)
 
-    def _renew(self, others: bool) -> None:
-        """Forget what depends on the nodes, which changed; all of it, if they are *others*."""
+    def _note_nodes(self, replaced: bool) -> None:
+        """Forget what depends on which nodes are up; everything if the nodes were *replaced*."""
         self.nodes_changed = True
         for kind in self.kinds:
             kind.servable = None
-        if others:
+        if replaced:
             self.nodes_replaced = True
             for jobid in list(self.reservations):
                 self._give_up(jobid)
@@ -130,11 +134,11 @@ class Plan:
 
     @property
     def has_gains(self) -> bool:
-        """Whether there is more room somewhere that was not looked at yet."""
+        """Whether there are gains that have not been compared with all jobs yet."""
         return bool(self._gains)
 
     def reconsider(self, now: float) -> Iterator[None]:
-        """Forget what is known of the kinds of jobs that may have gained."""
+        """Forget what is known about the kinds of jobs that the latest gains may help."""
         soon = math.nextafter(now, math.inf)
         for gain in self._gains.since(self._reconsidered):
             for kind in list(self.kinds):
@@ -149,39 +153,40 @@ class Plan:
                     ):
                         kind.floors = []
                         break
-            self._reconsidered += 1  # not earlier: the pass may be left at any yield
+            self._reconsidered += 1  # not before: the pass may be left at any yield
 
     def _uses(
         self, gain: Gain, kind: Kind, length: float, now: float, before: float
     ) -> Generator[None, None, list[Use]]:
+        """What jobs of *kind* could use of *gain*, see ``uses_of``."""
         timeline, request, leave = self.timeline, kind.request, kind.leave
-        if not leave and not gain.may_serve(timeline, request.ask, length, now, before):
-            if timeline.tired(1):
+        if not gain.may_serve(timeline, request.ask, length, leave, now, before):
+            if timeline.should_yield(1):
                 yield
             return []
         return (yield from uses_of(timeline, gain.change, request, length, leave, now, before))
 
     def trim(self) -> None:
-        """Forget the gains that all have looked at."""
+        """Forget the gains that have been compared with all kinds and reservations."""
         seen = (track.seen for track in self._tracks.values())
         self._gains.trim(min([self._reconsidered, *seen]))
 
     def trim_all(self) -> None:
-        """Forget all gains, where nobody looks at them."""
+        """Forget all gains, for a plan that does not use them."""
         self._reconsidered = self._gains.end
         self._gains.trim(self._reconsidered)
 
     # -- starting jobs
 
-    def get_stuck(self, job: Waiting, now: float) -> Generator[None, None, None]:
-        """Remember that *job* cannot start now, nor longer jobs of its kind."""
-        kind, need = job.kind, wanted(job.request)
+    def note_stuck(self, job: Waiting, now: float) -> Generator[None, None, None]:
+        """Note that *job* cannot start now, and neither can longer jobs of its kind."""
+        kind, need = job.kind, units_needed(job.request)
         kind.stuck, kind.lacking = job.length, 1
         if need > 1:
             view = yield from self.views.view(
                 PRESENT, end_of(now, job.request.duration), kind.leave
             )
-            units = self._units(job)
+            units = Units(job.request, self.pool.inventory)
             units.count(view)
             if units.free >= need:
                 yield from units.become_exact(self.timeline, view)
@@ -189,31 +194,25 @@ class Plan:
                 kind.lacking = max(1, need - units.free)
 
     def start(self, job: Waiting, now: float) -> Generator[None, None, Allocation]:
-        """Start *job* now if that delays no other job's reservation.
+        """Start *job* now, if that delays no reservation of another job.
 
-        The returned allocation has its expiration set. Raises InsufficientResources or
-        InfeasibleRequest.
+        The allocation has its expiration set. Raises InsufficientResources or InfeasibleRequest.
         """
         request = job.request
         if self.timeline.clear_until(end_of(now, request.duration)):
             try:
-                allocation = self.pool.alloc(job.jobid, request)
-            except InfeasibleRequest:  # or only as long as it is strict
-                self.pool.check_feasibility(job.relaxed)
-                raise InsufficientResources("not enough resources are free now") from None
+                return self._limited(self.pool.alloc(job.jobid, request), job, now)
+            except InfeasibleRequest:  # perhaps only while the request is strict
+                pass
         else:
             selection = yield from self.selection(job, now)
-            if selection is None:
-                self.pool.check_feasibility(job.relaxed)
-                raise InsufficientResources("not enough resources are free now")
-            parts, inventory = parts_of(selection), self.pool.inventory
-            allocation = Allocation(inventory, parts, selection.nslots)
-            self.pool.register_alloc(job.jobid, allocation)
-        self._begin(allocation, job, now)
-        return allocation
+            if selection is not None:
+                return self._start_on(parts_of(selection), selection.nslots, job, now)
+        self.pool.check_feasibility(job.relaxed)
+        raise InsufficientResources("not enough resources are free now")
 
     def selection(self, job: Waiting, now: float) -> Generator[None, None, Optional[Selection]]:
-        """What *job*, whether it waits or not, could start on now beside all other reservations."""
+        """The resources on which *job*, in the queue or not, could start now beside the plan."""
         leave = job.kind.leave
         if job.jobid in self.reservations:
             leave = leave | {job.jobid}
@@ -221,7 +220,7 @@ class Plan:
         return self.views.choice(view, job.request).selection
 
     def may_start(self, job: Waiting, now: float) -> bool:
-        """Whether it is worth trying to start *job*, because its reservation has come."""
+        """Whether to try to start *job*: its reservation has come, and something has changed."""
         if self.reservations[job.jobid].start > now:
             return False
         track, changes = self._tracks[job.jobid], self.timeline.journal.end
@@ -231,53 +230,63 @@ class Plan:
     def start_reserved(
         self, job: Waiting, now: float, behind: set[int]
     ) -> Generator[None, None, Allocation]:
-        """Start *job*, whose reservation has come, on what is reserved or else elsewhere.
+        """Start *job*, whose reservation has come, on what is reserved, or otherwise elsewhere.
 
-        A job that starts late also ends late. It may then run into the reservations of jobs
-        *behind* it (job ids), and into those that were to follow it, which ``follow`` gives up, but
-        not into any other. Raises InsufficientResources or InfeasibleRequest.
+        A job that starts late also ends late. It may delay the jobs *behind* it (job ids), and
+        those whose reservations begin after its own was to end; ``follow`` gives these up. It must
+        not delay any other. Raises InsufficientResources or InfeasibleRequest.
         """
         reservation = self.reservations[job.jobid]
         end, parts = end_of(now, job.request.duration), reservation.parts
         leave = job.kind.leave | {job.jobid}
-        way = self.timeline.overlapping(reservation.start, end, parts, leave)
-        later = {j for j, r in self.reservations.items() if j in way and r.start >= reservation.end}
-        if are_free(parts, self.pool.situation.index) and way <= behind | later:
-            allocation = Allocation(self.pool.inventory, parts, reservation.nslots)
-            self.pool.register_alloc(job.jobid, allocation)
-            self._begin(allocation, job, now)
-            return allocation
+        delayed = self.timeline.overlapping(reservation.start, end, parts, leave)
+        following = {
+            jobid
+            for jobid, other in self.reservations.items()
+            if jobid in delayed and other.start >= reservation.end
+        }
+        if are_free(parts, self.pool.situation.index) and delayed <= behind | following:
+            return self._start_on(parts, reservation.nslots, job, now)
         return (yield from self.start(job, now))
 
-    def _begin(self, allocation: Allocation, job: Waiting, now: float) -> None:
+    def _start_on(
+        self, parts: tuple[Held, ...], nslots: int, job: Waiting, now: float
+    ) -> Allocation:
+        allocation = Allocation(self.pool.inventory, parts, nslots)
+        self.pool.register_alloc(job.jobid, allocation)
+        return self._limited(allocation, job, now)
+
+    def _limited(self, allocation: Allocation, job: Waiting, now: float) -> Allocation:
+        """*allocation* with the expiration that *job* has if it starts now."""
         duration = job.request.duration
-        ends = now + duration if duration > 0 else self.pool.expiration
-        allocation.set_expiration(ends)
-        self.pool.update_expiration(job.jobid, ends)
+        expiration = now + duration if duration > 0 else self.pool.expiration
+        allocation.set_expiration(expiration)
+        self.pool.update_expiration(job.jobid, expiration)
+        return allocation
 
     # -- reservations
 
     def reserve(self, job: Waiting, now: float) -> Generator[None, None, Optional[Reservation]]:
-        """Reserve the earliest start of *job*; None if nodes that it needs are down."""
+        """Reserve the earliest start of *job*; None if nodes are down, or a search gave up."""
         kind = job.kind
         floor = kind.floor(job.length)
         begin = max(now, min(floor.time, job.patience))
         seen, end = self._reconsidered, self._gains.end
-        found, known = yield from self._soonest(job, kind.leave, begin)
-        if found is None:  # a search was given up
+        found, known = yield from self._earliest_start(job, kind.leave, begin)
+        if found is None:  # a search gave up
             kind.raise_floor(Floor(job.length, min(NEVER, job.patience)))
             return None
         if self._gains.end == end:
             kind.raise_floor(Floor(job.length, min(found.start, job.patience)))
-        course = Course(wanted(job.request))
-        if begin > now:  # nothing is known of the time before: one unit may be all that lacks
+        course = Course(units_needed(job.request))
+        if begin > now:  # the time before was not searched: perhaps it lacks a single unit
             course.note(now, course.need - 1)
         course.replace(begin, found.start, known)
         self._tracks[job.jobid] = Track(seen, course)
         return self._put(job, found)
 
     def move(self, job: Waiting, now: float) -> Generator[None, None, bool]:
-        """Move the reservation of *job* to an earlier start if there is room; whether it moved."""
+        """Move the reservation of *job* to an earlier start; returns whether there was room."""
         track = self._tracks[job.jobid]
         track.unfinished = True  # the pass may be left at any yield
         moved = yield from self._move(job, track, now)
@@ -285,20 +294,20 @@ class Plan:
         return moved
 
     def _move(self, job: Waiting, track: Track, now: float) -> Generator[None, None, bool]:
-        reservation = self.reservations[job.jobid]
-        known = len(track.gained)
+        reservation, leave = self.reservations[job.jobid], job.kind.leave | {job.jobid}
+        ask, start, known = job.relaxed.ask, reservation.start, len(track.gained)
         for gain in self._gains.since(track.seen):
             uses: list[Use] = []
-            if self._may_help(gain, job, now):
+            if gain.may_serve(self.timeline, ask, job.length, leave, now, start):
                 uses = yield from self._gained(gain, track, job, now)
-            if self.timeline.tired(1):
+            if self.timeline.should_yield(1):
                 yield
             if self._tracks.get(job.jobid) is not track:
                 return False
             track.add(gain, uses)
             track.seen += 1
         chance = track.course.chance(now)
-        if chance is not None and 0 < known < len(track.gained):  # others may have taken it since
+        if chance is not None and 0 < known < len(track.gained):  # the uses may be taken by now
             course = Course(track.base.need, track.base)
             for gain in track.gained:
                 for use in (yield from self._gained(gain, track, job, now)):
@@ -306,15 +315,14 @@ class Plan:
                 if self._tracks.get(job.jobid) is not track:
                     return False
             track.course, chance = course, course.chance(now)
-        while chance is not None and max(now, chance[0]) < reservation.start:
-            begin, end = max(now, chance[0]), min(chance[1], reservation.start)
-            leave = job.kind.leave | {job.jobid}
-            found, course = yield from self._soonest(job, leave, begin, end)
+        while chance is not None and max(now, chance[0]) < start:
+            begin, end = max(now, chance[0]), min(chance[1], start)
+            found, course = yield from self._earliest_start(job, leave, begin, end)
             if self._tracks.get(job.jobid) is not track:
                 return False
-            track.looked(begin, end, course)
+            track.note_search(begin, end, course)
             if found is not None:
-                track.course.end(found.start)
+                track.course.cut(found.start)
                 self.timeline.remove(job.jobid)
                 for change in room_left(reservation, self._put(job, found)):
                     self._gains.add(change)
@@ -322,39 +330,29 @@ class Plan:
             chance = track.course.chance(now)
         return False
 
-    def _may_help(self, gain: Gain, job: Waiting, now: float) -> bool:
-        """Whether *job* may use some of *gain* for an earlier start; if not, it cannot."""
-        if job.kind.leave or not gain.ranks.isdisjoint(self.timeline.ranks_of(job.jobid)):
-            return True
-        start = self.reservations[job.jobid].start
-        return gain.may_serve(self.timeline, job.relaxed.ask, job.length, now, start)
-
     def _gained(
         self, gain: Gain, track: Track, job: Waiting, now: float
     ) -> Generator[None, None, list[Use]]:
-        """What *job* could use of *gain* before its reservation."""
+        """What *job* could use of *gain* before its reservation, see ``uses_of``."""
         leave, start = job.kind.leave | {job.jobid}, self.reservations[job.jobid].start
         args = self.timeline, gain.change, job.relaxed, job.length, leave, now, start
-        # Units for the relaxed request that were there before may now do for the strict one.
-        known = track.gains_of(self._gains) if job.kind.relaxed is None else None
+        # Units that were free for the relaxed request before may now serve the strict one.
+        known = track.gain_counts(self._gains) if job.kind.relaxed is None else None
         return (yield from uses_of(*args, known))
 
-    def _soonest(
+    def _earliest_start(
         self, job: Waiting, leave: frozenset[Holder], begin: float, before: float = math.inf
     ) -> Generator[None, None, tuple[Optional[Found], Course]]:
-        """``soonest``; again if more room came meanwhile, which a search can miss."""
+        """``earliest_start``, repeated if there were gains meanwhile, which a search can miss."""
         for _ in range(_TRIES):
             end = self._gains.end
-            answer = yield from soonest(self.views, job, leave, begin, before)
+            answer = yield from earliest_start(self.views, job, leave, begin, before)
             if self._gains.end == end:
                 break
         return answer
 
-    def _units(self, job: Waiting) -> Units:
-        return Units(job.request, self.pool.inventory)
-
     def next_time(self, now: float) -> float:
-        """The first time after *now* at which what is planned begins, or a window ends."""
+        """The first time after *now* at which a planned holding begins or a window ends."""
         times = [w.end for w in self.windows.values() if w.end > now]
         start = self.timeline.next_start_from(math.nextafter(now, math.inf))
         if start < NEVER:
@@ -362,17 +360,17 @@ class Plan:
         return min(times, default=math.inf)
 
     def begins_by(self, time: float) -> bool:
-        """Whether a reservation may begin at *time* or before."""
+        """Whether a planned holding begins at *time* or before."""
         return not self.timeline.clear_until(math.nextafter(time, math.inf))
 
     def replace(self, job: Waiting) -> None:
-        """Take *job* for the one that has a reservation now, with another priority."""
+        """Replace the job of a reservation by *job*, the same with another priority or kind."""
         old = self.reservations[job.jobid]
         self.reservations[job.jobid] = attrs.evolve(old, job=job)
-        self._tracks[job.jobid].tried = -1  # it may ask for less now
+        self._tracks[job.jobid].tried = -1  # the job may ask for less now
 
     def has_gained(self, job: Waiting) -> bool:
-        """Whether there is more room than when the reservation of *job* was last looked at."""
+        """Whether there are gains since the last ``move`` of *job*, or that was interrupted."""
         track = self._tracks[job.jobid]
         return track.unfinished or track.seen < self._gains.end
 
@@ -390,7 +388,7 @@ class Plan:
         return made
 
     def is_servable(self, kind: Kind) -> Generator[None, None, bool]:
-        """Whether jobs of *kind* wait for other jobs, and not for nodes that are down."""
+        """Whether the nodes that are up could serve jobs of *kind* if nothing else ran."""
         if kind.servable is None:
             view = yield from self.views.view(NEVER, UNPLANNED)
             choice = self.views.choice(view, kind.relaxed or kind.request)

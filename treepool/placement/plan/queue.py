@@ -1,12 +1,14 @@
-"""The queue: in which order waiting jobs start, for the Flux module and for replay alike.
+"""The queue: the order in which waiting jobs start, for the Flux module and for replay alike.
 
-Each Flux queue is a *line* of its own with its own policy: jobs of different lines do not hold each
-other up, but all respect the reservations of all lines. In a line, jobs stand by priority, then in
-the order of submission.
+Each Flux queue is a *line* with a policy of its own. Jobs of different lines do not hold each other
+up, but they respect the reservations of all lines. The jobs of a line are in the order of priority,
+then of submission.
 
-A *pass* starts what can start and reserves what must wait. It is a generator that does a few
-milliseconds of work between two yields. The caller may leave it at any yield and ask for the next
-pass later, which then goes on where the last one was.
+A *pass* starts the jobs that can start, and makes reservations for those that must wait. It is a
+generator that works for a few milliseconds between two yields. The caller may leave it at any
+yield. The next call of ``run`` continues it.
+
+The file has more than 300 lines because a pass is one walk, and all events may interrupt it.
 """
 
 from __future__ import annotations
@@ -28,27 +30,27 @@ from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 
-#: Jobs whose requests are relaxed, or whose reservations are given up, between two yields.
+#: How many requests are relaxed, or reservations given up, between two yields.
 _STRIDE = 64
 
 
 class Launcher(Protocol):
-    """What the owner of the queue does with the jobs that leave it."""
+    """The owner of a queue, who receives the jobs that leave it."""
 
     def started(self, job: Waiting, allocation: Allocation) -> None:
-        """*job* has *allocation*; if this raises, the allocation is taken back."""
+        """*job* got *allocation*. If this raises, the queue frees the allocation."""
 
     def refused(self, job: Waiting, reason: str) -> None:
         """*job* can never run, because of *reason*."""
 
     def failed(self, job: Waiting, error: Exception) -> None:
-        """Starting *job* raised *error*; it left the queue and holds nothing."""
+        """To start *job* raised *error*. It has left the queue and holds nothing."""
 
 
 class Queue:
     """The jobs that wait for resources of *pool*.
 
-    *rules* has the rules of the lines by name; all others follow *default*. *clock* gives the time
+    *rules* has the rules of lines by name; other lines follow *default*. *clock* returns the time
     in seconds since the epoch.
     """
 
@@ -67,32 +69,33 @@ class Queue:
         self._default = default
         self._rules = dict(rules or {})
         self._lines: dict[str, Line] = {}
-        #: Whether there may be something to do; a pass in progress, and the place it is at.
+        #: Whether a pass is due, because something has changed.
         self._due = True
+        #: The pass in progress, when the last one began, and the place and the job that it is at.
         self._work: Optional[Iterator[None]] = None
-        self._at: Optional[Place] = None
-        #: The job that the pass is working on, and when the pass began.
-        self._job: Optional[Waiting] = None
         self._began = 0.0
-        #: When there may be something to do although nothing changed.
-        self._next = math.inf
-        #: When the patience of jobs ends that wait for a close place, a heap; some may have left.
+        self._at: Optional[Place] = None
+        self._job: Optional[Waiting] = None
+        #: When to call ``run`` again if nothing changes; infinity if there is no such time.
+        self.next_time = math.inf
+        #: A heap of the jobs that wait for a close place, by the end of their patience. Some may
+        #: have left the queue.
         self._patience: list[tuple[float, int]] = []
 
-    # -- jobs come and go
+    # -- changes of jobs, rules and windows
 
     def add(self, job: Waiting) -> None:
-        """Add *job*, whose ``kind`` is one of ``plan.kinds``."""
+        """Add *job*, whose ``kind`` comes from ``plan.kinds``."""
         line = self._lines.get(job.queue)
         if line is None:
             rule = self._rules.get(job.queue, self._default)
             line = self._lines[job.queue] = Line(rule)
         self.jobs[job.jobid] = job
-        self.plan.kinds.expect(job.kind)
+        self.plan.kinds.acquire(job.kind)
         line.add(job)
         if job.patience < math.inf:
             heapq.heappush(self._patience, (job.patience, job.jobid))
-            if len(self._patience) > 2 * len(self.jobs) + _STRIDE:  # most of these jobs have left
+            if len(self._patience) > 2 * len(self.jobs) + _STRIDE:  # most of them have left
                 waiting = (job for job in self.jobs.values() if job.patience < math.inf)
                 self._patience = [(job.patience, job.jobid) for job in waiting]
                 heapq.heapify(self._patience)
@@ -103,21 +106,21 @@ class Queue:
         self._due = True
 
     def remove(self, jobid: int) -> Optional[Waiting]:
-        """Remove a job; returns it, None if it does not wait here."""
+        """Remove job *jobid*; returns it, or None if it is not in the queue."""
         job = self.jobs.get(jobid)
         if job is not None:
             self._leave(job)
-            self._let_go(jobid)
+            self._end_pass_on(jobid)
             self._due = True
         return job
 
     def prioritize(self, jobid: int, priority: int) -> None:
-        """Give a job another priority; one that passes no other keeps its reservation."""
+        """Set the priority of a job; its reservation stays if it passes no other that has one."""
         old = self.jobs.get(jobid)
         if old is None or old.priority == priority:
             return
         new = attrs.evolve(old, priority=priority)
-        self._let_go(jobid)
+        self._end_pass_on(jobid)
         if jobid in self.plan.reservations:
             reserved = self._lines[old.queue].reserved
             others = [place for place, job in reserved if job is not old]
@@ -128,16 +131,16 @@ class Queue:
         self.add(new)
 
     def replace(self, job: Waiting) -> None:
-        """Take *job* for the one with its id and place, which keeps its reservation."""
-        self._let_go(job.jobid)
+        """Replace the job with the id and the place of *job* by it, with its reservation."""
+        self._end_pass_on(job.jobid)
         self._replace(self.jobs[job.jobid], job)
 
     def _replace(self, old: Waiting, new: Waiting) -> None:
-        """Take *new* for *old*, the same job, which keeps its reservation."""
+        """Replace *old* by *new*, the same job, with its reservation."""
         line, jobid = self._lines[old.queue], old.jobid
         self.jobs[jobid] = new
-        self.plan.kinds.expect(new.kind)
-        self.plan.kinds.dismiss(old.kind)
+        self.plan.kinds.acquire(new.kind)
+        self.plan.kinds.release(old.kind)
         if jobid in self.plan.reservations:
             self.plan.replace(new)
             line.unreserve(old)
@@ -150,7 +153,7 @@ class Queue:
         self._due = True
 
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
-        """Let lines follow other rules; those whose rule changes give up their reservations."""
+        """Replace all rules. Lines whose rule changes give up their reservations."""
         self._default, self._rules = default, dict(rules)
         for name, line in self._lines.items():
             rule = self._rules.get(name, default)
@@ -163,34 +166,28 @@ class Queue:
         self._due = True
 
     def set_windows(self, windows: Iterable[Window]) -> None:
-        """Let *windows* be all windows there are."""
+        """Replace all windows."""
         self.plan.set_windows(windows)
-        self.follow()  # jobs that lost their reservations may be removed before the next pass
+        self.follow()  # now, because jobs without a reservation may be removed before the next pass
         self._due = True
 
-    # -- looking
+    # -- queries
 
     def passed(self, job: Waiting) -> Optional[Waiting]:
         """The first job with a reservation that *job* passes if it starts now; None if none."""
-        line = self._lines[job.queue]
-        passed = [other for place, other in line.reserved[:1] if place < job.place]
-        return passed[0] if passed else None
+        first = next(iter(self._lines[job.queue].reserved), None)
+        return first[1] if first is not None and first[0] < job.place else None
 
     def ahead(self, job: Waiting) -> Optional[Waiting]:
-        """The job that *job*, in the queue or not, may not pass; None if there is none."""
+        """The job that *job*, in the queue or not, must not pass; None if there is none."""
         line = self._lines.get(job.queue)
         head = line.head() if line is not None and line.rule.policy == "fifo" else None
         return None if head is None or head.place >= job.place else head
 
     def lines(self) -> Iterator[tuple[str, Rule, Iterator[Waiting]]]:
-        """The name and the rule of each line, and its jobs that can be served, in order."""
+        """For each line its name, its rule, and its jobs that can be served, in order."""
         for name, line in self._lines.items():
             yield name, line.rule, line.in_order()
-
-    @property
-    def next_time(self) -> float:
-        """When to run again although nothing changes; infinity if there is no such time."""
-        return self._next
 
     @property
     def settled(self) -> bool:
@@ -200,14 +197,14 @@ class Queue:
     # -- passes
 
     def run(self) -> Iterator[None]:
-        """Start and reserve what can be; see the module's docstring."""
+        """Make passes until none is due; see the docstring of the module."""
         while True:
             self.follow()
             if self.plan.is_behind:
                 yield
                 continue
             if self._work is None:
-                if not self._due and self._clock() < self._next:
+                if not self._due and self._clock() < self.next_time:
                     return
                 self._due = False
                 self._began = self._clock()
@@ -217,8 +214,8 @@ class Queue:
             except StopIteration:
                 self._end_pass()
                 patience = self._patience[0][0] if self._patience else math.inf
-                self._next = min(self.plan.next_time(self._began), patience)
-            except Exception as e:  # otherwise one job would hold up all others
+                self.next_time = min(self.plan.next_time(self._began), patience)
+            except Exception as e:  # one job must not hold up all others
                 self._end_pass()
                 self._fail(e)
             yield
@@ -227,13 +224,13 @@ class Queue:
         """Forget the pass in progress, if there is one."""
         self._work = self._at = None
 
-    def _let_go(self, jobid: int) -> None:
+    def _end_pass_on(self, jobid: int) -> None:
         """End the pass if it is working on job *jobid*."""
         if self._work is not None and self._job is not None and self._job.jobid == jobid:
             self._end_pass()
 
     def _fail(self, error: Exception) -> None:
-        """Let go of the job that the pass was working on when it raised *error*."""
+        """Drop the job that the pass was working on when it raised *error*."""
         job = self._job
         if job is None or job.jobid not in self.jobs:
             raise error
@@ -242,7 +239,7 @@ class Queue:
         self._launcher.failed(job, error)
 
     def follow(self) -> None:
-        """Take note of what changed in the pool."""
+        """Follow the changes of the pool."""
         for job in self.plan.follow():
             self._return(job)
         if self.plan.has_gains or self.plan.nodes_changed:
@@ -252,7 +249,7 @@ class Queue:
             self.plan.nodes_replaced = False
 
     def _return(self, job: Waiting) -> None:
-        """Put *job*, whose reservation was given up, back among those without."""
+        """Move *job*, whose reservation was given up, back to those without one."""
         line = self._lines[job.queue]
         line.unreserve(job)
         line.add(job)
@@ -270,6 +267,7 @@ class Queue:
                 self._replace(job, self.plan.kinds.relaxed(job))
 
     def _pass(self) -> Iterator[None]:
+        """One pass: what the gains allow, then reservations, then all other jobs."""
         self.plan.nodes_changed = False
         yield from self._relax(self._clock())
         self.plan.expire(self._clock())
@@ -297,21 +295,21 @@ class Queue:
             plan.trim()
 
     def _start_reserved(self, job: Waiting) -> Iterator[None]:
-        """Start *job* if its reservation has come; plan it again if others are in its way."""
+        """Start *job* if its reservation has come, or give that up if others are in the way."""
         plan, now, line = self.plan, self._clock(), self._lines[job.queue]
         if plan.may_start(job, now):
             parts = plan.reservations[job.jobid].parts
             ready = are_free(parts, plan.pool.situation.index)
             behind = {other.jobid for other in line.behind(job)}
-            left = yield from self._start(job, plan.start_reserved(job, now, behind))
-            if ready and not left:
+            has_left = yield from self._start(job, plan.start_reserved(job, now, behind))
+            if ready and not has_left:  # it would delay other reservations
                 plan.cancel(job.jobid)
                 self._return(job)
 
     def _visit_others(self) -> Iterator[None]:
         """Start or reserve the jobs without a reservation."""
         heap = []
-        number = count()  # a job that goes to another lane meanwhile is there twice
+        number = count()  # a job that moves to another lane meanwhile is in the heap twice
         for line in self._lines.values():
             for lane in line.lanes.values():
                 job = line.next(lane)
@@ -325,10 +323,10 @@ class Queue:
             if line in blocked:
                 continue
             if self.jobs.get(job.jobid) is job and job.jobid not in self.plan.reservations:
-                left = False
+                has_left = False
                 if job.length < job.kind.stuck:
-                    left = yield from self._start(job, self.plan.start(job, self._clock()))
-                if not left and (yield from self._wait(job, line)):
+                    has_left = yield from self._start(job, self.plan.start(job, self._clock()))
+                if not has_left and (yield from self._wait(job, line)):
                     blocked.add(line)
                 yield
             following = line.next(lane, job.place)
@@ -336,7 +334,7 @@ class Queue:
                 heapq.heappush(heap, (following.place, next(number), following, lane, line))
 
     def _override(self) -> Iterator[None]:
-        """Give up the reservations behind jobs that came to stand ahead of them."""
+        """Give up the reservations behind jobs that came ahead of them."""
         for line in list(self._lines.values()):
             for job in [self.jobs[jobid] for jobid in line.overriding]:
                 servable = yield from self.plan.is_servable(job.kind)
@@ -362,12 +360,12 @@ class Queue:
             self._launcher.started(job, allocation)
         except InsufficientResources:
             if job.jobid not in self.plan.reservations and job.length < kind.stuck:
-                yield from self.plan.get_stuck(job, self._clock())
+                yield from self.plan.note_stuck(job, self._clock())
             return False
         except InfeasibleRequest as e:  # nodes were removed since it was submitted
             self._leave(job)
             self._launcher.refused(job, str(e))
-        except Exception as e:  # otherwise this job would hold up all others, even after a reload
+        except Exception as e:  # it must not hold up all others, now and after each reload
             if not held and pool.has_job(job.jobid):
                 pool.free(job.jobid)
             self._leave(job)
@@ -380,7 +378,7 @@ class Queue:
         found = self.jobs.pop(job.jobid, None)
         if found is not None:
             job = found  # its priority may have changed
-            self.plan.kinds.dismiss(job.kind)
+            self.plan.kinds.release(job.kind)
             line = self._lines[job.queue]
             if job.jobid in self.plan.reservations:
                 self.plan.cancel(job.jobid)
@@ -389,7 +387,7 @@ class Queue:
                 line.remove(job)
 
     def _wait(self, job: Waiting, line: Line) -> Generator[None, None, bool]:
-        """Let *job* wait, with a reservation if it gets one; returns whether it holds up *line*."""
+        """Let *job* wait, reserve if it may; returns whether the other jobs of *line* wait too."""
         fifo = line.rule.policy == "fifo"
         if not (fifo or line.reserving) or not (yield from self.plan.is_servable(job.kind)):
             return False

@@ -6,7 +6,7 @@ from typing import Callable, Generator, Optional
 
 import attrs
 
-from treepool.placement.plan.earliest import Units, end_of, wanted
+from treepool.placement.plan.earliest import Units, end_of, units_needed
 from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.plan import Plan
@@ -29,11 +29,11 @@ def why_waiting(
 ) -> Generator[None, None, str]:
     """Why *job*, which waits in *queue*, has not started.
 
-    *known* keeps what is free for each kind of job, for calls that follow soon.
+    *known* keeps the free units of each kind of job for calls that follow soon.
     """
     plan = queue.plan
     unit = unit_of(job.request)
-    need = wanted(job.request)
+    need = units_needed(job.request)
     if not (yield from plan.is_servable(job.kind)):
         up = yield from _units(plan, job, NEVER)
         return f"nodes are down or drained: {min(up, need)} of {need} {unit} up"
@@ -68,30 +68,30 @@ def why_waiting(
 
 
 def unit_of(request: Request) -> str:
-    """What ``wanted`` counts."""
+    """The name of what ``units_needed`` counts."""
     if request.nodes is not None:
         return "nodes"
     return "slots" if request.ask.group.name == SLOT else f"{request.ask.group.name} domains"
 
 
 def _units(plan: Plan, job: Waiting, start: float) -> Generator[None, None, int]:
-    """How many units of *job* are free at *start*, if nothing is planned."""
+    """How many units of *job* are free at *start* if what is planned is ignored."""
     view = yield from plan.views.view(start, UNPLANNED)
     units = Units(job.request, plan.pool.inventory)
-    plan.views.take(view)  # so that nobody advances it between two yields
+    plan.views.detach(view)  # otherwise a search might advance it between two yields
     yield from units.become_exact(plan.timeline, view)
     plan.views.keep(view)
     return units.free
 
 
 def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
-    """The first window without which *job* could start now; None if there is none."""
+    """The first window in the way, if *job* could start now without windows; otherwise None."""
     plan = queue.plan
     end = end_of(now, job.request.duration)
-    kept = [w for w in plan.windows.values() if w.start < end and w.name not in job.kind.leave]
-    if not kept:
+    closed = [w for w in plan.windows.values() if w.start < end and w.name not in job.kind.leave]
+    if not closed:
         return None
-    kind = attrs.evolve(job.kind, leave=job.kind.leave | {w.name for w in kept})
+    kind = attrs.evolve(job.kind, leave=job.kind.leave | {w.name for w in closed})
     if (yield from plan.selection(attrs.evolve(job, kind=kind), now)) is None:
         return None
-    return min(kept, key=lambda w: w.start).name
+    return min(closed, key=lambda w: w.start).name

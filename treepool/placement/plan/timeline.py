@@ -1,8 +1,8 @@
-"""The timeline: who holds what on each rank, from when to when.
+"""The timeline: what is held on each rank, by whom, and when.
 
 A *span* holds cores and GPUs of a rank from one time to another. Running jobs, reservations and
-windows are all made of spans. What a job could use on a rank from *start* to *end* is what the rank
-has, without every span that overlaps this time.
+windows all consist of spans. A job can use what the rank has, except for what is in a span that
+overlaps the time of the job.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from typing import Any, Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
+from treepool.placement.jobs import held_without
 from treepool.placement.journal import Journal
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.future import PRESENT, Future, Holder, Span
 from treepool.placement.pool import Pool
 
-#: When a job without a time limit ends, in seconds since the epoch: after all that have one.
+#: The end of a job without a time limit, in seconds since the epoch: after every real end.
 NEVER = 1e18
 
 #: The last time before NEVER.
 LAST = math.nextafter(NEVER, 0)
 
-#: The end of a view that ignores reservations and windows: before all of these begin.
+#: The end of a view that ignores reservations and windows: before any of them begins.
 UNPLANNED = -1e300
 
-#: Work between two yields: so many ranks are moved in some 5 ms.
+#: Work between two yields. To move this many ranks takes about 5 ms.
 _SLICE = 512
 
-#: So often a rank is asked for before its future is made.
+#: How many times the state of a rank is computed from its spans before its future is made.
 _ASKED = 4
 
 
 class Change(NamedTuple):
     """Something changed on ``ranks`` between ``start`` and ``end``.
 
-    If there is more room, ``parts`` is what became free; if it is empty, that may be anything.
+    If there is more room, ``parts`` is what became free. If that is not known, it is empty.
     """
 
     start: float
@@ -48,7 +49,10 @@ class Change(NamedTuple):
 
 @attrs.frozen(eq=False)
 class Holding:
-    """All spans of one holder; ``serial`` is unique. A running job's ``start`` is PRESENT."""
+    """All spans of one holder. The ``start`` of a running job is PRESENT.
+
+    ``serial`` is unique, and ascends in the order in which holdings are added.
+    """
 
     holder: Holder
     start: float
@@ -60,7 +64,10 @@ class Holding:
 
 
 class _Times:
-    """Times, ascending, with the serials and ranks of the holdings that end or begin then."""
+    """The starts or the ends of holdings: ``times``, ascending, and ``entries`` to match.
+
+    An entry has the serial and the ranks of a holding. Entries of equal times ascend by serial.
+    """
 
     __slots__ = ("times", "entries")
 
@@ -69,16 +76,23 @@ class _Times:
         self.entries: list[tuple[int, tuple[int, ...]]] = []
 
     def add(self, time: float, holding: Holding) -> None:
-        """Add a time of *holding*, the last that was made."""
-        place = bisect_right(self.times, time)
-        self.times.insert(place, time)
-        self.entries.insert(place, (holding.serial, holding.ranks))
+        """Add a time of *holding*, which has the highest serial."""
+        i = bisect_right(self.times, time)
+        self.times.insert(i, time)
+        self.entries.insert(i, (holding.serial, holding.ranks))
 
     def remove(self, time: float, holding: Holding) -> None:
-        """Remove what was added."""
+        """Remove a time of *holding* that was added."""
+        i = self._index(time, holding)
+        del self.times[i], self.entries[i]
+
+    def replace(self, time: float, holding: Holding) -> None:
+        """Take *holding* for the one with its serial that was added."""
+        self.entries[self._index(time, holding)] = (holding.serial, holding.ranks)
+
+    def _index(self, time: float, holding: Holding) -> int:
         same = bisect_left(self.times, time), bisect_right(self.times, time)
-        place = bisect_left(self.entries, (holding.serial,), *same)
-        del self.times[place], self.entries[place]
+        return bisect_left(self.entries, (holding.serial,), *same)
 
 
 class Timeline:
@@ -88,8 +102,8 @@ class Timeline:
         self.pool = pool
         self.holdings: dict[Holder, Holding] = {}
         self._spans: dict[int, list[Span]] = {}
-        #: The futures of ranks that were asked for some times since their spans changed, and how
-        #: often the others were: a future costs as much as some answers.
+        #: A future costs as much as several answers. So only ranks that are asked for repeatedly
+        #: have one; ``_asked`` counts the questions since the spans of the rank changed.
         self._futures: dict[int, Future] = {}
         self._asked: dict[int, int] = {}
         self._inventory = pool.inventory
@@ -97,14 +111,14 @@ class Timeline:
         self._ending = _Times()
         self._starting = _Times()
         self._serial = 0
-        #: All changes.
+        #: All changes, those that made room and those that took it.
         self.journal: Journal[Change] = Journal()
-        #: The answer of ``groups``, for the same change of a timeline with as many changes.
+        #: The last answer of ``groups``: for which change, at which end of the journal.
         self._grouped: Optional[tuple[Change, int, list[list[int]]]] = None
         self._work = 0
 
-    def tired(self, work: int) -> bool:
-        """Whether it is time to yield, after so much more *work*."""
+    def should_yield(self, work: int) -> bool:
+        """Whether it is time to yield, after *work* more since the last question."""
         self._work += work
         if self._work < _SLICE:
             return False
@@ -114,7 +128,7 @@ class Timeline:
     # -- spans
 
     def add(self, holder: Holder, start: float, end: float, parts: tuple[Held, ...]) -> Holding:
-        """Hold *parts* for *holder*, who holds nothing yet, from *start* to *end*."""
+        """Let *holder*, which holds nothing yet, hold *parts* from *start* to *end*."""
         self._serial += 1
         ranks = tuple(rank for those, _, _ in parts for rank in those)
         holding = Holding(holder, start, end, parts, self._serial, ranks)
@@ -131,25 +145,43 @@ class Timeline:
         return holding
 
     def remove(self, holder: Holder) -> Change:
-        """Drop all spans of *holder*; returns where there is more room now."""
+        """Remove all spans of *holder*; returns where there is more room now."""
         holding = self.holdings.pop(holder)
-        for ranks, _, _ in holding.parts:
-            for rank in ranks:
-                left = [span for span in self._spans[rank] if span.holder != holder]
-                if left:
-                    self._spans[rank] = left
-                else:
-                    del self._spans[rank]
-            self._forget(ranks)
         self._ending.remove(holding.end, holding)
         if holding.start > PRESENT:
             self._starting.remove(holding.start, holding)
-        change = Change(holding.start, holding.end, holding.ranks, holding.parts)
+        return self._drop(holding, holding.parts)
+
+    def shrink(self, holder: Holder, parts: tuple[Held, ...]) -> Change:
+        """Let *holder*, a running job, hold only *parts* of what it holds.
+
+        Only the other ranks change. Raises PoolConflict, and changes nothing, if it does not hold
+        *parts*. Returns where there is more room now.
+        """
+        holding = self.holdings[holder]
+        freed = held_without(int(holder), holding.parts, parts)
+        ranks = tuple(rank for those, _, _ in parts for rank in those)
+        self.holdings[holder] = attrs.evolve(holding, parts=parts, ranks=ranks)
+        self._ending.replace(holding.end, self.holdings[holder])
+        return self._drop(holding, freed)
+
+    def _drop(self, holding: Holding, parts: tuple[Held, ...]) -> Change:
+        """Drop the spans of *holding* on the ranks of *parts*; returns the change."""
+        for ranks, _, _ in parts:
+            for rank in ranks:
+                others = [span for span in self._spans[rank] if span.holder != holding.holder]
+                if others:
+                    self._spans[rank] = others
+                else:
+                    del self._spans[rank]
+            self._forget(ranks)
+        ranks = tuple(rank for those, _, _ in parts for rank in those)
+        change = Change(holding.start, holding.end, ranks, parts)
         self.journal.note((change,))
         return change
 
     def _forget(self, ranks: Iterable[int]) -> None:
-        """Forget what is known of *ranks*, whose spans changed."""
+        """Forget the futures of *ranks*, whose spans changed."""
         for rank in ranks:
             self._futures.pop(rank, None)
             self._asked.pop(rank, None)
@@ -158,48 +190,48 @@ class Timeline:
         """The spans on *rank*, in no order."""
         return self._spans.get(rank, [])
 
-    def place(self, time: float) -> int:
-        """How many holders' times have ended at *time*."""
+    def ended_by(self, time: float) -> int:
+        """The number of holdings that have ended at *time*."""
         return bisect_right(self._ending.times, time)
 
-    def starts_before(self, time: float) -> int:
-        """How many of what is planned begins before *time*."""
+    def planned_before(self, time: float) -> int:
+        """The number of planned holdings that begin before *time*."""
         return bisect_left(self._starting.times, time)
 
     def next_start_from(self, time: float) -> float:
-        """The first time from *time* on at which something that is planned begins, or infinity."""
+        """The first time from *time* on at which a planned holding begins; infinity if none."""
         times = self._starting.times
-        place = bisect_left(times, time)
-        return times[place] if place < len(times) else math.inf
+        i = bisect_left(times, time)
+        return times[i] if i < len(times) else math.inf
 
     def ranks_between(self, ends: tuple[float, float], starts: tuple[float, float]) -> set[int]:
-        """The ranks of those whose time ends, or begins as planned, between two times each."""
+        """The ranks of holdings that end between two times, or are to begin between two others."""
         ranks: set[int] = set()
-        low, high = sorted(map(self.place, ends))
+        low, high = sorted(map(self.ended_by, ends))
         for _, those in self._ending.entries[low:high]:
             ranks.update(those)
-        low, high = sorted(map(self.starts_before, starts))
+        low, high = sorted(map(self.planned_before, starts))
         for _, those in self._starting.entries[low:high]:
             ranks.update(those)
         return ranks
 
     def ranks_of(self, holder: Holder) -> tuple[int, ...]:
-        """The ranks that *holder* has, if any."""
+        """The ranks that *holder* has at any time; none if it holds nothing."""
         holding = self.holdings.get(holder)
         return () if holding is None else holding.ranks
 
-    def time_at(self, place: int) -> float:
-        """The time at which the first *place* holders' times, at least one, have ended."""
-        return self._ending.times[place - 1]
+    def end_of_first(self, number: int) -> float:
+        """The time at which the first *number* holdings, at least one, have ended."""
+        return self._ending.times[number - 1]
 
     def next_end(self, after: float) -> float:
-        """The first time later than *after* at which some holder's time ends; else NEVER."""
+        """The first time later than *after* at which a holding ends; NEVER if none."""
         times = self._ending.times
-        place = bisect_right(times, after)
-        return times[place] if place < len(times) else NEVER
+        i = bisect_right(times, after)
+        return times[i] if i < len(times) else NEVER
 
     def clear_until(self, end: float) -> bool:
-        """Whether nothing is planned that begins before *end*."""
+        """Whether no planned holding begins before *end*."""
         return self.next_start_from(PRESENT) >= end
 
     def overlapping(
@@ -209,7 +241,7 @@ class Timeline:
         parts: Iterable[Held],
         leave: frozenset[Holder] = frozenset(),
     ) -> set[Holder]:
-        """Who has planned to use some of *parts* between *start* and *end*, except for *leave*."""
+        """The holders, except *leave*, whose planned spans need some of *parts* in this time."""
         return {
             span.holder
             for ranks, cores, gpus in parts
@@ -221,9 +253,9 @@ class Timeline:
         }
 
     def groups(self, change: Change) -> list[list[int]]:
-        """The ranks of *change*, those together that are the same at any time.
+        """The ranks of *change*, in groups with equal states at all times.
 
-        The ranks of a large job mostly are.
+        Most ranks of a large job are in one group.
         """
         if len(change.ranks) == 1:
             return [list(change.ranks)]
@@ -239,12 +271,9 @@ class Timeline:
     def state(
         self, rank: int, start: float, end: float, leave: frozenset[Holder] = frozenset()
     ) -> Optional[NodeState]:
-        """What *rank* could give throughout the time from *start* to *end*; None if there is none.
-
-        The rank has a future once it was asked for some times.
-        """
+        """What is free on *rank* throughout the time from *start* to *end*; None without a node."""
         inventory = self.pool.inventory
-        if self._inventory is not inventory:  # the nodes themselves changed
+        if self._inventory is not inventory:  # nodes were added, removed or described anew
             self._inventory = inventory
             self._futures.clear()
         node_type = inventory.types[rank]
@@ -264,7 +293,7 @@ class Timeline:
         return inventory.states.get(node_type, cores, gpus)
 
     def future(self, rank: int) -> Optional[Future]:
-        """The future of *rank*, None if there is no such node."""
+        """The future of *rank*; None if there is no such node."""
         inventory = self.pool.inventory
         future = self._futures.get(rank) if self._inventory is inventory else None
         node_type = inventory.types[rank]

@@ -1,4 +1,4 @@
-"""What is known of earlier starts of a job that has a reservation."""
+"""Tracks: what is known about earlier starts of a job that has a reservation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treepool.placement.plan.gains import Gain, Gains
 from treepool.placement.plan.jobs import Reservation
 from treepool.placement.plan.timeline import Change
 
-#: Most gains of a reservation that are looked at once more before it is searched for.
+#: Most gains that are kept to compute their uses again before a search.
 _MAX_GAINED = 64
 
 
@@ -22,10 +22,10 @@ _MAX_GAINED = 64
 class Track:
     """How close a job with a reservation comes to an earlier start.
 
-    Up to ``seen`` it has followed the gains, and ``course`` is how close it comes; if the last look
-    at it is ``unfinished``, it has not been searched where there is a chance. ``base`` is what
-    that was without the last gains of use to it, ``gained``. When it was tried to start last, the
-    timeline had so many changes as ``tried`` says.
+    ``course`` includes all gains before number ``seen``. ``base`` is the course without the latest
+    gains that are of use to the job, ``gained``. ``unfinished`` means that a move was left before
+    the search was over. ``tried`` is the end of the timeline's journal when the job was last tried
+    to start.
     """
 
     seen: int
@@ -34,11 +34,11 @@ class Track:
     unfinished: bool = False
     base: Course = attrs.field(factory=lambda: Course(0))
     gained: list[Gain] = attrs.field(factory=list)
-    #: The answer of ``gains_of`` when there were so many gains.
+    #: The last answer of ``gain_counts``, and the number of gains then.
     _counted: tuple[int, Mapping[int, int]] = (-1, {})
 
     def add(self, gain: Gain, uses: list[Use]) -> None:
-        """Note that *gain* has these *uses*."""
+        """Note the *uses* that the job has of *gain*."""
         if not uses:
             return
         if len(self.gained) >= _MAX_GAINED:
@@ -49,13 +49,13 @@ class Track:
         for use in uses:
             self.course.add(use)
 
-    def looked(self, begin: float, end: float, course: Course) -> None:
-        """Note that *course* is what a search from *begin* to *end* found."""
+    def note_search(self, begin: float, end: float, course: Course) -> None:
+        """Note the *course* of a search for starts from *begin* up to *end*."""
         self.gained.clear()
         self.course.replace(begin, end, course)
 
-    def gains_of(self, gains: Gains) -> Mapping[int, int]:
-        """How many gains each rank had, at most, that ``base`` does not know."""
+    def gain_counts(self, gains: Gains) -> Mapping[int, int]:
+        """For each rank, the number of gains that ``base`` may not include."""
         if self._counted[0] != gains.end:
             unknown = *self.gained, *gains.since(self.seen)
             ranks = chain.from_iterable(gain.change.ranks for gain in unknown)
@@ -64,7 +64,7 @@ class Track:
 
 
 def room_left(old: Reservation, new: Reservation) -> Iterator[Change]:
-    """Where there is more room after a reservation moved from *old* to *new*."""
+    """Where there is more room after a reservation has moved from *old* to *new*."""
     held = {rank: (cores, gpus) for ranks, cores, gpus in new.parts for rank in ranks}
     kept: list[Held] = []
     others: list[Held] = []

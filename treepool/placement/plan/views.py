@@ -1,10 +1,12 @@
-"""Views: what is free throughout some time, in the form that the choice of nodes works on.
+"""Views: what is free throughout some time, in the form that the choice of nodes needs.
 
-A view is an index of the nodes for one time, so the future is searched like the present. It is made
-from the view that differs least from it, and it follows later changes by the timeline's log. Its
-cost therefore follows what changes, not the number of nodes or of jobs. All methods that may take
-long are generators: they yield after a few milliseconds of work, and may be resumed after the
-timeline has changed.
+A view is an index of the nodes, like the pool's own. The choice of nodes therefore works on a time
+to come as it does on the present. A new view is a copy of the most similar one, in which only the
+nodes that differ are moved. A view follows later changes by the journal of the timeline. The cost
+depends on what changes, not on the number of nodes or jobs.
+
+Methods that may take long are generators. They yield every few milliseconds, and may be resumed
+after the timeline has changed.
 """
 
 from __future__ import annotations
@@ -21,24 +23,24 @@ from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Timeline
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
-#: Most views that are kept (some 0.3 MB each at 11,136 nodes).
+#: Most views that are kept. One takes about 0.3 MB at 11,136 nodes.
 MAX_VIEWS = 64
 
-#: Most requests whose order of candidates a view keeps.
+#: For how many requests a view keeps the candidates.
 _MAX_CANDIDATES = 4
 
-#: Ends of spans in a cell.
+#: Ends of holdings in a cell.
 STRIDE = 256
 
-#: Cells that have passed and are still kept.
+#: Bounds of cells that have passed before they are forgotten.
 _MAX_PASSED = 64
 
-#: Called with a rank, and its state before and after; None while it is down.
+#: Receives a rank, and its state before and after a change; the state is None while it is down.
 Watcher = Callable[[int, Optional[NodeState], Optional[NodeState]], None]
 
 
 class View:
-    """What is free throughout the time from ``start`` to ``end``, by node state.
+    """What is free throughout the time from ``start`` to ``end``.
 
     The spans of the holders in ``leave`` do not count.
     """
@@ -57,7 +59,7 @@ class View:
         self.end = end
         self.leave = leave
         self.situation = situation
-        #: Up to where the view has followed the timeline's log.
+        #: Up to where the view has followed the journal of the timeline.
         self.position = position
 
     @property
@@ -67,14 +69,14 @@ class View:
 
 
 class Views:
-    """The views of a timeline that were used last."""
+    """The latest views of a timeline."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self._views: list[View] = []
         #: The times that divide the timeline into cells, ascending.
         self._bounds: list[float] = []
-        #: Ranks moved and selections tried so far, for tests that count work instead of time.
+        #: Ranks moved and choices made so far, for tests that count work instead of time.
         self.moved = self.tried = 0
 
     def view(
@@ -83,7 +85,7 @@ class Views:
         """The view of the time from *start* to *end*."""
         timeline, inventory = self.timeline, self.timeline.pool.inventory
         if self._views and self._views[-1].situation.inventory is not inventory:
-            self._views.clear()  # the nodes themselves changed
+            self._views.clear()  # nodes were added, removed or described anew
         base = self._nearest(start, end, leave)
         if base is not None:
             yield from self._refreshed(base)
@@ -98,12 +100,12 @@ class Views:
         self.keep(view)
         return view
 
-    def take(self, view: View) -> None:
-        """Take *view* away from all others, in order to advance it."""
+    def detach(self, view: View) -> None:
+        """Withhold *view* from other users, in order to change it."""
         self._views.remove(view)
 
     def keep(self, view: View) -> None:
-        """Keep *view*, which was taken, for others to begin from."""
+        """Offer *view*, which is new or was detached, as a base for others."""
         if len(self._views) >= MAX_VIEWS:
             del self._views[0]
         self._views.append(view)
@@ -112,7 +114,7 @@ class Views:
         self, view: View, start: float, end: float, watch: Watcher
     ) -> Generator[None, None, None]:
         """Turn *view* into the one of another time, and tell *watch* which nodes change."""
-        yield from self.refresh(view, watch)  # or else a span that is gone would stay in it
+        yield from self.refresh(view, watch)  # otherwise a span that is gone would stay in it
         before = View(view.start, view.end, view.leave, view.situation, view.position)
         view.start, view.end = start, end
         yield from self._move(view, self._between(before, view), watch)
@@ -121,46 +123,47 @@ class Views:
     def mark(
         self, low: int, middle: int, high: int, leave: frozenset[Holder]
     ) -> Generator[None, None, tuple[int, View]]:
-        """A view without what is planned, and its place (see ``place``) between *low* and *high*.
+        """A view that ignores what is planned, and how many holdings have ended at its start.
 
-        It is one that exists near *middle*, or else a new one.
+        That number is between *low* and *high*: an existing view near *middle*, or a new one there.
         """
         best: Optional[tuple[int, int, View]] = None
         for view in self._views:
             if view.end == UNPLANNED and view.leave == leave and PRESENT < view.start < NEVER:
-                place = self.timeline.place(view.start)
-                if low < place < high and (best is None or abs(place - middle) < best[0]):
-                    best = abs(place - middle), place, view
+                ended = self.timeline.ended_by(view.start)
+                if low < ended < high and (best is None or abs(ended - middle) < best[0]):
+                    best = abs(ended - middle), ended, view
         if best is not None and best[0] <= (high - low) // 4:
             yield from self._refreshed(best[2])
             return best[1:]
-        time = self.timeline.time_at(middle)
+        time = self.timeline.end_of_first(middle)
         view = yield from self.view(time, UNPLANNED, leave)
-        return self.timeline.place(time), view
+        return self.timeline.ended_by(time), view
 
     def cell(self, time: float, leave: frozenset[Holder]) -> Generator[None, None, View]:
-        """What is free at most at any time in the cell around *time*; its ``start`` is its end.
+        """An upper bound of what is free at any time in the cell around *time*.
 
-        Only what is planned for the whole cell counts. Cells begin and end at the same times for
-        all who ask, so that they share the views.
+        Its ``start`` is the end of the cell, and its ``end`` the beginning: a running job or a
+        reservation counts only if it lasts throughout the cell. All searches use the same cells,
+        so that they share the views.
         """
         bounds, timeline = self._bounds, self.timeline
         if len(bounds) > _MAX_PASSED and bounds[_MAX_PASSED] < time:
             del bounds[:_MAX_PASSED]
         place = bisect_right(bounds, time)
         high = bounds[place] if place < len(bounds) else math.inf
-        most = timeline.place(time) + STRIDE
-        if timeline.place(min(high, LAST)) > 2 * STRIDE + most:
+        most = timeline.ended_by(time) + STRIDE
+        if timeline.ended_by(min(high, LAST)) > 2 * STRIDE + most:
             high = math.inf
         if high == math.inf:
-            high = timeline.time_at(min(most, timeline.place(LAST)))
+            high = timeline.end_of_first(min(most, timeline.ended_by(LAST)))
             if high > time:
                 bounds.insert(place, high)
         low = bounds[place - 1] if place else UNPLANNED
         return (yield from self.view(max(high, time), low, leave))
 
     def refresh(self, view: View, watch: Optional[Watcher] = None) -> Generator[None, None, None]:
-        """Let *view* follow what has changed since it was used last."""
+        """Let *view* follow the changes of the timeline since its last use."""
         timeline = self.timeline
         while view.position < timeline.journal.end:
             changes = timeline.journal.since(view.position)
@@ -174,41 +177,41 @@ class Views:
             yield from self._move(view, dirty, watch)
 
     def _refreshed(self, view: View) -> Generator[None, None, None]:
-        """Refresh *view*, which nobody else may use in the meantime."""
-        self.take(view)
+        """Refresh *view*, which is detached meanwhile."""
+        self.detach(view)
         yield from self.refresh(view)
         self.keep(view)
 
     def _begins(self, one: float, other: float) -> bool:
-        """Whether something that is planned begins between two ends of views."""
-        return self.timeline.starts_before(one) != self.timeline.starts_before(other)
+        """Whether a planned holding begins between the ends of two views."""
+        return self.timeline.planned_before(one) != self.timeline.planned_before(other)
 
     def _nearest(self, start: float, end: float, leave: frozenset[Holder]) -> Optional[View]:
-        """The view that differs least from the one wanted; None stands for the pool's own index.
+        """The view that differs least from the requested one; None stands for the pool's index.
 
-        The pool's own index is the view of the present without what is planned.
+        The pool's index is the view of the present that ignores what is planned.
         """
         timeline, changes = self.timeline, self.timeline.journal.end
-        place, planned = timeline.place(start), timeline.starts_before(end)
-        best, least = None, place + planned
+        ended, planned = timeline.ended_by(start), timeline.planned_before(end)
+        best, least = None, ended + planned
         for view in self._views:
             differ = changes - view.position
-            if differ > least:  # as most do: each term costs as much as a rank that moves
+            if differ > least:  # True of most: each further term costs as much as moving a rank
                 continue
             if view.leave != leave:
                 differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
                 if differ > least:
                     continue
-            differ += abs(timeline.place(view.start) - place)
+            differ += abs(timeline.ended_by(view.start) - ended)
             if differ > least:
                 continue
-            differ += abs(timeline.starts_before(view.end) - planned)
+            differ += abs(timeline.planned_before(view.end) - planned)
             if differ <= least:
                 best, least = view, differ
         return best
 
     def _between(self, one: Optional[View], other: View) -> set[int]:
-        """The ranks on which the two views may differ; None stands for the pool's own index."""
+        """The ranks on which the two views may differ; None stands for the pool's index."""
         start, end = (PRESENT, UNPLANNED) if one is None else (one.start, one.end)
         ranks = self.timeline.ranks_between((start, other.start), (end, other.end))
         leave = frozenset() if one is None else one.leave
@@ -219,7 +222,7 @@ class Views:
     def _move(
         self, view: View, ranks: Iterable[int], watch: Optional[Watcher] = None
     ) -> Generator[None, None, None]:
-        """Put *ranks* of *view* into their states."""
+        """Put *ranks* of *view* into the states that the timeline gives them."""
         index, timeline = view.index, self.timeline
         up = timeline.pool.situation.index.up
         state_of, up_then = index.state_of, index.up
@@ -235,11 +238,11 @@ class Views:
                 if watch is not None:
                     watch(rank, old, state if up[rank] else None)
             self.moved += 1
-            if timeline.tired(1):
+            if timeline.should_yield(1):
                 yield
 
     def choice(self, view: View, request: Request) -> Choice:
-        """What *request* would get in *view*, which must be refreshed."""
+        """What *request* would get in *view*, which must be up to date."""
         self.tried += 1
         kept = view.situation.kept
         while len(kept) > _MAX_CANDIDATES:

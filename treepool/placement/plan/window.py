@@ -1,4 +1,4 @@
-"""Windows: nodes that the administrator takes out, or keeps for some, from one time to another."""
+"""Windows: nodes that an administrator takes out, or keeps for some jobs, for a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from treepool.rfc import idset
 class Window:
     """Nodes that only some jobs may use from ``start`` up to ``end``, in seconds since the epoch.
 
-    ``ranks`` is a bitmask. Jobs of ``users`` (numeric user ids) or of ``queues`` may use them; if
-    both are empty, nobody may, as for maintenance. All other jobs must end before ``start``.
+    ``ranks`` is a bitmask. Jobs of ``users`` (numeric user ids) and of ``queues`` may use them. If
+    both are empty, no job may, as for maintenance. All other jobs must end before ``start``.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Window:
         return user in self.users or queue in self.queues
 
     def parts(self, inventory: Inventory) -> tuple[Held, ...]:
-        """All that the nodes have."""
+        """All cores and GPUs of the nodes."""
         return tuple(
             (tuple(idset.iterate(mask)), node_type.root.cores, node_type.root.gpus)
             for node_type, ranks in inventory.node_types.items()
