@@ -12,6 +12,7 @@ TESTS = {
     "plan": ("t/placement/test_plan.py",),
     "left": ("t/placement/test_left.py", "t/placement/test_queue.py"),
     "wait": ("t/placement/test_wait.py", "t/placement/test_queue.py"),
+    "forecast": ("t/placement/test_plan.py",),
     "windows": ("t/placement/test_change.py",),
     "fabric": (
         "t/placement/test_domains.py",
@@ -29,7 +30,8 @@ TESTS = {
     "fitness": ("t/placement/test_fitness.py",),
     "submissions": ("t/flux/test_submissions.py",),
     "driven": ("t/flux/test_driven.py",),
+    "told": ("t/flux/test_asking.py",),
 }
 
 #: Those that need Flux.
-OF_FLUX = {"driven"}
+OF_FLUX = {"driven", "told"}

@@ -163,7 +163,21 @@ FLUX = [
         "flux/annotate.py",
         "self._next_turn = min(self._next_turn, told.when + _INTERVAL)",
         "pass",
-        "driven",
+        "told",
+    ),
+    Mutant(
+        "an estimate is told while the plan is made",
+        "flux/annotate.py",
+        "if self._estimating and self._queue.settled:",
+        "if self._estimating:",
+        "told",
+    ),
+    Mutant(
+        "what a forecast did not reach is taken back",
+        "flux/annotate.py",
+        "if told.estimate and (complete or told.estimate < now):",
+        "if told.estimate:",
+        "told",
     ),
     Mutant(
         "a partial free is a whole one",

@@ -34,8 +34,8 @@ PLAN = [
     Mutant(
         "the end of a job's patience wakes nobody",
         "placement/plan/queue.py",
-        "self._next = min(self.plan.next_time(self._began), patience)",
-        "self._next = self.plan.next_time(self._began)",
+        "self.next_time = min(self.plan.next_time(self._began), patience)",
+        "self.next_time = self.plan.next_time(self._began)",
         "wait",
     ),
     Mutant(
@@ -178,6 +178,13 @@ PLAN = [
         "patience = submitted + request.wait",
         "patience = now + request.wait",
         "wait",
+    ),
+    Mutant(
+        "a forecast knows of no reservation",
+        "placement/plan/forecast.py",
+        "for made in reserved: if not",
+        "for made in reserved:\n            if made is None and not",
+        "forecast",
     ),
     Mutant(
         "a use of more room counts once",
