@@ -230,6 +230,10 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
         ("host,cell,name\nn0,c,x\n", "host 'n0': 'name' cannot be the name of a locality"),
         ('{"n0": {"cell": "c", "ranks": "x"}}', "'ranks' cannot be the name of a locality"),
         ('{"n0": {"": "c"}}', "'' cannot be the name of a locality"),
+        (
+            "host,cell\nn0," + "c" * 129 + "\n",
+            "host 'n0': the name of its 'cell' is longer than 128 characters",
+        ),
         (",".join("l" * 66) + "\n" + ",".join("n" * 66), "host 'n' is in more than 64 domains"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),

@@ -2,7 +2,8 @@
 
 ``scaling.py JSON`` with the numbers of ``nodes`` of ``cores`` cores, of jobs ``running`` and
 ``pending``, and of those that ``end`` one after another while all wait. Or with ``short`` jobs that
-run for a moment, at most ``open`` of them at a time. Prints one JSON object for each part.
+run for a moment, at most ``open`` of them at a time, spread over ``minutes``. Prints one JSON
+object for each part.
 """
 
 import json
@@ -21,8 +22,8 @@ BATCH = 500
 #: Parts in which the jobs that wait are submitted.
 PARTS = 5
 
-#: Seconds between two looks at the sizes of the processes.
-LOOK = 15.0
+#: Seconds between two looks at the sizes of the processes, or a share of the whole time.
+LOOK = 15.0, 1 / 12
 
 
 class Pings(threading.Thread):
@@ -145,11 +146,14 @@ class Machine:
     def many(self, told):
         """Let very many short jobs pass, and look at memory."""
         sent = said = 0
+        seconds, begin = 60 * told["minutes"], time.monotonic()
+        look = max(LOOK[0], LOOK[1] * seconds)
         for number in self.submit(told["short"], seconds=0.001):
             sent += number
             last = sent == told["short"]
             self.wait(lambda: self.active() <= (0 if last else told["open"]))  # noqa: B023
-            if last or time.monotonic() > self.began + LOOK:
+            time.sleep(max(0.0, begin + seconds * sent / told["short"] - time.monotonic()))
+            if last or time.monotonic() > self.began + look:
                 passed = sent - self.active()
                 self.say(f"{passed} short jobs", passed - said)
                 said = passed

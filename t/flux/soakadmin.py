@@ -173,17 +173,20 @@ class Admin:
             return
         first = self.chance.randint(0, self.nodes - 1)
         last = min(self.nodes - 1, first + self.chance.choice([0, 3, 40]))
+        ranks = IDset(sorted({*range(first, last + 1)} - self.gone))
+        if not ranks:
+            return
         start = time.time() + self.chance.uniform(-5, 30)
         window = {
             "name": f"w{time.time_ns()}",
-            "hosts": f"fake[{first}-{last}]",
+            "hosts": f"fake[{ranks}]",
             "start": start,
             "end": start + self.chance.uniform(10, 40),
             **self.chance.choice([{}, {"queues": [self.chance.choice(QUEUES)]}, {"users": [4242]}]),
         }
         self.handle.rpc("sched-treepool.window-add", window).get()
         self.windows.add(window["name"])
-        told = {**window, "ranks": f"{first}-{last}", "added": time.time()}
+        told = {**window, "ranks": str(ranks), "added": time.time()}
         self.hand.note("windows", json.dumps(told))
 
     def remove_window(self):

@@ -1,12 +1,15 @@
 """Run by Flux's Python: checks of whose turn it is in a scheduler without a broker."""
 
 import errno
+import gc
 import math
 import time
+import weakref
 from collections import deque
 from unittest.mock import Mock, patch
 
 import checks
+import flux
 from adapter import R, spec
 from flux.constants import FLUX_POLLIN
 
@@ -14,17 +17,21 @@ import attrs  # isort: skip
 from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.config import Configuration
-from treepool.flux.garbage import Garbage
-from treepool.flux.intake import Intake
+from treepool.flux.garbage import Garbage, let_go
+from treepool.flux.inbox import Inbox
 from treepool.flux.numbers import Passes
 from treepool.flux.pending import Pending
 from treepool.flux.pool import TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission
-from treepool.flux.turns import Turns
+from treepool.flux.turns import Precedence, Turns
 from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
+
+#: Modules that look at the clock to share the time.
+_TIMED = "inbox", "turns"
 
 
 def scheduler_of_two_jobs():
@@ -38,7 +45,8 @@ def scheduler_of_two_jobs():
     scheduler._garbage = Garbage()
     scheduler._turns, scheduler._spare_turns = [Turns(Mock(pollevents=lambda: 0)) for _ in "ab"]
     scheduler._numbers = Mock(passes=Passes())
-    scheduler._cancelling = scheduler._ending = False
+    scheduler.cancelling = scheduler._ending = False
+    scheduler.inbox, scheduler._precedence = deque(), Precedence()
     scheduler._intake = Mock()
     pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
@@ -96,8 +104,9 @@ def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_i
     clock = iter(range(1000))
     scheduler = scheduler_of_two_jobs()
     scheduler._queue = scheduler.queue.jobs
-    scheduler._intake.configure_mock(cancel=Mock(return_value=None), ready=True)
-    scheduler._sched_last_request, scheduler._await_cancels = None, Mock()
+    scheduler._intake.configure_mock(cancel=Mock(return_value=None))
+    scheduler._sched_last_request = None
+    scheduler.inbox.append("the submission of job 1")
     scheduler._pending.judge_again()
     asked = "flux.scheduler.Scheduler.start_schedule"
     with patch("treepool.flux.pending.time.monotonic", lambda: next(clock)), patch(asked) as start:
@@ -105,7 +114,7 @@ def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_i
         next(work)  # job 1 is on its way
         scheduler.cancel(2)
         work.close()
-        scheduler._on_cancels(None)
+        scheduler._end_cancels()
         assert start.call_count == 1
         list(scheduler.schedule())
     assert scheduler._intake.release.call_count == 1
@@ -114,7 +123,6 @@ def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_i
 def check_neither_passes_nor_forecasts_wait_for_each_other_while_messages_arrive():
     scheduler, steps, now = scheduler_of_two_jobs(), [], [1000.0]
     scheduler._turns._handle = scheduler._spare_turns._handle = Mock(pollevents=lambda: FLUX_POLLIN)
-    scheduler._intake.ready = False
 
     def work(name):
         while True:
@@ -146,19 +154,64 @@ def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
     assert scheduler.queue.jobs[1].priority == 16
 
 
-def check_submissions_and_messages_have_a_share_each():
+def check_what_keeps_coming_holds_passes_back_for_a_tenth_of_a_second_and_then_half_the_time():
+    scheduler, steps, now = scheduler_of_two_jobs(), [], [1000.0]
+    scheduler.inbox.append("there is always more")
+
+    def work():
+        while True:
+            steps.append(now[0])
+            yield
+
+    scheduler.queue = Mock(run=work, next_time=math.inf)
+    with patch("treepool.flux.turns.time.monotonic", lambda: now[0]):
+        for _ in range(1000):
+            now[0] += 0.001
+            for _ in zip(range(1), scheduler.schedule()):
+                pass
+        assert 0.09 < steps[0] - 1000.0 < 0.11
+        assert max(later - step for step, later in zip(steps, steps[1:])) < 0.11
+        assert 450 <= len(steps) <= 550
+        scheduler.inbox.clear()
+        next(scheduler.schedule())
+        scheduler.inbox.append("a new submission")
+        assert not list(scheduler.schedule())
+
+
+def check_what_arrived_and_messages_have_a_share_each():
     clock, shares = [100.0], []
     handle = Mock(pollevents=lambda: FLUX_POLLIN)
-    intake = Intake(handle, Mock(), lambda _: clock.append(clock[-1] + 0.001), *[Mock()] * 3)
-    with patch("treepool.flux.intake.time.monotonic", lambda: clock[-1]):
-        for jobid in range(1000):
-            intake.take(Submission(Mock(), jobid, 16, 0, 0.0, {}))
-        for _ in range(5):
+    inbox = Inbox(handle, Mock())
+    inbox.begin()
+    clocks = [patch(f"treepool.flux.{name}.time.monotonic", lambda: clock[-1]) for name in _TIMED]
+    with clocks[0], clocks[1]:
+        for _ in range(1000):
+            inbox.put(lambda: clock.append(clock[-1] + 0.001))
+        for _ in range(6):
             began = clock[-1]
-            intake._on_timer()
-            shares.append(clock[-1] - began)
-            clock.append(clock[-1] + 0.003)  # messages
-    assert [round(share, 3) for share in shares] == [0.002, 0, 0, 0, 0.002]
+            inbox._on_timer()
+            shares.append(round(clock[-1] - began, 3))
+            clock.append(clock[-1] + 0.004)  # messages
+    assert shares == [0.002, 0, 0, 0.002, 0, 0]
+
+
+def check_what_is_put_into_the_inbox_is_done_once_and_in_order():
+    done, changed = [], Mock()
+    inbox = Inbox(Mock(pollevents=lambda: 0), changed)
+    inbox.put(lambda: done.append("before it begins"))
+    inbox.begin()
+    left = iter([True, True, False])
+    inbox.put(lambda: [done.append("part"), next(left)][1])
+    inbox.put(lambda: done.append("last"))
+    assert done == ["before it begins"]
+    asked = inbox.emptied()
+    next(asked)
+    inbox.put(lambda: done.append("later"))
+    while inbox:
+        inbox._on_timer()
+    assert done == ["before it begins", "part", "part", "part", "last", "later"]
+    assert not list(asked)
+    assert changed.called
 
 
 def check_queues_that_are_no_tables_are_refused_and_not_left_to_the_questions():
@@ -183,20 +236,45 @@ def check_a_change_of_windows_that_comes_during_the_unload_is_refused():
     assert not made._changes
 
 
-def check_a_full_collection_comes_after_a_pass_and_at_most_once_a_minute():
+def check_a_full_collection_comes_after_a_pass_and_at_most_every_ten_minutes():
     scheduler = scheduler_of_two_jobs()
     now = [1000.0]
     clock = patch("treepool.flux.garbage.time.monotonic", lambda: now[0])
     with clock, patch("treepool.flux.garbage.gc") as gc:
         scheduler._garbage.begin()
         counts = []
-        for now[0] in (1000.0, 1059.0, 1061.0, 1062.0, 1122.0):
+        for now[0] in (1000.0, 1599.0, 1601.0, 1602.0, 2202.0):
             list(scheduler.forecast())
             counts.append(gc.collect.call_count)
-        now[0] = 1190.0
+        now[0] = 2803.0
         scheduler._request_forecast()  # after a pass that started all jobs there were
         counts.append(gc.collect.call_count)
     assert counts == [0, 0, 1, 1, 2, 3]
+
+
+def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():
+    handle = flux.Flux("loop://")
+    gone = []
+
+    def answered(future, kept):
+        assert future.get() == {"n": 1}
+        handle.reactor_stop()
+        if kept:
+            return
+        let_go(future)
+
+    gc.disable()
+    handle.msg_watcher_create(
+        lambda h, _, msg, __: h.respond(msg, {"n": 1}), topic_glob="x"
+    ).start()
+    for kept in (True, False):
+        future = handle.rpc("x", {})
+        future.then(answered, kept)
+        ref = weakref.ref(future)
+        del future
+        handle.reactor_run()
+        gone.append(ref() is None)
+    assert gone == [False, True]  # the first one is why there is let_go
 
 
 class Reactor:
@@ -256,6 +334,52 @@ def check_a_reason_that_changes_soon_is_told_when_nothing_else_happens():
     while reactor.timer < math.inf:
         assert reactor.wait() <= 110.0
     assert [len(reactor.told(jobid)) for jobid in (1, 2)] == [2, 2]
+
+
+def check_estimates_change_with_the_plan_not_while_it_is_made():
+    scheduler = scheduler_of_two_jobs()
+    queue, pool = scheduler.queue, scheduler.pool
+    queue.set_rules(Rule("conservative", 8), {})
+    scheduler.resources.mark_up("0-1")
+    pool.alloc(9, queue.jobs[1].request)
+    pool.update_expiration(9, time.time() + 1000)
+    list(queue.run())
+    list(scheduler.forecast())
+    first = {jobid: queue.plan.reservations[jobid].start for jobid in (1, 2)}
+    queue.prioritize(2, 20)
+    with patch("treepool.placement.plan.timeline._SLICE", 1):
+        lost = False
+        for _ in queue.run():  # it may be left here, for messages
+            scheduler._annotator.changed()
+            list(scheduler.forecast())
+            lost |= 1 not in queue.plan.reservations
+    assert lost
+    last = {jobid: queue.plan.reservations[jobid].start for jobid in (1, 2)}
+    assert last[2] == first[1] < last[1]
+    for jobid in (1, 2):
+        calls = scheduler._pending.request_of(jobid).annotate.call_args_list
+        told = [call.args[0]["sched"].get("t_estimate", 0) for call in calls]
+        assert [estimate for estimate in told if estimate != 0] == [first[jobid], last[jobid]]
+
+
+def check_an_estimate_stays_if_the_pool_changes_before_it_is_made_again():
+    scheduler = scheduler_of_two_jobs()
+    queue, pool = scheduler.queue, scheduler.pool
+    scheduler.resources.mark_up("0-1")
+    pool.alloc(9, queue.jobs[1].request)
+    end = time.time() + 1000
+    for number in range(8):
+        pool.update_expiration(9, end + 2 * number)
+        list(queue.run())
+        scheduler._annotator.changed()
+        for step, _ in enumerate(scheduler.forecast(), 1):
+            if step == number:
+                pool.update_expiration(9, end + 2 * number + 1)
+    calls = scheduler._pending.request_of(2).annotate.call_args_list
+    told = [call.args[0]["sched"].get("t_estimate", 0) for call in calls]
+    told = [start for start in told if start != 0]  # without what has only a reason
+    assert None not in told and told == sorted(told), told
+    assert told[0] == end + 60 and told[-1] == end + 14 + 60
 
 
 def check_every_job_is_told_its_reason_when_nothing_else_happens():

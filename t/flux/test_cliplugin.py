@@ -289,7 +289,6 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--switches=1@soon"], "--switches: 'soon' is not a time such as 10m"),
         (["--switches=1@0"], "--switches: 0 is not a number of seconds"),
         (["--switches=1@" + "9" * 5000], "--switches: '9"),
-        (["--switches=2", "--within=cell:3"], "--switches: 2 contradicts within='cell:3'"),
         (["--switches=1@5", "--locality-wait=5m"], "--locality-wait says already how long"),
         (["--locality-wait=10"], "--locality-wait: '10' is not a time such as 10m"),
         (["--locality-wait=infinity"], "--locality-wait: 'infinity' is not a time"),

@@ -22,7 +22,11 @@ def _imported():
     stubs["flux.constants"].FLUX_MSGTYPE_REQUEST = 1
     stubs["flux.core.inner"].ffi = MagicMock()
     stubs["flux.core.inner"].lib = SimpleNamespace(
-        FLUX_ROLE_OWNER=1, FLUX_ROLE_USER=2, flux_msg_is_streaming=lambda msg: False
+        FLUX_ROLE_OWNER=1,
+        FLUX_ROLE_USER=2,
+        flux_msg_is_streaming=lambda msg: False,
+        flux_msg_copy=lambda msg, payload: None,
+        flux_msg_decref=lambda msg: None,
     )
     with patch.dict(sys.modules, stubs):
         from treepool.flux import answers, questions

@@ -202,6 +202,9 @@ RS = {
             "{", lambda i: f'"p{i}":"{i % 799 * 11}-{i % 799 * 11 + 9}"', "}", ",", MIB - 40_000
         ),
     ),
+    "properties of one rank beside a far one": lambda: _nodes(
+        "0,1048575", properties=_filled("{", lambda i: f'"p{i}":"0"', "}", ",", MIB - 200)
+    ),
     "cores without number": lambda: _nodes("0-99999", core="0-4194303"),
     "one far rank": lambda: _nodes("1048575", core="4194304"),
     "a rank above the limit": lambda: _nodes("4194304"),
@@ -238,6 +241,29 @@ def _tables(document, at=()):
             ("devices",),
             lambda i: f'{{"model":"m","memory":1,"gpus":"{i % 128}"}}',
         ),
+    }
+
+
+def _fabrics(document, at):
+    """Large fabrics, at path *at* of *document*."""
+
+    def put(path, *more):
+        return _holding(_with(document, {"s": [{"ranks": "0"}]}, *at), (*at, *path), *more)
+
+    tower = "".join(f'{{"l{i}":[' for i in range(60)) + '{"ranks":"%d"}' + "]}" * 60
+    return {
+        "switches": lambda: put(("s",), lambda i: f'{{"ranks":"{i}"}}'),
+        "empty switches": lambda: put(("s",), "{}"),
+        "switches of the same ranks": lambda: put(("s",), '{"ranks":"0-4000000"}'),
+        "switches of far ranks": lambda: put(("s",), lambda i: f'{{"ranks":"{4_194_303 - i}"}}'),
+        "switches of ranks with gaps": lambda: put(
+            ("s",),
+            lambda i: '{"ranks":"' + ",".join(str(2 * (i + 99 * j)) for j in range(5000)) + '"}',
+        ),
+        "a tree of levels": lambda: put(("s",), lambda i: tower % i),
+        "switches of each locality": lambda: put((), lambda i: f'"l{i}":[{{"ranks":"{i}"}}]', ":"),
+        "names of switches": lambda: put(("s",), lambda i: f'{{"name":"{"x" * 120}{i}"}}'),
+        "unknown keys of a switch": lambda: put(("s", 0), lambda i: f'"rank{i}":0', ":"),
     }
 
 
@@ -292,6 +318,7 @@ def _keys(document, at=()):
         "tables of wrong names": lambda: put(("links",), lambda i: f'"{i}":{{}}', ":"),
         **_tables(document, (*at, "links", _DIGEST)),
         "site keys": lambda: put(("site",), "[[]]"),
+        **_fabrics(document, (*at, "fabric")),
     }
 
 
@@ -587,6 +614,15 @@ LARGE = {
     "waitopt": {
         "digits": lambda: "1@" + "9" * (MIB - 4),
         "colons": lambda: "1@" + "9:" * (MIB // 2 - 4),
+    },
+    "mix": {
+        "kinds": lambda: _filled("", "1*slot/core", "", ","),
+        "64 kinds": lambda: ",".join(["9*" + _filled("slot/[", "core", "]", ";", 16_000)] * 64),
+        "weights": lambda: _filled("", "1*", ""),
+        "a long weight": lambda: "9" * (MIB - 2) + "*x",
+        "blanks": lambda: "1*slot/core," + " " * (MIB - 20) + "1*x",
+        "blanks, often": lambda: _filled("1*slot/core", ", " + " " * 99),
+        **SHAPES,
     },
     "document": DOCUMENTS,
     "constraint": {

@@ -42,7 +42,7 @@ from placement.wanted import (
     valid,
 )
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
-from treepool.rfc import hostlist, idset
+from treepool.rfc import count, hostlist, idset
 from treepool.rfc.count import Count
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.shape import parse_shape
@@ -1203,20 +1203,28 @@ def coming(node: Domain) -> list[Coming]:
     for kind in re.split(r",(?=[0-9.]+\*)", node.mix):
         number, _, shape = kind.partition("*")
         weight = Fraction(number)
+        spec = from_resources(parse_shape(shape))
         try:
-            want = requests.wanted(from_resources(parse_shape(shape)), names, "preferred")
+            want = requests.wanted(spec, names, "preferred", around_nodes(spec["resources"]))
         except InvalidJobspec:
-            total += weight
+            total += weight * named_gpus(spec["resources"])
             continue
         units = 1 if want.nodes is None else smallest(want.group.count)
         offered = offer(node, want, node.ids)
         if len(offered.units) < units:
-            total += weight * units * (0 if want.group.whole else least_gpus(want.group.need))
+            total += weight * named_gpus(spec["resources"])
             continue
         given = offered.step(units)
         if given is None:
             raise TooBig
         gpus = len(given.gpus & node.gpus)
+        slots = smallest(want.units) if want.nodes is None or want.spans else 1
+        nodes = 1 if want.nodes is None else smallest(want.nodes)
+        if any(level.name == "slot" for level in want.levels):
+            slots = 1  # they are a level
+        for level in want.levels:
+            nodes *= smallest(level.count)
+        weight *= slots * nodes
         total += weight * gpus
         asked.append((weight * gpus, len(given.cores), gpus))
     return [
@@ -1226,9 +1234,24 @@ def coming(node: Domain) -> list[Coming]:
     ]
 
 
-def least_gpus(need: Need) -> int:
-    """The GPUs that *need* names."""
-    return need.gpus + sum(smallest(p.count) * least_gpus(p.need) for p in need.parts)
+def around_nodes(vertices: list[dict]) -> set[str]:
+    """The types of the vertices that a node stands below, but slot."""
+    found = set()
+    for vertex in vertices:
+        below = vertex.get("with", [])
+        found |= around_nodes(below)
+        if "'node'" in str(below) and vertex["type"] != "slot":
+            found.add(vertex["type"])
+    return found
+
+
+def named_gpus(vertices: list[dict]) -> int:
+    """The least number of GPUs that *vertices* name."""
+    found = 0
+    for vertex in vertices:
+        inside = 1 if vertex["type"] == "gpu" else named_gpus(vertex.get("with", []))
+        found += inside * smallest(count.parse(vertex["count"]))
+    return found
 
 
 def smallest_with(node: Domain, cores: int, gpus: int) -> list[Domain]:

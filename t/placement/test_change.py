@@ -120,6 +120,7 @@ def test_an_estimate_respects_the_windows_of_the_moment():
         job = case.queue.jobs[1]
         case.queue.set_windows(windows)
         found = {}
+        outcome(forecast.begin(NOW))
         outcome(forecast.starts([job], NOW, found))
         assert found == {1: start}
         case.queue.remove(1)

@@ -107,6 +107,20 @@ GOOD = [
         {"within": (Within("cell"),), "within_for_now": Within("switch", 2), "wait": 60.0},
     ),
     ({"within": "cell", "wait": 60}, {"within": (Within("cell"),), "wait": 60.0}),
+    # Two limits of one locality: the smaller one says both.
+    ({"within": "switch:2", "switches": 2}, {"within": (Within("switch", 2),)}),
+    ({"within": "switch:2", "switches": 3}, {"within": (Within("switch", 2),)}),
+    ({"within": "switch:3", "switches": 2}, {"within": (Within("switch", 2),)}),
+    ({"within": "switch", "switches": 2}, {"within": (Within("switch"),)}),
+    ({"within": "switch:1", "switches": 1}, {"within": (Within("switch"),)}),
+    (
+        {"within": "switch:3", "switches": 2, "wait": 60},
+        {"within": (Within("switch", 3),), "within_for_now": Within("switch", 2), "wait": 60.0},
+    ),
+    (
+        {"within": "switch:2", "switches": 3, "wait": 60},
+        {"within": (Within("switch", 2),), "within_for_now": Within("switch", 2), "wait": 60.0},
+    ),
 ]
 
 
@@ -245,7 +259,11 @@ CONTRADICTIONS = [
         "node needs a level",
     ),
     ("wait", {"wait": 60, "locality": "none"}, "60 contradicts locality='none'"),
-    ("switches", {"switches": 2, "within": "cell:3"}, "2 contradicts within='cell:3'"),
+    (
+        "switches",
+        {"switches": 2, "within": "cell:3"},
+        "2 and within='cell:3': only one of two localities may have several domains",
+    ),
     (
         "same_numa",
         {"same_numa": "prefer", "locality": "none"},

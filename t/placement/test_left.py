@@ -211,14 +211,17 @@ def test_what_is_noted_of_waits_does_not_grow_with_changes_of_priority():
     assert len(run.queue._patience) < 100
 
 
-def test_a_job_that_goes_to_another_lane_while_others_are_looked_at_is_looked_at_once():
+@pytest.mark.parametrize(("depth", "planned"), [(1, [10]), (8, [10, 11, 12])])
+def test_a_job_that_goes_to_another_lane_while_others_are_looked_at_is_looked_at_once(
+    depth, planned
+):
     def window(*users):
         return Window("w", 0b1, NOW + 500, NOW + 600, frozenset(users))
 
     users = {10: 8, 11: 7, 12: 8}
 
     def make():
-        case = Case(nodes=1, policy="easy", depth=1)
+        case = Case(nodes=1, policy="easy", depth=depth)
         case.runs(1, "slot=1/core=8", 0)
         case.queue.set_windows([window(7)])
         request = case.pool.parse_resource_request(from_resources(parse_shape("slot=1/core=8")))
@@ -234,7 +237,7 @@ def test_a_job_that_goes_to_another_lane_while_others_are_looked_at_is_looked_at
 
     for case in at_each_yield(make, between):
         case.run()
-        assert list(case.starts()) == [10]
+        assert list(case.starts()) == planned
         assert list(case.queue.jobs) == [10, 11, 12] and case.got == {}
 
 

@@ -83,9 +83,19 @@ def test_a_gpu_is_stranded_by_the_weight_of_the_jobs_that_do_not_fit_beside_it()
     assert lost(small, (1 << 24) - 1, 0b0011) == 1, "no core in the other's socket"
 
 
-def test_kinds_weigh_by_the_gpus_that_they_ask_for():
+def test_kinds_weigh_by_the_gpus_that_their_jobs_take():
     one, four = "slot/[core=4;gpu=1]", "slot/node{x}"
     assert lost(f"1*{one},1*{four}", ALL & ~1, 0b1111) == pytest.approx(4 * 4 / 5, abs=0.01)
+    small = "slot/[core=4;gpu=1]"
+    for many in (
+        "slot=12/[core=24;gpu=1]",
+        "node=3/slot=4/[core=24;gpu=1]",
+        "slot=3/node=4/[core=24;gpu=1]",
+        "switch=3/node=4/[slot/[core=24;gpu=1]]",
+        "slot=2/switch=3/node=2/[core=24;gpu=1]",
+    ):
+        stranded = lost(f"4*{small},1*{many}", (1 << 12) - 1, 0b0001)
+        assert stranded == pytest.approx(12 / 16, abs=0.01), many
 
 
 def test_jobs_that_span_domains_use_the_gpus_of_the_node():

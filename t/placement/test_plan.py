@@ -19,6 +19,7 @@ from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.timeline import NEVER, finish
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
+from treepool.rfc.rset import ResourceSet, RLiteEntry
 
 NOW = 1000.0
 
@@ -287,9 +288,56 @@ def test_a_forecast_plans_one_after_another_and_changes_nothing():
         case.submit(jobid, "slot/core=5", 30)
     found = {}
     forecast = Forecast(case.pool)
-    finish(forecast.starts(list(case.queue.jobs.values()), NOW, found))
+    finish(forecast.begin(NOW))
+    assert outcome(forecast.starts(list(case.queue.jobs.values()), NOW, found)) == NOW + 70
     assert found == {2: NOW + 10, 3: NOW + 40, 4: NOW + 70}
     assert case.starts() == {}
+
+
+def test_a_forecast_keeps_to_the_reservations_of_all_queues():
+    case = Case(nodes=1, policy="fifo", rules={"other": Rule("conservative", 8)})
+    case.runs(1, "slot/core=8", NOW + 10)
+    case.submit(2, "slot/core=8", 30, queue="other")
+    case.submit(3, "slot/core=8", 30)
+    case.submit(4, "slot/core=8", 30)
+    case.submit(5, "slot/core=8", 30, queue="other")
+    made = case.queue.plan.reservations
+    assert case.starts() == {2: NOW + 10, 3: NOW + 40, 5: NOW + 70}
+    forecast = Forecast(case.pool)
+    for _ in range(2):  # what was planned is forgotten when another begins
+        found = case.starts()
+        finish(forecast.begin(NOW, made.values()))
+        finish(forecast.starts([case.queue.jobs[3], case.queue.jobs[4]], NOW, found))
+        assert found == {2: NOW + 10, 3: NOW + 40, 5: NOW + 70, 4: NOW + 100}
+
+
+def test_a_forecast_that_is_overtaken_by_events_says_so():
+    case = Case(nodes=1, policy="fifo")
+    case.runs(1, "slot/core=8", NOW + 10)
+    for jobid in (2, 3, 4):
+        case.submit(jobid, "slot/core=5", 30)
+    forecast, found = Forecast(case.pool), {}
+    finish(forecast.begin(NOW))
+    assert not forecast.stale
+    work = forecast.starts(list(case.queue.jobs.values()), NOW, found)
+    while not found:
+        next(work)
+    case.pool.update_expiration(1, NOW + 20)
+    assert forecast.stale
+    assert outcome(work) == NEVER
+    assert found == {2: NOW + 10}
+
+
+def test_a_queue_is_settled_when_a_pass_has_ended_and_nothing_changed_since():
+    case = Case(nodes=2)
+    assert not case.queue.settled
+    case.submit(1, "slot=2/core=8")
+    assert case.queue.settled
+    case.submit(2, "slot=2/core=8")
+    case.pool.free(1)
+    assert not case.queue.settled
+    *before, after = [case.queue.settled for _ in case.queue.run()]
+    assert before and not any(before) and after
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -364,6 +412,24 @@ def test_room_is_not_forgotten_when_a_pass_ends_before_it_was_looked_at(monkeypa
     case.queue.set_rules(rule, {})
     case.run()
     assert sorted(case.got) == [2, 3, 4]
+
+
+def test_a_job_that_frees_one_node_after_another_costs_the_plan_one_node_each_time():
+    case = Case(nodes=64)
+    case.runs(1, "slot=64/core=8", NOW + 100)
+    case.submit(2, "slot=64/core=8")
+    plan, ranks = case.queue.plan, list(range(64))
+    for rank in ranks:
+        gone = ResourceSet((RLiteEntry(1 << rank, 0xFF),), ())
+        seen, known = plan.timeline.journal.end, plan._gains.end
+        case.pool.free(1, gone)
+        case.queue.follow()
+        changed = [change.ranks for change in plan.timeline.journal.since(seen)]
+        gained = [gain.change.ranks for gain in plan._gains.since(known)]
+        assert changed == gained == [(rank,)]
+        assert case.starts() == {2: NOW + 100}
+    case.run()
+    assert 2 in case.got
 
 
 def searching(case, shape):

@@ -12,6 +12,7 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
+from treepool.rfc.rset import ResourceSet, RLiteEntry
 
 SHAPES = (
     "slot/core=1", "slot/core=3", "slot=2/core=2", "slot=5/core=2", "slot=2/node/core=4",
@@ -112,6 +113,17 @@ class Both:
         self.pool.free(jobid)
         self.slow.pool.free(jobid)
 
+    def free_a_node(self):
+        """A job gives back one of its nodes, as after housekeeping."""
+        if self.running:
+            jobid = self.chance.choice(list(self.running))
+            held = by_rank(self.pool.job(jobid).parts)
+            if len(held) > 1:
+                rank = self.chance.choice(list(held))
+                gone = ResourceSet((RLiteEntry(1 << rank, *held[rank]),), ())
+                self.pool.free(jobid, gone)
+                self.slow.pool.free(jobid, gone)
+
     def pass_time(self):
         """Go to the next thing that is planned; jobs at their limits end, but not all."""
         ends = [began + length for began, length in self.running.values() if length]
@@ -210,7 +222,7 @@ def running(pool):
 def event(both, chance):
     """Let something happen: most often a job is submitted."""
     steps = [both.submit] * 6 + [both.end_one, both.pass_time, both.pass_time, both.cancel]
-    steps += [both.prioritize, both.update, both.down_or_up, both.window]
+    steps += [both.prioritize, both.update, both.down_or_up, both.window, both.free_a_node]
     (both.replace_key if chance.random() < 0.02 else chance.choice(steps))()
 
 

@@ -91,6 +91,12 @@ def test_the_fullest_node_is_taken_where_nothing_is_wasted():
     assert order(Packing(), fuller, shape) < order(Packing(), emptier, shape)
 
 
+def test_a_gpu_that_loses_its_cores_counts_as_two_that_others_could_use():
+    wasting = state((1 << 24) - 1, 0b0001)
+    sparing = state((1 << 84) - 1, 0b1110)  # two GPUs and a half, and a socket of cores alone
+    assert order(Packing(), sparing, "slot/core=24") < order(Packing(), wasting, "slot/core=24")
+
+
 def test_a_job_leaves_larger_nodes_to_jobs_that_no_other_can_serve():
     sizes = {gpus: compile_topo(None, (1 << 12 * gpus) - 1, (1 << gpus) - 1) for gpus in (4, 8)}
     small = NodeState(sizes[4], (1 << 36) - 1, 0b0111)

@@ -184,6 +184,14 @@ def test_a_job_that_was_submitted_long_ago_does_not_wait():
     assert run.placed == {3: [2, 3, 6, 7]}
 
 
+def test_a_job_that_the_queue_gets_late_has_waited_meanwhile():
+    """As after a reload of the scheduler."""
+    run = split()
+    run.waits(3, "node=4/slot/core=4", submitted=NOW - 20, wait=30)
+    assert run.placed == {}
+    assert run.queue.next_time == NOW + 10
+
+
 def limited(end):
     """Job 4 waits for two switches of four nodes; they are there when job 2 ends."""
     run = Run(fabric=CELLS, nodes=16)
@@ -324,8 +332,9 @@ def test_a_forecast_knows_when_a_job_has_waited():
     run.runs(1, [0, 1], 0)
     run.runs(2, [4, 5], 0)
     run.waits(3, "node=4/slot/core=4", wait=30)
-    found = {}
-    finish(Forecast(run.pool).starts(list(run.queue.jobs.values()), NOW, found))
+    found, forecast = {}, Forecast(run.pool)
+    finish(forecast.begin(NOW))
+    finish(forecast.starts(list(run.queue.jobs.values()), NOW, found))
     assert found == {3: NOW + 30}
 
 

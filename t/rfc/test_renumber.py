@@ -40,9 +40,13 @@ def test_the_nth_rank_of_a_set_becomes_the_nth_rank_of_the_other(
     assert list(idset.iterate(move(subset))) == [i for i, o in enumerate(old) if some >> o & 1]
 
 
-def test_wide_sets_do_not_move_rank_by_rank():
+def test_a_step_for_each_run_moves_a_set_not_one_for_each_rank_or_for_those_that_stay():
     source = idset.from_ids(i for i in range(100_000) if i % 1000)
+    move = idset.from_zero(source)
     with Lines() as work:
-        moved = idset.from_zero(source)(source)
+        moved = move(source)
     assert moved == (1 << idset.size(source)) - 1
+    assert work.count < 50 * 100
+    with Lines() as work:
+        assert move(0b11110) == 0b1111
     assert work.count < 50

@@ -235,6 +235,8 @@ def most_lines(text: str) -> int:
         ("slot/[core;memory=2-8GB]", 22, "write memory=2-8{unit:GB}"),
         ("slot/[core;memory=[2+GB]]", 22, "write memory=2+{unit:GB}"),
         ("slot/[core;memory=4G]", 20, "as in memory=4{unit:GB}; units: B, kB, KB, MB, GB"),
+        ("slot/[core;memory=4\x94G]", 21, r"as in memory=4\x94{unit:GB}"),
+        ("slot/[core;mem\x8b=4B]", 18, r"write mem\x8b=4{unit:B}"),
     ],
 )
 def test_an_error_about_a_unit_shows_the_right_form(text: str, column: int, right: str) -> None:

@@ -28,14 +28,19 @@ class Site:
     def put(self, host: str, location: Location) -> None:
         """Note the *location* of *host*.
 
-        Raises InvalidHardware if a key may not have such localities.
+        Raises InvalidHardware if a key may not have such localities, or names as long.
         """
         if len(location) > MAX_LEVELS:
             raise InvalidHardware(f"host {shown(host)} is in more than {MAX_LEVELS} domains")
-        for name, _ in location:
-            if name in fabric.RESERVED or not name:
-                text = f"{shown(name)} cannot be the name of a locality"
+        for locality, name in location:
+            if locality in fabric.RESERVED or not locality:
+                text = f"{shown(locality)} cannot be the name of a locality"
                 raise InvalidHardware(f"host {shown(host)}: {text}")
+            if len(name) > fabric.MAX_NAME:
+                text = f"longer than {fabric.MAX_NAME} characters"
+                raise InvalidHardware(
+                    f"host {shown(host)}: the name of its {shown(locality)} is {text}"
+                )
         if self.locations.setdefault(host, location) != location:
             self.twice[host] = None
 

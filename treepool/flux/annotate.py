@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from itertools import islice
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Generator, Iterator, Optional
 
 import attrs
 from flux.job import JobID
@@ -95,20 +95,23 @@ class Annotator:
             yield time.monotonic() - began
 
     def _work(self) -> Iterator[None]:
-        if self._estimating:
+        # Until a pass has ended, jobs may have lost reservations of which they get others.
+        if self._estimating and self._queue.settled:
             self._estimating = False
             yield from self._tell_estimates()
         yield from self._tell_reasons()
 
     def _tell_estimates(self) -> Iterator[None]:
-        estimates: dict[int, float] = {}
-        yield from self._estimate(estimates)
-        jobs = self._queue.jobs
-        old = {j: None for j, told in self._told.items() if told.estimate and j not in estimates}
-        for count, (jobid, start) in enumerate({**old, **estimates}.items(), 1):
+        estimates: dict[int, Optional[float]] = {}
+        complete = yield from self._estimate(estimates)
+        jobs, now = self._queue.jobs, time.time()
+        for jobid, told in self._told.items():
+            if told.estimate and (complete or told.estimate < now):
+                estimates.setdefault(jobid, None)
+        for count, (jobid, start) in enumerate(estimates.items(), 1):
             if jobid in jobs:
                 told = self._told.get(jobid) or _Told()
-                self._tell(jobid, start, told.reason)
+                self._tell(jobid, None if start == NEVER else start, told.reason)
             if count % _FIRST == 0:
                 yield
         yield
@@ -126,15 +129,30 @@ class Annotator:
                     self._tell(job.jobid, told.estimate, reason)
             yield
 
-    def _estimate(self, estimates: dict[int, float]) -> Iterator[None]:
-        """Add to *estimates* when jobs start, those of fifo queues one after another."""
-        for jobid, reservation in self._queue.plan.reservations.items():
-            if reservation.start < NEVER:
-                estimates[jobid] = reservation.start
-        for _, rule, jobs in list(self._queue.lines()):
-            if rule.policy == "fifo":
-                first = list(islice(jobs, int(min(rule.depth, _MAX_ESTIMATES))))
-                yield from self._forecast.starts(first, time.time(), estimates)
+    def _estimate(self, estimates: dict[int, Optional[float]]) -> Generator[None, None, bool]:
+        """Add to *estimates* when jobs start, those of fifo queues one after another.
+
+        Returns whether these are all: not if the pool changed meanwhile.
+        """
+        reserved = dict(self._queue.plan.reservations)
+        estimates.update((jobid, made.start) for jobid, made in reserved.items())
+        lines = [
+            list(islice(jobs, int(min(rule.depth, _MAX_ESTIMATES))))
+            for _, rule, jobs in self._queue.lines()
+            if rule.policy == "fifo"
+        ]
+        if not any(lines):
+            return True
+        now = time.time()
+        yield from self._forecast.begin(now, reserved.values())
+        for line in lines:
+            yield from self._forecast.starts(line, now, estimates)
+            for job in line:
+                if job.jobid not in reserved:
+                    self._forecast.remove(job.jobid)
+            if self._forecast.stale:
+                return False
+        return True
 
     def _round(self) -> list[Waiting]:
         """The jobs that get a reason now."""

@@ -2,16 +2,18 @@
 
 A full collection looks at all objects that may be in a cycle. With 1,024 reservations at 11,136
 nodes these are 100,000. That takes 66 ms, and Python does it in the middle of a pass. The partial
-collections take 12 ms at most, and leave little garbage: one object in twelve.
+collections take 12 ms at most, and leave little garbage: one object in twelve, and nothing of
+futures that are let go.
 """
 
 from __future__ import annotations
 
 import gc
 import time
+from typing import Any
 
 #: Seconds between two full collections.
-_PERIOD = 60.0
+_PERIOD = 600.0
 
 #: Python's own numbers for the partial collections (see gc.set_threshold); it makes a full one only
 #: if the module was busy for some seven million new objects.
@@ -35,3 +37,12 @@ class Garbage:
         if time.monotonic() >= self._due:
             gc.collect()
             self._due = time.monotonic() + _PERIOD
+
+
+def let_go(future: Any) -> None:
+    """Free *future*, which gets no other answer, as soon as its callback has returned.
+
+    Flux's futures hold the handle of their callback, which holds them. A garbage collection would
+    find them, and the messages in them: at 150 jobs per second 125,000 objects in a minute, 0.1 s.
+    """
+    future.cb_handle = None

@@ -101,22 +101,10 @@ class Outlook:
         forecast = Forecast(pool, dict(plan.windows))
         found = _Ahead(time.monotonic(), forecast, now, len(first) <= MOST_AHEAD)
         found.starts = dict.fromkeys((job.jobid for job in first), None)
-        yield from forecast.begin(now)
-        for made in reserved:  # all lines respect those of all others
-            if not pool.has_job(made.job.jobid):
-                forecast.hold(made)
-                found.starts[made.job.jobid] = made.start
-            yield
-        for job in first:
-            start = found.starts[job.jobid]
-            if start is None:
-                start = found.starts[job.jobid] = yield from forecast.add(job, found.begin)
-            if not passing:
-                if start is None or start >= NEVER:
-                    found.complete = False
-                    break
-                found.begin = max(found.begin, start)
-            yield
+        found.starts.update((made.job.jobid, made.start) for made in reserved)
+        yield from forecast.begin(now, reserved)
+        found.begin = yield from forecast.starts(first, now, found.starts, passing)
+        found.complete &= found.begin < NEVER
         return found
 
     def _first(self, line: str) -> tuple[list[Waiting], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import filterfalse
 from typing import Any, Iterable, Mapping, Union
 
 import attrs
@@ -43,9 +44,9 @@ def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -
     gone = {rank: (cores, gpus) for ranks, cores, gpus in freed for rank in ranks}
     left = []
     for ranks, cores, gpus in parts:
-        kept = tuple(rank for rank in ranks if rank not in gone)
-        for rank in ranks:
-            if gone.pop(rank, (cores, gpus)) != (cores, gpus):
+        kept = tuple(filterfalse(gone.__contains__, ranks))
+        for rank in filter(gone.__contains__, ranks) if len(kept) < len(ranks) else ():
+            if gone.pop(rank) != (cores, gpus):
                 held = short_form([((rank,), cores, gpus)])
                 raise PoolConflict(f"job {jobid}: R is not what it holds on {held}")
         if kept:

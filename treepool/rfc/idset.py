@@ -7,6 +7,7 @@ cores, GPUs and ranks in treepool have this form. Text is only for input and out
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from itertools import compress
 from typing import Callable, Collection, Iterable, Iterator
 
@@ -29,14 +30,7 @@ def decode(text: str) -> int:
     Ids must ascend, as RFC 22 asks. Raises InvalidIdset for anything RFC 22 forbids (leading
     zeros, descending ids or ranges, duplicates, signs, blanks) and for an id above MAX_ID.
     """
-    bits = bytearray()
-    mask = 0
-    for first, end in decode_runs(text):
-        if end <= _SMALL:
-            mask |= (1 << end) - (1 << first)
-        else:
-            _set_bits(bits, first, end - 1)
-    return mask | int.from_bytes(bits, "little")
+    return from_runs(decode_runs(text))
 
 
 def decode_runs(text: str) -> Iterator[tuple[int, int]]:
@@ -188,6 +182,18 @@ def from_ids(ids: Iterable[int]) -> int:
     return int.from_bytes(bits, "little")
 
 
+def from_runs(parts: Iterable[tuple[int, int]]) -> int:
+    """The bitmask of runs, in any order: first id, and the id after the last."""
+    bits = bytearray()
+    mask = 0
+    for first, end in parts:
+        if end <= _SMALL:
+            mask |= (1 << end) - (1 << first)
+        else:
+            _set_bits(bits, first, end - 1)
+    return mask | int.from_bytes(bits, "little")
+
+
 def union(masks: Iterable[int]) -> int:
     """The union of *masks*."""
     everything = 0
@@ -215,14 +221,26 @@ _DIGITS = bytes.maketrans(b"\0\1", b"01")
 def from_zero(source: int) -> Callable[[int], int]:
     """A function that maps any subset of *source* to ids that count from zero, by position.
 
-    Sets move as bytes, one for each id, because a step of Python for each id takes too long where
-    thousands of properties have thousands of ranks.
+    It moves runs, because a step of Python for each id takes too long where thousands of properties
+    have thousands of ranks.
     """
     if source & (source + 1) == 0:
         return lambda ids: ids
-    width = source.bit_length()
-    members = flags(source, width)
-    return lambda ids: from_flags(bytearray(compress(flags(ids, width), members)))
+    firsts: list[int] = []
+    gaps: list[int] = []  # the ids that *source* lacks before each of its runs
+    lacking = last = 0
+    for first, end in runs(source):
+        lacking += first - last
+        last = end
+        firsts.append(first)
+        gaps.append(lacking)
+
+    def moved(ids: int) -> Iterator[tuple[int, int]]:
+        for first, end in runs(ids):  # within one run of *source*, whose subset *ids* is
+            gap = gaps[bisect_right(firsts, first) - 1]
+            yield first - gap, end - gap
+
+    return lambda ids: from_runs(moved(ids))
 
 
 def by_position(source: int, target: int) -> Callable[[int], int]:

@@ -14,6 +14,7 @@ from treepool.errors import InvalidJobspec, InvalidOption, InvalidShape
 from treepool.rfc import jobspec
 from treepool.rfc.findings import shown
 from treepool.rfc.shape import parse_shape
+from treepool.rfc.shapetoken import MAX_TEXT
 
 #: Most kinds of jobs in a text.
 MAX_KINDS = 64
@@ -38,6 +39,8 @@ def read(text: str) -> tuple[Kind, ...]:
     """The kinds of jobs in *text*, none if it is empty; raises InvalidOption, which names one."""
     if not text.strip():
         return ()
+    if len(text) > MAX_TEXT:
+        raise InvalidOption(f"a mix has at most {MAX_TEXT} characters")
     texts = _COMMA.split(text)
     if len(texts) > MAX_KINDS:
         raise InvalidOption(f"more than {MAX_KINDS} kinds of jobs")

@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Tuple, Union
 from treepool.errors import InvalidCount, InvalidJobspec, InvalidShape
 from treepool.rfc import count, shapetoken, units
 from treepool.rfc.findings import pointer_to
-from treepool.rfc.quote import quoted, shortened
+from treepool.rfc.quote import printable, quoted, shortened
 from treepool.rfc.shapetoken import (
     DEFAULT_LABEL,
     LITERALS,
@@ -140,12 +140,13 @@ class _Parser:
             self.tokens.fail(_COMMA, column + comma.start())
         amount = _WITH_UNIT.fullmatch(text)
         if amount is not None and amount[2] in units.BYTES and len(kind) <= 40:
-            right = f"{kind}={amount[1]}{{unit:{amount[2]}}}"
+            right = printable(f"{kind}={amount[1]}{{unit:{amount[2]}}}")
             self.tokens.fail(f"a unit goes in braces: write {right}", column + amount.start(2))
         if amount is not None and kind in ("memory", "storage"):
             known = ", ".join(units.BYTES)
+            number = printable(amount[1])
             self.tokens.fail(
-                f"a unit goes in braces, as in {kind}={amount[1]}{{unit:GB}}; units: {known}",
+                f"a unit goes in braces, as in {kind}={number}{{unit:GB}}; units: {known}",
                 column + amount.start(2),
             )
 

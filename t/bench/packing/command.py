@@ -69,13 +69,13 @@ _WIDTHS = (6, 7, 5, 11, 9, 9, 10, 7, 6)
 def _parser() -> Parser:
     parser = Parser(prog="packing", description=_DESCRIPTION)
     add = parser.add_argument
-    names = "packing,best-fit,node-fit,first-fit,worst-fit,min-span,fgd,random"
+    names = "packing,mix,best-fit,node-fit,first-fit,worst-fit,min-span,fgd,random"
     add("--pools", metavar="NAME[,...]", default=names, help=f"default: {names}")
     add("--runs", default="fill,closed", help="of fill, closed, open, queue (default: fill,closed)")
     add("--clusters", default=",".join(CLUSTERS), help="default: A,B,alike,mixed")
     add("--mixes", default="ones,even,eights", help="default: ones,even,eights")
     add("--loads", default="0.95", help="default: 0.95")
-    add("--nodes", type=int, default=200, help="of each cluster (default: 200)")
+    add("--nodes", type=int, default=400, help="of each cluster (default: 400)")
     add("--turns", type=float, default=2, help="how often a cluster turns over (default: 2)")
     add("--jobs", type=int, default=600, help="of a queue (default: 600)")
     add("--seeds", type=int, default=1, help="orders to average over (default: 1)")

@@ -320,7 +320,8 @@ class History:
     def compare(self):
         """The module rests: nothing is on its way, and its pool and queue are as the books are."""
         scheduler, manager = self.module.scheduler, self.manager
-        assert scheduler._sched_generator is None and not len(scheduler._intake)
+        assert scheduler._sched_generator is None
+        assert not len(scheduler._intake) and not scheduler.inbox
         self.questions.clear()
         has = {j: by_rank(scheduler.pool.job(j).parts) for j, _ in scheduler.pool.job_end_times()}
         assert has == {j: job.held for j, job in manager.jobs.items() if job.held}
@@ -342,13 +343,11 @@ class History:
 
     def told(self, scheduler):
         """There is nothing more to tell: each job knows why it waits, and how long."""
-        rules = {name: rule for name, rule, _ in scheduler.queue.lines()}
-        for jobid, job in scheduler.queue.jobs.items():
+        for jobid in scheduler.queue.jobs:
             told = self.manager.jobs[jobid].told
             assert told.get("reason_pending"), f"{jobid} is not told why it waits"
             reservation = scheduler.queue.plan.reservations.get(jobid)
-            fifo = rules[job.queue].policy == "fifo"  # a forecast, no reservation
-            if reservation is not None and reservation.start < NEVER and not fifo:
+            if reservation is not None and reservation.start < NEVER:
                 said = told.get("t_estimate")
                 assert said == reservation.start, f"{jobid} is told {said}, not {reservation.start}"
 

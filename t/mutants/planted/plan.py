@@ -34,8 +34,8 @@ PLAN = [
     Mutant(
         "the end of a job's patience wakes nobody",
         "placement/plan/queue.py",
-        "self._next = min(self.plan.next_time(self._began), patience)",
-        "self._next = self.plan.next_time(self._began)",
+        "self.next_time = min(self.plan.next_time(self._began), patience)",
+        "self.next_time = self.plan.next_time(self._began)",
         "wait",
     ),
     Mutant(
@@ -173,11 +173,18 @@ PLAN = [
         "windows",
     ),
     Mutant(
-        "a job waits for a close place a moment too long",
+        "a job that was submitted long ago waits anew for a close place",
         "placement/plan/kinds.py",
-        "if now < submitted + request.wait:",
-        "if now <= submitted + request.wait:",
+        "patience = submitted + request.wait",
+        "patience = now + request.wait",
         "wait",
+    ),
+    Mutant(
+        "a forecast knows of no reservation",
+        "placement/plan/forecast.py",
+        "for made in reserved: if not",
+        "for made in reserved:\n            if made is None and not",
+        "forecast",
     ),
     Mutant(
         "a use of more room counts once",

@@ -114,8 +114,8 @@ POOL = [
     Mutant(
         "what a rank holds is not compared on free",
         "placement/jobs.py",
-        "if gone.pop(rank, (cores, gpus)) != (cores, gpus):",
-        "if gone.pop(rank, (cores, gpus))[1] != gpus:",
+        "if gone.pop(rank) != (cores, gpus):",
+        "if gone.pop(rank)[1] != gpus:",
     ),
     Mutant(
         "final is not looked at",
@@ -144,20 +144,20 @@ POOL = [
     Mutant(
         "a copy that shares buckets and does not know",
         "placement/nodes/index.py",
-        "self._shared = set(self.buckets)\n        new._censuses",
-        "new._censuses",
+        "self._shared = set(self.buckets)\n        new.log_start",
+        "new.log_start",
     ),
     Mutant(
         "candidates are not told of a change",
         "placement/nodes/index.py",
-        "self.log.append(state)",
-        "self.log.append(self.state_of[rank] or state)",
+        "before.append((rank, old)) self.log.append(rank)",
+        "before.append((rank, old))",
     ),
     Mutant(
         "what comes up is not found",
         "placement/nodes/index.py",
-        "census.moved.add(rank) if up: self._enter(rank, state)",
-        "census.moved.add(rank)\n                if not up:\n                    pass",
+        "self.log.append(rank) if up: self._enter(rank, state)",
+        "self.log.append(rank)\n                if not up:\n                    pass",
     ),
     Mutant(
         "idle answers outlive the nodes",

@@ -85,8 +85,9 @@ class Candidates:
             for state in self._reachable():
                 self._offer(state)
         else:
-            for state in dict.fromkeys(log[seen:]):
-                self._offer(state)
+            for moved in dict.fromkeys(map(index.state_of.__getitem__, log[seen:])):
+                if moved is not None:
+                    self._offer(moved)
             if len(self._heap) > 64 + 2 * len(self._live):  # most entries are of earlier times
                 self._heap = list(self._live.values())
                 heapq.heapify(self._heap)

@@ -116,7 +116,6 @@ class Situation:
         """Count anew after an error, which may have left what is kept half done."""
         self.kept.clear()
         self.kept_rooms.clear()
-        self.index.forget_censuses()
 
     def candidates(self, request: Request) -> Candidates:
         """The candidates for *request*, whose open questions are settled."""

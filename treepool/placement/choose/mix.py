@@ -1,14 +1,14 @@
 """The mix: the jobs that a site expects, as the measure of what a choice costs those to come.
 
 A free GPU is *usable* for a kind of job if such a job fits there now, in the smallest kind of
-domain that could host it on an idle node. The kinds are averaged by the GPUs that they ask for.
+domain that could host it on an idle node. The kinds are averaged by the GPUs that their jobs take.
 Without a mix the jobs to come are taken to be of one GPU with its fair share of cores, and the
 measure is that of nodes/usable.py. It is a pure function of what is free in either case.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional, Sequence
 
 import attrs
 
@@ -16,11 +16,13 @@ from treepool.errors import InvalidJobspec
 from treepool.placement.memo import remembered
 from treepool.placement.nodes import usable
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.tree import NODE, Domain, NodeType
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.on_node.fit import fit
-from treepool.placement.request.vertices import request_of
+from treepool.placement.request.need import SLOT
+from treepool.placement.request.vertices import Request, request_of
 from treepool.rfc import idset, jobspec
+from treepool.rfc.jobspec import Jobspec, Vertex
 from treepool.rfc.mix import Kind
 from treepool.rfc.shape import parse_shape
 
@@ -110,25 +112,50 @@ def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
     wants, others = [], 0.0
     for kind in kinds:
         spec = jobspec.read(jobspec.from_resources(parse_shape(kind.shape)))
-        try:
-            ask = request_of(spec, sorted(node_type.named), "preferred").ask
-        except InvalidJobspec:  # the nodes lack a locality that it names
-            others += kind.weight
-            continue
-        found = fit(idle, ask)
-        if found is None:
-            others += kind.weight * ask.min_gpus
+        request = _request(spec, node_type)
+        found = fit(idle, request.ask) if request else None
+        if request is None or found is None:
+            others += kind.weight * _named_gpus(spec.resources)
             continue
         step = found.steps[0]
         cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
         if gpus:
             places = tuple(_smallest(root, cores, gpus, root.open_gpus))
-            wants.append(_Want(kind.weight * gpus, cores, gpus, places))
+            wants.append(_Want(kind.weight * gpus * request.least_asks, cores, gpus, places))
     weight = sum(want.weight for want in wants)
     total = weight + others
     return _Table(
         tuple(want._replace(weight=want.weight / total) for want in wants),
         weight / total if total else 0.0,
+    )
+
+
+def _request(spec: Jobspec, node_type: NodeType) -> Optional[Request]:
+    """What a job asks for; None if nodes lack a locality that it names.
+
+    A name above ``node`` can only be one of the fabric.
+    """
+    above = sorted({v.type for v in _around_nodes(spec.resources)} - {SLOT})
+    try:
+        return request_of(spec, sorted(node_type.named), "preferred", above)
+    except InvalidJobspec:
+        return None
+
+
+def _around_nodes(vertices: Sequence[Vertex]) -> list[Vertex]:
+    """The vertices that a node stands below."""
+    found = []
+    for vertex in vertices:
+        below = _around_nodes(vertex.children)
+        if below or any(child.type == NODE for child in vertex.children):
+            found += [vertex, *below]
+    return found
+
+
+def _named_gpus(vertices: Sequence[Vertex]) -> int:
+    """How many GPUs *vertices* name, at least."""
+    return sum(
+        v.count.minimum * (1 if v.type == "gpu" else _named_gpus(v.children)) for v in vertices
     )
 
 

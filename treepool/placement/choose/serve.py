@@ -22,6 +22,7 @@ from treepool.placement.choose.rooms import Rooms, Value
 from treepool.placement.choose.selection import Grant, Selection, select
 from treepool.placement.choose.spread import Given, Spread, settled
 from treepool.placement.effort import PER_ATTEMPT, PER_REQUEST, Effort
+from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric import ROOT, Fabric
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
@@ -44,9 +45,42 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
         return Domains(request, situation, effort, fabric).levels() if fabric else None
     if fabric is None or request.ask.locality == "none":
         return select(request, situation.candidates(request), effort)
-    found = Domains(request, situation, effort, fabric)
     one = request.units if request.nodes is None else request.nodes
-    return found.one() if one.maximum == 1 and not request.spans else found.serve(ROOT)
+    if one.maximum == 1 and not request.spans:  # the most common request
+        candidates = situation.candidates(request)
+        candidates.refresh(effort)
+        return on_one(request, situation, fabric, ROOT, candidates, 1)
+    return Domains(request, situation, effort, fabric).serve(ROOT)
+
+
+def on_one(
+    request: Request,
+    situation: Situation,
+    fabric: Fabric,
+    domain: int,
+    candidates: Candidates,
+    units: int,
+) -> Optional[Selection]:
+    """*units* on the first node of *domain* in order; of equal nodes on that in the domain with
+    the fewest idle nodes. The first node must have room for them."""
+    top = candidates.best()
+    if top is None:
+        return None
+    state, rank, index = top.state, top.rank, situation.index
+    equal = candidates.equal(top)
+    if not (situation.policy.by_rank or (len(equal) == 1 and index.buckets[state].only(rank))):
+        idle, within = index.idle_nodes(fabric), situation.inventory.matching(request.constraint)
+        while True:
+            rank = idle.first(equal, index, within, domain)
+            there = index.state_of[rank]
+            assert there is not None
+            if there is state or candidates.stands(there, top.order, units):
+                state = there
+                break
+            equal = equal - {there}
+    found = fit(state, request.ask)
+    assert found is not None
+    return Selection((Grant(state, (rank,), found, units),), found.steps[units - 1].nslots)
 
 
 class Domains:
@@ -59,7 +93,6 @@ class Domains:
         self.situation = situation
         self.effort = effort
         self.fabric = fabric
-        self.census = situation.index.census(fabric)
         self.within = situation.inventory.matching(request.constraint)
 
     # -- requests that name no locality above the nodes, and the share of an innermost domain
@@ -88,12 +121,6 @@ class Domains:
             return select(self.request, self.situation.candidates(self.request), self.effort)
         return select(self.request, self.candidates(self.fabric.leaves(domain)), self.effort)
 
-    def one(self) -> Optional[Selection]:
-        """One unit on one node: the most common request."""
-        candidates = self.situation.candidates(self.request)
-        candidates.refresh(self.effort)
-        return self.on_one(ROOT, candidates, 1)
-
     def among_equals(self, domain: int, plain: Selection) -> Selection:
         """*plain*, which is one node, or an equal node in a domain with fewer idle nodes."""
         (grant,) = plain.grants
@@ -104,30 +131,8 @@ class Domains:
         else:
             candidates = self.candidates(self.fabric.leaves(domain))
         candidates.refresh(self.effort)
-        return self.on_one(domain, candidates, grant.units) or plain
-
-    def on_one(self, domain: int, candidates: Candidates, units: int) -> Optional[Selection]:
-        """*units* on the first node in order; of equal nodes on that in the domain with the fewest
-        idle nodes. The first node must have room for them."""
-        top = candidates.best()
-        if top is None:
-            return None
-        state, rank = top.state, top.rank
-        if not self.situation.policy.by_rank:
-            equal, state_of = candidates.equal(top), self.situation.index.state_of
-            first, buckets = self.census.first, self.situation.index.buckets
-            while True:
-                rank = first(equal, buckets, self.within, domain)
-                there = state_of[rank]
-                assert there is not None
-                if there is state or candidates.stands(there, top.order, units):
-                    state = there
-                    break
-                equal = equal - {there}
-        found = fit(state, self.request.ask)
-        assert found is not None
-        nslots = found.steps[units - 1].nslots
-        return Selection((Grant(state, (rank,), found, units),), nslots)
+        found = on_one(self.request, self.situation, self.fabric, domain, candidates, grant.units)
+        return found or plain
 
     def by_trial(self, domain: int, plain: Selection) -> Selection:
         """The same as *plain* in the smallest domain that can serve as much.
@@ -253,6 +258,11 @@ class Domains:
         return spread
 
     # -- nodes
+
+    @cached_property
+    def census(self) -> Census:
+        """What is free in each domain, as it is now."""
+        return self.situation.index.census(self.fabric)
 
     @cached_property
     def rooms(self) -> Rooms:

@@ -91,6 +91,28 @@ class Fabric:
             found.append((domain, *found[parent]) if parent >= 0 else (domain,))
         return found
 
+    @cached_property
+    def start(self) -> list[int]:
+        """The bit of the first child of each domain: see ``bit``."""
+        found, next_ = [], 1
+        for children in self.children:
+            found.append(next_)
+            next_ += len(children)
+        return found
+
+    @cached_property
+    def bit(self) -> list[int]:
+        """A bit for each domain in a set of domains; siblings are next to each other, by place."""
+        return [
+            self.start[parent] + place if parent >= 0 else 0
+            for parent, place in zip(self.parent, self.place)
+        ]
+
+    @cached_property
+    def of_bit(self) -> list[int]:
+        """The domain of each bit."""
+        return sorted(range(len(self)), key=self.bit.__getitem__)
+
     def around(self, domain: int) -> tuple[int, ...]:
         """*domain* and all domains around it, without the root, the smallest first."""
         return self.paths[domain][:-1]

@@ -1,11 +1,13 @@
-"""The index: which ranks are in which state, and a log of the states that ranks entered."""
+"""The index: which ranks are in which state, and a log of the ranks that moved."""
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Optional, Sequence
+from typing import Callable, Iterable, Optional, Sequence, TypeVar
 
 from treepool.placement.nodes.census import Census
+from treepool.placement.nodes.domaincount import DomainCount
 from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.nodes.idlenodes import IdleNodes
 from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.rfc import idset
@@ -13,8 +15,10 @@ from treepool.rfc import idset
 #: A function of a state, cores and GPUs: the state after they are taken, or given back.
 Change = Callable[[NodeState, int, int], NodeState]
 
-#: Most fabrics whose census is kept: that of the nodes, and one for each family of properties.
-MAX_CENSUSES = 8
+#: Most counts of domains that are kept: those of the fabric, and one for each family of properties.
+MAX_COUNTS = 9
+
+F = TypeVar("F", bound=DomainCount)
 
 #: A rank, and the state that it was in.
 Move = tuple[int, NodeState]
@@ -26,18 +30,19 @@ class NodeIndex:
     ``state_of[rank]`` is None where the pool has no such rank. ``buckets`` has no empty sets.
     """
 
-    __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_shared", "_censuses")
+    __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_shared", "_counts")
 
     def __init__(self, state_of: list[Optional[NodeState]], up: bytearray) -> None:
         self.state_of = state_of
         self.up = up
         self.buckets: dict[NodeState, RankSet] = {}
-        #: States that some rank entered, in order; entries before log_start are dropped.
-        self.log: list[NodeState] = []
+        #: Ranks that changed their state, or went up or down, in order; entries before log_start
+        #: are dropped.
+        self.log: list[int] = []
         self.log_start = 0
         #: States whose set of ranks is shared with a copy of this index: copy it before a change.
         self._shared: set[NodeState] = set()
-        self._censuses: tuple[Census, ...] = ()
+        self._counts: dict[tuple[type[DomainCount], Fabric], DomainCount] = {}
         self.rebuild()
 
     def copy(self) -> NodeIndex:
@@ -48,28 +53,34 @@ class NodeIndex:
         new.buckets = self.buckets.copy()
         new._shared = set(self.buckets)
         self._shared = set(self.buckets)
-        new._censuses = tuple(census.copy() for census in self._censuses)
+        new.log_start = self.log_start + len(self.log)
+        for key, one in self._counts.items():
+            one.follow(self)
+            new._counts[key] = one.copy()
         return new
 
     def census(self, fabric: Fabric) -> Census:
         """What is free in each domain of *fabric*, as of now."""
-        for found in self._censuses:
-            if found.fabric is fabric:
-                break
-        else:
-            found = Census(fabric)
-            self._censuses = (*self._censuses[-MAX_CENSUSES + 1 :], found)
-        found.follow(self.state_of, self.up)
-        return found
+        return self._count_of(Census, fabric)
 
-    def forget_censuses(self) -> None:
-        """Count anew when a census is next asked for: an error may have left one half counted."""
-        self._censuses = ()
+    def idle_nodes(self, fabric: Fabric) -> IdleNodes:
+        """How many nodes are idle in each domain of *fabric*, as of now."""
+        return self._count_of(IdleNodes, fabric)
+
+    def _count_of(self, kind: type[F], fabric: Fabric) -> F:
+        found = self._counts.get((kind, fabric))
+        if found is None:
+            if len(self._counts) >= MAX_COUNTS:
+                del self._counts[next(iter(self._counts))]  # the oldest
+            found = self._counts[kind, fabric] = kind(fabric)
+        found.follow(self)
+        assert isinstance(found, kind)
+        return found
 
     def rebuild(self) -> None:
         """Rebuild the buckets from ``state_of`` and ``up``, at first and after a failed change."""
         self._shared = set()
-        self.log_start += len(self.log) + 1  # no reader is this far, so each looks at all states
+        self.log_start += len(self.log) + 1  # no reader is this far, so each looks at everything
         self.log = []
         self.buckets = ranks_of(self.state_of, idset.from_flags(self.up))
 
@@ -78,6 +89,7 @@ class NodeIndex:
 
         If this fails, or what the caller does next, ``move_back`` undoes it.
         """
+        self._cut_log()
         for ranks, cores, gpus in parts:
             last = new = None
             for rank in ranks:
@@ -87,8 +99,7 @@ class NodeIndex:
                 if new is None or old is not last:  # most are in the state of the previous rank
                     last, new = old, change(old, cores, gpus)
                 before.append((rank, old))
-                for census in self._censuses:
-                    census.moved.add(rank)
+                self.log.append(rank)
                 if self.up[rank]:
                     self._leave(rank)
                     self._enter(rank, new)
@@ -96,8 +107,8 @@ class NodeIndex:
 
     def put(self, rank: int, state: NodeState, up: bool) -> None:
         """Put *rank* into *state*, up or not."""
-        for census in self._censuses:
-            census.moved.add(rank)
+        self._cut_log()
+        self.log.append(rank)
         if self.up[rank]:
             self._leave(rank)
         self.state_of[rank] = state
@@ -119,8 +130,7 @@ class NodeIndex:
                 state = self.state_of[rank]
                 if state is None or self.up[rank] == up:
                     continue
-                for census in self._censuses:
-                    census.moved.add(rank)
+                self.log.append(rank)
                 if up:
                     self._enter(rank, state)
                 else:
@@ -137,8 +147,16 @@ class NodeIndex:
         new.set_up(ranks, False)
         for rank in ranks:
             new.state_of[rank] = None
-        new._censuses = ()
+        new._counts.clear()
         return new
+
+    def _cut_log(self) -> None:
+        """Drop a long log, after the counts have read it."""
+        if len(self.log) > 1024 + 2 * len(self.buckets):
+            for one in self._counts.values():
+                one.follow(self)
+            self.log_start += len(self.log)
+            self.log.clear()
 
     def _leave(self, rank: int) -> None:
         state = self.state_of[rank]
@@ -155,10 +173,6 @@ class NodeIndex:
             new = self.buckets[state] = RankSet()
             new.add(rank)
             self._shared.discard(state)
-        self.log.append(state)
-        if len(self.log) > 1024 + 2 * len(self.buckets):
-            self.log_start += len(self.log)
-            self.log.clear()
 
     def _own_bucket(self, state: NodeState) -> RankSet:
         ranks = self.buckets[state]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import Iterable, Iterator, Optional, Sequence, TypeVar
+from typing import Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
 
 from treepool.rfc import idset
 
@@ -98,6 +98,10 @@ class RankSet:
     def __contains__(self, rank: int) -> bool:
         return self.chunks.get(rank >> _SHIFT, 0) >> (rank & _MASK) & 1 == 1
 
+    def only(self, rank: int) -> bool:
+        """Whether *rank* is the only rank in the set."""
+        return self.chunks == {rank >> _SHIFT: 1 << (rank & _MASK)}
+
     def __len__(self) -> int:
         return sum(map(idset.size, self.chunks.values()))
 
@@ -148,10 +152,16 @@ class RankSet:
                 bits ^= low
 
 
-def lowest_of(sets: Sequence[RankSet], within: RankSet, also: Optional[RankSet] = None) -> int:
-    """The lowest rank of *within*, and of *also* unless that is None, in one of *sets*; else -1."""
-    for chunk in sorted(within.chunks):
-        bits = reduce(or_, [one.chunks.get(chunk, 0) for one in sets], 0) & within.chunks[chunk]
+def lowest_of(
+    keys: Iterable[T], sets: Mapping[T, RankSet], among: RankSet, also: Optional[RankSet] = None
+) -> int:
+    """The lowest rank of *among*, and of *also* unless that is None, in one of *sets*; else -1.
+
+    Only the sets with one of *keys* count. *among* was filled in ascending order.
+    """
+    found = [sets[key].chunks for key in keys if key in sets]
+    for chunk, bits in among.chunks.items():
+        bits &= reduce(or_, [chunks.get(chunk, 0) for chunks in found], 0)
         if also is not None:
             bits &= also.chunks.get(chunk, 0)
         if bits:

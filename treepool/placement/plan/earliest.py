@@ -48,15 +48,6 @@ def end_of(start: float, duration: float) -> float:
     return start + duration if duration > 0 and start < NEVER else math.inf
 
 
-def units_needed(request: Request) -> int:
-    """The fewest units (see Units) that serve *request*."""
-    if request.nodes is None:
-        return request.units.minimum
-    if request.spans:
-        return request.nodes.minimum * request.units.minimum
-    return request.nodes.minimum
-
-
 class Units:
     """Counts the units of a request (slots, domains or nodes) that the nodes of a view could serve.
 
@@ -70,7 +61,7 @@ class Units:
         self.within = inventory.matching(request.constraint)
         self.exact = False
         #: The free units at the times that a search found to be too early.
-        self.course = Course(units_needed(request))
+        self.course = Course(request.least_asks)
         #: The units of the view that ``count`` was called with. ``moved`` keeps them up to date.
         self.free = 0
         most = ask.group.count.maximum if ask.fill else 1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from contextlib import suppress
 from typing import Callable, Container
 
+from treepool.errors import PoolConflict
 from treepool.placement.journal import of_rank
 from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.gains import Gains
@@ -80,8 +82,12 @@ class Follower:
         old, job = timeline.holdings.get(jobid), timeline.pool.job(jobid)
         end = NEVER if job is None else (job.end_time or NEVER)
         if old is not None:
-            if job is not None and (old.end, old.parts) == (end, job.parts):
-                return
+            if job is not None and old.end == end:
+                if old.parts == job.parts:
+                    return
+                with suppress(PoolConflict):  # if it holds something else now, it is another job
+                    self._gains.add(timeline.shrink(jobid, job.parts))
+                    return
             change = timeline.remove(jobid)
             if job is None or job.parts != old.parts:
                 self._gains.add(change)

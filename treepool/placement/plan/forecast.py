@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generator, Iterable, Iterator, Mapping, Optional
+from typing import Generator, Iterable, Iterator, Mapping, MutableMapping, Optional
 
 from treepool.placement.plan.jobs import Reservation, Waiting, earliest_start
 from treepool.placement.plan.plan import Plan
@@ -20,43 +20,62 @@ class Forecast:
     def __init__(self, pool: Pool, windows: Optional[Mapping[str, Window]] = None) -> None:
         self._plan = Plan(pool)
         self._windows = {} if windows is None else windows
+        #: The jobs that are planned here, and where the journal of the pool was before.
+        self._planned: set[int] = set()
+        self._position = 0
 
-    def starts(
-        self, jobs: Iterable[Waiting], now: float, found: dict[int, float]
-    ) -> Iterator[None]:
-        """Add to *found*, by job id, the starts of *jobs* if they start one after another.
+    @property
+    def stale(self) -> bool:
+        """Whether the pool has changed since ``begin``."""
+        return self._plan.pool.journal.end != self._position
 
-        Stops when the pool changes, and at the first job that cannot be planned.
+    def begin(self, now: float, reserved: Iterable[Reservation] = ()) -> Iterator[None]:
+        """Follow the pool and the windows, and keep to the *reserved* starts of waiting jobs.
+
+        Afterwards, jobs can be added. Those that were added before are forgotten.
         """
-        yield from self.begin(now)
-        journal = self._plan.pool.journal
-        position, start, added = journal.end, now, []
-        try:
-            for job in jobs:
-                planned = yield from self.add(job, start)
-                if planned is not None:
-                    added.append(job.jobid)
-                if planned is None or planned >= NEVER or journal.end != position:
-                    return
-                start = found[job.jobid] = planned
-                yield
-        finally:
-            for jobid in added:
-                self.remove(jobid)
-
-    def begin(self, now: float) -> Iterator[None]:
-        """Follow the pool and the windows. Afterwards, jobs can be added."""
         plan = self._plan
+        for jobid in list(self._planned):
+            self.remove(jobid)
         plan.follow()
         while plan.is_behind:
             yield
             plan.follow()
+        self._position = plan.pool.journal.end
         plan.trim_all()
         plan.set_windows(window for window in self._windows.values() if window.end > now)
+        for made in reserved:
+            if not plan.pool.has_job(made.job.jobid):
+                self._hold(made)
+            yield
 
-    def hold(self, made: Reservation) -> None:
-        """Plan a reservation of a job that is not planned yet."""
-        self._plan.timeline.add(made.job.jobid, made.start, made.end, made.parts)
+    def starts(
+        self,
+        jobs: Iterable[Waiting],
+        begin: float,
+        found: MutableMapping[int, Optional[float]],
+        passing: bool = False,
+    ) -> Generator[None, None, float]:
+        """Plan *jobs*, and add their starts to *found*, which has those of reserved jobs.
+
+        They start one after another from *begin* on, or as early as each can if jobs may be
+        *passing* others. Returns when a job behind them can start at the earliest: NEVER if it
+        cannot be told, because one of them waits for one without a time limit or cannot be planned,
+        or because the forecast is stale.
+        """
+        for job in jobs:
+            start = found.get(job.jobid)
+            if start is None:
+                start = yield from self.add(job, begin)
+                if self.stale:
+                    return NEVER
+                found[job.jobid] = start
+            if not passing:
+                if start is None or start >= NEVER:
+                    return NEVER
+                begin = max(begin, start)
+            yield
+        return begin
 
     def add(self, job: Waiting, begin: float) -> Generator[None, None, Optional[float]]:
         """Plan *job* as early as possible from *begin* on, beside those that were added before.
@@ -67,9 +86,15 @@ class Forecast:
         found, _ = yield from earliest_start(self._plan.views, job, job.kind.leave, begin)
         if found is None:
             return None
-        self.hold(Reservation.of(job, found))
+        self._hold(Reservation.of(job, found))
         return found.start
 
+    def _hold(self, made: Reservation) -> None:
+        self._plan.timeline.add(made.job.jobid, made.start, made.end, made.parts)
+        self._planned.add(made.job.jobid)
+
     def remove(self, jobid: int) -> None:
-        """Remove a job that was added, or whose reservation was held."""
-        self._plan.timeline.remove(jobid)
+        """Forget a job that was added, if it was."""
+        if jobid in self._planned:
+            self._planned.remove(jobid)
+            self._plan.timeline.remove(jobid)

@@ -13,6 +13,7 @@ from typing import Any, Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
+from treepool.placement.jobs import held_without
 from treepool.placement.journal import Journal
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.future import PRESENT, Future, Holder, Span
@@ -82,9 +83,16 @@ class _Times:
 
     def remove(self, time: float, holding: Holding) -> None:
         """Remove a time of *holding* that was added."""
-        equal = bisect_left(self.times, time), bisect_right(self.times, time)
-        i = bisect_left(self.entries, (holding.serial,), *equal)
+        i = self._index(time, holding)
         del self.times[i], self.entries[i]
+
+    def replace(self, time: float, holding: Holding) -> None:
+        """Take *holding* for the one with its serial that was added."""
+        self.entries[self._index(time, holding)] = (holding.serial, holding.ranks)
+
+    def _index(self, time: float, holding: Holding) -> int:
+        same = bisect_left(self.times, time), bisect_right(self.times, time)
+        return bisect_left(self.entries, (holding.serial,), *same)
 
 
 class Timeline:
@@ -139,18 +147,36 @@ class Timeline:
     def remove(self, holder: Holder) -> Change:
         """Remove all spans of *holder*; returns where there is more room now."""
         holding = self.holdings.pop(holder)
-        for ranks, _, _ in holding.parts:
+        self._ending.remove(holding.end, holding)
+        if holding.start > PRESENT:
+            self._starting.remove(holding.start, holding)
+        return self._drop(holding, holding.parts)
+
+    def shrink(self, holder: Holder, parts: tuple[Held, ...]) -> Change:
+        """Let *holder*, a running job, hold only *parts* of what it holds.
+
+        Only the other ranks change. Raises PoolConflict, and changes nothing, if it does not hold
+        *parts*. Returns where there is more room now.
+        """
+        holding = self.holdings[holder]
+        freed = held_without(int(holder), holding.parts, parts)
+        ranks = tuple(rank for those, _, _ in parts for rank in those)
+        self.holdings[holder] = attrs.evolve(holding, parts=parts, ranks=ranks)
+        self._ending.replace(holding.end, self.holdings[holder])
+        return self._drop(holding, freed)
+
+    def _drop(self, holding: Holding, parts: tuple[Held, ...]) -> Change:
+        """Drop the spans of *holding* on the ranks of *parts*; returns the change."""
+        for ranks, _, _ in parts:
             for rank in ranks:
-                others = [span for span in self._spans[rank] if span.holder != holder]
+                others = [span for span in self._spans[rank] if span.holder != holding.holder]
                 if others:
                     self._spans[rank] = others
                 else:
                     del self._spans[rank]
             self._forget(ranks)
-        self._ending.remove(holding.end, holding)
-        if holding.start > PRESENT:
-            self._starting.remove(holding.start, holding)
-        change = Change(holding.start, holding.end, holding.ranks, holding.parts)
+        ranks = tuple(rank for those, _, _ in parts for rank in those)
+        change = Change(holding.start, holding.end, ranks, parts)
         self.journal.note((change,))
         return change
 

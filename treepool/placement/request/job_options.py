@@ -173,8 +173,7 @@ def read(
         check(name, value)
     mode, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
-    within = _withins(options, above)
-    for_now = within.pop() if {"wait", "switches"} <= options.keys() else None
+    within, for_now = _withins(options, above)
     return JobOptions(
         locality=mode,
         level=level,
@@ -185,28 +184,39 @@ def read(
         unified_memory=options.get("unified_memory", False),
         allow_cxl=options.get("allow_cxl", False),
         same=_same(options["same"]) if "same" in options else None,
-        within=tuple(within),
+        within=within,
         segment=_segment(options["segment"], above) if "segment" in options else None,
         wait=float(options.get("wait", 0)),
         within_for_now=for_now,
     )
 
 
-def _withins(options: Mapping[str, Any], above: Sequence[str]) -> list[Within]:
-    """What ``within`` and ``switches`` ask for, that of ``switches`` last."""
-    found = []
+def _withins(
+    options: Mapping[str, Any], above: Sequence[str]
+) -> tuple[tuple[Within, ...], Optional[Within]]:
+    """What ``within`` and ``switches`` ask for; and what is asked for until the wait is over.
+
+    Of two limits of one locality the smaller one says both.
+    """
+    found: tuple[Within, ...] = ()
     if "within" in options:
         text = options["within"]
         name, number = (text, 1) if text in above else numbered(text)
-        found.append(Within(_above("within", name, above), number))
-    if "switches" in options:
-        if not above:
-            raise InvalidJobspec(f"{_PLACE}/switches: there are no localities above the nodes")
-        found.append(Within(above[-1], options["switches"]))
-    if len(found) == 2 and all(one.domains > 1 for one in found):
-        switches, text = options["switches"], shown(options["within"])
-        raise InvalidJobspec(f"{_PLACE}/switches: {switches} contradicts within={text}")
-    return found
+        found = (Within(_above("within", name, above), number),)
+    if "switches" not in options:
+        return found, None
+    if not above:
+        raise InvalidJobspec(f"{_PLACE}/switches: there are no localities above the nodes")
+    switches = Within(above[-1], options["switches"])
+    if found and found[0].locality == switches.locality:
+        switches = min(switches, found[0], key=lambda one: one.domains)
+        return ((switches,), None) if "wait" not in options else (found, switches)
+    if switches.domains > 1 and any(one.domains > 1 for one in found):
+        raise InvalidJobspec(
+            f"{_PLACE}/switches: {switches.domains} and within={shown(options['within'])}: only one"
+            " of two localities may have several domains"
+        )
+    return ((*found, switches), None) if "wait" not in options else (found, switches)
 
 
 def numbered(text: str) -> tuple[str, int]:
