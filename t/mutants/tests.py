@@ -9,8 +9,10 @@ MACHINE = "t/placement/test_machine.py::test_no_operation_in_any_order_breaks_a_
 TESTS = {
     "machine": ("t/conformance/test_vectors.py", "t/placement/test_usable.py", MACHINE),
     "queue": ("t/placement/test_queue.py",),
+    "plan": ("t/placement/test_plan.py",),
     "left": ("t/placement/test_left.py", "t/placement/test_queue.py"),
     "wait": ("t/placement/test_wait.py", "t/placement/test_queue.py"),
+    "forecast": ("t/placement/test_plan.py",),
     "windows": ("t/placement/test_change.py",),
     "fabric": (
         "t/placement/test_domains.py",
@@ -28,7 +30,8 @@ TESTS = {
     "fitness": ("t/placement/test_fitness.py",),
     "submissions": ("t/flux/test_submissions.py",),
     "driven": ("t/flux/test_driven.py",),
+    "told": ("t/flux/test_asking.py",),
 }
 
 #: Those that need Flux.
-OF_FLUX = {"driven"}
+OF_FLUX = {"driven", "told"}

@@ -25,7 +25,6 @@ from treepool import Pool
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.placement.plan.change import change_windows
 from treepool.placement.plan.course import Course
-from treepool.placement.plan.earliest import units_needed
 from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import NEVER, Change, finish
@@ -130,7 +129,7 @@ class Planned(Counted):
             if standing is not None:
                 plan.timeline.add(job.jobid, standing.start, standing.end, standing.parts)
                 plan.reservations[job.jobid] = attrs.evolve(standing, job=new)
-                anywhere = Course(units_needed(new.request))
+                anywhere = Course(new.request.least_asks)
                 anywhere._append(self.now, anywhere.need)
                 plan._tracks[job.jobid] = Track(0, anywhere)
                 other._lines[job.queue].reserve(new)

@@ -34,8 +34,8 @@ PLAN = [
     Mutant(
         "the end of a job's patience wakes nobody",
         "placement/plan/queue.py",
-        "self._next = min(self.plan.next_time(self._began), patience)",
-        "self._next = self.plan.next_time(self._began)",
+        "self.next_time = min(self.plan.next_time(self._began), patience)",
+        "self.next_time = self.plan.next_time(self._began)",
         "wait",
     ),
     Mutant(
@@ -145,6 +145,20 @@ PLAN = [
         "queue",
     ),
     Mutant(
+        "a search does not pass many ends at one time",
+        "placement/plan/timeline.py",
+        "return ended if ended < high else max(low, bisect_left(self._ending.times, time))",
+        "return ended",
+        "plan",
+    ),
+    Mutant(
+        "a search does not see that jobs end while it is left",
+        "placement/plan/earliest.py",
+        "high = min(high, timeline.ended_by(LAST) + 1)",
+        "high = max(high, timeline.ended_by(LAST) + 1)",
+        "plan",
+    ),
+    Mutant(
         "what a rank was in the future is remembered",
         "placement/plan/timeline.py",
         "self._futures.pop(rank, None)",
@@ -164,6 +178,13 @@ PLAN = [
         "patience = submitted + request.wait",
         "patience = now + request.wait",
         "wait",
+    ),
+    Mutant(
+        "a forecast knows of no reservation",
+        "placement/plan/forecast.py",
+        "for made in reserved: if not",
+        "for made in reserved:\n            if made is None and not",
+        "forecast",
     ),
     Mutant(
         "a use of more room counts once",

@@ -76,8 +76,8 @@ class Queue:
         self._began = 0.0
         self._at: Optional[Place] = None
         self._job: Optional[Waiting] = None
-        #: When the next pass is due if nothing changes.
-        self._next = math.inf
+        #: When to call ``run`` again if nothing changes; infinity if there is no such time.
+        self.next_time = math.inf
         #: A heap of the jobs that wait for a close place, by the end of their patience. Some may
         #: have left the queue.
         self._patience: list[tuple[float, int]] = []
@@ -190,11 +190,6 @@ class Queue:
             yield name, line.rule, line.in_order()
 
     @property
-    def next_time(self) -> float:
-        """When to call ``run`` again if nothing changes; infinity if there is no such time."""
-        return self._next
-
-    @property
     def settled(self) -> bool:
         """Whether a pass has ended, and nothing has changed since."""
         return self._work is None and not (self._due or self.plan.is_behind)
@@ -209,7 +204,7 @@ class Queue:
                 yield
                 continue
             if self._work is None:
-                if not self._due and self._clock() < self._next:
+                if not self._due and self._clock() < self.next_time:
                     return
                 self._due = False
                 self._began = self._clock()
@@ -219,7 +214,7 @@ class Queue:
             except StopIteration:
                 self._end_pass()
                 patience = self._patience[0][0] if self._patience else math.inf
-                self._next = min(self.plan.next_time(self._began), patience)
+                self.next_time = min(self.plan.next_time(self._began), patience)
             except Exception as e:  # one job must not hold up all others
                 self._end_pass()
                 self._fail(e)
