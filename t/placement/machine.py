@@ -55,8 +55,8 @@ REACHED = (
         "InsufficientResources",
         "undone",
         "asked",
+        "granted in domains",
     ),
-    *("granted within", "granted switches", "granted segment"),
     *("freed: all", "freed: R", "freed: final", "freed in part", "registered", "refused"),
     *("expiration", "up", "down", "removed", "copied", "planned", "shown", "reloaded", "same key"),
     *("depth 1", "depth 2", "depth 3", "as Flux does", "subinstance", "key left", "ended with it"),
@@ -249,8 +249,8 @@ class Machine(Counted):
         instance.ledger[jobid] = taken
         self.did("granted" if foreseen else "granted with options")
         options = spec["attributes"]["system"].get("treepool", {})
-        for name in {"within", "switches", "segment"}.intersection(options):
-            self.did(f"granted {name}")
+        if {"within", "switches", "segment"}.intersection(options):
+            self.did("granted in domains")
 
     def alloc_and_undo(self, data: Any) -> None:
         """Alloc followed by free restores the pool exactly."""
