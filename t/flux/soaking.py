@@ -199,7 +199,7 @@ class Soak:
         told.update(nodes=self.nodes, cluster=self.cluster, longest=self.longest)
         told.update(gone=instance.gone, lost="")
         if self.brokers == self.nodes:  # the leader must stay, and enough for all jobs
-            told["lost"] = f"{self.nodes - self.nodes // 4}-{self.nodes - 1}"
+            told["lost"] = f"{self.nodes - self.nodes // 8}-{self.nodes - 1}"
         # Housekeeping keeps nodes beyond the limits of the jobs that had them.
         told["promises"] = 0 if instance.housekeeping else self.promises
         asked = json.dumps({"directory": str(self.directory), **told})
@@ -255,11 +255,11 @@ class Soak:
         }
 
     def lost(self):
-        """[rank, from, to] of brokers that were lost until the next start."""
+        """[rank, from, to] of brokers that were lost until the instance was gone."""
         found = []
         for line in self.lines("lost"):
             rank, since = json.loads(line)
-            found.append([str(rank), since, min([up for _, up, _ in self.stops if up > since])])
+            found.append([str(rank), since, min(gone for gone in self.gone if gone > since)])
         return found
 
 

@@ -18,17 +18,20 @@ from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage, let_go
-from treepool.flux.intake import Intake
+from treepool.flux.inbox import Inbox
 from treepool.flux.numbers import Passes
 from treepool.flux.pending import Pending
 from treepool.flux.pool import TreepoolPool
 from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission
-from treepool.flux.turns import Turns
+from treepool.flux.turns import Precedence, Turns
 from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
+
+#: Modules that look at the clock to share the time.
+_TIMED = "inbox", "turns"
 
 
 def scheduler_of_two_jobs():
@@ -42,7 +45,8 @@ def scheduler_of_two_jobs():
     scheduler._garbage = Garbage()
     scheduler._turns, scheduler._spare_turns = [Turns(Mock(pollevents=lambda: 0)) for _ in "ab"]
     scheduler._numbers = Mock(passes=Passes())
-    scheduler._cancelling = scheduler._ending = False
+    scheduler.cancelling = scheduler._ending = False
+    scheduler.inbox, scheduler._precedence = deque(), Precedence()
     scheduler._intake = Mock()
     pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
@@ -100,8 +104,9 @@ def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_i
     clock = iter(range(1000))
     scheduler = scheduler_of_two_jobs()
     scheduler._queue = scheduler.queue.jobs
-    scheduler._intake.configure_mock(cancel=Mock(return_value=None), ready=True)
-    scheduler._sched_last_request, scheduler._await_cancels = None, Mock()
+    scheduler._intake.configure_mock(cancel=Mock(return_value=None))
+    scheduler._sched_last_request = None
+    scheduler.inbox.append("the submission of job 1")
     scheduler._pending.judge_again()
     asked = "flux.scheduler.Scheduler.start_schedule"
     with patch("treepool.flux.pending.time.monotonic", lambda: next(clock)), patch(asked) as start:
@@ -109,7 +114,7 @@ def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_i
         next(work)  # job 1 is on its way
         scheduler.cancel(2)
         work.close()
-        scheduler._on_cancels(None)
+        scheduler._end_cancels()
         assert start.call_count == 1
         list(scheduler.schedule())
     assert scheduler._intake.release.call_count == 1
@@ -118,7 +123,6 @@ def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_i
 def check_neither_passes_nor_forecasts_wait_for_each_other_while_messages_arrive():
     scheduler, steps, now = scheduler_of_two_jobs(), [], [1000.0]
     scheduler._turns._handle = scheduler._spare_turns._handle = Mock(pollevents=lambda: FLUX_POLLIN)
-    scheduler._intake.ready = False
 
     def work(name):
         while True:
@@ -150,19 +154,64 @@ def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
     assert scheduler.queue.jobs[1].priority == 16
 
 
-def check_submissions_and_messages_have_a_share_each():
+def check_what_keeps_coming_holds_passes_back_for_a_tenth_of_a_second_and_then_half_the_time():
+    scheduler, steps, now = scheduler_of_two_jobs(), [], [1000.0]
+    scheduler.inbox.append("there is always more")
+
+    def work():
+        while True:
+            steps.append(now[0])
+            yield
+
+    scheduler.queue = Mock(run=work, next_time=math.inf)
+    with patch("treepool.flux.turns.time.monotonic", lambda: now[0]):
+        for _ in range(1000):
+            now[0] += 0.001
+            for _ in zip(range(1), scheduler.schedule()):
+                pass
+        assert 0.09 < steps[0] - 1000.0 < 0.11
+        assert max(later - step for step, later in zip(steps, steps[1:])) < 0.11
+        assert 450 <= len(steps) <= 550
+        scheduler.inbox.clear()
+        next(scheduler.schedule())
+        scheduler.inbox.append("a new submission")
+        assert not list(scheduler.schedule())
+
+
+def check_what_arrived_and_messages_have_a_share_each():
     clock, shares = [100.0], []
     handle = Mock(pollevents=lambda: FLUX_POLLIN)
-    intake = Intake(handle, Mock(), lambda _: clock.append(clock[-1] + 0.001), *[Mock()] * 3)
-    with patch("treepool.flux.intake.time.monotonic", lambda: clock[-1]):
-        for jobid in range(1000):
-            intake.take(Submission(Mock(), jobid, 16, 0, 0.0, {}))
-        for _ in range(5):
+    inbox = Inbox(handle, Mock())
+    inbox.begin()
+    clocks = [patch(f"treepool.flux.{name}.time.monotonic", lambda: clock[-1]) for name in _TIMED]
+    with clocks[0], clocks[1]:
+        for _ in range(1000):
+            inbox.put(lambda: clock.append(clock[-1] + 0.001))
+        for _ in range(6):
             began = clock[-1]
-            intake._on_timer()
-            shares.append(clock[-1] - began)
-            clock.append(clock[-1] + 0.003)  # messages
-    assert [round(share, 3) for share in shares] == [0.002, 0, 0, 0, 0.002]
+            inbox._on_timer()
+            shares.append(round(clock[-1] - began, 3))
+            clock.append(clock[-1] + 0.004)  # messages
+    assert shares == [0.002, 0, 0, 0.002, 0, 0]
+
+
+def check_what_is_put_into_the_inbox_is_done_once_and_in_order():
+    done, changed = [], Mock()
+    inbox = Inbox(Mock(pollevents=lambda: 0), changed)
+    inbox.put(lambda: done.append("before it begins"))
+    inbox.begin()
+    left = iter([True, True, False])
+    inbox.put(lambda: [done.append("part"), next(left)][1])
+    inbox.put(lambda: done.append("last"))
+    assert done == ["before it begins"]
+    asked = inbox.emptied()
+    next(asked)
+    inbox.put(lambda: done.append("later"))
+    while inbox:
+        inbox._on_timer()
+    assert done == ["before it begins", "part", "part", "part", "last", "later"]
+    assert not list(asked)
+    assert changed.called
 
 
 def check_queues_that_are_no_tables_are_refused_and_not_left_to_the_questions():

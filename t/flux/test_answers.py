@@ -37,8 +37,8 @@ class Source:
     def started(self, job, allocation):
         pass
 
-    def hurry(self, jobid):
-        pass
+    def up_to_date(self):
+        return ()
 
     def is_held_back(self, jobid):
         return False

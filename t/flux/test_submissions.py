@@ -95,12 +95,11 @@ def test_groups_that_wait_for_the_same_ranks_are_joined():
     assert [jobid for jobid, _ in ready(held)] == list(range(200))
 
 
-def test_one_that_is_ready_at_once_comes_after_those_that_became_ready():
+def test_those_that_became_ready_can_still_be_cancelled_and_get_other_priorities():
     held = Submissions()
-    held.hold(submission(2), 1)
+    for jobid in (2, 1, 3):
+        held.hold(submission(jobid), 1)
     held.release(0)
-    held.put(submission(1))
-    held.put(submission(3))
     held.cancel(3)
     held.prioritize([(1, 20)])
     assert ready(held) == [(2, 16), (1, 20)]

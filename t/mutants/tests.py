@@ -9,6 +9,7 @@ MACHINE = "t/placement/test_machine.py::test_no_operation_in_any_order_breaks_a_
 TESTS = {
     "machine": ("t/conformance/test_vectors.py", "t/placement/test_usable.py", MACHINE),
     "queue": ("t/placement/test_queue.py",),
+    "plan": ("t/placement/test_plan.py",),
     "left": ("t/placement/test_left.py", "t/placement/test_queue.py"),
     "wait": ("t/placement/test_wait.py", "t/placement/test_queue.py"),
     "forecast": ("t/placement/test_plan.py",),

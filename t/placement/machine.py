@@ -56,6 +56,7 @@ REACHED = (
         "undone",
         "asked",
     ),
+    *("granted within", "granted switches", "granted segment"),
     *("freed: all", "freed: R", "freed: final", "freed in part", "registered", "refused"),
     *("expiration", "up", "down", "removed", "copied", "planned", "shown", "reloaded", "same key"),
     *("depth 1", "depth 2", "depth 3", "as Flux does", "subinstance", "key left", "ended with it"),
@@ -123,7 +124,8 @@ class Machine(Counted):
 
     @initialize(data=st.data())
     def start(self, data: Any) -> None:
-        kinds = random.clusters(most=5), random.uneven_clusters(), random.broad_nodes()
+        several = random.clusters(most=5), random.uneven_clusters()
+        kinds = (*(one.flatmap(random.with_fabric) for one in several), random.broad_nodes())
         R = data.draw(st.one_of(*kinds, random.rich_nodes()))
         self.add(R, data)
 
@@ -196,7 +198,7 @@ class Machine(Counted):
         else:
             names, size = random.localities(R), len(random.ranks_of(R))
             made = random.rich_resources(names, size)
-            spec = random.jobspec(data.draw(made), options=data.draw(random.job_options()))
+            spec = random.jobspec(data.draw(made), options=data.draw(random.job_options(R)))
         instance.specs.append(spec)
         self.give(instance, spec)
 
@@ -205,6 +207,18 @@ class Machine(Counted):
         """What was asked for before, as most jobs are like others."""
         instance = self.pick(data)
         self.give(instance, data.draw(st.sampled_from([*instance.specs, ONE_CORE])))
+
+    @precondition(lambda self: any(random.above(i.duel.history.R) for i in self.instances))
+    @rule(data=st.data(), slots=random.some(1, 1, 1, 2), cores=random.some(1, 1, 2))
+    def alloc_in_domains(self, data: Any, slots: int, cores: int) -> None:
+        """A job of a few nodes that says which domains above them it may span."""
+        instance = self.pick(data)
+        slot = random.vertex("slot", slots, [random.vertex("core", cores)])
+        node = random.vertex("node", data.draw(random.some(2, 2, 4, 3, 1)), [slot])
+        options = data.draw(random.domain_options(instance.duel.history.R))
+        spec = random.jobspec([node], options=options)
+        instance.specs.append(spec)
+        self.give(instance, spec)
 
     @rule(data=st.data(), options=random.some(*OPTIONS))
     def alloc_with_options(self, data: Any, options: Any) -> None:
@@ -234,6 +248,9 @@ class Machine(Counted):
         assert pool.generation > generation
         instance.ledger[jobid] = taken
         self.did("granted" if foreseen else "granted with options")
+        options = spec["attributes"]["system"].get("treepool", {})
+        for name in {"within", "switches", "segment"}.intersection(options):
+            self.did(f"granted {name}")
 
     def alloc_and_undo(self, data: Any) -> None:
         """Alloc followed by free restores the pool exactly."""

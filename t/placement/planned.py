@@ -25,7 +25,6 @@ from treepool import Pool
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.placement.plan.change import change_windows
 from treepool.placement.plan.course import Course
-from treepool.placement.plan.earliest import units_needed
 from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.timeline import NEVER, Change, finish
@@ -51,12 +50,8 @@ class Planned(Counted):
 
     @initialize(data=st.data())
     def start(self, data: Any) -> None:
-        R = data.draw(st.one_of(random.clusters(most=6), random.uneven_clusters()))
-        key = R.get("scheduling")
-        if key is not None and "fabric" not in key and data.draw(st.booleans()):
-            named = idset.union(idset.decode(child["ranks"]) for child in key["children"])
-            ranks = list(idset.iterate(named)) or random.ranks_of(R)  # as the key numbers them
-            key["fabric"] = data.draw(random.fabrics(ranks))
+        several = st.one_of(random.clusters(most=6), random.uneven_clusters())
+        R = data.draw(several.flatmap(random.with_fabric))
         self.R, self.now = R, 1000.0
         self.pool = Pool(R)
         self.idle = observed(self.pool)["free"]
@@ -134,7 +129,7 @@ class Planned(Counted):
             if standing is not None:
                 plan.timeline.add(job.jobid, standing.start, standing.end, standing.parts)
                 plan.reservations[job.jobid] = attrs.evolve(standing, job=new)
-                anywhere = Course(units_needed(new.request))
+                anywhere = Course(new.request.least_asks)
                 anywhere._append(self.now, anywhere.need)
                 plan._tracks[job.jobid] = Track(0, anywhere)
                 other._lines[job.queue].reserve(new)

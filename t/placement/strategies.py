@@ -549,6 +549,17 @@ def keys(
 
 
 @st.composite
+def with_fabric(draw: Draw, R: JSON) -> JSON:
+    """*R*, half of the time with a fabric if it has a key without one."""
+    key = R.get("scheduling")
+    if key is None or "fabric" in key or draw(st.booleans()):
+        return R
+    named = idset.union(idset.decode(child["ranks"]) for child in key["children"])
+    ranks = list(idset.iterate(named)) or ranks_of(R)  # as the key numbers them
+    return {**R, "scheduling": {**key, "fabric": draw(fabrics(ranks))}}
+
+
+@st.composite
 def fabrics(draw: Draw, ranks: list[int], names: Sequence[str] = ("cell", "switch")) -> JSON:
     """A fabric of one level for each of *names*, or of fewer, over some of *ranks*."""
     ranks = list(ranks) if draw(some(True, True, False)) else draw(st.permutations(ranks))
@@ -601,6 +612,16 @@ def localities(R: JSON) -> Names:
     for entry in R.get("scheduling", {}).get("children", []):
         add(entry["topo"], ())
     return {name: sorted(found[name]) for name in sorted(found)}
+
+
+def above(R: JSON) -> set[str]:
+    """The localities in the fabric of *R*."""
+
+    def inside(domain: JSON) -> set[str]:
+        lists = {name: value for name, value in domain.items() if isinstance(value, list)}
+        return set(lists).union(*(inside(d) for value in lists.values() for d in value))
+
+    return inside(R.get("scheduling", {}).get("fabric", {}))
 
 
 def ranks_of(R: JSON) -> list[int]:
@@ -967,13 +988,31 @@ def jobspecs(draw: Draw, R: JSON) -> JSON:
         constraint = draw(constraints(ranks_of(R)))
     locality = draw(some(None, None, None, "preferred", "required", "none"))
     made = draw(resources(localities(R), len(ranks_of(R))))
-    return jobspec(made, constraint, locality, draw(job_options()))
+    return jobspec(made, constraint, locality, draw(job_options(R)))
 
 
 @st.composite
-def job_options(draw: Draw) -> JSON:
-    """Options of a job about its GPUs and memory; often none."""
+def domain_options(draw: Draw, R: JSON) -> JSON:
+    """Options of a job about the domains above the nodes that it may span, if there are any."""
     found: JSON = {}
+    names = sorted(above(R))
+    options = (("within",), ("switches",), ("segment",), ("within", "switches"))
+    for option in draw(some(*options)) if names else ():
+        number = draw(some(2, 1, 3))
+        if option == "switches":
+            found[option] = number
+        else:
+            name = draw(some(*names))
+            found[option] = f"{name}:{number}" if number > 1 or option == "segment" else name
+    if names and draw(some(False, False, True)):
+        found["wait"] = 60
+    return found
+
+
+@st.composite
+def job_options(draw: Draw, R: JSON) -> JSON:
+    """Options of a job about its GPUs, its memory, and domains above the nodes; often none."""
+    found: JSON = draw(domain_options(R)) if draw(some(False, False, True)) else {}
     if draw(some(False, False, True)):
         found["gpu_link"] = draw(some(25, 50, 8, "nvlink", "xgmi"))
     if draw(some(False, False, False, True)):

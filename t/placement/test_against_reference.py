@@ -45,7 +45,7 @@ def test_slots_on_a_node_with_many_domains_that_are_partly_taken(data):
     for _ in range(3):
         slot = random.vertex("slot", 1, data.draw(random.broad_needs(random.localities(R))))
         duel.do(
-            random.Step("alloc", random.jobspec([slot], options=data.draw(random.job_options())))
+            random.Step("alloc", random.jobspec([slot], options=data.draw(random.job_options(R))))
         )
 
 
@@ -71,7 +71,7 @@ def test_localities_of_every_form_on_small_nodes(data):
     duel = Duel(random.History(R, mode, occupied, [], data.draw(random.some(*random.POLICIES))))
     for _ in range(3):
         made = random.rich_resources(random.localities(R), len(random.ranks_of(R)))
-        spec = random.jobspec(data.draw(made), options=data.draw(random.job_options()))
+        spec = random.jobspec(data.draw(made), options=data.draw(random.job_options(R)))
         duel.do(random.Step("alloc", spec))
 
 

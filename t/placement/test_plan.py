@@ -2,6 +2,7 @@
 
 import math
 import random
+from itertools import islice
 
 import pytest
 
@@ -429,3 +430,35 @@ def test_a_job_that_frees_one_node_after_another_costs_the_plan_one_node_each_ti
         assert case.starts() == {2: NOW + 100}
     case.run()
     assert 2 in case.got
+
+
+def searching(case, shape):
+    """A pass that looks for the first start of a job with *shape*, id 700."""
+    spec = from_resources(parse_shape(shape), duration=100.0)
+    request = case.pool.parse_resource_request(spec)
+    case.queue.add(Waiting(700, 16, request, case.queue.plan.kinds.of(request)))
+    return islice(case.queue.run(), 1000)
+
+
+@pytest.mark.parametrize("before", [0, 5, 300])
+def test_a_search_passes_many_ends_at_one_time(before):
+    case = Case(nodes=80)
+    for jobid in range(640):
+        case.runs(jobid, "slot=1/core=1", NOW + min(1 + jobid, 1 + before))
+    assert sum(1 for _ in searching(case, "slot=80/core=8")) < 1000
+    assert case.starts() == {700: NOW + 1 + before}
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_most_jobs_may_end_during_a_search(steps):
+    case = Case(nodes=160)
+    for jobid in range(640):
+        case.runs(jobid, "slot=1/core=2", NOW + 1 + jobid)
+    work = searching(case, "slot=160/core=8")
+    for _ in range(steps):
+        next(work, None)
+    for jobid in range(40, 640):
+        case.pool.free(jobid)
+    finish(work)
+    case.run()
+    assert case.starts() == {700: NOW + 40}

@@ -255,6 +255,7 @@ def test_it_plans_as_the_slow_queue_does_while_jobs_wait_for_close_places(seed, 
 def test_a_pass_may_be_left_at_any_yield(monkeypatch, seed, queues, fabric):
     monkeypatch.setattr("treepool.placement.plan.timeline._SLICE", 2)
     monkeypatch.setattr("treepool.placement.plan.views.STRIDE", 3)
+    monkeypatch.setattr("treepool.placement.plan.earliest.STRIDE", 3)
     monkeypatch.setattr("treepool.placement.plan.earliest._STEPS", 1)
     chance = random.Random(f"left {seed} {queues}")
     both = Both(chance, queues, fabric)

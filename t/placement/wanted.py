@@ -233,6 +233,8 @@ def wanted(
     if "switches" in options:
         rule(ordered, "a locality above the nodes")
         limits.append((ordered[-1], options["switches"], "wait" not in options))
+    if len(limits) == 2 and limits[0][0] == limits[1][0]:  # whoever keeps the smaller keeps both
+        limits = limits[:1] if "wait" in options else [min(limits)]
     several = [limit for limit in limits if limit[1] > 1]
     rule(len(several) < 2, "one limit")
     rule(not several or not found.levels, "a limit, or localities that are named")

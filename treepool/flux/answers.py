@@ -11,7 +11,7 @@ import errno
 import time
 from functools import partial
 from itertools import islice
-from typing import Any, Callable, Generator, Mapping, Optional, Protocol
+from typing import Any, Callable, Generator, Iterator, Mapping, Optional, Protocol
 
 from flux.job import JobID
 
@@ -55,8 +55,8 @@ class Source(Protocol):
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job that waits or has resources; None if there is no such job."""
 
-    def hurry(self, jobid: int) -> None:
-        """Judge a job that was submitted a moment ago, so that something is known of it."""
+    def up_to_date(self) -> Iterator[None]:
+        """Yields until all is known that the scheduler was told before now."""
 
     def is_held_back(self, jobid: int) -> bool:
         """Whether a job is held back until the topology of nodes is known."""
@@ -147,7 +147,7 @@ class Answers:
         if self._hidden(asker)(jobid):
             raise Refused(errno.EPERM, "jobs of others are private here")
         source = self._source
-        source.hurry(jobid)
+        yield from source.up_to_date()  # it may have been submitted a moment ago
         job, has = source.queue.jobs.get(jobid), source.pool.job(jobid)
         if has is not None:
             parts = _shown(has.parts)

@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 import attrs
 
+from treepool.flux.inbox import Inbox
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet, RLiteEntry
@@ -33,14 +34,16 @@ class Hello:
         """Record that job *jobid* holds *held* at hello."""
         self._held[jobid] = held
 
-    def ask(self, handle: Any, pool: Pool) -> None:
+    def ask(self, handle: Any, pool: Pool, inbox: Inbox) -> None:
         """Ask what was freed before ready; call this after ready.
 
-        The answer arrives after every release that precedes it, and before every later release. It
-        therefore matches what the jobs hold in the pool at that moment.
+        The answer arrives after every release that precedes it, and before every later release. In
+        its turn in *inbox* it therefore matches what the jobs hold in the pool.
         """
         if self._held:
-            handle.rpc(ALLOCATED).then(self._on_answer, pool)
+            handle.rpc(ALLOCATED).then(
+                lambda future: inbox.put(lambda: self._on_answer(future, pool))
+            )
 
     def _on_answer(self, future: Any, pool: Pool) -> None:
         held, self._held = self._held, {}

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from errno import ENOSYS
 from typing import Any, Callable, Mapping, Optional
 
 from treepool.discovery.key import Nodes, encode_into
 from treepool.flux.discover import Discovery
+from treepool.flux.inbox import Inbox
 from treepool.flux.submissions import Submission, Submissions
-from treepool.flux.turns import Turns
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
-
-#: Seconds spent on submissions at a time: while no message waits, and while some do.
-_SLICE, _SHARE = 0.01, 0.002
 
 #: A feasibility check: its message, the jobspec, and the ranks it waits for.
 Check = tuple[Any, Mapping[str, Any], int]
@@ -24,40 +20,33 @@ Check = tuple[Any, Mapping[str, Any], int]
 class Intake:
     """Holds submissions and feasibility checks back while the topology of nodes is to come.
 
-    *judge* is called for each submission when its meaning is clear, and *check* for each
-    feasibility check. *changed* is called when nodes got their topology, with whether localities
-    changed by that.
+    *judge* is called for each submission when its meaning is clear, from *inbox* if it was held
+    back, and *check* for each feasibility check. *changed* is called when nodes got their topology,
+    with whether localities changed by that.
     """
 
     def __init__(
         self,
         handle: Any,
         log: Any,
+        inbox: Inbox,
         judge: Callable[[Submission], None],
         check: Callable[[Any, Mapping[str, Any]], None],
         changed: Callable[[bool], None],
-        idle: Callable[[], None],
     ) -> None:
         self._handle = handle
         self._log = log
+        self._inbox = inbox
         self._judge = judge
         self._check = check
         self._changed = changed
-        self._idle = idle
         self._pool: Optional[Pool] = None
         self._discovery: Optional[Discovery] = None
         self._held = Submissions()
-        self._timer = handle.timer_watcher_create(0.0, self._on_timer)
         self._checks: list[Check] = []
-        self._turns = Turns(handle)
 
     def __len__(self) -> int:
         return len(self._held)
-
-    @property
-    def ready(self) -> bool:
-        """Whether submissions are about to be judged, one of which may be first in the queue."""
-        return self._held.ready
 
     @property
     def stats(self) -> Optional[dict[str, int]]:
@@ -80,22 +69,12 @@ class Intake:
     # -- submissions
 
     def take(self, submission: Submission) -> None:
-        """Judge *submission* soon, when its meaning is clear and no message waits.
-
-        Whoever asks something does not wait then until a thousand jobs have been judged.
-        """
+        """Judge *submission*, now or when its meaning is clear."""
         awaited = self.awaited
         if awaited is None:
-            self._held.put(submission)
-            self._timer.reset(after=0.0)
+            self._judge(submission)
         else:
             self._held.hold(submission, awaited)
-
-    def hurry(self, jobid: int) -> None:
-        """Judge the submission of job *jobid* at once, if its meaning is clear."""
-        submission = self._held.cancel(jobid) if self.awaited is None else None
-        if submission is not None:
-            self._judge(submission)
 
     def hold(self, submission: Submission) -> bool:
         """Judge *submission* again later if more nodes will be known then; returns whether so."""
@@ -146,7 +125,7 @@ class Intake:
             return
         unknown = self._discovery.unknown if self._discovery else 0
         self._held.release(unknown)
-        self._timer.reset(after=0.0)
+        self._inbox.put(self._judge_next)
         checks, self._checks = self._checks, []
         for msg, jobspec, ranks in checks:
             if ranks & unknown:
@@ -156,18 +135,12 @@ class Intake:
             else:  # it may run on a node that came up since
                 self._handle.respond(msg, None)
 
-    def _on_timer(self, *_: Any) -> None:
-        began = now = time.monotonic()
-        if not self._turns.messages_first:
-            while now < began + (_SHARE if self._turns.message_waits else _SLICE):
-                submission = self._held.next()
-                if submission is None:
-                    self._idle()
-                    return
-                self._judge(submission)
-                self._turns.worked()
-                now = time.monotonic()
-        self._timer.reset(after=0.0)
+    def _judge_next(self) -> bool:
+        """Judge a submission; returns whether there are more."""
+        submission = self._held.next()
+        if submission is not None:
+            self._judge(submission)
+        return self._held.ready
 
     # -- discovery
 

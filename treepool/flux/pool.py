@@ -270,4 +270,6 @@ def held(R: Any) -> ResourceSet:
 
     If another pool placed the job, the key may describe other ranks.
     """
+    if isinstance(R, ResourceSet):
+        return R
     return held_of(R.to_dict()["execution"])

@@ -1,6 +1,7 @@
 """The scheduler module ``sched-treepool``: flux-core's scheduler protocol for treepool's queue.
 
-flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27). ``plan/queue.py`` decides the
+flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27); ``receiver.py`` lets what the
+job manager tells wait behind questions. ``plan/queue.py`` decides the
 order in which jobs start, ``intake.py`` when a submission is judged, ``pending.py`` how, and
 ``annotate.py`` what waiting jobs are told. A pass over the queue is a generator, and Flux closes it
 at a ``yield`` whenever an event arrives. The queue keeps its place for the next pass.
@@ -17,7 +18,6 @@ from typing import Any, Generator, Iterator, Mapping, Optional
 
 from flux.brokermod import request_handler
 from flux.job import JobID
-from flux.scheduler import Scheduler
 
 from treepool import __version__
 from treepool.errors import InvalidOption
@@ -31,8 +31,9 @@ from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
 from treepool.flux.pending import Pending
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool, held
+from treepool.flux.receiver import Receiver
 from treepool.flux.submissions import Submission
-from treepool.flux.turns import Turns
+from treepool.flux.turns import Precedence, Turns
 from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
@@ -47,7 +48,7 @@ _PENANCE = 60.0
 _LAST_WORDS = 10.0
 
 
-class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
+class TreepoolScheduler(Receiver):
     """Starts jobs by priority, then in the order of submission, as ``options`` say."""
 
     pool_class = TreepoolPool
@@ -73,9 +74,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._numbers = Numbers(h)
         self._garbage = Garbage()
         self._turns, self._spare_turns = Turns(h), Turns(h)
-        self._intake = Intake(
-            h, self.log, self._judge, self._answer, self._on_topology, self._request_schedule
-        )
+        self._precedence = Precedence()
+        self._intake = Intake(h, self.log, self.inbox, self._judge, self._answer, self._on_topology)
         self._pending = Pending(self._intake, self._windows, self._numbers.count_refused)
         self._hello = Hello(self._on_missed)
         self._answers = Answers(h, self.log, self)
@@ -88,8 +88,6 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         #: How many jobs have an R that is being written; whether this module is being unloaded.
         self._committing = 0
         self._ending = False
-        #: Whether more requests to cancel may be on their way.
-        self._cancelling = False
 
     @property
     def pool(self) -> Pool:
@@ -160,7 +158,8 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _sched_ready(self) -> None:  # no hook: what comes after must not delay it
         super()._sched_ready()
-        self._hello.ask(self.handle, self.pool)
+        self._hello.ask(self.handle, self.pool, self.inbox)
+        self.inbox.begin()
         # Not earlier: the time that hello takes would count towards the brokers' timeout.
         self._intake.begin()
         self._numbers.steps.begin()
@@ -171,6 +170,11 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         self._request_schedule()
 
     # -- what changes the queue and the pool
+
+    def changed(self) -> None:
+        """Ask for a pass, because something has been done that the scheduler was told."""
+        self.queue.follow()
+        self._request_schedule()
 
     def alloc(
         self,
@@ -192,32 +196,15 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Take back what a job gives."""
-        super().free(jobid, R, final)
+        self.resources.impl.free(jobid, R, final)
         if not self.pool.has_job(jobid):
             self._users.pop(jobid, None)
-        self.queue.follow()
 
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
-        self._await_cancels()
         submission = self._pending.cancel(jobid)
         if submission is not None:
             submission.request.cancel()
-
-    def _await_cancels(self) -> None:
-        """Start no job until the job manager has sent all it cancels now.
-
-        When a queue is stopped, the job manager cancels one pending request after another. A pass
-        between two of them would start jobs that those cancelled first were holding back. All
-        arrive before the answer to a question that is asked now.
-        """
-        if not self._cancelling:
-            self._cancelling = True
-            self.handle.rpc("job-manager.getinfo").then(self._on_cancels)
-
-    def _on_cancels(self, _future: Any) -> None:
-        self._cancelling = False
-        self.start_schedule()  # also if no job is left in the queue: some may be on their way to it
 
     def prioritize(self, jobs: Any) -> None:
         """Apply new priorities."""
@@ -238,6 +225,9 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         super().feasibility_check(msg, jobspec)
 
     def _apply_resource_update(self, data: Mapping[str, Any]) -> None:  # no hook before it applies
+        self.inbox.put(lambda: self._update(data))
+
+    def _update(self, data: Mapping[str, Any]) -> None:
         super()._apply_resource_update(self._intake.filtered(data))
         self._intake.release()
 
@@ -251,12 +241,14 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def schedule(self) -> Iterator[None]:
         """Start and reserve what can be, in steps of a few milliseconds."""
-        if self._cancelling:
+        if self.cancelling:
             return
         yield from self._pending.apply()
         work = self._turns.paced(self._numbers.passes.timed(self.queue.run()))
         # The first job of the queue may be among the submissions, which may also come meanwhile.
-        while not (self._ending or self._intake.ready) and next(work, self) is None:
+        while not (self._ending or self._precedence.waits(bool(self.inbox))):
+            if next(work, self) is self:
+                break
             yield
         if self.queue.next_time < NEVER:
             _set(self._alarm, self.queue.next_time - time.time())
@@ -360,9 +352,9 @@ class TreepoolScheduler(Scheduler):  # type: ignore[misc]  # flux has no types
         """Whether a job is held back until the topology of nodes is known."""
         return self._intake.get(jobid) is not None
 
-    def hurry(self, jobid: int) -> None:
-        """Judge a job that was submitted a moment ago, because somebody asks about it."""
-        self._intake.hurry(jobid)
+    def up_to_date(self) -> Iterator[None]:
+        """Yields until all is known that the scheduler was told before now."""
+        return self.inbox.emptied()
 
     @property
     def holds_back(self) -> bool:

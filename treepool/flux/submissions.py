@@ -75,13 +75,6 @@ class Submissions:
         place = self._places[submission.jobid] = _Place(submission)
         self._waiting.setdefault(ranks, deque()).append(place)
 
-    def put(self, submission: Submission) -> None:
-        """Add *submission*, which is ready."""
-        place = self._places[submission.jobid] = _Place(submission)
-        if not self._ready:
-            self._ready.append(deque())
-        self._ready[-1].append(place)
-
     def release(self, unknown: int) -> None:
         """Make ready all submissions that wait for none of the ranks *unknown*."""
         waiting, self._waiting = self._waiting, {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
 from flux.constants import FLUX_POLLIN
 
-#: Seconds that work waits while messages arrive.
-_PATIENCE = 0.01
+#: Seconds that work waits while messages arrive, and that passes wait for what has arrived.
+_PATIENCE, _LONG = 0.01, 0.1
 
 
 class Turns:
@@ -45,3 +45,24 @@ class Turns:
             yield
             while self.messages_first:
                 yield
+
+
+class Precedence:
+    """Lets passes wait for what should come before them, for a tenth of a second at a time.
+
+    If there is always more of it, passes have their turn in half of the time.
+    """
+
+    def __init__(self) -> None:
+        #: Since when there has been something that comes before them; None if there is nothing.
+        self._since: Optional[float] = None
+
+    def waits(self, others: bool) -> bool:
+        """Whether to wait now; *others* says whether there is something that should come before."""
+        if not others:
+            self._since = None
+            return False
+        now = time.monotonic()
+        if self._since is None or now >= self._since + 2 * _LONG:
+            self._since = now
+        return now < self._since + _LONG

@@ -320,7 +320,8 @@ class History:
     def compare(self):
         """The module rests: nothing is on its way, and its pool and queue are as the books are."""
         scheduler, manager = self.module.scheduler, self.manager
-        assert scheduler._sched_generator is None and not len(scheduler._intake)
+        assert scheduler._sched_generator is None
+        assert not len(scheduler._intake) and not scheduler.inbox
         self.questions.clear()
         has = {j: by_rank(scheduler.pool.job(j).parts) for j, _ in scheduler.pool.job_end_times()}
         assert has == {j: job.held for j, job in manager.jobs.items() if job.held}

@@ -102,6 +102,16 @@ class JobManager:
 
     # -- what the module does
 
+    @property
+    def held_up(self):
+        """Whether passes must wait for what the module was told."""
+        scheduler, since = self.module.scheduler, self.module.scheduler._precedence._since
+        return scheduler.inbox and (since is None or self.clock.elapsed < since + 0.1)
+
+    def know(self, up, ranks):
+        """The module is about to take note of nodes that went up or down."""
+        self.known_up = self.known_up | ranks if up else self.known_up - ranks
+
     def committed(self, key, value):
         """The module has decided on an R: nobody else has any of it, and it is on nodes up."""
         job = next((job for job in self.jobs.values() if job.key == key), None)
@@ -109,8 +119,7 @@ class JobManager:
             return
         assert job.waits and job.R is None, "allocated twice"
         assert job.jobid not in self.stopped, "started while its queue is being stopped"
-        first = not self.module.scheduler._intake.ready
-        assert first, "started while others, perhaps ahead of it, are about to be judged"
+        assert not self.held_up, "started while others, perhaps ahead of it, are about to be judged"
         taken = ranks_of(value)
         for rank, (cores, gpus) in taken.items():
             assert rank in self.known_up, f"{job.jobid} is on rank {rank}, which is down"
@@ -223,7 +232,7 @@ class JobManager:
         self.up = self.up | ranks if up else self.up - ranks
 
         def deliver():
-            self.known_up = self.known_up | ranks if up else self.known_up - ranks
+            self.module.scheduler.inbox.put(lambda: self.know(up, ranks))
             self.stream.answers.append({"up" if up else "down": text(ranks)})
             self.stream.call()
 

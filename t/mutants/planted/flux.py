@@ -6,15 +6,15 @@ FLUX = [
     Mutant(
         "jobs start while submissions are about to be judged",
         "flux/sched.py",
-        "while not (self._ending or self._intake.ready) and",
-        "while not self._ending and",
+        "while not (self._ending or self._precedence.waits(bool(self.inbox))):",
+        "while not self._ending:",
         "driven",
     ),
     Mutant(
         "jobs start between two cancels",
-        "flux/sched.py",
-        "self._await_cancels() submission =",
-        "submission =",
+        "flux/receiver.py",
+        "self._await_cancels() self._act_later",
+        "self._act_later",
         "driven",
     ),
     Mutant(
@@ -62,8 +62,8 @@ FLUX = [
     Mutant(
         "a yield too early: the pass ends with its first step",
         "flux/sched.py",
-        "while not (self._ending or self._intake.ready) and next(work, self) is None:",
-        "if next(work, self) is None:",
+        "if next(work, self) is self: break yield",
+        "next(work, self)\n            break\n            yield",
         "driven",
     ),
     Mutant(
@@ -131,12 +131,17 @@ FLUX = [
         "driven",
     ),
     Mutant(
-        "submissions that wait for messages are forgotten",
-        "flux/intake.py",
-        "self._judge(submission) self._turns.worked() now = time.monotonic() "
-        "self._timer.reset(after=0.0)",
-        "self._judge(submission)\n"
-        "                self._turns.worked()\n                now = time.monotonic()",
+        "what arrived and waits for messages is forgotten",
+        "flux/inbox.py",
+        "self._done() if self._work: self._timer.reset(after=0.0)",
+        "self._done()",
+        "driven",
+    ),
+    Mutant(
+        "nodes that come up overtake what arrived before them",
+        "flux/sched.py",
+        "self.inbox.put(lambda: self._update(data))",
+        "self._update(data)",
         "driven",
     ),
     Mutant(

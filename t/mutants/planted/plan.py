@@ -145,6 +145,20 @@ PLAN = [
         "queue",
     ),
     Mutant(
+        "a search does not pass many ends at one time",
+        "placement/plan/timeline.py",
+        "return ended if ended < high else max(low, bisect_left(self._ending.times, time))",
+        "return ended",
+        "plan",
+    ),
+    Mutant(
+        "a search does not see that jobs end while it is left",
+        "placement/plan/earliest.py",
+        "high = min(high, timeline.ended_by(LAST) + 1)",
+        "high = max(high, timeline.ended_by(LAST) + 1)",
+        "plan",
+    ),
+    Mutant(
         "what a rank was in the future is remembered",
         "placement/plan/timeline.py",
         "self._futures.pop(rank, None)",

@@ -8,7 +8,6 @@ measure is that of nodes/usable.py. It is a pure function of what is free in eit
 
 from __future__ import annotations
 
-from math import prod
 from typing import NamedTuple, Optional, Sequence
 
 import attrs
@@ -122,7 +121,7 @@ def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
         cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
         if gpus:
             places = tuple(_smallest(root, cores, gpus, root.open_gpus))
-            wants.append(_Want(kind.weight * gpus * _units(request), cores, gpus, places))
+            wants.append(_Want(kind.weight * gpus * request.least_asks, cores, gpus, places))
     weight = sum(want.weight for want in wants)
     total = weight + others
     return _Table(
@@ -141,16 +140,6 @@ def _request(spec: Jobspec, node_type: NodeType) -> Optional[Request]:
         return request_of(spec, sorted(node_type.named), "preferred", above)
     except InvalidJobspec:
         return None
-
-
-def _units(request: Request) -> int:
-    """How many times a job takes what ``request.ask`` asks for, at least."""
-    counts = [level.count for level in request.levels]
-    if request.nodes is None or (request.spans and not counts):
-        counts.append(request.units)
-    if request.nodes is not None:
-        counts.append(request.nodes)
-    return prod(count.minimum for count in counts)
 
 
 def _around_nodes(vertices: Sequence[Vertex]) -> list[Vertex]:

@@ -48,15 +48,6 @@ def end_of(start: float, duration: float) -> float:
     return start + duration if duration > 0 and start < NEVER else math.inf
 
 
-def units_needed(request: Request) -> int:
-    """The fewest units (see Units) that serve *request*."""
-    if request.nodes is None:
-        return request.units.minimum
-    if request.spans:
-        return request.nodes.minimum * request.units.minimum
-    return request.nodes.minimum
-
-
 class Units:
     """Counts the units of a request (slots, domains or nodes) that the nodes of a view could serve.
 
@@ -70,7 +61,7 @@ class Units:
         self.within = inventory.matching(request.constraint)
         self.exact = False
         #: The free units at the times that a search found to be too early.
-        self.course = Course(units_needed(request))
+        self.course = Course(request.least_asks)
         #: The units of the view that ``count`` was called with. ``moved`` keeps them up to date.
         self.free = 0
         most = ask.group.count.maximum if ask.fill else 1
@@ -199,24 +190,24 @@ def _skip_ahead(
     It is found by marks: doubling steps, then bisection. If nothing is planned, units only become
     free with time.
     """
-    timeline = views.timeline
-    first = low = timeline.ended_by(begin)
-    missed = 0
-    high, step = timeline.ended_by(LAST) + 1, STRIDE
+    timeline, time, missed = views.timeline, begin, 0
+    low, high, step = timeline.ended_by(begin), timeline.ended_by(LAST) + 1, STRIDE
     while high - low > STRIDE:
-        ended, view = yield from views.mark(low, min(low + step, (low + high) // 2), high, leave)
+        middle = timeline.end_between(low, min(low + step, (low + high) // 2), high)
+        if middle == low:
+            break
+        ended, view = yield from views.mark(low, middle, high, leave)
         free = units.of_view(view)
         if free >= units.course.need:
             high = ended
         else:
-            low = ended
+            low, time, missed = ended, view.start, free
             step *= 2
-            missed = free
         yield
-    if low == first:
-        return begin
-    units.course.note(begin, missed)
-    return max(begin, timeline.end_of_first(low))
+        high = min(high, timeline.ended_by(LAST) + 1)  # jobs may have ended early meanwhile
+    if time > begin:
+        units.course.note(begin, missed)
+    return time
 
 
 def uses_of(

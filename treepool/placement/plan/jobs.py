@@ -10,7 +10,7 @@ import attrs
 from treepool.placement.allocation import parts_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course
-from treepool.placement.plan.earliest import Found, Units, earliest, end_of, units_needed
+from treepool.placement.plan.earliest import Found, Units, earliest, end_of
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.timeline import NEVER
 from treepool.placement.plan.views import Views
@@ -148,6 +148,6 @@ def earliest_start(
         units = Units(job.relaxed, inventory)
         found = yield from earliest(views, job.relaxed, leave, begin_relaxed, before, units)
     # The courses of two requests cannot be joined: assume that one unit was lacking.
-    course = Course(units_needed(job.relaxed))
+    course = Course(job.relaxed.least_asks)
     course.note(begin, course.need - 1)
     return found, course

@@ -31,7 +31,7 @@ from treepool.placement.choose.selection import Selection
 from treepool.placement.jobs import are_free
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use
-from treepool.placement.plan.earliest import Found, Units, end_of, units_needed, uses_of
+from treepool.placement.plan.earliest import Found, Units, end_of, uses_of
 from treepool.placement.plan.follow import Follower
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gain, Gains
@@ -180,7 +180,7 @@ class Plan:
 
     def note_stuck(self, job: Waiting, now: float) -> Generator[None, None, None]:
         """Note that *job* cannot start now, and neither can longer jobs of its kind."""
-        kind, need = job.kind, units_needed(job.request)
+        kind, need = job.kind, job.request.least_asks
         kind.stuck, kind.lacking = job.length, 1
         if need > 1:
             view = yield from self.views.view(
@@ -278,7 +278,7 @@ class Plan:
             return None
         if self._gains.end == end:
             kind.raise_floor(Floor(job.length, min(found.start, job.patience)))
-        course = Course(units_needed(job.request))
+        course = Course(job.request.least_asks)
         if begin > now:  # the time before was not searched: perhaps it lacks a single unit
             course.note(now, course.need - 1)
         course.replace(begin, found.start, known)

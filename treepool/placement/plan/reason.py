@@ -6,7 +6,7 @@ from typing import Callable, Generator, Optional
 
 import attrs
 
-from treepool.placement.plan.earliest import Units, end_of, units_needed
+from treepool.placement.plan.earliest import Units, end_of
 from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.plan import Plan
@@ -33,7 +33,7 @@ def why_waiting(
     """
     plan = queue.plan
     unit = unit_of(job.request)
-    need = units_needed(job.request)
+    need = job.request.least_asks
     if not (yield from plan.is_servable(job.kind)):
         up = yield from _units(plan, job, NEVER)
         return f"nodes are down or drained: {min(up, need)} of {need} {unit} up"
@@ -68,7 +68,7 @@ def why_waiting(
 
 
 def unit_of(request: Request) -> str:
-    """The name of what ``units_needed`` counts."""
+    """The name of what ``Request.least_asks`` counts."""
     if request.nodes is not None:
         return "nodes"
     return "slots" if request.ask.group.name == SLOT else f"{request.ask.group.name} domains"

@@ -224,6 +224,16 @@ class Timeline:
         """The time at which the first *number* holdings, at least one, have ended."""
         return self._ending.times[number - 1]
 
+    def end_between(self, low: int, number: int, high: int) -> int:
+        """How many holdings have ended at the time at which the first *number* have.
+
+        If that is *high* or more, because many end at one time, how many have ended before, but at
+        least *low*.
+        """
+        time = self.end_of_first(number)
+        ended = self.ended_by(time)
+        return ended if ended < high else max(low, bisect_left(self._ending.times, time))
+
     def next_end(self, after: float) -> float:
         """The first time later than *after* at which a holding ends; NEVER if none."""
         times = self._ending.times

@@ -6,6 +6,7 @@ that no form covers is an error that names the vertex; nothing is ignored.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Optional, Sequence
 
 import attrs
@@ -72,6 +73,16 @@ class Request:
     def above(self) -> bool:
         """Whether the request says anything of domains above the nodes."""
         return bool(self.levels or self.at_most)
+
+    @property
+    def least_asks(self) -> int:
+        """How many times all of the job takes what ``ask`` asks for, at least."""
+        counts = [level.count for level in self.levels]
+        if self.nodes is not None:
+            counts.append(self.nodes)
+        if self.nodes is None or (self.spans and not any(level.groups for level in self.levels)):
+            counts.append(self.units)
+        return prod(count.minimum for count in counts)
 
 
 def request_of(

@@ -1,0 +1,76 @@
+"""flux-core's scheduler, whose requests by the job manager wait in an inbox.
+
+flux-core's class acts on each request when it arrives. Here it is only put into the inbox, so that
+questions that come behind a thousand of them are answered soon.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Callable
+
+from flux.scheduler import AllocRequest, Scheduler
+
+from treepool.flux.hello import held_of
+from treepool.flux.inbox import Inbox
+
+
+class Receiver(Scheduler):  # type: ignore[misc]  # flux has no types
+    """Calls ``alloc``, ``free``, ``cancel`` and ``prioritize`` in the order of the requests."""
+
+    def __init__(self, h: Any, *args: str) -> None:
+        super().__init__(h, *args)
+        self.inbox = Inbox(h, self.changed)
+        #: Whether more requests to cancel may be on their way: no job may start.
+        self.cancelling = False
+
+    def changed(self) -> None:
+        """Some of what the scheduler was told has been done."""
+
+    def _handle_alloc(self, msg: Any) -> None:  # no hook: acted on later
+        self._act_later(self._take_alloc, msg)
+
+    def _handle_free(self, msg: Any) -> None:  # no hook
+        self._act_later(self._take_free, msg)
+
+    def _handle_cancel(self, msg: Any) -> None:  # no hook
+        self._await_cancels()
+        self._act_later(lambda _, told: self.cancel(told["id"]), msg)
+
+    def _handle_prioritize(self, msg: Any) -> None:  # no hook
+        self._act_later(lambda _, told: self.prioritize(told.get("jobs", [])), msg)
+
+    def _act_later(self, act: Callable[[Any, Any], None], msg: Any) -> None:
+        self.inbox.put(partial(self._act, act, msg))
+
+    def _act(self, act: Callable[[Any, Any], None], msg: Any) -> None:
+        try:
+            act(msg, msg.payload)
+        except Exception as e:  # as flux-core does
+            self.log.error(f"{msg.topic}: {type(e).__name__}: {e}")
+            self.stop_error()
+
+    def _take_alloc(self, msg: Any, told: Any) -> None:
+        names = "id", "priority", "userid", "t_submit", "jobspec"
+        self.alloc(AllocRequest(self, msg), *(told[name] for name in names))
+
+    def _take_free(self, msg: Any, told: Any) -> None:
+        self.free(told["id"], held_of(told["R"]["execution"]), told.get("final", False))
+
+    def _await_cancels(self) -> None:
+        """Start no job until the job manager has sent all it cancels now.
+
+        When a queue is stopped, the job manager cancels one pending request after another. A pass
+        between two of them would start jobs that those cancelled first were holding back. All
+        arrive before the answer to a question that is asked now.
+        """
+        if not self.cancelling:
+            self.cancelling = True
+            self.handle.rpc("job-manager.getinfo").then(self._on_cancels)
+
+    def _on_cancels(self, _future: Any) -> None:
+        self.inbox.put(self._end_cancels)
+
+    def _end_cancels(self) -> None:
+        self.cancelling = False
+        self.start_schedule()  # also if no job is left in the queue: some may be on their way to it
