@@ -63,7 +63,7 @@ class FabricDomain:
     def localities(self) -> set[str]:
         """The names of all localities in the domain."""
         found = {locality for locality, _ in self.inner}
-        return found.union(*(domain.localities() for _, domain in self.children()))
+        return found.union(*(inner.localities() for _, inner in self.children() if inner.inner))
 
     def mask(self) -> int:
         """The ranks as a bitmask."""
@@ -161,7 +161,7 @@ class _Reader:
                 found = tuple(self.siblings(items, key, (*inside, name)))
                 inner.append((name, found))
                 placed += [(f"{key}/{i}", domain) for i, domain in enumerate(found)]
-        below = self.disjoint(placed)
+        below = self.disjoint(placed) if placed else ()  # most domains have no other inside
         ranks = below
         if "ranks" in value:
             ranks = self.ranks(value["ranks"], f"{at}/ranks", below)
@@ -192,7 +192,7 @@ class _Reader:
             return below
         if not runs:
             self.findings.note(at, "must have at least one id")
-        together = _merged((*runs, *below))
+        together = _merged((*runs, *below)) if below else runs
         if together != runs:
             lacking = _shown(_common(below, _gaps(runs)))
             self.findings.note(at, f"lacks {lacking}, which domains inside have")
