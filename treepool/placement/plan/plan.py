@@ -88,8 +88,9 @@ class Plan:
 
     def expire(self, now: float) -> None:
         """Drop the windows that are over."""
-        if any(window.end <= now for window in self.windows.values()):
-            self.set_windows(w for w in list(self.windows.values()) if w.end > now)
+        left = [window for window in self.windows.values() if window.end > now]
+        if len(left) < len(self.windows):
+            self.set_windows(left)
 
     # -- following the pool
 
@@ -114,14 +115,15 @@ class Plan:
             self._void.append(job)
 
     def _renew(self, others: bool) -> None:
-        """Forget what depends on the nodes, which changed; all of it, if they are *others*."""
+        """Forget what depends on the nodes, which changed; all of it, if they are *others*.
+
+        The follower, which begins anew then, gives up the reservations one after another.
+        """
         self.nodes_changed = True
         for kind in self.kinds:
             kind.servable = None
         if others:
             self.nodes_replaced = True
-            for jobid in list(self.reservations):
-                self._give_up(jobid)
             windows = list(self.windows.values())
             self.set_windows(())
             self.set_windows(windows)
@@ -181,7 +183,7 @@ class Plan:
             view = yield from self.views.view(
                 PRESENT, end_of(now, job.request.duration), kind.leave
             )
-            units = self._units(job)
+            units = Units(job.request, self.pool.inventory)
             units.count(view)
             if units.free >= need:
                 yield from units.become_exact(self.timeline, view)
@@ -250,8 +252,7 @@ class Plan:
         return (yield from self.start(job, now))
 
     def _begin(self, allocation: Allocation, job: Waiting, now: float) -> None:
-        duration = job.request.duration
-        ends = now + duration if duration > 0 else self.pool.expiration
+        ends = now + job.length if job.request.duration > 0 else self.pool.expiration
         allocation.set_expiration(ends)
         self.pool.update_expiration(job.jobid, ends)
 
@@ -350,16 +351,11 @@ class Plan:
                 break
         return answer
 
-    def _units(self, job: Waiting) -> Units:
-        return Units(job.request, self.pool.inventory)
-
     def next_time(self, now: float) -> float:
         """The first time after *now* at which what is planned begins, or a window ends."""
-        times = [w.end for w in self.windows.values() if w.end > now]
+        ends = [w.end for w in self.windows.values() if w.end > now]
         start = self.timeline.next_start_from(math.nextafter(now, math.inf))
-        if start < NEVER:
-            times.append(start)
-        return min(times, default=math.inf)
+        return min([*ends, start if start < NEVER else math.inf])
 
     def begins_by(self, time: float) -> bool:
         """Whether a reservation may begin at *time* or before."""

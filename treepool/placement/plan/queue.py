@@ -4,9 +4,8 @@ Each Flux queue is a *line* of its own with its own policy: jobs of different li
 other up, but all respect the reservations of all lines. In a line, jobs stand by priority, then in
 the order of submission.
 
-A *pass* starts what can start and reserves what must wait. It is a generator that does a few
-milliseconds of work between two yields. The caller may leave it at any yield and ask for the next
-pass later, which then goes on where the last one was.
+A *pass* starts what can start and reserves what must wait, in steps of a few milliseconds. The
+caller may leave it after any step, and the next pass goes on where it was.
 """
 
 from __future__ import annotations
@@ -23,13 +22,10 @@ from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation
 from treepool.placement.jobs import are_free
 from treepool.placement.plan.jobs import Place, Waiting
-from treepool.placement.plan.line import FIFO, Line, Rule
+from treepool.placement.plan.line import FIFO, STRIDE, Line, Rule
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
-
-#: Jobs whose requests are relaxed, or whose reservations are given up, between two yields.
-_STRIDE = 64
 
 
 class Launcher(Protocol):
@@ -74,6 +70,8 @@ class Queue:
         #: The job that the pass is working on, and when the pass began.
         self._job: Optional[Waiting] = None
         self._began = 0.0
+        #: Lines with another rule that still have reservations by the old one.
+        self._renewed: set[Line] = set()
         #: When there may be something to do although nothing changed.
         self._next = math.inf
         #: When the patience of jobs ends that wait for a close place, a heap; some may have left.
@@ -92,7 +90,7 @@ class Queue:
         line.add(job)
         if job.patience < math.inf:
             heapq.heappush(self._patience, (job.patience, job.jobid))
-            if len(self._patience) > 2 * len(self.jobs) + _STRIDE:  # most of these jobs have left
+            if len(self._patience) > 2 * len(self.jobs) + STRIDE:  # most of these jobs have left
                 waiting = (job for job in self.jobs.values() if job.patience < math.inf)
                 self._patience = [(job.patience, job.jobid) for job in waiting]
                 heapq.heapify(self._patience)
@@ -150,15 +148,13 @@ class Queue:
         self._due = True
 
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
-        """Let lines follow other rules; those whose rule changes give up their reservations."""
+        """Let lines follow other rules; the next pass gives up reservations by the old ones."""
         self._default, self._rules = default, dict(rules)
         for name, line in self._lines.items():
             rule = self._rules.get(name, default)
             if rule != line.rule:
                 line.rule = rule
-                for _, job in list(line.reserved):
-                    self.plan.cancel(job.jobid)
-                    self._return(job)
+                self._renewed.add(line)
         self._end_pass()
         self._due = True
 
@@ -173,8 +169,7 @@ class Queue:
     def passed(self, job: Waiting) -> Optional[Waiting]:
         """The first job with a reservation that *job* passes if it starts now; None if none."""
         line = self._lines[job.queue]
-        passed = [other for place, other in line.reserved[:1] if place < job.place]
-        return passed[0] if passed else None
+        return next((other for place, other in line.reserved[:1] if place < job.place), None)
 
     def ahead(self, job: Waiting) -> Optional[Waiting]:
         """The job that *job*, in the queue or not, may not pass; None if there is none."""
@@ -198,15 +193,13 @@ class Queue:
         """Start and reserve what can be; see the module's docstring."""
         while True:
             self.follow()
-            if self.plan.is_behind:
+            if self.plan.is_behind or self._renewing():
                 yield
                 continue
             if self._work is None:
                 if not self._due and self._clock() < self._next:
                     return
-                self._due = False
-                self._began = self._clock()
-                self._work = self._pass()
+                self._due, self._began, self._work = False, self._clock(), self._pass()
             try:
                 next(self._work)
             except StopIteration:
@@ -253,12 +246,26 @@ class Queue:
         line.add(job)
         self._due = True
 
+    def _renewing(self) -> bool:
+        """Give up some reservations by an old rule; returns whether there was such a line."""
+        line = next(iter(self._renewed), None)
+        if line is not None:
+            self._unreserve(job for _, job in line.reserved[-STRIDE:])
+            self._renewed -= set() if line.reserved else {line}
+        return line is not None
+
+    def _unreserve(self, jobs: Iterable[Waiting]) -> None:
+        """Give up the reservations of *jobs*."""
+        for job in jobs:
+            self.plan.cancel(job.jobid)
+            self._return(job)
+
     def _relax(self, now: float) -> Iterator[None]:
         """Relax the requests of the jobs whose patience has ended."""
         for number in count(1):
             if not self._patience or self._patience[0][0] > now:
                 return
-            if number % _STRIDE == 0:
+            if number % STRIDE == 0:
                 yield
             job = self.jobs.get(heapq.heappop(self._patience)[1])
             if job is not None and job.patience <= now:
@@ -300,8 +307,7 @@ class Queue:
             behind = {other.jobid for other in line.behind(job)}
             left = yield from self._start(job, plan.start_reserved(job, now, behind))
             if ready and not left:
-                plan.cancel(job.jobid)
-                self._return(job)
+                self._unreserve([job])
 
     def _visit_others(self) -> Iterator[None]:
         """Start or reserve the jobs without a reservation."""
@@ -336,10 +342,8 @@ class Queue:
             for job in [self.jobs[jobid] for jobid in line.overriding]:
                 servable = yield from self.plan.is_servable(job.kind)
                 while servable and job.jobid in line.overriding:
-                    behind = line.behind(self.jobs[job.jobid])[-_STRIDE:]
-                    for other in behind:
-                        self.plan.cancel(other.jobid)
-                        self._return(other)
+                    behind = line.behind(self.jobs[job.jobid])[-STRIDE:]
+                    self._unreserve(behind)
                     if not behind:
                         break
                     yield
