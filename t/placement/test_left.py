@@ -6,6 +6,7 @@ from placement.test_plan import NOW, Case
 from placement.test_wait import Run
 from treepool.placement.plan.change import change_windows
 from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.line import Rule
 from treepool.placement.plan.timeline import finish
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
@@ -265,3 +266,42 @@ def test_a_job_that_comes_ahead_of_what_is_looked_at_is_first():
         case.run()
         assert list(case.got) == [11 if came[-1] else 99]
     assert False in came
+
+
+def with_200_reservations():
+    case = Case(nodes=1, depth=1000)
+    case.runs(1, "slot=1/core=8", 0)
+    for jobid in range(10, 210):
+        case.submit(jobid, "slot=1/core=8")
+    assert len(case.starts()) == 200
+    return case
+
+
+def longest_fall(case):
+    """The most reservations that are given up between two yields, until none is left."""
+    falls = []
+    work = case.queue.run()
+    while case.starts():
+        before = len(case.starts())
+        next(work)
+        falls.append(before - len(case.starts()))
+    return max(falls)
+
+
+def test_reservations_of_a_queue_that_gets_another_rule_are_given_up_in_steps():
+    case = with_200_reservations()
+    case.queue.set_rules(Rule("fifo"), {})
+    assert len(case.starts()) == 200
+    assert longest_fall(case) <= 64
+    case.run()
+    assert case.starts() == {}
+
+
+def test_reservations_on_nodes_that_are_replaced_are_given_up_in_steps(monkeypatch):
+    monkeypatch.setattr("treepool.placement.plan.follow._MAX_ENTRIES", 64)
+    case = with_200_reservations()
+    children = [{"ranks": "0", "topo": {"socket": [{"cores": "0-3"}, {"cores": "4-7"}]}}]
+    case.pool.replace_key({"writer": "TreePool", "children": children})
+    assert longest_fall(case) <= 64
+    case.run()
+    assert len(case.starts()) == 200

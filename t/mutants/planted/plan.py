@@ -112,8 +112,8 @@ PLAN = [
     Mutant(
         "a window that is over stays",
         "placement/plan/plan.py",
-        "if any(window.end <= now for window in self.windows.values()):",
-        "if any(window.end < now for window in self.windows.values()):",
+        "left = [window for window in self.windows.values() if window.end > now]",
+        "left = [window for window in self.windows.values() if window.end >= now]",
         "queue",
     ),
     Mutant(

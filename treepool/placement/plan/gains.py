@@ -8,6 +8,9 @@ from treepool.placement.plan.future import Holder
 from treepool.placement.plan.timeline import Change, Timeline
 from treepool.placement.request.need import Ask
 
+#: So many ranks are grouped in the time of one unit of work, see Timeline.should_yield.
+_RANKS = 8
+
 
 class Gain:
     """A change that made room on its ``ranks``."""
@@ -44,7 +47,9 @@ class Gain:
         openings = self._openings.get(least)
         if openings is None:
             openings = self._openings[least] = set()
-            for ranks in timeline.groups(self.change):
+            groups = timeline.groups(self.change)
+            timeline.spend(len(groups) + len(self.ranks) // _RANKS)
+            for ranks in groups:
                 future = timeline.future(ranks[0])
                 if future is not None:
                     openings.update(future.openings(ask, start, end))

@@ -16,6 +16,9 @@ from treepool.placement.plan.lane import Lane
 #: these times are only estimates, because no job passes the first one that waits.
 POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
 
+#: Jobs whose requests are relaxed, or whose reservations are given up, between two yields.
+STRIDE = 64
+
 
 @attrs.frozen
 class Rule:

@@ -92,8 +92,9 @@ class Plan:
 
     def expire(self, now: float) -> None:
         """Drop the windows that are over."""
-        if any(window.end <= now for window in self.windows.values()):
-            self.set_windows(w for w in list(self.windows.values()) if w.end > now)
+        left = [window for window in self.windows.values() if window.end > now]
+        if len(left) < len(self.windows):
+            self.set_windows(left)
 
     # -- following the pool
 
@@ -118,14 +119,15 @@ class Plan:
             self._void.append(job)
 
     def _note_nodes(self, replaced: bool) -> None:
-        """Forget what depends on which nodes are up; everything if the nodes were *replaced*."""
+        """Forget what depends on which nodes are up; everything if the nodes were *replaced*.
+
+        The follower, which begins anew then, gives up the reservations one after another.
+        """
         self.nodes_changed = True
         for kind in self.kinds:
             kind.servable = None
         if replaced:
             self.nodes_replaced = True
-            for jobid in list(self.reservations):
-                self._give_up(jobid)
             windows = list(self.windows.values())
             self.set_windows(())
             self.set_windows(windows)
@@ -258,8 +260,7 @@ class Plan:
 
     def _limited(self, allocation: Allocation, job: Waiting, now: float) -> Allocation:
         """*allocation* with the expiration that *job* has if it starts now."""
-        duration = job.request.duration
-        expiration = now + duration if duration > 0 else self.pool.expiration
+        expiration = now + job.length if job.request.duration > 0 else self.pool.expiration
         allocation.set_expiration(expiration)
         self.pool.update_expiration(job.jobid, expiration)
         return allocation
@@ -353,11 +354,9 @@ class Plan:
 
     def next_time(self, now: float) -> float:
         """The first time after *now* at which a planned holding begins or a window ends."""
-        times = [w.end for w in self.windows.values() if w.end > now]
+        ends = [w.end for w in self.windows.values() if w.end > now]
         start = self.timeline.next_start_from(math.nextafter(now, math.inf))
-        if start < NEVER:
-            times.append(start)
-        return min(times, default=math.inf)
+        return min([*ends, start if start < NEVER else math.inf])
 
     def begins_by(self, time: float) -> bool:
         """Whether a planned holding begins at *time* or before."""

@@ -4,11 +4,9 @@ Each Flux queue is a *line* with a policy of its own. Jobs of different lines do
 up, but they respect the reservations of all lines. The jobs of a line are in the order of priority,
 then of submission.
 
-A *pass* starts the jobs that can start, and makes reservations for those that must wait. It is a
-generator that works for a few milliseconds between two yields. The caller may leave it at any
-yield. The next call of ``run`` continues it.
-
-The file has more than 300 lines because a pass is one walk, and all events may interrupt it.
+A *pass* starts the jobs that can start, and makes reservations for those that must wait, a few
+milliseconds between two yields. The caller may leave it at any yield; ``run`` continues it.
+It has more than 300 lines because a pass is one walk, and all events may interrupt it.
 """
 
 from __future__ import annotations
@@ -25,13 +23,10 @@ from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation
 from treepool.placement.jobs import are_free
 from treepool.placement.plan.jobs import Place, Waiting
-from treepool.placement.plan.line import FIFO, Line, Rule
+from treepool.placement.plan.line import FIFO, STRIDE, Line, Rule
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
-
-#: How many requests are relaxed, or reservations given up, between two yields.
-_STRIDE = 64
 
 
 class Launcher(Protocol):
@@ -69,17 +64,17 @@ class Queue:
         self._default = default
         self._rules = dict(rules or {})
         self._lines: dict[str, Line] = {}
-        #: Whether a pass is due, because something has changed.
-        self._due = True
-        #: The pass in progress, when the last one began, and the place and the job that it is at.
+        #: Whether a pass is due, because something has changed, and when the last one began.
+        self._due, self._began = True, 0.0
+        #: The pass in progress, and the place and the job that it is at.
         self._work: Optional[Iterator[None]] = None
-        self._began = 0.0
         self._at: Optional[Place] = None
         self._job: Optional[Waiting] = None
+        #: Lines with another rule that still have reservations by the old one.
+        self._renewed: set[Line] = set()
         #: When to call ``run`` again if nothing changes; infinity if there is no such time.
         self.next_time = math.inf
-        #: A heap of the jobs that wait for a close place, by the end of their patience. Some may
-        #: have left the queue.
+        #: A heap of when the patience of jobs for a close place ends. Some may have left.
         self._patience: list[tuple[float, int]] = []
 
     # -- changes of jobs, rules and windows
@@ -95,7 +90,7 @@ class Queue:
         line.add(job)
         if job.patience < math.inf:
             heapq.heappush(self._patience, (job.patience, job.jobid))
-            if len(self._patience) > 2 * len(self.jobs) + _STRIDE:  # most of them have left
+            if len(self._patience) > 2 * len(self.jobs) + STRIDE:  # most of them have left
                 waiting = (job for job in self.jobs.values() if job.patience < math.inf)
                 self._patience = [(job.patience, job.jobid) for job in waiting]
                 heapq.heapify(self._patience)
@@ -153,15 +148,13 @@ class Queue:
         self._due = True
 
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
-        """Replace all rules. Lines whose rule changes give up their reservations."""
+        """Replace all rules. The next pass gives up the reservations by rules that changed."""
         self._default, self._rules = default, dict(rules)
         for name, line in self._lines.items():
             rule = self._rules.get(name, default)
             if rule != line.rule:
                 line.rule = rule
-                for _, job in list(line.reserved):
-                    self.plan.cancel(job.jobid)
-                    self._return(job)
+                self._renewed.add(line)
         self._end_pass()
         self._due = True
 
@@ -175,8 +168,8 @@ class Queue:
 
     def passed(self, job: Waiting) -> Optional[Waiting]:
         """The first job with a reservation that *job* passes if it starts now; None if none."""
-        first = next(iter(self._lines[job.queue].reserved), None)
-        return first[1] if first is not None and first[0] < job.place else None
+        line = self._lines[job.queue]
+        return next((other for place, other in line.reserved[:1] if place < job.place), None)
 
     def ahead(self, job: Waiting) -> Optional[Waiting]:
         """The job that *job*, in the queue or not, must not pass; None if there is none."""
@@ -197,18 +190,16 @@ class Queue:
     # -- passes
 
     def run(self) -> Iterator[None]:
-        """Make passes until none is due; see the docstring of the module."""
+        """Make passes until none is due; see the module's docstring."""
         while True:
             self.follow()
-            if self.plan.is_behind:
+            if self.plan.is_behind or self._renewing():
                 yield
                 continue
             if self._work is None:
                 if not self._due and self._clock() < self.next_time:
                     return
-                self._due = False
-                self._began = self._clock()
-                self._work = self._pass()
+                self._due, self._began, self._work = False, self._clock(), self._pass()
             try:
                 next(self._work)
             except StopIteration:
@@ -255,12 +246,26 @@ class Queue:
         line.add(job)
         self._due = True
 
+    def _renewing(self) -> bool:
+        """Give up some reservations by an old rule; returns whether there was such a line."""
+        for line in self._renewed:
+            self._unreserve(job for _, job in line.reserved[-STRIDE:])
+            self._renewed -= set() if line.reserved else {line}
+            return True
+        return False
+
+    def _unreserve(self, jobs: Iterable[Waiting]) -> None:
+        """Give up the reservations of *jobs*."""
+        for job in jobs:
+            self.plan.cancel(job.jobid)
+            self._return(job)
+
     def _relax(self, now: float) -> Iterator[None]:
         """Relax the requests of the jobs whose patience has ended."""
         for number in count(1):
             if not self._patience or self._patience[0][0] > now:
                 return
-            if number % _STRIDE == 0:
+            if number % STRIDE == 0:
                 yield
             job = self.jobs.get(heapq.heappop(self._patience)[1])
             if job is not None and job.patience <= now:
@@ -303,8 +308,7 @@ class Queue:
             behind = {other.jobid for other in line.behind(job)}
             has_left = yield from self._start(job, plan.start_reserved(job, now, behind))
             if ready and not has_left:  # it would delay other reservations
-                plan.cancel(job.jobid)
-                self._return(job)
+                self._unreserve([job])
 
     def _visit_others(self) -> Iterator[None]:
         """Start or reserve the jobs without a reservation."""
@@ -339,10 +343,8 @@ class Queue:
             for job in [self.jobs[jobid] for jobid in line.overriding]:
                 servable = yield from self.plan.is_servable(job.kind)
                 while servable and job.jobid in line.overriding:
-                    behind = line.behind(self.jobs[job.jobid])[-_STRIDE:]
-                    for other in behind:
-                        self.plan.cancel(other.jobid)
-                        self._return(other)
+                    behind = line.behind(self.jobs[job.jobid])[-STRIDE:]
+                    self._unreserve(behind)
                     if not behind:
                         break
                     yield

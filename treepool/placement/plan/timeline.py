@@ -117,9 +117,13 @@ class Timeline:
         self._grouped: Optional[tuple[Change, int, list[list[int]]]] = None
         self._work = 0
 
+    def spend(self, work: int) -> None:
+        """Count *work* that was done where no yield is possible."""
+        self._work += work
+
     def should_yield(self, work: int) -> bool:
         """Whether it is time to yield, after *work* more since the last question."""
-        self._work += work
+        self.spend(work)
         if self._work < _SLICE:
             return False
         self._work = 0
