@@ -212,6 +212,9 @@ def wanted(
     locality = options.get("locality", locality)
     if locality not in ("preferred", "required", "none"):
         raise InvalidJobspec("treepool: unknown locality")
+    if "wait" in options:
+        rule(options.get("locality") != "none", "a locality to wait for")
+        locality = "preferred" if locality == "none" else locality
     check(jobspec["resources"], set(localities), above)
     link = options.get("gpu_link", 0)
     demand = Demand(
@@ -223,8 +226,6 @@ def wanted(
     found = read(jobspec["resources"], locality, system.get("constraints", {}), above)
     if "segment" in options:
         found = segmented(found, options["segment"], above)
-    if "wait" in options:
-        rule(options.get("locality") != "none", "a locality to wait for")
     limits = []
     if "within" in options:
         name, _, number = options["within"].partition(":")
