@@ -268,6 +268,20 @@ def check_a_priority_that_changes_while_a_job_is_held_back_is_kept():
     assert [(job.jobid, job.priority) for job in judged] == [(7, 31)]
 
 
+def check_nodes_that_come_up_wait_for_what_arrived_before_them():
+    scheduler = scheduler_of_two_jobs()
+    scheduler.inbox = Inbox(Mock(pollevents=lambda: 0), Mock())
+    scheduler.inbox.begin()
+    scheduler._intake.filtered = lambda data: data
+    seen = []
+    scheduler.inbox.put(lambda: seen.append(scheduler.pool.up))
+    scheduler._apply_resource_update({"up": "0"})
+    scheduler.inbox.put(lambda: seen.append(scheduler.pool.up))
+    while scheduler.inbox:
+        scheduler.inbox._on_timer()
+    assert seen == [0, 0b1]
+
+
 def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():
     handle = flux.Flux("loop://")
     gone = []

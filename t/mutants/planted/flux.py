@@ -142,7 +142,7 @@ FLUX = [
         "flux/sched.py",
         "self.inbox.put(lambda: self._update(data))",
         "self._update(data)",
-        "driven",
+        "told",
     ),
     Mutant(
         "what a job was told is remembered when it is gone",
