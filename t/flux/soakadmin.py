@@ -7,32 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from flux.idset import IDset
-from soakcluster import QUEUES
-
-#: Schedulers with treepool's pool, as ``flux module load`` takes them.
-SCHEDULERS = (
-    ["sched-treepool"],
-    ["sched-treepool", "policy=easy"],
-    ["sched-treepool", "policy=conservative"],
-    ["sched-treepool", "policy=easy", "node-policy=worst-fit"],
-    ["sched-treepool", "policy=easy", "node-policy=node-fit", "locality=none"],
-    ["sched-treepool", "policy=conservative", "reservation-depth=4", "node-policy=first-fit"],
-    ["sched-treepool", "policy=easy", "node-policy=min-span", "queue-depth=8"],
-)
+from soakcluster import QUEUES, SCHEDULERS, TABLES
 
 #: Flux's own with treepool's pool. When it is unloaded it leaves jobs with an R and no alloc event,
 #: and it never learns of what jobs free while it starts (see test_unload.py): so only where no
 #: restart follows before all jobs are over, and not while they are waited for.
 SIMPLE = ["sched-simple", "pool-class=TreePool"]
-
-#: Tables of the configuration. Arguments of the module count more than they do.
-TABLES = (
-    {},
-    {"policy": "conservative", "queues": {"debug": {"policy": "easy"}}},
-    {"queues": {"large": {"policy": "conservative", "reservation-depth": 8}}},
-    {"policy": "easy", "node-policy": "best-fit", "locality": "none"},
-    {"policy": "easy", "reservation-depth": "unlimited", "straddle": 0},
-)
 
 #: Tables that must be refused, and change nothing.
 WRONG = ({"policy": "best"}, {"queues": {"nowhere": {"policy": "easy"}}}, {"alpha": 7})

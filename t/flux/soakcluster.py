@@ -1,4 +1,4 @@
-"""The cluster of a soak: its nodes, their fabric, and the queues."""
+"""The cluster of a soak: nodes, their fabric, queues, and how its scheduler is set up."""
 
 #: What the nodes have: cores, GPUs.
 CLUSTERS = {"a": (120, 8), "b": (96, 4)}
@@ -8,6 +8,27 @@ SWITCH, RACK = 8, 8
 
 #: The queues. Jobs of ``debug`` run on the first half of the nodes, by a property of that name.
 QUEUES = ("batch", "debug", "large")
+
+#: Schedulers with treepool's pool, as ``flux module load`` takes them.
+SCHEDULERS = (
+    ["sched-treepool"],
+    ["sched-treepool", "policy=easy"],
+    ["sched-treepool", "policy=conservative"],
+    ["sched-treepool", "policy=easy", "node-policy=packing", "straddle=0"],
+    ["sched-treepool", "policy=easy", "node-policy=worst-fit"],
+    ["sched-treepool", "policy=easy", "node-policy=node-fit", "locality=none"],
+    ["sched-treepool", "policy=conservative", "reservation-depth=4", "node-policy=first-fit"],
+    ["sched-treepool", "policy=easy", "node-policy=min-span", "queue-depth=8"],
+)
+
+#: Tables of the configuration, each for every one of the schedulers: their arguments count more.
+TABLES = (
+    {},
+    {"policy": "conservative", "queues": {"debug": {"policy": "easy"}}},
+    {"queues": {"large": {"policy": "conservative", "reservation-depth": 8}}},
+    {"policy": "easy", "node-policy": "best-fit", "locality": "none"},
+    {"policy": "easy", "reservation-depth": "unlimited"},
+)
 
 
 def rset(nodes, cluster, key):

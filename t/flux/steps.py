@@ -46,8 +46,9 @@ def scheduler_of_two_jobs():
     scheduler._garbage = Garbage()
     scheduler._turns, scheduler._spare_turns = [Turns(Mock(pollevents=lambda: 0)) for _ in "ab"]
     scheduler._numbers = Mock(passes=Passes())
-    scheduler.cancelling = scheduler._ending = False
+    scheduler.cancelling, scheduler._ending = 0, False
     scheduler.inbox, scheduler._precedence = deque(), Precedence()
+    scheduler._cancels = Precedence()
     scheduler._intake = Mock()
     pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
@@ -115,6 +116,7 @@ def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_i
         next(work)  # job 1 is on its way
         scheduler.cancel(2)
         work.close()
+        scheduler.cancelling = 1
         scheduler._end_cancels()
         assert start.call_count == 1
         list(scheduler.schedule())

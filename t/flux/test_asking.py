@@ -9,7 +9,8 @@ from checks import names_in
 from broker import PATIENCE, environment
 
 HERE = Path(__file__).parent
-SCRIPTS = tuple(HERE / name for name in ("asking.py", "sharing.py", "steps.py"))
+NAMES = "asking", "cancelling", "sharing", "steps"
+SCRIPTS = tuple(HERE / f"{name}.py" for name in NAMES)
 CHECKS = [(script.name, check) for script in SCRIPTS for check in names_in(script)]
 
 

@@ -5,7 +5,10 @@
 
 import pytest
 from checker import check
+from soakcluster import QUEUES, SCHEDULERS, TABLES
 from soaking import Soak, problems, scripts
+
+from treepool.flux import options
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +53,10 @@ def test_housekeeping_released_ranks_after_the_job(soak):
 def test_a_script_that_was_killed_has_no_end():
     lines = ["1 0 start 5.0", "1 1 start 5.5", "1 0 end 6.0"]
     assert scripts(lines) == [[1, 0, 5.0, 6.0], [1, 1, 5.5, None]]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("table", TABLES)
+def test_each_scheduler_of_a_soak_takes_each_table(scheduler, table):
+    arguments = [a for a in scheduler[1:] if not a.startswith("queue-depth=")]
+    options.read(arguments, table, QUEUES)

@@ -328,6 +328,50 @@ def test_a_forecast_that_is_overtaken_by_events_says_so():
     assert found == {2: NOW + 10}
 
 
+def forecast_while_3_starts(case):
+    """A forecast that has begun to follow more than one step, while job 3 starts."""
+    case.runs(1, "slot/core=8", NOW + 10)
+    case.runs(2, "slot/core=8", NOW + 20)
+    case.submit(3, "slot/core=8", 30)
+    case.submit(4, "slot/core=8", 30)
+    waiting = list(case.queue.jobs.values())
+    forecast = Forecast(case.pool)
+    finish(forecast.begin(NOW))
+    for number in range(600):
+        case.pool.update_expiration(2, NOW + 20 - number % 2)
+    work = forecast.begin(NOW, list(case.queue.plan.reservations.values())[::-1])
+    next(work)
+    case.pool.free(1)
+    case.run()
+    assert case.pool.has_job(3)
+    return forecast, work, waiting
+
+
+def test_a_forecast_leaves_out_a_job_that_starts_while_it_begins():
+    case, found = Case(nodes=2, policy="fifo"), {}
+    forecast, work, waiting = forecast_while_3_starts(case)
+    finish(work)
+    assert not forecast.stale
+    finish(forecast.starts(waiting, NOW, found))
+    assert found == {4: NOW + 19}
+    case.pool.free(3)
+    finish(forecast.begin(NOW))
+    finish(forecast.starts(waiting[1:], NOW, again := {}))
+    assert again == {4: NOW}
+
+
+def test_a_forecast_does_not_keep_a_reservation_beside_what_its_job_has():
+    case = Case(nodes=2)
+    forecast, work, _ = forecast_while_3_starts(case)
+    next(work)
+    next(work)  # it keeps to the reservation of job 4
+    assert 3 in forecast._plan.timeline.holdings
+    case.pool.free(3)
+    finish(work)
+    finish(forecast.begin(NOW))
+    assert forecast._plan.timeline.next_end(NOW + 20) == NEVER
+
+
 def test_a_queue_is_settled_when_a_pass_has_ended_and_nothing_changed_since():
     case = Case(nodes=2)
     assert not case.queue.settled

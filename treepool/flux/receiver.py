@@ -21,8 +21,10 @@ class Receiver(Scheduler):  # type: ignore[misc]  # flux has no types
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.inbox = Inbox(h, self.changed)
-        #: Whether more requests to cancel may be on their way: no job may start.
-        self.cancelling = False
+        #: How many series of requests to cancel are not done yet: no job may start.
+        self.cancelling = 0
+        #: Whether more of the last series may be on their way.
+        self._asking = False
 
     def changed(self) -> None:
         """Some of what the scheduler was told has been done."""
@@ -62,15 +64,18 @@ class Receiver(Scheduler):  # type: ignore[misc]  # flux has no types
 
         When a queue is stopped, the job manager cancels one pending request after another. A pass
         between two of them would start jobs that those cancelled first were holding back. All
-        arrive before the answer to a question that is asked now.
+        arrive before the answer to a question that is asked now. Those that arrive after the answer
+        are another series, even if the first one still waits in the inbox.
         """
-        if not self.cancelling:
-            self.cancelling = True
+        if not self._asking:
+            self._asking = True
+            self.cancelling += 1
             self.handle.rpc("job-manager.getinfo").then(self._on_cancels)
 
     def _on_cancels(self, _future: Any) -> None:
+        self._asking = False
         self.inbox.put(self._end_cancels)
 
     def _end_cancels(self) -> None:
-        self.cancelling = False
+        self.cancelling -= 1
         self.start_schedule()  # also if no job is left in the queue: some may be on their way to it

@@ -44,6 +44,9 @@ from treepool.placement.pool import Pool
 #: Seconds without annotations after one of them failed.
 _PENANCE = 60.0
 
+#: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
+_CANCELS = 5.0
+
 #: Seconds that the module waits at unload for allocations that are being written.
 _LAST_WORDS = 10.0
 
@@ -74,7 +77,7 @@ class TreepoolScheduler(Receiver):
         self._numbers = Numbers(h)
         self._garbage = Garbage()
         self._turns, self._spare_turns = Turns(h), Turns(h)
-        self._precedence = Precedence()
+        self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
         self._intake = Intake(h, self.log, self.inbox, self._judge, self._answer, self._on_topology)
         self._pending = Pending(self._intake, self._windows, self._numbers.count_refused)
         self._hello = Hello(self._on_missed)
@@ -241,7 +244,7 @@ class TreepoolScheduler(Receiver):
 
     def schedule(self) -> Iterator[None]:
         """Start and reserve what can be, in steps of a few milliseconds."""
-        if self.cancelling:
+        if self._cancels.waits(self.cancelling > 0):
             return
         yield from self._pending.apply()
         work = self._turns.paced(self._numbers.passes.timed(self.queue.run()))

@@ -48,12 +48,13 @@ class Turns:
 
 
 class Precedence:
-    """Lets passes wait for what should come before them, for a tenth of a second at a time.
+    """Lets passes wait for what should come before them, for so many seconds at a time.
 
     If there is always more of it, passes have their turn in half of the time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = _LONG) -> None:
+        self._seconds = seconds
         #: Since when there has been something that comes before them; None if there is nothing.
         self._since: Optional[float] = None
 
@@ -63,6 +64,6 @@ class Precedence:
             self._since = None
             return False
         now = time.monotonic()
-        if self._since is None or now >= self._since + 2 * _LONG:
+        if self._since is None or now >= self._since + 2 * self._seconds:
             self._since = now
-        return now < self._since + _LONG
+        return now < self._since + self._seconds

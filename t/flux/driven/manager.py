@@ -2,6 +2,7 @@
 
 import errno
 import time
+from functools import partial
 from unittest.mock import patch
 
 import flux.scheduler
@@ -232,9 +233,14 @@ class JobManager:
         self.up = self.up | ranks if up else self.up - ranks
 
         def deliver():
-            self.module.scheduler.inbox.put(lambda: self.know(up, ranks))
+            # A pass may come between the two: what it may use is known before and after.
+            put = partial(self.module.scheduler.inbox.put, lambda: self.know(up, ranks))
+            if up:
+                put()
             self.stream.answers.append({"up" if up else "down": text(ranks)})
             self.stream.call()
+            if not up:
+                put()
 
         self.handle.inbox.append(deliver)
 

@@ -45,7 +45,7 @@ class Forecast:
         plan.trim_all()
         plan.set_windows(window for window in self._windows.values() if window.end > now)
         for made in reserved:
-            if not plan.pool.has_job(made.job.jobid):
+            if not self._has_started(made.job):
                 self._hold(made)
             yield
 
@@ -61,9 +61,11 @@ class Forecast:
         They start one after another from *begin* on, or as early as each can if jobs may be
         *passing* others. Returns when a job behind them can start at the earliest: NEVER if it
         cannot be told, because one of them waits for one without a time limit or cannot be planned,
-        or because the forecast is stale.
+        or because the forecast is stale. Jobs that had started before ``begin`` ended are left out.
         """
         for job in jobs:
+            if self._has_started(job):
+                continue
             start = found.get(job.jobid)
             if start is None:
                 start = yield from self.add(job, begin)
@@ -88,6 +90,10 @@ class Forecast:
             return None
         self._hold(Reservation.of(job, found))
         return found.start
+
+    def _has_started(self, job: Waiting) -> bool:
+        """Whether *job* runs, as far as the timeline has followed the pool."""
+        return job.jobid in self._plan.timeline.holdings and job.jobid not in self._planned
 
     def _hold(self, made: Reservation) -> None:
         self._plan.timeline.add(made.job.jobid, made.start, made.end, made.parts)
