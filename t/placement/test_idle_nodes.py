@@ -104,6 +104,23 @@ def test_a_leaf_is_looked_at_in_vain_once_for_each_rank_that_left_it(monkeypatch
     assert len(looks) == first
 
 
+def test_leaves_without_ranks_that_may_be_taken_are_not_looked_at():
+    """Else the work for a job with a constraint follows the size of the machine."""
+    work = []
+    for nodes in (120, 1200):
+        pool = pool_of(nodes, 8)
+        fabric, index = pool.inventory.fabric, pool.situation.index
+        counted, within = index.idle_nodes(fabric), RankSet()
+        within.add(nodes - 1)
+        states = set(index.buckets)
+        found = counted.first(states, index, within, ROOT)
+        with Lines() as lines:
+            assert counted.first(states, index, within, ROOT) == found
+        assert found == obvious(index, fabric, states, within, ROOT)
+        work.append(lines.count)
+    assert work[1] < 2 * work[0]
+
+
 def test_where_states_were_is_forgotten_with_them():
     pool = pool_of(120, 8)
     fabric, index = pool.inventory.fabric, pool.situation.index
