@@ -19,6 +19,7 @@ from treepool.flux.annotate import Annotator
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage, let_go
 from treepool.flux.inbox import Inbox
+from treepool.flux.intake import Intake
 from treepool.flux.numbers import Passes
 from treepool.flux.pending import Pending
 from treepool.flux.pool import TreepoolPool
@@ -250,6 +251,21 @@ def check_a_full_collection_comes_after_a_pass_and_at_most_every_ten_minutes():
         scheduler._request_forecast()  # after a pass that started all jobs there were
         counts.append(gc.collect.call_count)
     assert counts == [0, 0, 1, 1, 2, 3]
+
+
+def check_a_priority_that_changes_while_a_job_is_held_back_is_kept():
+    judged, inbox, discovery = [], Mock(), Mock(unknown=0b1)
+    intake = Intake(Mock(), Mock(), inbox, judged.append, Mock(), Mock())
+    intake._pool, intake._discovery = Mock(), discovery
+    intake.take(Submission(Mock(), 7, 16, 0, 0.0, {}))
+    pending = Pending(intake, Mock(), Mock())
+    pending.prioritize([(7, 31)])
+    discovery.unknown = 0
+    intake.release()
+    (judge_next,) = inbox.put.call_args.args
+    assert not judged
+    judge_next()
+    assert [(job.jobid, job.priority) for job in judged] == [(7, 31)]
 
 
 def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():

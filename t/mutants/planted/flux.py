@@ -120,7 +120,7 @@ FLUX = [
         "flux/pending.py",
         "self._intake.prioritize(jobs)",
         "pass",
-        "driven",
+        "told",
     ),
     Mutant(
         "of new priorities only one is applied",
