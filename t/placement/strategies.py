@@ -29,6 +29,7 @@ MIXES = (
     "1*slot/[core=1;gpu=1],7*slot/[core=40;gpu=9],2*slot/numa/[core=2;gpu=1]",
     "1*slot/core=1",
     "1*switch=2/node=3/slot=2/[core=1;gpu=1],3*slot=4/gpu=1,2*slot=2/node=3/gpu=1,1*slot/rack{x}",
+    "1*node=1-2/slot=1-3/[core=1;gpu=1],2*slot=2-4/[core=1-2;gpu=2],1*numa=1-2/slot=2+/gpu=1",
     "1*slot=2/switch=1+/node=2/[core=2;gpu=2],2*slot=5/[core=40;gpu=9],1*slot=3/gpu=1-2",
 )
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from placement.test_work import cluster
+from placement.test_work import cluster, request
 from treepool import Pool
 from treepool.placement.nodes.fabric import ROOT
 from treepool.placement.nodes.idlenodes import IdleNodes
@@ -104,6 +104,23 @@ def test_a_leaf_is_looked_at_in_vain_once_for_each_rank_that_left_it(monkeypatch
     assert len(looks) == first
 
 
+def test_leaves_without_ranks_that_may_be_taken_are_not_looked_at():
+    """Else the work for a job with a constraint follows the size of the machine."""
+    work = []
+    for nodes in (120, 1200):
+        pool = pool_of(nodes, 8)
+        fabric, index = pool.inventory.fabric, pool.situation.index
+        counted, within = index.idle_nodes(fabric), RankSet()
+        within.add(nodes - 1)
+        states = set(index.buckets)
+        found = counted.first(states, index, within, ROOT)
+        with Lines() as lines:
+            assert counted.first(states, index, within, ROOT) == found
+        assert found == obvious(index, fabric, states, within, ROOT)
+        work.append(lines.count)
+    assert work[1] < 2 * work[0]
+
+
 def test_where_states_were_is_forgotten_with_them():
     pool = pool_of(120, 8)
     fabric, index = pool.inventory.fabric, pool.situation.index
@@ -118,6 +135,27 @@ def test_where_states_were_is_forgotten_with_them():
     for state in index.buckets:
         found = counted.first({state}, index, None, ROOT)
         assert found == obvious(index, fabric, {state}, None, ROOT)
+
+
+def test_nodes_that_go_up_and_down_without_a_job_leave_no_long_log():
+    pool = pool_of(40, 4)
+    for _ in range(3000):
+        pool.mark_down("7")
+        pool.mark_up("7")
+    assert len(pool.situation.index.log) <= 1024 + 2 * 40
+
+
+def test_other_options_leave_what_is_counted():
+    """It depends on the nodes alone."""
+    pool = pool_of(400, 8)
+    asked = request(pool, "slot/core=8")
+    for jobid in range(20):
+        pool.set_options(policy=("packing", "best-fit")[jobid % 2])
+        with Lines() as lines:
+            pool.alloc(jobid, asked)
+        counts = pool.situation.index._counts
+        assert [fabric for _, fabric in counts] == [pool.inventory.fabric] * len(counts)
+    assert lines.count < 2000
 
 
 def test_a_move_between_two_states_in_use_is_little_work():

@@ -98,6 +98,13 @@ def test_kinds_weigh_by_the_gpus_that_their_jobs_take():
         assert stranded == pytest.approx(12 / 16, abs=0.01), many
 
 
+def test_a_kind_with_ranges_is_its_smallest_job():
+    for many in ("node=2-4/slot=1-4/[core=4;gpu=1]", "slot=2-5/[core=4-24;gpu=1-3]"):
+        assert lost(many, (1 << 4) - 1, 0b0001) == 0, many
+        assert lost(many, (1 << 3) - 1, 0b0001) == 1, many
+    assert lost("node/slot=2-4/[core=4;gpu=1]", ALL, 0b0001) == 1
+
+
 def test_jobs_that_span_domains_use_the_gpus_of_the_node():
     assert lost("slot/[core=30;gpu=1]", (1 << 30) - 1, 0b1111) == 0
     assert lost("slot/[core=30;gpu=1]", (1 << 29) - 1, 0b1111) == 4

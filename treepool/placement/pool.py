@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from copy import copy
 from typing import Any, Iterable, Mapping, Optional, TypeVar, Union
 
 import attrs
@@ -214,8 +215,9 @@ class Pool:
         changes nothing.
         """
         values, weights, policy = chosen(options)
-        # Another object: who follows the pool sees that answers may be others.
-        inventory = attrs.evolve(self.inventory)
+        # Another object: who follows the pool sees that answers may be others. What is known of
+        # the nodes stays, and with their fabric what the index counts.
+        inventory = copy(self.inventory)
         situation = Situation(inventory, self._situation.index, policy)
         new = (situation, Feasibility(inventory, policy), values, weights)
         self._changed()

@@ -109,6 +109,13 @@ FABRIC = [
         "fabric",
     ),
     Mutant(
+        "a domain with none that may be taken hides the others",
+        "placement/nodes/idlenodes.py",
+        "if not found:",
+        "if not found: return -1\n                if not found:",
+        "fabric",
+    ),
+    Mutant(
         "what a constraint leaves out is nowhere",
         "placement/nodes/idlenodes.py",
         "if state not in buckets or buckets[state].lowest(ranks) < 0:",

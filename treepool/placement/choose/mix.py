@@ -2,6 +2,7 @@
 
 A free GPU is *usable* for a kind of job if such a job fits there now, in the smallest kind of
 domain that could host it on an idle node. The kinds are averaged by the GPUs that their jobs take.
+Where counts are ranges, the smallest job of the kind counts.
 Without a mix the jobs to come are taken to be of one GPU with its fair share of cores, and the
 measure is that of nodes/usable.py. It is a pure function of what is free in either case.
 """
@@ -22,6 +23,7 @@ from treepool.placement.on_node.fit import fit
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request, request_of
 from treepool.rfc import idset, jobspec
+from treepool.rfc.count import Count
 from treepool.rfc.jobspec import Jobspec, Vertex
 from treepool.rfc.mix import Kind
 from treepool.rfc.shape import parse_shape
@@ -112,6 +114,7 @@ def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
     wants, others = [], 0.0
     for kind in kinds:
         spec = jobspec.read(jobspec.from_resources(parse_shape(kind.shape)))
+        spec = attrs.evolve(spec, resources=tuple(map(_least, spec.resources)))
         request = _request(spec, node_type)
         found = fit(idle, request.ask) if request else None
         if request is None or found is None:
@@ -128,6 +131,13 @@ def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
         tuple(want._replace(weight=want.weight / total) for want in wants),
         weight / total if total else 0.0,
     )
+
+
+def _least(vertex: Vertex) -> Vertex:
+    """*vertex* with all counts at their minimum."""
+    number = vertex.count.minimum
+    children = tuple(map(_least, vertex.children))
+    return attrs.evolve(vertex, count=Count(number, number), children=children)
 
 
 def _request(spec: Jobspec, node_type: NodeType) -> Optional[Request]:

@@ -12,12 +12,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.rankset import RankSet
 from treepool.rfc import idset
 from treepool.rfc.fabric import FabricDomain, written
 
 #: The number of the root.
 ROOT = 0
+
+#: For how many sets of ranks the domains are remembered: more than a site has constraints in use.
+_MAX_SETS = 256
 
 
 class Fabric:
@@ -50,6 +54,7 @@ class Fabric:
         self._named: dict[str, bytearray] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
+        self._having: dict[RankSet, int] = {}
 
     @classmethod
     def of(cls, root: FabricDomain, ranks: int, width: int) -> Fabric:
@@ -112,6 +117,18 @@ class Fabric:
     def of_bit(self) -> list[int]:
         """The domain of each bit."""
         return sorted(range(len(self)), key=self.bit.__getitem__)
+
+    def bits(self, leaves: Iterable[int]) -> int:
+        """*leaves* and all domains around them, a bit for each."""
+        return idset.from_ids({self.bit[d] for leaf in leaves for d in self.paths[leaf]})
+
+    def having(self, ranks: RankSet) -> int:
+        """The domains that have some of *ranks*, which never change, a bit for each."""
+
+        def found() -> int:
+            return self.bits({leaf for rank in ranks for leaf in self.homes[rank]})
+
+        return remembered(self._having, _MAX_SETS, ranks, found)
 
     def around(self, domain: int) -> tuple[int, ...]:
         """*domain* and all domains around it, without the root, the smallest first."""

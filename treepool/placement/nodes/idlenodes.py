@@ -57,20 +57,22 @@ class IdleNodes(DomainCount):
         """The first rank in one of *states* on the way down from *domain* into the domain with the
         fewest idle nodes, ties to the lowest rank; -1 if *domain* has no such rank.
 
-        Only ranks in *within* count (None: all).
+        Only ranks in *within*, which never changes, count (None: all).
         """
         fabric, buckets = self.fabric, index.buckets
         children, start = fabric.children, fabric.start
         # Without a line of Python for each state and number: there may be hundreds.
         where = reduce(or_, filter(None, map(self._where.get, states)), 0)
+        if within is not None:
+            where &= fabric.having(within)
         while True:
             inner = domain
             while children[inner]:
                 places = where >> start[inner]
                 order = self._ordered[inner] or self._sort(inner)
                 found = next(filter(None, map(places.__and__, order)), 0)
-                if not found:
-                    return -1
+                if not found:  # it has such states, and ranks of *within*, but in other leaves
+                    break
                 inner = children[inner][(found & -found).bit_length() - 1]
             ranks, here = fabric.set_of(inner), self._here[inner] & states
             rank = lowest_of(here, buckets, ranks, within)
@@ -162,8 +164,7 @@ class IdleNodes(DomainCount):
                         self._idle[leaf] += 1
             for leaf in leaves:
                 self._here[leaf].add(state)
-            there = {domain for leaf in leaves for domain in fabric.paths[leaf]}
-            self._where[state] = from_ids(map(fabric.bit.__getitem__, there))
+            self._where[state] = fabric.bits(leaves)
         for domain in reversed(range(len(fabric))):  # children before parents
             order: dict[int, list[int]] = {}
             for place, child in enumerate(fabric.children[domain]):

@@ -124,6 +124,7 @@ class NodeIndex:
 
     def set_up(self, ranks: Iterable[int], up: bool) -> None:
         """Make *ranks* available or unavailable: all of them, or none if it fails."""
+        self._cut_log()
         before = self.up.copy()
         try:
             for rank in ranks:
