@@ -145,20 +145,20 @@ def _request(spec: Jobspec, node_type: NodeType) -> Optional[Request]:
 
     A name above ``node`` can only be one of the fabric.
     """
-    above = sorted({v.type for v in _around_nodes(spec.resources)} - {SLOT})
+    above = sorted(_around_nodes(spec.resources) - {SLOT})
     try:
         return request_of(spec, sorted(node_type.named), "preferred", above)
     except InvalidJobspec:
         return None
 
 
-def _around_nodes(vertices: Sequence[Vertex]) -> list[Vertex]:
-    """The vertices that a node stands below."""
-    found = []
+def _around_nodes(vertices: Sequence[Vertex]) -> set[str]:
+    """The types of the vertices that a node stands below."""
+    found = set()
     for vertex in vertices:
         below = _around_nodes(vertex.children)
         if below or any(child.type == NODE for child in vertex.children):
-            found += [vertex, *below]
+            found |= {vertex.type, *below}
     return found
 
 

@@ -64,7 +64,7 @@ def _why(request: Request, inventory: Inventory) -> str:
         )
     able = sum(count for t, count in types.items() if units[t])
     if request.spans:
-        least = request.units.minimum * request.nodes.minimum
+        least = request.least_asks
         wanted = f"{least} nodes" if least > 1 else "1 node"
         if request.units.minimum > 1 and request.nodes.minimum > 1:
             wanted += f" ({request.units.minimum} slots of {request.nodes.minimum})"
