@@ -39,6 +39,11 @@ def held_in(entries: Iterable[RLiteEntry]) -> tuple[Held, ...]:
     return tuple((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in entries)
 
 
+def ranks_in(parts: Iterable[Held]) -> tuple[int, ...]:
+    """The ranks of *parts*, in their order."""
+    return tuple(rank for ranks, _, _ in parts for rank in ranks)
+
+
 def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -> tuple[Held, ...]:
     """*parts* without the ranks of *freed*; *parts* and *freed* must agree on these ranks."""
     gone = {rank: (cores, gpus) for ranks, cores, gpus in freed for rank in ranks}

@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
-from treepool.placement.jobs import held_without
+from treepool.placement.jobs import held_without, ranks_in
 from treepool.placement.journal import Journal
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.future import PRESENT, Future, Holder, Span
@@ -134,7 +134,7 @@ class Timeline:
     def add(self, holder: Holder, start: float, end: float, parts: tuple[Held, ...]) -> Holding:
         """Let *holder*, which holds nothing yet, hold *parts* from *start* to *end*."""
         self._serial += 1
-        ranks = tuple(rank for those, _, _ in parts for rank in those)
+        ranks = ranks_in(parts)
         holding = Holding(holder, start, end, parts, self._serial, ranks)
         for those, cores, gpus in parts:
             span = Span(start, end, cores, gpus, holder)
@@ -164,8 +164,7 @@ class Timeline:
         """
         holding = self.holdings[holder]
         freed = held_without(int(holder), holding.parts, parts)
-        ranks = tuple(rank for those, _, _ in parts for rank in those)
-        self.holdings[holder] = attrs.evolve(holding, parts=parts, ranks=ranks)
+        self.holdings[holder] = attrs.evolve(holding, parts=parts, ranks=ranks_in(parts))
         self._ending.replace(holding.end, self.holdings[holder])
         return self._drop(holding, freed)
 
@@ -179,8 +178,7 @@ class Timeline:
                 else:
                     del self._spans[rank]
             self._forget(ranks)
-        ranks = tuple(rank for those, _, _ in parts for rank in those)
-        change = Change(holding.start, holding.end, ranks, parts)
+        change = Change(holding.start, holding.end, ranks_in(parts), parts)
         self.journal.note((change,))
         return change
 

@@ -8,6 +8,7 @@ from typing import Iterator, Mapping
 
 import attrs
 
+from treepool.placement.jobs import ranks_in
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use
 from treepool.placement.plan.gains import Gain, Gains
@@ -76,8 +77,6 @@ def room_left(old: Reservation, new: Reservation) -> Iterator[Change]:
         if left:
             others.append((left, cores, gpus))
     if others:
-        ranks = tuple(rank for those, _, _ in others for rank in those)
-        yield Change(old.start, old.end, ranks, tuple(others))
+        yield Change(old.start, old.end, ranks_in(others), tuple(others))
     if kept and new.end < old.end:
-        ranks = tuple(rank for those, _, _ in kept for rank in those)
-        yield Change(max(old.start, new.end), old.end, ranks, tuple(kept))
+        yield Change(max(old.start, new.end), old.end, ranks_in(kept), tuple(kept))
