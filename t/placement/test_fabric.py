@@ -302,7 +302,7 @@ def test_only_leaves_in_which_something_changed_are_counted_anew():
 
 
 @pytest.mark.parametrize("shape", ["slot/[core=24;gpu=1]", "slot/core=8"])
-def test_a_job_of_one_slot_is_a_third_more_work_at_most_than_without_a_fabric(shape):
+def test_a_job_of_one_slot_is_at_most_1_3_times_the_work_of_one_without_a_fabric(shape):
     """On nodes with sockets and GPUs, which small jobs share."""
     fabric = machine(64).to_dict()["scheduling"]["fabric"]
 
@@ -324,7 +324,7 @@ def test_a_job_of_one_slot_is_a_third_more_work_at_most_than_without_a_fabric(sh
                 pool.free(live.pop(chance.randrange(len(live))))
         return lines.count
 
-    assert work({"fabric": fabric}) < 4 / 3 * work({})
+    assert work({"fabric": fabric}) < 1.3 * work({})
 
 
 @pytest.mark.parametrize(
