@@ -5,8 +5,11 @@ they run up to their time limits, of at most so many seconds; otherwise for a mo
 JSON object:
 
 * ``seconds`` from the first submission until the last job has started,
-* ``idle``, ``arriving`` and ``planning``: how long the module took to answer: the median before,
-  the most while jobs were submitted, and the most from then on (all in seconds),
+* ``idle``: the median of the seconds that the module took to answer before,
+* ``arriving`` and ``planning``, while jobs were submitted and from then on: ``slowest``, the most
+  seconds until an answer, ``work``, the most CPU seconds of the module until one, and ``beside``,
+  the most seconds until a module answered that does nothing, ``cron``: as long as that anybody
+  waits for the broker and for a CPU,
 * ``jobs``: by id, ``told``, the first ``t_estimate`` of the job (or null), and ``started``.
 """
 
@@ -21,6 +24,7 @@ import flux
 from flux.job import submit_async
 from flux.job.journal import JournalConsumer
 from mixed import jobspec
+from soakadmin import module_of, worked
 
 #: Seconds before its time limit at which a job ends: the shell's start counts as well.
 EARLY = 1.0
@@ -37,30 +41,40 @@ def limited(chance, seconds):
     return spec
 
 
-def answer(handle):
-    """The seconds that the module takes to answer."""
+def answer(handle, module="sched-treepool"):
+    """The seconds that *module* takes to answer."""
     began = time.monotonic()
-    handle.rpc("sched-treepool.stats-get", {}).get()
+    handle.rpc(f"{module}.stats-get", {}).get()
     return time.monotonic() - began
 
 
 class Asking(threading.Thread):
-    """Asks the module for its statistics again and again."""
+    """Asks *module* for its statistics again and again, and how much *pid* works meanwhile."""
 
-    def __init__(self):
+    def __init__(self, module, pid):
         super().__init__(daemon=True)
+        self.module, self.pid = module, pid
         self.answers = []
         self.over = False
+        self.start()
 
-    def slowest(self, first, last):
-        """The most seconds that an answer took which was asked for between two times."""
-        return max((took for when, took in self.answers if first <= when < last), default=0.0)
+    def most(self, first, last):
+        """The most (seconds, CPU seconds) of an answer that was asked for between two times."""
+        answers = [figures for when, *figures in self.answers if first <= when < last]
+        return tuple(map(max, zip(*answers))) or (0.0, 0.0)
+
+    def end(self):
+        """Stop asking."""
+        self.over = True
+        self.join()
 
     def run(self):
         """Ask until it is over."""
         handle = flux.Flux()
         while not self.over:
-            self.answers.append((time.time(), answer(handle)))
+            began, work = time.time(), worked(self.pid)
+            took = answer(handle, self.module)
+            self.answers.append((began, took, worked(self.pid) - work))
             time.sleep(0.01)
 
 
@@ -92,24 +106,22 @@ def main(number, seed, seconds):
     handle = flux.Flux()
     idle = statistics.median(answer(handle) for _ in range(20))
     journal = JournalConsumer(handle, full=False).start()
-    asking = Asking()
-    asking.start()
+    module = module_of(int(handle.attr_get("broker.pid")))
+    asking, beside = Asking("sched-treepool", module), Asking("cron", module)
     began = time.time()
     specs = [limited(chance, seconds) if seconds else jobspec(chance) for _ in range(number)]
     futures = [submit_async(handle, spec) for spec in specs]
     jobs = {future.get_id(): {"told": None, "started": None} for future in futures}
     arrived = watch(journal, jobs)
-    asking.over = True
-    asking.join()
+    asking.end()
+    beside.end()
     last = max(job["started"] for job in jobs.values())
-    figures = {
-        "seconds": last - began,
-        "idle": idle,
-        "arriving": asking.slowest(began, arrived + BACKLOG),
-        "planning": asking.slowest(arrived + BACKLOG, last),
-        "jobs": jobs,
-    }
-    print(json.dumps(figures))
+    figures = {"seconds": last - began, "idle": idle}
+    phases = {"arriving": (began, arrived + BACKLOG), "planning": (arrived + BACKLOG, last)}
+    for phase, times in phases.items():
+        slowest, work = asking.most(*times)
+        figures[phase] = {"slowest": slowest, "work": work, "beside": beside.most(*times)[0]}
+    print(json.dumps({**figures, "jobs": jobs}))
 
 
 if __name__ == "__main__":
