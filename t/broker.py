@@ -90,6 +90,9 @@ class Instance:
     ``flux start``. Without nodes, *conf* says what there is.
     """
 
+    #: Seconds until a start or a stop is given up.
+    patience = PATIENCE
+
     def __init__(
         self, nodes=16, cores=120, gpus=8, key=None, size=1, conf=(), env=None, options=()
     ):
@@ -119,7 +122,7 @@ class Instance:
             text=True,
             start_new_session=True,
         )
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        ready, _, _ = select.select([self.process.stdout], [], [], self.patience)
         uri = self.process.stdout.readline().strip() if ready else ""
         if not uri:
             self.close()
@@ -135,7 +138,7 @@ class Instance:
     def close(self):
         """End the instance, by force if it hangs."""
         try:
-            _, self.errors = self.process.communicate(timeout=PATIENCE)
+            _, self.errors = self.process.communicate(timeout=self.patience)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             _, self.errors = self.process.communicate()

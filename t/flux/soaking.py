@@ -53,6 +53,9 @@ class Site(Instance):
     the idset *gone* are excluded. Jobs run on when it is closed.
     """
 
+    #: A start checks the saved state, and reads all jobs that ever were: 64 s for 13,115, load 10.
+    patience = 600
+
     def __init__(self, soak, options, housekeeping, gone):
         self.housekeeping, self.gone = housekeeping, gone
         directory, nodes, brokers = soak.directory, soak.nodes, soak.brokers
