@@ -34,17 +34,17 @@ class Case:
         timer.stop = lambda: self.timers.pop(timer, None)
         return timer
 
-    def ask(self, user, role=GUEST, steps=1, seconds=0.001, payload="{}", quiet=False):
+    def ask(self, user, role=GUEST, steps=1, seconds=0.001, payload="{}", quiet=False, parts=1):
         msg = Message()
         msg.topic, msg.userid, msg.rolemask, msg.payload_str = "sched", user, role, payload
         if quiet:
             questions.lib.flux_msg_set_noresponse(questions._c(msg))
-        self.questions.take(msg, lambda *_: self.answer(steps, seconds))
+        self.questions.take(msg, lambda *_: self.answer(steps, seconds, parts))
 
-    def answer(self, steps, seconds):
+    def answer(self, steps, seconds, parts):
         for left in reversed(range(steps)):
             self.now += seconds
-            yield {"said": "done"} if not left else None
+            yield {"said": "done"} if left < parts else None
 
     def until(self, seconds):
         """Let time pass, and timers go off."""
@@ -134,6 +134,23 @@ def check_questions_to_be_refused_are_refused_at_unload():
     numbers = [number for _, number in made.told]
     assert sorted(numbers) == sorted(_MOST_OF_ONE * [errno.ENOSYS] + 3 * [errno.EAGAIN])
     assert not made.questions._refused and not len(made.questions)
+
+
+def check_a_question_that_is_answered_is_not_refused_at_unload_as_well():
+    """A second response would be taken for that to another request of the same program."""
+    made = case()
+    made.ask(7, seconds=0.1)  # all that one step may take
+    made.until(0.01)
+    made.questions.end()
+    assert made.told == [(7, "done")]
+
+
+def check_an_answer_in_parts_is_for_those_only_who_ask_for_a_stream():
+    made = case()
+    made.ask(7, steps=3, parts=2)
+    made.until(1.0)
+    assert made.told == [(7, errno.EPROTO)]
+    assert (len(made.questions), made.questions._count[7]) == (0, 0)
 
 
 def check_a_question_that_comes_during_the_unload_is_refused():

@@ -196,9 +196,16 @@ class Questions:
             self._timer.reset(after=max(0.0, when - now))
 
     def _go_on(self, question: _Question) -> bool:
-        """Do a step of the work on *question*; returns whether more is to do."""
+        """Do a step of the work on *question*; returns whether more is to do.
+
+        Who does not ask for a stream gets one response. A second one, if only that the module is
+        being unloaded, would be taken for the response to another request.
+        """
         try:
             payload = next(question.work)
+            if payload is not None and not question.streams:
+                for _ in question.work:
+                    raise Refused(errno.EPROTO, "the answer has several parts: ask for a stream")
         except StopIteration:
             if question.streams:
                 self._handle.respond_error(question.msg, errno.ENODATA, "")
@@ -208,7 +215,7 @@ class Questions:
             return False
         if payload is not None:
             self._handle.respond(question.msg, {"version": VERSION, **payload})
-        return True
+        return payload is None or question.streams
 
     def _refuse_later(self, msg: Any) -> None:
         """Refuse *msg* after a while, because there are too many."""

@@ -11,7 +11,7 @@ import math
 from collections import deque
 
 import flux.message
-from _flux._core import ffi
+from _flux._core import ffi, lib
 from flux.constants import FLUX_POLLIN
 
 #: Turns after which a reactor that never rests is taken to hang.
@@ -97,17 +97,25 @@ class Future:
 class Message:
     """A request to the module, and what it has answered."""
 
-    def __init__(self, topic, payload, userid=0, rolemask=1):
+    def __init__(self, topic, payload, userid=0, rolemask=1, streams=False):
         self.topic, self.userid, self.rolemask = topic, userid, rolemask
         self.payload_str = payload if isinstance(payload, str) else json.dumps(payload)
-        self._flux = flux.message.Message()  # wants a response, and streams nothing
+        self._flux = flux.message.Message()  # wants a response
         self.handle = self._flux.handle
+        self.streams = streams
+        if streams:
+            lib.flux_msg_set_streaming(ffi.cast("flux_msg_t *", self.handle))
         self.answers, self.errors = [], []
         self.delivered = False
 
     @property
     def payload(self):
         return json.loads(self.payload_str)
+
+    @property
+    def responses(self):
+        """How many responses it got that it may have one of."""
+        return len(self.errors) + (0 if self.streams else len(self.answers))
 
 
 class Transaction:

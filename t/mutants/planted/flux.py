@@ -223,6 +223,13 @@ FLUX = [
         "driven",
     ),
     Mutant(
+        "a question that is answered is refused at unload as well",
+        "flux/questions.py",
+        "return payload is None or question.streams",
+        "return True",
+        "driven",
+    ),
+    Mutant(
         "a question that cannot be read ends the module",
         "flux/questions.py",
         "except Exception as e:  # no question may end the module",
