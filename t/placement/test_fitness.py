@@ -69,6 +69,12 @@ def test_a_slot_across_domains_has_the_share_of_its_larger_part():
     assert fitness.total == 0.5 * 1.0 + 0.5 * 6 / 8
 
 
+def test_a_slot_across_domains_counts_by_its_larger_part_beside_slots_that_are_whole():
+    node_type = Pool(cluster(1)).inventory.types[0]
+    share = Share(node_type, 1, 0b0111, 0b0111, 3)
+    assert memory_locality(share) == pytest.approx((2 + 1 / 2) / 3)
+
+
 def test_the_smallest_link_counts():
     pool = Pool(cluster())
     assert placed(pool, 1, 4, 4).fitness().links == 10 / 50
