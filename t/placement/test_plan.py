@@ -106,6 +106,19 @@ def test_one_that_waits_for_a_job_that_ends_after_all_calendars_is_told_so():
     assert case.why(2).startswith("0 of 1 slots free now, 1 at ")
 
 
+@pytest.mark.parametrize("end", [NEVER, 1e300])
+def test_one_that_waits_for_a_job_that_ends_later_than_any_time_waits_for_one_without_end(end):
+    case = Case()
+    case.runs(1, "slot=1/core=8", NOW + 50)
+    case.pool.update_expiration(1, end)
+    case.submit(2, "slot=2/core=8")
+    assert case.starts() == {2: NEVER}
+    assert case.why(2) == "1 of 2 slots free now, the rest is held by jobs without a time limit"
+    case.submit(3, "slot=1/core=8", duration=1e300)
+    case.submit(4, "slot=1/core=8")
+    assert case.got == {4: "rank1/core[0-7]"}, "only jobs that end pass it"
+
+
 def test_a_job_that_is_late_to_end_is_expected_to_end_now():
     case = Case()
     case.runs(1, "slot=1/core=8", NOW - 50)

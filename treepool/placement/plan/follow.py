@@ -80,7 +80,8 @@ class Follower:
         if jobid in self._reserved:  # the job was started
             self._void(jobid)
         old, job = timeline.holdings.get(jobid), timeline.pool.job(jobid)
-        end = NEVER if job is None else (job.end_time or NEVER)
+        # A limit may be later than any time that is planned: then the job has none.
+        end = NEVER if job is None else min(job.end_time or NEVER, NEVER)
         if old is not None:
             if job is not None and old.end == end:
                 if old.parts == job.parts:
