@@ -150,6 +150,16 @@ def test_a_job_that_waits_for_one_without_limit_does_not_stop_short_ones(small, 
     assert small.annotation(head, "t_estimate") == ""
 
 
+def test_a_start_after_all_calendars_is_no_estimate_and_flux_jobs_can_list_the_job(small, idle):
+    load(small, "policy=easy")
+    small.wait(small.submit("-t10000000d", "-N1", "-n1", "--exclusive"), "alloc")
+    head = small.submit("-N2", "-n2", "--exclusive")
+    small.settle()
+    shown = "{annotations.sched.t_estimate!d:%H:%M}|{annotations.sched.reason_pending}"
+    said = "|1 of 2 nodes free now, 2 at 9999-12-31 23:59"
+    assert small.soon(lambda: small.flux("jobs", "-no", shown, head) == said)
+
+
 def test_fifo_estimates_the_first_that_wait_in_order(small, idle):
     load(small)
     small.wait(small.submit("-t1h", "-N2", "-n2", "--exclusive"), "alloc")

@@ -15,7 +15,7 @@ from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import why_waiting
-from treepool.placement.plan.timeline import NEVER
+from treepool.rfc.windows import MAX_TIME
 
 #: Annotations pause for this many times as long as they took, so that they do not slow down starts.
 _SHARE = 10
@@ -25,6 +25,10 @@ _INTERVAL = 5.0
 
 #: Jobs of each queue that get a reason every time; and how many of all jobs do in turn.
 _FIRST, _ROUND = 64, 256
+
+#: Starts from this time on are not told (seconds since the epoch): where it is the year 10000 on
+#: them, ``flux jobs`` fails to show the time, and lists no job at all.
+_AFTER_ALL = MAX_TIME - 86400
 
 #: Most jobs of a fifo queue that get an estimate.
 _MAX_ESTIMATES = 1024
@@ -111,7 +115,8 @@ class Annotator:
         for count, (jobid, start) in enumerate(estimates.items(), 1):
             if jobid in jobs:
                 told = self._told.get(jobid) or _Told()
-                self._tell(jobid, None if start == NEVER else start, told.reason)
+                known = start is not None and start < _AFTER_ALL
+                self._tell(jobid, start if known else None, told.reason)
             if count % _FIRST == 0:
                 yield
         yield
