@@ -208,6 +208,7 @@ GOOD = ["--hosts=fake0", "--start=+1h", "--duration=1h", "--name=w"]
         (["add", *GOOD, "--start=yestermorrow"], 2, "--start: 'yestermorrow'"),
         (["add", *GOOD, "--duration=0s"], 2, "--duration: "),
         (["add", *GOOD, "--duration=inf"], 2, "--duration: "),
+        (["add", *GOOD, "--duration=1000000000d"], 2, "--duration: '1000000000d': is out of"),
         (["add", *GOOD, "--end=now"], 2, "not allowed with argument"),
         (["add", *GOOD[:2], "--end=now"], 2, "--end: must be later than the start"),
         (["add", "--hosts=fake0", "--start=1000", "--end=2000"], 1, "/end: has passed"),

@@ -70,7 +70,10 @@ def time_of(text: str) -> float:
 
 def seconds_of(text: str) -> float:
     """The seconds in a Flux Standard Duration; raises ValueError."""
-    seconds = float(parse_fsd(text))
+    try:
+        seconds = float(parse_fsd(text))
+    except OverflowError:
+        raise ValueError("is out of range") from None
     if not 0 < seconds < math.inf:
         raise ValueError("must be more than 0s and less than infinity")
     return seconds
