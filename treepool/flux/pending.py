@@ -6,6 +6,7 @@ jobs that wait are judged again.
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import deque
 from typing import Any, Callable, Iterable, Iterator, Optional
@@ -16,7 +17,7 @@ from treepool.flux.annotate import Annotator
 from treepool.flux.intake import Intake
 from treepool.flux.submissions import Submission
 from treepool.flux.windows import Windows
-from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.jobs import Place, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.request.vertices import Request
 
@@ -37,8 +38,9 @@ class Pending:
         self._submissions: dict[int, Submission] = {}
         #: New priorities that are to be applied, by job id.
         self._priorities: dict[int, int] = {}
-        #: Jobs in the queue that are to be judged again.
-        self._outdated: deque[int] = deque()
+        #: Jobs in the queue that are to be judged again: some by id, the others in a heap.
+        self._unordered: deque[int] = deque()
+        self._outdated: list[Place] = []
 
     def begin(self, queue: Queue, annotator: Annotator) -> None:
         """Let jobs wait in *queue*, and be told by *annotator*."""
@@ -61,8 +63,19 @@ class Pending:
         self._queue.add(job)
 
     def judge_again(self) -> None:
-        """Let ``apply`` judge all waiting jobs again, which may ask for something else now."""
-        self._outdated = deque(self._queue.jobs)
+        """Let ``apply`` judge all waiting jobs again, which may ask for something else now.
+
+        They are judged in the order of the queue. Passes may come in between, and must not start a
+        job that one ahead of it holds back.
+        """
+        self._unordered, self._outdated = deque(self._queue.jobs), []
+
+    def _put_in_order(self, jobid: int) -> None:
+        """Put a job, if it is still in the queue, among those that are judged again."""
+        job = self._queue.jobs.get(jobid)
+        if job is not None:
+            priority = self._priorities.get(jobid, job.priority)
+            heapq.heappush(self._outdated, attrs.evolve(job, priority=priority).place)
 
     def _take_out(self, jobid: int) -> None:
         """Take a job out of the queue, if it is still there, to be judged again."""
@@ -109,13 +122,16 @@ class Pending:
         The caller may leave this at any yield. The next call goes on from there.
         """
         end = time.monotonic() + _SLICE
-        while self._outdated or self._priorities:
-            if self._outdated:
-                self._take_out(self._outdated.popleft())
-                if not self._outdated:
-                    self._intake.release()
+        while self._unordered or self._outdated or self._priorities:
+            judging = bool(self._unordered or self._outdated)
+            if self._unordered:
+                self._put_in_order(self._unordered.popleft())
+            elif self._outdated:
+                self._take_out(heapq.heappop(self._outdated)[1])
             else:
                 self._queue.prioritize(*self._priorities.popitem())
+            if judging and not (self._unordered or self._outdated):
+                self._intake.release()
             if time.monotonic() > end:
                 yield
                 end = time.monotonic() + _SLICE
