@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Callable, Generator, Iterator, Mapping, Optional, Protocol
 
 from flux.job import JobID
+from flux.util import parse_fsd
 
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.flux.outlook import Outlook
@@ -192,16 +193,17 @@ class Answers:
     def _ask(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
         """What a job would get now or when, if it were submitted now."""
         pool, queue = self._source.pool, self._source.queue
-        line, spec = _spec(payload, self._source.configured("queues", {}))
+        line, spec = _spec(payload, self._source.configured)
+        said = {"queue": line}
         if self._source.holds_back:
-            yield {"verdict": "held back"}
+            yield {**said, "verdict": "held back"}
             return
         job = self._source.waiting(_NEW, _PRIORITY, asker.userid, line, spec)
         yield None
         try:
             pool.check_feasibility(job.relaxed)
         except InfeasibleRequest as e:
-            yield {"verdict": "infeasible", "reason": str(e)}
+            yield {**said, "verdict": "infeasible", "reason": str(e)}
             return
         yield None
         first = queue.ahead(job)
@@ -212,6 +214,7 @@ class Answers:
             if selection is not None:
                 allocation = Allocation(pool.inventory, parts_of(selection), selection.nslots)
                 yield {
+                    **said,
                     "verdict": "now",
                     "parts": _shown(allocation.parts),
                     "nslots": allocation.nslots,
@@ -220,7 +223,7 @@ class Answers:
                 return
             reason = yield from why_waiting(queue, job, time.time(), _name)
         start = yield from self._outlook.start_of_new(job)
-        yield {"verdict": "later", "reason": reason, "t_estimate": start}
+        yield {**said, "verdict": "later", "reason": reason, "t_estimate": start}
 
     # -- numbers
 
@@ -228,27 +231,45 @@ class Answers:
         yield (yield from self._source.numbers())
 
 
-def _spec(payload: Mapping[str, Any], queues: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The queue and the jobspec of a question; raises Refused, or InvalidJobspec."""
-    line = payload.get("queue", "")
+def _spec(
+    payload: Mapping[str, Any], configured: Callable[[str, Any], Any]
+) -> tuple[str, dict[str, Any]]:
+    """The queue and the jobspec of a question, with what flux-core adds to those of jobs.
+
+    Raises Refused, or InvalidJobspec.
+    """
+    queues = configured("queues", {})
+    defaults = _defaults({"policy": configured("policy", {})})
+    line = payload.get("queue", defaults.get("queue", ""))
     if not isinstance(line, str) or (line not in queues and (line or queues)):
         known = ", ".join(sorted(queues)) or "none"
         hint = did_you_mean(line, queues)
         text = f"/queue: not one of this instance's queues ({known:.200}){hint}"
         raise Refused(errno.EINVAL, text)
-    constraints = payload.get("constraints")
-    requires = queues[line].get("requires") if line else None
-    if requires:  # flux-core adds it to each job of the queue
+    own = queues[line] if line else {}
+    defaults = {**defaults, **_defaults(own)}
+    constraints = payload.get("constraints", defaults.get("constraints"))
+    if own.get("requires"):
         given = [] if constraints is None else [constraints]
-        constraints = {"and": [{"properties": requires}, *given]}
+        constraints = {"and": [{"properties": own["requires"]}, *given]}
     duration = payload.get("duration", 0)
     if not isinstance(duration, (int, float)) or not 0 <= duration < 1e9:
         raise InvalidJobspec("/duration: must be a number of seconds from 0 to 1e9")
+    if duration == 0:
+        duration = parse_fsd(str(defaults.get("duration", 0)))
     resources = payload.get("resources")
     if not isinstance(resources, list):
         raise InvalidJobspec("/resources: must be a list")
-    spec = jobspec.from_resources(resources, duration, constraints, payload.get("options"))
-    return line, spec
+    options = payload.get("options", defaults.get("treepool"))
+    return line, jobspec.from_resources(resources, duration, constraints, options)
+
+
+def _defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attributes that *table*, of the instance or of a queue, gives to jobs without them."""
+    found: Any = table
+    for key in ("policy", "jobspec", "defaults", "system"):
+        found = found.get(key, {}) if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _shown(parts: tuple[Held, ...]) -> list[list[str]]:

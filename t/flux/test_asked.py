@@ -1,0 +1,61 @@
+"""explain --instance tells what flux submit would lead to: defaults and stopped queues count."""
+
+import json
+
+import pytest
+
+from broker import Instance
+from schemas import conforms
+
+SHAPE = "slot/core=1"
+
+
+@pytest.fixture(scope="module")
+def site():
+    """A node with a window in 90 minutes; limits and queues have defaults."""
+    conf = [
+        "queues.short.requires=[]",
+        "queues.long.requires=[]",
+        'queues.long.policy.jobspec.defaults.system.duration="2h"',
+        'policy.jobspec.defaults.system.duration="1h"',
+        'policy.jobspec.defaults.system.queue="short"',
+    ]
+    with Instance(1, 8, 0, conf=conf) as instance:
+        instance.load("sched-treepool")
+        instance.flux("queue", "start", "--all", "--quiet")
+        window = ("treepool", "window", "add", "--hosts=fake0", "--name=maint")
+        instance.flux(*window, "--start=+90m", "--duration=1h")
+        yield instance
+
+
+def asked(site, *words):
+    """What ``explain --instance`` says of SHAPE."""
+    done = site.run("treepool", "explain", "--instance", SHAPE, *words)
+    assert done.stderr == ""
+    assert done.returncode == ("would start now" not in done.stdout)
+    line = json.loads(site.run("treepool", "explain", "--instance", SHAPE, "--json", *words).stdout)
+    conforms(line, "explain-instance")
+    return done.stdout, line
+
+
+@pytest.mark.parametrize(
+    ("words", "queue", "starts"),
+    [
+        ([], "short", True),
+        (["--duration=2h"], "short", False),
+        (["--queue=long"], "long", False),
+        (["--queue=long", "--duration=1h"], "long", True),
+    ],
+)
+def test_the_default_queue_and_limit_of_the_site_count_as_for_a_job(site, words, queue, starts):
+    text, line = asked(site, *words)
+    assert ("would start now" in text) == starts
+    assert ("window maint" in text) != starts
+    assert line["answer"]["queue"] == queue
+    options = [word.replace("--duration", "--time-limit") for word in words]
+    job = site.submit("-n1", *options)
+    site.wait(job, "priority")
+    site.settle()
+    assert (site.state(job) == "R") == starts
+    assert site.flux("jobs", "-no", "{queue}", job) == queue
+    site.cancel_all()
