@@ -59,3 +59,18 @@ def test_the_default_queue_and_limit_of_the_site_count_as_for_a_job(site, words,
     assert (site.state(job) == "R") == starts
     assert site.flux("jobs", "-no", "{queue}", job) == queue
     site.cancel_all()
+
+
+def test_a_queue_that_is_stopped_starts_no_job_and_one_that_is_disabled_accepts_none(site):
+    site.flux("queue", "stop", "--quiet", "--message=cooling", "short")
+    text, line = asked(site)
+    assert text.startswith(f"{SHAPE}: would wait: queue short is stopped (cooling)\n")
+    assert (line["stopped"], line["disabled"]) == ("cooling", None)
+    assert "would start now" in asked(site, "--queue=long", "--duration=1h")[0]
+    site.flux("queue", "start", "--quiet", "short")
+    site.flux("queue", "disable", "--quiet", "--message=closed", "short")
+    text, line = asked(site)
+    assert text == f"{SHAPE}: would be refused: queue short is disabled (closed)\n"
+    assert (line["stopped"], line["disabled"]) == (None, "closed")
+    site.flux("queue", "enable", "short")
+    assert "would start now" in asked(site)[0]

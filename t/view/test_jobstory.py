@@ -2,7 +2,7 @@
 
 import pytest
 
-from treepool.view.jobstory import Facts, answer_to_shape, story
+from treepool.view.jobstory import Closed, Facts, answer_to_shape, story
 
 NOW = 1_800_000_000.0
 WAITING = {
@@ -95,7 +95,22 @@ def test_every_state_has_a_line_and_none_of_them_controls_a_terminal(state):
 
 def test_answers_to_shapes():
     now = {"verdict": "now", "fitness": 0.5}
-    assert answer_to_shape("slot/core", now, "rank0/core0", NOW)[1].strip() == "on rank0/core0"
+    got = answer_to_shape("slot/core", now, Closed(), "rank0/core0", NOW)
+    assert got[1].strip() == "on rank0/core0"
     later = {"verdict": "later", "reason": "because", "t_estimate": None}
-    assert "cannot be told" in answer_to_shape("slot/core", later, "", NOW)[1]
-    assert "about" in answer_to_shape("slot/core", {**later, "t_estimate": NOW}, "", NOW)[1]
+    assert "cannot be told" in answer_to_shape("slot/core", later, Closed(), "", NOW)[1]
+    soon = {**later, "t_estimate": NOW}
+    assert "about" in answer_to_shape("slot/core", soon, Closed(), "", NOW)[1]
+
+
+@pytest.mark.parametrize("verdict", ["now", "later"])
+def test_a_queue_that_is_stopped_or_disabled_comes_before_the_answer(verdict):
+    answer = {"verdict": verdict, "fitness": 0.5, "reason": "because", "t_estimate": NOW}
+    stopped, next_ = answer_to_shape("slot/core", answer, Closed("b", "cooling"), "", NOW)
+    assert stopped == "slot/core: would wait: queue b is stopped (cooling)"
+    assert "until an administrator starts it" in next_
+    both = answer_to_shape("slot/core", answer, Closed("", "", ""), "", NOW)
+    assert both == ["slot/core: would be refused: the queue is disabled"]
+    never = {"verdict": "infeasible", "reason": "too large"}
+    (line,) = answer_to_shape("slot/core", never, Closed("b", "cooling"), "", NOW)
+    assert line == "slot/core: infeasible: too large"

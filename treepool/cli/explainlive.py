@@ -62,7 +62,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         question["queue"] = arguments.queue
     if arguments.locality != "preferred":  # the default is the instance's own
         question["options"] = {"locality": arguments.locality}
-    answer, parts = instance.ask(question)
+    answer, closed, parts = instance.ask(question)
     told: Optional[Explanation] = None
     if answer["verdict"] not in ("now", "held back"):
         system = {"constraints": constraints, "treepool": question.get("options")}
@@ -71,11 +71,13 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
     placement = short_form(parts)
     if arguments.json:
         fact = {"shape": arguments.shape, "answer": answer, "placement": placement}
-        out_json({**fact, "explanation": _json(told)})
+        state = {"stopped": closed.stopped, "disabled": closed.disabled}
+        out_json({**fact, **state, "explanation": _json(told)})
     else:
-        out("\n".join(answer_to_shape(arguments.shape, answer, placement, time.time())))
+        now = time.time()
+        out("\n".join(answer_to_shape(arguments.shape, answer, closed, placement, now)))
         _details(told)
-    return DONE if answer["verdict"] == "now" else NO
+    return DONE if answer["verdict"] == "now" and closed.is_open else NO
 
 
 def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional
 from treepool.cli.screen import NO, USAGE, Stop
 from treepool.errors import InvalidInput
 from treepool.placement.nodes.state import Held
-from treepool.view.jobstory import Facts
+from treepool.view.jobstory import Closed, Facts
 from treepool.view.model import Job
 from treepool.view.status import Running
 
@@ -56,17 +56,17 @@ def facts(jobid: int, name: str) -> tuple[Facts, list[Held]]:
         raise Stop(f"job {name:.40}: {e.strerror or e}", NO) from None
 
 
-def ask(question: Mapping[str, Any]) -> tuple[Any, tuple[Held, ...]]:
-    """What a shape would get, and the resources; raises Stop."""
+def ask(question: Mapping[str, Any]) -> tuple[Any, Closed, tuple[Held, ...]]:
+    """What a shape would get, whether its queue is closed, and the resources; raises Stop."""
     live = _live()
     from treepool.flux import jobclient
 
     try:
-        answer = jobclient.ask(question)
+        answer, closed = jobclient.ask(question)
     except OSError as e:
         status = NO if e.errno == errno.EINVAL else USAGE
         raise Stop(e.strerror or str(e), status) from None
-    return answer, live.parts_of(answer.get("parts", ()))
+    return answer, closed, live.parts_of(answer.get("parts", ()))
 
 
 def seconds(option: str, text: str) -> float:

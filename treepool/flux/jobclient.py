@@ -11,7 +11,7 @@ from flux.job.list import job_list_id
 
 from treepool.flux import client, live
 from treepool.placement.allocation import short_form
-from treepool.view.jobstory import Facts
+from treepool.view.jobstory import Closed, Facts
 
 _ATTRIBUTES = (
     "urgency",
@@ -56,7 +56,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, list[Any]]:
         dependencies=tuple(map(str, job.get("dependencies", ()))),
         result=resulttostr(job["result"]) if "result" in job else "",
         exception=str(exception),
-        stopped=_stopped(handle, job.get("queue")) if state == "SCHED" else None,
+        stopped=_closed(handle, job.get("queue")).stopped if state == "SCHED" else None,
         answer=answer,
         placement=short_form(parts),
         fitness=live.fitness_in(job.get("annotations")),
@@ -64,9 +64,11 @@ def facts(jobid: int, name: str) -> tuple[Facts, list[Any]]:
     return found, parts
 
 
-def ask(question: Mapping[str, Any]) -> Any:
-    """What a shape would get, see doc/questions.md; raises OSError."""
-    return client.ask(flux.Flux(), "ask", question)
+def ask(question: Mapping[str, Any]) -> tuple[Any, Closed]:
+    """What a shape would get, see doc/questions.md, and its queue; raises OSError."""
+    handle = flux.Flux()
+    answer = client.ask(handle, "ask", question)
+    return answer, _closed(handle, answer.get("queue", question.get("queue")))
 
 
 def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
@@ -79,8 +81,11 @@ def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
     return found
 
 
-def _stopped(handle: Any, queue: Optional[str]) -> Optional[str]:
-    """Why the *queue* is stopped, "" if no reason was given; None if it is not stopped."""
+def _closed(handle: Any, queue: Optional[str]) -> Closed:
     payload = {"name": queue} if queue else {}
     status = handle.rpc("job-manager.queue-status", payload, nodeid=0).get()
-    return None if status.get("start", True) else str(status.get("stop_reason", ""))
+    return Closed(
+        str(queue or ""),
+        None if status.get("start", True) else str(status.get("stop_reason", "")),
+        None if status.get("enable", True) else str(status.get("disable_reason", "")),
+    )

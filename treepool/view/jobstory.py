@@ -10,6 +10,8 @@ import attrs
 from treepool.rfc.windows import clock
 from treepool.view.words import MAX_LIST, count, listed, plain
 
+_UNTIL_STARTED = "next: nothing, until an administrator starts it (flux queue start)"
+
 _HELD_BACK = "waits: the topology of some nodes is not known yet"
 
 #: A dependency on the time, in seconds since the epoch.
@@ -25,6 +27,23 @@ _RESULTS = {
     "CANCELED": "it was cancelled",
     "TIMEOUT": "it reached its time limit",
 }
+
+
+@attrs.frozen
+class Closed:
+    """Why a Flux queue ("" where there are none) starts no job, and why it accepts none.
+
+    Each is "" if no reason was given, None if it does.
+    """
+
+    queue: str = ""
+    stopped: Optional[str] = None
+    disabled: Optional[str] = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether jobs that are submitted now may start."""
+        return self.stopped is None and self.disabled is None
 
 
 @attrs.frozen
@@ -93,7 +112,6 @@ def _priority(facts: Facts, now: float) -> Iterator[str]:
 
 
 def _sched(facts: Facts, now: float) -> Iterator[str]:
-    queue = f"queue {plain(facts.queue)}" if facts.queue else "the queue"
     if facts.priority == 0:
         if facts.urgency == 0:
             yield "is held: its urgency is 0"
@@ -102,9 +120,8 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
             yield "is held: its priority is 0, as a plugin of the job manager decided"
             yield "next: nothing, until the plugin gives it another priority"
     elif facts.stopped is not None:
-        why = f" ({plain(facts.stopped, MAX_LIST)})" if facts.stopped else ""
-        yield f"waits: {queue} is stopped{why}"
-        yield "next: nothing, until an administrator starts it (flux queue start)"
+        yield f"waits: {_queue(facts.queue)} is stopped{_why(facts.stopped)}"
+        yield _UNTIL_STARTED
     elif facts.answer is None:
         yield "waits: this instance does not run sched-treepool, so nobody tells for what"
     elif facts.answer["state"] == "waiting":
@@ -120,11 +137,18 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
         yield "is on its way between the job manager and the scheduler: ask again"
 
 
+def _queue(name: str) -> str:
+    return f"queue {plain(name)}" if name else "the queue"
+
+
+def _why(reason: str) -> str:
+    return f" ({plain(reason, MAX_LIST)})" if reason else ""
+
+
 def _outlook(facts: Facts, answer: Mapping[str, Any], now: float) -> Iterator[str]:
     """When a job in the queue will start."""
-    queue = f"queue {plain(facts.queue)}" if facts.queue else "the queue"
     ahead, policy = answer["ahead"], answer["policy"]
-    yield f"{queue}: {count(ahead, 'job')} ahead of it, policy {policy}"
+    yield f"{_queue(facts.queue)}: {count(ahead, 'job')} ahead of it, policy {policy}"
     start = answer["t_estimate"]
     if start is None:
         yield "next: when it starts cannot be told (it waits for nodes that are away or for jobs"
@@ -176,13 +200,23 @@ _TELLERS = {
 }
 
 
-def answer_to_shape(shape: str, answer: Mapping[str, Any], placement: str, now: float) -> list[str]:
-    """What the scheduler says a job of *shape* would get; *placement* is where, "" if not now."""
-    shown = plain(shape, MAX_LIST)
+def answer_to_shape(
+    shape: str, answer: Mapping[str, Any], closed: Closed, placement: str, now: float
+) -> list[str]:
+    """What a job of *shape* would get, as the scheduler says, unless its queue is *closed*.
+
+    *placement* is where, "" if not now.
+    """
+    shown, queue = plain(shape, MAX_LIST), _queue(closed.queue)
     if answer["verdict"] == "held back":
         return [f"{shown}: {_HELD_BACK}"]
     if answer["verdict"] == "infeasible":
         return [f"{shown}: infeasible: {plain(str(answer['reason']), MAX_LIST)}"]
+    if closed.disabled is not None:
+        return [f"{shown}: would be refused: {queue} is disabled{_why(closed.disabled)}"]
+    if closed.stopped is not None:
+        would = f"{shown}: would wait: {queue} is stopped{_why(closed.stopped)}"
+        return [would, f"     {_UNTIL_STARTED}"]
     if answer["verdict"] == "now":
         return [
             f"{shown}: would start now",
