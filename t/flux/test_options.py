@@ -59,6 +59,22 @@ def test_a_weight_that_the_policy_does_not_use_is_refused(how):
     assert how(["straddle=4"]).pool == {"straddle": "4"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "entries", "keys"),
+    [
+        ([], {"straddle": 4, "node-policy": "best-fit"}, ("sched-treepool", "straddle")),
+        (["node-policy=best-fit"], {"straddle": 4}, ("sched-treepool", "straddle")),
+        (["straddle=4"], {"node-policy": "best-fit"}, ("sched-treepool", "node-policy")),
+    ],
+)
+def test_where_the_table_has_a_part_in_that_its_key_is_named(arguments, entries, keys):
+    said = f"{'.'.join(keys)}: straddle='?4'?: policy best-fit does not weigh locality"
+    with pytest.raises(InvalidSetting, match=said) as raised:
+        options.read(arguments, entries)
+    assert raised.value.keys == keys
+    options.read(["node-policy=packing", "straddle=4"], {"node-policy": "best-fit"})
+
+
 def test_a_mix_is_a_text_of_weights_and_shapes():
     mix = "7*slot/[core=12;gpu=1],2*slot/node{x}"
     assert options.read([f"mix={mix}"]).pool == table(mix=mix).pool == {"mix": mix}

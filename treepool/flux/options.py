@@ -76,6 +76,7 @@ def read(
     given.pop("windows", None)  # see windows.py
     texts = {name: _text(value, TABLE, name) for name, value in given.items()}
     read = {name: _checked(name, text, TABLE, name) for name, text in texts.items()}
+    in_table = set(given)
     for argument in arguments:
         name, equals, text = argument.partition("=")
         if not equals or name not in _OPTIONS or name in _OF_FLUX:
@@ -84,6 +85,7 @@ def read(
             raise InvalidOption(f"unknown argument {argument!r:.60}{hint}, known: {known}")
         try:
             read[name], texts[name] = _OPTIONS[name].read(text), text
+            in_table.discard(name)
         except InvalidOption as e:
             raise InvalidOption(f"{name}={_plain(text)}: {e}") from None
     rule = _rule(read, Rule())
@@ -98,7 +100,13 @@ def read(
         )
     depth = read.get("queue-depth", math.inf)
     pool = {_OF_POOL[name]: texts[name] for name in _OF_POOL if name in texts}
-    check_together(pool)
+    try:
+        check_together(pool)
+    except InvalidOption as e:
+        for name in ("straddle", "node-policy"):
+            if name in in_table:
+                raise InvalidSetting(str(e), TABLE, name) from None
+        raise
     return Options(
         rule,
         rules,
