@@ -404,6 +404,8 @@ class Machine(Counted):
         when = data.draw(random.some(0.0, 5.0, 1e9))
         others = dict(instance.pool.job_end_times())
         if jobid is None:
+            old = instance.pool.expiration
+            others = {other: when if end == old else end for other, end in others.items()}
             instance.pool.set_expiration(when)
             instance.pool.set_starttime(when / 2)
             assert instance.pool.to_dict()["execution"]["expiration"] == when

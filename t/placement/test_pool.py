@@ -593,6 +593,16 @@ def test_a_job_without_a_duration_ends_with_the_pool():
     assert pool.job_end_times() == [(1, 500.0)]
 
 
+@pytest.mark.parametrize("old, new", [(500.0, 900.0), (500.0, 0.0), (0.0, 500.0)])
+def test_the_jobs_without_a_duration_follow_the_end_of_the_pool(old, new):
+    pool = Pool(cluster(starttime=1.0, expiration=old))
+    alloc(pool, 1, "slot/core")
+    alloc(pool, 2, "slot/core", duration=60)
+    limited = pool.job_end_times()[1]
+    pool.set_expiration(new)
+    assert pool.job_end_times() == [(1, new), limited]
+
+
 def test_update_expiration_moves_the_end_of_a_job(pool):
     alloc(pool, 1, "slot/core", duration=60)
     pool.update_expiration(1, 77.0)

@@ -26,6 +26,17 @@ class Job:
     end_time: float
 
 
+def ending(jobs: Mapping[int, Job], old: float, new: float) -> dict[int, Job]:
+    """*jobs*, by id, of which those that end at *old*, as their pool did, end at *new* with it.
+
+    Flux gives them that end as well, and tells no scheduler of it.
+    """
+    return {
+        jobid: attrs.evolve(job, end_time=new) if job.end_time == old else job
+        for jobid, job in jobs.items()
+    }
+
+
 def read_held(R: AnyR) -> tuple[tuple[Held, ...], float]:
     """The parts of *R* and its expiration."""
     if isinstance(R, Allocation):

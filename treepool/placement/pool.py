@@ -20,7 +20,7 @@ from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.effort import REASON
-from treepool.placement.jobs import AnyR, Job, check_free, held_in, held_without, read_held
+from treepool.placement.jobs import AnyR, Job, check_free, ending, held_in, held_without, read_held
 from treepool.placement.journal import Journal, of_rank
 from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
@@ -295,9 +295,10 @@ class Pool:
         self._starttime = starttime
 
     def set_expiration(self, expiration: float) -> None:
-        """Set ``expiration``."""
+        """Set ``expiration``, and with it the end of the jobs that end with the pool."""
+        jobs = ending(self._jobs, self._expiration, expiration)
         self._changed()
-        self._expiration = expiration
+        self._jobs, self._expiration = jobs, expiration
 
     def copy(self) -> Pool:
         """An independent copy, allocations included, for trying things out."""
