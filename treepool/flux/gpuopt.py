@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
-from typing import Callable, NoReturn, Optional, Union
+from typing import Any, Callable, NoReturn, Optional
 
 import attrs
 
@@ -28,7 +28,6 @@ MAX_GPUS = 999_999_999
 
 # None of these patterns matches more digits than Python converts quickly.
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
-_VALUE = re.compile(r"[^:]*")
 _COUNT = re.compile(r"([1-9][0-9]{0,8})(/task|/host)?", re.ASCII)
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)([A-Za-z]*)", re.ASCII)
@@ -54,8 +53,6 @@ _INSTEAD = {
     "aff": "write nothing: cores and GPUs of a slot are near each other (see --locality)",
 }
 
-_Value = Union[int, str, bool]
-
 
 @attrs.frozen
 class GpuOption:
@@ -72,114 +69,89 @@ class GpuOption:
 
 
 def parse(text: str) -> GpuOption:
-    """The demands in *text*: option.
+    """The demands in *text*, which is pair (':' pair)*
 
     Raises InvalidOption, one line that begins with the column of what is wrong.
     """
     if len(text) > MAX_TEXT:
         _fail(MAX_TEXT, f"the text is longer than {MAX_TEXT} characters")
-    return _Reader(text).option()
+    given: dict[str, Any] = {}
+    start = 0
+    for pair in text.split(":"):
+        _read_pair(text, start, start + len(pair), given)
+        start += len(pair) + 1
+    link = next((name for name in ("nvlink", "xgmi") if given.get(name)), None)
+    return GpuOption(given.get("num"), link, given.get("gmodel"), given.get("gmem"))
 
 
-class _Reader:
-    """Reads one text; ``column`` is where the next token begins, from zero."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.column = 0
-
-    def option(self) -> GpuOption:
-        """option: pair (':' pair)*"""
-        given: dict[str, _Value] = {}
-        self.pair(given)
-        while self.column < len(self.text):
-            self.column += 1  # a pair ends at a colon or at the end
-            self.pair(given)
-        links = [name for name in ("nvlink", "xgmi") if given.get(name)]
-        num, model, memory = (given.get(name) for name in ("num", "gmodel", "gmem"))
-        return GpuOption(
-            num=num if isinstance(num, int) else None,
-            link=links[0] if links else None,
-            model=model if isinstance(model, str) else None,
-            memory=memory if isinstance(memory, int) else None,
-        )
-
-    def pair(self, given: dict[str, _Value]) -> None:
-        """pair: KEY '=' VALUE, the key one of _READERS"""
-        start = self.column
-        match = _KEY.match(self.text, start)
-        if match is None:
-            found = shown(self.text[start]) if start < len(self.text) else "the end"
-            _fail(start, f"expected one of {_KNOWN}, found {found}")
-        key = match[0]
-        if key not in _READERS:
-            instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else did_you_mean(key, _READERS)
-            _fail(start, f"unknown key {shown(key)}, known: {_KNOWN}{instead}")
-        if key in given:
-            _fail(start, f"{key} is given twice")
-        if self.text[match.end() : match.end() + 1] != "=":
-            _fail(match.end(), f"expected '=' and a value after {key}")
-        self.column = match.end() + 1
-        value = _VALUE.match(self.text, self.column)
-        assert value is not None  # it matches the empty text
-        given[key] = _READERS[key](key, value[0], self.column)
-        if given.get("nvlink") and given.get("xgmi"):
-            _fail(start, "no GPU has both nvlink and xgmi")
-        self.column = value.end()
+def _read_pair(text: str, start: int, end: int, given: dict[str, Any]) -> None:
+    """pair: KEY '=' VALUE, the key one of _READERS; its value is put into *given*"""
+    match = _KEY.match(text, start)
+    if match is None:
+        found = shown(text[start]) if start < len(text) else "the end"
+        _fail(start, f"expected one of {_KNOWN}, found {found}")
+    key = match[0]
+    if key not in _READERS:
+        instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else did_you_mean(key, _READERS)
+        _fail(start, f"unknown key {shown(key)}, known: {_KNOWN}{instead}")
+    if key in given:
+        _fail(start, f"{key} is given twice")
+    if text[match.end() : match.end() + 1] != "=":
+        _fail(match.end(), f"expected '=' and a value after {key}")
+    column = match.end() + 1
+    try:
+        given[key] = _READERS[key](text[column:end])
+    except InvalidOption as e:
+        _fail(column, f"{key}={e}")
+    if given.get("nvlink") and given.get("xgmi"):
+        _fail(start, "no GPU has both nvlink and xgmi")
 
 
-def _count(key: str, value: str, column: int) -> int:
+# Each of these reads a VALUE, or raises InvalidOption, whose message comes after "KEY=".
+
+
+def _count(value: str) -> int:
     """VALUE of num: INTEGER '/task'?, from 1 to MAX_GPUS; LSF's task is a slot in treepool"""
     match = _COUNT.fullmatch(value)
     if match is None:
-        _fail(column, f"{key}={_quoted(value)}: a number of GPUs from 1 to {MAX_GPUS} is expected")
+        text = f"a number of GPUs from 1 to {MAX_GPUS} is expected"
+        raise InvalidOption(f"{_quoted(value)}: {text}")
     if match[2] == "/host":
-        _fail(
-            column,
-            f"{key}={value}: num counts GPUs per task: for GPUs per host take -N with "
-            f"--gpus-per-node={match[1]}",
-        )
+        text = f"for GPUs per host take -N with --gpus-per-node={match[1]}"
+        raise InvalidOption(f"{value}: num counts GPUs per task: {text}")
     return int(match[1])
 
 
-def _mode(key: str, value: str, column: int) -> str:
+def _mode(value: str) -> str:
     """VALUE of mode: 'exclusive'"""
     if value != "exclusive":
-        _fail(
-            column,
-            f"{key}={_quoted(value)}: treepool does not share GPUs, the only mode is exclusive",
-        )
+        text = "treepool does not share GPUs, the only mode is exclusive"
+        raise InvalidOption(f"{_quoted(value)}: {text}")
     return value
 
 
-def _flag(key: str, value: str, column: int) -> bool:
+def _flag(value: str) -> bool:
     """VALUE of nvlink and xgmi: 'yes' | 'no'; with no, any link will do"""
     if value not in ("yes", "no"):
-        _fail(column, f"{key}={_quoted(value)}: yes or no is expected")
+        raise InvalidOption(f"{_quoted(value)}: yes or no is expected")
     return value == "yes"
 
 
-def _model(key: str, value: str, column: int) -> str:
+def _model(value: str) -> str:
     """VALUE of gmodel: letters, digits and . _ -"""
     if _MODEL.fullmatch(value) is None:
-        _fail(column, f"{key}={_quoted(value)}: the name of a GPU model is expected, such as A100")
+        text = "the name of a GPU model is expected, such as A100"
+        raise InvalidOption(f"{_quoted(value)}: {text}")
     return value
 
 
-def _size(key: str, value: str, column: int) -> int:
-    """VALUE of gmem: NUMBER UNIT, without blanks between them
+def gib(value: str) -> int:
+    """VALUE of gmem: a size with its unit, such as ``40GB``, in GiB rounded up.
 
     The unit is required: without one, LSF means MB and Flux means GiB. LSF reserves this amount of
     each GPU's memory. treepool never shares a GPU, so here it is the minimum memory of each GPU.
+    Raises InvalidOption.
     """
-    try:
-        return gib(value)
-    except InvalidOption as e:
-        _fail(column, f"{key}={e}")
-
-
-def gib(value: str) -> int:
-    """A size with its unit, such as ``40GB``, in GiB rounded up; raises InvalidOption."""
     match = _SIZE.fullmatch(value)
     if match is None or match[2] not in _BYTES:
         known = ", ".join((*units.BYTES, "K to E"))
@@ -192,13 +164,13 @@ def gib(value: str) -> int:
     return size
 
 
-_READERS: dict[str, Callable[[str, str, int], _Value]] = {
+_READERS: dict[str, Callable[[str], Any]] = {
     "num": _count,
     "mode": _mode,
     "nvlink": _flag,
     "xgmi": _flag,
     "gmodel": _model,
-    "gmem": _size,
+    "gmem": gib,
 }
 
 _KNOWN = ", ".join(_READERS)
