@@ -8,7 +8,7 @@ from typing import Any, Iterator, Optional
 from treepool.cli import files
 from treepool.cli.answers import Answer, allocate_shape
 from treepool.cli.screen import USAGE, Stop
-from treepool.errors import InvalidIdset, InvalidInput, InvalidOption
+from treepool.errors import InvalidInput, InvalidOption
 from treepool.placement import options
 from treepool.placement.choose.policy import POLICIES, STRADDLE, policy_named
 from treepool.placement.pool import Pool
@@ -155,10 +155,8 @@ def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
     """The ranks given by *option* (bitmask), which must be in *pool*; raises Stop."""
     if text is None:
         return 0
-    try:
+    with files.naming(f"argument {option}", USAGE):
         ids = idset.decode(text)
-    except InvalidIdset as e:
-        raise Stop(f"argument {option}: {e}", USAGE) from None
     if not ids & pool.ranks or ids & ~pool.ranks:
         missing = idset.encode(ids & ~pool.ranks) or "none"
         raise Stop(f"argument {option}: ranks not in the cluster: {missing:.60}", USAGE)

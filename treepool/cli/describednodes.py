@@ -8,10 +8,11 @@ from typing import Optional, Sequence
 
 import attrs
 
+from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop, complain, shortened
 from treepool.discovery.key import Nodes
 from treepool.discovery.levels import NodeTopo
-from treepool.errors import InvalidHostlist, InvalidIdset
+from treepool.errors import InvalidHostlist
 from treepool.rfc import hostlist, idset
 from treepool.rfc.idset import union
 
@@ -30,13 +31,10 @@ def new_nodes(arguments: Namespace, found: Sequence[Found]) -> tuple[int, tuple[
     """The ranks and hosts of a new R: from the options, otherwise from the descriptions."""
     ranks = union(f.ranks for f in found)
     hosts = [host for f in found for host in f.hosts]
-    try:
+    with files.naming("--ranks", USAGE):
         ranks = ranks if arguments.ranks is None else idset.decode(arguments.ranks)
+    with files.naming("--hosts", USAGE):
         hosts = hosts if arguments.hosts is None else hostlist.decode(arguments.hosts)
-    except InvalidIdset as e:
-        raise Stop(f"--ranks: {e}", USAGE) from None
-    except InvalidHostlist as e:
-        raise Stop(f"--hosts: {e}", USAGE) from None
     if not ranks:
         ranks = (1 << max(len(hosts), 1)) - 1
     count = idset.size(ranks)

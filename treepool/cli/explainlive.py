@@ -8,9 +8,8 @@ from typing import Any, Optional
 
 import attrs
 
-from treepool.cli import instance
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
-from treepool.errors import InvalidInput
+from treepool.cli import files, instance
+from treepool.cli.screen import DONE, NO, USAGE, draw, out, out_json
 from treepool.placement.allocation import Allocation, short_form
 from treepool.rfc.shape import format_shape
 from treepool.rfc.windows import WindowEntry
@@ -89,7 +88,7 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
         for job in live.jobs
         if job.held and live.pool.has_job(job.id) and job.id != jobid
     }
-    try:
+    with files.naming(f"{name:.40}", USAGE):
         return explain(
             live.pool,
             f"{name}: {format_shape(resources)}",
@@ -100,8 +99,6 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
             {job.id: job.name for job in live.jobs},
             live.drained,
         )
-    except InvalidInput as e:
-        raise Stop(f"{name:.40}: {e}", USAGE) from None
 
 
 def _json(told: Optional[Explanation]) -> Optional[dict[str, Any]]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Iterator, Optional
 
-from treepool.cli.screen import USAGE, Stop
+from treepool.cli.screen import NO, USAGE, Stop
 from treepool.errors import InvalidInput
 from treepool.rfc import document
 from treepool.rfc.rset import ResourceSet
@@ -27,12 +27,12 @@ def shown(path: str) -> str:
 
 
 @contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Raise Stop, which names file *path*, for invalid input that the block finds in it."""
+def naming(path: str, status: int = NO) -> Iterator[None]:
+    """Raise Stop, which names file or option *path*, for invalid input that the block finds."""
     try:
         yield
     except InvalidInput as e:
-        raise Stop(f"{shown(path)}: {e}") from None
+        raise Stop(f"{shown(path)}: {e}", status) from None
 
 
 def check_stdin(*paths: Optional[str]) -> None:

@@ -16,7 +16,7 @@ from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery import libhwloc
 from treepool.discovery.hwlocxml import MAX_XML
-from treepool.errors import InvalidHardware, InvalidHostlist, InvalidIdset
+from treepool.errors import InvalidHardware
 from treepool.rfc import hostlist, idset
 
 #: Most files read from a folder or tar, which has one per host.
@@ -68,12 +68,10 @@ def _split(argument: str) -> tuple[str, int, tuple[str, ...]]:
     path, colon, target = argument.rpartition(":")
     if not colon or not path or Path(argument).exists() or "/" in target:
         return argument, 0, ()
-    try:
+    with files.naming(f"--xml {argument:.60}", USAGE):
         if _RANKS.fullmatch(target):
             return path, idset.decode(target), ()
         return path, 0, tuple(hostlist.decode(target))
-    except (InvalidIdset, InvalidHostlist) as e:
-        raise Stop(f"--xml {argument:.60}: {e}", USAGE) from None
 
 
 def _no_target(argument: str, ranks: int, hosts: tuple[str, ...]) -> None:

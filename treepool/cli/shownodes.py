@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, Optional
 
-from treepool.cli import cluster
+from treepool.cli import cluster, files
 from treepool.cli.screen import USAGE, Stop
-from treepool.errors import InvalidHostlist
 from treepool.placement.pool import Pool
 from treepool.rfc import hostlist, idset
 from treepool.rfc.findings import shown
@@ -67,10 +66,8 @@ def _hosts(pool: Pool, text: str) -> int:
     for rank in idset.iterate(inventory.ranks):
         host = inventory.hosts[rank]
         ranks[host] = ranks.get(host, 0) | 1 << rank
-    try:
+    with files.naming("argument --host", USAGE):
         names = hostlist.decode(text)
-    except InvalidHostlist as e:
-        raise Stop(f"argument --host: {e}", USAGE) from None
     unknown = [name for name in names if name not in ranks]
     if unknown or not names:
         name = unknown[0] if unknown else text
