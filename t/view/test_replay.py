@@ -273,7 +273,7 @@ def test_nothing_is_used_twice_and_everything_ends(seed, rules):
     last = max(end for _, end, _, _, _ in used)
     assert outcome.span == pytest.approx(last - traced[0].submit)
     assert 0 < outcome.local <= outcome.slots
-    area = sum(p.cores * (p.end - p.start) for p in outcome.curve)
+    area = sum(p.cores_used * (p.end - p.start) for p in outcome.curve)
     assert area == pytest.approx(worked)
 
 
@@ -311,7 +311,7 @@ def test_a_curve_has_the_integral_of_what_it_was_given():
     assert curve.total == pytest.approx(sums)
     assert [a.end for a in points[:-1]] == [b.start for b in points[1:]]
     assert points[-1].end == pytest.approx(now)
-    assert sum(p.cores * (p.end - p.start) for p in points) == pytest.approx(sums[0])
+    assert sum(p.cores_used * (p.end - p.start) for p in points) == pytest.approx(sums[0])
     assert sum(p.waiting * (p.end - p.start) for p in points) == pytest.approx(sums[4])
 
 

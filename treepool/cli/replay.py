@@ -36,6 +36,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any, Callable
 
+import attrs
+
 from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
@@ -228,18 +230,7 @@ def _line(outcome: Outcome, seconds: float) -> dict[str, Any]:
             s.locality: {"jobs": s.jobs, "mean": s.mean, "p95": s.p95} for s in outcome.spreads
         },
         "replayed_in": seconds,
-        "curve": [
-            {
-                "start": p.start,
-                "end": p.end,
-                "cores_used": p.cores,
-                "gpus_used": p.gpus,
-                "cores_fragmented": p.fragmented_cores,
-                "gpus_fragmented": p.fragmented_gpus,
-                "waiting": p.waiting,
-            }
-            for p in outcome.curve
-        ],
+        "curve": [attrs.asdict(point) for point in outcome.curve],
     }
 
 

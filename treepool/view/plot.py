@@ -69,16 +69,16 @@ class Plot:
         seconds, unit = next((u for u in _UNITS if span >= _FEWEST_UNITS * u[0]), _UNITS[-1])
         cores, gpus = max(first.cores, 1), first.gpus
         panels: list[tuple[str, Callable[[Point], float]]] = [
-            ("cores in use, %", lambda point: 100 * point.cores / cores)
+            ("cores in use, %", lambda point: 100 * point.cores_used / cores)
         ]
         lost = "free, but in no whole domain, %"
         if gpus:
             panels += [
-                ("GPUs in use, %", lambda point: 100 * point.gpus / gpus),
-                (f"GPUs {lost}", lambda point: 100 * point.fragmented_gpus / gpus),
+                ("GPUs in use, %", lambda point: 100 * point.gpus_used / gpus),
+                (f"GPUs {lost}", lambda point: 100 * point.gpus_fragmented / gpus),
             ]
         else:
-            panels.append((f"cores {lost}", lambda point: 100 * point.fragmented_cores / cores))
+            panels.append((f"cores {lost}", lambda point: 100 * point.cores_fragmented / cores))
         panels.append(("jobs waiting", lambda point: point.waiting))
         return cls(
             f"{words.count(first.jobs + first.nrefused, 'job')} replayed",

@@ -7,6 +7,8 @@ therefore does not read the pool, and notices if something is allocated twice.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from functools import lru_cache
 from typing import Optional, Sequence
 
 import attrs
@@ -21,7 +23,7 @@ from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view.places import local_slots
 
-#: Most results that are cached for one kind of node.
+#: Most results of each kind that are cached.
 MAX_KNOWN = 1 << 16
 
 #: Most points of a curve; a curve that is long enough has at least half as many.
@@ -38,10 +40,10 @@ class Point:
 
     start: float
     end: float
-    cores: float
-    gpus: float
-    fragmented_cores: float
-    fragmented_gpus: float
+    cores_used: float
+    gpus_used: float
+    cores_fragmented: float
+    gpus_fragmented: float
     waiting: float
 
 
@@ -123,8 +125,8 @@ class Tally:
         self._used = [0, 0]
         self._scattered = [0, 0]
         self._waiting = 0
-        self._fragments: dict[tuple[NodeType, int, int], tuple[int, int]] = {}
-        self._locals: dict[tuple[NodeType, int, int, Ask], tuple[int, int]] = {}
+        self._fragmented = lru_cache(MAX_KNOWN)(_fragmented)
+        self._local = lru_cache(MAX_KNOWN)(local_slots)
 
     def advance(self, now: float) -> None:
         """Let time pass up to *now*."""
@@ -148,7 +150,8 @@ class Tally:
                 self.spreads[locality].append(spanned / fewest)
         for ranks, cores, gpus in allocation.parts:
             self._change(ranks, cores, gpus, True)
-            for node_type, count in self._by_type(ranks).items():
+            types = Counter(filter(None, (self.types[rank] for rank in ranks)))
+            for node_type, count in types.items():
                 slots, local = self._local(node_type, cores, gpus, ask)
                 self.slots += slots * count
                 self.local += local * count
@@ -180,32 +183,11 @@ class Tally:
         self._used[0] += sign * idset.size(cores)
         self._used[1] += sign * idset.size(gpus)
 
-    def _by_type(self, ranks: Sequence[int]) -> dict[NodeType, int]:
-        found: dict[NodeType, int] = {}
-        for rank in ranks:
-            node_type = self.types[rank]
-            assert node_type is not None
-            found[node_type] = found.get(node_type, 0) + 1
-        return found
 
-    def _fragmented(self, node_type: NodeType, cores: int, gpus: int) -> tuple[int, int]:
-        key = node_type, cores, gpus
-        found = self._fragments.get(key)
-        if found is None:
-            if len(self._fragments) >= MAX_KNOWN:
-                self._fragments.clear()
-            lost_cores, lost_gpus = fragmented(node_type.root, cores, gpus)
-            found = self._fragments[key] = idset.size(lost_cores), idset.size(lost_gpus)
-        return found
-
-    def _local(self, node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[int, int]:
-        key = node_type, cores, gpus, ask
-        found = self._locals.get(key)
-        if found is None:
-            if len(self._locals) >= MAX_KNOWN:
-                self._locals.clear()
-            found = self._locals[key] = local_slots(node_type, cores, gpus, ask)
-        return found
+def _fragmented(node_type: NodeType, cores: int, gpus: int) -> tuple[int, int]:
+    """How many of the free *cores* and *gpus* of a node are in no whole domain."""
+    lost_cores, lost_gpus = fragmented(node_type.root, cores, gpus)
+    return idset.size(lost_cores), idset.size(lost_gpus)
 
 
 def quantile(values: Sequence[float], share: float) -> Optional[float]:
