@@ -4,6 +4,7 @@ import pytest
 
 from bench.workload import cluster
 from treepool import Pool, ResourceSet, parse_shape
+from treepool.placement.jobs import held_in
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.view.model import OTHER, Job, Totals
@@ -90,7 +91,8 @@ def test_every_cell_is_in_a_look_once_and_with_its_job():
 def test_an_R_stands_for_an_allocation():
     pool, running = pool_with_jobs(some_R(), 3)
     from_R = [
-        Job.of(str(jobid), "?", ResourceSet.read(a.to_dict())) for jobid, a in running.items()
+        Job(str(jobid), "?", held_in(ResourceSet.read(a.to_dict()).entries), a.nslots)
+        for jobid, a in running.items()
     ]
     assert Picture.of(pool, from_R).totals == Picture.of(pool, jobs_of(running)).totals
     assert [(j.ncores, j.ngpus, j.ranks, j.nslots) for j in from_R] == [

@@ -5,6 +5,7 @@ Where there are no domains, or too many, a map shows rows of nodes in the order 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Iterator, Optional, Sequence
 
 import attrs
@@ -113,12 +114,8 @@ def _area(picture: Picture, fabric: Fabric, domain: int) -> Area:
 
 
 def _leaf(picture: Picture, locality: str, name: str, ranks: Sequence[int]) -> Area:
-    counts: dict[int, int] = {}
-    for rank in ranks:
-        look = picture.look_of[rank]
-        counts[look] = counts.get(look, 0) + 1
     totals = NOTHING
-    for look, count in counts.items():
+    for look, count in Counter(picture.look_of[rank] for rank in ranks).items():
         totals = totals.plus(picture.looks[look].layout.totals, count)
     return Area(locality, name, (), tuple(sorted(ranks)), totals)
 

@@ -6,7 +6,7 @@ Moving a thousand nodes from one look to another is therefore one addition.
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Iterable, Optional, Sequence
 
 from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.state import fragmented
@@ -64,7 +64,7 @@ class Board:
         for ranks, cores, gpus in self.jobs[job].parts:
             for look, here in self._by_look(ranks):
                 root = self.cluster.types[look.layout.type].root
-                taken_cores, taken_gpus = _taken(look.layout)
+                taken_cores, taken_gpus = _taken(look.layout.held)
                 mine = job, cores & root.cores & ~taken_cores, gpus & root.gpus & ~taken_gpus
                 if any(mine[1:]):
                     self._change(here, look, [*_holdings(look), mine])
@@ -135,9 +135,9 @@ def _holdings(look: Look) -> list[Holding]:
     return [(job, *held) for job, held in zip(look.jobs, look.layout.held)]
 
 
-def _taken(layout: Layout) -> tuple[int, int]:
+def _taken(held: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """The cores and GPUs that some job holds."""
-    return union(cores for cores, _ in layout.held), union(gpus for _, gpus in layout.held)
+    return union(cores for cores, _ in held), union(gpus for _, gpus in held)
 
 
 def _layout(
@@ -150,7 +150,7 @@ def _layout(
 ) -> Layout:
     """The layout of one node, with its numbers."""
     root = node_type.root
-    used_cores, used_gpus = union(cores for cores, _ in held), union(gpus for _, gpus in held)
+    used_cores, used_gpus = _taken(held)
     up = status == UP
     cores, gpus = (root.cores & ~used_cores, root.gpus & ~used_gpus) if up else (0, 0)
     _, lost = fragmented(root, cores, gpus)

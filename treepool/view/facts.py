@@ -54,15 +54,12 @@ def facts(picture: Picture, rows: Rows) -> Iterator[dict[str, Any]]:
             "job": job.name,
             "asked": job.asked,
             "slots": job.nslots,
-            **_where(picture, [r for r in job.ranks if _known(picture, r)]),
+            **_where(picture, picture.known(job.ranks)),
             "cores": job.ncores,
             "gpus": job.ngpus,
         }
-    groups: dict[int, list[int]] = {}
-    for rank in range(len(picture.look_of)) if rows.only is None else rows.only:
-        if _known(picture, rank):
-            groups.setdefault(picture.look_of[rank], []).append(rank)
-    for place, ranks_here in groups.items():
+    shown = cluster.ranks if rows.only is None else picture.known(rows.only)
+    for place, ranks_here in picture.by_look(shown).items():
         look = picture.looks[place]
         yield {
             "kind": "nodes",
@@ -74,10 +71,6 @@ def facts(picture: Picture, rows: Rows) -> Iterator[dict[str, Any]]:
                 for j, (c, g) in zip(look.jobs, look.layout.held)
             ],
         }
-
-
-def _known(picture: Picture, rank: int) -> bool:
-    return rank < len(picture.look_of) and picture.look_of[rank] >= 0
 
 
 def _where(picture: Picture, ranks: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ therefore does not matter whether a command or a live instance made them.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 import attrs
 
@@ -22,7 +22,6 @@ from treepool.placement.nodes.tree import NodeType
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import Links
-from treepool.rfc.rset import ResourceSet
 from treepool.view import words
 
 #: Whether jobs may use a node: it is up, down, or drained by an administrator.
@@ -136,12 +135,9 @@ class Job:
     nslots: int = 0
 
     @classmethod
-    def of(cls, name: str, asked: str, held: Union[Allocation, ResourceSet]) -> Job:
-        """The job *name* that holds the allocation or R *held*."""
-        if isinstance(held, Allocation):
-            return cls(name, asked, held.parts, held.nslots)
-        parts = tuple((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in held.entries)
-        return cls(name, asked, parts, held.nslots or 0)
+    def of(cls, name: str, asked: str, held: Allocation) -> Job:
+        """The job *name* that holds the allocation *held*."""
+        return cls(name, asked, held.parts, held.nslots)
 
     @property
     def ranks(self) -> tuple[int, ...]:

@@ -64,6 +64,18 @@ class Picture:
         """The totals at the end."""
         return self.steps[-1].totals
 
+    def known(self, ranks: Iterable[int]) -> list[int]:
+        """Those of *ranks* that the cluster has."""
+        look_of = self.look_of
+        return [rank for rank in ranks if rank < len(look_of) and look_of[rank] >= 0]
+
+    def by_look(self, ranks: Iterable[int]) -> dict[int, list[int]]:
+        """Ranks of the cluster by the number of their look."""
+        found: dict[int, list[int]] = {}
+        for rank in ranks:
+            found.setdefault(self.look_of[rank], []).append(rank)
+        return found
+
     @property
     def busiest(self) -> int:
         """The first of the steps at which the largest share of GPUs and cores is in use."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Sequence
 
 import attrs
 
@@ -12,7 +12,7 @@ from treepool.placement.nodes.links import smallest_link
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.fit import compute
+from treepool.placement.on_node.fit import Step, compute
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
 from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.rfc import idset
@@ -52,12 +52,20 @@ def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[i
     if ask.whole:
         return ask.group.nslots, ask.group.nslots
     state = NodeState(node_type, cores, gpus)
+    return _room(state, ask, "preferred"), _room(state, ask, "required")
+
+
+def _steps(state: NodeState, ask: Ask, locality: str) -> Sequence[Step]:
+    """The steps in which *state* gives as many slots of *ask* as fit with that *locality*."""
     group = attrs.evolve(ask.group, count=Count(1, None))
-    counts = []
-    for locality in ("preferred", "required"):
-        found = compute(state, attrs.evolve(ask, group=group, fill=True, locality=locality))
-        counts.append(found.steps[-1].nslots if found else 0)
-    return counts[0], counts[1]
+    found = compute(state, attrs.evolve(ask, group=group, fill=True, locality=locality))
+    return found.steps if found else ()
+
+
+def _room(state: NodeState, ask: Ask, locality: str) -> int:
+    """How many slots these are."""
+    steps = _steps(state, ask, locality)
+    return steps[-1].nslots if steps else 0
 
 
 def smallest(node_type: NodeType, ask: Ask) -> list[str]:
@@ -108,9 +116,7 @@ def shortage(state: NodeState, ask: Ask) -> Optional[str]:
     if not any(c >= need.cores and g >= need.gpus for c, g in free):
         both = f"{count(need.cores, 'core')} and {count(need.gpus, 'GPU')}"
         return f"needs {both} in one {kinds}: none has both free"
-    group = attrs.evolve(ask.group, count=Count(1, None))
-    found = compute(state, attrs.evolve(ask, group=group, fill=True, locality="required"))
-    room = found.steps[-1].nslots if found else 0
+    room = _room(state, ask, "required")
     wanted = ask.group.count.minimum
     if room < wanted:
         return f"needs {wanted} slots, each in one {kinds}: there is room for {room}"
@@ -134,13 +140,9 @@ def slot_places(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> list[Pl
     if ask.whole:
         return []
     state = NodeState(node_type, cores, gpus)
-    group = attrs.evolve(ask.group, count=Count(1, None))
-    found = None
-    if ask.group.name == SLOT:
-        found = compute(state, attrs.evolve(ask, group=group, fill=True, locality="preferred"))
     places: list[Place] = []
     had_cores = had_gpus = 0
-    for step in found.steps if found else ():
+    for step in _steps(state, ask, "preferred") if ask.group.name == SLOT else ():
         if had_cores & ~step.cores or had_gpus & ~step.gpus:
             return [_place(node_type, cores, gpus, ask)]
         places.append(_place(node_type, step.cores & ~had_cores, step.gpus & ~had_gpus, ask))

@@ -63,15 +63,12 @@ def rows(
     rank. If there are more than *most*, they fold further; then only *most* rows are shown, those
     with the most nodes first.
     """
-    here = range(len(picture.look_of)) if only is None else sorted(set(only))
-    wanted = tuple(r for r in here if r < len(picture.look_of) and picture.look_of[r] >= 0)
+    wanted = picture.cluster.ranks if only is None else tuple(picture.known(sorted(set(only))))
     if only is not None and unfolded:
         one_each = (_row(picture, picture.look_of[rank], (rank,)) for rank in wanted[:MOST_BOXES])
         left = max(0, len(wanted) - MOST_BOXES)
         return Rows(tuple(one_each), left, left, wanted, unfolded=True)
-    looks: dict[int, list[int]] = {}
-    for rank in wanted:
-        looks.setdefault(picture.look_of[rank], []).append(rank)
+    looks = picture.by_look(wanted)
     if len(looks) <= most:
         found = [_row(picture, look, tuple(ranks)) for look, ranks in looks.items()]
     else:

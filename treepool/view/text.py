@@ -140,7 +140,7 @@ def _jobs(picture: Picture, jobs: Sequence[int], width: int) -> Lines:
         line.append(f"{cut_words(words.plain(job.asked), asked):{asked}}  ")
         line.append(words.count(job.ncores, "core"))
         line.append(f", {words.count(job.ngpus, 'GPU')}" if job.ngpus else "")
-        ranks = [r for r in job.ranks if r < len(picture.look_of) and picture.look_of[r] >= 0]
+        ranks = picture.known(job.ranks)
         room = width - line.cell_len - len(" on ")
         if room >= _LEAST_HOSTS:
             line.append(f" on {words.listed(hosts(picture, ranks), room)}", "dim")
