@@ -87,12 +87,6 @@ def check_a_request_carries_what_schedulers_read():
     assert (request.duration, request.jobspec) == (90.0, jobspec)
 
 
-def check_requests_that_ask_the_same_share_their_kind():
-    pool = TreepoolPool(R)
-    one, other = (pool.parse_resource_request(spec(duration=d)) for d in (1, 2))
-    assert one.kind is other.kind
-
-
 def check_an_allocation_is_an_R():
     alloc = placed(TreepoolPool(R), 1, cores=2, gpus=1, tasks=4)
     assert isinstance(alloc, TreepoolPool)

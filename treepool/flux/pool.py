@@ -35,20 +35,15 @@ from treepool.rfc.rset import ResourceSet
 #: A logger as Flux hands it to pools: syslog priority and message.
 Log = Callable[[int, str], None]
 
-#: How many kinds of request are remembered as equal.
-_MAX_KINDS = 4096
-
 
 @attrs.frozen(eq=False)
 class JobRequest:
     """A job's request as Flux's schedulers carry it from submission to alloc.
 
-    ``kind`` is the request without its duration; jobs with equal requests usually share the
-    object. ``duration`` is in seconds, 0 for unlimited; ``jobspec`` is the job's own.
+    ``duration`` is in seconds, 0 for unlimited; ``jobspec`` is the job's own.
     """
 
     request: Request
-    kind: Request
     jobspec: Mapping[str, Any]
 
     @property
@@ -105,7 +100,6 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         # The scheduler warns once about unknown options (Scheduler._acquire_resources).
         self._options = {name: options[name] for name in OPTIONS if name in options}
         self._pool: Optional[Pool] = None
-        self._kinds: dict[Request, Request] = {}
 
     @property
     def pool(self) -> Pool:
@@ -130,11 +124,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
 
     def parse_resource_request(self, jobspec: Mapping[str, Any]) -> JobRequest:
         """The request of a jobspec; raises ValueError, which names the invalid vertex."""
-        request = self.pool.parse_resource_request(jobspec)
-        kind = attrs.evolve(request, duration=0.0)
-        if len(self._kinds) >= _MAX_KINDS:
-            self._kinds.clear()
-        return JobRequest(request, self._kinds.setdefault(kind, kind), jobspec)
+        return JobRequest(self.pool.parse_resource_request(jobspec), jobspec)
 
     def check_feasibility(self, request: JobRequest) -> None:
         """Raise flux.resource.InfeasibleRequest if the pool could not serve *request* idle."""
@@ -212,7 +202,6 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         """An independent copy, allocations included; it does not log."""
         new = PoolV1(self._R, None, **self._options)
         new._pool = None if self._pool is None else self._pool.copy()
-        new._kinds = self._kinds
         return new
 
     def copy_allocated(self) -> Rv1Set:
