@@ -84,9 +84,9 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
     system = (spec.get("attributes") or {}).get("system") or {}
     resources = spec.get("resources") or []
     held = {
-        job.id: Allocation(live.pool.inventory, job.held, 1)
-        for job in live.jobs
-        if job.held and live.pool.has_job(job.id) and job.id != jobid
+        running.id: Allocation(live.pool.inventory, running.job.parts, 1)
+        for running in live.jobs
+        if running.job.parts and live.pool.has_job(running.id) and running.id != jobid
     }
     with files.naming(f"{name:.40}", USAGE):
         return explain(
@@ -96,7 +96,7 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
             system.get("constraints"),
             held,
             system.get("treepool"),
-            {job.id: job.name for job in live.jobs},
+            {running.id: running.job.name for running in live.jobs},
             live.drained,
         )
 

@@ -9,11 +9,10 @@ from treepool.cli.screen import NO, USAGE, Stop
 from treepool.errors import InvalidInput
 from treepool.placement.nodes.state import Held
 from treepool.view.jobstory import Closed, Facts
-from treepool.view.model import Job
-from treepool.view.status import Running
+from treepool.view.picture import Picture
 
 if TYPE_CHECKING:
-    from treepool.flux.live import Live, LiveJob
+    from treepool.flux.live import Live
 
 
 def look() -> Live:
@@ -89,16 +88,10 @@ def jobspec_of(jobid: int) -> Optional[dict[str, Any]]:
     return found
 
 
-def running(live: Live) -> list[Running]:
-    """The jobs of *live*, in the form that views use."""
-    return [_running(job) for job in live.jobs]
-
-
-def _running(job: LiveJob) -> Running:
-    held = Job(job.name, job.title, job.held or ())
-    note = str(job.annotations.get("reason_pending", ""))
-    since = job.started or job.submitted
-    return Running(held, job.user, job.title, job.state, since, note, job.fitness)
+def picture(live: Live) -> Picture:
+    """The picture of *live* and its jobs."""
+    holding = [running.job for running in live.jobs if running.job.parts]
+    return Picture.of(live.pool, holding, drained=live.drained)
 
 
 def _live() -> Any:

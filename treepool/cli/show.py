@@ -98,8 +98,7 @@ def _show_instance(arguments: Namespace) -> int:
             raise Stop(f"argument --{option}: with --instance, it is what the instance has", USAGE)
     live = instance.look()
     named = shownodes.check(arguments, live.pool)
-    holding = [running.job for running in instance.running(live) if running.job.parts]
-    picture = Picture.of(live.pool, holding, drained=live.drained)
+    picture = instance.picture(live)
     _write(arguments, picture, shownodes.chosen(arguments, picture, named))
     if arguments.svg is None and arguments.html is None and not arguments.json:
         for entry in live.windows:

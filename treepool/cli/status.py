@@ -33,7 +33,6 @@ from treepool.cli import instance
 from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
 from treepool.view import prometheus, status, windows
 from treepool.view.areas import areas, domain_lines, locality_lines
-from treepool.view.picture import Picture
 
 
 def define(parser: ArgumentParser) -> None:
@@ -94,12 +93,11 @@ def _watch(arguments: Namespace) -> None:
 def _facts(arguments: Namespace) -> Iterator[dict[str, Any]]:
     """The JSON objects: GPUs, jobs, what is above the nodes, windows, and last the totals."""
     live = instance.look()
-    running = instance.running(live)
-    picture = Picture.of(live.pool, [r.job for r in running if r.job.parts], drained=live.drained)
+    picture = instance.picture(live)
     if arguments.gpus:
-        yield from map(attrs.asdict, status.gpu_lines(picture, running))
+        yield from map(attrs.asdict, status.gpu_lines(picture, live.jobs))
     if arguments.jobs:
-        yield from map(attrs.asdict, status.job_lines(picture, running))
+        yield from map(attrs.asdict, status.job_lines(picture, live.jobs))
     whole = areas(picture)
     if whole is not None:
         fabric = {"localities": [attrs.asdict(line) for line in locality_lines(whole)]}
@@ -115,8 +113,7 @@ def _text(arguments: Namespace) -> Iterator[str]:
     from treepool.cli.statustable import domain_table, gpu_table, job_table
 
     live = instance.look()
-    running = instance.running(live)
-    picture = Picture.of(live.pool, [r.job for r in running if r.job.parts], drained=live.drained)
+    picture = instance.picture(live)
     yield picture.totals.line
     whole = areas(picture)
     for locality in locality_lines(whole) if whole is not None else ():
@@ -125,10 +122,10 @@ def _text(arguments: Namespace) -> Iterator[str]:
         yield windows.line(entry, time.time())
     if arguments.gpus:
         yield ""
-        yield from gpu_table(list(status.gpu_lines(picture, running)), width())
+        yield from gpu_table(list(status.gpu_lines(picture, live.jobs)), width())
     if arguments.domains:
         yield ""
         yield from domain_table(list(domain_lines(whole)) if whole is not None else [], width())
     if arguments.jobs:
         yield ""
-        yield from job_table(list(status.job_lines(picture, running)), time.time(), width())
+        yield from job_table(list(status.job_lines(picture, live.jobs)), time.time(), width())

@@ -27,6 +27,8 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
+from treepool.view.model import Job
+from treepool.view.status import Running
 
 #: Most job lookups in flight.
 IN_FLIGHT = 64
@@ -35,39 +37,16 @@ _ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "annotations")
 
 
 @attrs.frozen
-class LiveJob:
-    """A job that waits or has resources: its owner, its state in Flux's words, what it holds.
-
-    ``held`` is None while the job waits, and if it is not known what the job holds.
-    ``annotations`` are the scheduler's. Times are in seconds since the epoch, 0 if not yet set.
-    """
-
-    id: int
-    name: str
-    user: str
-    title: str
-    state: str
-    submitted: float
-    started: float
-    held: Optional[tuple[Held, ...]]
-    annotations: Mapping[str, Any]
-
-    @property
-    def fitness(self) -> Optional[float]:
-        """The fitness that the scheduler reported when the job started; None if it did not."""
-        return fitness_in({"sched": self.annotations})
-
-
-@attrs.frozen
 class Live:
     """The instance at one moment. ``drained`` is a bitmask of ranks.
 
+    ``jobs`` are those that wait or have resources; what they hold may not be known.
     In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
     user may not see. ``windows`` are those that are not over, none without sched-treepool.
     """
 
     pool: Pool
-    jobs: tuple[LiveJob, ...]
+    jobs: tuple[Running, ...]
     drained: int
     windows: tuple[WindowEntry, ...] = ()
 
@@ -154,20 +133,19 @@ def fitness_in(annotations: Any) -> Optional[float]:
         return None
 
 
-def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> LiveJob:
+def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Running:
     annotations = job.get("annotations")
     sched = annotations.get("sched") if isinstance(annotations, dict) else None
-    jobid = int(job["id"])
-    return LiveJob(
+    jobid, title = int(job["id"]), str(job.get("name", ""))
+    return Running(
+        Job(JobID(jobid).f58, title, held.get(jobid, ())),
+        _user(int(job["userid"])),
+        title,
+        statetostr(job["state"]),
+        since=float(job.get("t_run", 0)) or float(job.get("t_submit", 0)),
+        note=str(sched.get("reason_pending", "")) if isinstance(sched, dict) else "",
+        fitness=fitness_in(annotations),
         id=jobid,
-        name=JobID(jobid).f58,
-        user=_user(int(job["userid"])),
-        title=str(job.get("name", "")),
-        state=statetostr(job["state"]),
-        submitted=float(job.get("t_submit", 0)),
-        started=float(job.get("t_run", 0)),
-        held=held.get(jobid),
-        annotations=sched if isinstance(sched, dict) else {},
     )
 
 

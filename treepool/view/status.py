@@ -25,7 +25,7 @@ class Running:
     """A job of the instance: what it holds, its owner, its name and its state in Flux's words.
 
     ``since`` is when it started or, if it waits, was submitted, in seconds since the epoch.
-    ``fitness`` is from 0 to 1, None if it is not known.
+    ``note`` is why it waits. ``fitness`` is from 0 to 1, None if it is not known. ``id`` is Flux's.
     """
 
     job: Job
@@ -35,6 +35,7 @@ class Running:
     since: float
     note: str = ""
     fitness: Optional[float] = None
+    id: int = 0
 
 
 @attrs.frozen
