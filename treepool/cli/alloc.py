@@ -136,15 +136,9 @@ def _answers(
 def _print_json(answers: Iterator[Answer]) -> int:
     status = DONE
     for answer in answers:
-        outcome = answer.outcome
-        line: dict[str, Any] = {"shape": answer.shape}
-        if isinstance(outcome, Refusal):
-            line.update(error=outcome.kind, message=outcome.message)
+        out_json({"shape": answer.shape, **answer.facts})
+        if isinstance(answer.outcome, Refusal):
             status = NO
-        else:
-            R_lite = outcome.to_dict()["execution"]["R_lite"]
-            line.update(R_lite=R_lite, nslots=outcome.nslots)
-        out_json(line)
     return status
 
 

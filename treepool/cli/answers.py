@@ -47,6 +47,14 @@ class Answer:
             return ""
         return f"{shortened(self.shape)}: {self.outcome.kind}: {self.outcome.message}"
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The result for JSON: R_lite and the number of slots, or the error and its message."""
+        if isinstance(self.outcome, Refusal):
+            return {"error": self.outcome.kind, "message": self.outcome.message}
+        R_lite = self.outcome.to_dict()["execution"]["R_lite"]
+        return {"R_lite": R_lite, "nslots": self.outcome.nslots}
+
 
 def allocate_shape(
     pool: Pool,

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 import attrs
 
-from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
+from treepool.cli.answers import allocate_jobspec, allocate_shape
 from treepool.errors import InvalidKey, InvalidOption, PoolConflict, Problem
-from treepool.placement.allocation import Allocation
 from treepool.placement.choose.policy import POLICIES
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import CHECKS, LOCALITIES
@@ -184,7 +183,7 @@ def _ask(pool: Pool, jobid: int, step: Mapping[str, Any]) -> Result:
         answer = allocate_jobspec(pool, jobid, step["jobspec"], "jobspec", options)
     else:
         answer = allocate_shape(pool, jobid, step["shape"], options=options)
-    expected, got = step["expect"], _json(answer)
+    expected, got = step["expect"], answer.facts
     passed = _alike(expected, got)
     return Result(step["id"], answer.shape, passed, expected, got, step["rationale"])
 
@@ -204,14 +203,6 @@ def _act(pool: Pool, jobids: Mapping[str, int], step: Mapping[str, Any]) -> Resu
         got = {"error": f"{step[name]} holds nothing"}
         return Result(step["id"], action, False, {}, got, step.get("rationale", ""))
     return Result(step["id"], action, True)
-
-
-def _json(answer: Answer) -> dict[str, Any]:
-    """An answer in the form of a vector's ``expect``."""
-    outcome: Union[Allocation, Refusal] = answer.outcome
-    if isinstance(outcome, Refusal):
-        return {"error": outcome.kind, "message": outcome.message}
-    return {"R_lite": outcome.to_dict()["execution"]["R_lite"], "nslots": outcome.nslots}
 
 
 def _alike(expected: Mapping[str, Any], got: Mapping[str, Any]) -> bool:
