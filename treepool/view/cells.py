@@ -41,11 +41,10 @@ class Block:
 class Run:
     """Adjacent cells of one holder; ``holder`` is its place in the layout, or None.
 
-    If there are too many cells to draw, each holder has one run, and ``last`` is its highest id.
+    If there are too many cells to draw, each holder has one run.
     """
 
     first: int
-    last: int
     count: int
     holder: Optional[int]
 
@@ -93,13 +92,13 @@ def runs(mask: int, held: Iterable[int]) -> list[Run]:
     if free:
         everyone.append((None, free))
     if idset.size(mask) > MAX_CELLS:
-        whole = [Run(idset.lowest(m), m.bit_length() - 1, idset.size(m), h) for h, m in everyone]
+        whole = [Run(idset.lowest(m), idset.size(m), h) for h, m in everyone]
         return sorted(whole, key=lambda run: run.first)
     owners = sorted((i, holder) for holder, ids in everyone for i in idset.iterate(ids))
     found: list[Run] = []
     for i, holder in owners:
         if found and found[-1].holder == holder:
-            found[-1] = Run(found[-1].first, i, found[-1].count + 1, holder)
+            found[-1] = Run(found[-1].first, found[-1].count + 1, holder)
         else:
-            found.append(Run(i, i, 1, holder))
+            found.append(Run(i, 1, holder))
     return found
