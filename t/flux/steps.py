@@ -147,7 +147,8 @@ def check_neither_passes_nor_forecasts_wait_for_each_other_while_messages_arrive
 def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
     scheduler = scheduler_of_two_jobs()
     pending, submission = scheduler._pending, scheduler._pending._submissions[1]
-    pending._intake.cancel = Mock(return_value=pending.cancel(1))  # it is no longer in the queue
+    cancelled = pending.cancel(1)  # it is no longer in the queue
+    pending._intake.held.cancel = Mock(return_value=cancelled)
     scheduler.prioritize([(1, 20)])
     assert pending.cancel(1) is submission
     request = scheduler.resources.parse_resource_request(submission.jobspec).request

@@ -129,7 +129,7 @@ class Annotator:
             if told.when + _INTERVAL > time.monotonic():
                 self._next_turn = min(self._next_turn, told.when + _INTERVAL)
             elif job.jobid in jobs:
-                reason = yield from why_waiting(self._queue, job, time.time(), _name, free)
+                reason = yield from why_waiting(self._queue, job, time.time(), name_of, free)
                 if job.jobid in jobs:
                     self._tell(job.jobid, told.estimate, reason)
             yield
@@ -187,5 +187,6 @@ class Annotator:
             self._request_of(jobid).annotate({"sched": changes})
 
 
-def _name(jobid: int) -> str:
+def name_of(jobid: int) -> str:
+    """The job id in Flux's usual form."""
     return str(JobID(jobid).f58)

@@ -13,10 +13,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, Callable, Generator, Iterator, Mapping, Optional, Protocol
 
-from flux.job import JobID
 from flux.util import parse_fsd
 
 from treepool.errors import InfeasibleRequest, InvalidJobspec
+from treepool.flux.annotate import name_of
 from treepool.flux.outlook import Outlook
 from treepool.flux.questions import Answer, Asker, Questions, Refused, request_watcher
 from treepool.placement.allocation import Allocation, parts_of
@@ -175,7 +175,7 @@ class Answers:
                         break
                     ahead += 1
         yield
-        reason = yield from why_waiting(queue, job, time.time(), _name)
+        reason = yield from why_waiting(queue, job, time.time(), name_of)
         start = yield from self._outlook.start(job)
         first = queue.ahead(job)
         return {
@@ -208,7 +208,7 @@ class Answers:
         yield None
         first = queue.ahead(job)
         if first is not None:
-            reason = f"{_name(first.jobid)} is ahead in the queue"
+            reason = f"{name_of(first.jobid)} is ahead in the queue"
         else:
             selection = yield from queue.plan.selection(job, time.time())
             if selection is not None:
@@ -221,7 +221,7 @@ class Answers:
                     "fitness": pool.fitness(allocation, job.request).total,
                 }
                 return
-            reason = yield from why_waiting(queue, job, time.time(), _name)
+            reason = yield from why_waiting(queue, job, time.time(), name_of)
         start = yield from self._outlook.start_of_new(job)
         yield {**said, "verdict": "later", "reason": reason, "t_estimate": start}
 
@@ -278,7 +278,3 @@ def _shown(parts: tuple[Held, ...]) -> list[list[str]]:
         [idset.encode_ids(ranks), idset.encode(cores), idset.encode(gpus)]
         for ranks, cores, gpus in parts
     ]
-
-
-def _name(jobid: int) -> str:
-    return str(JobID(jobid).f58)

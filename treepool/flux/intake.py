@@ -42,11 +42,9 @@ class Intake:
         self._changed = changed
         self._pool: Optional[Pool] = None
         self._discovery: Optional[Discovery] = None
-        self._held = Submissions()
+        #: The submissions that are held back.
+        self.held = Submissions()
         self._checks: list[Check] = []
-
-    def __len__(self) -> int:
-        return len(self._held)
 
     @property
     def stats(self) -> Optional[dict[str, int]]:
@@ -74,30 +72,14 @@ class Intake:
         if awaited is None:
             self._judge(submission)
         else:
-            self._held.hold(submission, awaited)
+            self.held.hold(submission, awaited)
 
     def hold(self, submission: Submission) -> bool:
         """Judge *submission* again later if more nodes will be known then; returns whether so."""
         awaited = self.awaited
         if awaited is not None:
-            self._held.hold(submission, awaited)
+            self.held.hold(submission, awaited)
         return awaited is not None
-
-    def again(self, submission: Submission) -> None:
-        """Judge *submission* again as soon as possible."""
-        self._held.hold(submission, 0)
-
-    def get(self, jobid: int) -> Optional[Submission]:
-        """The submission of job *jobid*; None if it is not held."""
-        return self._held.get(jobid)
-
-    def cancel(self, jobid: int) -> Optional[Submission]:
-        """Drop the submission of job *jobid*; returns it, None if it is not held."""
-        return self._held.cancel(jobid)
-
-    def prioritize(self, jobs: Any) -> None:
-        """Apply new priorities."""
-        self._held.prioritize(jobs)
 
     def check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
         """Answer a feasibility check, once the nodes that were asked have answered.
@@ -121,10 +103,10 @@ class Intake:
     def release(self) -> None:
         """Judge the submissions, and answer the checks, whose topology has arrived."""
         awaited = self.awaited
-        if awaited == 0 or not (self._held or self._checks):
+        if awaited == 0 or not (self.held or self._checks):
             return
         unknown = self._discovery.unknown if self._discovery else 0
-        self._held.release(unknown)
+        self.held.release(unknown)
         self._inbox.put(self._judge_next)
         checks, self._checks = self._checks, []
         for msg, jobspec, ranks in checks:
@@ -137,10 +119,10 @@ class Intake:
 
     def _judge_next(self) -> bool:
         """Judge a submission; returns whether there are more."""
-        submission = self._held.next()
+        submission = self.held.next()
         if submission is not None:
             self._judge(submission)
-        return self._held.ready
+        return self.held.ready
 
     # -- discovery
 

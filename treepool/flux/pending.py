@@ -83,7 +83,8 @@ class Pending:
         if job is not None:
             self._annotator.withdraw(jobid)
             priority = self._priorities.pop(jobid, job.priority)
-            self._intake.again(attrs.evolve(self.leave(jobid), priority=priority))
+            # It waits for no node, only for the next release.
+            self._intake.held.hold(attrs.evolve(self.leave(jobid), priority=priority), 0)
 
     def waiting(
         self,
@@ -108,12 +109,12 @@ class Pending:
     def cancel(self, jobid: int) -> Optional[Submission]:
         """Forget a job, wherever it waits; returns its submission, None if there is none."""
         self._priorities.pop(jobid, None)  # a later request for the job has a priority of its own
-        submission = self._intake.cancel(jobid)
+        submission = self._intake.held.cancel(jobid)
         return submission if self._queue.remove(jobid) is None else self.leave(jobid)
 
     def prioritize(self, jobs: Iterable[tuple[int, int]]) -> None:
         """Take note of new priorities, by job id."""
-        self._intake.prioritize(jobs)
+        self._intake.held.prioritize(jobs)
         self._priorities.update(jobs)
 
     def apply(self) -> Iterator[None]:
@@ -146,5 +147,5 @@ class Pending:
 
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job; None if it does not wait."""
-        submission = self._submissions.get(jobid) or self._intake.get(jobid)
+        submission = self._submissions.get(jobid) or self._intake.held.get(jobid)
         return None if submission is None else submission.userid

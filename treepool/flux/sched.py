@@ -353,7 +353,7 @@ class TreepoolScheduler(Receiver):
 
     def is_held_back(self, jobid: int) -> bool:
         """Whether a job is held back until the topology of nodes is known."""
-        return self._intake.get(jobid) is not None
+        return self._intake.held.get(jobid) is not None
 
     def up_to_date(self) -> Iterator[None]:
         """Yields until all is known that the scheduler was told before now."""
@@ -374,7 +374,7 @@ class TreepoolScheduler(Receiver):
 
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats sched-treepool`` shows."""
-        report = yield from self._numbers.report(self.queue, len(self._intake))
+        report = yield from self._numbers.report(self.queue, len(self._intake.held))
         stats: dict[str, Any] = super().stats_get()
         more = {
             "version": __version__,

@@ -322,7 +322,7 @@ class History:
         """The module rests: nothing is on its way, and its pool and queue are as the books are."""
         scheduler, manager = self.module.scheduler, self.manager
         assert scheduler._sched_generator is None
-        assert not len(scheduler._intake) and not scheduler.inbox
+        assert not len(scheduler._intake.held) and not scheduler.inbox
         assert all(msg.responses == 1 for msg in self.questions)
         self.questions.clear()
         has = {j: by_rank(scheduler.pool.job(j).parts) for j, _ in scheduler.pool.job_end_times()}
