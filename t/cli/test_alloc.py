@@ -181,6 +181,7 @@ def test_the_mix_says_what_is_kept_for_the_jobs_to_come(treepool):
     [
         (("--straddle", "-1"), "--straddle: not a number from 0 to 1000"),
         (("--straddle", "much"), "--straddle: not a number from 0 to 1000"),
+        (("--straddle", "2: 3"), "--straddle: not a number from 0 to 1000"),
         (("--straddle", "4", "--policy", "best-fit"), "policy best-fit does not weigh locality"),
         (("--mix", "0*slot/gpu"), "argument --mix: '0*slot/gpu': a weight is above 0"),
         (("--policy", "gpu-sparing"), "unknown policy 'gpu-sparing', now packing, known: packing"),

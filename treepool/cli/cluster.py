@@ -108,9 +108,9 @@ def _policy(text: str) -> str:
 
 def _straddle(text: str) -> str:
     try:
-        options.number("straddle", {"straddle": text})
+        options.number("straddle", text)
     except InvalidOption as e:
-        raise ArgumentTypeError(str(e).partition(": ")[2]) from None
+        raise ArgumentTypeError(str(e)) from None
     return text
 
 

@@ -7,6 +7,7 @@ values; an argument overrides the key of its name. Imports no flux.
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import MappingProxyType
 from typing import Callable, Container, Iterable, Mapping, NoReturn, Union
 
@@ -171,16 +172,6 @@ def _choice(
     return _Option(form or "|".join(known), check)
 
 
-def _number(name: str, form: str) -> _Option:
-    def check(text: str) -> float:
-        try:
-            return number(name, {name: text})
-        except InvalidOption as e:  # it begins with the name and the value, which the caller adds
-            return _fail(str(e).partition(": ")[2])
-
-    return _Option(form, check)
-
-
 def _mix(text: str) -> str:
     mix.read(text)
     return text
@@ -220,9 +211,9 @@ _OPTIONS = {
     "reservation-depth": _DEPTH,
     "locality": _choice(*LOCALITIES),
     "node-policy": _choice(*NODE_POLICIES, form="NAME", replaced=REPLACED),
-    "straddle": _number("straddle", "GPUS"),
-    "alpha": _number("alpha", "0..1"),
-    "beta": _number("beta", "0..1"),
+    "straddle": _Option("GPUS", partial(number, "straddle")),
+    "alpha": _Option("0..1", partial(number, "alpha")),
+    "beta": _Option("0..1", partial(number, "beta")),
     "mix": _Option("WEIGHT*SHAPE[,...]", _mix),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,

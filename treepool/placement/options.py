@@ -64,15 +64,22 @@ def check_together(options: Mapping[str, object]) -> None:
 MOST = {"straddle": 1000, "alpha": 1, "beta": 1}
 
 
-def number(name: str, options: Mapping[str, Any]) -> float:
-    """The value of option *name*, a number from 0 to MOST."""
+def number(name: str, value: Any) -> float:
+    """The *value* of option *name*, a number from 0 to MOST; InvalidOption does not repeat them."""
     try:
-        value = float(options[name])
+        found = float(value)
     except (TypeError, ValueError, OverflowError):
-        value = -1.0
-    if not 0 <= value <= MOST[name]:
-        raise InvalidOption(f"{name}={shown(options[name])}: not a number from 0 to {MOST[name]}")
-    return value
+        found = -1.0
+    if not 0 <= found <= MOST[name]:
+        raise InvalidOption(f"not a number from 0 to {MOST[name]}")
+    return found
+
+
+def _number(name: str, options: Mapping[str, Any]) -> float:
+    try:
+        return number(name, options[name])
+    except InvalidOption as e:
+        raise InvalidOption(f"{name}={shown(options[name])}: {e}") from None
 
 
 def chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]:
@@ -81,9 +88,9 @@ def chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]
     A weight that the policy does not use is not among them.
     """
     values = checked(options)
-    weights = Weights(number("alpha", values), number("beta", values))
+    weights = Weights(_number("alpha", values), _number("beta", values))
     mix = Mix(kinds_of(values["mix"]))
-    policy = policy_named(values["policy"], weights, number("straddle", values), mix)
+    policy = policy_named(values["policy"], weights, _number("straddle", values), mix)
     if not policy.weighs:
         del values["straddle"]
     return values, weights, policy
