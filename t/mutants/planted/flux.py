@@ -111,14 +111,14 @@ FLUX = [
     Mutant(
         "a job that is judged again is forgotten",
         "flux/pending.py",
-        "self._intake.again(attrs.evolve(self.leave(jobid), priority=priority))",
+        "self._intake.held.hold(attrs.evolve(self.leave(jobid), priority=priority), 0)",
         "self.leave(jobid)",
         "driven",
     ),
     Mutant(
         "a priority that changes before a job is judged is lost",
         "flux/pending.py",
-        "self._intake.prioritize(jobs)",
+        "self._intake.held.prioritize(jobs)",
         "pass",
         "told",
     ),
