@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from types import ModuleType, SimpleNamespace
 from unittest.mock import MagicMock, patch
@@ -16,15 +17,15 @@ MOST_STEPS = 100_000
 
 def _imported():
     """The modules answers and questions, with stand-ins for what they import of Flux."""
-    names = ("flux", "flux.job", "flux.constants", "flux.core", "flux.core.inner")
+    names = ("flux", "flux.job", "flux.constants", "flux.core", "flux.core.inner", "flux.util")
     stubs = {name: MagicMock(spec=ModuleType(name)) for name in names}
     stubs["flux.job"].JobID = lambda jobid: SimpleNamespace(f58=f"f{jobid}")
+    stubs["flux.util"].parse_fsd = float
     stubs["flux.constants"].FLUX_MSGTYPE_REQUEST = 1
     stubs["flux.core.inner"].ffi = MagicMock()
     stubs["flux.core.inner"].lib = SimpleNamespace(
         FLUX_ROLE_OWNER=1,
         FLUX_ROLE_USER=2,
-        flux_msg_is_streaming=lambda msg: False,
         flux_msg_copy=lambda msg, payload: None,
         flux_msg_decref=lambda msg: None,
     )
@@ -76,11 +77,15 @@ class Source:
 
 
 def answered(pool, topic, text):
-    """The answers, and the errors as (errno, reason), to a guest's request with payload *text*."""
+    """The answers, and the errors as (errno, reason), to a guest's request with payload *text*.
+
+    The end of a stream is no error.
+    """
     handle, log = MagicMock(), MagicMock()
     asked = ANSWERS.Answers(handle, log, Source(pool))
     asked.begin()
     msg = SimpleNamespace(topic=topic, userid=8, rolemask=2, payload_str=text, handle=None)
+    QUESTIONS.lib.flux_msg_is_streaming = lambda _msg: topic == "look"
     asked._questions.take(msg, getattr(asked, f"_{topic}"))
     for _ in range(MOST_STEPS):
         if not len(asked):
@@ -89,4 +94,5 @@ def answered(pool, topic, text):
     assert not len(asked), "no answer"
     assert not log.error.called, log.error.call_args
     errors = [call.args[1:] for call in handle.respond_error.call_args_list]
-    return [call.args[1] for call in handle.respond.call_args_list], errors
+    answers = [call.args[1] for call in handle.respond.call_args_list]
+    return answers, [error for error in errors if error[0] != errno.ENODATA]
