@@ -55,6 +55,18 @@ def test_jobs_that_wait_at_a_reload_start_later(four):
     four.wait(waiting, "alloc")
 
 
+def test_a_limit_that_was_changed_counts_after_a_reload(four):
+    job = four.submit("-t1h", "-N4", "-n4", "--exclusive")
+    four.wait(job, "alloc")
+    four.flux("update", job, "duration=+2h")
+    four.flux("update", job, "duration=+1h")
+    end = four.flux("jobs", "-no", "{expiration}", job)
+    four.load("sched-treepool")
+    told = json.loads(four.flux("treepool", "explain", "--job", job, "--json"))
+    assert told["answer"]["expiration"] == pytest.approx(float(end))
+    assert told["answer"]["expiration"] == pytest.approx(told["started"] + 4 * 3600, abs=60)
+
+
 @needs_tree_pool
 def test_a_job_that_flux_cores_own_pool_placed_is_kept_too(four):
     four.load("sched-simple", "pool-class=flux.resource.TreePool")

@@ -1,18 +1,21 @@
 """What jobs held when a scheduler started, and what they gave back before it was ready.
 
-At ``hello`` the job manager tells a scheduler what each job holds. From ``ready`` on it tells what
-is freed. It does not report what is freed between the two (flux-core 0.88,
-alloc_send_free_request). With many running jobs that time is long, because their Rs are read one
-by one. Once ready, the scheduler therefore asks what is allocated, and frees everything else that
-the jobs of ``hello`` hold in the pool.
+At ``hello`` the job manager tells a scheduler what each job holds; if its end was changed, that is
+in the events of the job. From ``ready`` on it tells what is freed. It does not report what is freed
+between the two (flux-core 0.88, alloc_send_free_request). With many running jobs that time is long,
+because their Rs are read one by one. Once ready, the scheduler therefore asks what is allocated,
+and frees everything else that the jobs of ``hello`` hold in the pool.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import attrs
+from flux.job import JobID
+from flux.kvs import get_key_direct
 
 from treepool.flux.inbox import Inbox
 from treepool.placement.pool import Pool
@@ -56,6 +59,22 @@ class Hello:
         count = sum(_release(pool, jobid, R, allocated) for jobid, R in held.items())
         if count:
             self._freed(f"freed {count} nodes of jobs that ended while this scheduler started")
+
+
+def new_expiration(handle: Any, jobid: int) -> Optional[float]:
+    """The end of job *jobid* if it was changed after the start; None if that in its R holds.
+
+    The R in the KVS stays as the scheduler wrote it. Changes are in the events of the job
+    (RFC 21, resource-update), and flux-core's hello does not tell of them.
+    """
+    try:
+        events = str(get_key_direct(handle, f"{JobID(jobid).kvs}.eventlog"))
+        lines = [line for line in events.splitlines() if '"resource-update"' in line]
+        updates = [e for e in map(json.loads, lines) if e["name"] == "resource-update"]
+        ends = [float(e["context"]["expiration"]) for e in updates if "expiration" in e["context"]]
+    except (OSError, ValueError, TypeError, KeyError):  # a job must not end because of its events
+        return None
+    return ends[-1] if ends else None
 
 
 def held_of(execution: Any) -> ResourceSet:

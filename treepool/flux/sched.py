@@ -25,7 +25,7 @@ from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage, let_go
-from treepool.flux.hello import Hello
+from treepool.flux.hello import Hello, new_expiration
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
@@ -156,6 +156,9 @@ class TreepoolScheduler(Receiver):
         """Take over a job that holds R."""
         super().hello(jobid, priority, userid, t_submit, R)
         self._hello.add(jobid, held(R))
+        end = new_expiration(self.handle, jobid)
+        if end is not None:
+            self.resources.update_expiration(jobid, end)
         self._users[jobid] = userid
         self.queue.follow()
 

@@ -1,6 +1,7 @@
 """flux-core's job manager and resource module, by RFC 27, and the books they keep."""
 
 import errno
+import json
 import time
 from functools import partial
 from unittest.mock import patch
@@ -8,11 +9,12 @@ from unittest.mock import patch
 import flux.scheduler
 from _flux._core import ffi, lib
 from flux.brokermod import BrokerModule
+from flux.job import JobID
 from reactor import Future, Message, Transaction, commit_async, get_key
 
 import TreePool  # noqa: F401 (makes treepool importable)
 
-from treepool.flux import questions, sched, windows  # isort: skip
+from treepool.flux import hello, questions, sched, windows  # isort: skip
 from treepool.rfc import idset  # isort: skip
 
 #: Alloc responses by their type, RFC 27.
@@ -27,12 +29,14 @@ class Job:
 
     def __init__(self, jobid, spec, priority, userid, submitted):
         self.jobid, self.spec, self.priority = jobid, spec, priority
-        self.key = _key(jobid)
+        self.key, self.events = _key(jobid), f"{JobID(jobid).kvs}.eventlog"
         self.userid, self.submitted = userid, submitted
         self.msg = self.R = self.answer = None
         self.held = {}
         self.started = 0.0
         self.cancelled = False
+        #: Its end, if that was changed while it ran.
+        self.expiration = None
         #: What it was told while it waited; as the job manager merges it.
         self.told = {}
 
@@ -92,6 +96,8 @@ class JobManager:
     def ready(self, payload):
         """Before this answer, the job manager tells nobody what is freed (flux-core 0.88)."""
         for job in self.jobs.values():
+            if job.held and job.expiration is not None:
+                assert self.module.scheduler.pool.job(job.jobid).end_time == job.expiration
             if len(job.held) > 1 and self.handle.chance and self.handle.chance.random() < 0.5:
                 del job.held[min(job.held)]
         return [{"count": 0}]
@@ -225,6 +231,9 @@ class JobManager:
         self.handle.send(Message("sched.prioritize", {"jobs": jobs}))
 
     def expire(self, job, when):
+        event = {"name": "resource-update", "context": {"expiration": when}}
+        self.handle.kvs[job.events] = f'{{"name": "alloc"}}\n{json.dumps(event)}\n'
+        job.expiration = when
         msg = Message("sched.expiration", {"id": job.jobid, "expiration": when})
         return self.handle.send(msg)
 
@@ -262,6 +271,7 @@ class Module:
             patch.multiple(
                 flux.scheduler, KVSTxn=Transaction, kvs_commit_async=commit_async, kvs_get=get_key
             ),
+            patch.object(hello, "get_key_direct", get_key),
             patch.multiple(
                 windows,
                 KVSTxn=Transaction,

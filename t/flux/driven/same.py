@@ -37,6 +37,8 @@ class Plain:
         for job in self.manager.jobs.values():
             if job.held:
                 self.pool.register_alloc(job.jobid, held(job.R, books.held_entries(job.held)))
+                if job.expiration is not None:
+                    self.pool.update_expiration(job.jobid, job.expiration)
         for job in self.manager.jobs.values():
             if job.waits:
                 self.add(job)
