@@ -74,3 +74,17 @@ def test_a_queue_that_is_stopped_starts_no_job_and_one_that_is_disabled_accepts_
     assert (line["stopped"], line["disabled"]) == (None, "closed")
     site.flux("queue", "enable", "short")
     assert "would start now" in asked(site)[0]
+
+
+def test_a_job_whose_queue_is_gone_from_the_configuration_is_explained_all_the_same(site):
+    conf = json.loads(site.flux("config", "get"))
+    first = site.submit("--queue=short", "-N1", "-n1", "--exclusive", "-t1h")
+    job = site.submit("--queue=long", "-n1", "-t1h")
+    site.wait(first, "alloc")
+    fewer = {**conf, "queues": {"short": conf["queues"]["short"]}}
+    site.flux("config", "load", stdin=json.dumps(fewer))
+    done = site.run("treepool", "explain", "--job", job)
+    assert (done.stderr, done.returncode) == ("", 1)
+    assert "0 of 1 slots free now" in done.stdout
+    site.flux("config", "load", stdin=json.dumps(conf))
+    site.cancel_all()

@@ -83,7 +83,12 @@ def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
 
 def _closed(handle: Any, queue: Optional[str]) -> Closed:
     payload = {"name": queue} if queue else {}
-    status = handle.rpc("job-manager.queue-status", payload, nodeid=0).get()
+    try:
+        status = handle.rpc("job-manager.queue-status", payload, nodeid=0).get()
+    except OSError as e:
+        if e.errno != errno.EINVAL:
+            raise
+        status = {}  # the configuration has the queue no more, but the scheduler has its jobs
     return Closed(
         str(queue or ""),
         None if status.get("start", True) else str(status.get("stop_reason", "")),
