@@ -88,3 +88,36 @@ def test_a_job_whose_queue_is_gone_from_the_configuration_is_explained_all_the_s
     assert "0 of 1 slots free now" in done.stdout
     site.flux("config", "load", stdin=json.dumps(conf))
     site.cancel_all()
+
+
+@pytest.fixture(scope="module")
+def fast():
+    """Two full nodes; the jobs of queue fast need node 1."""
+    conf = ['queues.fast.requires=["fast"]', "queues.slow.requires=[]"]
+    env = {"TREEPOOL_TEST_PROPERTIES": '{"fast": "1"}'}
+    with Instance(2, 8, 0, conf=conf, env=env) as instance:
+        instance.load("sched-treepool", "policy=easy")
+        instance.flux("queue", "start", "--all", "--quiet")
+        full = instance.submit("--queue=slow", "-N2", "-n2", "--exclusive", "-t1h")
+        instance.wait(full, "alloc")
+        yield instance
+
+
+def explained(instance, *words):
+    """How many nodes an explanation is about."""
+    line = json.loads(instance.run("treepool", "explain", "--json", *words).stdout)
+    return line["explanation"]["nodes"]
+
+
+def test_an_explanation_of_a_job_goes_by_the_queue_that_it_was_moved_to(fast):
+    job = fast.submit("--queue=slow", "-n1", "-t1h")
+    fast.wait(job, "priority")
+    assert explained(fast, "--job", job) == 2
+    fast.flux("update", job, "queue=fast")
+    fast.wait(job, "jobspec-update")
+    assert fast.soon(lambda: explained(fast, "--job", job) == 1)
+
+
+def test_an_explanation_of_a_shape_is_about_the_nodes_of_its_queue(fast):
+    for queue, nodes in (("slow", 2), ("fast", 1)):
+        assert explained(fast, "--instance", SHAPE, "--queue", queue, "--duration=1h") == nodes

@@ -64,7 +64,10 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
     answer, closed, parts = instance.ask(question)
     told: Optional[Explanation] = None
     if answer["verdict"] not in ("now", "held back"):
-        system = {"constraints": constraints, "treepool": question.get("options")}
+        system = {  # with what the queue requires, and the site's defaults
+            "constraints": answer.get("constraints", constraints),
+            "treepool": answer.get("options", question.get("options")),
+        }
         spec = {"resources": resources, "attributes": {"system": system}}
         told = _told(instance.look(), -1, spec, arguments.shape)
     placement = short_form(parts)

@@ -194,7 +194,12 @@ class Answers:
         """What a job would get now or when, if it were submitted now."""
         pool, queue = self._source.pool, self._source.queue
         line, spec = _spec(payload, self._source.configured)
-        said = {"queue": line}
+        system = spec["attributes"]["system"]
+        said = {
+            "queue": line,
+            "constraints": system.get("constraints"),
+            "options": system.get("treepool"),
+        }
         if self._source.holds_back:
             yield {**said, "verdict": "held back"}
             return

@@ -13,6 +13,7 @@ from typing import Any, Mapping, Optional
 
 import attrs
 import flux
+from flux.constants import FLUX_JOB_LOOKUP_CURRENT
 from flux.job import JobID, JobList
 from flux.job.info import statetostr
 from flux.job.kvslookup import job_info_lookup
@@ -91,8 +92,9 @@ def job_id(text: str) -> int:
 
 
 def jobspec_of(jobid: int) -> dict[str, Any]:
-    """The jobspec of a job, as it was submitted; raises OSError if it is not readable."""
-    answer = job_info_lookup(flux.Flux(), jobid, keys=["jobspec"]).get_decode()
+    """The jobspec of a job, with later updates; raises OSError if it is not readable."""
+    handle, now = flux.Flux(), FLUX_JOB_LOOKUP_CURRENT
+    answer = job_info_lookup(handle, jobid, keys=["jobspec"], flags=now).get_decode()
     jobspec = answer.get("jobspec")
     if not isinstance(jobspec, dict):
         raise OSError(errno.ENOENT, "it has no jobspec")
