@@ -184,6 +184,7 @@ def test_what_a_queue_requires_counts():
     env = {"TREEPOOL_TEST_PROPERTIES": '{"fast": "1"}'}
     with Instance(2, 8, 0, conf=conf, env=env) as instance:
         instance.load("sched-treepool")
+        instance.flux("queue", "start", "--all", "--quiet")
         words = ("explain", "--instance", "slot/core=1", "--queue")
         assert "on rank0/core" in said(instance, *words, "slow")
         assert "on rank1/core" in said(instance, *words, "fast")
