@@ -84,8 +84,6 @@ class _Cores:
                 usable &= bitmap(root.attributes[name])
         self.pus: dict[int, tuple[int, ...]] = {}
         self.notes: list[str] = []
-        #: The core of each PU, by the PU's number.
-        self._core: dict[int, int] = {}
         everything = list(root.walk())
         holders = [o for o in everything if o.type == "Core"]
         if not holders:
@@ -99,9 +97,7 @@ class _Cores:
                 if pu.type == "PU" and pu.os_index >= 0 and usable >> pu.os_index & 1
             )
             if pus:
-                core = len(self.pus)
-                self.pus[core] = pus
-                self._core.update((pu, core) for pu in pus)
+                self.pus[len(self.pus)] = pus
             else:
                 left_out += 1
         if left_out:

@@ -22,8 +22,7 @@ import attrs
 
 from treepool.errors import InvalidIdset
 from treepool.rfc import idset, topo
-from treepool.rfc.findings import Findings, pointer_to
-from treepool.rfc.quote import shortened
+from treepool.rfc.findings import Findings, pointer_to, shown_ids
 
 #: Ranks as ascending runs that do not touch: first rank, and the rank after the last.
 Runs = tuple[tuple[int, int], ...]
@@ -67,7 +66,7 @@ class FabricDomain:
 
     def mask(self) -> int:
         """The ranks as a bitmask."""
-        return idset.from_ids(rank for first, end in self.ranks for rank in range(first, end))
+        return idset.from_runs(self.ranks)
 
     def moved(self, move: Callable[[int], int]) -> Optional[FabricDomain]:
         """The domain with its ranks mapped by *move*, without domains that are then empty.
@@ -194,7 +193,7 @@ class _Reader:
             self.findings.note(at, "must have at least one id")
         together = _merged((*runs, *below)) if below else runs
         if together != runs:
-            lacking = _shown(_common(below, _gaps(runs)))
+            lacking = shown_ids(idset.from_runs(below) & ~idset.from_runs(runs))
             self.findings.note(at, f"lacks {lacking}, which domains inside have")
         return together
 
@@ -208,7 +207,7 @@ class _Reader:
                 noted.add(i)
                 at, domain = placed[i]
                 sibling_at, sibling = placed[owner]
-                both = _shown(_common(domain.ranks, sibling.ranks))
+                both = shown_ids(domain.mask() & sibling.mask())
                 self.findings.note(at, f"ranks {both} also in the sibling at {sibling_at}")
             if end > last:
                 last, owner = end, i
@@ -224,28 +223,3 @@ def _merged(runs: Iterable[tuple[int, int]]) -> Runs:
         else:
             found.append((first, end))
     return tuple(found)
-
-
-def _gaps(runs: Runs) -> Runs:
-    """The ranks that are in none of *runs*."""
-    edges = [0, *(edge for run in runs for edge in run), idset.MAX_ID + 1]
-    return tuple((a, b) for a, b in zip(edges[::2], edges[1::2]) if a < b)
-
-
-def _common(one: Runs, other: Runs) -> Runs:
-    """The ranks that are in both."""
-    found = []
-    i = j = 0
-    while i < len(one) and j < len(other):
-        first, end = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
-        if first < end:
-            found.append((first, end))
-        if one[i][1] < other[j][1]:
-            i += 1
-        else:
-            j += 1
-    return tuple(found)
-
-
-def _shown(runs: Runs) -> str:
-    return shortened(idset.encode_runs(runs))
