@@ -19,19 +19,12 @@ _OPTIONAL = (2, 3, 4)
 def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[str]:
     """A row for each GPU; of model, memory and domain, columns without information are left out."""
     names = ("host", "gpu", "model", "memory", "domain", "state", "job", "user")
-    rows: list[tuple[Cell, ...]] = [
-        (
-            (line.host, ""),
-            (str(line.gpu), ""),
-            (line.model, ""),
-            (f"{line.memory} GiB" if line.memory else "", ""),
-            (line.domain, ""),
-            (line.state, _COLOURS.get(line.state, "")),
-            (line.job, ""),
-            (line.user, ""),
-        )
-        for line in gpus
-    ]
+    rows = []
+    for line in gpus:
+        memory = f"{line.memory} GiB" if line.memory else ""
+        state = line.state, _COLOURS.get(line.state, "")
+        what = _plain(line.host, str(line.gpu), line.model, memory, line.domain)
+        rows.append([*what, state, *_plain(line.job, line.user)])
     kept = [i for i in range(len(names)) if i not in _OPTIONAL or any(row[i][0] for row in rows)]
     return lines([names[i] for i in kept], [[row[i] for i in kept] for row in rows], width)
 
@@ -39,27 +32,23 @@ def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[str]:
 def domain_table(domains: Sequence[DomainLine], width: int) -> Iterator[str]:
     """A row for each domain above the nodes."""
     names = ("domain", "in", "nodes", "idle", "partial", "full", "not up", "free cores", "GPUs")
-    rows: list[list[Cell]] = []
+    rows = []
     for line in domains:
-        numbers = line.nodes, line.idle, line.partly, line.full, line.away
-        free = line.cores_free, line.gpus_free
-        rows.append(
-            [(line.domain, ""), (line.within, ""), *((f"{n:,}", "") for n in numbers + free)]
-        )
+        nodes = line.nodes, line.idle, line.partly, line.full, line.away
+        numbers = (*nodes, line.cores_free, line.gpus_free)
+        rows.append(_plain(line.domain, line.within, *(f"{number:,}" for number in numbers)))
     return lines(names, rows, width)
 
 
 def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[str]:
     """A row for each job; *now* is the time, in seconds since the epoch."""
-    rows: list[list[Cell]] = []
+    rows = []
     for line in jobs:
         fitness = "" if line.fitness is None else f"{line.fitness:.2f}"
         colour = "" if line.fitness is None or line.fitness >= 0.99 else "yellow"
-        texts = (line.job, line.user, line.name, line.state, _age(now - line.since))
-        row = [(text, "") for text in texts]
-        rows.append(
-            [*row, (fitness, colour), (line.domains, ""), (line.placement or line.note, "")]
-        )
+        what = _plain(line.job, line.user, line.name, line.state, _age(now - line.since))
+        where = _plain(line.domains, line.placement or line.note)
+        rows.append([*what, (fitness, colour), *where])
     names = ("job", "user", "name", "state", "for", "fitness", "in", "placement")
     return lines(names, rows, width)
 
@@ -68,21 +57,16 @@ def window_table(
     entries: Sequence[tuple[WindowEntry, str]], now: float, width: int
 ) -> Iterator[str]:
     """A row for each window and its source; *now* is the time, in seconds since the epoch."""
-    rows = [
-        [
-            (text, "")
-            for text in (
-                entry.name,
-                entry.hosts,
-                clock(entry.start, now),
-                clock(entry.end, now),
-                windows.whom(entry),
-                source,
-            )
-        ]
-        for entry, source in entries
-    ]
+    rows = []
+    for entry, source in entries:
+        when = clock(entry.start, now), clock(entry.end, now)
+        rows.append(_plain(entry.name, entry.hosts, *when, windows.whom(entry), source))
     return lines(("name", "hosts", "start", "end", "for", "source"), rows, width)
+
+
+def _plain(*texts: str) -> list[Cell]:
+    """Cells without a colour."""
+    return [(text, "") for text in texts]
 
 
 def _age(seconds: float) -> str:
