@@ -237,12 +237,12 @@ def _encode_instance(
     except ImportError as e:
         raise Stop(f"--instance: this Python has no Flux, use flux treepool encode: {e}") from None
     try:
-        instance = live.Instance.connect()
+        handle = live.connected()
     except OSError as e:
         raise Stop(f"--instance: no Flux instance: {e.strerror or e}") from None
-    target = instance.R if R is None else R
+    target = live.resources(handle) if R is None else R
     nodes = []
-    for rank, answer in counted(instance.topologies(target.ranks), "brokers answered"):
+    for rank, answer in counted(live.topologies(handle, target.ranks), "brokers answered"):
         if isinstance(answer, bytes):
             nodes.append(Nodes(1 << rank, describer.of_xml(answer, f"rank {rank}")))
         else:

@@ -38,33 +38,27 @@ def local_xml() -> Optional[bytes]:
     return answer.encode() if answer else None
 
 
-class Instance:
-    """A running Flux instance, as seen by a client."""
+def connected() -> Any:
+    """A handle of the environment's instance (FLUX_URI); raises OSError if there is none."""
+    return flux.Flux()
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
 
-    @classmethod
-    def connect(cls) -> Instance:
-        """The instance of the environment (FLUX_URI); raises OSError if there is none."""
-        return cls(flux.Flux())
+def resources(handle: Any) -> ResourceSet:
+    """The R of the whole instance; raises OSError or InvalidR."""
+    # In a task's environment, the default namespace is the job's own, which has no such key.
+    return ResourceSet.read(get_key_direct(handle, "resource.R", "primary"))
 
-    @property
-    def R(self) -> ResourceSet:
-        """The R of the whole instance; raises OSError or InvalidR."""
-        # In a task's environment, the default namespace is the job's own, which has no such key.
-        return ResourceSet.read(get_key_direct(self.handle, "resource.R", "primary"))
 
-    def topologies(self, ranks: int) -> Iterator[tuple[int, Union[bytes, str]]]:
-        """The XML of each of *ranks* (bitmask) in turn, or why there is none, in one line."""
-        waiting = deque(idset.iterate(ranks))
-        asked: deque[tuple[int, Any]] = deque()
-        while waiting or asked:
-            while waiting and len(asked) < IN_FLIGHT:
-                rank = waiting.popleft()
-                asked.append((rank, self.handle.rpc(TOPO_GET, nodeid=rank)))
-            rank, future = asked.popleft()
-            yield rank, answer_of(future, TIMEOUT)
+def topologies(handle: Any, ranks: int) -> Iterator[tuple[int, Union[bytes, str]]]:
+    """The XML of each of *ranks* (bitmask) in turn, or why there is none, in one line."""
+    waiting = deque(idset.iterate(ranks))
+    asked: deque[tuple[int, Any]] = deque()
+    while waiting or asked:
+        while waiting and len(asked) < IN_FLIGHT:
+            rank = waiting.popleft()
+            asked.append((rank, handle.rpc(TOPO_GET, nodeid=rank)))
+        rank, future = asked.popleft()
+        yield rank, answer_of(future, TIMEOUT)
 
 
 def answer_of(future: Any, timeout: float = 0.0) -> Union[bytes, str]:

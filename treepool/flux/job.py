@@ -10,7 +10,7 @@ import flux
 from flux.job import JobID, event_watch_async
 from flux.job.kvslookup import job_kvs_lookup
 
-from treepool.flux.hardware import TIMEOUT, TOPO_GET, Instance, answer_of
+from treepool.flux.hardware import TIMEOUT, TOPO_GET, answer_of, resources
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
@@ -57,7 +57,7 @@ def read(environment: Mapping[str, str]) -> Job:
 def _instance_cores(handle: Any, rank: int) -> Optional[int]:
     if int(handle.attr_get("instance-level")) == 0:
         return None
-    entries = Instance(handle).R.entries
+    entries = resources(handle).entries
     return sum(idset.size(entry.cores) for entry in entries if entry.ranks >> rank & 1)
 
 

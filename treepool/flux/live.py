@@ -20,7 +20,7 @@ from flux.job.kvslookup import job_info_lookup
 
 from treepool.errors import InvalidInput, PoolConflict
 from treepool.flux import client, windowclient
-from treepool.flux.hardware import Instance
+from treepool.flux.hardware import resources
 from treepool.placement.allocation import Allocation
 from treepool.placement.jobs import held_in
 from treepool.placement.nodes.state import Held
@@ -169,7 +169,7 @@ def _resources(handle: Any) -> ResourceSet:
             raise OSError(errno.EPERM, text) from None
         if isinstance(e, OSError) and e.errno != errno.ENOSYS:
             raise
-        return Instance(handle).R
+        return resources(handle)
 
 
 def _held(handle: Any, ids: list[int]) -> dict[int, tuple[Held, ...]]:
