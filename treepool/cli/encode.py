@@ -225,8 +225,7 @@ def _found(arguments: Namespace, describer: Describer) -> Iterator[Found]:
 
 def _read(description: Description, describer: Describer) -> Found:
     node = describer.of_xml(description.xml, description.name)
-    hosts = description.hosts or ((description.stem,) if description.stem else ())
-    return Found(node, description.name, description.ranks, hosts)
+    return Found(node, description.name, description.ranks, description.hosts)
 
 
 def _encode_instance(

@@ -36,15 +36,13 @@ _NUMBERS = re.compile(r"(\d+)", re.ASCII)
 class Description:
     """One node's hwloc XML. ``ranks`` (bitmask) and ``hosts`` say what it applies to, if given.
 
-    ``name`` is for messages. ``stem`` is the host according to the name of a file in a folder, ""
-    for a file given by itself.
+    A file in a folder applies to the host that its name tells. ``name`` is for messages.
     """
 
     name: str
     xml: bytes
     ranks: int = 0
     hosts: tuple[str, ...] = ()
-    stem: str = ""
 
 
 def read(argument: str) -> Iterator[Description]:
@@ -98,7 +96,7 @@ def _folder(path: Path) -> Iterator[Description]:
         raise Stop(f"{path}: cannot be read: {e.strerror or e}", USAGE) from None
     _check_number(len(found), str(path))
     for file in sorted(found, key=lambda p: natural(p.stem)):
-        yield Description(str(file), _bytes(str(file)), stem=file.stem)
+        yield Description(str(file), _bytes(str(file)), hosts=(file.stem,))
 
 
 def _is_tar(path: str) -> bool:
@@ -127,7 +125,7 @@ def _tar(path: str) -> Iterator[Description]:
                 file = tar.extractfile(member)
                 if file is not None:
                     data = _limited(file.read(MAX_XML + 1), f"{path}({name})")
-                    yield Description(f"{path}({name})", data, stem=name.stem)
+                    yield Description(f"{path}({name})", data, hosts=(name.stem,))
     except _BROKEN as e:
         raise Stop(f"{path}: cannot be read: {e}", USAGE) from None
     _check_number(count, path)

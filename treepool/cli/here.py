@@ -210,7 +210,7 @@ def _described(argument: str) -> Machine:
     from treepool.discovery.hwloc import read_hwloc
 
     description = next(hardware.read(argument))
-    if description.stem or description.ranks or description.hosts:
+    if description.ranks or description.hosts:
         raise Stop(f"--xml {argument:.60}: must be one file", USAGE)
     return read_hwloc(description.xml, description.name)
 
