@@ -23,14 +23,10 @@ class Turns:
         self._worked = 0.0
 
     @property
-    def message_waits(self) -> bool:
-        """Whether a message waits."""
-        return bool(self._handle.pollevents() & FLUX_POLLIN)
-
-    @property
     def messages_first(self) -> bool:
         """Whether messages wait, and work has not waited for them too long."""
-        return self.message_waits and time.monotonic() < self._worked + _PATIENCE
+        waits = self._handle.pollevents() & FLUX_POLLIN
+        return bool(waits) and time.monotonic() < self._worked + _PATIENCE
 
     def worked(self) -> None:
         """Take note of a step of work."""
