@@ -55,7 +55,7 @@ def read_kind(text: str) -> Kind:
     if not weight:
         raise InvalidOption(f"{shown(text)}: a weight is above 0")
     try:
-        jobspec.read(jobspec.from_resources(parse_shape(shape)))
+        jobspec.from_resources(parse_shape(shape))
     except InvalidShape as e:
         raise InvalidOption(f"{shown(shape)}: {e.line}") from None
     except InvalidJobspec as e:
