@@ -23,8 +23,8 @@ def write(results: Sequence[SizeResult], note: str, path: Path) -> None:
         axes = figure.add_subplot()
         for i, form in enumerate(results[0].forms):
             found = [result.form(form.form) for result in results]
-            filled = "none" if form.refused else plots.colour(i)
-            how: dict[str, Any] = {"color": plots.colour(i), "markerfacecolor": filled}
+            filled = "none" if form.refused else f"C{i % 10}"
+            how: dict[str, Any] = {"color": f"C{i % 10}", "markerfacecolor": filled}
             axes.plot(sizes, [one.job / 1e6 for one in found], "o-", label=form.form, **how)
             peer = [(n, one.peer_job / 1e6) for n, one in zip(sizes, found) if one.peer_job]
             if peer:

@@ -38,11 +38,6 @@ def style() -> Any:
     return rc_context(_STYLE)
 
 
-def colour(line: int) -> str:
-    """The colour of *line*, counted from 0."""
-    return f"C{line % 10}"
-
-
 def write(figure: Any, path: Path) -> None:
     """Write *figure* as SVG to *path*."""
     figure.savefig(path, format="svg", metadata={"Date": None})

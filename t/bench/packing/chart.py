@@ -55,7 +55,7 @@ def _bars(axes: Any, rows: Sequence[Row], pools: Sequence[str], column: int) -> 
         found = {row[2]: float(row[column]) for row in rows if row[3] == pool}
         places = [k + (i - (len(pools) - 1) / 2) * width for k in range(len(mixes))]
         heights = [found.get(mix, 0.0) for mix in mixes]
-        axes.bar(places, heights, width, label=pool, color=plots.colour(i))
+        axes.bar(places, heights, width, label=pool, color=f"C{i % 10}")
     axes.set_xticks(range(len(mixes)), mixes)
     axes.grid(axis="x", visible=False)
     axes.set_yscale("function", functions=(lambda y: abs(y) ** 0.5, lambda y: y**2))

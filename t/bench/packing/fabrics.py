@@ -453,7 +453,7 @@ def _plot(rows: Sequence[tuple[str, str, Found]], path: Path) -> None:
         for i, rule in enumerate(rules):
             found = [f for _, of, f in rows if of == rule]
             at = [place + (i - (len(rules) - 1) / 2) * 0.2 for place in range(len(machines))]
-            colour = plots.colour(i)
+            colour = f"C{i % 10}"
             axes[0].bar(at, [f.spread for f in found], 0.18, color=colour, label=rule)
             axes[0].plot(at, [f.p95 for f in found], "_", color=colour, markersize=10)
             axes[1].bar(at, [f.wait for f in found], 0.18, color=colour)
