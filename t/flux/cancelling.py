@@ -20,7 +20,7 @@ class Cancelled:
         scheduler._cancels = Precedence(5.0)
         scheduler.inbox = Inbox(scheduler._h, lambda: None)
         scheduler.inbox.begin()
-        scheduler._intake.configure_mock(cancel=Mock(return_value=None))
+        scheduler._intake.held.cancel = Mock(return_value=None)
         scheduler.start_schedule = lambda: None
         scheduler.queue.run = self.run
 

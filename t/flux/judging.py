@@ -22,7 +22,7 @@ def check_a_priority_that_is_not_applied_yet_counts_for_the_order():
 
 def check_a_job_that_is_cancelled_before_its_turn_is_not_judged_again():
     scheduler = scheduler_of_two_jobs()
-    scheduler._intake.cancel.return_value = None
+    scheduler._intake.held.cancel.return_value = None
     scheduler._pending.judge_again()
     scheduler.cancel(1)
     assert [each.jobid for each in judged_again(scheduler)] == [2]
@@ -30,7 +30,7 @@ def check_a_job_that_is_cancelled_before_its_turn_is_not_judged_again():
 
 def check_jobs_on_their_way_go_on_if_all_that_came_after_them_are_cancelled():
     scheduler = scheduler_of_two_jobs()
-    scheduler._intake.cancel.return_value = None
+    scheduler._intake.held.cancel.return_value = None
     scheduler._pending.judge_again()
     clock = iter(range(1000))
     with patch("treepool.flux.pending.time.monotonic", lambda: next(clock)):

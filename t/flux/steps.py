@@ -68,7 +68,7 @@ def judged_again(scheduler):
     """The submissions that are judged again after the localities of the pool changed."""
     scheduler._on_topology(True)
     list(scheduler._pending.apply())
-    return [call.args[0] for call in scheduler._intake.again.call_args_list]
+    return [call.args[0] for call in scheduler._intake.held.hold.call_args_list]
 
 
 def check_a_job_that_is_judged_again_keeps_the_priority_it_was_given_meanwhile():
@@ -106,7 +106,7 @@ def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_i
     clock = iter(range(1000))
     scheduler = scheduler_of_two_jobs()
     scheduler._queue = scheduler.queue.jobs
-    scheduler._intake.configure_mock(cancel=Mock(return_value=None))
+    scheduler._intake.held.cancel = Mock(return_value=None)
     scheduler._sched_last_request = None
     scheduler.inbox.append("the submission of job 1")
     scheduler._pending.judge_again()
