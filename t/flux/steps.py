@@ -83,7 +83,9 @@ def check_a_job_that_is_judged_again_keeps_the_priority_it_was_given_meanwhile()
 def check_a_job_that_is_judged_again_is_told_that_what_it_was_told_is_void():
     scheduler = scheduler_of_two_jobs()
     list(scheduler.forecast())
-    for each in judged_again(scheduler):
+    again = judged_again(scheduler)
+    assert [each.jobid for each in again] == [1, 2]
+    for each in again:
         told, void = [call.args[0]["sched"] for call in each.request.annotate.call_args_list]
         assert told == {"reason_pending": "nodes are down or drained: 0 of 2 slots up"}
         assert void == {"reason_pending": None}
