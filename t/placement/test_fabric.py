@@ -187,6 +187,34 @@ def many_switches(draw):
     return {"version": 1, "execution": execution, "scheduling": scheduling}, lite and occupied
 
 
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ("{}=2/node=2/slot/core=4", {}),
+        ("slot=2/{}/node=3/core=4", {}),
+        ("slot/{}{{x}}", {}),
+        ("node=4/slot/core=4", {"within": "{}"}),
+        ("node=6/slot/core=4", {"within": "{}"}),
+        ("node=6/slot/core=4", {"segment": "{}:3"}),
+    ],
+)
+def test_a_locality_may_have_the_name_of_any_option(shape, options):
+    def answer(name):
+        R = nodes_with_sockets(8)
+        R["scheduling"]["fabric"] = {name: [{"ranks": "0-3"}, {"ranks": "4-7"}]}
+        pool = Pool(R)
+        spec = {"resources": parse_shape(shape.format(name)), "tasks": [], "version": 1}
+        given = {option: text.format(name) for option, text in options.items()}
+        spec["attributes"] = {"system": {"duration": 0, "treepool": given}}
+        try:
+            return pool.alloc(1, pool.parse_resource_request(spec)).dumps()
+        except InfeasibleRequest as e:
+            return str(e).replace(name, "switch")
+
+    for name in ("segment", "within", "wait"):
+        assert answer(name) == answer("switch")
+
+
 @SETTINGS
 @given(st.data())
 def test_a_job_spans_no_more_domains_than_it_may_and_is_not_denied_if_so_few_can_serve_it(data):

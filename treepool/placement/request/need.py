@@ -91,7 +91,7 @@ class Part:
 MANY = 1 << 24
 
 
-#: The name of a level of groups of nodes. It is not a locality: groups may share domains.
+#: The name of a level of groups of nodes.
 SEGMENT = "segment"
 
 
@@ -99,17 +99,14 @@ SEGMENT = "segment"
 class Level:
     """``count`` distinct domains of a locality above the nodes, or that many slots or segments.
 
-    Slots and segments may share domains. Of a ``whole`` domain all nodes are taken.
+    Slots and segments are ``groups``: they may share domains. A site may call a locality
+    ``segment``, so the name does not tell them apart. Of a ``whole`` domain all nodes are taken.
     """
 
     name: str
     count: Count
     whole: bool = False
-
-    @property
-    def groups(self) -> bool:
-        """Whether the level is slots or segments."""
-        return self.name in (SLOT, SEGMENT)
+    groups: bool = False
 
 
 @attrs.frozen(eq=False)

@@ -122,7 +122,7 @@ class _Reader:
         ask = ask_of(group, nodes is None, whole, options.locality)
         total = slot.count if spanned is not None else group.count
         if below:
-            levels += [Level(SLOT, slot.count), *below]
+            levels += [Level(SLOT, slot.count, groups=True), *below]
         if options.segment is not None:
             nodes, segments = self.segmented(options.segment, nodes, slot, spanned, below)
             levels += segments
@@ -208,7 +208,8 @@ class _Reader:
                 f" {nodes.minimum * slots.minimum} nodes of",
             )
         group = Count(segment.nodes, segment.nodes)
-        return group, [Level(SEGMENT, Count(number, number)), Level(segment.locality, _ONE)]
+        segments = Level(SEGMENT, Count(number, number), groups=True)
+        return group, [segments, Level(segment.locality, _ONE)]
 
     def levelled(
         self,
