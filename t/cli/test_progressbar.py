@@ -13,7 +13,12 @@ from treepool.cli import progressbar
 progressbar.DELAY = {delay}
 with progressbar.watched("treepool encode"):
     for _ in progressbar.counted(range(4), "nodes read"):
-        time.sleep(0.2)
+        bar = progressbar._current
+        for _ in range(2000 if bar and {delay} == 0 else 0):
+            if bar.shown:
+                bar.shown.refresh()
+                break
+            time.sleep(0.01)
 """
 
 #: A command that takes as long as the bar needs to come, and then writes.
@@ -34,7 +39,7 @@ sys.exit(main.main({argv}))
 
 
 def shown(delay, **environment):
-    """What a loop of 0.8 s writes to a terminal, if a bar may come after *delay* seconds."""
+    """What a loop writes to a terminal that waits for a bar only if that comes at once."""
     found, status = on_a_terminal("-c", SCRIPT.format(delay=delay), **environment)
     assert status == 0
     return found
