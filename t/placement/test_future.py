@@ -62,11 +62,34 @@ def test_what_is_free_throughout_a_time_is_what_no_span_in_it_holds(spans, start
 def test_a_gain_that_may_not_serve_a_request_cannot(spans, leave, cores, length, now, start, lasts):
     spans = [(s, e, held) for s, e, held in spans if s < e]
     timeline, gain = timeline_of(spans), Gain(Change(start, start + lasts, (0,)))
-    if not gain.may_serve(timeline, ask_of(timeline, cores), length, leave, now, math.inf):
+    if not gain.serving(timeline, ask_of(timeline, cores), length, leave, now, math.inf):
         for time in range(int(now), 30):
             if time < start + lasts and time + length > start:
                 state = timeline.state(0, float(time), float(time + length), leave)
                 assert state.ncores < cores
+
+
+@given(
+    SPANS,
+    st.frozensets(st.integers(0, 3), max_size=2),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    TIMES,
+    st.integers(1, 9),
+)
+def test_a_job_may_start_at_the_times_with_enough_throughout(
+    spans, leave, cores, length, first, lasts
+):
+    timeline = timeline_of([(s, e, held) for s, e, held in spans if s < e])
+    ask, future = ask_of(timeline, cores), timeline.future(0, leave)
+    parts = list(future.starts(ask, length, first, first + lasts))
+    assert parts == sorted(parts)
+    for time in range(int(first), int(first) + lasts):
+        state = timeline.state(0, float(time), float(time + length), leave)
+        here = [part for part in parts if part[0] <= time < part[1]]
+        assert len(here) == (state.ncores >= cores)
+        for begin, _ in here:
+            assert future.state(begin, begin + length) is state
 
 
 @given(

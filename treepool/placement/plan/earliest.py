@@ -12,28 +12,24 @@ GPUs could serve rules out most of these times. The search has three stages:
 from __future__ import annotations
 
 import math
-from typing import Generator, Mapping, NamedTuple, Optional
+from typing import Generator, NamedTuple, Optional
 
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import assess, possible
-from treepool.placement.plan.course import Course, Use
+from treepool.placement.plan.course import Course
 from treepool.placement.plan.future import Holder
-from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Change, Timeline
+from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Timeline
 from treepool.placement.plan.views import STRIDE, View, Views
-from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 
 #: How many times are tried before whole cells are ruled out.
 _STEPS = 32
 
-#: Work in units of Timeline.should_yield: for a step to the next time, a choice, the units of a
-#: state, and the uses of a group of nodes.
-_STEP, _CHOICE, _COUNT, _USE = 5, 50, 2, 5
-
-#: More units than any request needs.
-_MANY = 1 << 40
+#: Work in units of Timeline.should_yield: for a step to the next time, a choice, and the units of a
+#: state.
+_STEP, _CHOICE, _COUNT = 5, 50, 2
 
 
 class Found(NamedTuple):
@@ -208,68 +204,3 @@ def _skip_ahead(
     if time > begin:
         units.course.note(begin, missed)
     return time
-
-
-def uses_of(
-    timeline: Timeline,
-    change: Change,
-    request: Request,
-    length: float,
-    leave: frozenset[Holder],
-    now: float,
-    before: float,
-    gain_counts: Optional[Mapping[int, int]] = None,
-) -> Generator[None, None, list[Use]]:
-    """What *request* could use of the ranks of *change*, which made more room.
-
-    The units are free for *length* seconds, and start from *now* on but before *before*. A request
-    that lacked more units before the change than these uses have together still cannot start. Units
-    that were free before the change count too, unless *gain_counts* shows that the request knows
-    all other gains of the rank. If the timeline changes during the call, the answer is a single use
-    with more units than any request needs.
-    """
-    uses: list[Use] = []
-    seen, inventory = timeline.journal.end, timeline.pool.inventory
-    within = inventory.matching(request.constraint)
-    up = timeline.pool.situation.index.up
-    ask = request.ask
-    # The first start with which the job overlaps the change.
-    first = max(now, math.nextafter(change.start - length, math.inf))
-    last = max(min(before, change.end), math.nextafter(first, math.inf))
-    if first >= before:
-        return uses
-    freed = {rank: (cores, gpus) for those, cores, gpus in change.parts for rank in those}
-    for ranks in timeline.groups(change):
-        if timeline.should_yield(_USE):
-            yield
-            if timeline.journal.end != seen:
-                return [Use(now, before, _MANY)]
-        rank = ranks[0]
-        # Most nodes serve nothing even if only the spans count that last throughout these starts.
-        state = timeline.state(rank, math.nextafter(last, 0), end_of(first, length), leave)
-        if state is None or not possible(state, ask):
-            continue
-        count = sum(up[rank] and (within is None or rank in within) for rank in ranks)
-        spans = timeline.spans(rank) if count else ()
-        # A start from the end of a span on has more room; one that reaches into a span has less.
-        times = {span.end for span in spans}
-        times.update(math.nextafter(span.start - length, math.inf) for span in spans)
-        starts = [first, *sorted(time for time in times if first < time < last)]
-        cores, gpus = freed.get(rank, (0, 0))
-        alone = gain_counts is not None and all(
-            gain_counts[rank] == 1 and freed.get(rank) == (cores, gpus) for rank in ranks
-        )
-        for start, end in zip(starts, [*starts[1:], last]):
-            state = timeline.state(rank, start, end_of(start, length), leave)
-            units = 0 if state is None else _units_in(state, ask, _MANY)
-            if state is not None and units and alone:
-                units -= _units_in(inventory.states.less(state, cores, gpus), ask, 0)
-            if units > 0:
-                uses.append(Use(start, end, units * count))
-    return uses
-
-
-def _units_in(state: NodeState, ask: Ask, unknown: int) -> int:
-    """The units of a node in *state*; *unknown* if the search for them gave up."""
-    found = assess(state, ask)
-    return unknown if found.gave_up else len(found.steps)

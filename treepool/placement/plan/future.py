@@ -99,3 +99,21 @@ class Future:
                 begin = math.nan
         if not math.isnan(begin):
             yield begin, math.inf
+
+    def starts(
+        self, ask: Ask, length: float, first: float, last: float
+    ) -> Iterator[tuple[float, float]]:
+        """When a job of *length* may start on the rank, from *first* on and before *last*.
+
+        The times are in parts, each (begin, end), and the same is free for all starts in one part.
+        """
+        for opens, closes in self.openings(ask, first, last):
+            begin = max(first, opens)
+            # The last start is as late as rounding allows.
+            end = min(last, math.nextafter(math.nextafter(closes - length, math.inf), math.inf))
+            if begin < end:
+                # Once a state has passed there is more room, once another is reached there is less.
+                times = {begin, *self.times}
+                times.update(math.nextafter(time - length, math.inf) for time in self.times)
+                parts = sorted(time for time in times if begin <= time < end)
+                yield from zip(parts, [*parts[1:], end])

@@ -1,29 +1,47 @@
-"""Gains: changes that made room, for the jobs that could not start before."""
+"""Gains: changes that made room, and what jobs that could not start before may use of them."""
 
 from __future__ import annotations
 
 import math
+from typing import Generator, Iterable, Mapping, Optional, Sequence
 
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.on_node.fit import assess
+from treepool.placement.plan.course import Use
+from treepool.placement.plan.earliest import end_of
 from treepool.placement.plan.future import Holder
 from treepool.placement.plan.timeline import Change, Timeline
 from treepool.placement.request.need import Ask
+from treepool.placement.request.vertices import Request
 
 #: So many ranks are grouped in the time of one unit of work, see Timeline.should_yield.
 _RANKS = 8
+
+#: Work for the uses of a group of nodes.
+_USE = 5
+
+#: More units than any request needs.
+_MANY = 1 << 40
 
 
 class Gain:
     """A change that made room on its ``ranks``."""
 
-    __slots__ = ("change", "ranks", "_openings")
+    __slots__ = ("change", "ranks", "freed", "_openings", "_grouped")
 
     def __init__(self, change: Change) -> None:
         self.change = change
         self.ranks = frozenset(change.ranks)
-        #: When some rank may serve an ask, by the least that the ask needs of a node.
-        self._openings: dict[tuple[int, int, bool], set[tuple[float, float]]] = {}
+        #: The cores and GPUs that became free on each rank, as far as is known.
+        self.freed = {rank: (cores, gpus) for those, cores, gpus in change.parts for rank in those}
+        #: When which ranks may serve an ask, by the least that the ask needs of a node.
+        self._openings: dict[
+            tuple[int, int, bool], dict[tuple[float, float], list[Sequence[int]]]
+        ] = {}
+        #: The ranks in groups, and the end of the timeline's journal when they were made.
+        self._grouped: tuple[int, Iterable[Sequence[int]]] = (-1, ())
 
-    def may_serve(
+    def serving(
         self,
         timeline: Timeline,
         ask: Ask,
@@ -31,33 +49,109 @@ class Gain:
         leave: frozenset[Holder],
         now: float,
         before: float,
-    ) -> bool:
-        """Whether some rank may serve *ask* for *length* seconds that overlap the change.
+    ) -> Sequence[int]:
+        """The ranks that may serve *ask* for *length* seconds that overlap the change.
 
         The start would be from *now* on but earlier than *before*. The spans of holders in *leave*
-        do not count, so the answer is yes if they have some of the ranks. Openings are kept even if
-        the timeline changes: since they were found there is less room, or there is another gain.
+        do not count, so their ranks are in the answer. Openings are kept even if the timeline
+        changes: since they were found there is less room, or there is another gain.
         """
+        found: list[int] = []
         for holder in leave:
-            if not self.ranks.isdisjoint(timeline.ranks_of(holder)):
-                return True
+            held = timeline.ranks_of(holder)
+            if not self.ranks.isdisjoint(held):
+                found.extend(rank for rank in held if rank in self.ranks)
         start, end = self.change.start, self.change.end
-        end = max(end, math.nextafter(now, math.inf))  # a job that was late held the present, too
+        if end <= now:  # a job that was late held the present, too
+            end = math.nextafter(now, math.inf)
         least = ask.min_cores, ask.min_gpus, ask.whole
         openings = self._openings.get(least)
         if openings is None:
-            openings = self._openings[least] = set()
-            groups = timeline.groups(self.change)
-            timeline.spend(len(groups) + len(self.ranks) // _RANKS)
-            for ranks in groups:
-                future = timeline.future(ranks[0])
-                if future is not None:
-                    openings.update(future.openings(ask, start, end))
-        for opens, closes in openings:
-            first = max(opens, now, start - length)
-            if first < end and first < before and first + length <= closes:
-                return True
-        return False
+            openings = self._openings[least] = self._found(timeline, ask, start, end)
+        start = max(now, start - length)
+        end = min(end, before)
+        for (opens, closes), groups in openings.items():
+            first = opens if opens > start else start
+            if first < end and first + length <= closes:
+                for ranks in groups:
+                    found.extend(ranks)
+        return found
+
+    def _found(
+        self, timeline: Timeline, ask: Ask, start: float, end: float
+    ) -> dict[tuple[float, float], list[Sequence[int]]]:
+        """The openings for *ask* that overlap the time from *start* to *end*."""
+        known, groups = self._grouped
+        if known != timeline.journal.end:
+            groups = timeline.groups(self.change.ranks)
+            self._grouped = timeline.journal.end, groups
+            timeline.spend(len(self.ranks) // _RANKS)
+        openings: dict[tuple[float, float], list[Sequence[int]]] = {}
+        for ranks in groups:
+            timeline.spend(1)
+            future = timeline.future(ranks[0])
+            if future is not None:
+                for opening in future.openings(ask, start, end):
+                    openings.setdefault(opening, []).append(ranks)
+        return openings
+
+    def uses(
+        self,
+        timeline: Timeline,
+        ranks: Sequence[int],
+        request: Request,
+        length: float,
+        leave: frozenset[Holder],
+        now: float,
+        before: float,
+        gain_counts: Optional[Mapping[int, int]] = None,
+    ) -> Generator[None, None, list[Use]]:
+        """What *request* could use of the gain, of which only *ranks* may serve it.
+
+        The units are free for *length* seconds, and start from *now* on but before *before*. A
+        request that lacked more units before the change than these uses have together still cannot
+        start. Units that were free before the change count too, unless *gain_counts* shows that the
+        request knows all other gains of the rank. If the timeline changes during the call, the
+        answer is a single use with more units than any request needs.
+        """
+        uses: list[Use] = []
+        seen, inventory = timeline.journal.end, timeline.pool.inventory
+        within = inventory.matching(request.constraint)
+        up = timeline.pool.situation.index.up
+        ask, change, freed = request.ask, self.change, self.freed
+        # The first start with which the job overlaps the change.
+        first = max(now, math.nextafter(change.start - length, math.inf))
+        last = max(min(before, change.end), math.nextafter(first, math.inf))
+        if first >= before:
+            return uses
+        for group in timeline.groups(tuple(dict.fromkeys(ranks))):
+            if timeline.should_yield(_USE):
+                yield
+                if timeline.journal.end != seen:
+                    return [Use(now, before, _MANY)]
+            rank = group[0]
+            future = timeline.future(rank, leave)
+            count = sum(up[rank] and (within is None or rank in within) for rank in group)
+            if future is None or not count:
+                continue
+            cores, gpus = freed.get(rank, (0, 0))
+            alone = gain_counts is not None and all(
+                gain_counts[rank] == 1 and freed.get(rank) == (cores, gpus) for rank in group
+            )
+            for start, end in future.starts(ask, length, first, last):
+                state = future.state(start, end_of(start, length))
+                units = _units_in(state, ask, _MANY)
+                if units and alone:
+                    units -= _units_in(inventory.states.less(state, cores, gpus), ask, 0)
+                if units > 0:
+                    uses.append(Use(start, end, units * count))
+        return uses
+
+
+def _units_in(state: NodeState, ask: Ask, unknown: int) -> int:
+    """The units of a node in *state*; *unknown* if the search for them gave up."""
+    found = assess(state, ask)
+    return unknown if found.gave_up else len(found.steps)
 
 
 class Gains:

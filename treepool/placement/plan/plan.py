@@ -21,7 +21,7 @@ The file has more than 300 lines because all that changes a reservation must sta
 from __future__ import annotations
 
 import math
-from typing import Generator, Iterable, Iterator, Optional
+from typing import Generator, Iterable, Iterator, Optional, Sequence
 
 import attrs
 
@@ -31,7 +31,7 @@ from treepool.placement.choose.selection import Selection
 from treepool.placement.jobs import are_free
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use
-from treepool.placement.plan.earliest import Found, Units, end_of, uses_of
+from treepool.placement.plan.earliest import Found, Units, end_of
 from treepool.placement.plan.follow import Follower
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gain, Gains
@@ -160,13 +160,14 @@ class Plan:
     def _uses(
         self, gain: Gain, kind: Kind, length: float, now: float, before: float
     ) -> Generator[None, None, list[Use]]:
-        """What jobs of *kind* could use of *gain*, see ``uses_of``."""
+        """What jobs of *kind* could use of *gain*."""
         timeline, request, leave = self.timeline, kind.request, kind.leave
-        if not gain.may_serve(timeline, request.ask, length, leave, now, before):
-            if timeline.should_yield(1):
-                yield
+        ranks = gain.serving(timeline, request.ask, length, leave, now, before)
+        if timeline.should_yield(1):
+            yield
+        if not ranks:
             return []
-        return (yield from uses_of(timeline, gain.change, request, length, leave, now, before))
+        return (yield from gain.uses(timeline, ranks, request, length, leave, now, before))
 
     def trim(self) -> None:
         """Forget the gains that have been compared with all kinds and reservations."""
@@ -299,8 +300,9 @@ class Plan:
         ask, start, known = job.relaxed.ask, reservation.start, len(track.gained)
         for gain in self._gains.since(track.seen):
             uses: list[Use] = []
-            if gain.may_serve(self.timeline, ask, job.length, leave, now, start):
-                uses = yield from self._gained(gain, track, job, now)
+            ranks = gain.serving(self.timeline, ask, job.length, leave, now, start)
+            if ranks:
+                uses = yield from self._gained(gain, ranks, track, job, now)
             if self.timeline.should_yield(1):
                 yield
             if self._tracks.get(job.jobid) is not track:
@@ -311,7 +313,8 @@ class Plan:
         if chance is not None and 0 < known < len(track.gained):  # the uses may be taken by now
             course = Course(track.base.need, track.base)
             for gain in track.gained:
-                for use in (yield from self._gained(gain, track, job, now)):
+                ranks = gain.serving(self.timeline, ask, job.length, leave, now, start)
+                for use in (yield from self._gained(gain, ranks, track, job, now)):
                     course.add(use)
                 if self._tracks.get(job.jobid) is not track:
                     return False
@@ -332,14 +335,14 @@ class Plan:
         return False
 
     def _gained(
-        self, gain: Gain, track: Track, job: Waiting, now: float
+        self, gain: Gain, ranks: Sequence[int], track: Track, job: Waiting, now: float
     ) -> Generator[None, None, list[Use]]:
-        """What *job* could use of *gain* before its reservation, see ``uses_of``."""
+        """What *job* could use of *ranks* of *gain* before its reservation."""
         leave, start = job.kind.leave | {job.jobid}, self.reservations[job.jobid].start
-        args = self.timeline, gain.change, job.relaxed, job.length, leave, now, start
+        args = self.timeline, ranks, job.relaxed, job.length, leave, now, start
         # Units that were free for the relaxed request before may now serve the strict one.
         known = track.gain_counts(self._gains) if job.kind.relaxed is None else None
-        return (yield from uses_of(*args, known))
+        return (yield from gain.uses(*args, known))
 
     def _earliest_start(
         self, job: Waiting, leave: frozenset[Holder], begin: float, before: float = math.inf

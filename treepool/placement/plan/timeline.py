@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from typing import Any, Iterable, Iterator, NamedTuple, Optional
+from typing import Any, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import attrs
 
@@ -113,8 +113,6 @@ class Timeline:
         self._serial = 0
         #: All changes, those that made room and those that took it.
         self.journal: Journal[Change] = Journal()
-        #: The last answer of ``groups``: for which change, at which end of the journal.
-        self._grouped: Optional[tuple[Change, int, list[list[int]]]] = None
         self._work = 0
 
     def spend(self, work: int) -> None:
@@ -264,21 +262,18 @@ class Timeline:
             if span.holder not in leave
         }
 
-    def groups(self, change: Change) -> list[list[int]]:
-        """The ranks of *change*, in groups with equal states at all times.
+    def groups(self, ranks: Sequence[int]) -> Iterable[Sequence[int]]:
+        """*ranks* in groups with equal states at all times.
 
         Most ranks of a large job are in one group.
         """
-        if len(change.ranks) == 1:
-            return [list(change.ranks)]
-        known = self._grouped
-        if known is None or known[0] is not change or known[1] != self.journal.end:
-            found: dict[tuple[object, ...], list[int]] = {}
-            types = self.pool.inventory.types
-            for rank in change.ranks:
-                found.setdefault((types[rank], *map(id, self.spans(rank))), []).append(rank)
-            known = self._grouped = change, self.journal.end, list(found.values())
-        return known[2]
+        if len(ranks) == 1:
+            return (ranks,)
+        found: dict[tuple[object, ...], list[int]] = {}
+        types, spans = self.pool.inventory.types, self._spans
+        for rank in ranks:
+            found.setdefault((types[rank], *map(id, spans.get(rank, ()))), []).append(rank)
+        return found.values()
 
     def state(
         self, rank: int, start: float, end: float, leave: frozenset[Holder] = frozenset()
@@ -304,15 +299,20 @@ class Timeline:
                 gpus &= ~its_gpus
         return inventory.states.get(node_type, cores, gpus)
 
-    def future(self, rank: int) -> Optional[Future]:
-        """The future of *rank*; None if there is no such node."""
+    def future(self, rank: int, leave: frozenset[Holder] = frozenset()) -> Optional[Future]:
+        """The future of *rank* without the spans of *leave*; None if there is no such node."""
         inventory = self.pool.inventory
         future = self._futures.get(rank) if self._inventory is inventory else None
         node_type = inventory.types[rank]
-        if future is None and node_type is not None:
-            future = Future(node_type, self._spans.get(rank, ()), inventory.states)
-            self._futures[rank] = future
-        return future
+        if node_type is None:
+            return None
+        spans = self._spans.get(rank, ())
+        if future is None:
+            future = self._futures[rank] = Future(node_type, spans, inventory.states)
+        if leave.isdisjoint(future.planned):
+            return future
+        others = [span for span in spans if span.holder not in leave]
+        return Future(node_type, others, inventory.states)
 
 
 def finish(work: Iterator[Any]) -> None:
