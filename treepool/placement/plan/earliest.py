@@ -15,21 +15,17 @@ import math
 from typing import Generator, NamedTuple, Optional
 
 from treepool.placement.choose.selection import Selection
-from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import assess, possible
-from treepool.placement.plan.course import Course
 from treepool.placement.plan.future import Holder
-from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Timeline
-from treepool.placement.plan.views import STRIDE, View, Views
+from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, end_of
+from treepool.placement.plan.units import COUNT, Sweep, Units
+from treepool.placement.plan.views import STRIDE, Views
 from treepool.placement.request.vertices import Request
 
 #: How many times are tried before whole cells are ruled out.
 _STEPS = 32
 
-#: Work in units of Timeline.should_yield: for a step to the next time, a choice, and the units of a
-#: state.
-_STEP, _CHOICE, _COUNT = 5, 50, 2
+#: Work in units of Timeline.should_yield: for a step to the next time, and a choice.
+_STEP, _CHOICE = 5, 50
 
 
 class Found(NamedTuple):
@@ -37,84 +33,6 @@ class Found(NamedTuple):
 
     start: float
     selection: Selection
-
-
-def end_of(start: float, duration: float) -> float:
-    """The end of a job that starts at *start*: infinity if its *duration* is 0, or at NEVER."""
-    return start + duration if duration > 0 and start < NEVER else math.inf
-
-
-class Units:
-    """Counts the units of a request (slots, domains or nodes) that the nodes of a view could serve.
-
-    It counts an upper bound by the numbers of free cores and GPUs, and after ``become_exact`` the
-    units that really fit.
-    """
-
-    def __init__(self, request: Request, inventory: Inventory) -> None:
-        ask = request.ask
-        self.ask = ask
-        self.within = inventory.matching(request.constraint)
-        self.exact = False
-        #: The free units at the times that a search found to be too early.
-        self.course = Course(request.least_asks)
-        #: The units of the view that ``count`` was called with. ``moved`` keeps them up to date.
-        self.free = 0
-        most = ask.group.count.maximum if ask.fill else 1
-        self._most = 1 << 30 if most is None else most
-        self._known: dict[NodeState, int] = {}
-
-    def of(self, state: NodeState) -> int:
-        """The units of one node in *state*."""
-        known = self._known.get(state)
-        if known is None:
-            known = self._known[state] = self._exact(state) if self.exact else self._bound(state)
-        return known
-
-    def of_view(self, view: View) -> int:
-        """The units of all nodes of *view* that are up."""
-        within = self.within
-        return sum(
-            units * ranks.count(within)
-            for state, ranks in view.index.buckets.items()
-            for units in (self.of(state),)
-            if units
-        )
-
-    def count(self, view: View) -> None:
-        """Set ``free`` to the units of *view*."""
-        self.free = self.of_view(view)
-
-    def moved(self, rank: int, old: Optional[NodeState], new: Optional[NodeState]) -> None:
-        """Take note that *rank* changed from state *old* to *new*, in the view that was counted."""
-        if old is not new and (self.within is None or rank in self.within):
-            self.free -= 0 if old is None else self.of(old)
-            self.free += 0 if new is None else self.of(new)
-
-    def become_exact(self, timeline: Timeline, view: View) -> Generator[None, None, None]:
-        """From now on count the units that really fit, and count those of *view*."""
-        self.exact = True
-        self._known.clear()
-        for state in list(view.index.buckets):
-            self.of(state)
-            if timeline.should_yield(10 * _COUNT):
-                yield
-        self.count(view)
-
-    def _bound(self, state: NodeState) -> int:
-        ask = self.ask
-        if not possible(state, ask):
-            return 0
-        if not ask.fill:
-            return 1
-        units = min(self._most, state.ncores // ask.min_cores)
-        return min(units, state.ngpus // ask.min_gpus) if ask.min_gpus else units
-
-    def _exact(self, state: NodeState) -> int:
-        if not self._bound(state):
-            return 0
-        found = assess(state, self.ask)
-        return self._bound(state) if found.gave_up else len(found.steps)
 
 
 def earliest(
@@ -136,31 +54,30 @@ def earliest(
     time = begin
     if before == math.inf:
         time = yield from _skip_ahead(views, units, leave, begin)
-    view: Optional[View] = None
+    sweep: Optional[Sweep] = None
     steps, passed = 0, -math.inf
     while time < min(before, NEVER):
         if steps >= _STEPS and time > passed:
             cell = yield from views.cell(time, leave)
             passed, most = cell.start, units.of_view(cell)
-            if timeline.should_yield(_COUNT * len(cell.index.buckets)):
+            if timeline.should_yield(COUNT * len(cell.index.buckets)):
                 yield
             if most < need:
                 units.course.note(time, most)
                 time = timeline.next_end(passed)
                 continue
         end = end_of(time, request.duration)
-        if view is None:
-            view = yield from views.view(time, end, leave)
-            views.detach(view)
-            units.count(view)
+        if sweep is None:
+            sweep = Sweep(views, units, (yield from views.view(time, end, leave)))
         else:
-            yield from views.advance(view, time, end, units.moved)
+            yield from sweep.advance(time, end)
         if units.free >= need:
-            found = views.choice(view, request)
-            if found.selection is not None:
-                views.keep(view)
+            view = yield from sweep.view()
+            found = views.choice(view, request) if units.free >= need else None
+            if found is not None and found.selection is not None:
+                sweep.keep()
                 return Found(time, found.selection)
-            if not units.exact:
+            if found is not None and not units.exact:
                 yield from units.become_exact(timeline, view)
             if timeline.should_yield(_CHOICE):
                 yield
@@ -169,8 +86,8 @@ def earliest(
         if timeline.should_yield(_STEP):
             yield
         time = timeline.next_end(time)
-    if view is not None:
-        views.keep(view)
+    if sweep is not None:
+        sweep.keep()
     if before <= NEVER:
         return None
     view = yield from views.view(NEVER, UNPLANNED, leave)

@@ -8,9 +8,8 @@ from typing import Generator, Iterable, Mapping, Optional, Sequence
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import assess
 from treepool.placement.plan.course import Use
-from treepool.placement.plan.earliest import end_of
 from treepool.placement.plan.future import Holder
-from treepool.placement.plan.timeline import Change, Timeline
+from treepool.placement.plan.timeline import Change, Timeline, end_of
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 

@@ -10,9 +10,10 @@ import attrs
 from treepool.placement.allocation import parts_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course
-from treepool.placement.plan.earliest import Found, Units, earliest, end_of
+from treepool.placement.plan.earliest import Found, earliest
 from treepool.placement.plan.future import PRESENT, Holder
-from treepool.placement.plan.timeline import NEVER
+from treepool.placement.plan.timeline import NEVER, end_of
+from treepool.placement.plan.units import Units
 from treepool.placement.plan.views import Views
 from treepool.placement.request.vertices import Request
 

@@ -31,14 +31,15 @@ from treepool.placement.choose.selection import Selection
 from treepool.placement.jobs import are_free
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.course import Course, Use
-from treepool.placement.plan.earliest import Found, Units, end_of
+from treepool.placement.plan.earliest import Found
 from treepool.placement.plan.follow import Follower
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gain, Gains
 from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, earliest_start
 from treepool.placement.plan.kinds import Kinds
-from treepool.placement.plan.timeline import NEVER, UNPLANNED, Timeline
+from treepool.placement.plan.timeline import NEVER, UNPLANNED, Timeline, end_of
 from treepool.placement.plan.track import Track, room_left
+from treepool.placement.plan.units import Units
 from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool

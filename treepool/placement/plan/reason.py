@@ -6,12 +6,12 @@ from typing import Callable, Generator, Optional
 
 import attrs
 
-from treepool.placement.plan.earliest import Units, end_of
 from treepool.placement.plan.future import PRESENT
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import NEVER, UNPLANNED
+from treepool.placement.plan.timeline import NEVER, UNPLANNED, end_of
+from treepool.placement.plan.units import Units
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
 from treepool.rfc.windows import clock

@@ -35,6 +35,11 @@ _SLICE = 512
 _ASKED = 4
 
 
+def end_of(start: float, duration: float) -> float:
+    """The end of a job that starts at *start*: infinity if its *duration* is 0, or at NEVER."""
+    return start + duration if duration > 0 and start < NEVER else math.inf
+
+
 class Change(NamedTuple):
     """Something changed on ``ranks`` between ``start`` and ``end``.
 
@@ -204,16 +209,19 @@ class Timeline:
         i = bisect_left(times, time)
         return times[i] if i < len(times) else math.inf
 
-    def ranks_between(self, ends: tuple[float, float], starts: tuple[float, float]) -> set[int]:
+    def ranks_between(
+        self, ends: tuple[float, float], starts: tuple[float, float]
+    ) -> tuple[set[int], set[int]]:
         """The ranks of holdings that end between two times, or are to begin between two others."""
-        ranks: set[int] = set()
+        ended: set[int] = set()
+        begun: set[int] = set()
         low, high = sorted(map(self.ended_by, ends))
         for _, those in self._ending.entries[low:high]:
-            ranks.update(those)
+            ended.update(those)
         low, high = sorted(map(self.planned_before, starts))
         for _, those in self._starting.entries[low:high]:
-            ranks.update(those)
-        return ranks
+            begun.update(those)
+        return ended, begun
 
     def ranks_of(self, holder: Holder) -> tuple[int, ...]:
         """The ranks that *holder* has at any time; none if it holds nothing."""

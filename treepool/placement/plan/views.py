@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from typing import Callable, Generator, Iterable, Optional
+from typing import Generator, Iterable, Optional
 
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.nodes.index import NodeIndex
-from treepool.placement.nodes.state import NodeState
 from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Timeline
 from treepool.placement.request.vertices import Request
@@ -34,9 +33,6 @@ STRIDE = 256
 
 #: Bounds of cells that have passed before they are forgotten.
 _MAX_PASSED = 64
-
-#: Receives a rank, and its state before and after a change; the state is None while it is down.
-Watcher = Callable[[int, Optional[NodeState], Optional[NodeState]], None]
 
 
 class View:
@@ -110,15 +106,13 @@ class Views:
             del self._views[0]
         self._views.append(view)
 
-    def advance(
-        self, view: View, start: float, end: float, watch: Watcher
-    ) -> Generator[None, None, None]:
-        """Turn *view* into the one of another time, and tell *watch* which nodes change."""
-        yield from self.refresh(view, watch)  # otherwise a span that is gone would stay in it
+    def advance(self, view: View, start: float, end: float) -> Generator[None, None, None]:
+        """Turn *view*, which is detached, into the one of another time."""
+        yield from self.refresh(view)  # otherwise a span that is gone would stay in it
         before = View(view.start, view.end, view.leave, view.situation, view.position)
         view.start, view.end = start, end
-        yield from self._move(view, self._between(before, view), watch)
-        yield from self.refresh(view, watch)
+        yield from self._move(view, self._between(before, view))
+        yield from self.refresh(view)
 
     def mark(
         self, low: int, middle: int, high: int, leave: frozenset[Holder]
@@ -162,7 +156,7 @@ class Views:
         low = bounds[place - 1] if place else UNPLANNED
         return (yield from self.view(max(high, time), low, leave))
 
-    def refresh(self, view: View, watch: Optional[Watcher] = None) -> Generator[None, None, None]:
+    def refresh(self, view: View) -> Generator[None, None, None]:
         """Let *view* follow the changes of the timeline since its last use."""
         timeline = self.timeline
         while view.position < timeline.journal.end:
@@ -174,7 +168,7 @@ class Views:
             if changes is None:
                 dirty.update(idset.iterate(timeline.pool.ranks))
             view.position = timeline.journal.end
-            yield from self._move(view, dirty, watch)
+            yield from self._move(view, dirty)
 
     def _refreshed(self, view: View) -> Generator[None, None, None]:
         """Refresh *view*, which is detached meanwhile."""
@@ -213,15 +207,14 @@ class Views:
     def _between(self, one: Optional[View], other: View) -> set[int]:
         """The ranks on which the two views may differ; None stands for the pool's index."""
         start, end = (PRESENT, UNPLANNED) if one is None else (one.start, one.end)
-        ranks = self.timeline.ranks_between((start, other.start), (end, other.end))
+        ended, begun = self.timeline.ranks_between((start, other.start), (end, other.end))
+        ranks = ended | begun
         leave = frozenset() if one is None else one.leave
         for holder in leave ^ other.leave:
             ranks.update(self.timeline.ranks_of(holder))
         return ranks
 
-    def _move(
-        self, view: View, ranks: Iterable[int], watch: Optional[Watcher] = None
-    ) -> Generator[None, None, None]:
+    def _move(self, view: View, ranks: Iterable[int]) -> Generator[None, None, None]:
         """Put *ranks* of *view* into the states that the timeline gives them."""
         index, timeline = view.index, self.timeline
         up = timeline.pool.situation.index.up
@@ -231,12 +224,8 @@ class Views:
             state = timeline.state(rank, start, end, leave)
             if state is None:
                 continue
-            before = state_of[rank]
-            if state is not before or up[rank] != up_then[rank]:
-                old = before if up_then[rank] else None
+            if state is not state_of[rank] or up[rank] != up_then[rank]:
                 index.put(rank, state, bool(up[rank]))
-                if watch is not None:
-                    watch(rank, old, state if up[rank] else None)
             self.moved += 1
             if timeline.should_yield(1):
                 yield
