@@ -23,6 +23,13 @@ from treepool.rfc.count import Count
 CASES = examples(12_000)
 CHUNKS = 12
 
+#: Needs that the numbers of free cores and GPUs meet or do not, and others.
+NEEDS = (
+    Need(), Need(1), Need(2), Need(1, 1), Need(3, 2), Need(gpus=1), Need(1, memory=1 << 31),
+    Need(1, 1, gpu_memory=1), Need(1, 1, fair_share=True),
+    Need(parts=(Part("socket", Count(1, 1), True, Need()),)),
+)  # fmt: skip
+
 
 def one(value):
     return Count(value, value)
@@ -222,6 +229,30 @@ def test_what_the_matcher_finds_exists_and_what_it_does_not_find_does_not(chunk)
                 taken = ids(found.steps[0].cores), ids(found.steps[0].gpus)
                 assert taken[0] <= cores and taken[1] <= gpus
                 assert possible(state.type, group, *taken, local), describe(state, group, locality)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_where_numbers_decide_they_tell_how_many_units_there_are(chunk):
+    rng, decided = random.Random(f"numbers {chunk}"), 0
+    for _ in range(CASES // CHUNKS):
+        cores, gpus = list(range(rng.randint(1, 9))), list(range(rng.randint(0, 4)))
+        names = rng.choice([["socket"], ["socket", "numa"], ["socket", "mig-1g"]])
+        node_type = compile_topo(
+            random_topo(rng, names, cores, gpus), idset.from_ids(cores), idset.from_ids(gpus)
+        )
+        state = random_state(rng, node_type)
+        count = Count(1, rng.choice([1, 2, 5, None]))
+        need = rng.choice(NEEDS)
+        ask = ask_of(
+            Part(SLOT, count, False, need),
+            rng.random() < 0.5,
+            need == Need() or rng.random() < 0.1,
+            rng.choice(["preferred", "required", "none"]),
+        )
+        decided += ask.by_numbers
+        found = fit.compute(state, ask)
+        assert fit.units_of(state, ask) == (len(found.steps) if found else 0), (state, ask)
+    assert decided
 
 
 def needs_core(part):

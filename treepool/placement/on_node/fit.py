@@ -102,6 +102,32 @@ def possible(state: NodeState, ask: Ask) -> bool:
     return state.idle if ask.whole else True
 
 
+def most_units(state: NodeState, ask: Ask) -> int:
+    """At most how many units *state* gives to *ask*, by the numbers of free cores and GPUs."""
+    if not possible(state, ask):
+        return 0
+    if not ask.fill:
+        return 1
+    units = state.ncores // ask.min_cores
+    if ask.min_gpus:
+        units = min(units, state.ngpus // ask.min_gpus)
+    most = ask.group.count.maximum
+    return units if most is None else min(units, most)
+
+
+def units_of(state: NodeState, ask: Ask) -> Optional[int]:
+    """How many units *state* gives to *ask*; None if the search for them gave up.
+
+    For most asks the numbers of free cores and GPUs are enough to tell, without a fit. That is a
+    tenth of the time of a replay that plans.
+    """
+    root = state.type.root
+    if ask.by_numbers and (not ask.min_gpus or root.open_gpus == root.gpus):
+        return most_units(state, ask)
+    found = assess(state, ask)
+    return None if found.gave_up else len(found.steps)
+
+
 def _assessed(state: NodeState, ask: Ask) -> Fit:
     global computed
     computed += 1

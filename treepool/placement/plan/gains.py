@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Generator, Iterable, Mapping, Optional, Sequence
 
-from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import assess
+from treepool.placement.on_node.fit import units_of
 from treepool.placement.plan.course import Use
 from treepool.placement.plan.future import Holder
 from treepool.placement.plan.timeline import Change, Timeline, end_of
@@ -139,18 +138,14 @@ class Gain:
             )
             for start, end in future.starts(ask, length, first, last):
                 state = future.state(start, end_of(start, length))
-                units = _units_in(state, ask, _MANY)
-                if units and alone:
-                    units -= _units_in(inventory.states.less(state, cores, gpus), ask, 0)
+                units = units_of(state, ask)
+                if units is None:
+                    units = _MANY
+                elif units and alone:
+                    units -= units_of(inventory.states.less(state, cores, gpus), ask) or 0
                 if units > 0:
                     uses.append(Use(start, end, units * count))
         return uses
-
-
-def _units_in(state: NodeState, ask: Ask, unknown: int) -> int:
-    """The units of a node in *state*; *unknown* if the search for them gave up."""
-    found = assess(state, ask)
-    return unknown if found.gave_up else len(found.steps)
 
 
 class Gains:

@@ -6,7 +6,7 @@ from typing import Generator
 
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import assess, possible
+from treepool.placement.on_node.fit import most_units, units_of
 from treepool.placement.plan.course import Course
 from treepool.placement.plan.timeline import Timeline
 from treepool.placement.plan.views import View, Views
@@ -35,15 +35,15 @@ class Units:
         self.course = Course(request.least_asks)
         #: The units of the view that ``count`` was called with, or those of a sweep.
         self.free = 0
-        most = ask.group.count.maximum if ask.fill else 1
-        self._most = 1 << 30 if most is None else most
         self._known: dict[NodeState, int] = {}
 
     def of(self, state: NodeState) -> int:
         """The units of one node in *state*."""
         known = self._known.get(state)
         if known is None:
-            known = self._known[state] = self._exact(state) if self.exact else self._bound(state)
+            known = self._known[state] = (
+                self._exact(state) if self.exact else most_units(state, self.ask)
+            )
         return known
 
     def of_view(self, view: View) -> int:
@@ -70,20 +70,9 @@ class Units:
                 yield
         self.count(view)
 
-    def _bound(self, state: NodeState) -> int:
-        ask = self.ask
-        if not possible(state, ask):
-            return 0
-        if not ask.fill:
-            return 1
-        units = min(self._most, state.ncores // ask.min_cores)
-        return min(units, state.ngpus // ask.min_gpus) if ask.min_gpus else units
-
     def _exact(self, state: NodeState) -> int:
-        if not self._bound(state):
-            return 0
-        found = assess(state, self.ask)
-        return self._bound(state) if found.gave_up else len(found.steps)
+        units = units_of(state, self.ask)
+        return most_units(state, self.ask) if units is None else units
 
 
 class Sweep:
