@@ -82,8 +82,10 @@ class Candidates:
         log, seen = index.log, self._seen - index.log_start
         if seen < 0 or len(log) - seen > len(index.buckets):
             self._heap, self._live, self._alike = [], {}, {}
+            cores, gpus = self.ask.min_cores, self.ask.min_gpus
             for state in self._reachable():
-                self._offer(state)
+                if state.ncores >= cores and state.ngpus >= gpus:
+                    self._offer(state)
         else:
             for moved in dict.fromkeys(map(index.state_of.__getitem__, log[seen:])):
                 if moved is not None:

@@ -45,21 +45,30 @@ class Future:
         #: What is free throughout several states, by the index of the first and after the last.
         self._common: dict[tuple[int, int], NodeState] = {}
         times = {PRESENT}
-        for span in to_come:
-            times.add(span.start)
-            times.add(span.end)
+        for start, end, _, _, _ in to_come:
+            times.add(start)
+            times.add(end)
         times.discard(math.inf)
         self.times: list[float] = []
         self.states: list[NodeState] = []
         current: list[Span] = []
+        cores, gpus, first_end = node_type.root.cores, node_type.root.gpus, math.inf
         for time in sorted(times):
-            current = [span for span in current if span.end > time]
-            while to_come and to_come[-1].start <= time:
-                current.append(to_come.pop())
-            cores, gpus = node_type.root.cores, node_type.root.gpus
-            for span in current:
-                cores &= ~span.cores
-                gpus &= ~span.gpus
+            if first_end <= time:
+                current = [span for span in current if span[1] > time]
+                cores, gpus, first_end = node_type.root.cores, node_type.root.gpus, math.inf
+                for _, end, its_cores, its_gpus, _ in current:
+                    cores &= ~its_cores
+                    gpus &= ~its_gpus
+                    first_end = end if end < first_end else first_end
+            while to_come and to_come[-1][0] <= time:
+                span = to_come.pop()
+                _, end, its_cores, its_gpus, _ = span
+                if end > time:
+                    current.append(span)
+                    cores &= ~its_cores
+                    gpus &= ~its_gpus
+                    first_end = end if end < first_end else first_end
             state = table.get(node_type, cores, gpus)
             if not self.states or self.states[-1] is not state:
                 self.times.append(time)
@@ -73,12 +82,14 @@ class Future:
             return self.states[first]
         found = self._common.get((first, last))
         if found is None:
-            state, *others = self.states[first:last]
-            cores, gpus = state.cores, state.gpus
-            for other in others:
-                cores &= other.cores
-                gpus &= other.gpus
-            found = self._common[first, last] = self._table.get(state.type, cores, gpus)
+            found = self.states[first]
+            for other in self.states[first + 1 : last]:
+                cores, gpus = found.cores & other.cores, found.gpus & other.gpus
+                if cores == other.cores and gpus == other.gpus:
+                    found = other
+                elif cores != found.cores or gpus != found.gpus:
+                    found = self._table.get(found.type, cores, gpus)
+            self._common[first, last] = found
         return found
 
     def openings(self, ask: Ask, start: float, end: float) -> Iterator[tuple[float, float]]:

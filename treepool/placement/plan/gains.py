@@ -54,22 +54,24 @@ class Gain:
         do not count, so their ranks are in the answer. Openings are kept even if the timeline
         changes: since they were found there is less room, or there is another gain.
         """
+        start, end = self.change.start, self.change.end
+        if end <= now:  # a job that was late held the present, too
+            end = math.nextafter(now, math.inf)
+        earliest = max(now, start - length)
+        if earliest >= before:
+            return ()
+        least = ask.min_cores, ask.min_gpus, ask.whole
+        openings = self._openings.get(least)
+        if openings is None:
+            openings = self._openings[least] = self._found(timeline, ask, start, end)
+        end = min(end, before)
         found: list[int] = []
         for holder in leave:
             held = timeline.ranks_of(holder)
             if not self.ranks.isdisjoint(held):
                 found.extend(rank for rank in held if rank in self.ranks)
-        start, end = self.change.start, self.change.end
-        if end <= now:  # a job that was late held the present, too
-            end = math.nextafter(now, math.inf)
-        least = ask.min_cores, ask.min_gpus, ask.whole
-        openings = self._openings.get(least)
-        if openings is None:
-            openings = self._openings[least] = self._found(timeline, ask, start, end)
-        start = max(now, start - length)
-        end = min(end, before)
         for (opens, closes), groups in openings.items():
-            first = opens if opens > start else start
+            first = opens if opens > earliest else earliest
             if first < end and first + length <= closes:
                 for ranks in groups:
                     found.extend(ranks)

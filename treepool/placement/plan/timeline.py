@@ -287,7 +287,7 @@ class Timeline:
         self, rank: int, start: float, end: float, leave: frozenset[Holder] = frozenset()
     ) -> Optional[NodeState]:
         """What is free on *rank* throughout the time from *start* to *end*; None without a node."""
-        inventory = self.pool.inventory
+        inventory = self.pool.situation.inventory
         if self._inventory is not inventory:  # nodes were added, removed or described anew
             self._inventory = inventory
             self._futures.clear()

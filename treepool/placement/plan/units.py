@@ -15,8 +15,8 @@ from treepool.placement.request.vertices import Request
 #: Work in units of Timeline.should_yield for the units of a state.
 COUNT = 2
 
-#: A view for a time after which more ranks than this have changed is made anew.
-_FAR = 32
+#: A sweep that has passed changes of more ranks than this takes another view, which is closer.
+_FAR = 64
 
 
 class Units:
@@ -27,8 +27,7 @@ class Units:
     """
 
     def __init__(self, request: Request, inventory: Inventory) -> None:
-        ask = request.ask
-        self.ask = ask
+        self.ask = request.ask
         self.within = inventory.matching(request.constraint)
         self.exact = False
         #: The free units at the times that a search found to be too early.
@@ -41,19 +40,18 @@ class Units:
         """The units of one node in *state*."""
         known = self._known.get(state)
         if known is None:
-            known = self._known[state] = (
-                self._exact(state) if self.exact else most_units(state, self.ask)
-            )
+            exact = units_of(state, self.ask) if self.exact else None
+            known = most_units(state, self.ask) if exact is None else exact
+            self._known[state] = known
         return known
 
     def of_view(self, view: View) -> int:
         """The units of all nodes of *view* that are up."""
-        within = self.within
+        within, cores, gpus = self.within, self.ask.min_cores, self.ask.min_gpus
         return sum(
-            units * ranks.count(within)
+            self.of(state) * ranks.count(within)
             for state, ranks in view.index.buckets.items()
-            for units in (self.of(state),)
-            if units
+            if state.ncores >= cores and state.ngpus >= gpus
         )
 
     def count(self, view: View) -> None:
@@ -69,10 +67,6 @@ class Units:
             if timeline.should_yield(10 * COUNT):
                 yield
         self.count(view)
-
-    def _exact(self, state: NodeState) -> int:
-        units = units_of(state, self.ask)
-        return most_units(state, self.ask) if units is None else units
 
 
 class Sweep:
@@ -93,8 +87,10 @@ class Sweep:
         self._view = view
         #: Up to where the units follow the timeline's journal.
         self._seen = view.position
-        #: The units of the ranks where they differ from those in the view.
+        #: The units of the ranks where they differ from those in the view, and how many ranks may
+        #: differ at all.
         self._moved: dict[int, int] = {}
+        self._passed = 0
 
     def keep(self) -> None:
         """Leave the view to other users, at the end of the search."""
@@ -105,6 +101,7 @@ class Sweep:
         timeline, units, moved, leave = self._views.timeline, self._units, self._moved, self._leave
         ended, begun = timeline.ranks_between((self._start, start), (self._end, end))
         self._start, self._end = start, end
+        self._passed += len(ended) + len(begun)
         index, within = self._view.index, units.within
         state_of, up = index.state_of, index.up
         for rank in ended | begun:
@@ -126,7 +123,7 @@ class Sweep:
     def view(self) -> Generator[None, None, View]:
         """The view of the present start, by which the units are counted anew if need be."""
         view, views, seen = self._view, self._views, self._seen
-        if len(self._moved) > _FAR:
+        if self._passed > _FAR:
             views.keep(view)
             view = yield from views.view(self._start, self._end, self._leave)
             views.detach(view)

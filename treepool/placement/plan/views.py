@@ -192,14 +192,12 @@ class Views:
             differ = changes - view.position
             if differ > least:  # True of most: each further term costs as much as moving a rank
                 continue
-            if view.leave != leave:
-                differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
-                if differ > least:
-                    continue
             differ += abs(timeline.ended_by(view.start) - ended)
             if differ > least:
                 continue
             differ += abs(timeline.planned_before(view.end) - planned)
+            if view.leave != leave and differ <= least:
+                differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
             if differ <= least:
                 best, least = view, differ
         return best
