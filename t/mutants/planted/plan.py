@@ -76,9 +76,11 @@ PLAN = [
     Mutant(
         "gains are followed before they are looked at",
         "placement/plan/plan.py",
-        "for gain in self._gains.since(self._reconsidered): for kind in list(self.kinds):",
+        "for gain in self._gains.since(self._reconsidered): "
+        "yield from self.kinds.reconsider(gain, self.timeline, now)",
         "for gain in self._gains.since(self._reconsidered):\n"
-        "            self._reconsidered += 1\n            for kind in list(self.kinds):",
+        "            self._reconsidered += 1\n"
+        "            yield from self.kinds.reconsider(gain, self.timeline, now)",
         "left",
     ),
     Mutant(

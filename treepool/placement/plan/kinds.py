@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Iterator, Optional
+from typing import Generator, Iterator, Optional
 
 import attrs
 
 from treepool.placement.choose.strict import relaxed
+from treepool.placement.plan.course import Use
 from treepool.placement.plan.future import Holder
+from treepool.placement.plan.gains import Gain
 from treepool.placement.plan.jobs import Kind, Waiting
+from treepool.placement.plan.timeline import Timeline
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 
@@ -71,3 +74,32 @@ class Kinds:
         kind.njobs -= 1
         if kind.njobs == 0:
             self._kinds.pop((kind.request, kind.leave, kind.relaxed), None)
+
+    def reconsider(self, gain: Gain, timeline: Timeline, now: float) -> Iterator[None]:
+        """Forget what is known about the kinds that *gain* may help."""
+        soon = math.nextafter(now, math.inf)
+        for kind in list(self):
+            if kind.stuck < math.inf:
+                uses = yield from _uses(gain, timeline, kind, kind.stuck, now, soon)
+                kind.lacking -= sum(use.units for use in uses)
+                if kind.lacking <= 0:
+                    kind.stuck = math.inf
+            for floor in kind.floors:
+                if floor.time > now and (
+                    yield from _uses(gain, timeline, kind, floor.length, now, floor.time)
+                ):
+                    kind.floors = []
+                    break
+
+
+def _uses(
+    gain: Gain, timeline: Timeline, kind: Kind, length: float, now: float, before: float
+) -> Generator[None, None, list[Use]]:
+    """What jobs of *kind* could use of *gain*."""
+    request, leave = kind.request, kind.leave
+    ranks = gain.serving(timeline, request.ask, length, leave, now, before)
+    if timeline.should_yield(1):
+        yield
+    if not ranks:
+        return []
+    return (yield from gain.uses(timeline, ranks, request, length, leave, now, before))

@@ -142,33 +142,9 @@ class Plan:
 
     def reconsider(self, now: float) -> Iterator[None]:
         """Forget what is known about the kinds of jobs that the latest gains may help."""
-        soon = math.nextafter(now, math.inf)
         for gain in self._gains.since(self._reconsidered):
-            for kind in list(self.kinds):
-                if kind.stuck < math.inf:
-                    uses = yield from self._uses(gain, kind, kind.stuck, now, soon)
-                    kind.lacking -= sum(use.units for use in uses)
-                    if kind.lacking <= 0:
-                        kind.stuck = math.inf
-                for floor in kind.floors:
-                    if floor.time > now and (
-                        yield from self._uses(gain, kind, floor.length, now, floor.time)
-                    ):
-                        kind.floors = []
-                        break
+            yield from self.kinds.reconsider(gain, self.timeline, now)
             self._reconsidered += 1  # not before: the pass may be left at any yield
-
-    def _uses(
-        self, gain: Gain, kind: Kind, length: float, now: float, before: float
-    ) -> Generator[None, None, list[Use]]:
-        """What jobs of *kind* could use of *gain*."""
-        timeline, request, leave = self.timeline, kind.request, kind.leave
-        ranks = gain.serving(timeline, request.ask, length, leave, now, before)
-        if timeline.should_yield(1):
-            yield
-        if not ranks:
-            return []
-        return (yield from gain.uses(timeline, ranks, request, length, leave, now, before))
 
     def trim(self) -> None:
         """Forget the gains that have been compared with all kinds and reservations."""
