@@ -25,3 +25,9 @@ NO_TREE_POOL = f"flux-core {VERSION} has no TreePool of its own, 0.87 is the fir
 
 #: Marks a test of treepool beside flux-core's own TreePool.
 needs_tree_pool = pytest.mark.skipif(VERSION and not HAS_TREE_POOL, reason=NO_TREE_POOL)
+
+#: Marks a test of ``access.private-mode``.
+needs_private_mode = pytest.mark.skipif(
+    VERSION.startswith("0.86."),
+    reason=f"flux-core {VERSION} has no private mode, 0.87 is the first",
+)

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from broker import GUEST, Instance, key_of
+from features import needs_private_mode
 from schemas import conforms
 
 
@@ -71,6 +72,7 @@ def private(busy):
     busy.flux("config", "load", stdin=json.dumps(conf))
 
 
+@needs_private_mode
 def test_in_private_mode_a_guest_sees_only_that_something_is_used(private):
     lines = said(private, "status", "--jobs", "--gpus", "--json").splitlines()
     *gpus, last = [json.loads(line) for line in lines]
@@ -83,6 +85,7 @@ def test_in_private_mode_a_guest_sees_only_that_something_is_used(private):
         assert len(done.stderr.splitlines()) == 1
 
 
+@needs_private_mode
 def test_in_private_mode_the_scheduler_says_nothing_of_jobs_of_others(private):
     script = "import flux, sys; flux.Flux().rpc(sys.argv[1], {'id': int(sys.argv[2])}).get()"
     ask = ("python", "-c", script, "sched-treepool.job")
@@ -92,6 +95,7 @@ def test_in_private_mode_the_scheduler_says_nothing_of_jobs_of_others(private):
         assert "jobs of others are private" in shown.run(*ask, number).stderr
 
 
+@needs_private_mode
 def test_in_private_mode_the_user_of_a_job_is_told_that_it_is_held(private):
     user = private.with_env(**{**GUEST, "FLUX_HANDLE_USERID": str(os.getuid())})
     job = private.submit("--queue=debug", "-n1", "--urgency=0")

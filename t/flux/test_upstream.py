@@ -8,6 +8,7 @@ import pytest
 
 from broker import REPOSITORY, environment
 from documents import blocks
+from features import needs_tree_pool
 
 PAGE = (REPOSITORY / "doc" / "upstream.md").read_text()
 
@@ -75,6 +76,7 @@ def test_a_defect_is_still_there(script, expected, tmp_path):
     raise AssertionError(printed)
 
 
+@needs_tree_pool
 def test_the_two_pools_differ_as_the_table_says():
     rows = re.findall(r"^\| `(\S+)` \| `([^`]+)` \| `([^`]+)` \|$", PAGE, re.M)
     assert rows
