@@ -91,6 +91,8 @@ def test_a_job_on_a_rank_that_leaves_gives_back_what_it_has_elsewhere(inner):
     lose(inner, 2)
     assert inner.soon(lambda: of_scheduler(inner, "all") == (3, 24, 6))
     assert of_scheduler(inner, "allocated") == (3, 24, 6)
+    told = inner.run("treepool", "explain", "--instance", "slot=1/core=1").stdout
+    assert not told or job in told, "the others do not tell"
     inner.run("cancel", job)
     inner.wait(job, "clean")
     assert inner.soon(lambda: of_scheduler(inner, "free") == (3, 24, 6))

@@ -373,6 +373,13 @@ def test_a_job_that_waits_for_a_node_that_is_down():
     assert "it waits for nodes that are down" in words(found)
 
 
+def test_jobs_that_hold_nodes_which_left_the_pool_are_told_with_the_rest():
+    pool, jobs = with_jobs(two_sockets(), ["slot=3/node{x}"])
+    pool.remove_ranks("2")
+    found = explain(pool, "slot=1/core=4", parse_shape("slot=1/core=4"), None, jobs)
+    assert (found.verdict, list(found.waits.holders)) == (WAITS, [1])
+
+
 # -- infeasible
 
 

@@ -22,7 +22,7 @@ from treepool.errors import InvalidInput, PoolConflict
 from treepool.flux import client, windowclient
 from treepool.flux.hardware import resources
 from treepool.placement.allocation import Allocation
-from treepool.placement.jobs import held_in
+from treepool.placement.jobs import held_in, held_on
 from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -67,8 +67,9 @@ class Live:
         else:
             pool, held = asked
         for jobid, parts in held.items():
+            here = held_on(pool.ranks, parts)
             try:
-                pool.register_alloc(jobid, Allocation(pool.inventory, parts, 1))
+                pool.register_alloc(jobid, Allocation(pool.inventory, here, 1))
             except PoolConflict:  # it ended, and another job already has its resources
                 continue
         told = status.get()

@@ -55,6 +55,14 @@ def ranks_in(parts: Iterable[Held]) -> tuple[int, ...]:
     return tuple(rank for ranks, _, _ in parts for rank in ranks)
 
 
+def held_on(ranks: int, parts: Iterable[Held]) -> tuple[Held, ...]:
+    """What *parts* have on *ranks* (bitmask): a job may still hold ranks that the pool has lost."""
+    here = (
+        (tuple(r for r in having if ranks >> r & 1), cores, gpus) for having, cores, gpus in parts
+    )
+    return tuple(part for part in here if part[0])
+
+
 def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -> tuple[Held, ...]:
     """*parts* without the ranks of *freed*; *parts* and *freed* must agree on these ranks."""
     gone = {rank: (cores, gpus) for ranks, cores, gpus in freed for rank in ranks}

@@ -7,6 +7,7 @@ from typing import Iterable, Mapping, Sequence
 import attrs
 
 from treepool.placement.allocation import Allocation
+from treepool.placement.jobs import held_on
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.view.model import Job
@@ -62,7 +63,7 @@ def waiting(
     left = _without(pool, ended)
     needed = []
     for jobid in reversed(ended):  # later jobs can often go on
-        left.register_alloc(jobid, jobs[jobid])
+        _hold(left, jobid, jobs[jobid])
         if not _serves(left, request):
             left.free(jobid)
             needed.append(jobid)
@@ -74,8 +75,14 @@ def _serves_without(
 ) -> bool:
     pool.free(jobid)
     served = _serves(pool, request)
-    pool.register_alloc(jobid, jobs[jobid])
+    _hold(pool, jobid, jobs[jobid])
     return served
+
+
+def _hold(pool: Pool, jobid: int, job: Allocation) -> None:
+    """Let *job* hold again what it did; ranks that left the pool did not come back."""
+    here = held_on(pool.ranks, job.parts)
+    pool.register_alloc(jobid, Allocation(pool.inventory, here, job.nslots))
 
 
 def _without(pool: Pool, ended: Sequence[int]) -> Pool:
