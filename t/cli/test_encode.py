@@ -506,3 +506,20 @@ def test_a_key_in_the_ranks_of_an_enclosing_instance_keeps_its_meaning(treepool,
     assert found["fabric"]["switch"][1] == {"name": "b", "ranks": "2-3"}
     found = encoded(treepool("encode", "--xml", f"{xml(NODE)}:0-3", "-R", R))["scheduling"]
     assert found["fabric"] == {"rack": [{"name": "r", "ranks": "0-1"}, {"ranks": "2-3"}]}
+
+
+@pytest.mark.parametrize("cores", ["0-5", "4-9"])
+def test_what_an_enclosing_instance_gave_is_told_in_the_ranks_of_R(treepool, xml, write, cores):
+    R = encoded(treepool("encode", "--xml", xml(NODE), "--ranks=4-5", "--hosts=n[4-5]"))
+    R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-5"}}]
+    R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": cores}]
+    again = encoded(treepool("encode", "--xml", xml(NODE), "-R", write(R)))
+    assert again["scheduling"]["allocated"] == [{"ranks": "0-1", "cores": cores}]
+
+
+def test_of_a_node_with_no_other_cores_nothing_says_which_were_given(treepool, xml, write):
+    R = encoded(treepool("encode", "--xml", xml(NODE), "--ranks=4-5", "--hosts=n[4-5]"))
+    R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-7"}}]
+    R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": "8-15"}]
+    again = encoded(treepool("encode", "--xml", f"{xml(THIN)}:1", "-R", write(R)))
+    assert again["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-15"}]

@@ -15,7 +15,7 @@ from treepool.rfc import idset, scheduling
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import WRITER, KeyEntry
+from treepool.rfc.scheduling import WRITER, AllocatedCores, KeyEntry, SchedulingKey
 from treepool.rfc.topo import ids, walk
 
 _NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)
@@ -67,11 +67,11 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
     here = [attrs.evolve(n, ranks=n.ranks & R.ranks) for n in nodes if n.ranks & R.ranks]
     kinds = _merged(here)
     described = union(kind.ranks for kind in kinds)
-    key: dict[str, Any] = {"writer": WRITER, **(old or {})}
-    known = R.key()
+    known = R.key()  # in the ranks of R, as the children will be
     kept = known.trim(R.ranks & ~described) if known is not None else None
-    if known is not None and known.fabric is not None:
-        key["fabric"] = known.fabric.to_dict()  # in the ranks of R, as the children will be
+    key: dict[str, Any] = {"writer": WRITER}
+    if known is not None:
+        key = attrs.evolve(known, allocated=_allocated(known, here)).to_dict()
     children = [KeyEntry(k.ranks, k.node.topo) for k in kinds]
     children += kept.children if kept is not None else ()
     children.sort(key=lambda entry: idset.lowest(entry.ranks))
@@ -106,6 +106,21 @@ def _properties(nodes: Sequence[Nodes]) -> dict[str, int]:
         for name in properties.of_machine(described.node.machine):
             found[name] = found.get(name, 0) | described.ranks
     return found
+
+
+def _allocated(known: SchedulingKey, nodes: Sequence[Nodes]) -> tuple[AllocatedCores, ...]:
+    """What the key *known* says about the cores of an allocation, where it still holds.
+
+    A broker that is bound to cores describes a node that has no others. Its topo then has the ids
+    that R has.
+    """
+    found = []
+    for entry in known.allocated:
+        bound = (n.ranks for n in nodes if entry.cores & ~n.node.machine.cores)
+        ranks = entry.ranks & ~union(bound)
+        if ranks:
+            found.append(attrs.evolve(entry, ranks=ranks))
+    return tuple(found)
 
 
 # -- links
