@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 
 from placement.test_gpu_link import given, node_R
-from treepool import Pool
+from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.nodes.compile import compile_topo
 from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Links, Wire
 
 #: One full GPU and four slices, two of them on the second NUMA domain without any full one.
@@ -81,3 +84,33 @@ def test_slices_have_no_part_in_links():
     cluster = Pool(node_R(links, TOPO, "0-7", "0-4"))
     with pytest.raises(InfeasibleRequest, match="no node has 2 GPUs: the largest has 1"):
         given(cluster, "slot/[core;gpu=2]", gpu_link=50)
+
+
+#: NUMA domains of as many sizes as make a search for slots in them long.
+SIZES = (9, 2, 7, 8, 6, 2, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["node=2/slot=4/[numa=2/core=3;core=4]", "switch/node=2/slot=4/[numa=2/core=3;core=4]"],
+)
+@pytest.mark.parametrize("options", [{}, {"within": "switch"}, {"same": "driver"}])
+def test_a_search_beside_slices_that_is_given_up_is_no_no_in_any_domain(shape, options):
+    ends = list(accumulate(SIZES))
+    numa = [{"cores": f"{end - size}-{end - 1}"} for end, size in zip(ends, SIZES)]
+    topo = {"numa": numa, "mig-1g.10gb": [{"gpus": "0", "cores": str(ends[-1])}]}
+    children = {"core": f"0-{ends[-1]}", "gpu": "0"}
+    execution = {
+        "R_lite": [{"rank": "0-3", "children": children}],
+        "nodelist": ["n[0-3]"],
+        "properties": {"driver:1": "0-3"},
+    }
+    fabric = {"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}
+    key = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": topo}], "fabric": fabric}
+    cluster = Pool({"version": 1, "execution": execution, "scheduling": key}, locality="required")
+    spec = from_resources(parse_shape(shape), options=options)
+    request = cluster.parse_resource_request(spec)
+    for _ in range(2):  # also if it is known that a search was given up
+        cluster.check_feasibility(request)
+        with pytest.raises(InsufficientResources, match="given up"):
+            cluster.alloc(1, request)

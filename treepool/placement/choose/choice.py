@@ -20,7 +20,7 @@ from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.rooms import Rooms, Value
 from treepool.placement.choose.same import by_fit, narrowed
 from treepool.placement.choose.selection import Selection
-from treepool.placement.choose.serve import Domains, least, serve, units_of
+from treepool.placement.choose.serve import Domains, is_searched, least, serve, units_of
 from treepool.placement.choose.spread import Spread
 from treepool.placement.effort import GIVEN_UP, PER_ATTEMPT, PER_REQUEST, Effort, GaveUp
 from treepool.placement.nodes.census import Census
@@ -135,7 +135,8 @@ class Situation:
         each = least(request) if levels or at_most else 1
         key = census.fabric, request.ask, request.constraint, levels, each, at_most
         found = self.kept_rooms.pop(key, None)
-        if found is None or found.census is not census or request.ask.searched:
+        searched = is_searched(request.ask, self.inventory)
+        if found is None or found.census is not census or searched:
             size = len(census.fabric) * (1 + len(levels))
             most = min(MAX_ROOMS, max(1, MAX_ROOM_DOMAINS // size))
             while len(self.kept_rooms) >= most:
@@ -151,7 +152,8 @@ def _best_of_same(request: Request, situation: Situation, effort: Effort) -> _Fo
     """What *request* gets on nodes that share a property of its family."""
     assert request.same is not None
     anywhere = attrs.evolve(request, same=None)
-    fabric, searched = situation.inventory.family(request.same.family), request.ask.searched
+    fabric = situation.inventory.family(request.same.family)
+    searched = is_searched(request.ask, situation.inventory)
     if searched:  # each member is tried: what states can host is not known without a search
         within = situation.inventory.matching(request.constraint)
         rooms = Rooms(situation.index.census(fabric), within, lambda state: (0, 0))

@@ -24,10 +24,11 @@ from treepool.placement.choose.spread import Given, Spread, settled
 from treepool.placement.effort import PER_ATTEMPT, PER_REQUEST, Effort
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import NOTHING, assess, fit, possible
-from treepool.placement.request.need import SLOT
+from treepool.placement.request.need import SLOT, Ask
 from treepool.placement.request.vertices import Request
 from treepool.rfc.count import Count
 
@@ -272,7 +273,7 @@ class Domains:
     def value(self) -> Value:
         """What each state can host of the request."""
         ask, index = self.request.ask, self.situation.index
-        if not ask.searched:
+        if not is_searched(ask, self.situation.inventory):
 
             def assessed(state: NodeState) -> tuple[int, int]:
                 found = assess(state, ask) if possible(state, ask) else NOTHING
@@ -335,6 +336,11 @@ class Domains:
             grants += found.grants
             nslots += found.nslots
         return Selection(tuple(grants), slots if self.request.spans else nslots)
+
+
+def is_searched(ask: Ask, inventory: Inventory) -> bool:
+    """Whether on some node a search decides what fits, which may give up."""
+    return ask.searched or (ask.beside and inventory.has_mig)
 
 
 def least(request: Request) -> int:

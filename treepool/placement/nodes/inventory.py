@@ -90,6 +90,11 @@ class Inventory:
         return tuple(sorted({name for t in self.node_types for name in t.localities}))
 
     @cached_property
+    def has_mig(self) -> bool:
+        """Whether some node has MIG domains."""
+        return any(node_type.root.mig for node_type in self.node_types)
+
+    @cached_property
     def fabric(self) -> Optional[Fabric]:
         """The tree above the nodes; None if the key has none."""
         if self.key is None or self.key.fabric is None:

@@ -121,9 +121,10 @@ class Ask:
 
     With ``counted``, some count on or above the slot is a range that each node, or domain, meets
     independently: nodes that can give more come first. With ``searched``, arithmetic does not
-    decide what fits; a search (search.py) may be necessary, and it may give up. With ``exact``, the
-    first unit takes just ``min_cores`` and ``min_gpus``. With ``by_numbers``, the numbers of free
-    cores and GPUs alone decide how many units a node can give.
+    decide what fits; a search (search.py) may be necessary, and it may give up. With ``beside``, a
+    search may be necessary on nodes with MIG domains: a slot takes an amount beside its domains.
+    With ``exact``, the first unit takes just ``min_cores`` and ``min_gpus``. With ``by_numbers``,
+    the numbers of free cores and GPUs alone decide how many units a node can give.
     """
 
     group: Part
@@ -134,6 +135,7 @@ class Ask:
     min_gpus: int = attrs.field(init=False)
     counted: bool = attrs.field(init=False)
     searched: bool = attrs.field(init=False)
+    beside: bool = attrs.field(init=False)
     exact: bool = attrs.field(init=False)
     by_numbers: bool = attrs.field(init=False)
 
@@ -145,7 +147,9 @@ class Ask:
         object.__setattr__(self, "min_cores", max(1, units * ncores))
         object.__setattr__(self, "min_gpus", units * ngpus)
         object.__setattr__(self, "counted", any(ranges))
-        object.__setattr__(self, "searched", not _always_decided(above[-1].need))
+        slot = above[-1].need
+        object.__setattr__(self, "searched", not _always_decided(slot))
+        object.__setattr__(self, "beside", slot.takes_amount and bool(slot.parts))
         need, fixed = self.group.need, self.fill or self.group.count.fixed
         exact = fixed and ncores > 0 and not (self.whole or need.parts or need.fair_share)
         object.__setattr__(self, "exact", exact)
@@ -205,7 +209,7 @@ def decided(need: Need) -> bool:
 
 
 def _always_decided(need: Need) -> bool:
-    """Whether arithmetic decides on every node.
+    """Whether arithmetic decides on every node without MIG domains.
 
     It does not if a slot takes whole domains and an amount beside them: the domains may differ in
     size, and then the remaining amount depends on which of them are taken.
