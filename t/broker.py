@@ -206,9 +206,10 @@ class Instance:
         """Submit a job by RFC 46 shape; returns its id."""
         return self.submit(f"--resources-shape={shape}", *words, **more)
 
-    def wait(self, job, event, timeout=20):
-        """Wait for *job*'s event and return its context."""
-        words = ("job", "wait-event", f"--timeout={timeout}", "--format=json", job, event)
+    def wait(self, job, event, timeout=20, path="eventlog"):
+        """Wait for *job*'s event, in the log *path*, and return its context."""
+        options = (f"--timeout={timeout}", f"--path={path}", "--format=json")
+        words = ("job", "wait-event", *options, job, event)
         return json.loads(self.flux(*words)).get("context", {})
 
     def R(self, job):

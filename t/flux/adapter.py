@@ -143,6 +143,26 @@ def check_hello_puts_jobs_back():
         raise AssertionError("booked twice")
 
 
+def check_what_a_job_holds_beside_a_node_that_is_gone_is_nobody_elses_until_it_is_freed():
+    pool, again = TreepoolPool(R), TreepoolPool(R)
+    alloc = placed(pool, 1, cores=120, tasks=2).to_dict()
+    first, second = IDset(alloc["execution"]["R_lite"][0]["rank"])
+    again.remove_ranks(str(first))
+    try:
+        again.register_alloc(1, TreepoolPool(alloc))
+    except ValueError as e:
+        assert f"rank {first} is not in the pool" in str(e)
+    else:
+        raise AssertionError("recorded")
+    assert str(again.copy_allocated().ranks) == str(second)
+    for rank, other in ((first, second), (second, first)):
+        part = TreepoolPool(alloc)
+        part.remove_ranks(str(other))
+        again.free(1, part, final=rank == second)
+    assert again.copy_allocated().ncores == 0
+    assert again.job_end_times() == []
+
+
 def check_hello_of_a_job_that_flux_cores_pool_placed():
     # It passes on the whole key, which then names ranks that the job does not have.
     flux_core, pool = ResourcePool(R), TreepoolPool(R)

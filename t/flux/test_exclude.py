@@ -140,3 +140,18 @@ def test_with_every_rank_excluded_the_scheduler_lives_and_denies(four, words):
     assert four.soon(lambda: four.resources("free") == (3, 24, 6))
     four.wait(four.submit("-N3", "-n3", "--exclusive"), "alloc")
     four.cancel_all()
+
+
+def test_nobody_gets_the_nodes_of_a_job_that_ends_because_one_is_excluded_until_it_is_over(four):
+    four.load("sched-treepool")
+    exclude(four, "")
+    stubborn = "trap '' TERM; for i in 1 2 3 4 5 6; do sleep 0.5; done"
+    job = four.flux("submit", "-N4", "-n4", "--exclusive", "sh", "-c", stubborn)
+    four.wait(job, "shell.start", path="guest.exec.eventlog")
+    after = four.submit("-N3", "-n3", "--exclusive")
+    exclude(four, "1")
+    assert "reallocate" in four.wait(job, "exception")["note"]
+    four.wait(after, "alloc")
+    assert four.flux("jobs", "-no", "{state}", job) == "INACTIVE"
+    four.cancel_all()
+    exclude(four, "0")

@@ -160,7 +160,7 @@ def test_a_job_whose_resources_are_gone_ends_and_the_scheduler_lives(four):
     four.load("sched-treepool")
     assert "R" in four.wait(job, "exception")["note"]
     four.wait(job, "clean")
-    assert four.resources("free") == (4, 32, 8)
+    assert four.soon(lambda: four.resources("free") == (4, 32, 8))
     four.wait(four.submit("-N4", "-n4", "--exclusive"), "alloc")
 
 

@@ -31,7 +31,8 @@ TESTS = {
     "submissions": ("t/flux/test_submissions.py",),
     "driven": ("t/flux/test_driven.py",),
     "told": ("t/flux/test_asking.py",),
+    "adapter": ("t/flux/test_adapter.py",),
 }
 
 #: Those that need Flux.
-OF_FLUX = {"driven", "told"}
+OF_FLUX = {"adapter", "driven", "told"}

@@ -5,19 +5,22 @@ in the events of the job. From ``ready`` on it tells what is freed. It does not 
 between the two (flux-core 0.88, alloc_send_free_request). With many running jobs that time is long,
 because their Rs are read one by one. Once ready, the scheduler therefore asks what is allocated,
 and frees everything else that the jobs of ``hello`` hold in the pool.
+
+A job whose R the pool lacks in part, because a node is excluded now, is ended by flux-core with the
+exception scheduler-restart. From then on the job manager takes it for a job without resources, and
+does not tell when it is over: that is in its events.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
-import attrs
-from flux.job import JobID
+from flux.job import JobID, event_watch_async
 from flux.kvs import get_key_direct
 
 from treepool.flux.inbox import Inbox
+from treepool.placement.jobs import held_on
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet, RLiteEntry
@@ -32,10 +35,16 @@ class Hello:
     def __init__(self, freed: Callable[[str], None]) -> None:
         self._freed = freed
         self._held: dict[int, ResourceSet] = {}
+        #: Jobs that end because of hello; whether that is in their events yet.
+        self._ending: dict[int, bool] = {}
 
     def add(self, jobid: int, held: ResourceSet) -> None:
         """Record that job *jobid* holds *held* at hello."""
         self._held[jobid] = held
+
+    def end(self, jobid: int) -> None:
+        """Record that flux-core ends job *jobid* because of hello."""
+        self._ending[jobid] = False
 
     def ask(self, handle: Any, pool: Pool, inbox: Inbox) -> None:
         """Ask what was freed before ready; call this after ready.
@@ -47,6 +56,8 @@ class Hello:
             handle.rpc(ALLOCATED).then(
                 lambda future: inbox.put(lambda: self._on_answer(future, pool))
             )
+        for jobid in self._ending:
+            event_watch_async(handle, jobid).then(self._on_event, jobid, pool, inbox)
 
     def _on_answer(self, future: Any, pool: Pool) -> None:
         held, self._held = self._held, {}
@@ -60,9 +71,27 @@ class Hello:
         if count:
             self._freed(f"freed {count} nodes of jobs that ended while this scheduler started")
 
+    def _on_event(self, future: Any, jobid: int, pool: Pool, inbox: Inbox) -> None:
+        try:
+            event = future.get_event()
+        except OSError as e:
+            self._freed(f"{JobID(jobid).f58}: when it is over is not known: {e}")
+            return
+        if event is None:
+            return
+        if event.name == "exception" and event.context["type"] == "scheduler-restart":
+            self._ending[jobid] = True
+        if event.name == "clean" and self._ending.pop(jobid):
+            inbox.put(lambda: self._on_end(jobid, pool))
 
-def new_expiration(handle: Any, jobid: int) -> Optional[float]:
-    """The end of job *jobid* if it was changed after the start; None if that in its R holds.
+    def _on_end(self, jobid: int, pool: Pool) -> None:
+        if pool.has_job(jobid):
+            pool.free(jobid)
+            self._freed(f"freed what {JobID(jobid).f58} held, which was ended at hello")
+
+
+def end_time(handle: Any, jobid: int, held: ResourceSet) -> float:
+    """When job *jobid* ends, which was given *held*, in seconds since the epoch, 0 for never.
 
     The R in the KVS stays as the scheduler wrote it. Changes are in the events of the job
     (RFC 21, resource-update), and flux-core's hello does not tell of them.
@@ -73,8 +102,8 @@ def new_expiration(handle: Any, jobid: int) -> Optional[float]:
         updates = [e for e in map(json.loads, lines) if e["name"] == "resource-update"]
         ends = [float(e["context"]["expiration"]) for e in updates if "expiration" in e["context"]]
     except (OSError, ValueError, TypeError, KeyError):  # a job must not end because of its events
-        return None
-    return ends[-1] if ends else None
+        ends = []
+    return ends[-1] if ends else held.expiration
 
 
 def held_of(execution: Any) -> ResourceSet:
@@ -96,10 +125,9 @@ def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ResourceSet) 
             if other.cores & entry.cores or other.gpus & entry.gpus:
                 gone &= ~other.ranks
         for rank in idset.iterate(gone):
-            if not pool.has_job(jobid):
-                break
+            job = pool.job(jobid)
             # The job may have freed this rank in the ordinary way since then.
-            with suppress(ValueError):
-                pool.free(jobid, ResourceSet((attrs.evolve(entry, ranks=1 << rank),), ()))
+            for _, cores, gpus in held_on(1 << rank, job.parts) if job else ():
+                pool.free(jobid, ResourceSet((RLiteEntry(1 << rank, cores, gpus),), ()))
                 count += 1
     return count

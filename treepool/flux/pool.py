@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import syslog
+from functools import reduce
+from operator import or_
 from typing import Any, Callable, Mapping, Optional, Union
 
 import attrs
@@ -26,11 +28,12 @@ from treepool.flux.hello import held_of
 from treepool.flux.versions import AnyPool, tell_whose
 from treepool.flux.view import SetView
 from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.jobs import held_in, held_on
 from treepool.placement.options import OPTIONS
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, keycheck
-from treepool.rfc.rset import ResourceSet
+from treepool.rfc.rset import ResourceSet, RLiteEntry
 
 #: A logger as Flux hands it to pools: syslog priority and message.
 Log = Callable[[int, str], None]
@@ -100,6 +103,8 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         # The scheduler warns once about unknown options (Scheduler._acquire_resources).
         self._options = {name: options[name] for name in OPTIONS if name in options}
         self._pool: Optional[Pool] = None
+        #: Jobs that hold more than the pool could record, and are about to end.
+        self._partly: set[int] = set()
 
     @property
     def pool(self) -> Pool:
@@ -144,9 +149,18 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         return AllocatedR(allocation)
 
     def register_alloc(self, jobid: int, R: Any) -> None:
-        """Record what a job holds already; raises ValueError if the pool cannot give it that."""
+        """Record what a job holds already; raises ValueError if the pool cannot give it that.
+
+        Flux then ends the job, for example because a node of it is excluded now. Until it is over,
+        no other job may have what it holds on the rest of its nodes: that is recorded all the same.
+        """
         has = held(R)
-        self.pool.register_alloc(jobid, has)
+        try:
+            self.pool.register_alloc(jobid, has)
+        except errors.PoolConflict:
+            if not self.pool.has_job(jobid):
+                self._record_partly(jobid, has)
+            raise
         parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in has.entries)
         self.log(syslog.LOG_INFO, f"hello: {JobID(jobid).f58}: {short_form(parts)}")
 
@@ -162,11 +176,29 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
             self.log(syslog.LOG_WARNING, f"free: {JobID(jobid).f58} holds nothing here")
             return
         if R is not None:
-            self.pool.free(jobid, held(R))
+            self.pool.free(jobid, self._held_on(jobid, held(R)))
             if not final or not self.pool.has_job(jobid):
                 return
             self.log(syslog.LOG_WARNING, f"free: {JobID(jobid).f58} held more, which is free too")
         self.pool.free(jobid)
+
+    def _record_partly(self, jobid: int, has: ResourceSet) -> None:
+        """Record what of *has* is in the pool and free, if anything."""
+        self.pool.occupy(jobid, held_in(has.entries), has.expiration)
+        job = self.pool.job(jobid)
+        if job is None or not job.parts:
+            self.pool.free(jobid)
+        else:
+            self._partly.add(jobid)
+
+    def _held_on(self, jobid: int, R: ResourceSet) -> ResourceSet:
+        """*R*, or of a job that is recorded in part, what it holds on the ranks of *R*."""
+        job = self.pool.job(jobid)
+        if job is None or jobid not in self._partly:
+            return R
+        ranks = reduce(or_, (entry.ranks for entry in R.entries), 0)
+        parts = held_on(ranks, job.parts)
+        return ResourceSet(tuple(RLiteEntry(idset.from_ids(r), c, g) for r, c, g in parts), ())
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
         """Set when a job ends; a job that holds nothing is ignored."""
@@ -202,6 +234,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         """An independent copy, allocations included; it does not log."""
         new = PoolV1(self._R, None, **self._options)
         new._pool = None if self._pool is None else self._pool.copy()
+        new._partly = set(self._partly)
         return new
 
     def copy_allocated(self) -> Rv1Set:

@@ -1,10 +1,10 @@
 """The scheduler module ``sched-treepool``: flux-core's scheduler protocol for treepool's queue.
 
 flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27); ``receiver.py`` lets what the
-job manager tells wait behind questions. ``plan/queue.py`` decides the
-order in which jobs start, ``intake.py`` when a submission is judged, ``pending.py`` how, and
-``annotate.py`` what waiting jobs are told. A pass over the queue is a generator, and Flux closes it
-at a ``yield`` whenever an event arrives. The queue keeps its place for the next pass.
+job manager tells wait behind questions. ``plan/queue.py`` decides the order in which jobs start,
+``intake.py`` when a submission is judged, ``pending.py`` how, and ``annotate.py`` what waiting jobs
+are told. A pass over the queue is a generator, and Flux closes it at a ``yield`` whenever an event
+arrives. The queue keeps its place for the next pass.
 
 The scheduler is one class, and this file therefore long, because flux-core's protocol is one class.
 """
@@ -25,7 +25,7 @@ from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage, let_go
-from treepool.flux.hello import Hello, new_expiration
+from treepool.flux.hello import Hello, end_time
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
@@ -153,13 +153,15 @@ class TreepoolScheduler(Receiver):
     # -- jobs that are already running
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
-        """Take over a job that holds R."""
-        super().hello(jobid, priority, userid, t_submit, R)
-        self._hello.add(jobid, held(R))
-        end = new_expiration(self.handle, jobid)
-        if end is not None:
-            self.resources.update_expiration(jobid, end)
+        """Take over a job that holds R; if the pool lacks some of that, flux-core ends the job."""
         self._users[jobid] = userid
+        try:
+            super().hello(jobid, priority, userid, t_submit, R)
+        except Exception:
+            self._hello.end(jobid)
+            raise
+        self._hello.add(jobid, held(R))
+        self.resources.update_expiration(jobid, end_time(self.handle, jobid, held(R)))
         self.queue.follow()
 
     def _sched_ready(self) -> None:  # no hook: what comes after must not delay it

@@ -173,14 +173,14 @@ class Pool:
     def occupy(self, jobid: int, parts: Iterable[Held], end_time: float = 0.0) -> None:
         """Give job *jobid* what is free of *parts*, which may be nothing, until *end_time*.
 
-        For planning ahead on a copy, where resources are spoken for that others still hold.
-        Raises PoolConflict if the job has resources already.
+        For a job that holds more than there is, and for planning ahead on a copy, where resources
+        are spoken for that others still hold. Raises PoolConflict if the job has resources already.
         """
         self._check_new(jobid)
         free = []
         for ranks, cores, gpus in parts:
             for rank in ranks:
-                state = self._situation.index.state_of[rank]
+                state = self._situation.index.state_of[rank] if self.ranks >> rank & 1 else None
                 if state is not None:
                     free.append(((rank,), cores & state.cores, gpus & state.gpus))
         self._take(jobid, Job(tuple(free), end_time), None)

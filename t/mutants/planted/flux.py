@@ -180,9 +180,16 @@ FLUX = [
         "told",
     ),
     Mutant(
+        "what a job holds beside a node that is gone is free",
+        "flux/pool.py",
+        "if not self.pool.has_job(jobid): self._record_partly(jobid, has)",
+        "pass",
+        "adapter",
+    ),
+    Mutant(
         "a partial free is a whole one",
         "flux/pool.py",
-        "self.pool.free(jobid, held(R))",
+        "self.pool.free(jobid, self._held_on(jobid, held(R)))",
         "self.pool.free(jobid)",
         "driven",
     ),
