@@ -77,6 +77,7 @@ def test_a_gain_that_may_not_serve_a_request_cannot(spans, leave, cores, length,
     TIMES,
     st.integers(1, 9),
 )
+@example([(2.0, 3.0, 1)], frozenset(), 1, 2, 0.0, 2)
 def test_a_job_may_start_at_the_times_with_enough_throughout(
     spans, leave, cores, length, first, lasts
 ):

@@ -125,6 +125,14 @@ class Future:
             if begin < end:
                 # Once a state has passed there is more room, once another is reached there is less.
                 times = {begin, *self.times}
-                times.update(math.nextafter(time - length, math.inf) for time in self.times)
+                times.update(_first_beyond(time, length) for time in self.times)
                 parts = sorted(time for time in times if begin <= time < end)
                 yield from zip(parts, [*parts[1:], end])
+
+
+def _first_beyond(time: float, length: float) -> float:
+    """A start from which a job of *length* ends later than *time*, however numbers are rounded."""
+    start = math.nextafter(time, math.inf) - length
+    while start + length <= time < math.inf:
+        start = math.nextafter(start, math.inf)
+    return start
