@@ -24,7 +24,7 @@ HAS_TREE_POOL = VERSION and _said("python", "-c", "import flux.resource.TreePool
 NO_TREE_POOL = f"flux-core {VERSION} has no TreePool of its own, 0.87 is the first"
 
 #: Marks a test of treepool beside flux-core's own TreePool.
-needs_tree_pool = pytest.mark.skipif(VERSION and not HAS_TREE_POOL, reason=NO_TREE_POOL)
+needs_tree_pool = pytest.mark.skipif(bool(VERSION) and not HAS_TREE_POOL, reason=NO_TREE_POOL)
 
 #: Marks a test of ``access.private-mode``.
 needs_private_mode = pytest.mark.skipif(
