@@ -23,6 +23,12 @@ class Problem:
     def __str__(self) -> str:
         return f"{self.pointer or '/'}: {self.message}"
 
+    @classmethod
+    def of(cls, error: InvalidInput) -> Problem:
+        """The problem that *error* is about; its message may begin with a pointer, as ``str``."""
+        pointer, colon, message = str(error).partition(": ")
+        return cls(pointer, message) if colon and pointer[:1] == "/" else cls("", str(error))
+
 
 class TreepoolError(Exception):
     """Base of every exception treepool raises."""

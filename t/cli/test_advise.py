@@ -1,6 +1,8 @@
 """``treepool advise``: which shapes fill the nodes of a cluster."""
 
 import json
+import re
+import shlex
 
 import pytest
 
@@ -45,6 +47,16 @@ def test_what_strands_gpus_depends_on_the_mix(treepool, write):
     jobs = [{"submit": 0, "duration": 1, "shape": shape} for shape in (small, large, large, large)]
     trace = "\n".join(json.dumps(job) for job in jobs)
     assert stranded("--mix", "@" + str(write(trace, "jobs.json"))) == mixed
+
+
+def test_the_mix_in_the_help_is_one(treepool):
+    (words,) = re.findall("--mix ('.*)$", treepool("advise", "--help").out, re.MULTILINE)
+    assert treepool("advise", "--mix", *shlex.split(words)).status == 0
+
+
+def test_a_mix_of_a_file_without_jobs_is_none(treepool, write):
+    nothing = write("# nothing\n", "nothing")
+    assert treepool("advise", "--mix", f"@{nothing}").is_one_line_error("nothing: has no job")
 
 
 def test_a_cluster_without_nodes_is_said_to_have_none(treepool, write, R):

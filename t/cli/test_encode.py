@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import tarfile
 
@@ -80,6 +81,32 @@ def test_a_folder_and_a_tar_have_a_file_for_each_host(treepool, tmp_path):
     with tarfile.open(packed, "w:gz") as tar:
         tar.add(folder, "some/where")
     assert encoded(treepool("encode", "--xml", packed))["scheduling"]["children"]
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_a_tar_is_known_by_how_it_begins(treepool, xml, tmp_path, form, mode):
+    packed = tmp_path / "nodes"
+    with tarfile.open(packed, mode, format=form) as tar:
+        tar.add(xml(NODE), "n7.xml")
+    assert encoded(treepool("encode", "--xml", packed))["execution"]["nodelist"] == ["n7"]
+
+
+def test_a_pipe_is_read_once(treepool):
+    reading, writing = os.pipe()  # as the shell makes of <(lstopo --of xml -)
+    try:
+        os.write(writing, NODE.xml().encode())
+        os.close(writing)
+        result = treepool("encode", "--xml", f"/dev/fd/{reading}:0-1", "--hosts", "a,b")
+    finally:
+        os.close(reading)
+    assert encoded(result)["execution"]["nodelist"] == ["a,b"]
+
+
+def test_of_a_file_of_zeros_no_more_is_read_than_of_any(treepool, write):
+    zeros = write(b"", "zeros")
+    os.truncate(zeros, 1 << 32)
+    assert treepool("encode", "--xml", zeros).is_one_line_error("more than 32 MiB of XML")
 
 
 def test_the_output_is_valid(treepool, xml, write):
@@ -257,7 +284,7 @@ def test_mig_cuts_gpus_into_instances(treepool, xml, write):
 def test_a_dry_run_draws_each_kind_of_node(treepool, xml):
     result = treepool("encode", "--xml", xml(NODE), "--ranks", "0-1", "--hosts", "a,b", "--dry-run")
     assert result.out.splitlines() == [
-        "2 nodes: a,b (rank 0-1): 2 socket, 4 numa, 16 cores, 1 GPUs",
+        "2 nodes: a,b (rank 0-1): 2 socket, 4 numa, 16 cores, 1 GPU",
         "node",
         "├─ socket 0",
         "│  ├─ numa 0  cores 0-3  16 GiB",
@@ -371,6 +398,9 @@ def test_xml_without_a_host_name_does_not_take_this_machines(treepool, xml):
         (["encode", "--xml", "{xml}:5-"], "--xml"),
         (["encode", "--xml", "{xml}", "--ranks", "0-3"], "4 ranks need names: --hosts HOSTS"),
         (["encode", "--xml", "{xml}", "--ranks", "0-3", "--hosts", "a,b"], "4 ranks, but 2 hosts"),
+        (["encode", "--xml", ""], "'': cannot be read: No such file"),
+        (["encode", "--xml", "{xml}", "--ranks", ""], "--ranks: '' has none"),
+        (["encode", "--xml", "{xml}", "--hosts", ""], "--hosts: '' has none"),
         (["encode", "--xml", "{xml}", "-R", "R", "--ranks", "0"], "with -R the nodes are those"),
         (["encode", "--xml", "{xml}", "--xml", "{xml}", "--hosts", "a"], "which nodes are they?"),
         (["encode", "--xml", "{xml}", "--nvidia-smi", "x", "--gpu-index", "hwloc"], "--nvidia-smi"),
@@ -456,6 +486,20 @@ def test_a_fabric_comes_together_with_hardware(treepool, xml, write):
     key = encoded(treepool("encode", "--xml", xml(NODE), "--fabric", path))["scheduling"]
     assert key["fabric"] == {"rack": [{"name": "r7", "ranks": "0"}]}
     assert key["children"][0]["ranks"] == "0"
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--dry-run", "--json")])
+def test_a_locality_of_the_topo_cannot_be_one_of_the_fabric(treepool, xml, write, more):
+    path = write("host,socket\nmade1,r7\n", "racks.csv")
+    result = treepool("encode", "--xml", xml(NODE), "--fabric", path, *more)
+    assert result.is_one_line_error("the R would be wrong: /scheduling/fabric: locality 'socket'")
+    assert result.out == ""
+
+
+def test_a_table_names_each_locality_once(treepool, write):
+    path = write("host,rack,rack\nn0,r7,r8\n", "racks.csv")
+    result = treepool("encode", "-R", write(FLAT, "R.json"), "--fabric", path, "--dry-run")
+    assert result.is_one_line_error("racks.csv: host 'n0': locality 'rack' is inside one of the")
 
 
 def test_a_folder_has_what_nvidia_smi_says_of_each_host(treepool, write, tmp_path):

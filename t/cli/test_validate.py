@@ -1,5 +1,7 @@
 """``treepool validate``: every problem with its pointer, or one line on what is there."""
 
+import json
+
 import pytest
 
 from treepool import parse_shape
@@ -37,6 +39,24 @@ def test_a_key_for_other_ranks_is_a_problem(treepool, write, R):
     assert result.out.startswith("/scheduling/children: ")
     assert "4-9" in result.out
     assert "3,5" in result.out
+
+
+def test_cores_that_are_not_those_allocated_are_a_problem_of_that_place(treepool, write, R):
+    R["scheduling"]["allocated"] = [{"ranks": "3", "cores": "0-2"}]
+    result = treepool("validate", write(R))
+    wrong = "cores 0-2 are not those of R_lite, 0-7, which are not as many either"
+    assert (result.status, result.out) == (1, f"/scheduling/allocated: {wrong}\n")
+    vectors = json.loads((data_folder("testvectors") / "rfc49-cluster-b.json").read_text())
+    vectors["cluster"]["R"] = R
+    line = f"/cluster/R/scheduling/allocated: {wrong}"
+    assert treepool("validate", write(vectors)).out.splitlines() == [line]
+
+
+def test_a_key_without_a_writer_is_ignored_with_a_warning(treepool, write, R):
+    del R["scheduling"]["writer"]
+    result = treepool("validate", write(R))
+    said = "/scheduling: key 'writer', 'TreePool', is missing, so the key is ignored"
+    assert (result.status, result.out.splitlines()[0]) == (0, f"warning: {said}")
 
 
 def test_a_key_alone(treepool, write, R):
@@ -87,6 +107,16 @@ def test_a_jobspec_whose_attributes_are_bad(treepool, write):
     spec = from_resources(parse_shape("slot=1/core"))
     spec["attributes"]["system"]["duration"] = -1
     assert treepool("validate", write(spec)).out.startswith("/attributes/system/duration: ")
+
+
+def test_treepools_own_options_are_checked_in_a_jobspec(treepool, write):
+    job = from_resources(parse_shape("slot/core"), options={"localty": "none", "wait": "10m"})
+    job["tasks"] = [{"command": ["a"], "slot": "default", "count": {"per_slot": 1}}]
+    result = treepool("validate", write(job))
+    unknown, wrong = result.out.splitlines()
+    assert result.status == 1
+    assert unknown.startswith("/attributes/system/treepool: unknown option 'localty' (did you mean")
+    assert wrong == "/attributes/system/treepool/wait: '10m' is not a number of seconds"
 
 
 def test_a_jobspec_without_tasks_is_no_jobspec(treepool, write):

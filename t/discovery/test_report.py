@@ -151,3 +151,11 @@ def test_gpus_that_hwloc_does_not_know_are_taken_from_the_report():
     assert [(gpu.id, gpu.vendor, idset.encode(gpu.cores)) for gpu in after.gpus] == [
         (0, "nvidia", "0-3")
     ]
+
+
+def test_gpus_near_cpus_that_hwloc_does_not_show_are_named():
+    lines = ["GPU0 GPU1 CPU Affinity", "GPU0 X SYS 0-7", "GPU1 SYS X 200-207"]
+    after = combined(node(), report(*lines))
+    assert after.warnings == (
+        "nvidia-smi: gpus 1 are near CPUs that hwloc does not show: is it of this node?",
+    )

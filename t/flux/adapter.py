@@ -143,6 +143,25 @@ def check_hello_puts_jobs_back():
         raise AssertionError("booked twice")
 
 
+def check_hello_and_free_add_up_what_an_R_has_of_a_rank_in_several_entries():
+    # As librlist does; RFC 20 does not forbid it.
+    pool, alloc = TreepoolPool(R), placed(TreepoolPool(R), 1, cores=120, tasks=2).to_dict()
+    whole = [{"rank": "0-1", "children": {"core": "0-3", "gpu": "1"}}]
+    several = [
+        {"rank": "0-1", "children": {"core": "0-1"}},
+        {"rank": "1", "children": {"core": "1-3", "gpu": "1"}},
+        {"rank": "0", "children": {"core": "2-3", "gpu": "1"}},
+    ]
+    for taken, given in ((several, several), (several, whole), (whole, several)):
+        alloc["execution"]["R_lite"] = taken
+        pool.register_alloc(1, TreepoolPool(alloc))
+        assert pool.copy_allocated().dumps() == "rank[0-1]/core[0-3],gpu1"
+        alloc["execution"]["R_lite"] = given
+        pool.free(1, TreepoolPool(alloc), final=True)
+        assert pool.job_end_times() == []
+        assert pool.copy_allocated().ncores == 0
+
+
 def check_what_a_job_holds_beside_a_node_that_is_gone_is_nobody_elses_until_it_is_freed():
     pool, again = TreepoolPool(R), TreepoolPool(R)
     alloc = placed(pool, 1, cores=120, tasks=2).to_dict()

@@ -12,7 +12,8 @@ A record is what was read of an instance when all was over, and what those who r
 ``windows``       ``ranks``, ``start`` and ``end``, ``queues`` that may use them; ``added`` and
                   ``removed`` (or null), when that had been said
 ``answers``       of each question: ``time``, ``question``, ``seconds``, how many of them the module
-                  did ``work`` (or null), and the ``error`` (a name of errno, or null)
+                  did ``work`` (or null), whether it was ``starting``, and the ``error`` (a name of
+                  errno, or null)
 ``steps``         the module's longest steps, in seconds of CPU time, read before each reload
 ``housekeeping``  [job id, rank, start, end or null], as the scripts themselves noted
 ``stops``         [time, time, "stop" or "crash"]: when there was no instance
@@ -123,6 +124,7 @@ def check(record, validate=None):
         "ranks excluded or lost": sum(len(ids(ranks)) for ranks, _, _ in record.get("gone", ())),
         "windows": len(record.get("windows", ())),
         "answers": len(record.get("answers", ())),
+        "of modules that were starting": sum(a["starting"] for a in record.get("answers", ())),
         "promised starts": sum(job["told"] is not None for job in record["promises"].values()),
         "quiet checks": len(record["quiet"]),
         "Rs checked": sum(job["R"] is not None for job in record["jobs"]) if validate else 0,
@@ -271,9 +273,13 @@ def windows(record):
 
 
 def slow(record):
-    """Answers for which the module worked too long, and steps that were too long."""
+    """Answers for which the module worked too long, and steps that were too long.
+
+    A module that starts answers after flux-core's handshake, in which it takes over what runs.
+    """
     for answer in record.get("answers", ()):
-        if answer["question"] == "ping" and (answer["work"] or 0) > PROMPT:
+        prompt = answer["starting"] or (answer["work"] or 0) <= PROMPT
+        if answer["question"] == "ping" and not prompt:
             text = f"{answer['seconds']:.3f} s, {answer['work']:.3f} of them the module's work"
             yield Violation("slow", f"an answer at {answer['time']:.3f} took {text}")
     for step in record.get("steps", ()):

@@ -1,9 +1,11 @@
 """Run by Flux's Python: checks of the order in which waiting jobs are judged again."""
 
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import checks
 from steps import judged_again, scheduler_of_two_jobs
+
+from treepool.flux.submissions import Submission
 
 
 def check_jobs_are_judged_again_in_the_order_of_the_queue():
@@ -28,7 +30,8 @@ def check_a_job_that_is_cancelled_before_its_turn_is_not_judged_again():
     assert [each.jobid for each in judged_again(scheduler)] == [2]
 
 
-def check_jobs_on_their_way_go_on_if_all_that_came_after_them_are_cancelled():
+def job_1_is_on_its_way():
+    """A scheduler whose job 1 has been taken out of the queue, to be judged again, and 2 not."""
     scheduler = scheduler_of_two_jobs()
     scheduler._intake.held.cancel.return_value = None
     scheduler._pending.judge_again()
@@ -37,10 +40,36 @@ def check_jobs_on_their_way_go_on_if_all_that_came_after_them_are_cancelled():
         for _ in scheduler._pending.apply():
             if 1 not in scheduler.queue.jobs:
                 break
-    scheduler._pending.judge_again()  # while job 1 is on its way
+    return scheduler
+
+
+def check_jobs_on_their_way_go_on_if_all_that_came_after_them_are_cancelled():
+    scheduler = job_1_is_on_its_way()
+    scheduler._pending.judge_again()
     scheduler.cancel(2)
     list(scheduler._pending.apply())
     assert scheduler._intake.release.call_count == 1
+
+
+def check_jobs_on_their_way_go_on_if_no_other_is_left_to_be_judged_again():
+    scheduler = job_1_is_on_its_way()
+    scheduler.cancel(2)
+    scheduler._pending.judge_again()
+    list(scheduler._pending.apply())
+    assert scheduler._intake.release.call_count == 1
+
+
+def check_a_job_whose_attributes_are_no_table_is_denied():
+    # flux-core refuses them, unless plugins of the job manager are taken out.
+    scheduler = scheduler_of_two_jobs()
+    scheduler._intake.hold.return_value = False
+    jobspec = scheduler._pending._submissions[1].jobspec
+    for bad in ("x", {"system": "x"}, [1]):
+        request = Mock()
+        spec = {**jobspec, "attributes": bad}
+        scheduler._pending.judge(Submission(request, 3, 16, 0, 0.0, spec))
+        request.deny.assert_called_once()
+        assert 3 not in scheduler.queue.jobs
 
 
 if __name__ == "__main__":

@@ -126,6 +126,31 @@ def check_what_is_malformed_is_refused_in_its_turn_and_counts():
     assert (len(made.questions), made.questions._count[7]) == (0, 0)
 
 
+def check_an_answer_that_cannot_be_sent_is_an_error_to_who_asked_and_nobody_else():
+    made = case()
+    respond = made.questions._handle.respond
+
+    def failing(msg, payload):
+        if msg.userid == 7:
+            raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+        respond(msg, payload)
+
+    made.questions._handle.respond = failing
+    made.ask(7)
+    made.ask(8)
+    made.until(0.1)
+    assert made.told == [(7, errno.EINVAL), (8, "done")]
+    assert (len(made.questions), made.questions._count[7]) == (0, 0)
+
+
+def check_a_reason_that_is_no_text_for_flux_is_told_with_escapes():
+    made, told = case(), []
+    made.questions._handle.respond_error = lambda _msg, _number, text: told.append(text)
+    for error in (OSError(errno.EPERM, "a\ud800"), ValueError("b\n\udcff"), KeyError("c")):
+        made.questions._refuse(Mock(topic="ask"), error)
+    assert told == ["a\\ud800", "b\\n\\udcff", "'c'"]
+
+
 def check_questions_to_be_refused_are_refused_at_unload():
     made = case()
     for _ in range(_MOST_OF_ONE + 3):

@@ -2,8 +2,9 @@
 
 ``soakguest.py JSON`` asks what guests ask (doc/questions.md), and pings the module, until its
 stdin ends. It notes how long each answer takes, in the file ``answers`` of the run's directory.
-For a ping it also notes how long the module itself worked until it answered: what else the machine
-does is not in that. JSON is an object as for ``Hand`` in soakhand.py.
+It also notes how long the module itself worked until it answered, because what else the machine
+does is not in that, and whether this was the first answer of a module, which had to start. JSON is
+an object as for ``Hand`` in soakhand.py.
 """
 
 import errno
@@ -41,7 +42,8 @@ class Guest:
         self.chance = random.Random(f"{told['seed']}/guest")
         self.handle = flux.Flux()
         self.broker = int(self.handle.attr_get("broker.pid"))
-        self.module = None
+        #: The process of the module now, and that of the last answer.
+        self.module = self.known = None
         self.submitted = Path(told["directory"]) / "submitted"
 
     def run(self):
@@ -60,8 +62,11 @@ class Guest:
             error = errno.errorcode.get(e.errno, str(e))
         seconds, after = time.time() - began, worked(self.module)
         work = after - before if None not in (before, after) else None
+        self.worked()
+        starting = self.module != self.known
+        self.known = self.module if error is None else self.known
         said = {"time": began, "question": question.__name__, "seconds": seconds}
-        return {**said, "work": work, "error": error}
+        return {**said, "work": work, "starting": starting, "error": error}
 
     def worked(self):
         """How long the module has worked, which may be another one since the last question."""

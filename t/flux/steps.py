@@ -30,6 +30,7 @@ from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
+from treepool.rfc.windows import clock
 
 #: Modules that look at the clock to share the time.
 _TIMED = "inbox", "turns"
@@ -46,7 +47,7 @@ def scheduler_of_two_jobs():
     scheduler._garbage = Garbage()
     scheduler._turns, scheduler._spare_turns = [Turns(Mock(pollevents=lambda: 0)) for _ in "ab"]
     scheduler._numbers = Mock(passes=Passes())
-    scheduler.cancelling, scheduler._ending = 0, False
+    scheduler.cancelling, scheduler.ending = 0, False
     scheduler.inbox, scheduler._precedence = deque(), Precedence()
     scheduler._cancels = Precedence()
     scheduler._intake = Mock()
@@ -100,7 +101,8 @@ def check_jobs_are_judged_again_in_steps():
             break  # an event arrives
         left = [sorted(scheduler.queue.jobs)]
         left += [sorted(scheduler.queue.jobs) for _ in scheduler._pending.apply()]
-    assert left == [[1, 2], [1, 2], [2], []]  # first they are put in order
+    # First they are put in order, last they are released.
+    assert left == [[1, 2], [1, 2], [2], [], []]
     assert scheduler._intake.release.call_count == 1
 
 
@@ -270,7 +272,8 @@ def check_a_priority_that_changes_while_a_job_is_held_back_is_kept():
     intake.release()
     (judge_next,) = inbox.put.call_args.args
     assert not judged
-    judge_next()
+    while judge_next():  # it is put in order first
+        pass
     assert [(job.jobid, job.priority) for job in judged] == [(7, 31)]
 
 
@@ -396,6 +399,25 @@ def check_estimates_change_with_the_plan_not_while_it_is_made():
         calls = scheduler._pending.request_of(jobid).annotate.call_args_list
         told = [call.args[0]["sched"].get("t_estimate", 0) for call in calls]
         assert [estimate for estimate in told if estimate != 0] == [first[jobid], last[jobid]]
+
+
+def check_a_reason_with_a_time_changes_with_the_estimate():
+    scheduler = scheduler_of_two_jobs()
+    queue, pool = scheduler.queue, scheduler.pool
+    queue.set_rules(Rule("conservative", 8), {})
+    scheduler.resources.mark_up("0-1")
+    pool.alloc(9, queue.jobs[1].request)
+    now = time.time()
+    for end in (now + 1000, now + 5000):
+        pool.update_expiration(9, end)
+        list(queue.run())
+        scheduler._annotator.changed()
+        list(scheduler.forecast())
+        told = {}
+        for call in scheduler._pending.request_of(1).annotate.call_args_list:
+            told.update(call.args[0]["sched"])
+        assert told["t_estimate"] == end
+        assert told["reason_pending"].endswith(f" at {clock(end, now)}"), told
 
 
 def check_an_estimate_stays_if_the_pool_changes_before_it_is_made_again():

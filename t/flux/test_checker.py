@@ -316,12 +316,13 @@ def test_a_job_that_reaches_into_a_window_is_found(record, change, expiration, k
         ({"error": "EINVAL"}, ["unanswered"]),
         ({"seconds": 2.0}, []),
         ({"work": PROMPT + 0.01}, ["slow"]),
+        ({"work": PROMPT + 0.01, "starting": True}, []),
         ({"question": "ask", "work": PROMPT + 0.01}, []),
     ],
 )
 def test_answers_are_right_and_prompt(record, change, kinds):
     answer = {"time": 100.0, "question": "ping", "seconds": 0.2, "work": None, "error": None}
-    record["answers"] = [{**answer, **change}]
+    record["answers"] = [{**answer, "starting": False, **change}]
     assert found(record) == kinds
 
 

@@ -284,6 +284,7 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--same=driver:maybe"], "--same: 'driver:maybe' is not"),
         (["--within="], "--within: '' is not the name of a locality"),
         (["--segment=16"], "--segment: '16' is not a locality and a number of nodes"),
+        (["--segment=nvl:4", "--switches=2"], "--segment: 'nvl:4' does not go with switches=2: "),
         (["--switches="], "--switches: '' is not a number, such as 1 or 1@10:00"),
         (["--switches=0"], "--switches: 0 is not a number of domains"),
         (["--switches=1@soon"], "--switches: 'soon' is not a time such as 10m"),

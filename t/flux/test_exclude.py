@@ -5,6 +5,7 @@ import json
 import pytest
 
 from broker import Instance
+from treepool.rfc import idset
 
 NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
 SOCKET = [{"cores": "0-5", "gpus": "0"}, {"cores": "6-7", "gpus": "1"}]
@@ -155,3 +156,32 @@ def test_nobody_gets_the_nodes_of_a_job_that_ends_because_one_is_excluded_until_
     assert four.flux("jobs", "-no", "{state}", job) == "INACTIVE"
     four.cancel_all()
     exclude(four, "0")
+
+
+#: In an instance inside a job: what a job gets that only a node with sockets can serve.
+ASKS_A_SOCKET = """
+job=$(flux submit --setattr=system.exec.test.run_duration=1h \
+    --resources-shape=slot/socket/core=6 true)
+flux job wait-event -q -t 10 $job alloc && flux job info $job R
+"""
+
+
+@pytest.mark.parametrize("scheduler", ["sched-treepool", "sched-simple"])
+@pytest.mark.parametrize(("outer", "host"), [("1-3", "fake2"), ("1,3", "fake3")])
+def test_in_an_instance_inside_a_job_its_own_ranks_are_excluded(four, outer, host, scheduler):
+    four.load("sched-treepool")
+    conf = (
+        "resource.noverify=true",
+        'resource.exclude="0"',
+        f"modules.alternatives.sched={scheduler}",
+    )
+    number = len(list(idset.iterate(idset.decode(outer))))
+    told = four.flux(
+        *("alloc", f"-N{number}", "--exclusive", f"--requires=rank:{outer}"),
+        *(f"--conf={line}" for line in conf),
+        *("sh", "-c", ASKS_A_SOCKET),
+    )
+    job = json.loads(next(line for line in told.splitlines() if line.startswith("{")))
+    assert job["execution"]["R_lite"] == [{"rank": "1", "children": {"core": "0-5"}}]
+    assert job["execution"]["nodelist"] == [host]
+    assert job["scheduling"]["children"] == [{"ranks": "1", "topo": {"socket": SOCKET}}]

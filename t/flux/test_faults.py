@@ -185,3 +185,67 @@ def test_a_lost_broker_is_not_used_and_its_job_ends(tmp_path):
         four.settle()
         assert four.state(waiting) == "S"
         four.cancel_all()
+
+
+#: A job that seems to run for an hour, for ``nested``.
+RUNS = {"system": {"exec": {"test": {"run_duration": "1h"}}, "x": "nested"}}
+
+
+def nested(depth, at):
+    """A jobspec that has lists in lists, *depth* deep, as value "nested" of the text *at* in it."""
+    jobspec = {
+        "version": 1,
+        "resources": [
+            {"type": "slot", "count": 1, "label": "s", "with": [{"type": "core", "count": 1}]}
+        ],
+        "tasks": [{"command": ["true"], "slot": "s", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": 3600, **at.get("system", {})}, **at.get("more", {})},
+    }
+    return json.dumps(jobspec).replace('"nested"', "[" * depth + "]" * depth)
+
+
+@pytest.mark.parametrize(
+    ("at", "status"),
+    [
+        ({"more": {"user": {"x": "nested"}}}, "COMPLETED"),
+        ({"system": {"x": "nested"}}, "COMPLETED"),
+        ({"system": {"treepool": {"locality": "nested"}}}, "FAILED"),
+        ({"system": {"constraints": {"and": "nested"}}}, "FAILED"),
+    ],
+)
+@pytest.mark.parametrize("depth", [975, 2030])
+def test_a_jobspec_that_is_nested_as_deep_as_flux_allows_ends_no_scheduler(lax, at, status, depth):
+    job = lax.flux("job", "submit", stdin=nested(depth, at))
+    lax.run("job", "wait-event", "--timeout=30", job, "clean")
+    assert lax.flux("jobs", "-no", "{status}", job) == status
+    assert lax.stats()["pending_jobs"] == 0
+
+
+MEMO = """
+import sys, flux, flux.job
+memo = '{"id": %d, "volatile": false, "memo": {"resource-update": %s}}'
+nested = 1500 * "[" + 1500 * "]"
+flux.Flux().rpc("job-manager.memo", memo % (flux.job.JobID(sys.argv[1]), nested)).get()
+"""
+
+
+def test_a_memo_that_is_nested_as_deep_neither_ends_its_job_nor_a_command(lax):
+    job = lax.flux("job", "submit", stdin=nested(2000, RUNS))
+    lax.wait(job, "alloc")
+    lax.flux("python", "-c", MEMO, job)
+    lax.load("sched-treepool")
+    assert f"job {job}: runs since" in lax.flux("treepool", "explain", "--job", job)
+    assert "1 of 120 cores used" in lax.flux("treepool", "status")
+    words = ("--hosts=fake0", "--start=now", "--duration=1h", "--user=nobody", "--name=w")
+    assert job in lax.run("treepool", "window", "add", *words).stderr
+    lax.flux("treepool", "window", "remove", "w")
+    assert lax.stats()["running_jobs"] == 1
+    lax.flux("cancel", job)
+
+
+@pytest.fixture(scope="module")
+def lax():
+    """An instance that does not check jobspecs at submission."""
+    with Instance(nodes=1, conf=["ingest.validator.disable=true"]) as instance:
+        instance.load("sched-treepool")
+        yield instance

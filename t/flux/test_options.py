@@ -1,6 +1,7 @@
 """The options of the scheduler module: as its arguments, and as a table of the configuration."""
 
 import math
+import re
 
 import attrs
 import pytest
@@ -44,6 +45,12 @@ def test_options_of_the_pool_go_there_by_its_names():
 def test_what_is_unknown_or_impossible_is_refused(argument):
     with pytest.raises(InvalidOption):
         options.read([argument])
+
+
+@pytest.mark.parametrize("name, form", [("locality", "preferred|required|none"), ("alpha", "0..1")])
+def test_an_argument_without_a_value_is_told_which_values_there_are(name, form):
+    with pytest.raises(InvalidOption, match=f"^{name}: needs a value: {name}={re.escape(form)}$"):
+        options.read([name])
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """What whoever asks is told of starts to come: in one queue, and beside the others."""
 
 import time
+from itertools import islice
+from unittest.mock import Mock
 
 import pytest
 
 from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.flux.outlook import Outlook
+from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.line import Rule
 from treepool.placement.plan.queue import Queue
@@ -75,3 +78,36 @@ def test_jobs_of_fifo_start_one_after_another_though_others_have_reservations():
     jobs = case.queue.jobs
     starts = [outcome(case.outlook.start(jobs[jobid])) for jobid in (2, 3, 4)]
     assert starts == [NOW + 100, NOW + 150, NOW + 150]
+
+
+@pytest.mark.parametrize("steps", range(1, 5))
+def test_who_waits_for_a_plan_that_another_began_goes_on_with_it(steps):
+    """The other may have used up his share of the time, and do no step for a minute."""
+    case = Case("fifo")
+    case.submit(2, "slot=1/core=8", 50.0, "batch")
+    jobs = [case.job(jobid, "slot=1/core=8", 50.0, "batch") for jobid in (98, 99)]
+    other, mine = map(case.outlook.start_of_new, jobs)
+    for _ in islice(other, steps):
+        pass
+    finished = [None]
+
+    def work():
+        finished[0] = yield from mine
+
+    assert sum(1 for _ in islice(work(), 1000)) < 1000
+    assert finished == [NOW + 150]
+    assert outcome(other) == NOW + 150
+
+
+def test_a_plan_that_fails_is_an_error_to_who_began_it_and_to_nobody_else(monkeypatch):
+    case = Case("fifo")
+    new = case.job(99, "slot=1/core=8", 50.0, "batch")
+    planned = Forecast.begin
+    monkeypatch.setattr(Forecast, "begin", Mock(side_effect=[ArithmeticError]))
+    other, mine = case.outlook.start_of_new(new), case.outlook.start_of_new(new)
+    next(other)
+    next(mine)
+    monkeypatch.setattr(Forecast, "begin", planned)
+    assert outcome(mine) == NOW + 100
+    with pytest.raises(ArithmeticError):
+        outcome(other)

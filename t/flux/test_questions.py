@@ -97,6 +97,15 @@ MALFORMED = [
     ("ask", json.dumps({"resources": slot(), "queue": "q"}), 22, "/queue: "),
     ("ask", json.dumps({"resources": slot(), "queue": ["q"]}), 22, "/queue: "),
     ("ask", json.dumps({"resources": slot(), "constraints": 7}), 22, "constraints"),
+    # Half of a surrogate pair: no text that an answer could repeat.
+    (
+        "ask",
+        json.dumps({"resources": slot(), "constraints": {"properties": ["\ud800"]}}),
+        22,
+        "/: ",
+    ),
+    ("ask", json.dumps({"resources": slot(), "options": {"\udcff": 1}}), 22, "/: "),
+    ("job", json.dumps({"id": "\ud800"}), 22, "/: "),
     ("ask", json.dumps({"resources": slot(), "options": {"nope": 1}}), 22, "nope"),
 ]
 

@@ -1,6 +1,8 @@
 """Submissions that wait for topology: which are to be judged, and when."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from treepool.flux.submissions import Submission, Submissions
 from work import Lines
@@ -12,7 +14,12 @@ def submission(jobid, priority=16):
 
 def ready(submissions):
     """(job id, priority) of all that are ready, which are taken out."""
-    return [(s.jobid, s.priority) for s in iter(submissions.next, None)]
+    found = []
+    while submissions.ready:
+        submission = submissions.next()
+        if submission is not None:  # otherwise one of them was put in order
+            found.append((submission.jobid, submission.priority))
+    return found
 
 
 def test_each_waits_for_its_own_ranks_only():
@@ -47,7 +54,7 @@ def test_a_new_priority_counts_whether_it_waits_or_is_ready():
     held.release(1)
     held.prioritize([(1, 20), (2, 3), (4, 5)])
     held.release(0)
-    assert ready(held) == [(2, 3), (1, 20)]
+    assert ready(held) == [(1, 20), (2, 3)]
 
 
 def test_one_that_comes_back_after_a_cancellation_is_judged_once():
@@ -102,5 +109,48 @@ def test_those_that_became_ready_can_still_be_cancelled_and_get_other_priorities
     held.release(0)
     held.cancel(3)
     held.prioritize([(1, 20)])
-    assert ready(held) == [(2, 16), (1, 20)]
+    assert ready(held) == [(1, 20), (2, 16)]
     assert len(held) == 0
+
+
+def test_they_are_judged_in_the_order_of_the_queue():
+    held = Submissions()
+    for jobid, priority, ranks in ((1, 16, 1), (4, 16, 2), (3, 31, 2), (2, 16, 0), (5, 0, 1)):
+        held.hold(submission(jobid, priority), ranks)
+    held.release(1)
+    assert held.next() is held.next() is None, "two are put in order"
+    held.prioritize([(4, 20), (4, 15), (2, 16)])
+    held.release(0)
+    held.prioritize([(1, 30), (2, 17)])
+    assert ready(held) == [(3, 31), (1, 30), (2, 17), (4, 15), (5, 0)]
+    assert len(held) == 0
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_whatever_happens_to_them_each_is_judged_once_after_all_before_it_that_are_ready(data):
+    held, waiting = Submissions(), {}
+    for _ in range(data.draw(st.integers(1, 40))):
+        jobid, priority = data.draw(st.integers(1, 6)), data.draw(st.integers(0, 3))
+        step = data.draw(st.sampled_from(["hold", "cancel", "prioritize", "release", "next"]))
+        if step == "hold" and jobid not in waiting:
+            held.hold(submission(jobid, priority), 0)
+            waiting[jobid] = [priority, False]
+        elif step == "cancel":
+            assert (held.cancel(jobid) is None) == (waiting.pop(jobid, None) is None)
+        elif step == "prioritize":
+            held.prioritize([(jobid, priority)])
+            if jobid in waiting:
+                waiting[jobid][0] = priority
+        elif step == "release":
+            held.release(0)
+            for one in waiting.values():
+                one[1] = True
+        elif step == "next":
+            found = held.next()
+            if found is not None:
+                first = min((-p, job) for job, (p, is_ready) in waiting.items() if is_ready)
+                assert (-found.priority, found.jobid) == first
+                del waiting[found.jobid]
+        assert held.ready == any(is_ready for _, is_ready in waiting.values())
+        assert len(held) == len(waiting)

@@ -164,6 +164,7 @@ def test_a_window_that_is_over_leaves_the_list_and_the_kvs(two):
     two.wait(job, "alloc")
     assert listed(two) == []
     two.load(*TREEPOOL)
+    assert listed(two) == []  # it answers when it is ready, after the command that loads it
     assert json.loads(two.flux("kvs", "get", "sched-treepool.windows")) == []
 
 

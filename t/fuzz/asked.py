@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import sys
 from types import ModuleType, SimpleNamespace
 from unittest.mock import MagicMock, patch
@@ -28,6 +29,7 @@ def _imported():
         FLUX_ROLE_USER=2,
         flux_msg_copy=lambda msg, payload: None,
         flux_msg_decref=lambda msg: None,
+        flux_msg_get_payload=lambda msg, data, size: -1,
     )
     with patch.dict(sys.modules, stubs):
         from treepool.flux import answers, questions
@@ -82,6 +84,9 @@ def answered(pool, topic, text):
     The end of a stream is no error.
     """
     handle, log = MagicMock(), MagicMock()
+    # As flux-core's do, which fail for what is not valid Unicode.
+    handle.respond.side_effect = lambda _msg, told: json.dumps(told, ensure_ascii=False).encode()
+    handle.respond_error.side_effect = lambda _msg, _number, reason: reason.encode()
     asked = ANSWERS.Answers(handle, log, Source(pool))
     asked.begin()
     msg = SimpleNamespace(topic=topic, userid=8, rolemask=2, payload_str=text, handle=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from treepool import Pool
 from treepool.rfc import idset
 
 
@@ -22,7 +23,15 @@ def inherited(R: dict[str, Any]) -> dict[str, Any]:
         renumbered = sorted(position[rank] for rank in ids(having))
         R["execution"]["properties"][name] = idset.encode_ids(renumbered)
     del R["execution"]["nslots"]
+    R["execution"]["starttime"] = R["execution"].get("starttime") or 1.0  # jobs in Flux have one
     return R
+
+
+def excluding(R: dict[str, Any], excluded: int) -> dict[str, Any]:
+    """The R of an instance without the ranks in bitmask *excluded*; the key is left alone."""
+    pool = Pool(R)
+    pool.remove_ranks(excluded)
+    return {**pool.to_dict(), "scheduling": R["scheduling"]}
 
 
 def ids(text: str) -> list[int]:

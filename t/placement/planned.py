@@ -132,8 +132,8 @@ class Planned(Counted):
                 anywhere = Course(new.request.least_asks)
                 anywhere._append(self.now, anywhere.need)
                 plan._tracks[job.jobid] = Track(0, anywhere)
-                other._lines[job.queue].reserve(new)
-        for line in other._lines.values():
+                other._lines.of(new).reserve(new)
+        for line in other._lines:
             line.overriding.clear()
         plan._gains.add(Change(-math.inf, math.inf, tuple(idset.iterate(pool.ranks))))
         finish(other.run())

@@ -251,7 +251,7 @@ def test_where_numbers_decide_they_tell_how_many_units_there_are(chunk):
         )
         decided += ask.by_numbers
         found = fit.compute(state, ask)
-        assert fit.units_of(state, ask) == (len(found.steps) if found else 0), (state, ask)
+        assert fit.units_in(state, ask) == (len(found.steps) if found else 0), (state, ask)
     assert decided
 
 

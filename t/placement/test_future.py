@@ -16,6 +16,9 @@ from treepool.rfc.jobspec import from_resources
 TIMES = st.integers(0, 12).map(float)
 SPANS = st.lists(st.tuples(TIMES | st.just(PRESENT), TIMES, st.integers(1, 15)), max_size=6)
 
+#: Spans, holders to leave out, and the cores and seconds that a job asks for.
+ASKED = SPANS, st.frozensets(st.integers(0, 3), max_size=2), st.integers(1, 4), st.integers(1, 6)
+
 
 def timeline_of(spans):
     """A timeline of one node with 4 cores; spans are (start, end, cores)."""
@@ -49,15 +52,7 @@ def test_what_is_free_throughout_a_time_is_what_no_span_in_it_holds(spans, start
         assert timeline.state(0, start, end).cores == free
 
 
-@given(
-    SPANS,
-    st.frozensets(st.integers(0, 3), max_size=2),
-    st.integers(1, 4),
-    st.integers(1, 6),
-    TIMES,
-    TIMES,
-    st.integers(1, 9),
-)
+@given(*ASKED, TIMES, TIMES, st.integers(1, 9))
 @example([(0.0, 9.0, 15)], frozenset({0}), 1, 1, 0.0, 0.0, 9)
 def test_a_gain_that_may_not_serve_a_request_cannot(spans, leave, cores, length, now, start, lasts):
     spans = [(s, e, held) for s, e, held in spans if s < e]
@@ -69,14 +64,7 @@ def test_a_gain_that_may_not_serve_a_request_cannot(spans, leave, cores, length,
                 assert state.ncores < cores
 
 
-@given(
-    SPANS,
-    st.frozensets(st.integers(0, 3), max_size=2),
-    st.integers(1, 4),
-    st.integers(1, 6),
-    TIMES,
-    st.integers(1, 9),
-)
+@given(*ASKED, TIMES, st.integers(1, 9))
 @example([(2.0, 3.0, 1)], frozenset(), 1, 2, 0.0, 2)
 def test_a_job_may_start_at_the_times_with_enough_throughout(
     spans, leave, cores, length, first, lasts

@@ -16,8 +16,10 @@ from treepool.cli.files import data_folder
 from treepool.errors import InvalidJobspec
 from treepool.placement.request import job_options
 from treepool.placement.request.job_options import JobOptions, Same, Segment, Within
+from treepool.placement.request.vertices import request_of
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.jobspec import from_resources
+from treepool.rfc.jobspec import read as read_jobspec
 
 PLACE = "/attributes/system/treepool"
 
@@ -187,8 +189,8 @@ BAD = [
     ("same", "dri\u202ever", f"'dri\\u202ever' {SAME}"),
     ("same", True, f"true {SAME}"),
     ("within", "", f"'' {NAME}"),
-    ("within", "pod", "'pod' is no locality above the nodes; there are cell, switch"),
-    ("within", "numa", "'numa' is no locality above the nodes; there are cell, switch"),
+    ("within", "pod", "'pod' is not a locality above the nodes; there are cell, switch"),
+    ("within", "numa", "'numa' is not a locality above the nodes; there are cell, switch"),
     ("segment", "switch", f"'switch' {SEGMENT}"),
     ("segment", "switch:0", f"'switch:0' {SEGMENT}"),
     ("segment", "switch:-1", f"'switch:-1' {SEGMENT}"),
@@ -199,15 +201,15 @@ BAD = [
     ("wait", "10m", f"'10m' {SECONDS}"),
     ("wait", True, f"true {SECONDS}"),
     ("wait", 1e10, f"10000000000.0 {SECONDS}"),
-    ("within", "switch:0", "'switch:0' is no locality above the nodes"),
-    ("within", "switch:-2", "'switch:-2' is no locality above the nodes"),
+    ("within", "switch:0", "'switch:0' is not a locality above the nodes"),
+    ("within", "switch:-2", "'switch:-2' is not a locality above the nodes"),
     ("within", "switch:" + "9" * 50, "'switch:999"),
     ("switches", 0, "0 is not a number of domains"),
     ("switches", 10**9, "1000000000 is not a number of domains"),
     ("switches", 1.5, "1.5 is not a number of domains"),
     ("switches", "2", "'2' is not a number of domains"),
     ("switches", True, "true is not a number of domains"),
-    ("segment", "switc:16", "'switc' is no locality above the nodes (did you mean 'switch'?)"),
+    ("segment", "switc:16", "'switc' is not a locality above the nodes (did you mean 'switch'?)"),
 ]
 
 
@@ -263,6 +265,16 @@ CONTRADICTIONS = [
         "switches",
         {"switches": 2, "within": "cell:3"},
         "2 and within='cell:3': only one of two localities may have several domains",
+    ),
+    *(
+        ("segment", {"segment": "switch:4", **limits}, f"'switch:4' does not go with {said}: seg")
+        for limits, said in (
+            ({"switches": 2}, "switches=2"),
+            ({"switches": 2, "wait": 60}, "switches=2"),
+            ({"switches": 2, "within": "cell"}, "switches=2"),
+            ({"switches": 1, "within": "switch:2", "wait": 60}, "within='switch:2'"),
+            ({"within": "cell:3"}, "within='cell:3'"),
+        )
     ),
     (
         "same_numa",
@@ -390,10 +402,14 @@ def test_single_numa_node_is_the_level_and_required():
 @pytest.mark.parametrize(
     ("shape", "options", "why"),
     [
-        ("slot/numa/core", {"level": "socket"}, "names localities around 'slot'"),
-        ("slot/socket{x}", {"level": "socket"}, "names localities around 'slot'"),
-        ("socket/slot/core", {"level": "numa"}, "names localities around 'slot'"),
-        ("node/socket/slot/core", {"same_numa": "require"}, "names localities around 'slot'"),
+        ("slot/numa/core", {"level": "socket"}, "names localities above or below 'slot'"),
+        ("slot/socket{x}", {"level": "socket"}, "names localities above or below 'slot'"),
+        ("socket/slot/core", {"level": "numa"}, "names localities above or below 'slot'"),
+        (
+            "node/socket/slot/core",
+            {"same_numa": "require"},
+            "names localities above or below 'slot'",
+        ),
         (
             "slot/core",
             {"level": "numa", "topology_scope": "node"},
@@ -404,6 +420,58 @@ def test_single_numa_node_is_the_level_and_required():
 def test_a_level_that_the_shape_leaves_no_room_for_is_refused(shape, options, why):
     with pytest.raises(InvalidJobspec, match=why):
         request(shape, **options)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "why"),
+    [
+        (
+            "switch=2/node=4/slot/core",
+            {"switches": 2},
+            "/resources/0/with/0/with/0: 2 domains of 'switch' at most are asked for,"
+            " but the jobspec names 'switch' above 'slot'",
+        ),
+        (
+            "slot=2/switch/node=4/core",
+            {"within": "cell:3"},
+            "/resources/0: 3 domains of 'cell' at most are asked for,"
+            " but the jobspec names 'switch' below 'slot'",
+        ),
+        (
+            "slot=2/switch/node=4/core",
+            {"segment": "cell:2"},
+            "/resources/0: segments are asked for, but the jobspec names 'switch' below 'slot'",
+        ),
+        (
+            "slot=8/core",
+            {"segment": "cell:2"},
+            "/resources/0: segments need a number of nodes, but no node is above or below 'slot'",
+        ),
+        (
+            "slot=1-3/node=2/core",
+            {"segment": "cell:2"},
+            "/resources/0: segments need a fixed number of nodes, but it is a range for 'slot'",
+        ),
+        (
+            "node=9/slot/core",
+            {"segment": "cell:2"},
+            "/resources/0/with/0: segments of 2 nodes do not divide the 9 nodes of 'slot'",
+        ),
+        (
+            "switch=2/node=4/slot/core",
+            {"segment": "cell:8"},
+            "/resources/0/with/0/with/0: segments of 8 nodes do not divide the 4 nodes"
+            " in each 'switch' of 'slot'",
+        ),
+    ],
+)
+def test_what_a_shape_says_above_the_nodes_is_named_where_an_option_does_not_go_with_it(
+    shape, options, why
+):
+    spec = read_jobspec(from_resources(parse_shape(shape), options=options))
+    with pytest.raises(InvalidJobspec) as e:
+        request_of(spec, ("numa", "socket"), "preferred", ("cell", "switch"))
+    assert str(e.value) == why
 
 
 def test_unified_memory_is_a_property_beside_the_jobs_own_constraint():

@@ -32,6 +32,13 @@ def at_each_yield(make, between):
         yield case
 
 
+def add(case, jobid, shape, priority, queue=""):
+    """Add a job, and leave the queue as it is."""
+    spec = from_resources(parse_shape(shape), duration=100)
+    request = case.pool.parse_resource_request(spec)
+    case.queue.add(Waiting(jobid, priority, request, case.queue.plan.kinds.of(request), queue))
+
+
 def test_a_chance_is_not_forgotten_if_the_pass_ends_while_it_is_looked_at():
     def make():
         case = Case(nodes=4, policy="conservative")
@@ -43,10 +50,7 @@ def test_a_chance_is_not_forgotten_if_the_pass_ends_while_it_is_looked_at():
         return case
 
     def between(case):
-        spec = from_resources(parse_shape("slot=1/core=8"), duration=1)
-        request = case.pool.parse_resource_request(spec)
-        kind = case.queue.plan.kinds.of(request, frozenset())
-        case.queue.add(Waiting(99, 31, request, kind, "other"))
+        add(case, 99, "slot=1/core=8", 31, "other")
         case.queue.remove(99)
 
     uninterrupted = make()
@@ -209,7 +213,7 @@ def test_what_is_noted_of_waits_does_not_grow_with_changes_of_priority():
         run.waits(jobid, "node=4/slot/core=4", wait=1e8)
     for number in range(1000):
         run.queue.prioritize(12, 17 + number % 2)
-    assert len(run.queue._patience) < 100
+    assert len(run.queue._lines._patience) < 100
 
 
 @pytest.mark.parametrize(("depth", "planned"), [(1, [10]), (8, [10, 11, 12])])
@@ -305,3 +309,50 @@ def test_reservations_on_nodes_that_are_replaced_are_given_up_in_steps(monkeypat
     assert longest_fall(case) <= 64
     case.run()
     assert len(case.starts()) == 200
+
+
+def late_before_a_window():
+    """Job 10 can start where it has a reservation, but would now reach into a window there."""
+    case = Case(nodes=3)
+    for jobid, end in ((1, 100), (2, 100), (3, 300)):
+        case.runs(jobid, "slot=1/core=8", NOW + end)
+    case.queue.set_windows([Window("w", 0b11, NOW + 200, NOW + 250)])
+    case.submit(10, "slot=2/core=8")
+    case.now = NOW + 101
+    case.pool.free(1)
+    case.pool.free(2)
+    return case
+
+
+def a_node_goes_down(case):
+    case.pool.mark_down("0")
+
+
+def a_window_comes(case):
+    windows = case.queue.plan.windows.values()
+    case.queue.set_windows([*windows, Window("x", 0b1, NOW + 150, NOW + 160)])
+
+
+@pytest.mark.parametrize("between", [a_node_goes_down, a_window_comes])
+def test_a_job_that_loses_its_reservation_while_it_is_started_waits(between):
+    found = list(at_each_yield(late_before_a_window, between))
+    for case in found:
+        case.run()
+        assert 10 in case.queue.jobs
+    assert len(found) > 3
+
+
+def test_a_job_that_comes_ahead_of_reservations_during_a_pass_is_planned_before_them():
+    def make():
+        case = Case(nodes=1)
+        case.runs(1, "slot=1/core=8", NOW + 100)
+        case.submit(20, "slot=1/core=8", priority=5)
+        case.submit(21, "slot=1/core=8", priority=1)
+        add(case, 30, "slot=1/core=8", 3)
+        return case
+
+    found = list(at_each_yield(make, lambda case: add(case, 40, "slot=1/core=7", 10)))
+    for case in found:
+        case.run()
+        assert case.starts() == {40: NOW + 100, 20: NOW + 200, 30: NOW + 300, 21: NOW + 400}
+    assert len(found) > 3

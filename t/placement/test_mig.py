@@ -114,3 +114,14 @@ def test_a_search_beside_slices_that_is_given_up_is_no_no_in_any_domain(shape, o
         cluster.check_feasibility(request)
         with pytest.raises(InsufficientResources, match="given up"):
             cluster.alloc(1, request)
+
+
+def test_slices_without_cores_are_asked_for_with_a_core_beside_them():
+    topo = {
+        "numa": [{"cores": "0-7", "gpus": "0-2", "mig-1g.10gb": [{"gpus": "1"}, {"gpus": "2"}]}]
+    }
+    some = Pool(node_R(None, topo, "0-7", "0-2"))
+    for shape in ("slot/mig-1g.10gb{x}", "slot/mig-1g.10gb"):
+        with pytest.raises(InfeasibleRequest, match="a slot needs one: ask for core=1 beside it"):
+            given(some, shape)
+    assert given(some, "slot/[core=1;mig-1g.10gb{x}]") == {"core": "0", "gpu": "1"}

@@ -98,6 +98,51 @@ def test_kinds_weigh_by_the_gpus_that_their_jobs_take():
         assert stranded == pytest.approx(12 / 16, abs=0.01), many
 
 
+SMALL = "slot/[core=4;gpu=1]"
+
+
+def switches(**options):
+    """A pool with switches of 3, 2, 3 and 4 nodes, two in each of two cells."""
+    R = cluster(12)
+    cells = [("0-2", "3-4"), ("5-7", "8-11")]
+    R["scheduling"]["fabric"] = {
+        "cell": [{"switch": [{"ranks": ranks} for ranks in cell]} for cell in cells]
+    }
+    return Pool(R, **options)
+
+
+def lost_beside_small(pool):
+    """How much of a GPU is stranded in *pool* beside which only jobs like SMALL have cores."""
+    (node,) = pool.inventory.node_types
+    return pool.situation.policy.mix.stranded(node, (1 << 12) - 1, 0b0001) / PER_GPU
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpus"),
+    [
+        ("slot/switch{x}", 8),
+        ("slot=3/switch{x}", 24),
+        ("slot/cell/switch=2{x}", 16),
+        ("slot/cell{x}", 20),
+        ("switch/slot=4/[core=24;gpu=1]", 4),
+        ("cell=2/switch=3/slot/[core=24;gpu=1]", 6),
+        ("switch=2/node=2/slot=4/[core=24;gpu=1]", 16),
+    ],
+)
+def test_kinds_that_name_domains_above_the_nodes_weigh_as_much_as_their_smallest_job(kind, gpus):
+    pool = switches(mix=f"4*{SMALL},1*{kind}")
+    later = switches()
+    later.set_options(mix=f"4*{SMALL},1*{kind}")
+    assert lost_beside_small(pool) == lost_beside_small(later)
+    assert lost_beside_small(pool) == pytest.approx(gpus / (4 + gpus), abs=0.01)
+
+
+def test_the_smallest_domain_is_that_of_the_nodes_that_are_left():
+    pool = switches(mix=f"4*{SMALL},1*slot/switch{{x}}")
+    pool.remove_ranks("0-1")
+    assert lost_beside_small(pool) == pytest.approx(4 / 8, abs=0.01)
+
+
 def test_a_kind_with_ranges_is_its_smallest_job():
     for many in ("node=2-4/slot=1-4/[core=4;gpu=1]", "slot=2-5/[core=4-24;gpu=1-3]"):
         assert lost(many, (1 << 4) - 1, 0b0001) == 0, many

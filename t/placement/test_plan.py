@@ -12,6 +12,7 @@ from treepool.placement.allocation import parts_of, short_form
 from treepool.placement.journal import Journal
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.kinds import Kinds
 from treepool.placement.plan.line import Rule
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.queue import Queue
@@ -199,6 +200,34 @@ def test_more_room_moves_a_reservation_to_an_earlier_start():
     case.pool.update_expiration(1, NOW + 40)
     case.run()
     assert case.starts() == {2: NOW + 40, 3: NOW + 90}
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative", "fifo"])
+def test_a_reservation_that_was_made_by_a_clock_that_is_set_back_moves_to_the_real_time(policy):
+    case = Case(policy=policy)
+    case.runs(1, "slot=1/core=8", NOW + 100)
+    case.runs(2, "slot=1/core=8", NOW + 200)
+    case.now = NOW + 1e6
+    case.submit(10, "slot=1/core=1", queue="other")  # otherwise fifo reserves nothing
+    case.submit(11, "slot=2/core=7")
+    assert case.starts()[11] >= NOW + 1e6
+    case.now = NOW + 50
+    case.run()
+    assert case.starts() == {10: NOW + 100, 11: NOW + 200}
+    case.pool.free(1)
+    case.pool.free(2)
+    case.run()
+    assert set(case.got) == {10, 11}
+
+
+def test_a_job_that_the_clock_held_back_from_a_window_starts_when_it_is_set_back():
+    case = Case(nodes=1)
+    case.queue.set_windows([Window("w", 0b1, NOW + 100, NOW + 250)])
+    case.now = NOW + 90
+    assert case.submit(10, "slot=1/core=8", duration=20) is None
+    case.now = NOW + 10
+    case.run()
+    assert set(case.got) == {10}
 
 
 def test_a_job_of_higher_priority_is_planned_before_the_others():
@@ -418,6 +447,20 @@ def test_what_breaks_on_one_job_costs_only_this_job(monkeypatch, before):
     assert case.submit(2, "slot/core=8") == "rank0/core[0-7]"
 
 
+def test_what_breaks_on_no_job_costs_no_job(monkeypatch):
+    def broken(*_):
+        raise KeyError("what nobody thought of")
+
+    case = Case(nodes=1)
+    case.runs(1, "slot/core=8", NOW + 100)
+    case.submit(2, "slot/core=8")
+    monkeypatch.setattr(Kinds, "reconsider", broken)
+    case.pool.free(1)
+    with pytest.raises(KeyError):
+        case.run()
+    assert list(case.queue.jobs) == [2]
+
+
 def test_nothing_is_kept_of_jobs_that_left():
     case = Case(nodes=1, policy="easy", depth=1)
     case.runs(99, "slot/core=8", 0)
@@ -519,3 +562,41 @@ def test_most_jobs_may_end_during_a_search(steps):
     finish(work)
     case.run()
     assert case.starts() == {700: NOW + 40}
+
+
+def test_a_view_that_was_in_use_while_nodes_were_replaced_is_no_base_for_others():
+    case = Case(nodes=3)
+    for jobid in range(16):
+        case.runs(jobid, "slot=1/core=1", NOW + 10)
+    case.run()
+    views = case.queue.plan.views
+    old = outcome(views.view(NOW + 15, NOW + 20))
+    views.detach(old)
+    case.pool.remove_ranks("2")
+    case.run()
+    new = outcome(views.view(NOW, NOW + 5))
+    views.detach(new)
+    views.keep(old)
+    views.keep(new)
+    latest = outcome(views.view(NOW + 15, NOW + 20))
+    assert latest.situation.inventory is case.pool.inventory
+    views.detach(old)  # is no error
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_are_in_one_group_if_their_spans_are_the_same(seed):
+    chance = random.Random(seed)
+    timeline = Case(nodes=12).queue.plan.timeline
+    for holder in range(60):
+        ranks = sorted(chance.sample(range(12), 6))
+        # Python's hashes of 1 and 1 << 61 are equal.
+        parts = (tuple(ranks[:3]), 1, 0), (tuple(ranks[3:]), chance.choice([1, 2, 1 << 61]), 0)
+        timeline.add(holder, NOW, NOW + 10, parts)
+        if len(timeline.holdings) > 2:
+            timeline.remove(chance.choice(list(timeline.holdings)))
+        if holder % 3 == 0 and holder in timeline.holdings:
+            timeline.shrink(holder, parts[:1])
+        groups = {}
+        for rank in range(12):
+            groups.setdefault(frozenset(timeline.spans(rank)), []).append(rank)
+        assert [list(group) for group in timeline.groups(range(12))] == list(groups.values())

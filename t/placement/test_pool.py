@@ -256,6 +256,8 @@ def test_treepool_options_are_checked(pool, options, message):
         ("slot/numa=5{x}", "5 whole numa domains: the most that one has is 4"),
         ("slot/numa{x}/core=5", "no numa domain has 5 cores: the largest has 4"),
         ("slot/numa{x}/[core;gpu=2]", "no numa domain has 2 GPUs: the largest has 1"),
+        ("slot/numa/socket/core", "no numa has a socket domain$"),
+        ("slot/numa/numa/core", "no numa has a numa domain$"),
         ("slot=17/numa{x}", "17 slots.*room for 16"),
         ("node=5/slot/core", "5 nodes.*in the pool, 4 can serve"),
         ("node/slot=5/core=4", "each node is to host 5 slots: the most that fits is 4"),
@@ -688,6 +690,12 @@ def test_what_is_left_is_still_in_the_order_of_ranks():
     pool.remove_ranks("0")
     assert [entry["rank"] for entry in pool.to_dict()["execution"]["R_lite"]] == ["1", "2"]
     assert Pool(pool.to_dict()).to_dict() == pool.to_dict()
+
+
+def test_a_negative_number_is_no_set_of_ranks(pool):
+    with pytest.raises(InvalidIdset, match="-1 is not a set of ranks"):
+        pool.remove_ranks(-1)  # as a bitmask it would be all of them
+    assert pool.ranks == 0b1111
 
 
 def test_a_job_on_a_removed_rank_can_still_be_freed(pool):

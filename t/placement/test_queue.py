@@ -192,7 +192,11 @@ class Both:
         """The slow queue, if it begins where the queue has come to, has nothing to do."""
         plan, slow = self.queue.plan, SlowQueue(self.pool.copy(), RULES)
         self.windows = list(plan.windows.values())
-        slow.now, slow.jobs, slow.queues = self.now, dict(self.queue.jobs), set(self.queue._lines)
+        slow.now, slow.jobs, slow.queues = (
+            self.now,
+            dict(self.queue.jobs),
+            {name for name, _, _ in self.queue.lines()},
+        )
         slow.reserved = {j: Held(r.start, r.end, r.parts) for j, r in plan.reservations.items()}
         slow.windows = {
             w.name: Held(w.start, w.end, w.parts(self.pool.inventory)) for w in self.windows
@@ -271,7 +275,7 @@ def test_a_pass_may_be_left_at_any_yield(monkeypatch, seed, queues, fabric):
             pass
         both.compare_at_rest()
     plan = both.queue.plan
-    reserved = [job.jobid for line in both.queue._lines.values() for _, job in line.reserved]
+    reserved = [job.jobid for _, job in both.queue._lines.reserved()]
     assert sorted(reserved) == sorted(plan.reservations) == sorted(plan._tracks)
     assert set(reserved) <= set(both.queue.jobs)
     assert not set(both.queue.jobs) & set(both.running)

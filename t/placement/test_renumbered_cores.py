@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from placement.inherited import ids, inherited
+from placement.inherited import excluding, ids, inherited
 from treepool import Pool, ResourceSet, parse_shape, subinstance
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidKey
 from treepool.rfc import idset
@@ -155,3 +155,31 @@ def test_cores_that_are_neither_the_topos_nor_as_many_are_refused():
     R["execution"]["R_lite"][0]["children"]["core"] = "1-2"
     with pytest.raises(InvalidKey, match=r"allocated: cores 4-6 .* 1-2"):
         Pool(R)
+
+
+def described(pool):
+    """The domains of each rank: their names and ids, and which of them are whole."""
+    return {
+        rank: [(d.name, d.cores, d.gpus, d.whole) for d in pool.inventory.types[rank].root.walk()]
+        for rank in idset.iterate(pool.ranks)
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_at_each_level_the_ranks_that_are_not_excluded_stay_what_they_are(seed):
+    rng = random.Random(seed)
+    R = cluster()
+    topo = {"socket": [{"cores": "0-9", "gpus": "0-2"}, {"cores": "10-15", "gpus": "3"}]}
+    R["scheduling"]["children"] = [
+        {"ranks": "0,2", "topo": TOPO},
+        {"ranks": "1,3", "topo": topo},
+    ]
+    some = "slot/core=2", rng.choice(["slot=3/node{x}", "node=3/slot/[core=9;gpu=2]"])
+    for before, shape in (some, ("slot/core", "node=2/slot/[core=5;gpu=1]")):
+        pool = Pool(R)
+        alloc(pool, 1, before)
+        R = inherited(alloc(pool, 2, shape).to_dict())
+        excluded = 1 << rng.randrange(len(held(R)))
+        everything = described(Pool(R))
+        R = excluding(R, excluded)
+        assert described(Pool(R)) == {r: d for r, d in everything.items() if not excluded >> r & 1}

@@ -438,6 +438,20 @@ def test_merging_entries_keeps_the_resources_of_each_rank(some):
     assert [e.ranks for e in merged] == sorted((e.ranks for e in merged), key=idset.lowest)
 
 
+@given(st.lists(st.tuples(*[st.sets(st.integers(0, 5)).map(idset.from_ids)] * 3)))
+@settings(deadline=None)
+def test_merging_entries_adds_up_what_they_say_of_the_same_rank(given_entries):
+    added: dict[int, tuple[int, int]] = {}
+    for ranks, cores, gpus in given_entries:
+        for rank in idset.iterate(ranks):
+            old = added.get(rank, (0, 0))
+            added[rank] = old[0] | cores, old[1] | gpus
+    merged = merge_entries(RLiteEntry(*one) for one in given_entries)
+    found = [(r, (e.cores, e.gpus)) for e in merged for r in idset.iterate(e.ranks)]
+    assert sorted(found) == sorted(added.items())
+    assert len({(e.cores, e.gpus) for e in merged}) == len(merged)
+
+
 @pytest.mark.skipif(not shutil.which("flux"), reason="no Flux here")
 def test_flux_and_treepool_read_what_the_other_writes():
     some = {k: v for k, v in CLUSTER.items() if k != "scheduling"}

@@ -13,6 +13,7 @@ from depth import examples
 from rfc.hostile import anything, replaced
 from treepool.errors import InvalidKey
 from treepool.rfc import findings, idset, topo
+from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
 
 DATA = Path(__file__).parent / "data"
@@ -409,6 +410,47 @@ def test_mapping_to_as_many_ranks_with_gaps_keeps_the_order(some, first):
     assert topos(some.map_to(text(set(ranks)))) == dict(
         zip(ranks, (before[r] for r in sorted(before)))
     )
+
+
+@pytest.mark.parametrize(
+    ("outer", "kept", "found"),
+    [
+        ("1-3", "1-2", {1: 2, 2: 3}),  # of positions 0-2, 0 is excluded
+        ("1-3", "0-2", {0: 1, 1: 2, 2: 3}),
+        ("0,2", "1", {1: 2}),
+        ("4-6,9", "0-2", {0: 4, 1: 5, 2: 6}),
+        ("0-3", "1,3", {1: 1, 3: 3}),
+        ("1-3", "2-3", {2: 2, 3: 3}),  # there is no position 3
+        ("1-3", "", {}),
+    ],
+)
+def test_in_an_instance_inside_a_job_positions_count_before_ranks_are_excluded(outer, kept, found):
+    some = SchedulingKey.read({
+        **key(*(entry(str(r), {"cores": str(r)}) for r in idset.iterate(idset.decode(outer)))),
+        "fabric": {"switch": [{"ranks": outer}]},
+    })  # fmt: skip
+    mapped = some.map_to(idset.decode(kept), allocated=True)
+    assert topos(mapped) == {rank: {"cores": str(r)} for rank, r in found.items()}
+    assert (mapped.fabric.mask() if found else mapped.fabric) == (idset.decode(kept) or None)
+    inside = some.ranks_in(idset.decode(kept), allocated=True)
+    assert [idset.encode(ranks) for ranks in inside if ranks] == [str(r) for r in found]
+
+
+def test_an_R_with_a_start_time_was_allocated():
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "1", "children": {"core": "0"}}],
+            "nodelist": ["n2"],
+            "starttime": 100.5,
+            "expiration": 0,
+        },
+        "scheduling": key(entry("0", {"cores": "0-1"}), entry("2", {"cores": "0"})),
+    }
+    assert topos(ResourceSet.read(R).key()) == {1: {"cores": "0"}}
+    R["execution"]["starttime"] = 0
+    with pytest.raises(InvalidKey):
+        ResourceSet.read(R)
 
 
 def test_any_other_ranks_are_an_error_that_names_both_sets():

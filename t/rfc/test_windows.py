@@ -67,6 +67,7 @@ def without(key):
         ({**MAINT, "users": []}, "/users: must not be empty"),
         ({**MAINT, "users": "alice"}, "/users: must be an array"),
         ({**MAINT, "users": [-1]}, "/users/0: "),
+        ({**MAINT, "users": ["mr x"]}, "at most, without blanks"),
         ({**MAINT, "users": [1 << 32]}, "/users/0: "),
         ({**MAINT, "users": [None]}, "/users/0: must be a user's name or id"),
         ({**MAINT, "users": list(range(5000))}, "/users: has more than 1024 names"),

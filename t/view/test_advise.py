@@ -71,6 +71,24 @@ def test_what_common_shapes_strand():
     assert "121 cores" in found["slot=1/core=121"].reason
 
 
+def test_slots_with_ranges_are_counted_as_they_came_out():
+    ((advice,), _) = advise(Pool(xeon()), ["slot=2-5/core=1-3", "slot/core=16-120"])
+    common = by_shape(advice.common)
+    assert (common["slot=2-5/core=1-3"].slots, common["slot=2-5/core=1-3"].local) == (40, 40)
+    assert (common["slot/core=16-120"].slots, common["slot/core=16-120"].local) == (1, 1)
+
+
+def test_of_a_shape_of_several_nodes_it_says_that_one_node_is_too_few():
+    shapes = ["node=2/slot/core", "slot=97/core", "slot/node=4/core", "slot/core=97"]
+    ((advice,), _) = advise(Pool(cray(3)), shapes)
+    assert [(one.shape, one.reason) for one in advice.common if one.reason] == [
+        ("node=2/slot/core", "it takes more than one such node"),
+        ("slot=97/core", "it takes more than one such node"),
+        ("slot/node=4/core", "the request asks 4 nodes: of those in the pool, 3 can serve it"),
+        ("slot/core=97", "no node has 97 cores: the largest has 96"),
+    ]
+
+
 def test_a_slot_strands_the_gpus_whose_cores_it_takes_besides_its_own():
     ((advice,), _) = advise(Pool(xeon()), ["slot=1/core=30", "slot=1/socket{x}"])
     each = {shape: round(one.stranded, 2) for shape, one in by_shape(advice.common).items()}

@@ -373,6 +373,23 @@ def test_a_job_that_waits_for_a_node_that_is_down():
     assert "it waits for nodes that are down" in words(found)
 
 
+def test_a_job_whose_nodes_are_all_down():
+    pool, jobs = with_jobs(two_sockets(), [])
+    pool.mark_down("1")
+    found = explain(pool, "slot=1/core", parse_shape("slot=1/core"), {"ranks": ["1"]}, jobs)
+    assert (found.verdict, found.reason) == (WAITS, "no node that it may use is up")
+
+
+def test_a_job_that_asks_for_all_of_nodes_which_are_all_in_use():
+    found = told(two_sockets(), "slot=1/node{x}", ["slot=3/node/core=1"])
+    assert found.reason == "it asks for all of a node, and jobs have a part of each that is up"
+
+
+def test_a_job_that_requires_locality_where_only_larger_domains_are_free():
+    found = told(two_sockets(), "slot=1/core=4", ["numa=12/slot=1/core=2"], locality="required")
+    assert found.reason == "what is free is in larger domains than locality=required allows"
+
+
 def test_jobs_that_hold_nodes_which_left_the_pool_are_told_with_the_rest():
     pool, jobs = with_jobs(two_sockets(), ["slot=3/node{x}"])
     pool.remove_ranks("2")

@@ -51,6 +51,16 @@ def test_a_job_in_the_queue_has_its_reason_its_place_and_what_is_next():
     assert lines[2].strip().startswith("next: when it starts cannot be told")
 
 
+def test_a_job_that_is_over_may_still_be_cleaned_up():
+    over = {"started": NOW, "result": "COMPLETED"}
+    held = told("INACTIVE", **over, answer={"state": "running"}, placement="rank1/core0")
+    assert held[0] == "job f1: is over, and is being cleaned up: it completed"
+    assert held[1].strip() == "next: rank1/core0 is free when housekeeping is done"
+    assert told("INACTIVE", **over, answer={"state": "unknown"}) == [
+        "job f1: is over: it completed"
+    ]
+
+
 def test_an_estimate_is_not_a_promise_and_a_reservation_is():
     (*_, about) = told("SCHED", answer={**WAITING, "t_estimate": NOW + 60})
     assert "about" in about
@@ -108,6 +118,7 @@ def test_a_queue_that_is_stopped_or_disabled_comes_before_the_answer(verdict):
     answer = {"verdict": verdict, "fitness": 0.5, "reason": "because", "t_estimate": NOW}
     stopped, next_ = answer_to_shape("slot/core", answer, Closed("b", "cooling"), "", NOW)
     assert stopped == "slot/core: would wait: queue b is stopped (cooling)"
+    assert next_.endswith("starts it (flux queue start b)"), "with queues, it needs a name"
     assert "until an administrator starts it" in next_
     both = answer_to_shape("slot/core", answer, Closed("", "", ""), "", NOW)
     assert both == ["slot/core: would be refused: the queue is disabled"]

@@ -142,6 +142,12 @@ def test_slots_that_leave_their_socket_are_not_local():
     assert replay(two_sockets(), traced, Rules("", "fifo", 1, {"locality": "required"})).local == 3
 
 
+def test_slots_with_a_range_of_cores_are_counted_as_they_came_out():
+    traced = jobs((0, 1, "socket=2/slot=1/core=2"), (0, 1, "slot=1/core=1-4"))
+    outcome = replay(two_sockets(), traced, FIFO)
+    assert (outcome.slots, outcome.local) == (3, 2)  # the third has two cores of each socket
+
+
 def test_placement_that_ignores_the_tree_is_local_by_chance_only():
     traced = jobs((0, 10, "slot=1/core=3"), (0, 10, "slot=1/[core=2;gpu=1]"))
     outcome = replay(two_sockets(), traced, Rules("", "fifo", 1, {"locality": "none"}))

@@ -10,7 +10,7 @@ examples:
   treepool advise -R R.json                   your own
   treepool advise -R R.json --shape 'slot=1/[core=20;gpu=1]' 'slot=2/socket/core=6'
       what would these leave?
-  treepool advise -R R.json --mix '7*slot/[core=12;gpu=1]' 'node{x}'
+  treepool advise -R R.json --mix '7*slot/[core=12;gpu=1]' 'slot/node{x}'
       of eight jobs seven ask for a GPU, one for a node: what strands GPUs?
   treepool advise -R R.json --mix @jobs.json
       the jobs of a trace, as replay reads it, or a line for each kind
@@ -103,7 +103,10 @@ def _kinds_in(name: str) -> list[Kind]:
         with files.naming(name):
             return [Kind(job.shape) for job in trace.read(text)]
     lines = (line.strip() for line in text.splitlines())
-    return [read_kind(line) for line in lines if line and not line.startswith("#")]
+    found = [read_kind(line) for line in lines if line and not line.startswith("#")]
+    if not found:
+        raise Stop(f"argument --mix: {files.shown(name)}: has no job")
+    return found
 
 
 def _check(pool: Pool, option: str, shapes: list[str]) -> None:

@@ -14,6 +14,7 @@ from treepool.placement.choose.policy import POLICIES, STRADDLE, policy_named
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document, idset, mix
+from treepool.rfc.findings import shown, shown_ids
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.spelling import did_you_mean
 
@@ -157,9 +158,10 @@ def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
         return 0
     with files.naming(f"argument {option}", USAGE):
         ids = idset.decode(text)
-    if not ids & pool.ranks or ids & ~pool.ranks:
-        missing = idset.encode(ids & ~pool.ranks) or "none"
-        raise Stop(f"argument {option}: ranks not in the cluster: {missing:.60}", USAGE)
+    if not ids:
+        raise Stop(f"argument {option}: {shown(text)} has no ranks", USAGE)
+    if missing := ids & ~pool.ranks:
+        raise Stop(f"argument {option}: ranks not in the cluster: {shown_ids(missing)}", USAGE)
     return ids
 
 

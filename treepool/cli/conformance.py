@@ -14,6 +14,7 @@ exit status:
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any, Iterator
@@ -60,7 +61,7 @@ def run(arguments: Namespace) -> int:
 def _files(path: str) -> Iterator[str]:
     """The vector files in *path*, a file or a folder."""
     try:
-        if path == "-" or not Path(path).is_dir():
+        if path == "-" or not os.path.isdir(path):
             yield path
             return
         found = sorted(str(file) for file in Path(path).glob("*.json"))

@@ -35,6 +35,9 @@ def new_nodes(arguments: Namespace, found: Sequence[Found]) -> tuple[int, tuple[
         ranks = ranks if arguments.ranks is None else idset.decode(arguments.ranks)
     with files.naming("--hosts", USAGE):
         hosts = hosts if arguments.hosts is None else hostlist.decode(arguments.hosts)
+    for option, given in (("--ranks", ranks), ("--hosts", hosts)):
+        if not given and getattr(arguments, option[2:]) is not None:
+            raise Stop(f"{option}: '' has none", USAGE)
     if not ranks:
         ranks = (1 << max(len(hosts), 1)) - 1
     count = idset.size(ranks)

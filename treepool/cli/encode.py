@@ -27,7 +27,7 @@ from treepool.cli import files, hardware, sitefiles
 from treepool.cli.describednodes import Found, assigned, new_nodes
 from treepool.cli.hardware import Description
 from treepool.cli.progressbar import counted
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json
+from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json
 from treepool.discovery import amd, key, mig, nvidia
 from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
@@ -132,6 +132,10 @@ def run(arguments: Namespace) -> int:
             encoded = sitefiles.with_fabric(encoded, arguments.fabric)
     except InvalidInput as e:
         raise Stop(str(e)) from None
+    text = json.dumps(encoded.R.to_dict())
+    problems = ResourceSet.problems(text)
+    if problems:
+        raise Stop(f"the R would be wrong: {problems[0]}")
     if arguments.dry_run:
         from treepool.cli import outline
 
@@ -142,11 +146,6 @@ def run(arguments: Namespace) -> int:
         return DONE
     for warning in _warnings(encoded):
         complain("treepool encode", f"warning: {warning}")
-    text = json.dumps(encoded.R.to_dict())
-    problems = ResourceSet.problems(text)
-    if problems:
-        complain("treepool encode", f"the R would be wrong: {problems[0]}")
-        return NO
     out(text)
     return DONE
 

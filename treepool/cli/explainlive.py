@@ -79,7 +79,8 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         now = time.time()
         out("\n".join(answer_to_shape(arguments.shape, answer, closed, placement, now)))
         _details(told)
-    return DONE if answer["verdict"] == "now" and closed.is_open else NO
+    starts = answer["verdict"] == "now" and closed.is_open and answer.get("limit") is None
+    return DONE if starts else NO
 
 
 def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation:

@@ -23,7 +23,7 @@ _BOM = "\ufeff"
 
 def shown(path: str) -> str:
     """The name of file *path* in messages."""
-    return "<stdin>" if path == "-" else path
+    return "<stdin>" if path == "-" else path or "''"
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def read_bytes(path: str, most: int) -> bytes:
     try:
         if path == "-":
             return stdin().read(most + 1)
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:  # Path("") would be the current folder
             return file.read(most + 1)
     except (OSError, ValueError) as e:  # ValueError: a path with a null character
         reason = getattr(e, "strerror", None) or e

@@ -28,6 +28,9 @@ MAX_TAR = 16 << 30
 #: The exceptions that reading a damaged tar may raise.
 _BROKEN = (tarfile.TarError, OSError, EOFError, lzma.LZMAError, zlib.error)
 
+#: How a file begins in each compression that tarfile reads.
+_COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
+
 _RANKS = re.compile(r"[\d,\-\[\]]+", re.ASCII)
 _NUMBERS = re.compile(r"(\d+)", re.ASCII)
 
@@ -51,7 +54,7 @@ def read(argument: str) -> Iterator[Description]:
     Raises Stop for a path that cannot be read.
     """
     path, ranks, hosts = _split(argument)
-    if path != "-" and Path(path).is_dir():
+    if path != "-" and os.path.isdir(path):  # Path("") would be the current folder
         _no_target(argument, ranks, hosts)
         yield from _folder(Path(path))
     elif path != "-" and _is_tar(path):
@@ -100,12 +103,23 @@ def _folder(path: Path) -> Iterator[Description]:
 
 
 def _is_tar(path: str) -> bool:
-    try:
-        return tarfile.is_tarfile(path)
-    except OSError:  # reported when the file is read
+    """Whether *path* is a regular file that begins as a tar does.
+
+    Only the first block is read: a pipe can be read once, and tarfile looks for the end of a file
+    of zeros.
+    """
+    if not Path(path).is_file():
         return False
-    except _BROKEN:
+    start = files.read_bytes(path, tarfile.BLOCKSIZE - 1)
+    try:
+        if start.startswith(_COMPRESSED):
+            return tarfile.is_tarfile(path)
+        tarfile.TarInfo.frombuf(start, tarfile.ENCODING, "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    except _BROKEN:  # reported when the tar is read
         return True
+    return True
 
 
 def _tar(path: str) -> Iterator[Description]:

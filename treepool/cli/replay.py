@@ -29,37 +29,24 @@ exit status:
 
 from __future__ import annotations
 
-import math
-import re
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import attrs
 
 from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress
+from treepool.cli.replayarguments import file_named, load_in, rules_in, whole_number
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
-from treepool.errors import InvalidInput
-from treepool.flux import options
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.spelling import did_you_mean
 from treepool.view import trace
 from treepool.view.history import Start, picture_of
 from treepool.view.picture import Picture
 from treepool.view.replay import Outcome, Rules, replay
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import TraceJob
-
-#: The options that a set of rules may have: those of the module that apply to a replay.
-_OPTIONS = (
-    "policy", "reservation-depth", "node-policy", "straddle", "mix", "locality", "alpha", "beta",
-    "fabric"
-)  # fmt: skip
-
-#: The comma before an option; the values of some have commas, too.
-_BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -75,19 +62,22 @@ def define(parser: ArgumentParser) -> None:
     cluster.add_where(parser)
     made = parser.add_argument_group("synthetic traces")
     made.add_argument(
-        "--synthetic", metavar="N", type=_number(1, trace.MAX_JOBS), help="N jobs made up instead"
+        "--synthetic",
+        metavar="N",
+        type=whole_number(1, trace.MAX_JOBS),
+        help="N jobs made up instead",
     )
     made.add_argument(
         "--seed",
         metavar="N",
-        type=_number(0, 1 << 62),
+        type=whole_number(0, 1 << 62),
         default=1,
         help="the same jobs for the same number (default: 1)",
     )
     made.add_argument(
         "--load",
         metavar="X",
-        type=_load,
+        type=load_in,
         default=0.9,
         help="the share of the cores or GPUs they ask for over the time in which they come "
         "(default: 0.9)",
@@ -96,7 +86,7 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument_group("policies").add_argument(
         "--compare",
         metavar="NAME=VALUE[,...]",
-        type=_rules,
+        type=rules_in,
         action="append",
         default=[],
         help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
@@ -107,12 +97,12 @@ def define(parser: ArgumentParser) -> None:
     form = parser.add_argument_group("output")
     form.add_argument("--json", action="store_true", help="a line of JSON for each set of options")
     form.add_argument(
-        "--svg", metavar="FILE", type=_file, help="write a plot, too (needs treepool[plots])"
+        "--svg", metavar="FILE", type=file_named, help="write a plot, too (needs treepool[plots])"
     )
     form.add_argument(
         "--html",
         metavar="FILE",
-        type=_file,
+        type=file_named,
         help="write a page, too: the plot, and a slider over the jobs under the first set of "
         "options",
     )
@@ -138,7 +128,7 @@ def run(arguments: Namespace) -> int:
         plots.check("--svg", arguments.svg)
     if arguments.html is not None:
         files.check_writable("--html", arguments.html)
-    rules = arguments.compare or [_rules("policy=fifo")]
+    rules = arguments.compare or [rules_in("policy=fifo")]
     starts: list[Start] = []
     with files.naming(arguments.trace or "synthetic"):
         found = _outcomes(resource_set, jobs, rules, starts)
@@ -246,57 +236,3 @@ def _refusals(outcomes: list[Outcome]) -> int:
     if left > 0:
         complain("treepool replay", f"{left} more jobs could never run")
     return NO if seen else DONE
-
-
-# -- types of arguments
-
-
-def _rules(text: str) -> Rules:
-    given: dict[str, str] = {}
-    for word in _BEFORE_NAME.split(text):
-        name, equals, _ = word.partition("=")
-        if name not in _OPTIONS:
-            known = ", ".join(_OPTIONS)
-            hint = did_you_mean(name, _OPTIONS)
-            raise ArgumentTypeError(f"unknown option {name!r:.60}{hint}, known: {known}")
-        if not equals:
-            raise ArgumentTypeError(f"{name}: {name}=VALUE is needed")
-        if name in given:
-            raise ArgumentTypeError(f"{name} is given twice in {text!r:.60}")
-        given[name] = word
-    fabric = given.pop("fabric", "fabric=on")
-    if fabric not in ("fabric=on", "fabric=off"):
-        raise ArgumentTypeError(f"{fabric!r:.60}: fabric is on or off")
-    try:
-        read = options.read(given.values())
-    except InvalidInput as e:
-        raise ArgumentTypeError(str(e)) from None
-    return Rules(text, read.rule.policy, read.rule.depth, read.pool, fabric == "fabric=on")
-
-
-def _number(least: int, most: int) -> Callable[[str], int]:
-    """An argument type: whole numbers from *least* to *most*."""
-
-    def whole(text: str) -> int:
-        digits = text.isascii() and text.isdigit() and len(text) < 20
-        if not digits or not least <= int(text) <= most:
-            raise ArgumentTypeError(f"{text!r:.60} is not a whole number from {least} to {most}")
-        return int(text)
-
-    return whole
-
-
-def _load(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.01 <= value <= 100:
-        raise ArgumentTypeError(f"{text!r:.60} is not a number from 0.01 to 100")
-    return value
-
-
-def _file(text: str) -> Path:
-    if text in ("", "-"):
-        raise ArgumentTypeError("needs the name of a file")
-    return Path(text)

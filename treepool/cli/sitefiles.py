@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import attrs
@@ -36,7 +37,7 @@ def _site(source: str, hosts: tuple[str, ...]) -> Site:
     if source == "cray":
         return sites.cray(hosts)
     folder = Path(source)
-    if source == "-" or not folder.is_dir():
+    if source == "-" or not os.path.isdir(source):
         with files.naming(source):
             return sites.read(files.read_text(source))
     found = sorted(folder.glob("*.txt"))

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections import Counter
+from itertools import islice
 from typing import Any, Callable, Mapping, Sequence
 
 import attrs
@@ -30,8 +31,10 @@ from treepool.cli.screen import DONE, NO, Stop, out, out_json, printable
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import NodeType
+from treepool.placement.request import job_options
 from treepool.placement.why.shortage import amount
 from treepool.rfc import idset, jobcheck, jobspec, keycheck
+from treepool.rfc.findings import MAX_PROBLEMS, Findings, limited
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
@@ -103,12 +106,24 @@ def _R_problems(document: Any) -> list[Problem]:
         try:
             Inventory.of(ResourceSet.read(document))
         except InvalidInput as e:
-            found.append(Problem("/scheduling", str(e)))
+            found.append(Problem.of(e))
     return found
 
 
 def _R_warnings(document: Any) -> list[str]:
     return keycheck.warnings(ResourceSet.read(document))
+
+
+def _jobspec_problems(document: Any) -> list[Problem]:
+    """The problems of a jobspec, and of treepool's own options in it."""
+    found = jobcheck.problems(document)
+    options = jobspec.read_into(Findings(), document).options
+    for name, value in islice(options.items(), MAX_PROBLEMS):
+        try:
+            job_options.check(name, value)
+        except InvalidInput as e:
+            found.append(Problem.of(e))
+    return limited(found)
 
 
 # -- what a valid file has, in one line
@@ -180,7 +195,7 @@ _KINDS = {
     "key": _Kind("scheduling key", SchedulingKey.problems, _of_key, keycheck.key_warnings),
     "vectors": _Kind("test vectors", vectors.problems, _of_vectors),
     "jobspec": _Kind(
-        "jobspec", jobcheck.problems, lambda d: _of_resources(d["resources"]), jobcheck.warnings
+        "jobspec", _jobspec_problems, lambda d: _of_resources(d["resources"]), jobcheck.warnings
     ),
     "resources": _Kind("resource list", jobspec.resource_problems, _of_resources),
 }

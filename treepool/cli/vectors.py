@@ -54,7 +54,8 @@ def problems(document: Any) -> list[Problem]:
         except InvalidOption as e:
             findings.note("/options", str(e))
         except InvalidKey as e:  # a valid key, but for other nodes
-            findings.note(f"{_R}/scheduling", str(e))
+            problem = Problem.of(e)
+            findings.note(_R + problem.pointer, problem.message)
     return findings.problems()
 
 

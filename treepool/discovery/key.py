@@ -219,7 +219,8 @@ def outline(topo: Mapping[str, Any]) -> str:
     cores, gpus = ids(topo)
     counts = Counter(name for name, _ in walk(topo))
     words = [f"{count} {name}" for name, count in counts.items()]
-    words.append(f"{idset.size(cores)} cores")
-    if gpus:
-        words.append(f"{idset.size(gpus)} GPUs")
+    for ids_of_kind, what in ((cores, "core"), (gpus, "GPU")):
+        number = idset.size(ids_of_kind)
+        if number or what == "core":
+            words.append(f"{number} {what}" + "s" * (number != 1))
     return ", ".join(words)

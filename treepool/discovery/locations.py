@@ -32,7 +32,12 @@ class Site:
         """
         if len(location) > MAX_LEVELS:
             raise InvalidHardware(f"host {shown(host)} is in more than {MAX_LEVELS} domains")
+        above: set[str] = set()
         for locality, name in location:
+            if locality in above:
+                text = f"locality {shown(locality)} is inside one of the same name"
+                raise InvalidHardware(f"host {shown(host)}: {text}")
+            above.add(locality)
             if locality in fabric.RESERVED or not locality:
                 text = f"{shown(locality)} cannot be the name of a locality"
                 raise InvalidHardware(f"host {shown(host)}: {text}")

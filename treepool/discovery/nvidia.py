@@ -3,7 +3,8 @@
 The command prints a table with a row and a column for each GPU and NIC, and columns with the CPUs
 and NUMA nodes near each GPU. A legend follows, and, if NICs are called NIC0, NIC1, ..., their
 names. Drivers differ in the columns they print, in the use of tabs or blanks between them, and in
-terminal escapes that underline the header. This module reads all of these variants.
+terminal escapes that underline the header. This module reads all of these variants, and is
+therefore long.
 """
 
 from __future__ import annotations

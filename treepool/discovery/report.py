@@ -83,12 +83,13 @@ def combined(machine: Machine, report: ToolReport) -> Machine:
         there += " on other buses" if here == there else ""
         what = f"gpus are {here}, but {report.tool} has {there}"
         return machine.with_warning(f"{what}: it is not used")
-    warnings = []
+    warnings, elsewhere = [], 0
     for i, pus in sorted(report.near.items()):
         gpu, cores = gpus[ids[i]], cores_of(machine, pus)
         if not cores:
             nodes = idset.iterate(report.numa.get(i, 0))
             cores = union(machine.numa_nodes.get(node, 0) for node in nodes)
+        elsewhere |= bool(pus and not cores) << gpu.id
         cores = 0 if cores == machine.cores else cores
         if not gpu.cores:
             gpus[gpu.id] = attrs.evolve(gpu, cores=cores)
@@ -96,6 +97,9 @@ def combined(machine: Machine, report: ToolReport) -> Machine:
             ours, theirs = idset.encode(gpu.cores), idset.encode(cores)
             what = f"gpu {gpu.id} is near cores {ours}, but near {theirs} for {report.tool}"
             warnings.append(what)
+    if elsewhere:
+        what = f"gpus {idset.encode(elsewhere)} are near CPUs that hwloc does not show"
+        warnings.append(f"{report.tool}: {what}: is it of this node?")
     old = machine.links or Links()
     pairs = _pairs(old, report, ids, gpus)
     nics = nearest_nics(report.nics, {ids[i]: row for i, row in report.paths.items()})

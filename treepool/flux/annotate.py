@@ -14,7 +14,7 @@ from flux.job import JobID
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Kind, Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.reason import why_waiting
+from treepool.placement.plan.reason import Room, why_waiting
 from treepool.rfc.windows import MAX_TIME
 
 #: Annotations pause for this many times as long as they took, so that they do not slow down starts.
@@ -123,7 +123,7 @@ class Annotator:
 
     def _tell_reasons(self) -> Iterator[None]:
         jobs = self._queue.jobs
-        free: dict[Kind, int] = {}
+        free: dict[Kind, Room] = {}
         for job in self._round():
             told = self._told.get(job.jobid) or _Told()
             if told.when + _INTERVAL > time.monotonic():
@@ -183,6 +183,8 @@ class Annotator:
         told.estimate, told.reason = estimate, reason
         if "reason_pending" in changes:
             told.when = time.monotonic()
+        elif changes:  # the reason may name the time
+            told.when = -math.inf
         if changes:
             self._request_of(jobid).annotate({"sched": changes})
 

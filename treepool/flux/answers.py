@@ -17,6 +17,7 @@ from flux.util import parse_fsd
 
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.flux.annotate import name_of
+from treepool.flux.limits import inner, refusal
 from treepool.flux.outlook import Outlook
 from treepool.flux.questions import Answer, Asker, Questions, Refused, request_watcher
 from treepool.placement.allocation import Allocation, parts_of
@@ -28,7 +29,7 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 from treepool.rfc.spelling import did_you_mean
 
-#: The requests are ``sched-treepool.look``, ``.job``, ``.ask`` and ``.numbers``.
+#: The requests are ``sched-treepool.look``, ``.job``, ``.ask``, ``.numbers`` and ``.window-list``.
 TOPIC = "sched-treepool."
 
 #: The key of Flux's configuration that hides jobs from other users.
@@ -36,6 +37,9 @@ _PRIVATE = "access.private-mode"
 
 #: Jobs in one response; and of jobs on many nodes, ranks in one response.
 _JOBS, _RANKS = 256, 4096
+
+#: Where a table ``policy`` has the attributes of jobs that do not give them.
+_DEFAULTS = "jobspec", "defaults", "system"
 
 #: Most jobs ahead in the queue that are counted.
 _MOST_COUNTED = 1000
@@ -75,6 +79,9 @@ class Source(Protocol):
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats`` shows."""
 
+    def windows(self) -> list[dict[str, Any]]:
+        """The windows that are not over, and where each is kept."""
+
 
 class Answers:
     """Answers the questions about *source*."""
@@ -88,6 +95,7 @@ class Answers:
             "job": self._job,
             "ask": self._ask,
             "numbers": self._numbers,
+            "window-list": self._windows,
         }
         self._watchers = [
             request_watcher(handle, f"{TOPIC}{name}", partial(self._questions.take, answer=answer))
@@ -145,10 +153,10 @@ class Answers:
         jobid = payload.get("id")
         if not isinstance(jobid, int) or isinstance(jobid, bool):
             raise Refused(errno.EPROTO, "/id: must be an integer")
-        if self._hidden(asker)(jobid):
-            raise Refused(errno.EPERM, "jobs of others are private here")
         source = self._source
         yield from source.up_to_date()  # it may have been submitted a moment ago
+        if self._hidden(asker)(jobid):
+            raise Refused(errno.EPERM, "jobs of others are private here")
         job, has = source.queue.jobs.get(jobid), source.pool.job(jobid)
         if has is not None:
             parts = _shown(has.parts)
@@ -204,6 +212,7 @@ class Answers:
             yield {**said, "verdict": "held back"}
             return
         job = self._source.waiting(_NEW, _PRIORITY, asker.userid, line, spec)
+        said["limit"] = refusal(spec, line, self._source.configured)
         yield None
         try:
             pool.check_feasibility(job.relaxed)
@@ -235,6 +244,11 @@ class Answers:
     def _numbers(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
         yield (yield from self._source.numbers())
 
+    # -- windows
+
+    def _windows(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        yield {"windows": self._source.windows()}
+
 
 def _spec(
     payload: Mapping[str, Any], configured: Callable[[str, Any], Any]
@@ -244,7 +258,7 @@ def _spec(
     Raises Refused, or InvalidJobspec.
     """
     queues = configured("queues", {})
-    defaults = _defaults({"policy": configured("policy", {})})
+    defaults = inner(configured("policy", {}), *_DEFAULTS)
     line = payload.get("queue", defaults.get("queue", ""))
     if not isinstance(line, str) or (line not in queues and (line or queues)):
         known = ", ".join(sorted(queues)) or "none"
@@ -252,7 +266,7 @@ def _spec(
         text = f"/queue: not one of this instance's queues ({known:.200}){hint}"
         raise Refused(errno.EINVAL, text)
     own = queues[line] if line else {}
-    defaults = {**defaults, **_defaults(own)}
+    defaults = {**defaults, **inner(own, "policy", *_DEFAULTS)}
     constraints = payload.get("constraints", defaults.get("constraints"))
     if own.get("requires"):
         given = [] if constraints is None else [constraints]
@@ -267,14 +281,6 @@ def _spec(
         raise InvalidJobspec("/resources: must be a list")
     options = payload.get("options", defaults.get("treepool"))
     return line, jobspec.from_resources(resources, duration, constraints, options)
-
-
-def _defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attributes that *table*, of the instance or of a queue, gives to jobs without them."""
-    found: Any = table
-    for key in ("policy", "jobspec", "defaults", "system"):
-        found = found.get(key, {}) if isinstance(found, dict) else {}
-    return found if isinstance(found, dict) else {}
 
 
 def _shown(parts: tuple[Held, ...]) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from typing import Any, Iterator, Mapping, Optional
 
 from flux.constants import FLUX_RPC_STREAMING
@@ -16,8 +17,10 @@ PATIENCE = 60.0
 
 def ask(handle: Any, name: str, payload: Optional[Mapping[str, Any]] = None) -> Any:
     """The answer to one question; raises OSError."""
+    # Flux encodes no string that is not valid Unicode. Escaped, the scheduler refuses it.
+    text = json.dumps(dict(payload or {}))
     try:
-        return handle.rpc(TOPIC + name, dict(payload or {}), nodeid=0).wait_for(PATIENCE).get()
+        return handle.rpc(TOPIC + name, text, nodeid=0).wait_for(PATIENCE).get()
     except OSError as e:
         raise _explained(e) from None
 

@@ -63,6 +63,8 @@ class Digests:
     def _next(self) -> None:
         while self._waiting and len(self._texts) < IN_FLIGHT:
             rank = self._waiting.popleft()
+            if rank in self._texts:  # it was drained meanwhile; its answer is still to come
+                continue
             if self._failed >= FAILURES and not self.told:
                 self._receive(rank, None)
                 continue
@@ -73,8 +75,8 @@ class Digests:
     def _on_answer(self, future: Any, rank: int) -> None:
         try:
             answer = future.get()
-        except OSError as e:
-            self._end(rank, e.errno == errno.ENODATA)
+        except (OSError, ValueError) as e:  # it may be no JSON
+            self._end(rank, isinstance(e, OSError) and e.errno == errno.ENODATA)
             return
         output = answer.get("io") if isinstance(answer, dict) else None
         if isinstance(output, dict) and output.get("stream") == "stdout":

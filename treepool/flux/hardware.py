@@ -67,6 +67,8 @@ def answer_of(future: Any, timeout: float = 0.0) -> Union[bytes, str]:
         if timeout:
             future.wait_for(timeout)
         text = future.get_str()
+    except UnicodeDecodeError as e:
+        return f"its broker sent no text: {e.reason}"
     except OSError as e:
         if e.errno == errno.ETIMEDOUT:
             return LATE

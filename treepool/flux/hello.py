@@ -20,10 +20,11 @@ from flux.job import JobID, event_watch_async
 from flux.kvs import get_key_direct
 
 from treepool.flux.inbox import Inbox
-from treepool.placement.jobs import held_on
+from treepool.placement.allocation import Allocation
+from treepool.placement.jobs import held_on, ranks_in
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.rset import ResourceSet, RLiteEntry
+from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 
 #: The RPC that returns what jobs and housekeeping hold.
 ALLOCATED = "job-manager.resource-status"
@@ -64,7 +65,7 @@ class Hello:
         try:
             answer = future.get()["allocated"] or {}
             allocated = held_of(answer.get("execution", {}))
-        except (OSError, ValueError, KeyError) as e:
+        except Exception as e:  # what is not known stays allocated
             self._freed(f"what was freed while this scheduler started is not known: {e}")
             return
         count = sum(_release(pool, jobid, R, allocated) for jobid, R in held.items())
@@ -98,10 +99,11 @@ def end_time(handle: Any, jobid: int, held: ResourceSet) -> float:
     """
     try:
         events = str(get_key_direct(handle, f"{JobID(jobid).kvs}.eventlog"))
-        lines = [line for line in events.splitlines() if '"resource-update"' in line]
+        # Not splitlines, which also splits at characters of texts that users wrote.
+        lines = [line for line in events.split("\n") if '"resource-update"' in line]
         updates = [e for e in map(json.loads, lines) if e["name"] == "resource-update"]
         ends = [float(e["context"]["expiration"]) for e in updates if "expiration" in e["context"]]
-    except (OSError, ValueError, TypeError, KeyError):  # a job must not end because of its events
+    except Exception:  # a job must not end because of its events, which users can write
         ends = []
     return ends[-1] if ends else held.expiration
 
@@ -113,21 +115,24 @@ def held_of(execution: Any) -> ResourceSet:
         children = {name: idset.decode(ids) for name, ids in entry["children"].items() if ids}
         cores, gpus = children.get("core", 0), children.get("gpu", 0)
         entries.append(RLiteEntry(idset.decode(entry["rank"]), cores, gpus))
-    return ResourceSet(tuple(entries), (), expiration=execution.get("expiration") or 0.0)
+    return ResourceSet(merge_entries(entries), (), expiration=execution.get("expiration") or 0.0)
 
 
 def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ResourceSet) -> int:
-    """Free what *jobid* has of *held* beyond *allocated*; returns on how many nodes."""
-    count = 0
+    """Free what *jobid* has of *held* beyond *allocated*; returns on how many nodes.
+
+    The job may have freed some of that in the ordinary way since then.
+    """
+    gone = 0
     for entry in held.entries:
-        gone = entry.ranks
-        for other in allocated.entries:
-            if other.cores & entry.cores or other.gpus & entry.gpus:
-                gone &= ~other.ranks
-        for rank in idset.iterate(gone):
-            job = pool.job(jobid)
-            # The job may have freed this rank in the ordinary way since then.
-            for _, cores, gpus in held_on(1 << rank, job.parts) if job else ():
-                pool.free(jobid, ResourceSet((RLiteEntry(1 << rank, cores, gpus),), ()))
-                count += 1
-    return count
+        taken = idset.union(
+            other.ranks
+            for other in allocated.entries
+            if other.cores & entry.cores or other.gpus & entry.gpus
+        )
+        gone |= entry.ranks & ~taken
+    job = pool.job(jobid)
+    parts = held_on(gone, job.parts) if job else ()
+    if parts:
+        pool.free(jobid, Allocation(pool.inventory, parts, 1))
+    return len(ranks_in(parts))

@@ -118,7 +118,10 @@ class Intake:
                 self._handle.respond(msg, None)
 
     def _judge_next(self) -> bool:
-        """Judge a submission; returns whether there are more."""
+        """Judge a submission, the first in the order of the queue; returns whether there are more.
+
+        Those that are ready are put in this order first, one at each call.
+        """
         submission = self.held.next()
         if submission is not None:
             self._judge(submission)
@@ -173,6 +176,7 @@ class Intake:
         pool.mark_up(idset.encode(discovery.up & discovery.known))
         if not discovery.unknown:
             known = ", ".join(pool.localities) or "none, nodes are flat"
-            self._log.info(f"topology: {known} (hwloc of {discovery.nodes} nodes)")
+            nodes = f"{discovery.nodes} node" + "s" * (discovery.nodes != 1)
+            self._log.info(f"topology: {known} (hwloc of {nodes})")
         self._changed(pool.localities != localities)
         self.release()

@@ -9,7 +9,7 @@ import flux
 from flux.job.info import resulttostr, statetostr
 from flux.job.list import job_list_id
 
-from treepool.flux import client, live
+from treepool.flux import client, live, nesting
 from treepool.placement.allocation import short_form
 from treepool.view.jobstory import Closed, Facts
 
@@ -31,6 +31,7 @@ _ATTRIBUTES = (
 
 def facts(jobid: int, name: str) -> tuple[Facts, list[Any]]:
     """What is known of job *jobid*, called *name*, and what it holds; raises OSError."""
+    nesting.allow()  # for annotations
     handle = flux.Flux()
     try:
         job = job_list_id(handle, jobid, list(_ATTRIBUTES)).get_job()
@@ -39,7 +40,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, list[Any]]:
             raise OSError(errno.ENOENT, "there is no such job") from None
         raise
     state = statetostr(job["state"])
-    answer = _answer(handle, jobid) if state in ("SCHED", "RUN") else None
+    answer = _answer(handle, jobid) if state in ("SCHED", "RUN", "INACTIVE") else None
     parts = list(live.parts_of((answer or {}).get("parts", ())))
     exception = job.get("exception_type", "")
     if exception and job.get("exception_note"):

@@ -19,7 +19,7 @@ from flux.job.info import statetostr
 from flux.job.kvslookup import job_info_lookup
 
 from treepool.errors import InvalidInput, PoolConflict
-from treepool.flux import client, windowclient
+from treepool.flux import client, nesting, windowclient
 from treepool.flux.hardware import resources
 from treepool.placement.allocation import Allocation
 from treepool.placement.jobs import held_in, held_on
@@ -54,6 +54,7 @@ class Live:
     @classmethod
     def now(cls) -> Live:
         """The instance of the environment; raises OSError, or InvalidInput for an invalid R."""
+        nesting.allow()  # for annotations
         handle = flux.Flux()
         status = handle.rpc("resource.status", nodeid=0)
         listed = JobList(
@@ -94,6 +95,7 @@ def job_id(text: str) -> int:
 
 def jobspec_of(jobid: int) -> dict[str, Any]:
     """The jobspec of a job, with later updates; raises OSError if it is not readable."""
+    nesting.allow()
     handle, now = flux.Flux(), FLUX_JOB_LOOKUP_CURRENT
     answer = job_info_lookup(handle, jobid, keys=["jobspec"], flags=now).get_decode()
     jobspec = answer.get("jobspec")

@@ -80,7 +80,9 @@ def read(
     in_table = set(given)
     for argument in arguments:
         name, equals, text = argument.partition("=")
-        if not equals or name not in _OPTIONS or name in _OF_FLUX:
+        if name in _OPTIONS and not equals:
+            raise InvalidOption(f"{name}: needs a value: {name}={_OPTIONS[name].form}")
+        if name not in _OPTIONS or name in _OF_FLUX:
             known = ", ".join(f"{name}={option.form}" for name, option in _OPTIONS.items())
             hint = did_you_mean(name, _OPTIONS)
             raise InvalidOption(f"unknown argument {argument!r:.60}{hint}, known: {known}")

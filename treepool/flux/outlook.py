@@ -1,14 +1,15 @@
 """When jobs without a reservation will start: an estimate for whoever asks, not kept up to date.
 
 The first jobs of a line are planned on a copy of the pool, so that what happens meanwhile does not
-end it. The copy serves all who ask within a few seconds.
+end it. The copy serves all who ask within a few seconds. One task is done at a time. Whoever waits
+for its end does the next steps of it: who began it may have used up his share of the time.
 """
 
 from __future__ import annotations
 
 import time
 from itertools import islice
-from typing import Generator, Optional
+from typing import Any, Callable, Generator, Generic, Optional, TypeVar
 
 import attrs
 
@@ -22,6 +23,31 @@ MOST_AHEAD = 256
 
 #: Seconds for which a plan is used again, and how many lines have one.
 _FRESH, _LINES = 10.0, 4
+
+
+T = TypeVar("T")
+
+#: Work in steps, with its result.
+Work = Generator[None, None, T]
+
+
+@attrs.define(eq=False)
+class _Task(Generic[T]):
+    """Work that anybody may continue, and what became of it."""
+
+    work: Work[T]
+    done: bool = False
+    result: Optional[T] = None
+    error: Optional[Exception] = None
+
+    def step(self) -> None:
+        """Do the next step."""
+        try:
+            next(self.work)
+        except StopIteration as e:
+            self.done, self.result = True, e.value
+        except Exception as e:  # for who began the task
+            self.done, self.error = True, e
 
 
 @attrs.define(eq=False)
@@ -45,9 +71,10 @@ class Outlook:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._known: dict[str, _Ahead] = {}
-        self._busy = False
+        #: What is done now, if anything.
+        self._task: Optional[_Task[Any]] = None
 
-    def start(self, job: Waiting) -> Generator[None, None, Optional[float]]:
+    def start(self, job: Waiting) -> Work[Optional[float]]:
         """When *job*, which waits, will start; None if too many are ahead, or none can tell."""
         reservation = self._queue.plan.reservations.get(job.jobid)
         if reservation is not None:
@@ -57,43 +84,59 @@ class Outlook:
         ahead = yield from self._ahead(job.queue, job.jobid)
         return _time(ahead.starts.get(job.jobid))
 
-    def start_of_new(self, job: Waiting) -> Generator[None, None, Optional[float]]:
+    def start_of_new(self, job: Waiting) -> Work[Optional[float]]:
         """When *job*, which is not in the queue, would start behind all others of its line."""
         if len(self._first(job.queue)[0]) > MOST_AHEAD:
             return None
         ahead = yield from self._ahead(job.queue)
         if not ahead.complete:
             return None
-        while self._busy:
-            yield
-        self._busy = True
-        try:
-            start = yield from ahead.forecast.add(job, max(ahead.begin, time.time()))
-            if start is not None:
-                ahead.forecast.remove(job.jobid)
-        finally:
-            self._busy = False
+        start = yield from self._alone(lambda: self._added(ahead, job))
         return _time(start)
 
-    def _ahead(self, line: str, jobid: Optional[int] = None) -> Generator[None, None, _Ahead]:
-        """The plan of a line, a new one if that of *jobid* is not known."""
-        while self._busy:
+    def _added(self, ahead: _Ahead, job: Waiting) -> Work[Optional[float]]:
+        """When *job* would start behind all that are *ahead*."""
+        start = yield from ahead.forecast.add(job, max(ahead.begin, time.time()))
+        if start is not None:
+            ahead.forecast.remove(job.jobid)
+        return start
+
+    def _alone(self, begin: Callable[[], Work[T]]) -> Work[Optional[T]]:
+        """Do the work that *begin* begins, when no other is under way."""
+        while self._task is not None:
+            self._continue(self._task)
             yield
+        task = self._task = _Task(begin())
+        while not task.done:
+            self._continue(task)
+            yield
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    def _continue(self, task: _Task[Any]) -> None:
+        task.step()
+        if task.done:
+            self._task = None
+
+    def _ahead(self, line: str, jobid: Optional[int] = None) -> Work[_Ahead]:
+        """The plan of a line, a new one if that of *jobid* is not known."""
+        found = yield from self._alone(lambda: self._known_or_planned(line, jobid))
+        assert found is not None
+        return found
+
+    def _known_or_planned(self, line: str, jobid: Optional[int]) -> Work[_Ahead]:
         found = self._known.get(line)
         fresh = found is not None and time.monotonic() - found.made < _FRESH
         if found is None or not fresh or (jobid is not None and jobid not in found.starts):
-            self._busy = True
-            try:
-                found = yield from self._planned(line)
-            finally:
-                self._busy = False
+            found = yield from self._planned(line)
             self._known.pop(line, None)
             if len(self._known) >= _LINES:
                 del self._known[next(iter(self._known))]
             self._known[line] = found
         return found
 
-    def _planned(self, line: str) -> Generator[None, None, _Ahead]:
+    def _planned(self, line: str) -> Work[_Ahead]:
         plan, now = self._queue.plan, time.time()
         first, passing = self._first(line)
         reserved, pool = list(plan.reservations.values()), plan.pool.copy()

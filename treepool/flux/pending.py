@@ -41,6 +41,8 @@ class Pending:
         #: Jobs in the queue that are to be judged again: some by id, the others in a heap.
         self._unordered: deque[int] = deque()
         self._outdated: list[Place] = []
+        #: Whether there are such jobs, or were some that wait for the next release.
+        self._judging = False
 
     def begin(self, queue: Queue, annotator: Annotator) -> None:
         """Let jobs wait in *queue*, and be told by *annotator*."""
@@ -49,8 +51,8 @@ class Pending:
     def judge(self, submission: Submission) -> None:
         """Queue a job, or deny it with the reason if it can never run."""
         pool, jobid, priority = self._queue.plan.pool, submission.jobid, submission.priority
-        userid, line = submission.userid, submission.queue
         try:
+            userid, line = submission.userid, submission.queue
             request = pool.parse_resource_request(submission.jobspec)
             pool.check_feasibility(request)
             job = self.waiting(jobid, priority, userid, line, request, submission.t_submit)
@@ -69,6 +71,7 @@ class Pending:
         job that one ahead of it holds back.
         """
         self._unordered, self._outdated = deque(self._queue.jobs), []
+        self._judging = True
 
     def _put_in_order(self, jobid: int) -> None:
         """Put a job, if it is still in the queue, among those that are judged again."""
@@ -123,16 +126,16 @@ class Pending:
         The caller may leave this at any yield. The next call goes on from there.
         """
         end = time.monotonic() + _SLICE
-        while self._unordered or self._outdated or self._priorities:
-            judging = bool(self._unordered or self._outdated)
+        while self._judging or self._priorities:
             if self._unordered:
                 self._put_in_order(self._unordered.popleft())
             elif self._outdated:
                 self._take_out(heapq.heappop(self._outdated)[1])
+            elif self._judging:
+                self._judging = False
+                self._intake.release()
             else:
                 self._queue.prioritize(*self._priorities.popitem())
-            if judging and not (self._unordered or self._outdated):
-                self._intake.release()
             if time.monotonic() > end:
                 yield
                 end = time.monotonic() + _SLICE

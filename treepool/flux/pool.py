@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import syslog
-from functools import reduce
-from operator import or_
 from typing import Any, Callable, Mapping, Optional, Union
 
 import attrs
@@ -33,7 +31,7 @@ from treepool.placement.options import OPTIONS
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, keycheck
-from treepool.rfc.rset import ResourceSet, RLiteEntry
+from treepool.rfc.rset import ResourceSet
 
 #: A logger as Flux hands it to pools: syslog priority and message.
 Log = Callable[[int, str], None]
@@ -191,14 +189,13 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
         else:
             self._partly.add(jobid)
 
-    def _held_on(self, jobid: int, R: ResourceSet) -> ResourceSet:
+    def _held_on(self, jobid: int, R: ResourceSet) -> Union[ResourceSet, Allocation]:
         """*R*, or of a job that is recorded in part, what it holds on the ranks of *R*."""
         job = self.pool.job(jobid)
         if job is None or jobid not in self._partly:
             return R
-        ranks = reduce(or_, (entry.ranks for entry in R.entries), 0)
-        parts = held_on(ranks, job.parts)
-        return ResourceSet(tuple(RLiteEntry(idset.from_ids(r), c, g) for r, c, g in parts), ())
+        ranks = idset.union(entry.ranks for entry in R.entries)
+        return Allocation(self.pool.inventory, held_on(ranks, job.parts), 1)
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
         """Set when a job ends; a job that holds nothing is ignored."""

@@ -23,6 +23,8 @@ import attrs
 from flux.constants import FLUX_MSGTYPE_REQUEST
 from flux.core.inner import ffi, lib
 
+from treepool.rfc.quote import printable
+
 #: The version of all payloads, see doc/questions.md.
 VERSION = 1
 
@@ -137,11 +139,11 @@ class Questions:
             self._refuse_later(msg)
             return
         try:
-            text = msg.payload_str or "{}"
+            text = _text(msg)
         except Exception as e:  # it is no text
             self._refuse(msg, e)
             return
-        if len(text) > _LONGEST:
+        if text is None:
             msg = _without_payload(msg)
         work = _work(text, asker, answer)
         self._count[asker.userid] += 1
@@ -203,9 +205,12 @@ class Questions:
         """
         try:
             payload = next(question.work)
-            if payload is not None and not question.streams:
-                for _ in question.work:
-                    raise Refused(errno.EPROTO, "the answer has several parts: ask for a stream")
+            if payload is not None:
+                if not question.streams:
+                    for _ in question.work:
+                        why = "the answer has several parts: ask for a stream"
+                        raise Refused(errno.EPROTO, why)
+                self._handle.respond(question.msg, {"version": VERSION, **payload})
         except StopIteration:
             if question.streams:
                 self._handle.respond_error(question.msg, errno.ENODATA, "")
@@ -213,8 +218,6 @@ class Questions:
         except Exception as e:  # no question may end the module
             self._refuse(question.msg, e)
             return False
-        if payload is not None:
-            self._handle.respond(question.msg, {"version": VERSION, **payload})
         return payload is None or question.streams
 
     def _refuse_later(self, msg: Any) -> None:
@@ -237,23 +240,38 @@ class Questions:
             self._refusing.reset(after=self._refused[0][0] - now)
 
     def _refuse(self, msg: Any, error: Exception) -> None:
-        number, reason = errno.EIO, str(error) or type(error).__name__
+        number, reason = errno.EIO, printable(str(error) or type(error).__name__)
         if isinstance(error, OSError) and error.errno:  # also for a payload that is not text
-            number, reason = error.errno, error.strerror or reason
+            number, reason = error.errno, printable(error.strerror or reason)
         elif isinstance(error, (ValueError, RecursionError)):
             number = errno.EINVAL
         else:
-            self._log.error(f"question {msg.topic}: {type(error).__name__}: {error}")
+            self._log.error(f"question {msg.topic}: {type(error).__name__}: {reason}")
         self._handle.respond_error(msg, number, reason)
 
 
-def _work(text: str, asker: Asker, answer: Callable[[Mapping[str, Any], Asker], Answer]) -> Answer:
+def _text(msg: Any) -> Optional[str]:
+    """The payload of *msg*; None if it is too long, which is found out without reading it."""
+    data, size = ffi.new("const void *[1]"), ffi.new("size_t [1]")
+    if lib.flux_msg_get_payload(_c(msg), data, size) == 0 and size[0] > 4 * _LONGEST + 1:
+        return None
+    text = msg.payload_str or "{}"
+    return text if len(text) <= _LONGEST else None
+
+
+def _work(
+    text: Optional[str], asker: Asker, answer: Callable[[Mapping[str, Any], Asker], Answer]
+) -> Answer:
     """The work on a question: what it says is read as part of it."""
-    if len(text) > _LONGEST:
+    if text is None:
         raise Refused(errno.EMSGSIZE, f"/: more than {_LONGEST} characters")
     payload = json.loads(text)
     if not isinstance(payload, dict):
         raise Refused(errno.EPROTO, "/: must be an object")
+    try:
+        json.dumps(payload, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # JSON can say half of a surrogate pair; no answer can repeat it
+        raise Refused(errno.EINVAL, "/: a string is not valid Unicode") from None
     if payload.get("version", VERSION) != VERSION:
         raise Refused(errno.EPROTO, f"/version: this scheduler speaks version {VERSION}")
     yield from answer(payload, asker)

@@ -9,16 +9,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Callable
 
-from flux.scheduler import AllocRequest, Scheduler
+from flux.scheduler import AllocRequest
 
+from treepool.flux import nesting
+from treepool.flux.commits import Committer
 from treepool.flux.hello import held_of
 from treepool.flux.inbox import Inbox
 
 
-class Receiver(Scheduler):  # type: ignore[misc]  # flux has no types
+class Receiver(Committer):
     """Calls ``alloc``, ``free``, ``cancel`` and ``prioritize`` in the order of the requests."""
 
     def __init__(self, h: Any, *args: str) -> None:
+        nesting.allow()  # a request that cannot be read ends the module
         super().__init__(h, *args)
         self.inbox = Inbox(h, self.changed)
         #: How many series of requests to cancel are not done yet: no job may start.

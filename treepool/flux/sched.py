@@ -1,10 +1,11 @@
 """The scheduler module ``sched-treepool``: flux-core's scheduler protocol for treepool's queue.
 
 flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27); ``receiver.py`` lets what the
-job manager tells wait behind questions. ``plan/queue.py`` decides the order in which jobs start,
-``intake.py`` when a submission is judged, ``pending.py`` how, and ``annotate.py`` what waiting jobs
-are told. A pass over the queue is a generator, and Flux closes it at a ``yield`` whenever an event
-arrives. The queue keeps its place for the next pass.
+job manager tells wait behind questions, and ``commits.py`` sees to it that no allocation is lost at
+unload. ``plan/queue.py`` decides the order in which jobs start, ``intake.py`` when a submission is
+judged, ``pending.py`` how, and ``annotate.py`` what waiting jobs are told. A pass over the queue is
+a generator, and Flux closes it at a ``yield`` whenever an event arrives. The queue keeps its place
+for the next pass.
 
 The scheduler is one class, and this file therefore long, because flux-core's protocol is one class.
 """
@@ -24,7 +25,7 @@ from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.config import Configuration
-from treepool.flux.garbage import Garbage, let_go
+from treepool.flux.garbage import Garbage
 from treepool.flux.hello import Hello, end_time
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Numbers
@@ -46,9 +47,6 @@ _PENANCE = 60.0
 
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
-
-#: Seconds that the module waits at unload for allocations that are being written.
-_LAST_WORDS = 10.0
 
 
 class TreepoolScheduler(Receiver):
@@ -88,9 +86,6 @@ class TreepoolScheduler(Receiver):
         self._annotating = h.timer_watcher_create(0.0, lambda *_: self._annotate())
         #: For starts that no event causes, such as at the end of a window.
         self._alarm = h.timer_watcher_create(0.0, lambda *_: self._request_schedule())
-        #: How many jobs have an R that is being written; whether this module is being unloaded.
-        self._committing = 0
-        self._ending = False
 
     @property
     def pool(self) -> Pool:
@@ -156,12 +151,12 @@ class TreepoolScheduler(Receiver):
         """Take over a job that holds R; if the pool lacks some of that, flux-core ends the job."""
         self._users[jobid] = userid
         try:
-            super().hello(jobid, priority, userid, t_submit, R)
+            super().hello(jobid, priority, userid, t_submit, R := held(R))
         except Exception:
             self._hello.end(jobid)
             raise
-        self._hello.add(jobid, held(R))
-        self.resources.update_expiration(jobid, end_time(self.handle, jobid, held(R)))
+        self._hello.add(jobid, R)
+        self.resources.update_expiration(jobid, end_time(self.handle, jobid, R))
         self.queue.follow()
 
     def _sched_ready(self) -> None:  # no hook: what comes after must not delay it
@@ -226,7 +221,7 @@ class TreepoolScheduler(Receiver):
     def feasibility_check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
         """Say whether a job could ever run, once the nodes that were asked have answered."""
         self._intake.check(msg, jobspec)
-        if self._ending:
+        if self.ending:
             self._intake.end()
 
     def _answer(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
@@ -254,7 +249,7 @@ class TreepoolScheduler(Receiver):
         yield from self._pending.apply()
         work = self._turns.paced(self._numbers.passes.timed(self.queue.run()))
         # The first job of the queue may be among the submissions, which may also come meanwhile.
-        while not (self._ending or self._precedence.waits(bool(self.inbox))):
+        while not (self.ending or self._precedence.waits(bool(self.inbox))):
             if next(work, self) is self:
                 break
             yield
@@ -313,41 +308,11 @@ class TreepoolScheduler(Receiver):
         else:
             _set(self._annotating, wait)
 
-    # -- the end
-
-    def run(self) -> None:
-        """Run the module until it is unloaded and the job manager knows all its allocations.
-
-        Otherwise the KVS could hold an R of a job that the job manager does not know of. It would
-        find that R after a restart, and refuse the job's allocation from then on.
-        """
-        super().run()
-        self._ending = True
+    def end(self) -> None:
+        """Refuse what waits for an answer."""
         self._answers.end()
         self._intake.end()
         self._windows.end()
-        if self._committing:
-            stop = self.handle.timer_watcher_create(_LAST_WORDS, lambda *_: self.stop())
-            stop.start()
-            self.handle.reactor_run()
-            stop.stop()
-
-    def alloc_success(self, msg: Any, R: Any, annotations: Any = None) -> None:
-        """Write a job's R to the KVS, then tell the job manager."""
-        super().alloc_success(msg, R, annotations)
-        self._committing += 1
-
-    def _alloc_commit_continuation(self, future: Any, args: Any) -> None:  # no hook: counted
-        super()._alloc_commit_continuation(future, args)
-        let_go(future)
-        self._committing -= 1
-        if self._ending and not self._committing:
-            self.stop()
-
-    def start_schedule(self) -> None:
-        """Ask for a pass, unless the module is being unloaded."""
-        if not self._ending:
-            super().start_schedule()
 
     # -- questions, see answers.py
 
@@ -373,6 +338,10 @@ class TreepoolScheduler(Receiver):
         """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
         request = self.pool.parse_resource_request(spec)
         return self._pending.waiting(jobid, priority, userid, line, request, time.time())
+
+    def windows(self) -> list[dict[str, Any]]:
+        """The windows that are not over, and where each is kept."""
+        return self._windows.listed()
 
     def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
         self._answers.stats(msg)

@@ -9,9 +9,13 @@ ends when each of these nodes has sent its topology, or is known to have none.
 from __future__ import annotations
 
 from collections import deque
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, Iterable, Mapping, Optional
 
 import attrs
+
+from treepool.placement.plan.jobs import Place
 
 
 @attrs.frozen
@@ -36,44 +40,57 @@ class Submission:
 
 
 @attrs.define(eq=False)
-class _Place:
-    """The place of a submission, which stays when its priority changes; None once it is gone."""
+class _Held:
+    """What is here of a job: a submission, which may get another priority; None once it is gone.
+
+    ``place`` is its place in the queue, once it is put in order.
+    """
 
     submission: Optional[Submission]
+    place: Optional[Place] = None
 
 
 class Submissions:
     """Submissions, in groups that wait for the same ranks (bitmask).
 
     Tens of thousands of jobs may arrive between two changes of what is known. A release therefore
-    moves whole groups: it looks at no job of a group that becomes ready or goes on waiting. Groups
-    are ready in the order in which they were begun, the jobs of a group in the order of arrival.
+    moves whole groups: it looks at no job of a group that becomes ready or goes on waiting. Those
+    that are ready are put in the order of the queue, one at a time, before the first is checked.
     """
 
     def __init__(self) -> None:
-        self._places: dict[int, _Place] = {}
-        self._waiting: dict[int, deque[_Place]] = {}
-        self._ready: deque[deque[_Place]] = deque()
+        self._held: dict[int, _Held] = {}
+        self._waiting: dict[int, deque[_Held]] = {}
+        #: Groups that are ready and to be put in order; and a heap of those that are in order. The
+        #: heap has one more entry for each new priority: only that of the latest place counts.
+        self._unordered: deque[deque[_Held]] = deque()
+        self._ordered: list[tuple[Place, int, _Held]] = []
+        self._count = count()
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._held)
 
     @property
     def ready(self) -> bool:
         """Whether there is a submission that can be checked now."""
-        while self._ready:
-            group = self._ready[0]
+        while self._unordered:
+            group = self._unordered[0]
             while group:
                 if group[0].submission is not None:
                     return True
                 group.popleft()
-            self._ready.popleft()
+            self._unordered.popleft()
+        while self._ordered:
+            place, _, held = self._ordered[0]
+            if held.submission is not None and held.place == place:
+                return True
+            heappop(self._ordered)
         return False
 
     def hold(self, submission: Submission, ranks: int) -> None:
         """Keep *submission* until all of *ranks* are known, and at least until ``release``."""
-        place = self._places[submission.jobid] = _Place(submission)
-        self._waiting.setdefault(ranks, deque()).append(place)
+        held = self._held[submission.jobid] = _Held(submission)
+        self._waiting.setdefault(ranks, deque()).append(held)
 
     def release(self, unknown: int) -> None:
         """Make ready all submissions that wait for none of the ranks *unknown*."""
@@ -81,36 +98,51 @@ class Submissions:
         for ranks, group in waiting.items():
             awaited = ranks & unknown
             if not awaited:
-                self._ready.append(group)
+                self._unordered.append(group)
             elif awaited in self._waiting:  # the later group is joined to the earlier one
                 self._waiting[awaited].extend(group)
             else:
                 self._waiting[awaited] = group
 
     def next(self) -> Optional[Submission]:
-        """Remove and return the first submission that is ready; None if there is none."""
-        return self._removed(self._ready[0].popleft()) if self.ready else None
+        """Remove and return the first submission that is ready.
+
+        None if there is none, or if one of them was put in order instead, which takes less time.
+        """
+        if not self.ready:
+            return None
+        if self._unordered:
+            self._put_in_order(self._unordered[0].popleft())
+            return None
+        return self._removed(heappop(self._ordered)[2])
+
+    def _put_in_order(self, held: _Held) -> None:
+        assert held.submission is not None
+        held.place = -held.submission.priority, held.submission.jobid
+        heappush(self._ordered, (held.place, next(self._count), held))
 
     def get(self, jobid: int) -> Optional[Submission]:
         """The submission of job *jobid*; None if it is not here."""
-        place = self._places.get(jobid)
-        return None if place is None else place.submission
+        held = self._held.get(jobid)
+        return None if held is None else held.submission
 
     def cancel(self, jobid: int) -> Optional[Submission]:
         """Remove and return the submission of job *jobid*; None if it is not here."""
-        place = self._places.get(jobid)
-        return None if place is None else self._removed(place)
+        held = self._held.get(jobid)
+        return None if held is None else self._removed(held)
 
-    def _removed(self, place: _Place) -> Optional[Submission]:
-        """Remove and return the submission in *place*."""
-        submission, place.submission = place.submission, None
+    def _removed(self, held: _Held) -> Optional[Submission]:
+        """Remove and return the submission in *held*."""
+        submission, held.submission = held.submission, None
         if submission is not None:
-            del self._places[submission.jobid]
+            del self._held[submission.jobid]
         return submission
 
     def prioritize(self, jobs: Iterable[tuple[int, int]]) -> None:
         """Apply new priorities, by job id."""
         for jobid, priority in jobs:
-            place = self._places.get(jobid)
-            if place is not None and place.submission is not None:
-                place.submission = attrs.evolve(place.submission, priority=priority)
+            held = self._held.get(jobid)
+            if held is not None and held.submission is not None:
+                held.submission = attrs.evolve(held.submission, priority=priority)
+                if held.place is not None:
+                    self._put_in_order(held)

@@ -88,6 +88,6 @@ def _others(handle: Any, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
     if not jobs or not (entry.users or entry.queues):
         return jobs
     users: set[Optional[int]] = {user_id(user) for user in entry.users}
-    listed = JobList(handle, ids=jobs, max_entries=0).jobs()
+    listed = JobList(handle, ["userid", "queue"], ids=jobs, max_entries=0).jobs()
     admitted = {int(j.id) for j in listed if j.userid in users or j.queue in entry.queues}
     return [jobid for jobid in jobs if jobid not in admitted]

@@ -3,6 +3,8 @@
 Windows that were added by RPC are in the KVS and survive reloads and restarts. Those of the table
 ``[sched-treepool]`` of the configuration change with it. Changes are made one after the other. Each
 is written to the KVS first, and then applied in steps of a few milliseconds.
+
+The file has more than 300 lines because one class takes a change from the request to the answer.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from treepool.rfc.windows import WindowEntry
 #: The key in the KVS.
 KEY = "sched-treepool.windows"
 
-#: The RPCs are ``sched-treepool.window-add``, ``-remove`` and ``-list``.
+#: The RPCs are ``sched-treepool.window-add`` and ``-remove``; answers.py answers ``-list``.
 TOPIC = "sched-treepool.window-"
 
 #: Seconds of work between two events.
@@ -86,17 +88,16 @@ class Windows:
         self._watchers = [
             self._watcher("add", self._on_add),
             self._watcher("remove", self._on_remove),
-            self._watcher("list", self._on_list, guests=True),
         ]
 
-    def _watcher(self, name: str, answer: Callable[[Any], None], guests: bool = False) -> Any:
+    def _watcher(self, name: str, answer: Callable[[Any], None]) -> Any:
         def take(msg: Any) -> None:
             try:
                 answer(msg)
             except Exception as e:  # whatever the payload is, it must not end the module
                 self._refuse(msg, str(e) or type(e).__name__)
 
-        return request_watcher(self._handle, f"{TOPIC}{name}", take, guests)
+        return request_watcher(self._handle, f"{TOPIC}{name}", take, guests=False)
 
     def begin(self, queue: Queue) -> None:
         """Apply the windows to *queue*, which has no jobs yet, and answer requests from now on."""
@@ -129,6 +130,15 @@ class Windows:
         """The windows that do not keep away a job of *user* (numeric id) in *queue*."""
         return admitting(self._goal, user, queue)
 
+    def listed(self) -> list[dict[str, Any]]:
+        """The windows that are not over, by their start, and where each is kept."""
+        found = [
+            {**entry.to_dict(), "source": source}
+            for source, entries in (("configuration", self._fixed), ("kvs", self._kept))
+            for entry in _not_over(entries)
+        ]
+        return sorted(found, key=lambda entry: (entry["start"], entry["name"]))
+
     def end(self) -> None:
         """Refuse the requests, those to come too, because the module is being unloaded."""
         self._ended = True
@@ -138,15 +148,6 @@ class Windows:
             self._handle.respond_error(change.msg, errno.ENOSYS, text)
 
     # -- requests
-
-    def _on_list(self, msg: Any) -> None:
-        found = [
-            {**entry.to_dict(), "source": source}
-            for source, entries in (("configuration", self._fixed), ("kvs", self._kept))
-            for entry in _not_over(entries)
-        ]
-        found.sort(key=lambda entry: (entry["start"], entry["name"]))
-        self._handle.respond(msg, {"windows": found})
 
     def _on_add(self, msg: Any) -> None:
         entry = windows.read(msg.payload)

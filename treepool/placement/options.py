@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA, Weights
-from treepool.placement.choose.mix import Mix
+from treepool.placement.choose.mix import Mix, smallest_domains
 from treepool.placement.choose.policy import POLICIES, STRADDLE, Policy, policy_named
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc.findings import shown
 from treepool.rfc.mix import Kind, read
@@ -82,14 +83,16 @@ def _number(name: str, options: Mapping[str, Any]) -> float:
         raise InvalidOption(f"{name}={shown(options[name])}: {e}") from None
 
 
-def chosen(options: Mapping[str, str]) -> tuple[dict[str, str], Weights, Policy]:
+def chosen(
+    options: Mapping[str, str], fabric: Optional[Fabric]
+) -> tuple[dict[str, str], Weights, Policy]:
     """All options, with *options* among them, their weights and policy; raises InvalidOption.
 
-    A weight that the policy does not use is not among them.
+    A weight that the policy does not use is not among them. *fabric* is that of the pool.
     """
     values = checked(options)
     weights = Weights(_number("alpha", values), _number("beta", values))
-    mix = Mix(kinds_of(values["mix"]))
+    mix = Mix(kinds_of(values["mix"]), smallest_domains(fabric))
     policy = policy_named(values["policy"], weights, _number("straddle", values), mix)
     if not policy.weighs:
         del values["straddle"]

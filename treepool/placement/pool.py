@@ -15,7 +15,7 @@ from typing import Any, Iterable, Mapping, Optional, TypeVar, Union
 
 import attrs
 
-from treepool.errors import InsufficientResources, PoolConflict
+from treepool.errors import InsufficientResources, InvalidIdset, PoolConflict
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness
@@ -47,9 +47,9 @@ class Pool:
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
         #: All options, as texts; and the weights of fitness that they give.
-        self.options, self.weights, policy = chosen(options)
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         inventory = Inventory.of(resource_set)
+        self.options, self.weights, policy = chosen(options, inventory.fabric)
         up = idset.flags(inventory.ranks, inventory.ranks.bit_length())
         index = NodeIndex(inventory.idle_states(), up)
         self._situation = Situation(inventory, index, policy)
@@ -201,6 +201,8 @@ class Pool:
             mask = idset.decode(ranks)
         else:
             mask = ranks if isinstance(ranks, int) else idset.from_ids(ranks)
+        if mask < 0:
+            raise InvalidIdset(f"{mask} is not a set of ranks")
         gone = mask & self.ranks
         if gone:
             index = self._situation.index.without(list(idset.iterate(gone)))
@@ -214,7 +216,7 @@ class Pool:
         Requests that were made before keep the locality that they have. Raises InvalidOption, and
         changes nothing.
         """
-        values, weights, policy = chosen(options)
+        values, weights, policy = chosen(options, self.inventory.fabric)
         # Another object: who follows the pool sees that answers may be others. What is known of
         # the nodes stays, and with their fabric what the index counts.
         inventory = copy(self.inventory)
@@ -374,7 +376,7 @@ class Pool:
 
     def _replace(self, inventory: Inventory, index: NodeIndex) -> None:
         """Let the pool have other nodes."""
-        policy = self._situation.policy
+        _, _, policy = chosen(self.options, inventory.fabric)
         situation, feasibility = Situation(inventory, index, policy), Feasibility(inventory, policy)
         self._changed()
         self._situation, self._feasibility = situation, feasibility

@@ -6,6 +6,8 @@ therefore continues after a problem, and one run reports all of them. The JSON S
 ``schemas/`` are for other programs; the tests check that they agree with these readers.
 
 Documents can come from anybody. Text that is quoted from one is shortened and escaped.
+
+The file has more than 300 lines because there is a method for each kind of value.
 """
 
 from __future__ import annotations

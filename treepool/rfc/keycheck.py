@@ -46,13 +46,13 @@ def warnings(resource_set: ResourceSet) -> list[str]:
     if scheduling is None:
         return []
     if not is_treepool(scheduling):
-        return _limited(_writer(scheduling.get("writer")))
+        return _limited(_writer(scheduling))
     unknown: list[Unknown] = []
     key = read_into(Findings(unknown), scheduling, "/scheduling")
     if key is None:
         return []
     try:
-        check = _Check(key, resource_set, key.ranks_in(resource_set.ranks))
+        check = _Check(key, resource_set, key.ranks_in(resource_set.ranks, resource_set.allocated))
     except InvalidKey:
         return []
     return _limited(chain(check.lines(), _misspelt(unknown)))
@@ -74,8 +74,11 @@ def _limited(lines: Iterable[str]) -> list[str]:
     return kept
 
 
-def _writer(writer: object) -> Iterator[str]:
-    """A warning if *writer* is a misspelling of treepool's name."""
+def _writer(scheduling: Mapping[str, Any]) -> Iterator[str]:
+    """A warning if a key names no writer, or misspells treepool's name."""
+    if "writer" not in scheduling and "children" in scheduling:
+        yield f"/scheduling: key 'writer', {WRITER!r}, is missing, so the key is ignored"
+    writer = scheduling.get("writer")
     name = writer.partition(":")[0] if isinstance(writer, str) else ""
     plain = name.translate({ord(c): None for c in "-_ "})
     if plain.casefold() == WRITER.casefold():

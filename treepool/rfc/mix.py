@@ -1,4 +1,4 @@
-"""A mix: the jobs that a site expects, as text such as ``7*slot/[core=12;gpu=1],3*node{x}``.
+"""A mix: the jobs that a site expects, as text such as ``7*slot/[core=12;gpu=1],3*slot/node{x}``.
 
 A kind of job is an RFC 46 shape; the weight before it says how often it is asked, relative to the
 others. This format is treepool's own.

@@ -3,7 +3,8 @@
 Where RFC 20 is silent:
 
 - A rank is in one entry of R_lite only. flux-core adds up the resources of several, but never
-  writes such an R.
+  writes such an R. Only what a running job holds is read as flux-core reads it (``merge_entries``):
+  refusing that would give resources in use to others.
 - Kinds of ``children`` other than core and gpu are errors, because an allocation made here could
   not say who has them.
 - As in flux-core, unknown keys of R and of ``execution`` are ignored, a property may only name
@@ -97,6 +98,14 @@ class ResourceSet:
         _Reader(findings).read(value)
         return findings.problems()
 
+    @property
+    def allocated(self) -> bool:
+        """Whether this was allocated to a job, also if it is now the R of an instance in that job.
+
+        Flux keeps the start time of the job then, but not ``nslots``.
+        """
+        return self.starttime > 0
+
     def key(self) -> Optional[SchedulingKey]:
         """The RFC 49 key in ``scheduling``, for exactly the ranks of this R.
 
@@ -104,7 +113,7 @@ class ResourceSet:
         """
         if self.scheduling is None or not scheduling.is_treepool(self.scheduling):
             return None
-        return SchedulingKey.read(self.scheduling).map_to(self.ranks)
+        return SchedulingKey.read(self.scheduling).map_to(self.ranks, self.allocated)
 
     def to_dict(self) -> dict[str, Any]:
         """The R as RFC 20 JSON. The times are always there, as in what flux-core writes."""
@@ -124,11 +133,22 @@ class ResourceSet:
 
 
 def merge_entries(entries: Iterable[RLiteEntry]) -> tuple[RLiteEntry, ...]:
-    """*entries* of disjoint ranks, ordered by rank, after joining those with equal resources."""
+    """*entries* with disjoint ranks, ordered by rank, after joining those with equal resources.
+
+    A rank that is in several of *entries* has the resources of all of them, as in flux-core.
+    """
     ranks: dict[tuple[int, int], int] = {}
+    seen = 0
     for entry in entries:
-        resources = entry.cores, entry.gpus
-        ranks[resources] = ranks.get(resources, 0) | entry.ranks
+        again, seen = entry.ranks & seen, entry.ranks | seen
+        parts = [(entry.cores, entry.gpus, entry.ranks ^ again)]
+        for cores, gpus in [key for key, mask in ranks.items() if mask & again] if again else ():
+            mask = ranks.pop((cores, gpus))
+            parts.append((cores, gpus, mask & ~again))
+            parts.append((cores | entry.cores, gpus | entry.gpus, mask & again))
+        for cores, gpus, mask in parts:
+            if mask:
+                ranks[cores, gpus] = ranks.get((cores, gpus), 0) | mask
     merged = [RLiteEntry(mask, *resources) for resources, mask in ranks.items()]
     return tuple(sorted(merged, key=lambda entry: idset.lowest(entry.ranks)))
 
@@ -148,6 +168,7 @@ class _Reader:
         #: The ranks of R_lite; None unless all of them could be read.
         self.ranks: Optional[int] = None
         self._seen = 0
+        self._starttime = 0.0
 
     def read(self, R: object) -> Optional[ResourceSet]:
         """The resource set, or None once problems have been noted."""
@@ -183,6 +204,7 @@ class _Reader:
         }
         required = ("R_lite",) if no_node else ("R_lite", "nodelist")
         found = self.findings.members(value, at, readers, required)
+        self._starttime = found.get("starttime", 0.0)
         for name in found.get("properties", {}):
             if self.findings.enough:
                 break
@@ -261,7 +283,7 @@ class _Reader:
             key = scheduling.read_into(self.findings, value, at)
             if key is not None and self.ranks is not None:
                 try:
-                    key.map_to(self.ranks)
+                    key.map_to(self.ranks, self._starttime > 0)
                 except InvalidKey as e:
                     self.findings.note(f"{at}/children", str(e))
         return value

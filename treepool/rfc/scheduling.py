@@ -2,6 +2,8 @@
 
 The key is the value of ``scheduling`` in an R, or a document of its own. It says which ranks have
 which topo. The topo itself stays JSON, because RFC 49 copies it unchanged into every allocation.
+
+The file has more than 300 lines because a key is read, moved to other ranks and written here.
 """
 
 from __future__ import annotations
@@ -159,26 +161,35 @@ class SchedulingKey:
         move = idset.from_zero(self.ranks if within is None else within)
         return self._moved(move)
 
-    def map_to(self, ranks: int) -> SchedulingKey:
-        """The key for an R that has exactly *ranks*.
+    def map_to(self, ranks: int, allocated: bool = False) -> SchedulingKey:
+        """The key for an R that has exactly *ranks*; *allocated* tells that it is that of a job.
 
         - A key about some or all of *ranks* stays as it is.
         - A key about more ranks is cut to *ranks*: Flux removes the ranks in ``resource.exclude``
           from R_lite, not from the key.
         - A key about other ranks, but as many, has the ranks of the enclosing instance, because
           Flux renumbers R_lite of a sub-instance, not the key. They map by sorted position.
+        - So does a key about more ranks in an *allocated* R, before it is cut: Flux renumbers
+          R_lite of a sub-instance, then removes the ranks in ``resource.exclude``.
 
         Raises InvalidKey, which names both sets, for any other key.
         """
-        return self if self.ranks & ~ranks == 0 else self._moved(self._move_to(ranks))
+        key = self._numbered(ranks, allocated)
+        return key if key.ranks & ~ranks == 0 else key._moved(key._move_to(ranks))
 
-    def ranks_in(self, ranks: int) -> tuple[int, ...]:
+    def ranks_in(self, ranks: int, allocated: bool = False) -> tuple[int, ...]:
         """The ranks of each of ``children`` in an R that has exactly *ranks*.
 
-        Raises InvalidKey as ``map_to`` does.
+        See ``map_to``, also for the InvalidKey that it raises.
         """
-        move = self._move_to(ranks)
-        return tuple(move(entry.ranks) for entry in self.children)
+        key = self._numbered(ranks, allocated)
+        move = key._move_to(ranks)
+        return tuple(move(entry.ranks) for entry in key.children)
+
+    def _numbered(self, ranks: int, allocated: bool) -> SchedulingKey:
+        """The key with its ranks as positions if it is in an allocated R with such *ranks*."""
+        more = self.ranks & ~ranks and ranks.bit_length() <= idset.size(self.ranks)
+        return self.renumber() if allocated and more else self
 
     def _move_to(self, ranks: int) -> Move:
         """A function that maps ranks of this key to those of an R that has exactly *ranks*."""

@@ -189,5 +189,7 @@ class _Reader:
     def word(self, value: object, at: str) -> str:
         text = self.findings.string(value, at, least=1)
         if len(text) > MAX_WORD or not text.isprintable() or " " in text:
-            self.findings.note(at, f"must be {MAX_WORD} printable characters at most")
+            self.findings.note(
+                at, f"must be {MAX_WORD} printable characters at most, without blanks"
+            )
         return text

@@ -24,7 +24,7 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, jobspec
 from treepool.rfc.mix import Kind
 from treepool.rfc.shape import parse_shape
-from treepool.view.places import local_slots
+from treepool.view.places import local_slots, settled
 
 #: Most kinds of node, most slot sizes per kind, and most jobs used to fill a node.
 MAX_TYPES, MAX_SLOTS, MAX_JOBS = 12, 16, 1024
@@ -106,7 +106,8 @@ def advise(
     *shapes* are added to the common ones, or to those of the *mix* of jobs to come. Raises
     InvalidShape or InvalidJobspec for a shape that the pool does not understand.
     """
-    measure = Mix(tuple(mix)) if mix else pool.situation.policy.mix
+    own = pool.situation.policy.mix
+    measure = Mix(tuple(mix), own.above) if mix else own
     expected = [(kind.shape, request_of(pool, kind.shape)) for kind in mix]
     asked = [(shape, request_of(pool, shape)) for shape in shapes]
     inventory = pool.inventory
@@ -114,19 +115,21 @@ def advise(
     found = []
     for node_type, held in types[:MAX_TYPES]:
         ranks = tuple(held)
-        one = pool.copy_idle()
-        one.mark_up("all")
-        one.remove_ranks(inventory.ranks & ~(1 << ranks[0]))
+        alike = pool.copy_idle()
+        alike.mark_up("all")
+        alike.remove_ranks(inventory.ranks & ~idset.from_ids(ranks))
         hosts = tuple(inventory.hosts[rank] for rank in ranks)
-        found.append(_Adviser(one, node_type, measure).advice(ranks, hosts, expected, asked))
+        found.append(_Adviser(alike, node_type, measure).advice(ranks, hosts, expected, asked))
     return tuple(found), len(types) - len(found)
 
 
 class _Adviser:
-    """Fills copies of *pool*, which has one node of *node_type*."""
+    """Fills copies of a pool of one of the idle nodes of *alike*, all of *node_type*."""
 
-    def __init__(self, pool: Pool, node_type: NodeType, mix: Mix) -> None:
-        self.pool = pool
+    def __init__(self, alike: Pool, node_type: NodeType, mix: Mix) -> None:
+        self.alike = alike
+        self.pool = alike.copy()
+        self.pool.remove_ranks(alike.ranks & (alike.ranks - 1))  # all but the lowest
         self.mix = mix
         self.node_type = node_type
         self.names = list(dict.fromkeys(domain.name for domain in node_type.root.walk()))
@@ -184,13 +187,14 @@ class _Adviser:
             return Filled(shape, 0, 0, root.ncores, root.ngpus, reason=f"{MAX_JOBS} jobs and more")
         except InsufficientResources:
             pass
-        except InfeasibleRequest as e:
-            return Filled(shape, 0, 0, root.ncores, root.ngpus, reason=str(e))
+        except InfeasibleRequest:
+            return Filled(shape, 0, 0, root.ncores, root.ngpus, reason=self.why_not(asked))
         slots = local = cores = gpus = 0
         for job in jobs:
             ((_, job_cores, job_gpus),) = job.parts
             slots += job.nslots
-            local += local_slots(self.node_type, job_cores, job_gpus, asked.ask)[1]
+            ask = settled(self.pool.situation, asked, job.parts)
+            local += local_slots(self.node_type, job_cores, job_gpus, ask)[1]
             cores += idset.size(job_cores)
             gpus += idset.size(job_gpus)
         return Filled(
@@ -203,6 +207,14 @@ class _Adviser:
             root.memory // slots,
             stranded_by(self.mix, self.node_type, jobs[0]),
         )
+
+    def why_not(self, request: Request) -> str:
+        """Why one node cannot serve *request*: what all such nodes lack, or that one is too few."""
+        try:
+            self.alike.check_feasibility(request)
+        except InfeasibleRequest as e:
+            return str(e)
+        return "it takes more than one such node"
 
     def inside(self, name: str, jobs: Sequence[Allocation]) -> tuple[int, int]:
         """The least and most whole slots that a domain called *name* holds."""

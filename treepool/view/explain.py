@@ -3,7 +3,8 @@
 placement.decision returns the pool's decisions, made by the same functions that allocate. This
 module puts them in the order in which a person would explain them, and reports equal nodes once.
 
-The data classes of an explanation and what fills them are in one file.
+The file has more than 300 lines because the data classes of an explanation and what fills them
+belong together.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from treepool.errors import InfeasibleRequest
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Grant, Selection
+from treepool.placement.effort import REASON
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
@@ -145,10 +147,11 @@ def explain(
     except InfeasibleRequest as e:
         near = nearest(resources, oracle(lambda some: pool.check_feasibility(request_of(some))))
         return attrs.evolve(base, verdict=INFEASIBLE, reason=str(e), nearest=tuple(near))
-    decided = decision.decide(pool.situation, pool.choice(request))
+    choice = pool.choice(request)
+    decided = decision.decide(pool.situation, choice)
     told = _Teller(pool, decided.request)
     if decided.selection is None:
-        base = told.refused(base, decided)
+        base = told.refused(base, decided, choice.gave_up)
         return attrs.evolve(base, waits=waiting(pool, request, jobs, names))
     return told.allocated(base, decided)
 
@@ -186,13 +189,9 @@ class _Teller:
             passes=policy.passes,
         )
 
-    def refused(self, base: Explanation, decided: Decision) -> Explanation:
-        """Why *decided* is a refusal: the search looked at all nodes."""
-        reason = decision.why_insufficient(self.situation, self.request)
-        if reason is None:
-            reason = "what is free lies in no such domains as are asked"
-        else:
-            reason = f"{'of what is free' if reason[:3] == 'no ' else 'as things are'}, {reason}"
+    def refused(self, base: Explanation, decided: Decision, gave_up: bool) -> Explanation:
+        """Why *decided* is a refusal: the search looked at all nodes, unless it *gave_up*."""
+        reason = REASON if gave_up else self.why_waits(decided)
         other = [one for one in decided.looked if one.found is None]
         passed, more = self.passed(other, first_pass=False)
         return attrs.evolve(
@@ -203,6 +202,20 @@ class _Teller:
             passed_more=more,
             second_pass=self.ask.locality == "preferred" and base.passes,
         )
+
+    def why_waits(self, decided: Decision) -> str:
+        """One line on why the request, for which *decided* has nothing, waits."""
+        if not decided.looked:
+            return "no node that it may use is up"
+        if self.ask.whole and not any(one.state.idle for one in decided.looked):
+            return "it asks for all of a node, and jobs have a part of each that is up"
+        reason = decision.why_insufficient(self.situation, self.request)
+        if reason is not None:
+            return f"{'of what is free' if reason[:3] == 'no ' else 'as things are'}, {reason}"
+        larger = attrs.evolve(self.request, ask=attrs.evolve(self.ask, locality="preferred"))
+        if self.pool.choice(larger).selection is not None:
+            return "what is free is in larger domains than locality=required allows"
+        return "what is free lies in no such domains as are asked"
 
     def allocated(self, base: Explanation, decided: Decision) -> Explanation:
         """Why *decided* gives these resources."""

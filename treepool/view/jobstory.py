@@ -10,8 +10,6 @@ import attrs
 from treepool.rfc.windows import clock
 from treepool.view.words import MAX_LIST, count, listed, plain
 
-_UNTIL_STARTED = "next: nothing, until an administrator starts it (flux queue start)"
-
 _HELD_BACK = "waits: the topology of some nodes is not known yet"
 
 #: A dependency on the time, in seconds since the epoch.
@@ -121,7 +119,7 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
             yield "next: nothing, until the plugin gives it another priority"
     elif facts.stopped is not None:
         yield f"waits: {_queue(facts.queue)} is stopped{_why(facts.stopped)}"
-        yield _UNTIL_STARTED
+        yield _until_started(facts.queue)
     elif facts.answer is None:
         yield "waits: this instance does not run sched-treepool, so nobody tells for what"
     elif facts.answer["state"] == "waiting":
@@ -139,6 +137,11 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
 
 def _queue(name: str) -> str:
     return f"queue {plain(name)}" if name else "the queue"
+
+
+def _until_started(queue: str) -> str:
+    start = f"flux queue start {plain(queue)}".rstrip()
+    return f"next: nothing, until an administrator starts it ({start})"
 
 
 def _why(reason: str) -> str:
@@ -183,11 +186,15 @@ def _cleanup(facts: Facts, now: float) -> Iterator[str]:
 
 def _inactive(facts: Facts, now: float) -> Iterator[str]:
     when = f" at {clock(facts.over, now)}" if facts.over else ""
-    yield f"is over: {_RESULTS.get(facts.result, plain(facts.result))}{when}"
+    cleaning = facts.answer is not None and facts.answer["state"] == "running"
+    so = ", and is being cleaned up" if cleaning else ""
+    yield f"is over{so}: {_RESULTS.get(facts.result, plain(facts.result))}{when}"
     if facts.exception:
         yield plain(facts.exception, MAX_LIST)
     if not facts.started:
         yield "it never had resources"
+    if cleaning:
+        yield f"next: {listed(facts.placement)} is free when housekeeping is done"
 
 
 _TELLERS = {
@@ -214,9 +221,11 @@ def answer_to_shape(
         return [f"{shown}: infeasible: {plain(str(answer['reason']), MAX_LIST)}"]
     if closed.disabled is not None:
         return [f"{shown}: would be refused: {queue} is disabled{_why(closed.disabled)}"]
+    if answer.get("limit") is not None:
+        return [f"{shown}: would be refused: {plain(str(answer['limit']), MAX_LIST)}"]
     if closed.stopped is not None:
         would = f"{shown}: would wait: {queue} is stopped{_why(closed.stopped)}"
-        return [would, f"     {_UNTIL_STARTED}"]
+        return [would, f"     {_until_started(closed.queue)}"]
     if answer["verdict"] == "now":
         return [
             f"{shown}: would start now",

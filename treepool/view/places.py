@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Iterable, Optional, Sequence
 
 import attrs
 
+from treepool.placement.choose.choice import Situation
 from treepool.placement.gpus.best_set import best_set
 from treepool.placement.nodes.distances import farthest
+from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.links import smallest_link
-from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
 from treepool.placement.on_node.fit import Step, compute
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
 from treepool.placement.request.need import SLOT, Ask, Need
+from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 from treepool.view.words import count, title
@@ -40,6 +43,24 @@ class Place:
     spans: str = ""
     apart: float = 0
     nearest: float = 0
+
+
+def settled(situation: Situation, request: Request, parts: Iterable[Held]) -> Ask:
+    """The ask of *request* with the counts below the slot that a job has which holds *parts*.
+
+    They are the largest that fit where only *parts* are free.
+    """
+    if not request.growing:
+        return request.ask
+    inventory = situation.inventory
+    states: list[Optional[NodeState]] = [None] * len(inventory.types)
+    for ranks, cores, gpus in parts:
+        for rank in ranks:
+            node_type = inventory.types[rank]
+            assert node_type is not None
+            states[rank] = inventory.states.get(node_type, cores, gpus)
+    index = NodeIndex(states, idset.flags(inventory.ranks, len(states)))
+    return Situation(inventory, index, situation.policy).choice(request).request.ask
 
 
 def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[int, int]:

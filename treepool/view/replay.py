@@ -27,6 +27,7 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import jobspec
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
+from treepool.view.places import settled
 from treepool.view.tally import Point, Tally, quantile
 from treepool.view.trace import InvalidTrace, TraceJob
 
@@ -253,12 +254,12 @@ class _Run:
 
     def started(self, job: Waiting, allocation: Allocation) -> None:
         """Let *job* run."""
-        traced = self.jobs[job.jobid - 1]
+        traced, request = self.jobs[job.jobid - 1], job.kind.request
         self.ran += 1
         self.allocations[job.jobid] = allocation
         heapq.heappush(self.running, (self.now + traced.runs, job.jobid))
         wait = max(0.0, self.now - (traced.submit - self.began))
-        self.tally.start(wait, job.kind.request.ask, allocation)
+        self.tally.start(wait, settled(self.pool.situation, request, allocation.parts), allocation)
         if self.watch is not None:
             self.watch(traced, self.began + self.now, allocation)
 

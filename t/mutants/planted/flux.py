@@ -6,8 +6,8 @@ FLUX = [
     Mutant(
         "jobs start while submissions are about to be judged",
         "flux/sched.py",
-        "while not (self._ending or self._precedence.waits(bool(self.inbox))):",
-        "while not self._ending:",
+        "while not (self.ending or self._precedence.waits(bool(self.inbox))):",
+        "while not self.ending:",
         "driven",
     ),
     Mutant(
@@ -41,20 +41,20 @@ FLUX = [
     Mutant(
         "what was freed while the module started is not asked for",
         "flux/sched.py",
-        "self._hello.add(jobid, held(R))",
+        "self._hello.add(jobid, R)",
         "pass",
         "driven",
     ),
     Mutant(
         "jobs that were running are not taken over",
         "flux/sched.py",
-        "super().hello(jobid, priority, userid, t_submit, R)",
-        "pass",
+        "super().hello(jobid, priority, userid, t_submit, R := held(R))",
+        "R = held(R)",
         "driven",
     ),
     Mutant(
         "the module ends before its last R is written",
-        "flux/sched.py",
+        "flux/commits.py",
         "if self._committing:",
         "if self._committing > 99:",
         "driven",

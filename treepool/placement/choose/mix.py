@@ -2,20 +2,22 @@
 
 A free GPU is *usable* for a kind of job if such a job fits there now, in the smallest kind of
 domain that could host it on an idle node. The kinds are averaged by the GPUs that their jobs take.
-Where counts are ranges, the smallest job of the kind counts.
+Where counts are ranges, the smallest job of the kind counts; so does the smallest domain where all
+of a domain above the nodes is asked for.
 Without a mix the jobs to come are taken to be of one GPU with its fair share of cores, and the
 measure is that of nodes/usable.py. It is a pure function of what is free in either case.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence
+from typing import Mapping, NamedTuple, Optional, Sequence
 
 import attrs
 
 from treepool.errors import InvalidJobspec
 from treepool.placement.memo import remembered
 from treepool.placement.nodes import usable
+from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NODE, Domain, NodeType
 from treepool.placement.nodes.usable import PER_GPU
@@ -50,9 +52,13 @@ class _Table(NamedTuple):
 
 @attrs.frozen(eq=False)
 class Mix:
-    """The ``kinds`` of jobs to come; if there are none, jobs of one GPU with its fair share."""
+    """The ``kinds`` of jobs to come; if there are none, jobs of one GPU with its fair share.
+
+    ``above`` are the localities above the nodes, and how many nodes their smallest domain has.
+    """
 
     kinds: tuple[Kind, ...] = ()
+    above: Mapping[str, int] = attrs.field(factory=dict)
     _tables: dict[NodeType, _Table] = attrs.field(factory=dict)
     _known: dict[tuple[NodeType, int, int], float] = attrs.field(factory=dict)
 
@@ -103,19 +109,26 @@ class Mix:
         return found * PER_GPU
 
     def _table(self, node_type: NodeType) -> _Table:
-        return remembered(
-            self._tables, _MAX_TYPES, node_type, lambda: _table_of(self.kinds, node_type)
-        )
+        return remembered(self._tables, _MAX_TYPES, node_type, lambda: _table_of(self, node_type))
 
 
-def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
+def smallest_domains(fabric: Optional[Fabric]) -> dict[str, int]:
+    """The localities of *fabric*, and how many nodes the smallest domain of each has."""
+    found: dict[str, int] = {}
+    for name, size in zip(fabric.locality, fabric.size) if fabric else ():
+        if name and size:
+            found[name] = min(size, found.get(name, size))
+    return found
+
+
+def _table_of(mix: Mix, node_type: NodeType) -> _Table:
     root = node_type.root
     idle = NodeState(node_type, root.cores, root.gpus)
     wants, others = [], 0.0
-    for kind in kinds:
+    for kind in mix.kinds:
         spec = jobspec.read(jobspec.from_resources(parse_shape(kind.shape)))
         spec = attrs.evolve(spec, resources=tuple(map(_least, spec.resources)))
-        request = _request(spec, node_type)
+        request = _request(spec, node_type, mix.above)
         found = fit(idle, request.ask) if request else None
         if request is None or found is None:
             others += kind.weight * _named_gpus(spec.resources)
@@ -124,7 +137,10 @@ def _table_of(kinds: tuple[Kind, ...], node_type: NodeType) -> _Table:
         cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
         if gpus:
             places = tuple(_smallest(root, cores, gpus, root.open_gpus))
-            wants.append(_Want(kind.weight * gpus * request.least_asks, cores, gpus, places))
+            units = request.least_asks
+            if request.levels and request.levels[-1].whole:
+                units *= mix.above[request.levels[-1].name]
+            wants.append(_Want(kind.weight * gpus * units, cores, gpus, places))
     weight = sum(want.weight for want in wants)
     total = weight + others
     return _Table(
@@ -140,12 +156,12 @@ def _least(vertex: Vertex) -> Vertex:
     return attrs.evolve(vertex, count=Count(number, number), children=children)
 
 
-def _request(spec: Jobspec, node_type: NodeType) -> Optional[Request]:
+def _request(spec: Jobspec, node_type: NodeType, known: Mapping[str, int]) -> Optional[Request]:
     """What a job asks for; None if nodes lack a locality that it names.
 
-    A name above ``node`` can only be one of the fabric.
+    A name above ``node`` can only be one of the fabric, *known* or not.
     """
-    above = sorted(_around_nodes(spec.resources) - {SLOT})
+    above = sorted({*known, *_around_nodes(spec.resources)} - {SLOT})
     try:
         return request_of(spec, sorted(node_type.named), "preferred", above)
     except InvalidJobspec:

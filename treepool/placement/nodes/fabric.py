@@ -5,6 +5,8 @@ by number, so that counting what is free in each (census.py) is plain arithmetic
 
 A rank that is directly in a domain that also has nested domains *stands alone* there. It has a
 domain of its own, without a locality: it then is what any other domain is to the choice of nodes.
+
+The file has more than 300 lines because the lists are filled, read and cut by one class.
 """
 
 from __future__ import annotations

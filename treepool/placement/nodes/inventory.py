@@ -25,7 +25,7 @@ from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import KeyEntry, SchedulingKey, is_treepool
+from treepool.rfc.scheduling import KeyEntry, SchedulingKey
 
 #: For how many families of properties the members are remembered.
 MAX_FAMILIES = 16
@@ -58,10 +58,8 @@ class Inventory:
         """
         ranks = resource_set.ranks
         width = max(ranks.bit_length(), width)
-        key = None
-        if is_treepool(resource_set.scheduling):
-            assert resource_set.scheduling is not None
-            key = SchedulingKey.read(resource_set.scheduling).map_to(ranks)
+        key = resource_set.key()
+        if key is not None:
             key = _covering(key, resource_set.entries)
         entries = [-1] * width
         for i, entry in enumerate(key.children if key else ()):

@@ -115,7 +115,7 @@ def most_units(state: NodeState, ask: Ask) -> int:
     return units if most is None else min(units, most)
 
 
-def units_of(state: NodeState, ask: Ask) -> Optional[int]:
+def units_in(state: NodeState, ask: Ask) -> Optional[int]:
     """How many units *state* gives to *ask*; None if the search for them gave up.
 
     For most asks the numbers of free cores and GPUs are enough to tell, without a fit. That is a

@@ -42,6 +42,15 @@ class Course:
             self._most[i] += use.units
         self._simplify()
 
+    def reopen(self, now: float) -> None:
+        """Add a part from *now* on if the first begins later, because the clock was set back.
+
+        Perhaps it lacks a single unit.
+        """
+        if not self._starts or now < self._starts[0]:
+            self._starts.insert(0, now)
+            self._most.insert(0, self.need - 1)
+
     def chance(self, now: float) -> Optional[tuple[float, float]]:
         """The first period, not over at *now*, in which enough units may be free; None if none."""
         begin = math.inf

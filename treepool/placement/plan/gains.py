@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Generator, Iterable, Mapping, Optional, Sequence
 
-from treepool.placement.on_node.fit import units_of
+from treepool.placement.on_node.fit import units_in
 from treepool.placement.plan.course import Use
 from treepool.placement.plan.future import Holder
 from treepool.placement.plan.timeline import Change, Timeline, end_of
@@ -124,6 +124,7 @@ class Gain:
         last = max(min(before, change.end), math.nextafter(first, math.inf))
         if first >= before:
             return uses
+        timeline.spend(len(ranks) // _RANKS)
         for group in timeline.groups(tuple(dict.fromkeys(ranks))):
             if timeline.should_yield(_USE):
                 yield
@@ -140,11 +141,11 @@ class Gain:
             )
             for start, end in future.starts(ask, length, first, last):
                 state = future.state(start, end_of(start, length))
-                units = units_of(state, ask)
+                units = units_in(state, ask)
                 if units is None:
                     units = _MANY
                 elif units and alone:
-                    units -= units_of(inventory.states.less(state, cores, gpus), ask) or 0
+                    units -= units_in(inventory.states.less(state, cores, gpus), ask) or 0
                 if units > 0:
                     uses.append(Use(start, end, units * count))
         return uses

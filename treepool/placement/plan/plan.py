@@ -37,12 +37,13 @@ from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gain, Gains
 from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, earliest_start
 from treepool.placement.plan.kinds import Kinds
-from treepool.placement.plan.timeline import NEVER, UNPLANNED, Timeline, end_of
+from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Timeline, end_of
 from treepool.placement.plan.track import Track, room_left
 from treepool.placement.plan.units import Units
 from treepool.placement.plan.views import Views
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
+from treepool.rfc import idset
 
 #: How often a search is repeated, at most, because the timeline changed meanwhile.
 _TRIES = 8
@@ -134,6 +135,11 @@ class Plan:
             self.set_windows(windows)
             for kind in self.kinds:
                 kind.forget()
+
+    def reopen(self) -> None:
+        """Take note that the clock was set back, so that there are earlier starts than before."""
+        ranks = tuple(idset.iterate(self.pool.ranks))
+        self._gains.add(Change(PRESENT, math.inf, ranks))
 
     @property
     def has_gains(self) -> bool:
@@ -275,6 +281,8 @@ class Plan:
     def _move(self, job: Waiting, track: Track, now: float) -> Generator[None, None, bool]:
         reservation, leave = self.reservations[job.jobid], job.kind.leave | {job.jobid}
         ask, start, known = job.relaxed.ask, reservation.start, len(track.gained)
+        track.course.reopen(now)
+        track.base.reopen(now)
         for gain in self._gains.since(track.seen):
             uses: list[Use] = []
             ranks = gain.serving(self.timeline, ask, job.length, leave, now, start)

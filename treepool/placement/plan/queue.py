@@ -1,8 +1,8 @@
 """The queue: the order in which waiting jobs start, for the Flux module and for replay alike.
 
-Each Flux queue is a *line* with a policy of its own. Jobs of different lines do not hold each other
-up, but they respect the reservations of all lines. The jobs of a line are in the order of priority,
-then of submission.
+Each Flux queue is a *line* with a policy of its own (lines.py). Jobs of different lines do not hold
+each other up, but they respect the reservations of all lines. The jobs of a line are in the order
+of priority, then of submission.
 
 A *pass* starts the jobs that can start, and makes reservations for those that must wait, a few
 milliseconds between two yields. The caller may leave it at any yield; ``run`` continues it.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from bisect import bisect_left, insort
 from itertools import count
 from typing import Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol
 
@@ -24,9 +23,14 @@ from treepool.placement.allocation import Allocation
 from treepool.placement.jobs import are_free
 from treepool.placement.plan.jobs import Place, Waiting
 from treepool.placement.plan.line import FIFO, STRIDE, Line, Rule
+from treepool.placement.plan.lines import Lines
 from treepool.placement.plan.plan import Plan
 from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
+
+#: Seconds by which the clock must be set back for earlier starts to be searched. If it is less,
+#: jobs are at most so late.
+_SET_BACK = 1.0
 
 
 class Launcher(Protocol):
@@ -58,45 +62,26 @@ class Queue:
         rules: Optional[Mapping[str, Rule]] = None,
     ) -> None:
         self.plan = Plan(pool)
-        self.jobs: dict[int, Waiting] = {}
+        self._lines = Lines(self.plan, default, rules or {})
+        self.jobs: Mapping[int, Waiting] = self._lines.jobs
         self._launcher = launcher
         self._clock = clock
-        self._default = default
-        self._rules = dict(rules or {})
-        self._lines: dict[str, Line] = {}
         #: Whether a pass is due, because something has changed, and when the last one began.
         self._due, self._began = True, 0.0
-        #: The pass in progress, and the place and the job that it is at.
+        #: The pass in progress, and the place and the job that it is at, if any.
         self._work: Optional[Iterator[None]] = None
         self._at: Optional[Place] = None
         self._job: Optional[Waiting] = None
-        #: Lines with another rule that still have reservations by the old one.
-        self._renewed: set[Line] = set()
         #: When to call ``run`` again if nothing changes; infinity if there is no such time.
         self.next_time = math.inf
-        #: A heap of when the patience of jobs for a close place ends. Some may have left.
-        self._patience: list[tuple[float, int]] = []
 
     # -- changes of jobs, rules and windows
 
     def add(self, job: Waiting) -> None:
         """Add *job*, whose ``kind`` comes from ``plan.kinds``."""
-        line = self._lines.get(job.queue)
-        if line is None:
-            rule = self._rules.get(job.queue, self._default)
-            line = self._lines[job.queue] = Line(rule)
-        self.jobs[job.jobid] = job
-        self.plan.kinds.acquire(job.kind)
-        line.add(job)
-        if job.patience < math.inf:
-            heapq.heappush(self._patience, (job.patience, job.jobid))
-            if len(self._patience) > 2 * len(self.jobs) + STRIDE:  # most of them have left
-                waiting = (job for job in self.jobs.values() if job.patience < math.inf)
-                self._patience = [(job.patience, job.jobid) for job in waiting]
-                heapq.heapify(self._patience)
-        if line.reserved and job.place < line.reserved[-1][0]:
-            line.overriding.add(job.jobid)
-        if self._at is not None and job.place < self._at:
+        self._lines.add(job)
+        passed = self._at is not None and job.place < self._at
+        if passed or job.jobid in self._lines.of(job).overriding:
             self._end_pass()
         self._due = True
 
@@ -104,7 +89,7 @@ class Queue:
         """Remove job *jobid*; returns it, or None if it is not in the queue."""
         job = self.jobs.get(jobid)
         if job is not None:
-            self._leave(job)
+            self._lines.remove(jobid)
             self._end_pass_on(jobid)
             self._due = True
         return job
@@ -115,46 +100,21 @@ class Queue:
         if old is None or old.priority == priority:
             return
         new = attrs.evolve(old, priority=priority)
-        self._end_pass_on(jobid)
-        if jobid in self.plan.reservations:
-            reserved = self._lines[old.queue].reserved
-            others = [place for place, job in reserved if job is not old]
-            if bisect_left(others, old.place) == bisect_left(others, new.place):
-                self._replace(old, new)
-                return
-        self.remove(jobid)
-        self.add(new)
+        if self._lines.keeps_order(old, new):
+            self.replace(new)
+        else:
+            self.remove(jobid)
+            self.add(new)
 
     def replace(self, job: Waiting) -> None:
-        """Replace the job with the id and the place of *job* by it, with its reservation."""
+        """Replace the job with the id of *job* by it, with its reservation."""
         self._end_pass_on(job.jobid)
-        self._replace(self.jobs[job.jobid], job)
-
-    def _replace(self, old: Waiting, new: Waiting) -> None:
-        """Replace *old* by *new*, the same job, with its reservation."""
-        line, jobid = self._lines[old.queue], old.jobid
-        self.jobs[jobid] = new
-        self.plan.kinds.acquire(new.kind)
-        self.plan.kinds.release(old.kind)
-        if jobid in self.plan.reservations:
-            self.plan.replace(new)
-            line.unreserve(old)
-            insort(line.reserved, (new.place, new))
-        else:
-            overriding = jobid in line.overriding
-            line.remove(old)
-            line.add(new)
-            line.overriding.update([jobid] if overriding else [])
+        self._lines.replace(self.jobs[job.jobid], job)
         self._due = True
 
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
         """Replace all rules. The next pass gives up the reservations by rules that changed."""
-        self._default, self._rules = default, dict(rules)
-        for name, line in self._lines.items():
-            rule = self._rules.get(name, default)
-            if rule != line.rule:
-                line.rule = rule
-                self._renewed.add(line)
+        self._lines.set_rules(default, rules)
         self._end_pass()
         self._due = True
 
@@ -168,7 +128,7 @@ class Queue:
 
     def passed(self, job: Waiting) -> Optional[Waiting]:
         """The first job with a reservation that *job* passes if it starts now; None if none."""
-        line = self._lines[job.queue]
+        line = self._lines.of(job)
         return next((other for place, other in line.reserved[:1] if place < job.place), None)
 
     def ahead(self, job: Waiting) -> Optional[Waiting]:
@@ -192,8 +152,11 @@ class Queue:
     def run(self) -> Iterator[None]:
         """Make passes until none is due; see the module's docstring."""
         while True:
+            if self._clock() < self._began - _SET_BACK:
+                self._began = self._clock()
+                self.plan.reopen()
             self.follow()
-            if self.plan.is_behind or self._renewing():
+            if self.plan.is_behind or self._lines.renew():
                 yield
                 continue
             if self._work is None:
@@ -204,8 +167,7 @@ class Queue:
                 next(self._work)
             except StopIteration:
                 self._end_pass()
-                patience = self._patience[0][0] if self._patience else math.inf
-                self.next_time = min(self.plan.next_time(self._began), patience)
+                self.next_time = min(self.plan.next_time(self._began), self._lines.next_time)
             except Exception as e:  # one job must not hold up all others
                 self._end_pass()
                 self._fail(e)
@@ -225,60 +187,35 @@ class Queue:
         job = self._job
         if job is None or job.jobid not in self.jobs:
             raise error
-        self._leave(job)
+        self._lines.remove(job.jobid)
         self._due = True
         self._launcher.failed(job, error)
 
     def follow(self) -> None:
         """Follow the changes of the pool."""
         for job in self.plan.follow():
-            self._return(job)
+            self._lines.put_back(job)
+            self._due = True
         if self.plan.has_gains or self.plan.nodes_changed:
             self._due = True
         if self.plan.nodes_replaced:
             self._end_pass()
             self.plan.nodes_replaced = False
 
-    def _return(self, job: Waiting) -> None:
-        """Move *job*, whose reservation was given up, back to those without one."""
-        line = self._lines[job.queue]
-        line.unreserve(job)
-        line.add(job)
-        self._due = True
-
-    def _renewing(self) -> bool:
-        """Give up some reservations by an old rule; returns whether there was such a line."""
-        for line in self._renewed:
-            self._unreserve(job for _, job in line.reserved[-STRIDE:])
-            self._renewed -= set() if line.reserved else {line}
-            return True
-        return False
-
     def _unreserve(self, jobs: Iterable[Waiting]) -> None:
         """Give up the reservations of *jobs*."""
-        for job in jobs:
-            self.plan.cancel(job.jobid)
-            self._return(job)
-
-    def _relax(self, now: float) -> Iterator[None]:
-        """Relax the requests of the jobs whose patience has ended."""
-        for number in count(1):
-            if not self._patience or self._patience[0][0] > now:
-                return
-            if number % STRIDE == 0:
-                yield
-            job = self.jobs.get(heapq.heappop(self._patience)[1])
-            if job is not None and job.patience <= now:
-                self._replace(job, self.plan.kinds.relaxed(job))
+        self._lines.unreserve(jobs)
+        self._due = True
 
     def _pass(self) -> Iterator[None]:
         """One pass: what the gains allow, then reservations, then all other jobs."""
-        self.plan.nodes_changed = False
-        yield from self._relax(self._clock())
+        self.plan.nodes_changed, self._job = False, None
+        yield from self._lines.relax(self._clock())
         self.plan.expire(self._clock())
         yield from self.plan.reconsider(self._clock())
         yield from self._visit_reserved()
         yield from self._override()
+        self._job = None
         yield from self.plan.reconsider(self._clock())
         yield from self._visit_others()
 
@@ -288,7 +225,7 @@ class Queue:
         moved = True
         while moved and (plan.has_gains or plan.begins_by(self._clock())):
             moved = False
-            for place, old in list(heapq.merge(*(line.reserved for line in self._lines.values()))):
+            for place, old in self._lines.reserved():
                 job = self.jobs.get(old.jobid)  # its priority may have changed meanwhile
                 if job is None:
                     continue
@@ -301,20 +238,21 @@ class Queue:
 
     def _start_reserved(self, job: Waiting) -> Iterator[None]:
         """Start *job* if its reservation has come, or give that up if others are in the way."""
-        plan, now, line = self.plan, self._clock(), self._lines[job.queue]
+        plan, now, line = self.plan, self._clock(), self._lines.of(job)
         if plan.may_start(job, now):
             parts = plan.reservations[job.jobid].parts
             ready = are_free(parts, plan.pool.situation.index)
             behind = {other.jobid for other in line.behind(job)}
             has_left = yield from self._start(job, plan.start_reserved(job, now, behind))
-            if ready and not has_left:  # it would delay other reservations
+            # It would delay other reservations, or has lost its own meanwhile.
+            if ready and not has_left and job.jobid in plan.reservations:
                 self._unreserve([job])
 
     def _visit_others(self) -> Iterator[None]:
         """Start or reserve the jobs without a reservation."""
         heap = []
         number = count()  # a job that moves to another lane meanwhile is in the heap twice
-        for line in self._lines.values():
+        for line in self._lines:
             for lane in line.lanes.values():
                 job = line.next(lane)
                 if job is not None:
@@ -339,8 +277,9 @@ class Queue:
 
     def _override(self) -> Iterator[None]:
         """Give up the reservations behind jobs that came ahead of them."""
-        for line in list(self._lines.values()):
+        for line in self._lines:
             for job in [self.jobs[jobid] for jobid in line.overriding]:
+                self._job = job
                 servable = yield from self.plan.is_servable(job.kind)
                 while servable and job.jobid in line.overriding:
                     behind = line.behind(self.jobs[job.jobid])[-STRIDE:]
@@ -358,35 +297,22 @@ class Queue:
         held = pool.has_job(job.jobid)
         try:
             allocation = yield from work
-            self._leave(job)
+            self._lines.remove(job.jobid)
             self._launcher.started(job, allocation)
         except InsufficientResources:
             if job.jobid not in self.plan.reservations and job.length < kind.stuck:
                 yield from self.plan.note_stuck(job, self._clock())
             return False
         except InfeasibleRequest as e:  # nodes were removed since it was submitted
-            self._leave(job)
+            self._lines.remove(job.jobid)
             self._launcher.refused(job, str(e))
         except Exception as e:  # it must not hold up all others, now and after each reload
             if not held and pool.has_job(job.jobid):
                 pool.free(job.jobid)
-            self._leave(job)
+            self._lines.remove(job.jobid)
             self._launcher.failed(job, e)
         self.follow()
         return True
-
-    def _leave(self, job: Waiting) -> None:
-        """Let *job* leave the queue, if it is still there."""
-        found = self.jobs.pop(job.jobid, None)
-        if found is not None:
-            job = found  # its priority may have changed
-            self.plan.kinds.release(job.kind)
-            line = self._lines[job.queue]
-            if job.jobid in self.plan.reservations:
-                self.plan.cancel(job.jobid)
-                line.unreserve(job)
-            else:
-                line.remove(job)
 
     def _wait(self, job: Waiting, line: Line) -> Generator[None, None, bool]:
         """Let *job* wait, reserve if it may; returns whether the other jobs of *line* wait too."""

@@ -6,7 +6,7 @@ from typing import Generator
 
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import most_units, units_of
+from treepool.placement.on_node.fit import most_units, units_in
 from treepool.placement.plan.course import Course
 from treepool.placement.plan.timeline import Timeline
 from treepool.placement.plan.views import View, Views
@@ -40,7 +40,7 @@ class Units:
         """The units of one node in *state*."""
         known = self._known.get(state)
         if known is None:
-            exact = units_of(state, self.ask) if self.exact else None
+            exact = units_in(state, self.ask) if self.exact else None
             known = most_units(state, self.ask) if exact is None else exact
             self._known[state] = known
         return known

@@ -98,10 +98,16 @@ class Views:
 
     def detach(self, view: View) -> None:
         """Withhold *view* from other users, in order to change it."""
-        self._views.remove(view)
+        if view in self._views:  # it is not if the nodes were replaced meanwhile
+            self._views.remove(view)
 
     def keep(self, view: View) -> None:
-        """Offer *view*, which is new or was detached, as a base for others."""
+        """Offer *view*, which is new or was detached, as a base for others.
+
+        If the nodes were replaced meanwhile, it is of no use.
+        """
+        if view.situation.inventory is not self.timeline.pool.inventory:
+            return
         if len(self._views) >= MAX_VIEWS:
             del self._views[0]
         self._views.append(view)

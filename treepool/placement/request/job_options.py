@@ -30,14 +30,15 @@ The first five options are spellings of two things: how hard locality is asked f
 which domain each slot, or all slots on a node, must sit in (the level and its scope). ``SAYS`` is
 the table of what each value says of them. The options that a job gives must agree.
 
-All options are in this file because the table and the checks of their contradictions are one rule.
+The file has more than 300 lines because the table of options and the checks of their contradictions
+are one rule.
 """
 
 from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 import attrs
 
@@ -152,6 +153,7 @@ class JobOptions:
     same: Optional[Same] = None
     #: Only one of these, and of what holds for now, allows several domains.
     within: tuple[Within, ...] = ()
+    #: Not together with several domains.
     segment: Optional[Segment] = None
     wait: float = 0.0
     #: What ``within`` has besides for so long.
@@ -174,6 +176,9 @@ def read(
     mode, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
     within, for_now = _withins(options, above)
+    segment = _segment(options["segment"], above) if "segment" in options else None
+    if segment is not None:
+        _check_limits(options, (*within, for_now))
     return JobOptions(
         locality=mode,
         level=level,
@@ -185,7 +190,7 @@ def read(
         allow_cxl=options.get("allow_cxl", False),
         same=_same(options["same"]) if "same" in options else None,
         within=within,
-        segment=_segment(options["segment"], above) if "segment" in options else None,
+        segment=segment,
         wait=float(options.get("wait", 0)),
         within_for_now=for_now,
     )
@@ -232,13 +237,25 @@ def _above(option: str, name: str, above: Sequence[str]) -> str:
     known = ", ".join(above) or "none"
     hint = did_you_mean(name, list(above))
     raise InvalidJobspec(
-        f"{_PLACE}/{option}: {shown(name)} is no locality above the nodes{hint}; there are {known}"
+        f"{_PLACE}/{option}: {shown(name)} is not a locality above the nodes{hint};"
+        f" there are {known}"
     )
 
 
 def _segment(text: str, above: Sequence[str]) -> Segment:
     name, number = numbered(text)
     return Segment(_above("segment", name, above), number)
+
+
+def _check_limits(options: Mapping[str, Any], limits: Iterable[Optional[Within]]) -> None:
+    """Reject a limit of several domains: there is no rule that finds segments inside of these."""
+    limit = next((one for one in limits if one and one.domains > 1), None)
+    if limit is not None:
+        name = "switches" if options.get("switches") == limit.domains else "within"
+        raise InvalidJobspec(
+            f"{_PLACE}/segment: {shown(options['segment'])} does not go with"
+            f" {name}={shown(options[name])}: segments may be limited to one domain only"
+        )
 
 
 def check(name: str, value: object) -> None:

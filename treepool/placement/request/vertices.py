@@ -2,6 +2,8 @@
 
 This module checks RFC 14's vertices against DESIGN's table of forms, once, at submission. A vertex
 that no form covers is an error that names the vertex; nothing is ignored.
+
+The file has more than 300 lines because all forms are read in one walk from the root to the node.
 """
 
 from __future__ import annotations
@@ -121,12 +123,12 @@ class _Reader:
             nodes = spanned.count
         ask = ask_of(group, nodes is None, whole, options.locality)
         total = slot.count if spanned is not None else group.count
+        at_most = self.at_most(options, levels, below, ask, slot)
+        if options.segment is not None:
+            nodes, segments = self.segmented(options.segment, nodes, slot, spanned, levels, below)
+            levels += segments
         if below:
             levels += [Level(SLOT, slot.count, groups=True), *below]
-        if options.segment is not None:
-            nodes, segments = self.segmented(options.segment, nodes, slot, spanned, below)
-            levels += segments
-        at_most = self.at_most(options, levels, ask, slot)
         levels = [Level(w.locality, _ONE) for w in options.within if w.domains == 1] + levels
         constraint = _with_property(jobspec.constraint, options)
         growing = tuple(sorted(self.slots.growing, key=lambda g: g.depth))
@@ -146,16 +148,26 @@ class _Reader:
         )
 
     def at_most(
-        self, options: JobOptions, levels: Sequence[Level], ask: Ask, slot: Vertex
+        self,
+        options: JobOptions,
+        above: Sequence[Level],
+        below: Sequence[Level],
+        ask: Ask,
+        slot: Vertex,
     ) -> Optional[Within]:
-        """The limit on the number of domains of a job whose jobspec names *levels*."""
+        """The limit on the number of domains of a job.
+
+        *above* and *below* its slot, the jobspec names these localities above the nodes.
+        """
         asked = (*options.within, options.within_for_now)
         limit = next((one for one in asked if one and one.domains > 1), None)
         if limit is None:
             return None
         limited = f"{limit.domains} domains of {shown(limit.locality)} at most are asked for"
-        if levels:
-            raise refused(slot, f"{limited}, but the request names localities around")
+        if above or below:
+            named = shown((*above, *below)[0].name)
+            where = "above" if above else "below"
+            raise refused(slot, f"{limited}, but the jobspec names {named} {where}")
         if ask.counted:
             raise refused(slot, f"{limited}, but each node may give another number of")
         return limit if limit in options.within else None
@@ -190,22 +202,24 @@ class _Reader:
         nodes: Optional[Count],
         slot: Vertex,
         spanned: Optional[Vertex],
+        above: Sequence[Level],
         below: Sequence[Level],
     ) -> tuple[Count, list[Level]]:
         """The nodes of each group, and the levels that *segment* adds to a request for *nodes*."""
         if below:
-            raise refused(slot, "a segment is asked for, but the jobspec names localities below")
+            named = shown(below[0].name)
+            raise refused(slot, f"segments are asked for, but the jobspec names {named} below")
         if nodes is None:
-            raise refused(slot, "a segment is asked for, but no number of nodes around")
+            raise refused(slot, "segments need a number of nodes, but no node is above or below")
         slots = slot.count if spanned is not None else _ONE
         if not (nodes.fixed and slots.fixed):
-            raise refused(slot, "a segment needs a fixed number of nodes around")
-        number, rest = divmod(nodes.minimum * slots.minimum, segment.nodes)
+            raise refused(slot, "segments need a fixed number of nodes, but it is a range for")
+        total = nodes.minimum * slots.minimum
+        number, rest = divmod(total, segment.nodes)
         if rest:
+            where = f" in each {shown(above[-1].name)}" if above else ""
             raise refused(
-                slot,
-                f"segments of {segment.nodes} nodes do not divide the"
-                f" {nodes.minimum * slots.minimum} nodes of",
+                slot, f"segments of {segment.nodes} nodes do not divide the {total} nodes{where} of"
             )
         group = Count(segment.nodes, segment.nodes)
         segments = Level(SEGMENT, Count(number, number), groups=True)
@@ -225,7 +239,8 @@ class _Reader:
         """
         assert options.level is not None
         if group.need.parts or above:
-            raise refused(slot, "a level is asked for, but the jobspec names localities around")
+            why = "a level is asked for, but the jobspec names localities above or below"
+            raise refused(slot, why)
         if not options.whole_node:
             growing = self.slots.growing
             growing[:] = [attrs.evolve(g, path=(0, *g.path)) for g in growing]

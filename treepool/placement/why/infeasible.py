@@ -176,11 +176,12 @@ class _Node:
         name = part.name
 
         def inside(node_type: NodeType) -> list[Domain]:
-            return [d for s in scopes(node_type) for d in s.walk() if d.name == name]
+            return [d for s in scopes(node_type) for d in s.walk() if d.name == name and d is not s]
 
         found = [d for t in self.types for d in inside(t)]
         if not found:
-            if any(name in t.localities for t in self.types):
+            elsewhere = any(name in t.named for t in self.types)
+            if not elsewhere and any(name in t.localities for t in self.types):
                 return f"no {where} has a {name} domain with cores or GPUs of this pool"
             return f"no {where} has a {name} domain"
         if part.whole and not any(d.whole for d in found):
@@ -193,9 +194,15 @@ class _Node:
                 reason = why_no_whole(
                     part.need, f"{name} domain", [(t, d) for t in self.types for d in inside(t)]
                 )
+            if not (reason or any(d.ncores for d in found)):
+                return (
+                    f"no {name} domain has a core, and a slot needs one: ask for core=1 beside it"
+                )
             return reason or f"no {name} domain has room for what each is to give"
         most = max(
-            sum(1 for d in scope.walk() if d in able) for t in self.types for scope in scopes(t)
+            sum(1 for d in scope.walk() if d in able and d is not scope)
+            for t in self.types
+            for scope in scopes(t)
         )
         if most < part.count.minimum:
             kind = "whole " if part.whole else ""

@@ -1,0 +1,133 @@
+"""Run by Flux's Python: checks of what must neither end the module nor tell what is hidden."""
+
+import errno
+import json
+from unittest.mock import Mock, patch
+
+import checks
+from asking import few_answered
+from sharing import case
+
+import TreePool  # noqa: F401 (makes treepool importable)
+from treepool.flux import answers, digests, hello, windows
+from treepool.flux.answers import Answers
+from treepool.flux.discover import FEW, RETRIES
+from treepool.flux.hardware import TOPO_GET
+from treepool.flux.hello import Hello
+from treepool.flux.questions import _LONGEST, Asker, Refused
+from treepool.rfc.rset import ResourceSet
+
+#: As Flux's futures raise it for an answer in bytes that are no text.
+NO_TEXT = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+
+def asked_of_job_7(users):
+    """What guest 1001 is told of job 7 in private mode; *users* are the users of the jobs.
+
+    The job of user 1002 is told to the scheduler, and runs, once its inbox is empty.
+    """
+    source = Mock(user_of=users.get, configured=lambda key, default: True)
+    source.pool.job.return_value = Mock(parts=(((0,), 1, 0),), end_time=0.0)
+
+    def emptied():
+        yield
+        users[7] = 1002
+
+    source.up_to_date = emptied
+    answers = object.__new__(Answers)
+    answers._source = source
+    return [said for said in answers._job({"id": 7}, Asker(1001, False)) if said is not None]
+
+
+def check_a_job_that_was_submitted_a_moment_ago_is_private_too():
+    for users in ({}, {7: 1002}):
+        try:
+            told = asked_of_job_7(users)
+        except Refused as e:
+            assert e.errno == errno.EPERM
+        else:
+            raise AssertionError(told)
+
+
+def check_a_node_that_comes_up_twice_while_its_program_runs_is_asked_once():
+    made, brokers = few_answered(FEW + 1)
+    brokers.open(digests.EXEC)[0].end(OSError(errno.ETIMEDOUT, "slow"))
+    brokers.open(TOPO_GET)[0].end("")
+    made._on_timer()  # it is flat now, and asked again later
+    made.want(1 << FEW)  # drained and undrained
+    for _ in range(RETRIES[0]):
+        made._on_tick()
+    while brokers.open(TOPO_GET):
+        brokers.open(TOPO_GET)[0].end("")
+    made._on_timer()
+    made.want(1 << FEW)
+    while brokers.open(digests.EXEC):
+        brokers.open(digests.EXEC)[0].end(OSError(errno.ETIMEDOUT, "slow"))
+    assert [future.rank for future in brokers.open(TOPO_GET)] == [FEW]
+
+
+def check_an_answer_of_a_broker_that_is_no_text_is_no_topology():
+    made, brokers = few_answered(FEW + 1)
+    (program,) = brokers.open(digests.EXEC)
+    program.end(NO_TEXT)
+    (question,) = brokers.open(TOPO_GET)
+    question.end(NO_TEXT)
+    assert list(made._failed) == [*range(FEW + 1)]
+
+
+def check_a_question_that_is_too_long_is_not_read_and_not_kept():
+    made = case()
+    for length in (_LONGEST, 8 * _LONGEST):
+        made.ask(7, payload=json.dumps("y" * length))
+    for question in made.questions._open:
+        assert not question.msg.payload_str
+        assert question.work.gi_frame.f_locals["text"] is None
+    made.until(0.1)
+    assert made.told == 2 * [(7, errno.EMSGSIZE)]
+
+
+def check_a_text_of_a_user_in_the_events_of_his_job_does_not_hide_its_end():
+    events = [
+        {"name": "resource-update", "context": {"expiration": 50.0}},
+        {"name": "memo", "context": {"resource-update": "a\u2028b\x85c"}},
+    ]
+    text = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
+    with patch.object(hello, "get_key_direct", return_value=text):
+        assert hello.end_time(Mock(), 7, Mock(expiration=9.0)) == 50.0
+
+
+def check_an_answer_of_another_form_frees_nothing_and_is_told():
+    has = ResourceSet.read({
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+            "nodelist": ["n0"],
+        },
+    })  # fmt: skip
+    bad = {"rank": 5, "children": []}
+    for answer in (None, [], {"allocated": 7}, {"allocated": {"execution": {"R_lite": [bad]}}}):
+        said, pool = [], Mock()
+        made = Hello(said.append)
+        made.add(7, has)
+        made._on_answer(Mock(get=lambda answer=answer: answer), pool)
+        assert len(said) == 1 and "is not known" in said[0] and not pool.free.called
+
+
+def check_guests_ask_nothing_for_which_they_have_no_share_of_the_time():
+    topics = {}
+    for room in (answers, windows):
+        with (
+            patch.object(room, "request_watcher") as asked,
+            patch.object(windows, "_in_kvs", return_value=[]),
+        ):
+            if room is answers:
+                Answers(Mock(), Mock(), Mock())
+            else:
+                windows.Windows(Mock(), Mock(), Mock(), Mock(), Mock(windows=()))
+        topics[room] = {c.args[1]: c.kwargs.get("guests", True) for c in asked.call_args_list}
+    assert topics[answers]["sched-treepool.window-list"]
+    assert topics[windows] and not any(topics[windows].values())
+
+
+if __name__ == "__main__":
+    checks.run(globals())

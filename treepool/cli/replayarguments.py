@@ -1,0 +1,77 @@
+"""What the arguments of ``treepool replay`` may be; each function reads one kind of value."""
+
+from __future__ import annotations
+
+import math
+import re
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import Callable
+
+from treepool.errors import InvalidInput
+from treepool.flux import options
+from treepool.rfc.spelling import did_you_mean
+from treepool.view.replay import Rules
+
+#: The options that a set of rules may have: those of the module that apply to a replay.
+_OPTIONS = (
+    "policy", "reservation-depth", "node-policy", "straddle", "mix", "locality", "alpha", "beta",
+    "fabric"
+)  # fmt: skip
+
+#: The comma before an option; the values of some have commas, too.
+_BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
+
+
+def rules_in(text: str) -> Rules:
+    """A set of rules, such as ``policy=easy,node-policy=min-span``."""
+    given: dict[str, str] = {}
+    for word in _BEFORE_NAME.split(text):
+        name, equals, _ = word.partition("=")
+        if name not in _OPTIONS:
+            known = ", ".join(_OPTIONS)
+            hint = did_you_mean(name, _OPTIONS)
+            raise ArgumentTypeError(f"unknown option {name!r:.60}{hint}, known: {known}")
+        if not equals:
+            raise ArgumentTypeError(f"{name}: {name}=VALUE is needed")
+        if name in given:
+            raise ArgumentTypeError(f"{name} is given twice in {text!r:.60}")
+        given[name] = word
+    fabric = given.pop("fabric", "fabric=on")
+    if fabric not in ("fabric=on", "fabric=off"):
+        raise ArgumentTypeError(f"{fabric!r:.60}: fabric is on or off")
+    try:
+        read = options.read(given.values())
+    except InvalidInput as e:
+        raise ArgumentTypeError(str(e)) from None
+    return Rules(text, read.rule.policy, read.rule.depth, read.pool, fabric == "fabric=on")
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """A function that reads a whole number from *least* to *most*."""
+
+    def whole(text: str) -> int:
+        digits = text.isascii() and text.isdigit() and len(text) < 20
+        if not digits or not least <= int(text) <= most:
+            raise ArgumentTypeError(f"{text!r:.60} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return whole
+
+
+def load_in(text: str) -> float:
+    """A load: 1 asks for all of the cluster."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.01 <= value <= 100:
+        raise ArgumentTypeError(f"{text!r:.60} is not a number from 0.01 to 100")
+    return value
+
+
+def file_named(text: str) -> Path:
+    """The path of a file to write."""
+    if text in ("", "-"):
+        raise ArgumentTypeError("needs the name of a file")
+    return Path(text)
