@@ -243,6 +243,23 @@ def test_what_the_pool_can_never_do_is_refused():
     assert "the largest has 8" in case.submit(1, "slot/core=9")
 
 
+@pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
+def test_what_the_pool_can_no_longer_do_is_refused_whoever_asked_why_it_waits(policy):
+    case = Case(nodes=3, policy=policy)
+    case.submit(1, "node=1/slot/core=8")
+    case.submit(2, "node=2{x}/slot/core", duration=0)
+    case.submit(3, "node=2/slot/core=8", priority=20)
+    case.submit(4, "node=3/slot/core")
+    assert set(case.queue.jobs) == {3, 4}
+    case.pool.remove_ranks("2")
+    case.queue.follow()
+    assert case.why(4)
+    case.pool.free(1)
+    case.pool.free(2)
+    case.run()
+    assert case.got[4] == "the request asks 3 nodes: of those in the pool, 2 can serve it"
+
+
 def test_no_job_starts_that_would_reach_into_a_window():
     case = Case(nodes=2, policy="fifo")
     case.queue.set_windows([Window("maint", 0b11, NOW + 60, NOW + 90)])

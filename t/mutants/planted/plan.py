@@ -32,6 +32,13 @@ PLAN = [
         "queue",
     ),
     Mutant(
+        "a job that can never run any more waits once somebody asks why it waits",
+        "placement/plan/plan.py",
+        "except InfeasibleRequest: kind.servable = True",
+        "except InfeasibleRequest:\n                pass",
+        "plan",
+    ),
+    Mutant(
         "the end of a job's patience wakes nobody",
         "placement/plan/queue.py",
         "self.next_time = min(self.plan.next_time(self._began), self._lines.next_time)",

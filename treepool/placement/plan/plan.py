@@ -375,9 +375,17 @@ class Plan:
         return made
 
     def is_servable(self, kind: Kind) -> Generator[None, None, bool]:
-        """Whether the nodes that are up could serve jobs of *kind* if nothing else ran."""
+        """Whether the nodes that are up could serve jobs of *kind* if nothing else ran.
+
+        Also true if no nodes of the pool could: such jobs wait for nothing but to be refused.
+        """
         if kind.servable is None:
+            request = kind.relaxed or kind.request
             view = yield from self.views.view(NEVER, UNPLANNED)
-            choice = self.views.choice(view, kind.relaxed or kind.request)
+            choice = self.views.choice(view, request)
             kind.servable = choice.selection is not None or choice.gave_up
+            try:
+                self.pool.check_feasibility(request)
+            except InfeasibleRequest:
+                kind.servable = True
         return kind.servable
