@@ -302,7 +302,7 @@ def test_reservations_of_a_queue_that_gets_another_rule_are_given_up_in_steps():
 
 
 def test_reservations_on_nodes_that_are_replaced_are_given_up_in_steps(monkeypatch):
-    monkeypatch.setattr("treepool.placement.plan.follow._MAX_ENTRIES", 64)
+    monkeypatch.setattr("treepool.placement.plan.follow._ENTRY", 8)
     case = with_200_reservations()
     children = [{"ranks": "0", "topo": {"socket": [{"cores": "0-3"}, {"cores": "4-7"}]}}]
     case.pool.replace_key({"writer": "TreePool", "children": children})

@@ -617,3 +617,28 @@ def test_ranks_are_in_one_group_if_their_spans_are_the_same(seed):
         for rank in range(12):
             groups.setdefault(frozenset(timeline.spans(rank)), []).append(rank)
         assert [list(group) for group in timeline.groups(range(12))] == list(groups.values())
+
+
+def test_ranks_where_two_jobs_have_exchanged_their_parts_are_not_in_one_group():
+    timeline = Case(nodes=2).queue.plan.timeline
+    for first in range(0, 100, 2):
+        for second, parts in ((0, (0xF, 0xF0)), (1, (0xF0, 0xF))):
+            timeline.add(first + second, NOW, NOW + 10, (((0,), parts[0], 0), ((1,), parts[1], 0)))
+        assert len(timeline.groups((0, 1))) == 2
+        assert timeline.future(0).times == timeline.future(1).times
+        for second in range(2):
+            timeline.remove(first + second)
+
+
+def test_a_future_is_that_of_the_rank_whatever_was_asked_before():
+    case = Case(nodes=2)
+    timeline = case.queue.plan.timeline
+    timeline.add(1, NOW, NOW + 10, (((0,), 0xF, 0), ((1,), 0xF0, 0)))
+    timeline.add(2, NOW + 20, NOW + 30, (((0, 1), 0xFF, 0),))
+    for _ in range(2):
+        states = [timeline.state(rank, NOW, NOW + 25) for rank in (0, 1) for _ in range(9)]
+        assert {state.cores for state in states} == {0}
+        states = [timeline.state(rank, NOW, NOW + 25, frozenset({2})) for rank in (0, 1)] * 9
+        assert [state.cores for state in states] == [0xF0, 0xF] * 9
+        timeline.remove(2)
+        timeline.add(2, NOW + 20, NOW + 30, (((0, 1), 0xFF, 0),))

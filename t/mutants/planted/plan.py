@@ -121,8 +121,8 @@ PLAN = [
     Mutant(
         "a window does not void the reservations in its way",
         "placement/plan/plan.py",
-        "if reservation is not None and name not in reservation.job.kind.leave:",
-        "if reservation is not None and name in reservation.job.kind.leave:",
+        "if jobid in inside and name not in reservation.job.kind.leave",
+        "if jobid in inside and name in reservation.job.kind.leave",
         "queue",
     ),
     Mutant(
@@ -149,8 +149,22 @@ PLAN = [
     Mutant(
         "reservations on a node that goes down stay",
         "placement/plan/follow.py",
-        "for span in () if up[rank] else timeline.spans(rank):",
-        "for span in ():",
+        "down = (rank for rank in ranks if not up[rank])",
+        "down = ()",
+        "queue",
+    ),
+    Mutant(
+        "a pass begins though reservations are still to be given up",
+        "placement/plan/follow.py",
+        "return not is_read or bool(self._entries or self._invalid)",
+        "return not is_read or bool(self._entries)  # _invalid",
+        "queue",
+    ),
+    Mutant(
+        "ranks have the future of others without what is planned for the job itself",
+        "placement/plan/timeline.py",
+        "known -= span.hash",
+        "known -= 1",
         "queue",
     ),
     Mutant(
@@ -177,7 +191,7 @@ PLAN = [
     Mutant(
         "what a rank was in the future is remembered",
         "placement/plan/timeline.py",
-        "self._futures.pop(rank, None)",
+        "self._sums[rank] -= span.hash",
         "pass",
         "queue",
     ),

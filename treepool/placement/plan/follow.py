@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from contextlib import suppress
-from typing import Callable, Container
+from typing import Callable, Container, Iterable
 
 from treepool.errors import PoolConflict
 from treepool.placement.journal import of_rank
-from treepool.placement.plan.future import PRESENT
+from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gains
 from treepool.placement.plan.timeline import NEVER, Change, Timeline
 
-#: Most entries of the pool's journal that one call follows. They take about 5 ms.
-_MAX_ENTRIES = 256
+#: Work for an entry of the pool's journal, see Timeline.should_yield.
+_ENTRY = 2
 
 
 class Follower:
@@ -22,6 +22,7 @@ class Follower:
 
     It calls *void* with each of the *reserved* jobs whose reservation no longer holds. It calls
     *nodes_changed* with False when nodes went up or down, with True when the pool has other nodes.
+    If there is much to do, a call of ``follow`` does only a part of it.
     """
 
     def __init__(
@@ -41,14 +42,17 @@ class Follower:
         self._inventory = timeline.pool.inventory
         #: Entries of the pool's journal that are still to be followed, in order.
         self._entries: deque[int] = deque()
+        #: Jobs whose reservations no longer hold, if they still have one.
+        self._invalid: deque[int] = deque()
 
     @property
     def is_behind(self) -> bool:
         """Whether there are changes of the pool that the timeline does not have yet."""
-        return bool(self._entries) or self._position != self._timeline.pool.journal.end
+        is_read = self._position == self._timeline.pool.journal.end
+        return not is_read or bool(self._entries or self._invalid)
 
     def follow(self) -> None:
-        """Follow the changes of the pool; if there are many, only some of them."""
+        """Follow the changes of the pool, or some of them if there are many."""
         journal, timeline = self._timeline.pool.journal, self._timeline
         if self._position != journal.end:
             entries = journal.since(self._position)
@@ -66,14 +70,26 @@ class Follower:
             else:
                 self._entries.extend(entries)
         ranks: dict[int, None] = {}
-        for _ in range(min(len(self._entries), _MAX_ENTRIES)):
+        while self._entries:
             entry = self._entries.popleft()
             if entry >= 0:
                 self._follow_job(entry)
             else:
                 ranks[of_rank(entry)] = None  # it is its own inverse
+            if timeline.should_yield(_ENTRY):
+                break
         if ranks:
             self._follow_ranks(list(ranks))
+        while self._invalid:
+            jobid = self._invalid.popleft()
+            if jobid in self._reserved:
+                self._void(jobid)
+            if timeline.should_yield(1):
+                break
+
+    def invalidate(self, holders: Iterable[Holder]) -> None:
+        """Let ``follow`` give up the reservations of *holders*, as far as these are such jobs."""
+        self._invalid.extend(int(holder) for holder in holders if holder in self._reserved)
 
     def _follow_job(self, jobid: int) -> None:
         timeline = self._timeline
@@ -96,9 +112,7 @@ class Follower:
                 self._gains.add(Change(end, old.end, old.ranks, old.parts))
         if job is not None:
             timeline.add(jobid, PRESENT, end, job.parts)
-            for holder in timeline.overlapping(PRESENT, end, job.parts):
-                if holder in self._reserved:
-                    self._void(int(holder))
+            self.invalidate(timeline.overlapping(PRESENT, end, job.parts))
 
     def _follow_ranks(self, ranks: list[int]) -> None:
         timeline, up = self._timeline, self._timeline.pool.situation.index.up
@@ -107,7 +121,5 @@ class Follower:
         now_up = tuple(rank for rank in ranks if up[rank])
         if now_up:
             self._gains.add(Change(PRESENT, math.inf, now_up))
-        for rank in ranks:
-            for span in () if up[rank] else timeline.spans(rank):
-                if span.holder in self._reserved:
-                    self._void(int(span.holder))
+        down = (rank for rank in ranks if not up[rank])
+        self.invalidate({span.holder: 1 for rank in down for span in timeline.spans(rank)})

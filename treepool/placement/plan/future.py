@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from operator import attrgetter
-from typing import Iterable, Iterator, NamedTuple, Union
+from typing import Iterable, Iterator, NamedTuple, Tuple, TypeVar, Union
 
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import NodeType
@@ -15,39 +15,52 @@ from treepool.placement.request.need import Ask
 #: The start of a view of the present. It is before all ends, so running jobs count even when late.
 PRESENT = -math.inf
 
+#: How many times a state is computed from spans before their future is made.
+_ASKED = 4
+
+#: So many futures are kept even if there are fewer nodes.
+_MOST = 1024
+
+T = TypeVar("T")
+
+#: A type of node, and the sum of the hashes of the spans on a node of this type.
+_Contents = Tuple[NodeType, int]
+
 #: The holder of a span: a job id, or the name of a window.
 Holder = Union[int, str]
 
 
 class Span(NamedTuple):
-    """Cores and GPUs (bitmasks) of a rank that ``holder`` has from ``start`` up to ``end``."""
+    """Cores and GPUs (bitmasks) of a rank that ``holder`` has from ``start`` up to ``end``.
+
+    Spans with the same ``hash`` differ only by rank.
+    """
 
     start: float
     end: float
     cores: int
     gpus: int
     holder: Holder
+    hash: int = 0
 
 
 class Future:
     """The state of a rank at each time from the present on, according to its *spans*.
 
-    The rank is in ``states[i]`` from ``times[i]`` up to ``times[i + 1]``; times ascend. ``planned``
-    has the holders of the spans that begin after the present.
+    The rank is in ``states[i]`` from ``times[i]`` up to ``times[i + 1]``; times ascend.
     """
 
-    __slots__ = ("times", "states", "planned", "_table", "_common")
+    __slots__ = ("times", "states", "_table", "_common")
 
     def __init__(self, node_type: NodeType, spans: Iterable[Span], table: StateTable) -> None:
         to_come = sorted(spans, key=attrgetter("start"), reverse=True)
-        self.planned = frozenset(span.holder for span in to_come if span.start > PRESENT)
         self._table = table
         #: What is free throughout several states, by the index of the first and after the last.
         self._common: dict[tuple[int, int], NodeState] = {}
         times = {PRESENT}
-        for start, end, _, _, _ in to_come:
-            times.add(start)
-            times.add(end)
+        for span in to_come:
+            times.add(span.start)
+            times.add(span.end)
         times.discard(math.inf)
         self.times: list[float] = []
         self.states: list[NodeState] = []
@@ -57,13 +70,13 @@ class Future:
             if first_end <= time:
                 current = [span for span in current if span[1] > time]
                 cores, gpus, first_end = node_type.root.cores, node_type.root.gpus, math.inf
-                for _, end, its_cores, its_gpus, _ in current:
+                for _, end, its_cores, its_gpus, _, _ in current:
                     cores &= ~its_cores
                     gpus &= ~its_gpus
                     first_end = end if end < first_end else first_end
             while to_come and to_come[-1][0] <= time:
                 span = to_come.pop()
-                _, end, its_cores, its_gpus, _ = span
+                _, end, its_cores, its_gpus, _, _ = span
                 if end > time:
                     current.append(span)
                     cores &= ~its_cores
@@ -128,6 +141,35 @@ class Future:
                 times.update(_first_beyond(time, length) for time in self.times)
                 parts = sorted(time for time in times if begin <= time < end)
                 yield from zip(parts, [*parts[1:], end])
+
+
+class Futures:
+    """Futures by the contents of nodes: their type, and the sum of the hashes of their spans.
+
+    Ranks with equal contents share a future. One costs as much as several answers, so only contents
+    that are asked for repeatedly have one. *nodes* is the number of nodes.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self.made: dict[_Contents, Future] = {}
+        self._asked: dict[_Contents, int] = {}
+        self._most = max(nodes, _MOST)
+
+    def should_make(self, contents: _Contents) -> bool:
+        """Whether to make the future of *contents*; asked once per question."""
+        asked = self._asked.get(contents, 0) + 1
+        self._put(self._asked, contents, asked)
+        return asked > _ASKED
+
+    def keep(self, contents: _Contents, future: Future) -> None:
+        """Keep the *future* of *contents*."""
+        self._put(self.made, contents, future)
+
+    def _put(self, table: dict[_Contents, T], contents: _Contents, value: T) -> None:
+        """Put *value* into *table*; the oldest of too many entries is dropped."""
+        if contents not in table and len(table) >= self._most:
+            del table[next(iter(table))]
+        table[contents] = value
 
 
 def _first_beyond(time: float, length: float) -> float:

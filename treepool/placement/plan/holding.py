@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 import attrs
 
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.future import Holder
+from treepool.placement.plan.future import Holder, Span
 
 
 @attrs.frozen(eq=False)
@@ -24,6 +24,15 @@ class Holding:
     serial: int
     #: The ranks of all parts.
     ranks: tuple[int, ...]
+
+    def span(self, cores: int, gpus: int) -> Span:
+        """The span with *cores* and *gpus* on each of its ranks.
+
+        The hash is that of a text. Those of tuples are no good: the sums of two of them, and of the
+        two with the last elements exchanged, are often equal.
+        """
+        known = hash(f"{self.serial} {cores:x} {gpus:x}")
+        return Span(self.start, self.end, cores, gpus, self.holder, known)
 
 
 class Times:

@@ -6,7 +6,7 @@ import heapq
 import math
 from bisect import bisect_left, insort
 from itertools import count
-from typing import Iterable, Iterator, Mapping, Optional
+from typing import Iterator, Mapping, Optional, Sequence
 
 from treepool.placement.plan.jobs import Place, Waiting
 from treepool.placement.plan.line import STRIDE, Line, Rule
@@ -132,11 +132,13 @@ class Lines:
         line.unreserve(job)
         line.add(job)
 
-    def unreserve(self, jobs: Iterable[Waiting]) -> None:
-        """Give up the reservations of *jobs*."""
-        for job in jobs:
+    def unreserve(self, jobs: Sequence[Waiting]) -> None:
+        """Give up the reservations of *jobs*, from the last on, until it is time to yield."""
+        for job in reversed(jobs):
             self._plan.cancel(job.jobid)
             self.put_back(job)
+            if self._plan.timeline.should_yield(1):
+                return
 
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
         """Replace all rules; ``renew`` gives up the reservations by those that changed."""
@@ -150,7 +152,7 @@ class Lines:
     def renew(self) -> bool:
         """Give up some reservations by an old rule; returns whether there was such a line."""
         for line in self._renewed:
-            self.unreserve(job for _, job in line.reserved[-STRIDE:])
+            self.unreserve([job for _, job in line.reserved[-STRIDE:]])
             self._renewed -= set() if line.reserved else {line}
             return True
         return False

@@ -87,10 +87,12 @@ class Plan:
                 self.windows[name] = window
                 parts = window.parts(self.pool.inventory)
                 self.timeline.add(name, window.start, window.end, parts)
-                for holder in self.timeline.overlapping(window.start, window.end, parts):
-                    reservation = self.reservations.get(holder) if isinstance(holder, int) else None
-                    if reservation is not None and name not in reservation.job.kind.leave:
-                        self._give_up(reservation.job.jobid)
+                inside = self.timeline.overlapping(window.start, window.end, parts)
+                self._follower.invalidate(
+                    jobid
+                    for jobid, reservation in self.reservations.items()
+                    if jobid in inside and name not in reservation.job.kind.leave
+                )
 
     def expire(self, now: float) -> None:
         """Drop the windows that are over."""

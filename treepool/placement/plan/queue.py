@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 from itertools import count
-from typing import Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol
+from typing import Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol, Sequence
 
 import attrs
 
@@ -202,8 +202,8 @@ class Queue:
             self._end_pass()
             self.plan.nodes_replaced = False
 
-    def _unreserve(self, jobs: Iterable[Waiting]) -> None:
-        """Give up the reservations of *jobs*."""
+    def _unreserve(self, jobs: Sequence[Waiting]) -> None:
+        """Give up the reservations of *jobs*, or of some of the last."""
         self._lines.unreserve(jobs)
         self._due = True
 
@@ -312,6 +312,8 @@ class Queue:
             self._lines.remove(job.jobid)
             self._launcher.failed(job, e)
         self.follow()
+        if self.plan.is_behind:  # ``run`` follows the rest before the pass goes on
+            yield
         return True
 
     def _wait(self, job: Waiting, line: Line) -> Generator[None, None, bool]:
