@@ -57,12 +57,21 @@ class Pending:
             pool.check_feasibility(request)
             job = self.waiting(jobid, priority, userid, line, request, submission.t_submit)
         except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
-            if not self._intake.hold(submission):
-                self._refused()
-                submission.request.deny(str(e) or type(e).__name__)
+            self._deny(submission, str(e) or type(e).__name__)
             return
         self._submissions[jobid] = submission
         self._queue.add(job)
+
+    def refuse(self, job: Waiting, reason: str) -> None:
+        """Deny *job*, which left the queue because it can never run."""
+        self._annotator.withdraw(job.jobid)
+        self._deny(attrs.evolve(self.leave(job.jobid), priority=job.priority), reason)
+
+    def _deny(self, submission: Submission, reason: str) -> None:
+        """Deny a job, or judge it again when more nodes are known."""
+        if not self._intake.hold(submission):
+            self._refused()
+            submission.request.deny(reason)
 
     def judge_again(self) -> None:
         """Let ``apply`` judge all waiting jobs again, which may ask for something else now.

@@ -272,8 +272,7 @@ class TreepoolScheduler(Receiver):
 
     def refused(self, job: Waiting, reason: str) -> None:
         """Deny a job that can never run."""
-        self._numbers.count_refused()
-        self._pending.leave(job.jobid).request.deny(reason)
+        self._pending.refuse(job, reason)
 
     def failed(self, job: Waiting, error: Exception) -> None:
         """Deny a job on which the scheduler failed; it would hold up all others."""

@@ -104,7 +104,7 @@ FLUX = [
     Mutant(
         "a job that cannot run is not told",
         "flux/pending.py",
-        "submission.request.deny(str(e) or type(e).__name__)",
+        "submission.request.deny(reason)",
         "pass",
         "driven",
     ),

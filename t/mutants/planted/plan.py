@@ -34,8 +34,22 @@ PLAN = [
     Mutant(
         "a job that can never run any more waits once somebody asks why it waits",
         "placement/plan/plan.py",
-        "except InfeasibleRequest: kind.servable = True",
-        "except InfeasibleRequest:\n                pass",
+        "self.unchecked = deque(self.kinds)",
+        "self.unchecked = deque()",
+        "plan",
+    ),
+    Mutant(
+        "a pass goes on though a job that it has passed lost its reservation",
+        "placement/plan/queue.py",
+        "if self._at is not None and job.place < self._at: self._end_pass()",
+        "if False:\n                self._end_pass()",
+        "plan",
+    ),
+    Mutant(
+        "a forecast that was overtaken by events takes what started for running at all times",
+        "placement/plan/views.py",
+        "if one is None and self._is_behind():",
+        "if False:",
         "plan",
     ),
     Mutant(

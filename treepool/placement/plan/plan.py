@@ -21,6 +21,7 @@ The file has more than 300 lines because all that changes a reservation must sta
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Generator, Iterable, Iterator, Optional, Sequence
 
 import attrs
@@ -55,7 +56,6 @@ class Plan:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.timeline = Timeline(pool)
-        self.views = Views(self.timeline)
         self.reservations: dict[int, Reservation] = {}
         self.kinds = Kinds(pool)
         self._gains = Gains()
@@ -67,11 +67,14 @@ class Plan:
         #: Whether nodes went up or down since a pass began, and whether the pool has other nodes.
         self.nodes_changed = True
         self.nodes_replaced = False
+        #: The kinds of jobs for which the pool may no longer have the nodes.
+        self.unchecked: deque[Kind] = deque()
         #: Jobs whose reservations were given up since the last call of ``follow``.
         self._void: list[Waiting] = []
-        self._follower = Follower(
+        self._follower = follower = Follower(
             self.timeline, self._gains, self.reservations, self._give_up, self._note_nodes
         )
+        self.views = Views(self.timeline, lambda: follower.is_behind)
 
     # -- windows
 
@@ -137,6 +140,7 @@ class Plan:
             self.set_windows(windows)
             for kind in self.kinds:
                 kind.forget()
+            self.unchecked = deque(self.kinds)
 
     def reopen(self) -> None:
         """Take note that the clock was set back, so that there are earlier starts than before."""
@@ -377,17 +381,9 @@ class Plan:
         return made
 
     def is_servable(self, kind: Kind) -> Generator[None, None, bool]:
-        """Whether the nodes that are up could serve jobs of *kind* if nothing else ran.
-
-        Also true if no nodes of the pool could: such jobs wait for nothing but to be refused.
-        """
+        """Whether the nodes that are up could serve jobs of *kind* if nothing else ran."""
         if kind.servable is None:
-            request = kind.relaxed or kind.request
             view = yield from self.views.view(NEVER, UNPLANNED)
-            choice = self.views.choice(view, request)
+            choice = self.views.choice(view, kind.relaxed or kind.request)
             kind.servable = choice.selection is not None or choice.gave_up
-            try:
-                self.pool.check_feasibility(request)
-            except InfeasibleRequest:
-                kind.servable = True
         return kind.servable

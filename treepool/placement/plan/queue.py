@@ -33,6 +33,10 @@ from treepool.placement.pool import Pool
 _SET_BACK = 1.0
 
 
+#: Work to check whether the pool has the nodes for jobs of a kind, see Timeline.should_yield.
+_CHECK = 50
+
+
 class Launcher(Protocol):
     """The owner of a queue, who receives the jobs that leave it."""
 
@@ -196,6 +200,8 @@ class Queue:
         for job in self.plan.follow():
             self._lines.put_back(job)
             self._due = True
+            if self._at is not None and job.place < self._at:
+                self._end_pass()
         if self.plan.has_gains or self.plan.nodes_changed:
             self._due = True
         if self.plan.nodes_replaced:
@@ -210,6 +216,7 @@ class Queue:
     def _pass(self) -> Iterator[None]:
         """One pass: what the gains allow, then reservations, then all other jobs."""
         self.plan.nodes_changed, self._job = False, None
+        yield from self._refuse()
         yield from self._lines.relax(self._clock())
         self.plan.expire(self._clock())
         yield from self.plan.reconsider(self._clock())
@@ -218,6 +225,21 @@ class Queue:
         self._job = None
         yield from self.plan.reconsider(self._clock())
         yield from self._visit_others()
+
+    def _refuse(self) -> Iterator[None]:
+        """Refuse the jobs that can never run any more, because the pool has other nodes."""
+        unchecked, timeline = self.plan.unchecked, self.plan.timeline
+        while unchecked:
+            kind = unchecked.popleft()
+            try:
+                self.plan.pool.check_feasibility(kind.relaxed or kind.request)
+            except InfeasibleRequest as e:
+                for line in self._lines:
+                    for _, self._job in list(line.lanes[kind].jobs()) if kind in line.lanes else ():
+                        self._lines.remove(self._job.jobid)
+                        self._launcher.refused(self._job, str(e))
+            if timeline.should_yield(_CHECK):
+                yield
 
     def _visit_reserved(self) -> Iterator[None]:
         """Move reservations to earlier starts where there is more room, and start their jobs."""
@@ -312,8 +334,8 @@ class Queue:
             self._lines.remove(job.jobid)
             self._launcher.failed(job, e)
         self.follow()
-        if self.plan.is_behind:  # ``run`` follows the rest before the pass goes on
-            yield
+        if self.plan.is_behind or self._work is None:
+            yield  # ``run`` follows the rest before the pass goes on, or begins another
         return True
 
     def _wait(self, job: Waiting, line: Line) -> Generator[None, None, bool]:

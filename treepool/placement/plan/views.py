@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from typing import Generator, Iterable, Optional
+from typing import Callable, Generator, Iterable, Optional
 
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.nodes.index import NodeIndex
@@ -67,8 +67,10 @@ class View:
 class Views:
     """The latest views of a timeline."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, is_behind: Callable[[], bool]) -> None:
         self.timeline = timeline
+        #: Whether the pool has changed in ways that the timeline has not followed yet.
+        self._is_behind = is_behind
         self._views: list[View] = []
         #: The times that divide the timeline into cells, ascending.
         self._bounds: list[float] = []
@@ -210,6 +212,8 @@ class Views:
 
     def _between(self, one: Optional[View], other: View) -> set[int]:
         """The ranks on which the two views may differ; None stands for the pool's index."""
+        if one is None and self._is_behind():
+            return set(idset.iterate(self.timeline.pool.ranks))
         start, end = (PRESENT, UNPLANNED) if one is None else (one.start, one.end)
         ended, begun = self.timeline.ranks_between((start, other.start), (end, other.end))
         ranks = ended | begun
