@@ -182,7 +182,7 @@ class SchedulingKey:
 
         See ``map_to``, also for the InvalidKey that it raises.
         """
-        key = self._numbered(ranks, allocated)
+        key = attrs.evolve(self, fabric=None)._numbered(ranks, allocated)  # a fabric takes long
         move = key._move_to(ranks)
         return tuple(move(entry.ranks) for entry in key.children)
 
