@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.placement.plan.course import _MAX_PARTS, Course, Use
 from treepool.placement.plan.future import PRESENT
@@ -57,7 +58,8 @@ def test_what_is_free_throughout_a_time_is_what_no_span_in_it_holds(spans, start
 def test_a_gain_that_may_not_serve_a_request_cannot(spans, leave, cores, length, now, start, lasts):
     spans = [(s, e, held) for s, e, held in spans if s < e]
     timeline, gain = timeline_of(spans), Gain(Change(start, start + lasts, (0,)))
-    if not gain.serving(timeline, ask_of(timeline, cores), length, leave, now, math.inf):
+    ask = ask_of(timeline, cores)
+    if not outcome(gain.serving(timeline, ask, length, leave, now, math.inf)):
         for time in range(int(now), 30):
             if time < start + lasts and time + length > start:
                 state = timeline.state(0, float(time), float(time + length), leave)

@@ -311,6 +311,17 @@ def test_reservations_on_nodes_that_are_replaced_are_given_up_in_steps(monkeypat
     assert len(case.starts()) == 200
 
 
+def test_a_plan_is_behind_until_all_reservations_that_do_not_hold_are_given_up(monkeypatch):
+    monkeypatch.setattr("treepool.placement.plan.timeline._SLICE", 1)
+    case = with_200_reservations()
+    case.pool.mark_down("0")
+    case.queue.follow()
+    assert len(case.starts()) > 190
+    while case.queue.plan.is_behind:
+        case.queue.follow()
+    assert case.starts() == {}
+
+
 def late_before_a_window():
     """Job 10 can start where it has a reservation, but would now reach into a window there."""
     case = Case(nodes=3)

@@ -172,7 +172,7 @@ PLAN = [
         "placement/plan/follow.py",
         "return not is_read or bool(self._entries or self._invalid)",
         "return not is_read or bool(self._entries)  # _invalid",
-        "queue",
+        "left",
     ),
     Mutant(
         "ranks have the future of others without what is planned for the job itself",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Generator, Iterable, Mapping, Optional, Sequence
+from itertools import chain
+from typing import Generator, Mapping, Optional, Sequence
 
 from treepool.placement.on_node.fit import units_in
 from treepool.placement.plan.course import Use
@@ -37,7 +38,7 @@ class Gain:
             tuple[int, int, bool], dict[tuple[float, float], list[Sequence[int]]]
         ] = {}
         #: The ranks in groups, and the end of the timeline's journal when they were made.
-        self._grouped: tuple[int, Iterable[Sequence[int]]] = (-1, ())
+        self._grouped: tuple[int, Sequence[Sequence[int]]] = (-1, ())
 
     def serving(
         self,
@@ -47,7 +48,7 @@ class Gain:
         leave: frozenset[Holder],
         now: float,
         before: float,
-    ) -> Sequence[int]:
+    ) -> Generator[None, None, Sequence[int]]:
         """The ranks that may serve *ask* for *length* seconds that overlap the change.
 
         The start would be from *now* on but earlier than *before*. The spans of holders in *leave*
@@ -63,7 +64,8 @@ class Gain:
         least = ask.min_cores, ask.min_gpus, ask.whole
         openings = self._openings.get(least)
         if openings is None:
-            openings = self._openings[least] = self._found(timeline, ask, start, end)
+            openings = yield from self._found(timeline, ask, start, end)
+            self._openings[least] = openings
         end = min(end, before)
         found: list[int] = []
         for holder in leave:
@@ -79,20 +81,29 @@ class Gain:
 
     def _found(
         self, timeline: Timeline, ask: Ask, start: float, end: float
-    ) -> dict[tuple[float, float], list[Sequence[int]]]:
-        """The openings for *ask* that overlap the time from *start* to *end*."""
+    ) -> Generator[None, None, dict[tuple[float, float], list[Sequence[int]]]]:
+        """The openings for *ask* that overlap the time from *start* to *end*.
+
+        If the timeline changes meanwhile, the ranks that are left are grouped anew.
+        """
         known, groups = self._grouped
         if known != timeline.journal.end:
-            groups = timeline.groups(self.change.ranks)
+            groups = list(timeline.groups(self.change.ranks))
             self._grouped = timeline.journal.end, groups
             timeline.spend(len(self.ranks) // _RANKS)
         openings: dict[tuple[float, float], list[Sequence[int]]] = {}
-        for ranks in groups:
-            timeline.spend(1)
-            future = timeline.future(ranks[0])
-            if future is not None:
-                for opening in future.openings(ask, start, end):
-                    openings.setdefault(opening, []).append(ranks)
+        while groups:
+            left, seen = iter(groups), timeline.journal.end
+            for ranks in left:
+                future = timeline.future(ranks[0])
+                if future is not None:
+                    for opening in future.openings(ask, start, end):
+                        openings.setdefault(opening, []).append(ranks)
+                if timeline.should_yield(1):
+                    yield
+                    if timeline.journal.end != seen:
+                        break
+            groups = list(timeline.groups(tuple(chain.from_iterable(left))))
         return openings
 
     def uses(

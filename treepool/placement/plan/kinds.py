@@ -97,7 +97,7 @@ def _uses(
 ) -> Generator[None, None, list[Use]]:
     """What jobs of *kind* could use of *gain*."""
     request, leave = kind.request, kind.leave
-    ranks = gain.serving(timeline, request.ask, length, leave, now, before)
+    ranks = yield from gain.serving(timeline, request.ask, length, leave, now, before)
     if timeline.should_yield(1):
         yield
     if not ranks:

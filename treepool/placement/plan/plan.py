@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Generator, Iterable, Iterator, Optional, Sequence
+from typing import Generator, Iterable, Iterator, Optional
 
 import attrs
 
@@ -286,14 +286,11 @@ class Plan:
 
     def _move(self, job: Waiting, track: Track, now: float) -> Generator[None, None, bool]:
         reservation, leave = self.reservations[job.jobid], job.kind.leave | {job.jobid}
-        ask, start, known = job.relaxed.ask, reservation.start, len(track.gained)
+        start, known = reservation.start, len(track.gained)
         track.course.reopen(now)
         track.base.reopen(now)
         for gain in self._gains.since(track.seen):
-            uses: list[Use] = []
-            ranks = gain.serving(self.timeline, ask, job.length, leave, now, start)
-            if ranks:
-                uses = yield from self._gained(gain, ranks, track, job, now)
+            uses = yield from self._gained(gain, track, job, now)
             if self.timeline.should_yield(1):
                 yield
             if self._tracks.get(job.jobid) is not track:
@@ -304,8 +301,7 @@ class Plan:
         if chance is not None and 0 < known < len(track.gained):  # the uses may be taken by now
             course = Course(track.base.need, track.base)
             for gain in track.gained:
-                ranks = gain.serving(self.timeline, ask, job.length, leave, now, start)
-                for use in (yield from self._gained(gain, ranks, track, job, now)):
+                for use in (yield from self._gained(gain, track, job, now)):
                     course.add(use)
                 if self._tracks.get(job.jobid) is not track:
                     return False
@@ -326,14 +322,17 @@ class Plan:
         return False
 
     def _gained(
-        self, gain: Gain, ranks: Sequence[int], track: Track, job: Waiting, now: float
+        self, gain: Gain, track: Track, job: Waiting, now: float
     ) -> Generator[None, None, list[Use]]:
-        """What *job* could use of *ranks* of *gain* before its reservation."""
+        """What *job* could use of *gain* before its reservation."""
         leave, start = job.kind.leave | {job.jobid}, self.reservations[job.jobid].start
-        args = self.timeline, ranks, job.relaxed, job.length, leave, now, start
+        job_at = job.length, leave, now, start
+        ranks = yield from gain.serving(self.timeline, job.relaxed.ask, *job_at)
+        if not ranks:
+            return []
         # Units that were free for the relaxed request before may now serve the strict one.
         known = track.gain_counts(self._gains) if job.kind.relaxed is None else None
-        return (yield from gain.uses(*args, known))
+        return (yield from gain.uses(self.timeline, ranks, job.relaxed, *job_at, known))
 
     def _earliest_start(
         self, job: Waiting, leave: frozenset[Holder], begin: float, before: float = math.inf
