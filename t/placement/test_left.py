@@ -311,6 +311,55 @@ def test_reservations_on_nodes_that_are_replaced_are_given_up_in_steps(monkeypat
     assert len(case.starts()) == 200
 
 
+def with_jobs_that_can_never_run():
+    """Jobs 10 to 59 need both nodes, of which one is removed; 60 and 61, ahead of them, wait."""
+    case = Case(nodes=2, policy="fifo")
+    case.runs(1, "node=2/slot/core=8", NOW + 100)
+    for jobid in range(10, 62):
+        shape, priority = ("node=2/slot/core=8", 16) if jobid < 60 else ("slot/core=8", 20)
+        case.submit(jobid, shape, priority=priority, queue="other" if jobid % 2 else "")
+    case.pool.remove_ranks("1")
+    return case
+
+
+def test_jobs_that_can_never_run_any_more_are_refused_in_steps():
+    case = with_jobs_that_can_never_run()
+    told = [len(case.got) for _ in case.queue.run()]
+    assert set(case.got) == set(range(10, 60))
+    assert max(after - before for before, after in zip(told, told[1:])) == 1
+
+
+def test_all_jobs_that_can_never_run_are_refused_though_the_pass_is_left():
+    def between(case):
+        for jobid in (11, 58):
+            case.queue.remove(jobid)
+        add(case, 99, "slot=1/core=8", 31)
+
+    found = list(at_each_yield(with_jobs_that_can_never_run, between))
+    for case in found:
+        case.run()
+        assert set(case.queue.jobs) == {60, 61, 99}
+        assert set(case.got) >= set(range(10, 60)) - {11, 58}
+    assert len(found) > 50
+
+
+def test_a_job_on_which_the_check_fails_holds_up_no_other(monkeypatch):
+    case = with_jobs_that_can_never_run()
+
+    def fail(request):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(case.pool, "check_feasibility", fail)
+    monkeypatch.setattr(case, "failed", lambda job, error: case.got.update({job.jobid: str(error)}))
+    work = case.queue.run()
+    while not case.got:
+        next(work)
+    monkeypatch.undo()
+    case.run()
+    assert list(case.got.values()).count("a bug") == 1
+    assert set(case.queue.jobs) == {60, 61}
+
+
 def test_a_plan_is_behind_until_all_reservations_that_do_not_hold_are_given_up(monkeypatch):
     monkeypatch.setattr("treepool.placement.plan.timeline._SLICE", 1)
     case = with_200_reservations()

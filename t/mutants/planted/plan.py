@@ -39,6 +39,13 @@ PLAN = [
         "plan",
     ),
     Mutant(
+        "of the jobs of a kind that can never run any more, only the first is refused",
+        "placement/plan/queue.py",
+        "while self._job is not None:",
+        "if self._job is not None:",
+        "left",
+    ),
+    Mutant(
         "a pass goes on though a job that it has passed lost its reservation",
         "placement/plan/queue.py",
         "if self._at is not None and job.place < self._at: self._end_pass()",

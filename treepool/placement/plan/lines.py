@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from itertools import count
 from typing import Iterator, Mapping, Optional, Sequence
 
-from treepool.placement.plan.jobs import Place, Waiting
+from treepool.placement.plan.jobs import Kind, Place, Waiting
 from treepool.placement.plan.line import STRIDE, Line, Rule
 from treepool.placement.plan.plan import Plan
 
@@ -46,6 +46,11 @@ class Lines:
     def of(self, job: Waiting) -> Line:
         """The line of *job*, which waits."""
         return self._lines[job.queue]
+
+    def first(self, kind: Kind) -> Optional[Waiting]:
+        """A job of *kind* without a reservation, the first of its line; None if there is none."""
+        lanes = (line.lanes.get(kind) for line in self._lines.values())
+        return next((lane.first() for lane in lanes if lane is not None), None)
 
     def reserved(self) -> list[tuple[Place, Waiting]]:
         """The jobs of all lines that have a reservation, in order."""

@@ -32,9 +32,9 @@ from treepool.placement.pool import Pool
 #: jobs are at most so late.
 _SET_BACK = 1.0
 
-
-#: Work to check whether the pool has the nodes for jobs of a kind, see Timeline.should_yield.
-_CHECK = 50
+#: Work to check whether the pool has the nodes for jobs of a kind, and to refuse a job, see
+#: Timeline.should_yield.
+_CHECK, _REFUSE = 50, 8
 
 
 class Launcher(Protocol):
@@ -215,8 +215,9 @@ class Queue:
 
     def _pass(self) -> Iterator[None]:
         """One pass: what the gains allow, then reservations, then all other jobs."""
-        self.plan.nodes_changed, self._job = False, None
+        self.plan.nodes_changed = False
         yield from self._refuse()
+        self._job = None
         yield from self._lines.relax(self._clock())
         self.plan.expire(self._clock())
         yield from self.plan.reconsider(self._clock())
@@ -230,14 +231,18 @@ class Queue:
         """Refuse the jobs that can never run any more, because the pool has other nodes."""
         unchecked, timeline = self.plan.unchecked, self.plan.timeline
         while unchecked:
-            kind = unchecked.popleft()
+            kind = unchecked[0]
+            self._job = self._lines.first(kind)  # if the check raises, it fails
             try:
                 self.plan.pool.check_feasibility(kind.relaxed or kind.request)
             except InfeasibleRequest as e:
-                for line in self._lines:
-                    for _, self._job in list(line.lanes[kind].jobs()) if kind in line.lanes else ():
-                        self._lines.remove(self._job.jobid)
-                        self._launcher.refused(self._job, str(e))
+                while self._job is not None:
+                    self._lines.remove(self._job.jobid)
+                    self._launcher.refused(self._job, str(e))
+                    if timeline.should_yield(_REFUSE):
+                        yield
+                    self._job = self._lines.first(kind)
+            unchecked.popleft()  # not before: the pass may be left at any yield
             if timeline.should_yield(_CHECK):
                 yield
 
