@@ -188,11 +188,10 @@ class Queue:
 
     def _fail(self, error: Exception) -> None:
         """Drop the job that the pass was working on when it raised *error*."""
-        job = self._job
+        job, self._due = self._job, True
         if job is None or job.jobid not in self.jobs:
             raise error
         self._lines.remove(job.jobid)
-        self._due = True
         self._launcher.failed(job, error)
 
     def follow(self) -> None:
