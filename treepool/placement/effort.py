@@ -4,9 +4,16 @@ Arithmetic decides requests of the usual forms. Other requests need a search. Th
 bound, so a request that is made to be hard cannot block the scheduler. A search that ends at its
 bound has no answer, so its request waits. The bound applies to one call: earlier searches do not
 make a later call stop sooner.
+
+Besides, a scheduler that must not be held up makes a choice in *portions* of work: the choice is
+interrupted, and made anew after other events. What it found is remembered, so it goes on from there.
 """
 
 from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Optional
 
 import attrs
 
@@ -85,3 +92,51 @@ class Effort:
         if self.tried > self.limit:
             self.gave_up = True
             raise GaveUp
+
+
+class Interrupted(Exception):
+    """The portion of work is done. The same call, made again, gets further."""
+
+
+@attrs.define(eq=False)
+class Portion:
+    """The work that is left of a portion, in units of some 10 µs (see Timeline.should_yield).
+
+    In a ``with`` statement, what is called there is interrupted once nothing is left, at the next
+    call of ``interrupt``. The statement then ends without an error.
+    """
+
+    left: int
+    _token: Optional[Token[Optional[Portion]]] = None
+
+    def __enter__(self) -> Portion:
+        self._token = _PORTION.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> bool:
+        assert self._token is not None
+        _PORTION.reset(self._token)
+        return kind is Interrupted
+
+
+#: The portion that the work of this thread belongs to, if it may be interrupted.
+_PORTION: ContextVar[Optional[Portion]] = ContextVar("portion", default=None)
+
+
+def interrupt() -> None:
+    """Raise Interrupted if nothing is left of the portion; for callers who remember their work."""
+    portion = _PORTION.get()
+    if portion is not None and portion.left <= 0:
+        raise Interrupted
+
+
+def spend(work: int) -> None:
+    """Take *work* from the portion, if there is one."""
+    portion = _PORTION.get()
+    if portion is not None:
+        portion.left -= work

@@ -22,7 +22,14 @@ from treepool.placement.choose.same import by_fit, narrowed
 from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import Domains, is_searched, least, serve, units_of
 from treepool.placement.choose.spread import Spread
-from treepool.placement.effort import GIVEN_UP, PER_ATTEMPT, PER_REQUEST, Effort, GaveUp
+from treepool.placement.effort import (
+    GIVEN_UP,
+    PER_ATTEMPT,
+    PER_REQUEST,
+    Effort,
+    GaveUp,
+    Interrupted,
+)
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
@@ -89,13 +96,18 @@ class Situation:
     kept_rooms: dict[tuple[object, ...], Rooms] = attrs.field(factory=dict)
 
     def choice(self, request: Request) -> Choice:
-        """What *request* gets: the first of the best selections. Nothing is allocated."""
+        """What *request* gets: the first of the best selections. Nothing is allocated.
+
+        Raises Interrupted in a portion of work.
+        """
         effort = Effort(PER_REQUEST)
         try:
             if request.same is None:  # the common case, a fifth faster than the other
                 best = _grown(request, self, effort)
             else:
                 best = _best_of_same(request, self, effort)
+        except Interrupted:
+            raise
         except BaseException:  # candidates may have lost a state that they had just dropped
             self._forget()
             raise
@@ -108,6 +120,8 @@ class Situation:
         assert fabric is not None
         try:
             return Domains(request, self, Effort(PER_REQUEST), fabric).spread()
+        except Interrupted:
+            raise
         except BaseException:
             self._forget()
             raise

@@ -54,21 +54,29 @@ class Rooms(Table):
         self.counted = 0
         #: Where in the log of the census the next change is; below its start before the first.
         self._seen = -1
+        #: Leaves to be counted, and domains in which something has changed: some are left if
+        #: ``follow`` was interrupted.
+        self._uncounted: list[int] = []
+        self._changed: set[int] = set()
 
     def follow(self, index: NodeIndex) -> None:
-        """Apply the changes of the census since the last call."""
-        census, fabric = self.census, self.fabric
+        """Apply the changes of the census since the last call.
+
+        If this is interrupted, the next call goes on.
+        """
+        census, fabric, uncounted, changed = self.census, self.fabric, self._uncounted, self._changed
         seen = self._seen - census.log_start
-        leaves = (
-            {d for d in range(1, len(fabric)) if fabric.ranks[d]}
-            if seen < 0
-            else set(census.log[seen:])
-        )
+        if seen < 0:
+            uncounted[:] = [d for d in range(1, len(fabric)) if fabric.ranks[d]]
+        else:
+            uncounted[:] = {*uncounted, *census.log[seen:]}
         self._seen = census.log_start + len(census.log)
-        changed: set[int] = set()
-        for leaf in leaves:
+        while uncounted:
+            leaf = uncounted[-1]
             self._count(leaf, index)
             changed.update(fabric.paths[leaf])
+            uncounted.pop()
+        self._changed = set()
         self.reorder(changed)
         if self.few is not None:
             self.few.update(changed)

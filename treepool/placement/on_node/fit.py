@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 import attrs
 
-from treepool.placement.effort import PER_STATE, Effort
+from treepool.placement.effort import PER_STATE, Effort, interrupt, spend
 from treepool.placement.nodes.state import MAX_FITS, NodeState
 from treepool.placement.on_node.search import meets_demand
 from treepool.placement.on_node.units import Placer
@@ -83,10 +83,20 @@ def assess(state: NodeState, ask: Ask) -> Fit:
         found: Fit = state.fits[ask]
         return found
     except KeyError:
+        interrupt()
         if len(state.fits) >= MAX_FITS:
             state.fits.clear()
         found = state.fits[ask] = _assessed(state, ask)
+        spend(work_of(found, ask))
         return found
+
+
+def work_of(found: Fit, ask: Ask) -> int:
+    """About how much work it was to find *found*, in units of some 10 µs.
+
+    Slots with two GPUs or more take most, because the GPUs are chosen by their links.
+    """
+    return 4 + len(found.steps) * (1 + 4 * min(ask.min_gpus, 2) ** 2) + found.tried
 
 
 def compute(state: NodeState, ask: Ask) -> Optional[Fit]:

@@ -72,13 +72,12 @@ def earliest(
         else:
             yield from sweep.advance(time, end)
         if units.free >= need:
-            view = yield from sweep.view()
-            found = views.choice(view, request) if units.free >= need else None
+            found = yield from sweep.choice(request)
             if found is not None and found.selection is not None:
                 sweep.keep()
                 return Found(time, found.selection)
             if found is not None and not units.exact:
-                yield from units.become_exact(timeline, view)
+                yield from sweep.become_exact()
             if timeline.should_yield(_CHOICE):
                 yield
         units.course.note(time, units.free)
@@ -90,9 +89,8 @@ def earliest(
         sweep.keep()
     if before <= NEVER:
         return None
-    view = yield from views.view(NEVER, UNPLANNED, leave)
-    last = views.choice(view, request).selection
-    return None if last is None else Found(NEVER, last)
+    last = yield from views.choice(NEVER, UNPLANNED, leave, request)
+    return None if last.selection is None else Found(NEVER, last.selection)
 
 
 def _skip_ahead(

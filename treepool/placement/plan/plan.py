@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import count
 from typing import Generator, Iterable, Iterator, Optional
 
 import attrs
@@ -191,15 +192,18 @@ class Plan:
         The allocation has its expiration set. Raises InsufficientResources or InfeasibleRequest.
         """
         request = job.request
-        if self.timeline.clear_until(end_of(now, request.duration)):
+        for attempt in count():
+            if not self.timeline.clear_until(end_of(now, request.duration)):
+                selection = yield from self.selection(job, now)
+                if selection is not None:
+                    return self._start_on(parts_of(selection), selection.nslots, job, now)
+                break
             try:
-                return self._limited(self.pool.alloc(job.jobid, request), job, now)
+                with self.timeline.portion(attempt):
+                    return self._limited(self.pool.alloc(job.jobid, request), job, now)
             except InfeasibleRequest:  # perhaps only while the request is strict
-                pass
-        else:
-            selection = yield from self.selection(job, now)
-            if selection is not None:
-                return self._start_on(parts_of(selection), selection.nslots, job, now)
+                break
+            yield  # it was interrupted
         self.pool.check_feasibility(job.relaxed)
         raise InsufficientResources("not enough resources are free now")
 
@@ -208,8 +212,8 @@ class Plan:
         leave = job.kind.leave
         if job.jobid in self.reservations:
             leave = leave | {job.jobid}
-        view = yield from self.views.view(PRESENT, end_of(now, job.request.duration), leave)
-        return self.views.choice(view, job.request).selection
+        end = end_of(now, job.request.duration)
+        return (yield from self.views.choice(PRESENT, end, leave, job.request)).selection
 
     def may_start(self, job: Waiting, now: float) -> bool:
         """Whether to try to start *job*: its reservation has come, and something has changed."""
@@ -382,7 +386,7 @@ class Plan:
     def is_servable(self, kind: Kind) -> Generator[None, None, bool]:
         """Whether the nodes that are up could serve jobs of *kind* if nothing else ran."""
         if kind.servable is None:
-            view = yield from self.views.view(NEVER, UNPLANNED)
-            choice = self.views.choice(view, kind.relaxed or kind.request)
+            request = kind.relaxed or kind.request
+            choice = yield from self.views.choice(NEVER, UNPLANNED, frozenset(), request)
             kind.servable = choice.selection is not None or choice.gave_up
         return kind.servable

@@ -14,6 +14,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Seque
 
 import attrs
 
+from treepool.placement.effort import Portion
 from treepool.placement.jobs import held_without, ranks_in
 from treepool.placement.journal import Journal
 from treepool.placement.nodes.inventory import Inventory
@@ -33,6 +34,9 @@ UNPLANNED = -1e300
 
 #: Work between two yields. To move this many ranks takes about 5 ms.
 _SLICE = 512
+
+#: After so many attempts, the portion of work for a choice is doubled.
+_ATTEMPTS = 64
 
 #: A future of so many spans takes the time of one unit of work.
 _SPANS = 8
@@ -90,6 +94,13 @@ class Timeline:
             return False
         self._work = 0
         return True
+
+    def portion(self, attempt: int) -> Portion:
+        """The work for *attempt* (from 0) at a choice, before a yield and another attempt.
+
+        Late attempts may do more, so that there is an end whatever happens between them.
+        """
+        return Portion(max(_SLICE - self._work, _SLICE // 2) << attempt // _ATTEMPTS)
 
     # -- spans
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Generator
+from itertools import count
+from typing import Generator, Optional
 
+from treepool.placement.choose.choice import Choice
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import most_units, units_in
@@ -63,8 +65,10 @@ class Units:
         self.exact = True
         self._known.clear()
         for state in list(view.index.buckets):
-            self.of(state)
-            if timeline.should_yield(10 * COUNT):
+            with timeline.portion(0) as portion:
+                before = portion.left
+                self.of(state)
+            if timeline.should_yield(COUNT + before - portion.left):
                 yield
         self.count(view)
 
@@ -120,7 +124,23 @@ class Sweep:
             if timeline.should_yield(1):
                 yield
 
-    def view(self) -> Generator[None, None, View]:
+    def choice(self, request: Request) -> Generator[None, None, Optional[Choice]]:
+        """What *request* would get at the present start; None if too few units are free."""
+        for attempt in count():
+            view = yield from self._current()
+            if self._units.free < self._units.course.need:
+                return None
+            found = self._views.attempt(view, request, attempt)
+            if found is not None:
+                return found
+            yield
+        raise AssertionError("unreachable")
+
+    def become_exact(self) -> Generator[None, None, None]:
+        """From now on count the units that really fit."""
+        yield from self._units.become_exact(self._views.timeline, self._view)
+
+    def _current(self) -> Generator[None, None, View]:
         """The view of the present start, by which the units are counted anew if need be."""
         view, views, seen = self._view, self._views, self._seen
         if self._passed > _FAR:

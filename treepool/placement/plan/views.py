@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from itertools import count
 from typing import Callable, Generator, Iterable, Optional
 
 from treepool.placement.choose.choice import Choice, Situation
@@ -238,10 +239,28 @@ class Views:
             if timeline.should_yield(1):
                 yield
 
-    def choice(self, view: View, request: Request) -> Choice:
-        """What *request* would get in *view*, which must be up to date."""
-        self.tried += 1
+    def choice(
+        self, start: float, end: float, leave: frozenset[Holder], request: Request
+    ) -> Generator[None, None, Choice]:
+        """What *request* would get from *start* to *end*; that is still so when this returns."""
+        for attempt in count():
+            view = yield from self.view(start, end, leave)
+            found = self.attempt(view, request, attempt)
+            if found is not None:
+                return found
+            yield
+        raise AssertionError("unreachable")
+
+    def attempt(self, view: View, request: Request, attempt: int) -> Optional[Choice]:
+        """What *request* would get in *view*, which must be up to date.
+
+        None if that is too much work for *attempt* (from 0): the next comes after a yield.
+        """
         kept = view.situation.kept
         while len(kept) > _MAX_CANDIDATES:
             del kept[next(iter(kept))]
-        return view.situation.choice(request)
+        found = None
+        with self.timeline.portion(attempt):
+            found = view.situation.choice(request)
+            self.tried += 1
+        return found
