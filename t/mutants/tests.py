@@ -10,6 +10,8 @@ TESTS = {
     "machine": ("t/conformance/test_vectors.py", "t/placement/test_usable.py", MACHINE),
     "queue": ("t/placement/test_queue.py",),
     "plan": ("t/placement/test_plan.py",),
+    "late": ("t/placement/test_late.py",),
+    "portions": ("t/placement/test_portions.py",),
     "left": ("t/placement/test_left.py", "t/placement/test_queue.py"),
     "wait": ("t/placement/test_wait.py", "t/placement/test_queue.py"),
     "forecast": ("t/placement/test_plan.py",),

@@ -32,13 +32,13 @@ class SlowQueue:
         self.reserved = {}
         self.overriding = set()
         self.windows = {}
-        self.queues = set()
+        self.fallen = set()
+        self.late = {}
 
     # -- what others do
 
     def add(self, job):
         self.jobs[job.jobid] = job
-        self.queues.add(job.queue)
         if any(place > job.place for place in self.places_reserved(job.queue)):
             self.overriding.add(job.jobid)
 
@@ -46,6 +46,7 @@ class SlowQueue:
         self.jobs.pop(jobid, None)
         self.reserved.pop(jobid, None)
         self.overriding.discard(jobid)
+        self.fallen.discard(jobid)
 
     def prioritize(self, jobid, priority):
         old = self.jobs[jobid]
@@ -67,14 +68,18 @@ class SlowQueue:
     def in_order(self):
         return sorted(self.jobs.values(), key=lambda job: job.place)
 
+    @property
+    def several(self):
+        return len({job.queue for job in self.jobs.values()}) > 1
+
     # -- the future
 
     def then(self, start, end, ignoring, present=False):
         """The pool with what is free throughout a time; windows in *ignoring* do not count."""
         pool = self.pool.copy()
         if not present:
-            for jobid, ends in pool.job_end_times():
-                if (ends or NEVER) <= start:
+            for jobid, ends in self.ends():
+                if ends <= start:
                     pool.free(jobid)
         planned = {j: r for j, r in self.reserved.items() if j not in ignoring}
         planned.update({n: w for n, w in self.windows.items() if n not in ignoring})
@@ -82,6 +87,19 @@ class SlowQueue:
             if held.start < end and held.end > (-math.inf if present else start):
                 pool.occupy(10**6 + number, held.parts)
         return pool
+
+    def ends(self):
+        """When the running jobs are planned to end: at their limits, or as they were reserved."""
+        for jobid, end in self.pool.job_end_times():
+            limit, planned = self.late.get(jobid, (None, None))
+            yield jobid, (planned if end == limit else end) or NEVER
+
+    def lost(self, jobid):
+        """Job *jobid* has lost its reservation."""
+        del self.reserved[jobid]
+        job = self.jobs[jobid]
+        if any(place > job.place for place in self.places_reserved(job.queue)):
+            self.fallen.add(jobid)
 
     def end(self, start, job):
         return start + job.request.duration if job.request.duration and start < NEVER else math.inf
@@ -99,7 +117,7 @@ class SlowQueue:
     def earliest(self, job, before=math.inf, begin=-math.inf):
         begin = max(begin, self.now)
         ignoring = set(job.kind.leave) | {job.jobid}
-        ends = {e for _, e in self.pool.job_end_times() if e}
+        ends = {e for _, e in self.ends()}
         planned = [r for j, r in self.reserved.items() if j != job.jobid]
         ends |= {r.end for r in [*planned, *self.windows.values()]}
         for time in sorted({begin, *(e for e in ends if begin < e < NEVER)}):
@@ -134,6 +152,7 @@ class SlowQueue:
         }
         self.give_up()
         before = self.seen()
+        self.override(self.fallen)
         moved = True
         while moved:
             moved = False
@@ -144,9 +163,11 @@ class SlowQueue:
                         self.reserved[job.jobid] = found
                         moved = True
                     self.begin(job)
-        self.override()
+                    if self.fallen:
+                        return True
+        self.override(self.overriding)
         self.others()
-        return self.seen() != before
+        return bool(self.fallen) or self.seen() != before
 
     def seen(self):
         return dict(self.reserved), sorted(self.jobs), self.pool.job_end_times()
@@ -168,6 +189,8 @@ class SlowQueue:
                 for j in ways
             )
             if not walls and behind:
+                if 0 < self.now - held.start <= 1:
+                    self.late[job.jobid] = end, held.end
                 self.start(job, held.parts)
                 return
             free = True
@@ -177,7 +200,7 @@ class SlowQueue:
         if found is not None:
             self.start(job, found.parts)
         elif free:
-            del self.reserved[job.jobid]
+            self.lost(job.jobid)
 
     def are_free(self, parts):
         index = self.pool.situation.index
@@ -201,23 +224,23 @@ class SlowQueue:
         for jobid, held in list(self.reserved.items()):
             leave = self.jobs[jobid].kind.leave
             down = any(not up >> rank & 1 for ranks, _, _ in held.parts for rank in ranks)
-            for other, ends in self.pool.job_end_times():
-                if held.start < (ends or NEVER):
+            for other, ends in self.ends():
+                if held.start < ends:
                     down |= common(self.pool.job(other).parts, held.parts)
             for name, window in self.windows.items():
                 if name not in leave:
                     down |= overlap(window, held.start, held.end, held.parts)
             if down:
-                del self.reserved[jobid]
+                self.lost(jobid)
 
-    def override(self):
-        """Give up the reservations behind jobs that came to stand ahead of them."""
-        for jobid in list(self.overriding):
+    def override(self, marked):
+        """Give up the reservations behind jobs that are *marked*."""
+        for jobid in list(marked):
             job = self.jobs[jobid]
             for other in list(self.reserved) if self.is_servable(job) else ():
                 if self.jobs[other].queue == job.queue and self.jobs[other].place > job.place:
                     del self.reserved[other]
-        self.overriding.clear()
+        marked.clear()
 
     def is_servable(self, job):
         return self.try_at(self.relaxed(job), NEVER, -1e300, set()) is not None
@@ -238,11 +261,13 @@ class SlowQueue:
             found = self.try_at(job, self.now, end, set(job.kind.leave), present=True)
             if found is not None:
                 self.start(job, found.parts)
+                if self.fallen:
+                    return
                 continue
             count = len(self.places_reserved(job.queue))
             if policy == "fifo":
                 blocked.add(job.queue)
-            if (policy != "fifo" and count < depth) or (policy == "fifo" and len(self.queues) > 1):
+            if (policy != "fifo" and count < depth) or (policy == "fifo" and self.several):
                 made = self.earliest(job)
                 if made is not None:
                     self.reserved[job.jobid] = made

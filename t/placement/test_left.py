@@ -4,9 +4,11 @@ import pytest
 
 from placement.test_plan import NOW, Case
 from placement.test_wait import Run
+from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.plan.change import change_windows
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.line import Rule
+from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.timeline import finish
 from treepool.placement.plan.window import Window, admitting
 from treepool.rfc.jobspec import from_resources
@@ -343,21 +345,112 @@ def test_all_jobs_that_can_never_run_are_refused_though_the_pass_is_left():
     assert len(found) > 50
 
 
-def test_a_job_on_which_the_check_fails_holds_up_no_other(monkeypatch):
+def test_jobs_on_which_the_check_fails_hold_up_no_other(monkeypatch):
     case = with_jobs_that_can_never_run()
+    check = case.pool.check_feasibility
 
     def fail(request):
-        raise RuntimeError("a bug")
+        if request.nodes is not None:
+            raise RuntimeError("a bug")
+        check(request)
 
     monkeypatch.setattr(case.pool, "check_feasibility", fail)
     monkeypatch.setattr(case, "failed", lambda job, error: case.got.update({job.jobid: str(error)}))
-    work = case.queue.run()
-    while not case.got:
-        next(work)
-    monkeypatch.undo()
     case.run()
-    assert list(case.got.values()).count("a bug") == 1
+    assert case.got == dict.fromkeys(range(10, 60), "a bug")
     assert set(case.queue.jobs) == {60, 61}
+
+
+def test_a_job_that_can_never_run_is_refused_though_it_may_use_a_window_meanwhile():
+    def make():
+        case = Case(nodes=3, policy="easy", depth=1)
+        case.runs(1, "slot=3/core=8", NOW + 1000)
+        case.submit(9, "slot=1/core=8")
+        case.submit(10, "slot=3/core=8")
+        case.pool.remove_ranks("2")
+        return case
+
+    def between(case):
+        window = Window("w", 0b1, NOW + 5000, NOW + 6000, frozenset({7}))
+        finish(change_windows(case.queue, [window], lambda job: (7 if job.jobid == 10 else 8, "")))
+        if 10 in case.queue.jobs:
+            case.why(10)
+
+    found = list(at_each_yield(make, between))
+    for case in found:
+        case.run()
+        assert list(case.queue.jobs) == [9]
+        assert list(case.got) == [10]
+    assert len(found) > 5
+
+
+def test_a_job_that_is_due_is_tried_again_if_the_pass_was_left_while_it_was_tried():
+    def make():
+        rules = {"other": Rule("easy", 1)}
+        case = Case(nodes=6, policy="conservative", rules=rules)
+        for jobid in (1, 2, 3, 4, 5):
+            case.runs(jobid, "slot=1/core=8", NOW + 100)
+        case.runs(6, "slot=1/core=8", 0)
+        case.submit(10, "slot=2/core=8", priority=20)
+        case.submit(11, "slot=2/core=8", priority=16)
+        case.submit(98, "slot=6/core=8", priority=31, queue="other")
+        case.now = NOW + 100
+        for jobid in (1, 2, 3, 5):
+            case.pool.free(jobid)
+        return case
+
+    found = list(at_each_yield(make, lambda case: add(case, 99, "slot=6/core=8", 31, "other")))
+    for case in found:
+        case.run()
+        assert set(case.got) == {10, 11}
+    assert len(found) > 50
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_what_a_question_found_before_the_nodes_were_replaced_is_not_noted_afterwards(steps):
+    def key(*switches):
+        topo = {"socket": [{"cores": "0-3"}, {"cores": "4-7"}]}
+        return {
+            "writer": "TreePool",
+            "children": [{"ranks": "0-7", "topo": topo}],
+            "fabric": {"switch": [{"ranks": ranks} for ranks in switches]},
+        }
+
+    case = Case(nodes=8, policy="easy", depth=1)
+    case.pool.replace_key(key("0-3", "4-7"))
+    for jobid in range(100, 108):
+        case.runs(jobid, "slot/node{x}", NOW + 500)
+    case.submit(9, "slot=6/node{x}")  # it has the one reservation
+    case.submit(10, "switch=1/node=4/slot=1/core=2")
+    case.pool.mark_down("3,7")  # no switch has four nodes that are up
+    case.queue.follow()
+    while case.queue.plan.is_behind:
+        case.queue.follow()
+    question = why_waiting(case.queue, case.queue.jobs[10], case.now)
+    for _ in zip(range(steps), question):
+        pass
+    case.pool.replace_key(key("0-2,4", "3,5-7"))  # one switch has now
+    case.run()
+    finish(question)
+    case.queue.remove(9)
+    for jobid in range(100, 107):
+        if jobid != 103:
+            case.pool.free(jobid)
+    case.run()
+    assert 10 in case.got
+
+
+@pytest.mark.parametrize("error", [ValueError, InfeasibleRequest, InsufficientResources])
+def test_a_job_whose_owner_raises_when_it_is_told_of_the_start_holds_nothing(monkeypatch, error):
+    def started(job, allocation):
+        raise error("a bug")
+
+    case = Case()
+    monkeypatch.setattr(case, "started", started)
+    monkeypatch.setattr(case, "failed", lambda job, error: case.got.update({job.jobid: str(error)}))
+    assert case.submit(10, "slot=1/core=8") == "a bug"
+    assert not case.queue.jobs
+    assert not case.pool.has_job(10)
 
 
 def test_a_plan_is_behind_until_all_reservations_that_do_not_hold_are_given_up(monkeypatch):

@@ -282,7 +282,7 @@ def test_a_job_that_loses_its_reservation_in_mid_pass_is_where_it_would_be_befor
         return steps, (case.starts(), case.got)
 
     (_, before), (most, after) = plan(0), plan(1000)
-    assert before != after
+    assert most > 2
     assert all(plan(steps)[1] in (before, after) for steps in range(most))
 
 

@@ -131,6 +131,7 @@ class Both:
         ends += [window.end for window in self.windows]
         ends += [job.patience for job in self.queue.jobs.values() if job.patience < 1e17]
         self.now = min((e for e in ends if e > self.now), default=self.now + 1)
+        self.now += self.chance.choice([0, 0, 0.25, 1.5])  # nothing happens in the very moment
         for jobid, (began, length) in list(self.running.items()):
             if length and began + length <= self.now and self.chance.random() < 0.8:
                 self.free(jobid)
@@ -192,11 +193,8 @@ class Both:
         """The slow queue, if it begins where the queue has come to, has nothing to do."""
         plan, slow = self.queue.plan, SlowQueue(self.pool.copy(), RULES)
         self.windows = list(plan.windows.values())
-        slow.now, slow.jobs, slow.queues = (
-            self.now,
-            dict(self.queue.jobs),
-            {name for name, _, _ in self.queue.lines()},
-        )
+        slow.now, slow.jobs = self.now, dict(self.queue.jobs)
+        slow.late = dict(plan._follower.late)
         slow.reserved = {j: Held(r.start, r.end, r.parts) for j, r in plan.reservations.items()}
         slow.windows = {
             w.name: Held(w.start, w.end, w.parts(self.pool.inventory)) for w in self.windows

@@ -6,7 +6,7 @@ bound has no answer, so its request waits. The bound applies to one call: earlie
 make a later call stop sooner.
 
 Besides, a scheduler that must not be held up makes a choice in *portions* of work: the choice is
-interrupted, and made anew after other events. What it found is remembered, so it goes on from there.
+interrupted, and made anew after other events. What it found is remembered, so it gets further.
 """
 
 from __future__ import annotations
@@ -100,13 +100,14 @@ class Interrupted(Exception):
 
 @attrs.define(eq=False)
 class Portion:
-    """The work that is left of a portion, in units of some 10 µs (see Timeline.should_yield).
+    """A portion of so much ``work``, in units of some 10 µs (see Timeline.should_yield).
 
-    In a ``with`` statement, what is called there is interrupted once nothing is left, at the next
-    call of ``interrupt``. The statement then ends without an error.
+    In a ``with`` statement, what is called there is interrupted once as much is ``done``, at the
+    next call of ``interrupt``. The statement then ends without an error.
     """
 
-    left: int
+    work: int
+    done: int = 0
     _token: Optional[Token[Optional[Portion]]] = None
 
     def __enter__(self) -> Portion:
@@ -129,14 +130,14 @@ _PORTION: ContextVar[Optional[Portion]] = ContextVar("portion", default=None)
 
 
 def interrupt() -> None:
-    """Raise Interrupted if nothing is left of the portion; for callers who remember their work."""
+    """Raise Interrupted if the portion is done; for callers who remember their work."""
     portion = _PORTION.get()
-    if portion is not None and portion.left <= 0:
+    if portion is not None and portion.done >= portion.work:
         raise Interrupted
 
 
 def spend(work: int) -> None:
-    """Take *work* from the portion, if there is one."""
+    """Count *work* that was done in the portion, if there is one."""
     portion = _PORTION.get()
     if portion is not None:
-        portion.left -= work
+        portion.done += work

@@ -27,15 +27,15 @@ PLAN = [
     Mutant(
         "a job that is to start where others are late keeps its reservation",
         "placement/plan/queue.py",
-        "if ready and not has_left and job.jobid in plan.reservations:",
-        "if False:",
+        "if ready:  # it would",
+        "if False:  # it would",
         "queue",
     ),
     Mutant(
         "a job that can never run any more waits once somebody asks why it waits",
         "placement/plan/plan.py",
-        "self.unchecked = deque(self.kinds)",
-        "self.unchecked = deque()",
+        "self.unchecked = dict.fromkeys(self.kinds)",
+        "self.unchecked = {}",
         "plan",
     ),
     Mutant(
@@ -48,8 +48,8 @@ PLAN = [
     Mutant(
         "a pass goes on though a job that it has passed lost its reservation",
         "placement/plan/queue.py",
-        "if self._at is not None and job.place < self._at: self._end_pass()",
-        "if False:\n                self._end_pass()",
+        "if self._lines.fall(job) or (self._at is not None and job.place < self._at):",
+        "if self._lines.fall(job):",
         "plan",
     ),
     Mutant(
@@ -90,8 +90,8 @@ PLAN = [
     Mutant(
         "a start that fails keeps its resources",
         "placement/plan/queue.py",
-        "if not held and pool.has_job(job.jobid):",
-        "if held and pool.has_job(job.jobid):",
+        "if not held and self.plan.pool.has_job(job.jobid):",
+        "if held and self.plan.pool.has_job(job.jobid):",
         "driven",
     ),
     Mutant(
@@ -243,5 +243,40 @@ PLAN = [
         "self._most[i] += use.units",
         "self._most[i] += 1",
         "queue",
+    ),
+    Mutant(
+        "those behind a job that lost its reservation delay it",
+        "placement/plan/lines.py",
+        "line.fallen.add(job.jobid)",
+        "pass",
+        "late",
+    ),
+    Mutant(
+        "a start that is a little late voids the reservations behind it",
+        "placement/plan/plan.py",
+        "if 0 < now - reservation.start <= _LATE:",
+        "if False:",
+        "late",
+    ),
+    Mutant(
+        "a job is not tried again though the pass was left while it was tried",
+        "placement/plan/queue.py",
+        "changes = plan.timeline.journal.end",
+        "changes = plan.timeline.journal.end\n            plan.note_tried(job, changes)",
+        "left",
+    ),
+    Mutant(
+        "a kind that comes while others are checked is not checked",
+        "placement/plan/queue.py",
+        "self.plan.unchecked[job.kind] = None",
+        "pass",
+        "left",
+    ),
+    Mutant(
+        "a choice that was interrupted forgets domains that it had not counted",
+        "placement/choose/rooms.py",
+        "uncounted[:] = {*uncounted, *census.log[seen:]}",
+        "uncounted[:] = {*census.log[seen:]}",
+        "portions",
     ),
 ]

@@ -64,7 +64,8 @@ class Rooms(Table):
 
         If this is interrupted, the next call goes on.
         """
-        census, fabric, uncounted, changed = self.census, self.fabric, self._uncounted, self._changed
+        census, fabric = self.census, self.fabric
+        uncounted, changed = self._uncounted, self._changed
         seen = self._seen - census.log_start
         if seen < 0:
             uncounted[:] = [d for d in range(1, len(fabric)) if fabric.ranks[d]]

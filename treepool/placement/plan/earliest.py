@@ -89,7 +89,7 @@ def earliest(
         sweep.keep()
     if before <= NEVER:
         return None
-    last = yield from views.choice(NEVER, UNPLANNED, leave, request)
+    last = yield from views.choice(NEVER, UNPLANNED, request, leave)
     return None if last.selection is None else Found(NEVER, last.selection)
 
 

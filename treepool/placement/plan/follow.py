@@ -40,6 +40,8 @@ class Follower:
         self._nodes_changed = nodes_changed
         self._position = -1
         self._inventory = timeline.pool.inventory
+        #: The limits and the planned ends of jobs that started a little late.
+        self.late: dict[int, tuple[float, float]] = {}
         #: Entries of the pool's journal that are still to be followed, in order.
         self._entries: deque[int] = deque()
         #: Jobs whose reservations no longer hold, if they still have one.
@@ -98,6 +100,11 @@ class Follower:
         old, job = timeline.holdings.get(jobid), timeline.pool.job(jobid)
         # A limit may be later than any time that is planned: then the job has none.
         end = NEVER if job is None else min(job.end_time or NEVER, NEVER)
+        if jobid in self.late:
+            limit, planned = self.late[jobid]
+            end = planned if end == limit else end
+            if job is None:
+                del self.late[jobid]
         if old is not None:
             if job is not None and old.end == end:
                 if old.parts == job.parts:

@@ -42,6 +42,9 @@ class Line:
         self.reserved: list[tuple[Place, Waiting]] = []
         #: Jobs (by id) without a reservation that came ahead of some that have one.
         self.overriding: set[int] = set()
+        #: Jobs that lost their reservation while others behind them had one. These must not gain
+        #: from the loss.
+        self.fallen: set[int] = set()
 
     @property
     def reserving(self) -> bool:
@@ -62,6 +65,7 @@ class Line:
         if not lane:
             del self.lanes[job.kind]
         self.overriding.discard(job.jobid)
+        self.fallen.discard(job.jobid)
 
     def reserve(self, job: Waiting) -> None:
         """Move *job*, which now has a reservation, to those that have one."""

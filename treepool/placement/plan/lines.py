@@ -32,9 +32,6 @@ class Lines:
     def __iter__(self) -> Iterator[Line]:
         return iter(list(self._lines.values()))
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
     def items(self) -> Iterator[tuple[str, Line]]:
         """Each line and its name."""
         return iter(self._lines.items())
@@ -99,10 +96,11 @@ class Lines:
             line.unreserve(old)
             insort(line.reserved, (new.place, new))
         else:
-            overriding = jobid in line.overriding
+            marks = [marked for marked in (line.overriding, line.fallen) if jobid in marked]
             line.remove(old)
             line.add(new)
-            line.overriding.update([jobid] if overriding else [])
+            for marked in marks:
+                marked.add(jobid)
 
     def keeps_order(self, old: Waiting, new: Waiting) -> bool:
         """Whether *old* has a reservation, and passes no other that has one if it becomes *new*."""
@@ -136,6 +134,18 @@ class Lines:
         line = self.of(job)
         line.unreserve(job)
         line.add(job)
+
+    def fall(self, job: Waiting) -> bool:
+        """Take note that *job* has lost its reservation; whether others behind it have one."""
+        line = self.of(job)
+        passed = bool(line.reserved) and job.place < line.reserved[-1][0]
+        if passed:
+            line.fallen.add(job.jobid)
+        return passed
+
+    def in_use(self) -> int:
+        """In how many lines jobs wait."""
+        return sum(bool(line.lanes or line.reserved) for line in self._lines.values())
 
     def unreserve(self, jobs: Sequence[Waiting]) -> None:
         """Give up the reservations of *jobs*, from the last on, until it is time to yield."""

@@ -21,7 +21,6 @@ The file has more than 300 lines because all that changes a reservation must sta
 from __future__ import annotations
 
 import math
-from collections import deque
 from itertools import count
 from typing import Generator, Iterable, Iterator, Optional
 
@@ -47,6 +46,10 @@ from treepool.placement.plan.window import Window
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
+#: Seconds by which a job with a reservation may start late and still be planned to end in time, so
+#: that the others need not be planned again: no job starts in the very moment.
+_LATE = 1.0
+
 #: How often a search is repeated, at most, because the timeline changed meanwhile.
 _TRIES = 8
 
@@ -69,7 +72,7 @@ class Plan:
         self.nodes_changed = True
         self.nodes_replaced = False
         #: The kinds of jobs for which the pool may no longer have the nodes.
-        self.unchecked: deque[Kind] = deque()
+        self.unchecked: dict[Kind, None] = {}
         #: Jobs whose reservations were given up since the last call of ``follow``.
         self._void: list[Waiting] = []
         self._follower = follower = Follower(
@@ -141,7 +144,7 @@ class Plan:
             self.set_windows(windows)
             for kind in self.kinds:
                 kind.forget()
-            self.unchecked = deque(self.kinds)
+            self.unchecked = dict.fromkeys(self.kinds)
 
     def reopen(self) -> None:
         """Take note that the clock was set back, so that there are earlier starts than before."""
@@ -213,15 +216,16 @@ class Plan:
         if job.jobid in self.reservations:
             leave = leave | {job.jobid}
         end = end_of(now, job.request.duration)
-        return (yield from self.views.choice(PRESENT, end, leave, job.request)).selection
+        return (yield from self.views.choice(PRESENT, end, job.request, leave)).selection
 
     def may_start(self, job: Waiting, now: float) -> bool:
         """Whether to try to start *job*: its reservation has come, and something has changed."""
-        if self.reservations[job.jobid].start > now:
-            return False
-        track, changes = self._tracks[job.jobid], self.timeline.journal.end
-        tried, track.tried = track.tried, changes
-        return tried != changes
+        due = self.reservations[job.jobid].start <= now
+        return due and self._tracks[job.jobid].tried != self.timeline.journal.end
+
+    def note_tried(self, job: Waiting, changes: int) -> None:
+        """Note that *job* could not start after so many *changes*, once the attempt has ended."""
+        self._tracks[job.jobid].tried = changes
 
     def start_reserved(
         self, job: Waiting, now: float, behind: set[int]
@@ -242,7 +246,10 @@ class Plan:
             if jobid in delayed and other.start >= reservation.end
         }
         if are_free(parts, self.pool.situation.index) and delayed <= behind | following:
-            return self._start_on(parts, reservation.nslots, job, now)
+            allocation = self._start_on(parts, reservation.nslots, job, now)
+            if 0 < now - reservation.start <= _LATE:
+                self._follower.late[job.jobid] = end, reservation.end
+            return allocation
         return (yield from self.start(job, now))
 
     def _start_on(
@@ -386,7 +393,6 @@ class Plan:
     def is_servable(self, kind: Kind) -> Generator[None, None, bool]:
         """Whether the nodes that are up could serve jobs of *kind* if nothing else ran."""
         if kind.servable is None:
-            request = kind.relaxed or kind.request
-            choice = yield from self.views.choice(NEVER, UNPLANNED, frozenset(), request)
+            choice = yield from self.views.choice(NEVER, UNPLANNED, kind.relaxed or kind.request)
             kind.servable = choice.selection is not None or choice.gave_up
         return kind.servable

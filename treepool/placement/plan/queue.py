@@ -32,9 +32,9 @@ from treepool.placement.pool import Pool
 #: jobs are at most so late.
 _SET_BACK = 1.0
 
-#: Work to check whether the pool has the nodes for jobs of a kind, and to refuse a job, see
-#: Timeline.should_yield.
-_CHECK, _REFUSE = 50, 8
+#: Work to check whether the pool has the nodes for jobs of a kind (and so many of its nodes are a
+#: unit more), to refuse a job, and to look at one that is due; see Timeline.should_yield.
+_CHECK, _NODES, _REFUSE, _DUE = 50, 16, 8, 16
 
 
 class Launcher(Protocol):
@@ -114,6 +114,8 @@ class Queue:
         """Replace the job with the id of *job* by it, with its reservation."""
         self._end_pass_on(job.jobid)
         self._lines.replace(self.jobs[job.jobid], job)
+        if self.plan.unchecked:  # its kind may be another now
+            self.plan.unchecked[job.kind] = None
         self._due = True
 
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
@@ -199,7 +201,7 @@ class Queue:
         for job in self.plan.follow():
             self._lines.put_back(job)
             self._due = True
-            if self._at is not None and job.place < self._at:
+            if self._lines.fall(job) or (self._at is not None and job.place < self._at):
                 self._end_pass()
         if self.plan.has_gains or self.plan.nodes_changed:
             self._due = True
@@ -220,20 +222,23 @@ class Queue:
         yield from self._lines.relax(self._clock())
         self.plan.expire(self._clock())
         yield from self.plan.reconsider(self._clock())
+        yield from self._override(lambda line: line.fallen)
         yield from self._visit_reserved()
-        yield from self._override()
+        yield from self._override(lambda line: line.overriding)
         self._job = None
         yield from self.plan.reconsider(self._clock())
         yield from self._visit_others()
 
     def _refuse(self) -> Iterator[None]:
         """Refuse the jobs that can never run any more, because the pool has other nodes."""
-        unchecked, timeline = self.plan.unchecked, self.plan.timeline
-        while unchecked:
-            kind = unchecked[0]
+        pool, timeline = self.plan.pool, self.plan.timeline
+        check = _CHECK + len(pool.situation.index.up) // _NODES
+        while self.plan.unchecked:
+            kind = next(reversed(self.plan.unchecked))
             self._job = self._lines.first(kind)  # if the check raises, it fails
             try:
-                self.plan.pool.check_feasibility(kind.relaxed or kind.request)
+                if self._job is not None:
+                    pool.check_feasibility(kind.relaxed or kind.request)
             except InfeasibleRequest as e:
                 while self._job is not None:
                     self._lines.remove(self._job.jobid)
@@ -241,8 +246,8 @@ class Queue:
                     if timeline.should_yield(_REFUSE):
                         yield
                     self._job = self._lines.first(kind)
-            unchecked.popleft()  # not before: the pass may be left at any yield
-            if timeline.should_yield(_CHECK):
+            self.plan.unchecked.pop(kind, None)  # not before: the pass may be left at any yield
+            if timeline.should_yield(check):
                 yield
 
     def _visit_reserved(self) -> Iterator[None]:
@@ -269,10 +274,17 @@ class Queue:
             parts = plan.reservations[job.jobid].parts
             ready = are_free(parts, plan.pool.situation.index)
             behind = {other.jobid for other in line.behind(job)}
+            changes = plan.timeline.journal.end
             has_left = yield from self._start(job, plan.start_reserved(job, now, behind))
-            # It would delay other reservations, or has lost its own meanwhile.
-            if ready and not has_left and job.jobid in plan.reservations:
-                self._unreserve([job])
+            if not has_left and job.jobid in plan.reservations:
+                plan.note_tried(job, changes)
+                if ready:  # it would delay other reservations
+                    self._unreserve([job])
+                    if self._lines.fall(job):
+                        self._end_pass()
+                        yield
+            if plan.timeline.should_yield(_DUE + len(plan.reservations) // _DUE):
+                yield
 
     def _visit_others(self) -> Iterator[None]:
         """Start or reserve the jobs without a reservation."""
@@ -301,19 +313,20 @@ class Queue:
             if following is not None:
                 heapq.heappush(heap, (following.place, next(number), following, lane, line))
 
-    def _override(self) -> Iterator[None]:
-        """Give up the reservations behind jobs that came ahead of them."""
+    def _override(self, marked_in: Callable[[Line], set[int]]) -> Iterator[None]:
+        """Give up the reservations behind jobs that are *marked_in* their line."""
         for line in self._lines:
-            for job in [self.jobs[jobid] for jobid in line.overriding]:
+            marked = marked_in(line)
+            for job in [self.jobs[jobid] for jobid in marked]:
                 self._job = job
                 servable = yield from self.plan.is_servable(job.kind)
-                while servable and job.jobid in line.overriding:
+                while servable and job.jobid in marked:
                     behind = line.behind(self.jobs[job.jobid])[-STRIDE:]
                     self._unreserve(behind)
                     if not behind:
                         break
                     yield
-                line.overriding.discard(job.jobid)
+                marked.discard(job.jobid)
 
     def _start(
         self, job: Waiting, work: Generator[None, None, Allocation]
@@ -323,8 +336,6 @@ class Queue:
         held = pool.has_job(job.jobid)
         try:
             allocation = yield from work
-            self._lines.remove(job.jobid)
-            self._launcher.started(job, allocation)
         except InsufficientResources:
             if job.jobid not in self.plan.reservations and job.length < kind.stuck:
                 yield from self.plan.note_stuck(job, self._clock())
@@ -333,21 +344,31 @@ class Queue:
             self._lines.remove(job.jobid)
             self._launcher.refused(job, str(e))
         except Exception as e:  # it must not hold up all others, now and after each reload
-            if not held and pool.has_job(job.jobid):
-                pool.free(job.jobid)
-            self._lines.remove(job.jobid)
-            self._launcher.failed(job, e)
+            self._give_back(job, held, e)
+        else:
+            try:
+                self._lines.remove(job.jobid)
+                self._launcher.started(job, allocation)
+            except Exception as e:
+                self._give_back(job, held, e)
         self.follow()
         if self.plan.is_behind or self._work is None:
             yield  # ``run`` follows the rest before the pass goes on, or begins another
         return True
+
+    def _give_back(self, job: Waiting, held: bool, error: Exception) -> None:
+        """Drop *job*, to start which raised *error*, and what it holds unless it *held* that."""
+        if not held and self.plan.pool.has_job(job.jobid):
+            self.plan.pool.free(job.jobid)
+        self._lines.remove(job.jobid)
+        self._launcher.failed(job, error)
 
     def _wait(self, job: Waiting, line: Line) -> Generator[None, None, bool]:
         """Let *job* wait, reserve if it may; returns whether the other jobs of *line* wait too."""
         fifo = line.rule.policy == "fifo"
         if not (fifo or line.reserving) or not (yield from self.plan.is_servable(job.kind)):
             return False
-        if line.reserving or (fifo and len(self._lines) > 1):
+        if line.reserving or (fifo and self._lines.in_use() > 1):
             made = yield from self.plan.reserve(job, self._clock())
             if made is not None:
                 line.reserve(job)

@@ -98,7 +98,7 @@ def unit_of(request: Request) -> str:
 
 def _room(plan: Plan, job: Waiting, start: float) -> Generator[None, None, Room]:
     """What *job* would find at *start* if what is planned is ignored."""
-    choice = yield from plan.views.choice(start, UNPLANNED, frozenset(), job.request)
+    choice = yield from plan.views.choice(start, UNPLANNED, job.request)
     view = yield from plan.views.view(start, UNPLANNED)
     units = Units(job.request, plan.pool.inventory)
     plan.views.detach(view)  # otherwise a search might advance it between two yields

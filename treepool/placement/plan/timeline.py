@@ -2,7 +2,8 @@
 
 A *span* holds cores and GPUs of a rank from one time to another. Running jobs, reservations and
 windows all consist of spans. A job can use what the rank has, except for what is in a span that
-overlaps the time of the job.
+overlaps the time of the job. What changes spans and what reads them must agree: both are in this
+file.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Timeline:
 
         Late attempts may do more, so that there is an end whatever happens between them.
         """
-        return Portion(max(_SLICE - self._work, _SLICE // 2) << attempt // _ATTEMPTS)
+        return Portion(max(_SLICE - self._work, _SLICE // 2, 1) << attempt // _ATTEMPTS)
 
     # -- spans
 

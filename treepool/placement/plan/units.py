@@ -66,9 +66,8 @@ class Units:
         self._known.clear()
         for state in list(view.index.buckets):
             with timeline.portion(0) as portion:
-                before = portion.left
                 self.of(state)
-            if timeline.should_yield(COUNT + before - portion.left):
+            if timeline.should_yield(COUNT + portion.done):
                 yield
         self.count(view)
 

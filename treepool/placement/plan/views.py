@@ -240,11 +240,13 @@ class Views:
                 yield
 
     def choice(
-        self, start: float, end: float, leave: frozenset[Holder], request: Request
+        self, start: float, end: float, request: Request, leave: frozenset[Holder] = frozenset()
     ) -> Generator[None, None, Choice]:
         """What *request* would get from *start* to *end*; that is still so when this returns."""
         for attempt in count():
             view = yield from self.view(start, end, leave)
+            if view.situation.inventory is not self.timeline.pool.inventory:
+                continue  # the nodes were replaced meanwhile
             found = self.attempt(view, request, attempt)
             if found is not None:
                 return found
@@ -260,7 +262,8 @@ class Views:
         while len(kept) > _MAX_CANDIDATES:
             del kept[next(iter(kept))]
         found = None
-        with self.timeline.portion(attempt):
+        with self.timeline.portion(attempt) as portion:
             found = view.situation.choice(request)
             self.tried += 1
+        self.timeline.spend(portion.done)
         return found
