@@ -10,7 +10,7 @@ A reservation only changes if something concerns it:
   queue, each reservation moves to the earliest start that it can now have. The others stay in place
   meanwhile, so none moves to a later start.
 * Less room (a node went down, a job got a later end or started late): reservations that no longer
-  hold are given up, and their jobs are planned again.
+  hold are given up, and their jobs are planned again. So are those behind them, or they would gain.
 
 Jobs end at their time limits at the latest. A job that is over its limit is expected to end at any
 moment. A reservation whose start has passed keeps its resources free until its job starts.
