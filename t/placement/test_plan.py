@@ -262,7 +262,11 @@ def test_what_the_pool_can_no_longer_do_is_refused_whoever_is_ahead_or_asked_why
 
 
 @pytest.mark.parametrize("change", ["down", "window"])
-def test_a_job_that_loses_its_reservation_in_mid_pass_is_where_it_would_be_before_or_after(change):
+def test_a_job_that_loses_its_reservation_in_mid_pass_is_where_it_would_be_before_or_after(
+    monkeypatch, change
+):
+    monkeypatch.setattr("treepool.placement.plan.timeline._SLICE", 1)
+
     def plan(steps):
         case = Case(nodes=3)
         case.runs(1, "slot=1/core=8", NOW + 50)
@@ -282,7 +286,7 @@ def test_a_job_that_loses_its_reservation_in_mid_pass_is_where_it_would_be_befor
         return steps, (case.starts(), case.got)
 
     (_, before), (most, after) = plan(0), plan(1000)
-    assert most > 2
+    assert most > 5
     assert all(plan(steps)[1] in (before, after) for steps in range(most))
 
 
