@@ -95,7 +95,10 @@ class Effort:
 
 
 class Interrupted(Exception):
-    """The portion of work is done. The same call, made again, gets further."""
+    """The portion of work is done. The same call, made again, gets further.
+
+    Its argument is the ask for a fit of which there was no work left.
+    """
 
 
 @attrs.define(eq=False)
@@ -103,11 +106,13 @@ class Portion:
     """A portion of so much ``work``, in units of some 10 µs (see Timeline.should_yield).
 
     In a ``with`` statement, what is called there is interrupted once as much is ``done``, at the
-    next call of ``interrupt``. The statement then ends without an error.
+    next call of ``interrupt``. The statement then ends without an error, and ``lacking`` says for
+    which ask there was no work left.
     """
 
     work: int
     done: int = 0
+    lacking: Optional[object] = None
     _token: Optional[Token[Optional[Portion]]] = None
 
     def __enter__(self) -> Portion:
@@ -122,18 +127,21 @@ class Portion:
     ) -> bool:
         assert self._token is not None
         _PORTION.reset(self._token)
-        return kind is Interrupted
+        if not isinstance(error, Interrupted):
+            return False
+        (self.lacking,) = error.args
+        return True
 
 
 #: The portion that the work of this thread belongs to, if it may be interrupted.
 _PORTION: ContextVar[Optional[Portion]] = ContextVar("portion", default=None)
 
 
-def interrupt() -> None:
-    """Raise Interrupted if the portion is done; for callers who remember their work."""
+def interrupt(ask: object) -> None:
+    """Raise Interrupted if the portion is done; for callers who remember their work for *ask*."""
     portion = _PORTION.get()
     if portion is not None and portion.done >= portion.work:
-        raise Interrupted
+        raise Interrupted(ask)
 
 
 def spend(work: int) -> None:

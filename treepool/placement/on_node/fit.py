@@ -83,7 +83,7 @@ def assess(state: NodeState, ask: Ask) -> Fit:
         found: Fit = state.fits[ask]
         return found
     except KeyError:
-        interrupt()
+        interrupt(ask)
         if len(state.fits) >= MAX_FITS:
             state.fits.clear()
         found = state.fits[ask] = _assessed(state, ask)

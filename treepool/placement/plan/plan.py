@@ -38,6 +38,7 @@ from treepool.placement.plan.future import PRESENT, Holder
 from treepool.placement.plan.gains import Gain, Gains
 from treepool.placement.plan.jobs import Floor, Kind, Reservation, Waiting, earliest_start
 from treepool.placement.plan.kinds import Kinds
+from treepool.placement.plan.portions import prepared
 from treepool.placement.plan.timeline import NEVER, UNPLANNED, Change, Timeline, end_of
 from treepool.placement.plan.track import Track, room_left
 from treepool.placement.plan.units import Units
@@ -202,11 +203,11 @@ class Plan:
                     return self._start_on(parts_of(selection), selection.nslots, job, now)
                 break
             try:
-                with self.timeline.portion(attempt):
+                with self.timeline.portion(attempt) as portion:
                     return self._limited(self.pool.alloc(job.jobid, request), job, now)
             except InfeasibleRequest:  # perhaps only while the request is strict
                 break
-            yield  # it was interrupted
+            yield from prepared(self.timeline, self.pool.situation.index, portion)
         self.pool.check_feasibility(job.relaxed)
         raise InsufficientResources("not enough resources are free now")
 

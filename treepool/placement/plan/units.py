@@ -129,10 +129,9 @@ class Sweep:
             view = yield from self._current()
             if self._units.free < self._units.course.need:
                 return None
-            found = self._views.attempt(view, request, attempt)
+            found = yield from self._views.attempt(view, request, attempt)
             if found is not None:
                 return found
-            yield
         raise AssertionError("unreachable")
 
     def become_exact(self) -> Generator[None, None, None]:

@@ -19,6 +19,7 @@ from typing import Callable, Generator, Iterable, Optional
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.plan.future import PRESENT, Holder
+from treepool.placement.plan.portions import prepared
 from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Timeline
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -247,16 +248,17 @@ class Views:
             view = yield from self.view(start, end, leave)
             if view.situation.inventory is not self.timeline.pool.inventory:
                 continue  # the nodes were replaced meanwhile
-            found = self.attempt(view, request, attempt)
+            found = yield from self.attempt(view, request, attempt)
             if found is not None:
                 return found
-            yield
         raise AssertionError("unreachable")
 
-    def attempt(self, view: View, request: Request, attempt: int) -> Optional[Choice]:
+    def attempt(
+        self, view: View, request: Request, attempt: int
+    ) -> Generator[None, None, Optional[Choice]]:
         """What *request* would get in *view*, which must be up to date.
 
-        None if that is too much work for *attempt* (from 0): the next comes after a yield.
+        None, after a yield, if that is too much work for *attempt* (from 0).
         """
         kept = view.situation.kept
         while len(kept) > _MAX_CANDIDATES:
@@ -266,4 +268,6 @@ class Views:
             found = view.situation.choice(request)
             self.tried += 1
         self.timeline.spend(portion.done)
+        if found is None:
+            yield from prepared(self.timeline, view.index, portion)
         return found
