@@ -32,6 +32,7 @@ class SlowQueue:
         self.reserved = {}
         self.overriding = set()
         self.windows = {}
+        self.queues = set()
         self.fallen = set()
         self.late = {}
 
@@ -39,6 +40,7 @@ class SlowQueue:
 
     def add(self, job):
         self.jobs[job.jobid] = job
+        self.queues.add(job.queue)
         if any(place > job.place for place in self.places_reserved(job.queue)):
             self.overriding.add(job.jobid)
 
@@ -67,10 +69,6 @@ class SlowQueue:
 
     def in_order(self):
         return sorted(self.jobs.values(), key=lambda job: job.place)
-
-    @property
-    def several(self):
-        return len({job.queue for job in self.jobs.values()}) > 1
 
     # -- the future
 
@@ -267,7 +265,7 @@ class SlowQueue:
             count = len(self.places_reserved(job.queue))
             if policy == "fifo":
                 blocked.add(job.queue)
-            if (policy != "fifo" and count < depth) or (policy == "fifo" and self.several):
+            if (policy != "fifo" and count < depth) or (policy == "fifo" and len(self.queues) > 1):
                 made = self.earliest(job)
                 if made is not None:
                     self.reserved[job.jobid] = made

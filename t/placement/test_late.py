@@ -101,16 +101,3 @@ def test_a_job_that_lost_its_reservation_delays_nobody_if_it_cannot_be_served():
     case.pool.free(1)
     case.run()
     assert 11 in case.got
-
-
-def test_a_fifo_queue_does_not_remember_that_another_was_used():
-    found = []
-    for used in (False, True):
-        case = Case(policy="fifo")
-        if used:
-            case.submit(1, "slot=1/core=1", queue="other")
-            case.pool.free(1)
-        case.runs(2, "slot=1/core=8", NOW + 50)
-        case.submit(10, "slot=2/core=8", 100.0)
-        found.append((case.starts(), case.submit(11, "slot=1/core=8", 1000.0, 20, "other")))
-    assert found[0] == found[1]

@@ -194,6 +194,7 @@ class Both:
         plan, slow = self.queue.plan, SlowQueue(self.pool.copy(), RULES)
         self.windows = list(plan.windows.values())
         slow.now, slow.jobs = self.now, dict(self.queue.jobs)
+        slow.queues = {name for name, _, _ in self.queue.lines()}
         slow.late = dict(plan._follower.late)
         slow.reserved = {j: Held(r.start, r.end, r.parts) for j, r in plan.reservations.items()}
         slow.windows = {

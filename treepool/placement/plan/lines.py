@@ -32,6 +32,9 @@ class Lines:
     def __iter__(self) -> Iterator[Line]:
         return iter(list(self._lines.values()))
 
+    def __len__(self) -> int:
+        return len(self._lines)
+
     def items(self) -> Iterator[tuple[str, Line]]:
         """Each line and its name."""
         return iter(self._lines.items())
@@ -142,10 +145,6 @@ class Lines:
         if passed:
             line.fallen.add(job.jobid)
         return passed
-
-    def in_use(self) -> int:
-        """In how many lines jobs wait."""
-        return sum(bool(line.lanes or line.reserved) for line in self._lines.values())
 
     def unreserve(self, jobs: Sequence[Waiting]) -> None:
         """Give up the reservations of *jobs*, from the last on, until it is time to yield."""

@@ -368,7 +368,7 @@ class Queue:
         fifo = line.rule.policy == "fifo"
         if not (fifo or line.reserving) or not (yield from self.plan.is_servable(job.kind)):
             return False
-        if line.reserving or (fifo and self._lines.in_use() > 1):
+        if line.reserving or (fifo and len(self._lines) > 1):
             made = yield from self.plan.reserve(job, self._clock())
             if made is not None:
                 line.reserve(job)
