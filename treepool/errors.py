@@ -122,6 +122,10 @@ class InfeasibleRequest(TreepoolError, OSError):
     """A request that even an idle pool could not serve; the message says why."""
 
 
+class TooComplex(InfeasibleRequest):
+    """A request for which the search for a placement is given up even on an idle pool."""
+
+
 class InsufficientResources(TreepoolError, OSError):
     """A request that an idle pool could serve, but that this pool cannot serve now."""
 

@@ -23,9 +23,8 @@ from pathlib import Path
 from treepool import Pool, parse_shape
 from treepool.errors import InsufficientResources
 from treepool.flux.garbage import Garbage
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.line import Rule
-from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.jobs import Rule
+from treepool.placement.plan.queue import SWEEP, Queue
 from treepool.rfc.jobspec import from_resources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,8 +68,9 @@ class Bench:
 
     def __init__(self, nodes, depth, small, large):
         self.rng = random.Random(1)
+        self.now = NOW
         self.pool = Pool(cluster(nodes))
-        self.queue = Queue(self.pool, self, lambda: NOW, Rule("conservative", depth))
+        self.queue = Queue(self.pool, self, lambda: self.now, Rule("conservative", depth))
         mixed = [*SMALL * small, *(shape.format(n) for n, shape in LARGE)]
         self.waiting = mixed
         if large:
@@ -106,7 +106,8 @@ class Bench:
     def submit(self, shape, priority=16):
         self.jobid += 1
         request = self.request(shape, self.rng.choice([600.0, 3600.0, 7200.0, 43200.0, DAY]))
-        self.queue.add(Waiting(self.jobid, priority, request, self.queue.plan.kinds.of(request)))
+        waiting = self.queue.waiting
+        self.queue.add(waiting(self.jobid, priority, request, frozenset(), "", NOW, NOW))
 
     def passes(self):
         """The seconds of each step of all passes until nothing is left to do."""
@@ -118,17 +119,18 @@ class Bench:
 
     def run(self, what, prepare=lambda: None, times=1):
         """A row for *what* happens when *prepare* was called, each of so many *times*."""
-        views = self.queue.plan.views
-        moved, tried, taken, steps = views.moved, views.tried, [], []
+        taken, steps = [], []
         for _ in range(times):
             prepare()
             new = self.passes()
+            while self.queue.next_time <= self.now + SWEEP:
+                self.now = self.queue.next_time
+                new += self.passes()
             steps += new
             taken.append(sum(new))
         print(
             f"{what:24} {statistics.median(taken):8.3f} {len(steps):7,} {max(steps) * 1e3:8.1f}"
-            f" {len(self.queue.plan.reservations):8,} {views.moved - moved:9,}"
-            f" {views.tried - tried:6,}"
+            f" {len(self.queue.reservations):8,}"
         )
         if times > 1:
             print(f"  of {times} times, at most {max(taken):7.3f}")

@@ -27,8 +27,7 @@ from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission
 from treepool.flux.turns import Precedence, Turns
 from treepool.flux.windows import Windows
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.line import Rule
+from treepool.placement.plan.jobs import Rule
 from treepool.placement.plan.queue import Queue
 from treepool.rfc.windows import clock
 
@@ -61,7 +60,7 @@ def scheduler_of_two_jobs():
     for jobid in (1, 2):
         request = scheduler.resources.parse_resource_request(jobspec).request
         pending._submissions[jobid] = Submission(Mock(), jobid, 16, 0, 0.0, jobspec)
-        queue.add(Waiting(jobid, 16, request, queue.plan.kinds.of(request)))
+        queue.add(queue.waiting(jobid, 16, request, frozenset(), "", 0.0, time.time()))
     return scheduler
 
 
@@ -156,9 +155,9 @@ def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
     scheduler.prioritize([(1, 20)])
     assert pending.cancel(1) is submission
     request = scheduler.resources.parse_resource_request(submission.jobspec).request
-    kind = scheduler.queue.plan.kinds.of(request)
+    waiting = scheduler.queue.waiting
     pending._submissions[1] = submission
-    scheduler.queue.add(Waiting(1, 16, request, kind))
+    scheduler.queue.add(waiting(1, 16, request, frozenset(), "", 0.0, time.time()))
     list(pending.apply())
     assert scheduler.queue.jobs[1].priority == 16
 
@@ -384,16 +383,18 @@ def check_estimates_change_with_the_plan_not_while_it_is_made():
     pool.update_expiration(9, time.time() + 1000)
     list(queue.run())
     list(scheduler.forecast())
-    first = {jobid: queue.plan.reservations[jobid].start for jobid in (1, 2)}
+    first = {jobid: queue.reservations[jobid].start for jobid in (1, 2)}
     queue.prioritize(2, 20)
-    with patch("treepool.placement.plan.timeline._SLICE", 1):
+    with patch("treepool.placement.plan.profile.SLICE", 1):
         lost = False
         for _ in queue.run():  # it may be left here, for messages
             scheduler._annotator.changed()
             list(scheduler.forecast())
-            lost |= 1 not in queue.plan.reservations
+            lost |= 1 not in queue.reservations
+    scheduler._annotator.changed()
+    list(scheduler.forecast())
     assert lost
-    last = {jobid: queue.plan.reservations[jobid].start for jobid in (1, 2)}
+    last = {jobid: queue.reservations[jobid].start for jobid in (1, 2)}
     assert last[2] == first[1] < last[1]
     for jobid in (1, 2):
         calls = scheduler._pending.request_of(jobid).annotate.call_args_list

@@ -15,10 +15,8 @@ from treepool import Pool, parse_shape
 from treepool.flux.answers import Answers
 from treepool.flux.outlook import Outlook
 from treepool.flux.questions import Asker
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.line import Rule
+from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import finish
 from treepool.rfc.jobspec import from_resources
 
 R = {"version": 1, "execution": {
@@ -31,7 +29,7 @@ class Source:
         request = self.pool.parse_resource_request(spec)
         self.pool.alloc(1, request)
         self.queue = Queue(self.pool, self, lambda: 1000.0, Rule("easy", 8))
-        self.queue.add(Waiting(2, 16, request, self.queue.plan.kinds.of(request)))
+        self.queue.add(self.queue.waiting(2, 16, request, frozenset(), "", 1000.0, 1000.0))
         finish(self.queue.run())
 
     def started(self, job, allocation):

@@ -10,10 +10,8 @@ from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.flux.outlook import Outlook
 from treepool.placement.plan.forecast import Forecast
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.line import Rule
+from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import finish
 from treepool.rfc.jobspec import from_resources
 
 NOW = 1_800_000_000.0
@@ -44,7 +42,7 @@ class Case:
 
     def job(self, jobid, shape, duration, queue):
         request = self.request(shape, duration)
-        return Waiting(jobid, 16, request, self.queue.plan.kinds.of(request), queue)
+        return self.queue.waiting(jobid, 16, request, frozenset(), queue, NOW, NOW)
 
     def submit(self, *job):
         self.queue.add(self.job(*job))
@@ -62,7 +60,7 @@ def test_a_new_job_respects_the_reservations_of_other_queues(policy, waiting):
     case = Case(policy)
     case.submit(2, "slot=1/core=1", 10.0, "debug")  # so that there are two queues
     case.submit(3, "slot=1/core=8", 50.0, "batch")
-    assert case.queue.plan.reservations[3].start == NOW + 100
+    assert case.queue.reservations[3].start == NOW + 100
     for jobid in range(4, 4 + waiting):
         case.submit(jobid, "slot=1/core=2", 200.0, "debug")
     for queue in ("debug", "other"):  # nothing waits in the other one

@@ -156,7 +156,7 @@ def test_a_start_after_all_calendars_is_no_estimate_and_flux_jobs_can_list_the_j
     head = small.submit("-N2", "-n2", "--exclusive")
     small.settle()
     shown = "{annotations.sched.t_estimate!d:%H:%M}|{annotations.sched.reason_pending}"
-    said = "|1 of 2 nodes free now, 2 at 9999-12-31 23:59"
+    said = "|1 of 2 nodes free now, the rest is held by jobs without a time limit"
     assert small.soon(lambda: small.flux("jobs", "-no", shown, head) == said)
 
 

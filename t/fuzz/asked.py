@@ -58,8 +58,7 @@ class Source:
 
     def waiting(self, jobid, priority, userid, line, spec):
         request = self.pool.parse_resource_request(spec)
-        kinds = self.queue.plan.kinds
-        return kinds.waiting(jobid, priority, request, frozenset(), line, 1000.0, 1000.0)
+        return self.queue.waiting(jobid, priority, request, frozenset(), line, 1000.0, 1000.0)
 
     def user_of(self, jobid):
         return 7

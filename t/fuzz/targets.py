@@ -69,6 +69,7 @@ from treepool.rfc import (
     mix,
     windows,
 )
+from treepool.rfc.hostindex import HostIndex
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
@@ -232,7 +233,8 @@ def _document(data):
 @target(InvalidJobspec, seeds=CONSTRAINTS)
 def _constraint(data):
     found = constraint.parse(_json(data))
-    constraint.evaluate(found, 0xFF, {"gpu": 3}, lambda host: (0,))
+    hosts = HostIndex(["a0", "a01", "a2", "h1", "h2", "n1-2", "n12", "r1n2"], 0xFF)
+    constraint.evaluate(found, 0xFF, {"gpu": 3}, hosts.matching)
 
 
 @target(InvalidJobspec, seeds=WISHES)

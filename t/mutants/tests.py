@@ -8,14 +8,6 @@ MACHINE = "t/placement/test_machine.py::test_no_operation_in_any_order_breaks_a_
 #: evenly, are rare in the machine's histories.
 TESTS = {
     "machine": ("t/conformance/test_vectors.py", "t/placement/test_usable.py", MACHINE),
-    "queue": ("t/placement/test_queue.py",),
-    "plan": ("t/placement/test_plan.py",),
-    "late": ("t/placement/test_late.py",),
-    "portions": ("t/placement/test_portions.py",),
-    "left": ("t/placement/test_left.py", "t/placement/test_queue.py"),
-    "wait": ("t/placement/test_wait.py", "t/placement/test_queue.py"),
-    "forecast": ("t/placement/test_plan.py",),
-    "windows": ("t/placement/test_change.py",),
     "fabric": (
         "t/placement/test_domains.py",
         "t/placement/test_idle_nodes.py",
@@ -25,6 +17,7 @@ TESTS = {
         "t/placement/test_spread.py",
         "t/placement/test_fitness.py",
     ),
+    "wait": ("t/placement/test_wait.py",),
     "counts": ("t/rfc/test_count.py",),
     "reference": ("t/placement/test_against_reference.py",),
     "formats": ("t/rfc/test_subinstance.py", "t/rfc/test_fabric.py"),

@@ -289,8 +289,6 @@ class Machine(Counted):
 
         answer = outcome(partial(asked, pool))
         assert answer is outcome(partial(asked, idle))
-        if answer is None and idle.choice(idle.parse_resource_request(spec)).gave_up:
-            return answer  # too complex to tell: the job waits
         served = outcome(lambda: idle.alloc(1, idle.parse_resource_request(spec)))
         assert answer is (served if isinstance(served, type) else None)
         return answer

@@ -3,10 +3,9 @@
 import pytest
 
 from generators import outcome
-from placement.test_plan import NOW, Case
-from treepool.placement.plan.change import Conflicts, change_windows
+from placement.test_plan import NOW, Case, at_once  # noqa: F401
 from treepool.placement.plan.forecast import Forecast
-from treepool.placement.plan.window import Window
+from treepool.placement.plan.windows import Conflicts, Window, change_windows
 
 FOR_SEVEN = Window("kept", 0b1, NOW, NOW + 500, frozenset([7]))
 FOR_NOBODY = Window("kept", 0b1, NOW, NOW + 500)
@@ -58,15 +57,15 @@ def test_a_job_keeps_priority_and_request():
     before = case.queue.jobs[1]
     case.change(FOR_SEVEN, Window("other", 0b1, NOW, NOW + 10))
     after = case.queue.jobs[1]
-    assert after.kind.leave == {"kept"}
+    assert after.job_class.leave == {"kept"}
     assert (after.priority, after.request) == (30, before.request)
 
 
 def test_jobs_whose_leave_does_not_change_keep_their_reservation():
     case = Waiting(FOR_NOBODY)
-    before = case.queue.plan.reservations[1]
+    before = case.queue.reservations[1]
     case.change(FOR_NOBODY, Window("later", 0b1, NOW + 5000, NOW + 6000, frozenset([8])))
-    assert case.queue.plan.reservations[1] is before
+    assert case.queue.reservations[1] is before
 
 
 def two_queues_wait():
@@ -87,7 +86,7 @@ def change(case, *windows):
 def test_a_job_that_is_admitted_to_a_new_window_keeps_its_reservation():
     case = two_queues_wait()
     change(case, Window("later", 0b1, NOW + 5000, NOW + 6000, frozenset([7])))
-    assert case.queue.jobs[2].kind.leave == {"later"}
+    assert case.queue.jobs[2].job_class.leave == {"later"}
     assert case.starts() == {2: NOW + 100, 3: NOW + 200}
 
 
@@ -113,7 +112,7 @@ def test_what_stands_against_a_new_window_is_told():
 
 def test_an_estimate_respects_the_windows_of_the_moment():
     case = Case(nodes=1, policy="fifo")
-    forecast = Forecast(case.pool, case.queue.plan.windows)
+    forecast = Forecast(case.pool, case.queue.windows)
     for windows, start in (((FOR_NOBODY,), NOW + 500), ((), NOW)):
         case.queue.set_windows((FOR_NOBODY,))
         case.submit(1, "slot/core=1")

@@ -387,7 +387,7 @@ def test_the_work_for_domains_does_not_grow_with_their_number(shape, options):
     assert work(1024) < 1.2 * work(64)
 
 
-def test_a_request_that_is_tried_in_one_domain_after_another_is_tried_in_500_at_most(monkeypatch):
+def test_a_request_is_tried_in_one_domain_after_another_until_its_effort_is_spent(monkeypatch):
     """Some of its nodes can give more than others, so no number says where it fits."""
     pool = machine(640)
     index, states = pool.situation.index, pool.inventory.states
@@ -401,4 +401,4 @@ def test_a_request_that_is_tried_in_one_domain_after_another_is_tried_in_500_at_
     found = pool.choice(request)
     assert found.gave_up
     assert found.selection.extent == (2, 6)
-    assert len(tried) == 500 + 1  # and the whole pool
+    assert 50 < len(tried) < 500

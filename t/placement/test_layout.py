@@ -17,6 +17,7 @@ from placement.reference import Domain, Ids
 from placement.strategies import jobspec
 from placement.wanted import Need, Part
 from treepool import Pool, parse_shape
+from treepool.errors import TooComplex
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NodeType
@@ -326,11 +327,12 @@ UNEVEN = {
 }
 
 
-def test_whole_domains_of_different_sizes_with_an_amount_beside_are_not_denied() -> None:
+def test_whole_domains_of_different_sizes_with_an_amount_beside_may_be_too_complex() -> None:
     """The twelve smallest domains have 18 of the 38 cores, which leaves five for each of four."""
     entry = {"rank": "0", "children": {"core": "0-37", "gpu": "0-4"}}
     key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": UNEVEN}]}
     R = {"version": 1, "execution": {"R_lite": [entry], "nodelist": ["n0"]}, "scheduling": key}
     pool = Pool(R)
     request = pool.parse_resource_request(jobspec(parse_shape("slot=4/[l3=3{x};core=5]")))
-    pool.check_feasibility(request)
+    with pytest.raises(TooComplex):  # and not another InfeasibleRequest
+        pool.check_feasibility(request)

@@ -6,8 +6,7 @@ import pytest
 
 from placement.test_job_fabric import cluster
 from treepool import Pool, parse_shape
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.line import Rule
+from treepool.placement.plan.jobs import Rule
 from treepool.placement.plan.queue import Queue
 from treepool.rfc.jobspec import from_resources
 
@@ -47,7 +46,7 @@ class Run:
 
     def waits(self, jobid, shape, duration=10.0, **options):
         request = self.request(shape, duration, **options)
-        self.queue.add(Waiting(jobid, 16, request, self.queue.plan.kinds.of(request)))
+        self.queue.add(self.queue.waiting(jobid, 16, request, frozenset(), "", self.now, self.now))
 
     def step(self):
         for _ in self.queue.run():
@@ -55,7 +54,7 @@ class Run:
 
     def reserved(self, jobid):
         """When a waiting job starts, and on which ranks."""
-        reservation = self.queue.plan.reservations[jobid]
+        reservation = self.queue.reservations[jobid]
         return reservation.start, sorted(r for ranks, _, _ in reservation.parts for r in ranks)
 
 

@@ -13,6 +13,7 @@ from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.why.unsatisfied import unsatisfied
 from treepool.rfc.constraint import Constraint, evaluate, parse
+from treepool.rfc.hostindex import HostIndex
 from treepool.rfc.jobspec import from_resources
 
 
@@ -187,10 +188,10 @@ CONSTRAINTS = st.recursive(
 @given(CONSTRAINTS)
 def test_any_constraint_that_no_node_satisfies_has_a_reason(constraint: dict[str, Any]) -> None:
     properties = {"red": 0b0011, "blue": 0b1100, "all": 0b1111}
-    ranks_on = {"n0": [0], "n1": [1], "n2": [2]}
+    index = HostIndex(["n0", "n1", "n2", ""], 0b111)
 
     def matching(one: Constraint) -> RankSet:
-        mask = evaluate(one, 0b1111, properties, lambda host: ranks_on.get(host, []))
+        mask = evaluate(one, 0b1111, properties, index.matching)
         return RankSet.from_mask(mask)
 
     if not matching(parse(constraint)):

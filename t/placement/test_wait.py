@@ -12,10 +12,9 @@ from depth import examples
 from placement.test_job_fabric import cluster
 from treepool import Pool, parse_shape
 from treepool.placement.plan.forecast import Forecast
-from treepool.placement.plan.line import Rule
+from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import why_waiting
-from treepool.placement.plan.timeline import finish
 from treepool.placement.request.job_options import Within
 from treepool.rfc.jobspec import from_resources
 
@@ -67,10 +66,8 @@ class Run:
 
     def waits(self, jobid, shape, duration=10.0, submitted=NOW, priority=16, **options):
         request = self.request(shape, duration, **options)
-        plan = self.queue.plan
-        self.queue.add(
-            plan.kinds.waiting(jobid, priority, request, frozenset(), "", submitted, self.now)
-        )
+        waiting = self.queue.waiting
+        self.queue.add(waiting(jobid, priority, request, frozenset(), "", submitted, self.now))
         self.step()
 
     def step(self, now=None):
@@ -78,7 +75,7 @@ class Run:
         finish(self.queue.run())
 
     def reserved(self, jobid):
-        reservation = self.queue.plan.reservations[jobid]
+        reservation = self.queue.reservations[jobid]
         return reservation.start, sorted(r for ranks, _, _ in reservation.parts for r in ranks)
 
     def why(self, jobid):

@@ -11,9 +11,9 @@ import random
 import pytest
 
 from treepool import Pool, parse_shape
-from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec, TooComplex
 from treepool.placement import effort
-from treepool.placement.choose import choice
+from treepool.placement.choose import choice, grown
 from treepool.placement.on_node import fit
 from treepool.rfc import idset
 from work import Lines
@@ -62,7 +62,7 @@ class Work:
         self.pool, self.asked = pool, asked
 
     def __enter__(self):
-        self.candidates = self.pool.situation.candidates(self.asked)
+        self.candidates = self.pool.situation.candidates(self.asked, effort.Effort())
         self.before = self.candidates.visited, fit.computed
         return self
 
@@ -233,33 +233,55 @@ UNEVEN = {"numa": [{"cores": f"{6 * i}-{6 * i + i % 4 + 1}"} for i in range(16)]
 HARD = "node/slot=5/[numa=3/core=2;numa=2/core=3;numa=2/core=1]"
 
 
-def test_a_search_is_given_up_after_a_bounded_number_of_choices(monkeypatch):
-    made = []
-    init = effort.Effort.__init__
+#: Four sockets of six NUMA domains of two to six cores.
+UNEVEN_SOCKETS = {
+    "socket": [
+        {
+            "numa": [
+                {"cores": f"{24 * socket + first}-{24 * socket + last}"}
+                for first, last in ((0, 1), (2, 6), (7, 9), (10, 13), (14, 19), (20, 23))
+            ]
+        }
+        for socket in range(4)
+    ]
+}
 
-    def noting(self, *args, **kwargs):
-        init(self, *args, **kwargs)
-        made.append(self)
 
-    monkeypatch.setattr(effort.Effort, "__init__", noting)
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize(
+    ("topo", "shape"),
+    [(UNEVEN, HARD), (UNEVEN_SOCKETS, "slot=13/[socket=2/[numa=3/core;core];core=2]")],
+)
+def test_a_search_is_given_up_after_a_bounded_effort(topo, shape, used):
+    R = cluster(16)
+    R["scheduling"]["children"][0]["topo"] = topo
+    pool = Pool(R)
+    if used:
+        occupy(pool, -1, {rank: (1 << rank, 0) for rank in range(16)})
+    with Lines(most=200_000):  # some 10 ms
+        found = pool.choice(request(pool, shape))
+    assert found.gave_up
+    assert effort.PER_REQUEST // 2 < found.effort < 2 * effort.PER_REQUEST
+
+
+def test_a_request_that_is_too_complex_for_an_idle_pool_is_refused_and_does_not_wait_for_ever():
     R = cluster(2)
     R["scheduling"]["children"][0]["topo"] = UNEVEN
     pool = Pool(R)
-    with pytest.raises(InsufficientResources, match="given up"):
-        pool.alloc(1, request(pool, HARD))
-    assert sum(one.gave_up for one in made) > 0
-    assert all(one.tried <= one.limit + 1 for one in made)
-    assert sum(one.tried for one in made) < 20 * effort.PER_SEARCH
+    for call in (pool.check_feasibility, lambda asked: pool.alloc(1, asked)):
+        with pytest.raises(TooComplex, match="too complex"):
+            call(request(pool, HARD))
+    assert issubclass(TooComplex, InfeasibleRequest)
 
 
 @pytest.mark.parametrize("whole", ["", "{x}"])
-def test_a_hard_minimum_of_a_domain_waits_with_a_reason(whole):
+def test_a_hard_minimum_of_a_domain_is_refused_with_a_reason(whole):
     R = cluster(2)
     R["scheduling"]["children"][0]["topo"] = {"board": [UNEVEN]}
     pool = Pool(R)
     inner = HARD.replace("node/slot=5/", "")
     hard = ";".join([inner[1:-1]] * 5)
-    with pytest.raises(InsufficientResources, match="given up"):
+    with pytest.raises(TooComplex, match="given up"):
         pool.alloc(1, request(pool, f"slot/board{whole}/[{hard}]"))
 
 
@@ -284,18 +306,16 @@ def test_a_hard_request_costs_no_more_on_a_cluster_of_many_states():
     pool = Pool(R)
     masks = distinct_masks(1000, 9, width=40)  # of the cores in no domain, 56 to 95
     occupy(pool, -1, {rank: (mask << 56, 0) for rank, mask in enumerate(masks)})
-    asked = request(pool, HARD)
-    with Work(pool, asked) as first:
-        choice = pool.choice(asked)
+    asked, before = request(pool, HARD), fit.computed
+    choice = pool.choice(asked)
     assert choice.selection is None
     assert choice.gave_up
-    most = effort.PER_REQUEST // effort.PER_SEARCH + 1
-    assert first.fits <= most
-    with Work(pool, asked) as second:  # the same states are looked at, and remembered
-        assert pool.choice(asked).gave_up
-    assert second.fits == 0
-    with pytest.raises(InsufficientResources, match="given up"):
-        pool.alloc(1, asked)
+    assert choice.effort < 2 * effort.PER_REQUEST
+    assert fit.computed - before < 10
+    before = fit.computed
+    again = pool.choice(asked)
+    assert (again.gave_up, again.effort) == (choice.gave_up, choice.effort)
+    assert fit.computed == before
 
 
 @pytest.mark.depth
@@ -352,6 +372,31 @@ def test_of_counts_below_the_slot_only_those_are_tried_that_may_be_the_largest(s
     assert fit.computed - before <= 16 * 60
 
 
+def test_counts_whose_largest_values_cannot_be_had_together_are_found_and_not_given_up():
+    """One would have waited on an idle pool for ever."""
+    R = cluster(2)
+    numas = [{"cores": f"{24 * i}-{24 * i + 23}"} for i in range(4)]
+    R["scheduling"]["children"][0]["topo"] = {"socket": [{"numa": numas[:2]}, {"numa": numas[2:]}]}
+    pool = Pool(R, locality="required")
+    pool.mark_down("1")
+    asked = request(pool, "slot=4/[socket/core=1-48;numa/core=1-24]")
+    found = pool.choice(asked)
+    assert not found.gave_up
+    assert pool.alloc(1, asked).parts == (((0,), (1 << 96) - 1, 0),)  # 23 and 1 for each slot
+
+
+def test_of_counts_too_many_to_try_those_found_are_the_answer():
+    R = cluster(1 << 5)
+    R["scheduling"]["children"][0]["topo"] = UNEVEN
+    pool = Pool(R, locality="required")
+    with Lines(most=2_000_000):
+        found = pool.choice(
+            request(pool, "slot=1-9/[numa=1-9/core=1-5;numa=1-7/core=1-3;core=1-9]")
+        )
+    assert found.gave_up
+    assert found.selection is not None
+
+
 #: Shapes with counts below the slot and above it, on 96 cores in four sockets of two NUMA domains.
 RANGES = [
     "slot=1-30/core=1-60",
@@ -389,10 +434,15 @@ def test_what_is_chosen_is_the_best_of_all_combinations_of_counts(shape, monkeyp
         occupy(pool, -1, {rank: (mask, rng.randrange(256)) for rank, mask in taken.items()})
         asked = request(pool, shape)
         found = pool.choice(asked)
-        with monkeypatch.context() as patched:
-            patched.setattr(choice, "PER_ATTEMPT", 1)
-            patched.setattr(choice, "_runs", lambda values, *_: [[value] for value in values])
+        with monkeypatch.context() as patched:  # without limit, and without any shortcut
+            patched.setattr(choice, "Effort", lambda: effort.Effort(1 << 30))
+            patched.setattr(grown, "_exceeds", lambda *_: False)
+            patched.setattr(grown, "_runs", lambda values, *_: [[value] for value in values])
             expected = pool.choice(asked)
+        if asked.ask.searched and found.gave_up:
+            assert found.selection is not None
+            continue
+        assert not found.gave_up
         assert found.request == expected.request
         assert granted(found) == granted(expected)
 

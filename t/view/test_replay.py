@@ -7,15 +7,8 @@ import random
 import attrs
 import pytest
 
-from placement.slowqueue import SlowQueue
 from rfc.test_fabric import key
-from treepool import Pool, parse_shape
-from treepool.errors import InsufficientResources
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.kinds import Kinds
-from treepool.placement.plan.plan import Plan
 from treepool.rfc import idset
-from treepool.rfc.jobspec import from_resources
 from treepool.rfc.rset import ResourceSet
 from treepool.view import trace
 from treepool.view.replay import Rules, replay
@@ -171,53 +164,10 @@ def test_a_job_that_can_never_run_is_refused_and_holds_nobody_up():
     assert starts(cluster(), traced, FIFO) == [None, 1]
 
 
-def test_a_job_for_which_no_place_is_found_is_given_up_at_last(monkeypatch):
-    start = Plan.start
-
-    def blind(self, job, now):
-        if job.jobid == 2:
-            raise InsufficientResources("not found")
-        return (yield from start(self, job, now))
-
-    monkeypatch.setattr(Plan, "start", blind)
-    traced = jobs((0, 5, "slot=1/core"), (1, 5, "slot=1/core=2"), (2, 5, "slot=1/core=8"))
-    outcome = replay(cluster(), traced, FIFO)
-    assert (outcome.jobs, outcome.nrefused) == (2, 1)
-    assert outcome.refused[0][0].place == "line 2"
-    assert starts(cluster(), traced, FIFO) == [0, None, 5]
-
-
 def test_a_trace_of_refused_jobs_has_no_waiting_times():
     outcome = replay(cluster(), jobs((0, 10, "slot=1/core=9")), FIFO)
     assert (outcome.wait_mean, outcome.wait_p95, outcome.span) == (None, None, 0)
     assert (outcome.cores_used, outcome.curve) == (0, ())
-
-
-# -- against a slow simulation
-
-
-def slow(resource_set, traced, rules):
-    """When jobs start, by a queue that tries everything again at every event."""
-    pool = Pool(resource_set, **rules.pool)
-    queue = SlowQueue(pool, {"": (rules.policy, rules.depth)})
-    coming, running, begun, kinds = list(enumerate(traced, 1)), {}, {}, Kinds(pool)
-    while coming or running:
-        queue.now = min([job.submit for _, job in coming] + list(running.values()))
-        for number in [n for n, over in running.items() if over <= queue.now]:
-            pool.free(number)
-            del running[number]
-        for number, job in [(n, job) for n, job in coming if job.submit <= queue.now]:
-            spec = from_resources(parse_shape(job.shape), duration=job.limit)
-            request = pool.parse_resource_request(spec)
-            queue.add(Waiting(number, 0, request, kinds.of(request)))
-        coming = [(n, job) for n, job in coming if job.submit > queue.now]
-        waiting = set(queue.jobs)
-        queue.run()
-        for number in waiting - set(queue.jobs):
-            job = traced[number - 1]
-            begun[job.place] = queue.now
-            running[number] = queue.now + job.runs
-    return [begun.get(job.place) for job in traced]
 
 
 SHAPES = (
@@ -233,24 +183,6 @@ def random_trace(chance, number):
         limit = duration * chance.choice((1, 1, 2, 5))
         rows.append((chance.randint(0, 40), duration, chance.choice(SHAPES), limit))
     return jobs(*rows)
-
-
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("rules", [FIFO, EASY, Rules("two", "easy", 2), CONSERVATIVE],
-                         ids=lambda r: r.name)  # fmt: skip
-def test_jobs_start_when_a_slow_scheduler_starts_them(seed, rules):
-    chance = random.Random(seed)
-    resource_set = ResourceSet.read(some_R(3))
-    traced = random_trace(chance, 25)
-    expected = dict(zip((job.place for job in traced), slow(resource_set, traced, rules)))
-    found = {}
-    first = traced[0].submit
-    replay(resource_set, traced, rules, watch=lambda job, t, _: found.update({job.place: t}))
-    assert found == {place: pytest.approx(t) for place, t in expected.items() if t is not None}
-    assert min(found.values()) >= first
-
-
-# -- what always holds
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -281,15 +213,6 @@ def test_nothing_is_used_twice_and_everything_ends(seed, rules):
     assert 0 < outcome.local <= outcome.slots
     area = sum(p.cores_used * (p.end - p.start) for p in outcome.curve)
     assert area == pytest.approx(worked)
-
-
-def test_many_jobs_of_a_kind_behind_a_reservation_are_tried_as_one_by_one():
-    chance = random.Random(7)
-    rows = [(0, 100, "slot=1/core=6"), (1, 50, "slot=1/core=8")]
-    rows += [(2, chance.randint(1, 200), "slot=1/core=1") for _ in range(40)]
-    traced = jobs(*rows)
-    expected = dict(zip((job.place for job in traced), slow(cluster(), traced, EASY)))
-    assert starts(cluster(), traced, EASY) == [expected[f"line {i}"] for i in range(1, 43)]
 
 
 def test_progress_goes_from_0_to_1():

@@ -12,7 +12,7 @@ import attrs
 from flux.job import JobID
 
 from treepool.placement.plan.forecast import Forecast
-from treepool.placement.plan.jobs import Kind, Waiting
+from treepool.placement.plan.jobs import FAR, JobClass, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import Room, why_waiting
 from treepool.rfc.windows import MAX_TIME
@@ -49,7 +49,7 @@ class Annotator:
     def __init__(self, queue: Queue, request_of: Callable[[int], Any]) -> None:
         self._queue = queue
         self._request_of = request_of
-        self._forecast = Forecast(queue.plan.pool, queue.plan.windows)
+        self._forecast = Forecast(queue.pool, queue.windows)
         self._told: dict[int, _Told] = {}
         #: The jobs that get a reason in turn, and when the next turn of all jobs begins.
         self._turn: deque[int] = deque()
@@ -115,7 +115,7 @@ class Annotator:
         for count, (jobid, start) in enumerate(estimates.items(), 1):
             if jobid in jobs:
                 told = self._told.get(jobid) or _Told()
-                known = start is not None and start < _AFTER_ALL
+                known = start is not None and start < min(_AFTER_ALL, now + FAR)
                 self._tell(jobid, start if known else None, told.reason)
             if count % _FIRST == 0:
                 yield
@@ -123,7 +123,7 @@ class Annotator:
 
     def _tell_reasons(self) -> Iterator[None]:
         jobs = self._queue.jobs
-        free: dict[Kind, Room] = {}
+        free: dict[JobClass, Room] = {}
         for job in self._round():
             told = self._told.get(job.jobid) or _Told()
             if told.when + _INTERVAL > time.monotonic():
@@ -139,8 +139,8 @@ class Annotator:
 
         Returns whether these are all: not if the pool changed meanwhile.
         """
-        reserved = dict(self._queue.plan.reservations)
-        estimates.update((jobid, made.start) for jobid, made in reserved.items())
+        reserved = dict(self._queue.reservations)
+        estimates.update((made.job.jobid, made.start) for made in reserved.values())
         lines = [
             list(islice(jobs, int(min(rule.depth, _MAX_ESTIMATES))))
             for _, rule, jobs in self._queue.lines()

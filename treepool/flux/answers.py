@@ -189,7 +189,7 @@ class Answers:
         return {
             "reason": reason,
             "t_estimate": start,
-            "reserved": job.jobid in queue.plan.reservations,
+            "reserved": job.jobid in queue.reservations,
             "queue": job.queue,
             "policy": policy,
             "ahead": ahead,
@@ -224,7 +224,7 @@ class Answers:
         if first is not None:
             reason = f"{name_of(first.jobid)} is ahead in the queue"
         else:
-            selection = yield from queue.plan.selection(job, time.time())
+            selection = yield from queue.selection(job)
             if selection is not None:
                 allocation = Allocation(pool.inventory, parts_of(selection), selection.nslots)
                 yield {

@@ -59,7 +59,7 @@ class Configuration:
                 self._log.warning(f"{said}: holds from the next reload of this module on")
         changed = self.options.pool != old.pool
         if changed:
-            queue.plan.pool.set_options(**self.options.pool)
+            queue.pool.set_options(**self.options.pool)
         return changed  # the locality is part of what a request asks for
 
     def _read(self, conf: Mapping[str, Any]) -> tuple[Options, tuple[WindowEntry, ...]]:

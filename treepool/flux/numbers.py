@@ -104,15 +104,15 @@ class Numbers:
 
     def report(self, queue: Queue, held_back: int) -> Generator[None, None, dict[str, Any]]:
         """All of it, by name."""
-        plan, pool = queue.plan, queue.plan.pool
+        pool = queue.pool
         queues = yield from queues_of(queue)
         free = yield from free_of(pool)
         jobs = {"placed": self.placed, "refused": self.refused, "failed": self.failed}
         return {
             "pending_jobs": len(queue.jobs) + held_back,
             "running_jobs": len(pool.job_end_times()),
-            "reservations": len(plan.reservations),
-            "windows": len(plan.windows),
+            "reservations": len(queue.reservations),
+            "windows": len(queue.windows),
             "localities": list(pool.localities),
             "passes": self.passes.to_dict(),
             "steps": self.steps.to_dict(),
@@ -120,7 +120,7 @@ class Numbers:
             "queues": queues,
             "free": free,
             "states": len(pool.situation.index.buckets),
-            "holdings": len(plan.timeline.holdings),
+            "holdings": len(queue.profile.holdings),
             "given_up": GIVEN_UP.count,
         }
 
@@ -135,7 +135,7 @@ def queues_of(queue: Queue) -> Generator[None, None, dict[str, dict[str, Any]]]:
         numbers = found.get(job.queue)
         if numbers is not None:
             numbers["waiting"] += 1
-            numbers["reserved"] += job.jobid in queue.plan.reservations
+            numbers["reserved"] += job.jobid in queue.reservations
         if count % _JOBS == 0:
             yield
     return found

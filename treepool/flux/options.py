@@ -17,7 +17,7 @@ from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
 from treepool.placement.choose.policy import REPLACED
 from treepool.placement.options import check_together, number
-from treepool.placement.plan.line import POLICIES, Rule
+from treepool.placement.plan.jobs import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import mix
 from treepool.rfc.findings import shown

@@ -14,9 +14,8 @@ from typing import Any, Callable, Generator, Generic, Optional, TypeVar
 import attrs
 
 from treepool.placement.plan.forecast import Forecast
-from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.jobs import FAR, Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import NEVER
 
 #: Most jobs of a line that are planned.
 MOST_AHEAD = 256
@@ -76,7 +75,7 @@ class Outlook:
 
     def start(self, job: Waiting) -> Work[Optional[float]]:
         """When *job*, which waits, will start; None if too many are ahead, or none can tell."""
-        reservation = self._queue.plan.reservations.get(job.jobid)
+        reservation = self._queue.reservations.get(job.jobid)
         if reservation is not None:
             return _time(reservation.start)
         if job not in self._first(job.queue)[0]:
@@ -137,17 +136,18 @@ class Outlook:
         return found
 
     def _planned(self, line: str) -> Work[_Ahead]:
-        plan, now = self._queue.plan, time.time()
+        queue, now = self._queue, time.time()
         first, passing = self._first(line)
-        reserved, pool = list(plan.reservations.values()), plan.pool.copy()
+        reserved, pool = list(queue.reservations.values()), queue.pool.copy()
         yield
-        forecast = Forecast(pool, dict(plan.windows))
+        forecast = Forecast(pool, dict(queue.windows))
         found = _Ahead(time.monotonic(), forecast, now, len(first) <= MOST_AHEAD)
         found.starts = dict.fromkeys((job.jobid for job in first), None)
         found.starts.update((made.job.jobid, made.start) for made in reserved)
         yield from forecast.begin(now, reserved)
-        found.begin = yield from forecast.starts(first, now, found.starts, passing)
-        found.complete &= found.begin < NEVER
+        begin = yield from forecast.starts(first, now, found.starts, passing)
+        found.begin = now if begin is None else begin
+        found.complete &= begin is not None
         return found
 
     def _first(self, line: str) -> tuple[list[Waiting], bool]:
@@ -159,4 +159,4 @@ class Outlook:
 
 
 def _time(start: Optional[float]) -> Optional[float]:
-    return None if start is None or start >= NEVER else start
+    return None if start is None or start > time.time() + FAR else start

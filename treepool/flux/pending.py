@@ -50,7 +50,7 @@ class Pending:
 
     def judge(self, submission: Submission) -> None:
         """Queue a job, or deny it with the reason if it can never run."""
-        pool, jobid, priority = self._queue.plan.pool, submission.jobid, submission.priority
+        pool, jobid, priority = self._queue.pool, submission.jobid, submission.priority
         try:
             userid, line = submission.userid, submission.queue
             request = pool.parse_resource_request(submission.jobspec)
@@ -109,8 +109,9 @@ class Pending:
     ) -> Waiting:
         """The job as the queue sees it now; *line* is its Flux queue."""
         leave = self._windows.admitted(userid, line)
-        plan, now = self._queue.plan, time.time()
-        return plan.kinds.waiting(jobid, priority, request, leave, line, submitted, now)
+        return self._queue.waiting(
+            jobid, priority, request, leave, line, submitted, time.time(), userid
+        )
 
     def leave(self, jobid: int) -> Submission:
         """Forget a job that left the queue; returns its submission."""

@@ -39,7 +39,6 @@ from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import NEVER
 from treepool.placement.pool import Pool
 
 #: Seconds without annotations after one of them failed.
@@ -253,7 +252,7 @@ class TreepoolScheduler(Receiver):
             if next(work, self) is self:
                 break
             yield
-        if self.queue.next_time < NEVER:
+        if self.queue.next_time < math.inf:
             _set(self._alarm, self.queue.next_time - time.time())
 
     def started(self, job: Waiting, allocation: Allocation) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pwd
 from typing import Callable, Collection, Optional, Union
 
-from treepool.placement.plan.window import Window
+from treepool.placement.plan.windows import Window
 from treepool.rfc import hostlist, idset
 from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet

@@ -21,10 +21,9 @@ from treepool.errors import InvalidWindow
 from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
 from treepool.flux.windownames import window_of
-from treepool.placement.plan.change import OwnerOf, change_windows
-from treepool.placement.plan.future import Holder
+from treepool.placement.plan.jobs import Holder
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.window import Window, admitting
+from treepool.placement.plan.windows import OwnerOf, Window, admitting, change_windows
 from treepool.rfc import windows
 from treepool.rfc.findings import shown
 from treepool.rfc.spelling import did_you_mean
@@ -269,7 +268,7 @@ class Windows:
 
     def _window(self, entry: WindowEntry, problem: Callable[[str], None]) -> Window:
         queues = self._configuration.get("queues", {}) if entry.queues else ()
-        return window_of(entry, self._queue.plan.pool.inventory.resource_set, queues, problem)
+        return window_of(entry, self._queue.pool.inventory.resource_set, queues, problem)
 
 
 def _fail(message: str) -> None:

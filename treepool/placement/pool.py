@@ -73,8 +73,8 @@ class Pool:
     def check_feasibility(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
 
-        Ranks that are down count: they may come back. A request whose search gives up is not
-        infeasible.
+        Ranks that are down count: they may come back. A request is TooComplex, which is an
+        InfeasibleRequest, if the search for what an idle pool could give is given up.
         """
         self._feasibility.check(request)
 

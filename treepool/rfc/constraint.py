@@ -1,9 +1,10 @@
 """RFC 31 job constraints: which ranks a job may run on, as one bitmask.
 
 A constraint keeps the tree in which it was written. Host and rank sets stay text, because
-"host[0-99999]" takes 13 characters in a pending job and a megabyte when expanded; ``evaluate``
-expands them. It works on whole masks, with one step for each operator and not for each rank. A
-pool remembers its result under the constraint itself, which hashes and compares by value.
+"host[0-99999]" takes 13 characters in a pending job and a megabyte when expanded. ``evaluate``
+looks for the pool's own hosts and ranks in them. It works on whole masks, with one step for each
+operator and not for each rank. A pool remembers its result under the constraint itself, which
+hashes and compares by value.
 
 Where RFC 31 is silent, this module follows librlist, which ``flux resource list`` and C schedulers
 use: an empty ``properties`` matches all ranks, an empty ``hostlist`` or ``ranks`` matches none, and
@@ -13,6 +14,7 @@ hold.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Callable, Iterable, Mapping
 
 import attrs
@@ -33,11 +35,16 @@ MAX_DEPTH = 32
 #: Most values in one constraint, over all its operators.
 MAX_VALUES = 4096
 
-#: Most hosts in all hostlists of one constraint: one for each node of the largest machine.
-MAX_HOSTS = 1 << 20
+#: Most hosts, ids and ranges written in all hostlists and rank sets of one constraint. A range
+#: counts once. The most take 0.02 s.
+MAX_ITEMS = 1 << 14
 
-#: Most bits in all rank sets of one constraint: 256 sets of a million ranks.
-MAX_BITS = 1 << 28
+#: Most pairs of brackets in all hostlists of one constraint.
+MAX_BRACKETS = 1 << 11
+
+#: Most pairs of brackets in host expressions that have several, as "rack[1-9]node[1-9]" has. Each
+#: such expression is compared with all hosts of the pool that have the same letters.
+MAX_IN_PRODUCTS = 32
 
 #: Most characters in all texts of one constraint.
 MAX_TEXT = 1 << 22
@@ -84,8 +91,10 @@ class _Reader:
         self.depth = 0
         self.values = 0
         self.characters = 0
-        self.hosts = 0
-        self.bits = 0
+        self.written = 0
+        self.brackets = 0
+        self.in_products = 0
+        self.beyond = False
         readers = {name: self.texts(name) for name in TEXT_OPERATORS}
         readers.update({name: self.parts(name) for name in LOGICAL_OPERATORS})
         self.readers = dict(sorted(readers.items()))
@@ -135,27 +144,42 @@ class _Reader:
     def text(self, operator: str, value: object, at: str) -> str:
         """text: property | '^' property | RFC 29 hostlist | RFC 22 idset"""
         text = self.findings.string(value, at)
-        beyond = self.bits > MAX_BITS or self.hosts > MAX_HOSTS  # noted already
-        if not isinstance(value, str) or beyond:
+        if not isinstance(value, str) or self.beyond:
             return text
         self.characters += len(text)
-        if self.characters > MAX_TEXT:
-            self.findings.note(at, f"a constraint of more than {MAX_TEXT} characters")
+        if operator != "properties":
+            self.written += text.count(",") + 1
+        if operator == "hostlist":
+            self.brackets += text.count("[")
+        self.limit(at, self.characters, MAX_TEXT, "characters")
+        self.limit(at, self.written, MAX_ITEMS, "hosts, ids and ranges")
+        self.limit(at, self.brackets, MAX_BRACKETS, "pairs of brackets")
+        if self.beyond:
             return ""
         try:
             if operator == "properties":
                 self.property(text, at)
             elif operator == "ranks":
-                self.bits += idset.decode(text).bit_length()
+                deque(idset.decode_runs(text), 0)
             else:
-                self.hosts += hostlist.size(text)
+                self.hostlist(text, at)
         except (InvalidIdset, InvalidHostlist) as e:
             self.findings.note(at, str(e))
-        if self.bits > MAX_BITS:
-            self.findings.note(at, f"a constraint whose ranks need over {MAX_BITS} bits")
-        if self.hosts > MAX_HOSTS:
-            self.findings.note(at, f"a constraint of more than {MAX_HOSTS} hosts")
         return text
+
+    def limit(self, at: str, number: int, most: int, what: str) -> None:
+        """Note a *number* above *most*, once; the texts after it are not read."""
+        if number > most and not self.beyond:
+            self.beyond = True
+            self.findings.note(at, f"a constraint of more than {most} {what}")
+
+    def hostlist(self, text: str, at: str) -> None:
+        """Check hostlist *text*, without making its hosts."""
+        for piece in hostlist.parse(text):
+            if isinstance(piece, hostlist.Expression) and len(piece.idlists) > 1:
+                self.in_products += len(piece.idlists)
+        what = "pairs of brackets in names that have several"
+        self.limit(at, self.in_products, MAX_IN_PRODUCTS, what)
 
     def property(self, text: str, at: str) -> None:
         """property: '^'? name"""
@@ -171,26 +195,26 @@ def evaluate(
     constraint: Constraint,
     ranks: int,
     properties: Mapping[str, int],
-    ranks_on: Callable[[str], Iterable[int]],
+    on_hosts: Callable[[Iterable[str]], int],
 ) -> int:
     """The mask of those of *ranks* that satisfy *constraint*.
 
     *ranks* is the mask of the ranks to choose from, and *properties* has the mask of the ranks with
-    each property. *ranks_on* gives the ranks on a host, and none for an unknown host. Properties,
-    hosts and ranks that do not exist match nothing.
+    each property. *on_hosts* gives the mask of the ranks on the hosts of RFC 29 hostlists, see
+    HostIndex. Properties, hosts and ranks that do not exist match nothing.
     """
     if constraint.operator == "properties":
         return _with_properties(constraint.texts, ranks, properties)
     if constraint.operator == "hostlist":
-        hosts = (host for text in constraint.texts for host in hostlist.decode(text))
-        return ranks & idset.from_ids(rank for host in hosts for rank in ranks_on(host))
+        return ranks & on_hosts(constraint.texts)
     if constraint.operator == "ranks":
-        return ranks & union(idset.decode(text) for text in constraint.texts)
+        width = ranks.bit_length()
+        return ranks & union(_ids_below(width, text) for text in constraint.texts)
     if constraint.operator == "or" and constraint.parts:
-        return union(evaluate(p, ranks, properties, ranks_on) for p in constraint.parts)
+        return union(evaluate(p, ranks, properties, on_hosts) for p in constraint.parts)
     matching = ranks
     for part in constraint.parts:
-        matching = evaluate(part, matching, properties, ranks_on)
+        matching = evaluate(part, matching, properties, on_hosts)
     return ranks & ~matching if constraint.operator == "not" else matching
 
 
@@ -202,3 +226,9 @@ def _with_properties(texts: Iterable[str], ranks: int, properties: Mapping[str, 
         else:
             ranks &= properties.get(text, 0)
     return ranks
+
+
+def _ids_below(width: int, text: str) -> int:
+    """The mask of the ids of idset *text* that are less than *width*."""
+    runs = idset.decode_runs(text)
+    return idset.from_runs((first, min(end, width)) for first, end in runs if first < width)

@@ -18,10 +18,8 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape
 from treepool.placement.allocation import Allocation
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.line import Rule
+from treepool.placement.plan.jobs import Rule, Waiting, finish
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import finish
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import jobspec
@@ -210,9 +208,7 @@ class _Run:
             return
         limited = attrs.evolve(request, duration=traced.limit)
         submitted = traced.submit - self.began
-        new = self.queue.plan.kinds.waiting(
-            number, 0, limited, frozenset(), "", submitted, self.now
-        )
+        new = self.queue.waiting(number, 0, limited, frozenset(), "", submitted, self.now)
         self.queue.add(new)
         self.tally.submit()
 
@@ -254,7 +250,7 @@ class _Run:
 
     def started(self, job: Waiting, allocation: Allocation) -> None:
         """Let *job* run."""
-        traced, request = self.jobs[job.jobid - 1], job.kind.request
+        traced, request = self.jobs[job.jobid - 1], job.job_class.request
         self.ran += 1
         self.allocations[job.jobid] = allocation
         heapq.heappush(self.running, (self.now + traced.runs, job.jobid))

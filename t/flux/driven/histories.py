@@ -11,8 +11,8 @@ from manager import CANCEL, SUCCESS, Job, JobManager, Module
 from reactor import Clock, Handle, Message
 
 from treepool import parse_shape
-from treepool.placement.plan import earliest, timeline
-from treepool.placement.plan.timeline import NEVER
+from treepool.placement.plan import profile, queue
+from treepool.placement.plan.jobs import FAR
 from treepool.rfc import jobspec
 
 
@@ -20,11 +20,6 @@ def by_rank(parts):
     """What is held on each rank, as the job manager's books have it."""
     shown = books.bits
     return {r: (shown(cores), shown(gpus)) for ranks, cores, gpus in parts for r in ranks}
-
-
-def plan_of(queue):
-    """Start and place of each reservation."""
-    return {j: (r.start, r.end, by_rank(r.parts)) for j, r in queue.plan.reservations.items()}
 
 
 class History:
@@ -63,7 +58,7 @@ class History:
         self.ending = False
         self.module = Module(handle, self.manager)
         steps = 1 if self.mixed else 1000  # of a pass between two yields
-        with patch.object(timeline, "_SLICE", steps), patch.object(earliest, "_STEPS", steps):
+        with patch.object(profile, "SLICE", steps), patch.object(queue, "SWEEP", 0.0):
             self.module.run()
         self.manager.unloaded()
         for job in self.manager.jobs.values():
@@ -187,7 +182,7 @@ class History:
         ends = {job: job.started + job.end for job in self.running if job.end}
         times = [*ends.values(), *self.next_times()]
         times += [j.submitted + 7 for j in self.waiting] + [j.submitted + 25 for j in self.waiting]
-        later = [t for t in times if now < t < NEVER]
+        later = [t for t in times if now < t < now + FAR]
         timer = max(self.handle.next_timer, now + 1)
         self.clock.now = min([*later, timer if timer < math.inf else now + 1])
         for job, end in ends.items():
@@ -341,33 +336,32 @@ class History:
         if scheduler._annotator.next_time == math.inf and not scheduler._forecast_generator:
             self.told(scheduler)
         for rank in manager.ranks:
-            self.apart(scheduler.queue.plan, rank)
+            self.apart(scheduler.queue, rank)
 
     def told(self, scheduler):
         """There is nothing more to tell: each job knows why it waits, and how long."""
         for jobid in scheduler.queue.jobs:
             told = self.manager.jobs[jobid].told
             assert told.get("reason_pending"), f"{jobid} is not told why it waits"
-            reservation = scheduler.queue.plan.reservations.get(jobid)
-            if reservation is not None and reservation.start < NEVER:
+            reservation = scheduler.queue.reservations.get(jobid)
+            if reservation is not None and reservation.start < self.clock.now + FAR:
                 said = told.get("t_estimate")
                 assert said == reservation.start, f"{jobid} is told {said}, not {reservation.start}"
 
-    def apart(self, plan, rank):
+    def apart(self, queue, rank):
         """No two reservations, nor one and a running job or a window, share anything."""
-        spans = plan.timeline.spans(rank)
+        spans = list(queue.profile.spans(rank))
         for place, one in enumerate(spans):
             for other in spans[:place]:
                 holders = {one.holder, other.holder}
-                if not holders & set(plan.reservations):
+                if not holders & set(queue.reservations):
                     continue
-                for jobid in holders & set(plan.reservations):
-                    if holders - {jobid} <= plan.reservations[jobid].job.kind.leave:
+                for jobid in holders & set(queue.reservations):
+                    if holders - {jobid} <= queue.reservations[jobid].job.job_class.leave:
                         break
                 else:
                     end = min(one.end, other.end)
                     overlap = end > max(one.start, other.start, self.clock.now)
-                    overlap &= min(one.start, other.start) < NEVER
                     shared = one.cores & other.cores or one.gpus & other.gpus
                     assert not (overlap and shared), (one, other)
 
@@ -401,5 +395,5 @@ class Punctual(History):
         for jobid, job in self.manager.jobs.items():
             if job.R and jobid in self.promised:
                 assert job.started <= self.promised[jobid], f"{jobid} starts late"
-        for jobid, reservation in self.queue.plan.reservations.items():
+        for jobid, reservation in self.queue.reservations.items():
             self.promised.setdefault(jobid, reservation.start)

@@ -20,7 +20,7 @@ from treepool.flux import digests, discover
 from treepool.flux.pool import AllocatedR
 from treepool.flux.sched import TreepoolScheduler
 from treepool.placement.allocation import Allocation
-from treepool.placement.plan.plan import Plan
+from treepool.placement.pool import Pool
 
 
 def cores_of(allocation):
@@ -51,20 +51,19 @@ class Faulty(TreepoolScheduler):
 
 def fail_in_pool(number):
     """Make allocations fail: their R for *number* + 1 cores, their start for *number* + 3."""
-    to_dict, start = Allocation.to_dict, Plan.start
+    to_dict, register = Allocation.to_dict, Pool.register_alloc
 
     def failing_to_dict(self):
         if cores_of(self) == number + 1:
             raise MemoryError("no R")
         return to_dict(self)
 
-    def failing_start(self, *arguments):
-        allocation = yield from start(self, *arguments)
-        if cores_of(allocation) == number + 3:
+    def failing_start(self, jobid, allocation):
+        register(self, jobid, allocation)
+        if isinstance(allocation, Allocation) and cores_of(allocation) == number + 3:
             raise MemoryError("no memory")
-        return allocation
 
-    Allocation.to_dict, Plan.start = failing_to_dict, failing_start
+    Allocation.to_dict, Pool.register_alloc = failing_to_dict, failing_start
     assert AllocatedR.to_dict  # which is made of it
 
 

@@ -69,7 +69,7 @@ FLUX = [
     Mutant(
         "no alarm for what begins later",
         "flux/sched.py",
-        "if self.queue.next_time < NEVER:",
+        "if self.queue.next_time < math.inf:",
         "if self.queue.next_time < 0:",
         "driven",
     ),

@@ -8,17 +8,19 @@ that changed since the request was last tried, not at all nodes or all states.
 from __future__ import annotations
 
 import heapq
-from typing import AbstractSet, Iterable, NamedTuple, Optional
+from typing import AbstractSet, Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
 from treepool.placement.choose.policy import ABOVE_KEYS, Policy
-from treepool.placement.effort import PER_REQUEST, Effort
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import NOTHING, Fit, assess, possible
+from treepool.placement.on_node.fit import NOTHING, Fit, assess, possible, work_of
 from treepool.placement.request.need import Ask
+
+#: States that are looked at in a step, at about 3 µs each.
+_STEP = 512
 
 
 class Entry(NamedTuple):
@@ -41,25 +43,17 @@ class Entry(NamedTuple):
 class Candidates:
     """The states that can serve one ask on the ranks of *within* (None: all), best first.
 
-    ``effort`` counts the choices that searches tried for the fits of the states looked at, no
-    matter when the fits were computed. For an ask that may need a search, nothing is kept from one
-    request to the next. The same states are then looked at regardless of earlier requests. States
-    for which no effort is left are passed over; idle states have a share of their own.
+    With ``states``, only these are candidates: those in which the ranks of ``within`` are, if that
+    is known, or those that a request searches.
     """
 
     index: NodeIndex
     ask: Ask
     policy: Policy
     within: Optional[RankSet]
-    #: The states that ranks of ``within`` are in, if that is known.
     states: Optional[Iterable[NodeState]] = None
     #: States and entries looked at so far, for tests that count work instead of time.
     visited: int = 0
-    effort: Effort = attrs.field(factory=lambda: Effort(PER_REQUEST))
-    #: States whose effort this request has paid for.
-    _charged: set[NodeState] = attrs.field(factory=set)
-    #: States that give nothing because their search gave up.
-    _unsure: set[NodeState] = attrs.field(factory=set)
     _heap: list[Entry] = attrs.field(factory=list)
     _live: dict[NodeState, Entry] = attrs.field(factory=dict)
     #: The states whose entries have an order.
@@ -68,48 +62,40 @@ class Candidates:
     #: Where in the index's log the next change is; below its start before the first look.
     _seen: int = -1
 
-    def refresh(self, effort: Effort) -> None:
-        """Apply the changes of the index since the last call; count in *effort* from now on."""
-        index, self.effort = self.index, effort
-        self._charged.clear()
-        if self.ask.searched:
-            self._seen = -1
-            self._unsure.clear()
-        if self._unsure:  # off the heap because a search gave up: still no definite "no"
-            self._unsure.intersection_update(index.buckets)
-            ranks = (index.buckets[state].lowest(self.within) for state in self._unsure)
-            effort.gave_up |= any(rank >= 0 for rank in ranks)
+    def refresh(self) -> None:
+        """Apply the changes of the index since the last call."""
+        index = self.index
         log, seen = index.log, self._seen - index.log_start
         if seen < 0 or len(log) - seen > len(index.buckets):
-            self._heap, self._live, self._alike = [], {}, {}
-            cores, gpus = self.ask.min_cores, self.ask.min_gpus
-            for state in self._reachable():
-                if state.ncores >= cores and state.ngpus >= gpus:
-                    self._offer(state)
-        else:
-            for moved in dict.fromkeys(map(index.state_of.__getitem__, log[seen:])):
-                if moved is not None:
-                    self._offer(moved)
-            if len(self._heap) > 64 + 2 * len(self._live):  # most entries are of earlier times
-                self._heap = list(self._live.values())
-                heapq.heapify(self._heap)
+            for _ in self.build():
+                pass
+            return
+        for moved in dict.fromkeys(map(index.state_of.__getitem__, log[seen:])):
+            if moved is not None:
+                self._offer(moved)
+        if len(self._heap) > 64 + 2 * len(self._live):  # most entries are of earlier times
+            self._heap = list(self._live.values())
+            heapq.heapify(self._heap)
         self._seen = index.log_start + len(log)
 
-    def _reachable(self) -> Iterable[NodeState]:
-        """The states that ranks of ``within`` may be in."""
-        index, within = self.index, self.within
-        if self.states is not None:
-            return self.states
-        if within is None or len(within) > len(index.buckets):
-            return list(index.buckets)
-        states = (index.state_of[r] for r in within if r < len(index.up) and index.up[r])
-        return {state: None for state in states if state is not None}
+    def build(self) -> Iterator[int]:
+        """Look at all states, in steps: yields the work of each. Is not used before the end."""
+        index = self.index
+        self._heap, self._live, self._alike = [], {}, {}
+        self._seen = index.log_start + len(index.log)  # what changes meanwhile follows
+        cores, gpus = self.ask.min_cores, self.ask.min_gpus
+        states = reached(index, self.within) if self.states is None else self.states
+        for number, state in enumerate(states, 1):
+            if state.ncores >= cores and state.ngpus >= gpus:
+                self._offer(state)
+            if not number % _STEP:
+                yield _STEP // 3
 
     def _offer(self, state: NodeState) -> None:
         """Put *state* on the heap unless it is already there at its lowest rank or below."""
         self.visited += 1
-        found = None if self.ask.searched else state.fits.get(self.ask)
-        if not (possible(state, self.ask) if found is None else found.steps or found.gave_up):
+        found: Optional[Fit] = state.fits.get(self.ask)
+        if not (possible(state, self.ask) if found is None else found.steps):
             return
         ranks = self.index.buckets.get(state)
         if ranks is None:
@@ -173,17 +159,17 @@ class Candidates:
                 continue
             ranks = self.index.buckets.get(state)
             lowest = -1 if ranks is None else ranks.lowest(self.within)
-            found = NOTHING if lowest < 0 else self._fit(state)
+            found = NOTHING if lowest < 0 else assess(state, self.ask)
             if not found.steps:
                 self.drop(entry)
                 continue
             true_order = order if sure else self._order(state, found)
             if lowest == rank and true_order == order:
-                if not sure and not self.ask.searched:  # computed once, not each time it is first
+                if not sure:  # computed once, not each time it is first
                     entry = heap[0] = self._live[state] = entry._replace(sure=True)
                 return entry
             self.drop(entry)
-            self._push(state, lowest, true_order, not self.ask.searched)
+            self._push(state, lowest, true_order, True)
         return None
 
     def equal(self, top: Entry) -> AbstractSet[NodeState]:
@@ -195,30 +181,38 @@ class Candidates:
         entry = self._live.get(state)
         if entry is None or state not in self.index.buckets:
             return False
-        found = self._fit(state)
+        found = assess(state, self.ask)
         if not found.steps or found.segments[0].end < units:
             return False
         if entry.sure:
             return entry.order == order
         true_order = self._order(state, found)
-        self._push(state, entry.rank, true_order, not self.ask.searched)
+        self._push(state, entry.rank, true_order, True)
         return true_order == order
 
-    def _fit(self, state: NodeState) -> Fit:
-        """The fit of *state*; adds its effort. A state for which none is left gives nothing."""
-        new = self.ask.searched and state not in self._charged
-        if new and not self.effort.allows(state.idle):
-            self.effort.gave_up = True
-            return NOTHING
-        found = assess(state, self.ask)
-        if found.gave_up:
-            self.effort.gave_up = True
-            if not found.steps:
-                self._unsure.add(state)
-        if new:
-            self._charged.add(state)
-            self.effort.spend(found.tried, state.idle)
-        return found
+    def prepare(self, most: Optional[int]) -> Iterator[int]:
+        """Compute the fits that are needed to find *most* units (None: all there are).
+
+        Yields the work of each, and may be left alone at any time.
+        """
+        self.refresh()
+        heap, counted, units = self._heap.copy(), set[NodeState](), 0
+        while heap and (most is None or units < most):
+            entry = heapq.heappop(heap)
+            state = entry.state
+            if state in counted or not (entry.sure or self._live.get(state) is entry):
+                continue
+            known = self.ask in state.fits
+            found = assess(state, self.ask)
+            if not known:
+                yield work_of(state, self.ask)
+            if found.steps and not entry.sure:
+                order = self._order(state, found)
+                heapq.heappush(heap, entry._replace(order=order, sure=True))
+            elif found.steps and state in self.index.buckets:
+                counted.add(state)
+                each = found.segments[0].end if self.ask.fill else 1
+                units += each * self.index.buckets[state].count(self.within)
 
     def drop(self, entry: Entry) -> None:
         """Remove the top entry; ``restore`` brings its state back."""
@@ -229,3 +223,11 @@ class Candidates:
         """Bring back states whose entries were dropped."""
         for state in states:
             self._offer(state)
+
+
+def reached(index: NodeIndex, within: Optional[RankSet]) -> Iterable[NodeState]:
+    """The states that up ranks of *within* (None: all) may be in."""
+    if within is None or len(within) > len(index.buckets):
+        return list(index.buckets)
+    states = (index.state_of[r] for r in within if r < len(index.up) and index.up[r])
+    return {state: None for state in states if state is not None}

@@ -1,42 +1,32 @@
 """The choice: which nodes a request gets, with its open questions settled.
 
 A request may leave open which property its nodes share (``same``) and how much each slot gets (a
-range as a count below the slot). Both allocation and explanation use this module to find out what a
-request would get.
-
-The file has more than 300 lines because a choice among values and counts calls itself.
+range as a count below the slot, see grown.py). Both allocation and explanation use this module to
+find out what a request would get.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from itertools import groupby, product
-from typing import Callable, NamedTuple, Optional, Sequence
+from typing import Iterator, Optional
 
 import attrs
 
-from treepool.placement.choose.candidates import Candidates
+from treepool.placement.choose.candidates import Candidates, reached
+from treepool.placement.choose.grown import Found, Steps, grown
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.rooms import Rooms, Value
 from treepool.placement.choose.same import by_fit, narrowed
 from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import Domains, is_searched, least, serve, units_of
 from treepool.placement.choose.spread import Spread
-from treepool.placement.effort import (
-    GIVEN_UP,
-    PER_ATTEMPT,
-    PER_REQUEST,
-    Effort,
-    GaveUp,
-    Interrupted,
-)
+from treepool.placement.effort import GIVEN_UP, Effort
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.request.need import Ask, Growing, Need, ask_of, slot_of, with_count
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.on_node.fit import assess, possible, work_of
+from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
-from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
 
 #: For how many requests a situation keeps the rooms in domains above the nodes; and for how many
@@ -47,38 +37,19 @@ MAX_ROOMS, MAX_ROOM_DOMAINS = 16, 1 << 16
 MAX_CANDIDATES = 64
 
 
-class _Found(NamedTuple):
-    """A request with what it leaves open settled, and what it gets; None if nothing.
-
-    ``values`` are those of its counts below the slot.
-    """
-
-    request: Request
-    selection: Optional[Selection]
-    values: tuple[int, ...] = ()
-
-    def better(self, other: _Found) -> bool:
-        """Whether this selection is preferred to that of *other*: counts first, then locality."""
-        if self.selection is None or other.selection is None:
-            return self.selection is not None
-        return self._key(self.selection) < other._key(other.selection)
-
-    def _key(self, selection: Selection) -> tuple[object, ...]:
-        units, nslots, remote = selection.preference
-        return units, nslots, [-value for value in self.values], remote
-
-
 @attrs.frozen(eq=False)
 class Choice:
     """What a request would get: ``selection``, None if it cannot be served.
 
     ``request`` is the request that was served, with its counts below the slot and its constraint
     settled. If a search ``gave_up``, a better selection may exist, even if this one is None.
+    ``effort`` is what searches and attempts took, see effort.py.
     """
 
     request: Request
     selection: Optional[Selection]
     gave_up: bool = False
+    effort: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -86,7 +57,8 @@ class Situation:
     """What choices are made from: the nodes, what is free on them, and the policy's order.
 
     ``kept`` are the candidates of the latest requests, the latest last, and ``kept_rooms`` the
-    rooms of those that were served in domains above the nodes.
+    rooms of those that were served in domains above the nodes. ``prepared`` says of the latest
+    requests of several attempts where the index's log ended when they were prepared.
     """
 
     inventory: Inventory
@@ -94,54 +66,139 @@ class Situation:
     policy: Policy
     kept: dict[tuple[Ask, Optional[Constraint]], Candidates] = attrs.field(factory=dict)
     kept_rooms: dict[tuple[object, ...], Rooms] = attrs.field(factory=dict)
+    prepared: dict[Request, int] = attrs.field(factory=dict)
 
     def choice(self, request: Request) -> Choice:
-        """What *request* gets: the first of the best selections. Nothing is allocated.
-
-        Raises Interrupted in a portion of work.
-        """
-        effort = Effort(PER_REQUEST)
-        try:
-            if request.same is None:  # the common case, a fifth faster than the other
-                best = _grown(request, self, effort)
-            else:
-                best = _best_of_same(request, self, effort)
-        except Interrupted:
-            raise
-        except BaseException:  # candidates may have lost a state that they had just dropped
-            self._forget()
-            raise
+        """What *request* gets: the first of the best selections. Nothing is allocated."""
+        effort = Effort()
+        if not request.growing and request.same is None:  # the common case, a fifth faster
+            best = Found(request, self._served(request, effort))
+        else:
+            steps, selection = _settling(request, self, effort), None
+            try:
+                while True:
+                    selection = self._served(steps.send(selection), effort)
+            except StopIteration as stop:
+                best = stop.value
         GIVEN_UP.count += effort.gave_up
-        return Choice(best.request, best.selection, effort.gave_up)
+        return Choice(best.request, best.selection, effort.gave_up, effort.tried)
+
+    def prepare(self, request: Request) -> Iterator[int]:
+        """Compute in steps what ``choice(request)`` would compute and remember in one step.
+
+        Yields the work of each step in units of some 10 µs, and nothing where all is remembered.
+        May be left alone at any time; what changes meanwhile is left to the choice. What needs a
+        search is left to it, too, unless the request takes several attempts.
+        """
+        index = self.index
+        if not request.growing and request.same is None:
+            yield from self._prepare(request)
+            return
+        if self.prepared.get(request) == index.log_start + len(index.log):
+            return
+        effort, selection = Effort(), None
+        if request.same is not None and not is_searched(request.ask, self.inventory):
+            yield from self._assess(request)
+        steps = _settling(request, self, effort)
+        try:
+            while True:
+                asked, before = steps.send(selection), effort.tried
+                yield from self._prepare(asked)
+                selection = self._served(asked, effort)
+                yield 1 + effort.tried - before
+        except StopIteration:
+            pass
+        if len(self.prepared) >= MAX_CANDIDATES:
+            self.prepared.clear()
+        self.prepared[request] = index.log_start + len(index.log)
+
+    def _prepare(self, request: Request) -> Iterator[int]:
+        """The same for one attempt."""
+        if is_searched(request.ask, self.inventory):
+            return
+        units, nodes = request.units, request.nodes
+        most = (units if nodes is None else nodes).maximum
+        if request.spans and most is not None:
+            most = None if units.maximum is None else most * units.maximum
+        fabric, locality = self.inventory.fabric, request.ask.locality
+        anywhere = fabric is None or locality == "none" or most == 1
+        if not request.above and (anywhere or nodes is None or units_of(request) is None):
+            key = request.ask, request.constraint
+            if key not in self.kept:
+                within = self.inventory.matching(request.constraint)
+                new = Candidates(self.index, request.ask, self.policy, within)
+                yield from new.build()
+                self._keep(key, new)
+            yield from self.candidates(request, Effort()).prepare(most)
+        if request.above or not anywhere:  # what each domain can host depends on all its nodes
+            yield from self._assess(request)
+
+    def _assess(self, request: Request) -> Iterator[int]:
+        """Compute the fits of all states that may serve *request*; yields the work of each."""
+        ask = request.ask
+        for state in reached(self.index, self.inventory.matching(request.constraint)):
+            if ask not in state.fits and possible(state, ask):
+                yield work_of(state, ask)
+
+    def _served(self, request: Request, effort: Effort) -> Optional[Selection]:
+        """The nodes that serve *request*, whose counts below the slot are settled."""
+        try:
+            found = serve(request, self, effort)
+        except BaseException:  # candidates may have lost a state that they had just dropped
+            self.kept.clear()
+            raise
+        effort.tried += len(found.grants) if found is not None else 0
+        return found
 
     def spread(self, request: Request) -> Spread:
         """The domains of the fabric for *request*, with all counts at their minimum."""
         fabric = self.inventory.fabric
         assert fabric is not None
-        try:
-            return Domains(request, self, Effort(PER_REQUEST), fabric).spread()
-        except Interrupted:
-            raise
-        except BaseException:
-            self._forget()
-            raise
+        return Domains(request, self, Effort(), fabric).spread()
 
-    def _forget(self) -> None:
-        """Count anew after an error, which may have left what is kept half done."""
-        self.kept.clear()
-        self.kept_rooms.clear()
-
-    def candidates(self, request: Request) -> Candidates:
+    def candidates(self, request: Request, effort: Effort) -> Candidates:
         """The candidates for *request*, whose open questions are settled."""
         key = request.ask, request.constraint
+        within = self.inventory.matching(request.constraint)
+        if is_searched(request.ask, self.inventory):
+            states = self.searched(request, effort)
+            return Candidates(self.index, request.ask, self.policy, within, states)
         found = self.kept.pop(key, None)
         if found is None:
-            if len(self.kept) >= MAX_CANDIDATES:
-                del self.kept[next(iter(self.kept))]  # the one not used for longest
-            within = self.inventory.matching(request.constraint)
             found = Candidates(self.index, request.ask, self.policy, within)
-        self.kept[key] = found
+        self._keep(key, found)
         return found
+
+    def _keep(self, key: tuple[Ask, Optional[Constraint]], candidates: Candidates) -> None:
+        if len(self.kept) >= MAX_CANDIDATES:
+            del self.kept[next(iter(self.kept))]  # the one not used for longest
+        self.kept[key] = candidates
+
+    def searched(self, request: Request, effort: Effort) -> dict[NodeState, None]:
+        """The states that can serve *request*, as far as the effort to search them goes.
+
+        Idle states come first, since they are the most likely to serve it, then those with the
+        lowest ranks. A state counts the same whether its fit is remembered or not.
+        """
+        ask, buckets = request.ask, self.index.buckets
+        within = self.inventory.matching(request.constraint)
+        lowest = [
+            (not state.idle, rank, state)
+            for state in reached(self.index, within)
+            if possible(state, ask) and (rank := buckets[state].lowest(within)) >= 0
+        ]
+        able: dict[NodeState, None] = {}
+        for _, _, state in sorted(lowest):  # no rank is in two states
+            if (ask, state) not in effort.counted:
+                if not effort.allows(0):
+                    break
+                effort.counted.add((ask, state))
+                effort.tried += work_of(state, ask)
+            found = assess(state, ask)
+            effort.gave_up |= found.gave_up
+            if found.steps:
+                able[state] = None
+        return able
 
     def rooms(self, request: Request, census: Census, value: Value) -> Rooms:
         """The rooms for *request* in the domains of *census*, by the *value* of each state."""
@@ -157,181 +214,43 @@ class Situation:
                 del self.kept_rooms[next(iter(self.kept_rooms))]
             within = self.inventory.matching(request.constraint)
             found = Rooms(census, within, value, levels, each, at_most)
+        found.follow(self.index)  # if that fails, it may be half done, and is not kept
         self.kept_rooms[key] = found
-        found.follow(self.index)
         return found
 
 
-def _best_of_same(request: Request, situation: Situation, effort: Effort) -> _Found:
+def _settling(request: Request, situation: Situation, effort: Effort) -> Steps:
+    """Settle what *request* leaves open."""
+    if request.same is None:
+        return (yield from grown(request, situation.inventory, situation.index, effort))
+    return (yield from _best_of_same(request, situation, effort))
+
+
+def _best_of_same(request: Request, situation: Situation, effort: Effort) -> Steps:
     """What *request* gets on nodes that share a property of its family."""
     assert request.same is not None
     anywhere = attrs.evolve(request, same=None)
+    plain = attrs.evolve(anywhere, levels=(), at_most=None, growing=())
     fabric = situation.inventory.family(request.same.family)
-    searched = is_searched(request.ask, situation.inventory)
-    if searched:  # each member is tried: what states can host is not known without a search
-        within = situation.inventory.matching(request.constraint)
-        rooms = Rooms(situation.index.census(fabric), within, lambda state: (0, 0))
-        rooms.follow(situation.index)
-    else:
-        plain = attrs.evolve(anywhere, levels=(), at_most=None)
-        rooms = Domains(plain, situation, effort, fabric).rooms
-    number = units_of(request)
-    best = _Found(request, None)
-    if number is not None and not (request.growing or request.above or searched):
-        member = rooms.fabric.name[rooms.smallest(number)]
-        if member is not None:
-            return _grown(narrowed(request, member), situation, effort)
-    else:
-        for name in by_fit(rooms, 0 if searched else 1):
-            found = _grown(narrowed(request, name), situation, effort)
-            best = found if found.better(best) else best
-    if best.selection is None and not request.same.required:
-        return _grown(anywhere, situation, effort)
-    return best
-
-
-def _grown(request: Request, situation: Situation, effort: Effort) -> _Found:
-    """What *request* gets with the counts below its slot as large as possible.
-
-    All slots have the same counts. The counts on and above the slot have priority over them. Among
-    the counts below the slot, the outer ones have priority.
-    """
-    if not request.growing:
-        return _Found(request, serve(request, situation, effort))
-
-    def attempt(values: Sequence[int], locality: str = request.ask.locality) -> _Found:
-        ask = request.ask
-        group = ask.group
-        for growing, value in zip(request.growing, values):
-            group = with_count(group, growing, value)
-        one = attrs.evolve(request, ask=ask_of(group, ask.fill, ask.whole, locality), growing=())
-        return _Found(one, serve(one, situation, effort), tuple(values))
-
-    values = [_values(growing, situation.inventory) for growing in request.growing]
-    if request.ask.locality == "required":
-        return _best_of_all(values, attempt, request, situation.inventory, effort)
-    return _largest(values, attempt)
-
-
-def _values(growing: Growing, inventory: Inventory) -> list[int]:
-    """The valid values of a count that some node may have room for, descending; never empty."""
-    types = inventory.node_types
-    if growing.what == "core":
-        most = max((t.root.ncores for t in types), default=0)
-    elif growing.what == "gpu":
-        most = max((idset.size(t.root.gpus) for t in types), default=0)
-    else:
-        most = max((len(t.named.get(growing.what, ())) for t in types), default=0)
-    return list(growing.count.valid(most)) or [growing.count.minimum]
-
-
-def _largest(values: list[list[int]], attempt: Callable[..., _Found]) -> _Found:
-    """The best choice if a smaller count always fits when a larger one does: by bisection."""
-    settled = [those[-1] for those in values]
-    best = attempt(settled)
-    if best.selection is None:
-        return best
-    extent = best.selection.extent
-    for place, those in enumerate(values):
-        first, last = 0, len(those) - 1  # those[last] is known to fit
-        while first < last:
-            middle = (first + last) // 2
-            found = attempt([*settled[:place], those[middle], *settled[place + 1 :]])
-            if found.selection is not None and found.selection.extent == extent:
-                last, best = middle, found
-            else:
-                first = middle + 1
-        settled[place] = those[last]
-    return best
-
-
-def _best_of_all(
-    values: list[list[int]],
-    attempt: Callable[..., _Found],
-    request: Request,
-    inventory: Inventory,
-    effort: Effort,
-) -> _Found:
-    """The best choice if a larger count may fit where a smaller one does not.
-
-    With locality=required, the smallest domain for the larger count may be free while the smallest
-    domain for the smaller count is not. The values are therefore divided into runs for which the
-    smallest domains are the same. In each combination of runs, the smallest values fit best, and
-    show whether larger ones are worth a try. This ends when as much is served as could be served
-    without regard to locality.
-    """
-    best = _Found(request, None)
-    most = attempt([those[-1] for those in values], "none").selection
-    if most is None:
-        return best
-
-    def noted(settled: Sequence[int]) -> _Found:
-        nonlocal best
-        effort.count(PER_ATTEMPT)
-        found = attempt(settled)
-        best = found if _larger(found, best) else best
-        return found
-
-    runs = [_runs(those, g, request, inventory) for those, g in zip(values, request.growing)]
-    try:
-        for cell in product(*runs):
-            largest = tuple(run[0] for run in cell)
-            complete = best.selection is not None and best.selection.extent >= most.extent
-            if complete and largest <= best.values:
+    rooms = Domains(plain, situation, effort, fabric).rooms
+    wanted = request.least_asks
+    fixed = units_of(anywhere) is not None and all(level.count.fixed for level in request.levels)
+    one_will_do = fixed and not request.growing
+    nodes = situation.inventory, situation.index
+    best = Found(request, None)
+    for place, member in enumerate(by_fit(rooms, wanted, one_will_do)):
+        if best.selection is not None:
+            if one_will_do and rooms.local[member] < wanted:  # nor could it have local slots
                 break
-            found = noted([run[-1] for run in cell])
-            if _larger(found._replace(values=largest), best):
-                _largest(list(cell), noted)
-    except GaveUp:  # the best found so far is an answer
-        effort.gave_up = True
+            if rooms.units[member] < best.selection.extent[0]:
+                continue
+        if place and not effort.allows():
+            break
+        name = fabric.name[member] or ""
+        found = yield from grown(narrowed(request, name), *nodes, effort)
+        best = found if found.better(best) else best
+        if one_will_do and best.selection is not None and not best.selection.preference[2]:
+            break
+    if best.selection is None and not request.same.required:
+        return (yield from grown(anywhere, *nodes, effort))
     return best
-
-
-def _larger(found: _Found, best: _Found) -> bool:
-    """Whether *found* serves more than *best*, or as much with larger counts below the slot."""
-    if found.selection is None or best.selection is None:
-        return found.selection is not None
-    return (found.selection.extent, found.values) > (best.selection.extent, best.values)
-
-
-def _runs(
-    values: list[int], growing: Growing, request: Request, inventory: Inventory
-) -> list[list[int]]:
-    """*values* (descending) in runs for which the smallest domains that could host them are the
-    same, so that a smaller value always fits when a larger one does.
-
-    That is known of the cores of slots that need nothing besides: the runs end at sizes of domains.
-    Where it is not known, each value is a run.
-    """
-    group = request.ask.group
-    slot = slot_of(group)
-    several = request.nodes is not None and group is not slot and not group.count.fixed
-    if growing.what != "core" or several or not _is_chain(slot.need):
-        return [[value] for value in values]
-    sizes: set[int] = set()
-    for node_type in inventory.node_types:
-        if _has_nested(node_type):
-            return [[value] for value in values]
-        sizes.update(domain.ncores for domain in node_type.parent)
-    ordered = sorted(sizes)
-    return [list(run) for _, run in groupby(values, lambda value: bisect_left(ordered, value))]
-
-
-def _has_nested(node_type: NodeType) -> bool:
-    """Whether some domain is inside another of its locality: one may then be in the way of both."""
-    above: dict[Domain, frozenset[str]] = {}
-    for domain, parent in node_type.parent.items():
-        names = above[parent] if parent is not None else frozenset()
-        if domain.name in names:
-            return True
-        above[domain] = names | {domain.name}
-    return False
-
-
-def _is_chain(need: Need) -> bool:
-    """Whether *need* is an amount, or domains of one locality with such a need in each."""
-    while need.parts:
-        if len(need.parts) > 1 or need.takes_amount:
-            return False
-        need = need.parts[0].need
-    return True

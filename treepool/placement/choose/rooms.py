@@ -10,7 +10,7 @@ changed are counted anew.
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Sequence
+from typing import Callable, Iterable, Optional, Sequence
 
 from treepool.placement.choose.tables import Above, Copies, Few, Fitting, Innermost, Table
 from treepool.placement.nodes.census import Census
@@ -54,30 +54,23 @@ class Rooms(Table):
         self.counted = 0
         #: Where in the log of the census the next change is; below its start before the first.
         self._seen = -1
-        #: Leaves to be counted, and domains in which something has changed: some are left if
-        #: ``follow`` was interrupted.
-        self._uncounted: list[int] = []
-        self._changed: set[int] = set()
 
     def follow(self, index: NodeIndex) -> None:
-        """Apply the changes of the census since the last call.
-
-        If this is interrupted, the next call goes on.
-        """
-        census, fabric = self.census, self.fabric
-        uncounted, changed = self._uncounted, self._changed
+        """Apply the changes of the census since the last call."""
+        census, fabric, within = self.census, self.fabric, self.within
         seen = self._seen - census.log_start
-        if seen < 0:
-            uncounted[:] = [d for d in range(1, len(fabric)) if fabric.ranks[d]]
-        else:
-            uncounted[:] = {*uncounted, *census.log[seen:]}
+        leaves: Iterable[int]
+        if seen >= 0:
+            leaves = set(census.log[seen:])
+        elif within is None or self._seen >= 0:
+            leaves = [d for d in range(1, len(fabric)) if fabric.ranks[d]]
+        else:  # nothing is in the others, and nothing was
+            leaves = {d for rank in within if rank < len(fabric.homes) for d in fabric.homes[rank]}
         self._seen = census.log_start + len(census.log)
-        while uncounted:
-            leaf = uncounted[-1]
+        changed: set[int] = set()
+        for leaf in leaves:
             self._count(leaf, index)
             changed.update(fabric.paths[leaf])
-            uncounted.pop()
-        self._changed = set()
         self.reorder(changed)
         if self.few is not None:
             self.few.update(changed)

@@ -7,7 +7,7 @@ A property family is all properties with the same prefix before a colon: ``drive
 
 from __future__ import annotations
 
-from typing import Iterator, Optional
+from typing import Optional
 
 import attrs
 
@@ -24,12 +24,12 @@ def members(family: str, inventory: Inventory) -> list[str]:
     return [fabric.name[domain] or "" for domain in fabric.children[ROOT]]
 
 
-def by_fit(rooms: Rooms, wanted: int) -> Iterator[str]:
+def by_fit(rooms: Rooms, wanted: int, local: bool) -> list[int]:
     """The members of a family with room for *wanted* units: the one with the fewest free cores on
-    its nodes first, then the fewest free GPUs (best fit: large free areas remain)."""
-    able = (d for d in rooms.fabric.children[ROOT] if rooms.units[d] >= wanted)
-    for domain in sorted(able, key=lambda d: rooms.fitting(d, False)):
-        yield rooms.fabric.name[domain] or ""
+    its nodes first, then the fewest free GPUs (best fit: large free areas remain). If *local*,
+    those with room for *wanted* local units come before the others."""
+    able = [d for d in rooms.fabric.children[ROOT] if rooms.units[d] >= wanted]
+    return sorted(able, key=lambda d: rooms.fitting(d, local and rooms.local[d] < wanted))
 
 
 def narrowed(request: Request, name: str) -> Request:

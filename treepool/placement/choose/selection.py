@@ -12,7 +12,6 @@ from typing import Callable, Generator, Iterator, Optional
 import attrs
 
 from treepool.placement.choose.candidates import Candidates, Entry
-from treepool.placement.effort import PER_REQUEST, Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import Fit, Step, fit
 from treepool.placement.request.vertices import Request
@@ -57,14 +56,12 @@ class Selection:
         return -units, -nslots, any(grant.units > grant.fit.local for grant in self.grants)
 
 
-def select(
-    request: Request, candidates: Candidates, effort: Optional[Effort] = None
-) -> Optional[Selection]:
+def select(request: Request, candidates: Candidates) -> Optional[Selection]:
     """The nodes that serve *request* now, None if there are not enough.
 
-    The counts below its slot are at their minimum. *effort* records whether searches gave up.
+    The counts below its slot are at their minimum.
     """
-    candidates.refresh(Effort(PER_REQUEST) if effort is None else effort)
+    candidates.refresh()
     if request.nodes is None:
         return _fill(request.units, candidates)
     if request.spans:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Iterable, Optional
+from typing import TYPE_CHECKING, Any, Collection, Iterable, Optional
 
 import attrs
 
@@ -21,7 +21,7 @@ from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.rooms import Rooms, Value
 from treepool.placement.choose.selection import Grant, Selection, select
 from treepool.placement.choose.spread import Given, Spread, settled
-from treepool.placement.effort import PER_ATTEMPT, PER_REQUEST, Effort
+from treepool.placement.effort import PER_ATTEMPT, Effort
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric import ROOT, Fabric
 from treepool.placement.nodes.inventory import Inventory
@@ -35,21 +35,24 @@ from treepool.rfc.count import Count
 if TYPE_CHECKING:
     from treepool.placement.choose.choice import Situation
 
+#: Domains above the nodes that take a unit of effort to serve from, and to make a table of.
+_ATTEMPT_DOMAINS, _TABLE_DOMAINS = 8, 16
+
 
 def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Selection]:
     """The nodes that serve *request* now, None if there are not enough.
 
-    The counts below its slot are at their minimum. *effort* records whether searches gave up.
+    The counts below its slot are at their minimum. *effort* counts searches and attempts.
     """
     fabric = situation.inventory.fabric
     if request.above:
         return Domains(request, situation, effort, fabric).levels() if fabric else None
     if fabric is None or request.ask.locality == "none":
-        return select(request, situation.candidates(request), effort)
+        return select(request, situation.candidates(request, effort))
     one = request.units if request.nodes is None else request.nodes
     if one.maximum == 1 and not request.spans:  # the most common request
-        candidates = situation.candidates(request)
-        candidates.refresh(effort)
+        candidates = situation.candidates(request, effort)
+        candidates.refresh()
         return on_one(request, situation, fabric, ROOT, candidates, 1)
     return Domains(request, situation, effort, fabric).serve(ROOT)
 
@@ -118,20 +121,15 @@ class Domains:
 
     def select(self, domain: int) -> Optional[Selection]:
         """What the node rules choose of the nodes in *domain*."""
-        if domain == ROOT:
-            return select(self.request, self.situation.candidates(self.request), self.effort)
-        return select(self.request, self.candidates(self.fabric.leaves(domain)), self.effort)
+        return select(self.request, self.candidates_in(domain))
 
     def among_equals(self, domain: int, plain: Selection) -> Selection:
         """*plain*, which is one node, or an equal node in a domain with fewer idle nodes."""
         (grant,) = plain.grants
         if grant.units > grant.fit.segments[0].end:
             return plain
-        if domain == ROOT:
-            candidates = self.situation.candidates(self.request)
-        else:
-            candidates = self.candidates(self.fabric.leaves(domain))
-        candidates.refresh(self.effort)
+        candidates = self.candidates_in(domain)
+        candidates.refresh()
         found = on_one(self.request, self.situation, self.fabric, domain, candidates, grant.units)
         return found or plain
 
@@ -139,19 +137,17 @@ class Domains:
         """The same as *plain* in the smallest domain that can serve as much.
 
         This is for requests of which some nodes can give more than others. It tries one domain
-        after another, and returns *plain* if that takes too long.
+        after another, and returns *plain* if no effort is left.
         """
-        height, rooms, attempts = self.fabric.height, self.rooms, Effort(PER_REQUEST)
+        height, rooms = self.fabric.height, self.rooms
         wanted = plain.extent[0]
         inside = [d for d in self.fabric.inside(domain) if d != domain and rooms.units[d] >= wanted]
         inside.sort(key=lambda d: (height[d], rooms.fitting(d, False)))
         for _, alike in groupby(inside, key=height.__getitem__):
             remote: Optional[Selection] = None
             for inner in alike:
-                if attempts.tried + PER_ATTEMPT > attempts.limit:
-                    self.effort.gave_up = True
+                if not self.attempts(inner):
                     return remote or plain
-                attempts.tried += PER_ATTEMPT
                 selection = self.select(inner)
                 if selection is not None and selection.extent == plain.extent:
                     if not selection.preference[2]:  # all local, and the best fit of these
@@ -217,6 +213,8 @@ class Domains:
         nodes, units = self.request.nodes, self.request.units
         room = (self.rooms.few or self.rooms).units[domain]
         if self.request.ask.counted:
+            if room < least(self.request) or not self.attempts(domain):
+                return None
             found = self.select(domain)
             return None if found is None else found.extent
         if nodes is None or not self.request.spans:
@@ -241,7 +239,8 @@ class Domains:
                 continue
             values = list(count.valid(len(self.fabric.homes)))
             first, last = 0, len(values) - 1  # values[last] is known to fit
-            while first < last:
+            tables = len(self.fabric) * len(levels) // _TABLE_DOMAINS
+            while first < last and self.effort.allows(PER_ATTEMPT + tables):
                 middle = (first + last) // 2
                 each = spread.each
                 if i < len(levels):
@@ -272,29 +271,32 @@ class Domains:
 
     def value(self) -> Value:
         """What each state can host of the request."""
-        ask, index = self.request.ask, self.situation.index
-        if not is_searched(ask, self.situation.inventory):
+        ask, searched = self.request.ask, self.searched
 
-            def assessed(state: NodeState) -> tuple[int, int]:
-                found = assess(state, ask) if possible(state, ask) else NOTHING
-                return len(found.steps), found.local
+        def assessed(state: NodeState) -> tuple[int, int]:
+            known = possible(state, ask) if searched is None else state in searched
+            found = assess(state, ask) if known else NOTHING
+            return len(found.steps), found.local
 
-            return assessed
-        # Searches for states in a fixed order, until no effort is left: no answer depends on what
-        # was asked before.
-        effort = Effort(PER_REQUEST)
-        known: dict[NodeState, tuple[int, int]] = {}
-        for state in sorted(index.buckets, key=lambda state: index.buckets[state].lowest()):
-            if not possible(state, ask):
-                continue
-            if not effort.allows(state.idle):
-                self.effort.gave_up = True
-                continue
-            found = assess(state, ask)
-            self.effort.gave_up |= found.gave_up
-            effort.spend(found.tried, state.idle)
-            known[state] = len(found.steps), found.local
-        return lambda state: known.get(state, (0, 0))
+        return assessed
+
+    @cached_property
+    def searched(self) -> Optional[Collection[NodeState]]:
+        """The only states that can serve the request, if searches decide that."""
+        if is_searched(self.request.ask, self.situation.inventory):
+            return self.situation.searched(self.request, self.effort)
+        return None
+
+    def attempts(self, domain: int) -> bool:
+        """Whether there is effort left for an attempt to serve the request in *domain*."""
+        inside = self.fabric.end[domain] - domain
+        return self.effort.allows(PER_ATTEMPT // 3 + inside // _ATTEMPT_DOMAINS)
+
+    def candidates_in(self, domain: int) -> Candidates:
+        """The candidates for the request in *domain*."""
+        if domain == ROOT:
+            return self.situation.candidates(self.request, self.effort)
+        return self.candidates(self.fabric.leaves(domain))
 
     def candidates(self, leaves: Iterable[int]) -> Candidates:
         """The candidates for the request in *leaves*."""
@@ -302,7 +304,7 @@ class Domains:
         states: dict[NodeState, None] = {}
         ranks = RankSet()
         leaves = list(leaves)
-        if len(leaves) == 1 and within is None:
+        if len(leaves) == 1 and within is None and self.searched is None:
             ranks = self.fabric.set_of(leaves[0])
             held = self.census.held[leaves[0]]
             return Candidates(index, self.request.ask, self.situation.policy, ranks, held)
@@ -312,6 +314,8 @@ class Domains:
                 ranks.update(self.fabric.ranks[leaf])
             else:
                 ranks.update(rank for rank in self.fabric.ranks[leaf] if rank in within)
+        if self.searched is not None:
+            states = {state: None for state in states if state in self.searched}
         return Candidates(index, self.request.ask, self.situation.policy, ranks, states)
 
     def granted(self, given: Iterable[Given], slots: int) -> Optional[Selection]:
@@ -330,7 +334,7 @@ class Domains:
             count = Count(units, units)
             nodes = count if self.request.nodes is not None else None
             request = attrs.evolve(self.request, nodes=nodes, units=count, spans=False)
-            found = select(request, self.candidates(leaves), self.effort)
+            found = select(request, self.candidates(leaves))
             if found is None:  # only if a search gave up
                 return None
             grants += found.grants

@@ -7,7 +7,7 @@ its properties. Copies of a pool share one inventory.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Iterable, Optional, Sequence
+from typing import Iterable, Optional
 
 import attrs
 
@@ -23,6 +23,7 @@ from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
+from treepool.rfc.hostindex import HostIndex
 from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import KeyEntry, SchedulingKey
@@ -114,23 +115,8 @@ class Inventory:
         return remembered(self._families, MAX_FAMILIES, name, members)
 
     @cached_property
-    def _rank_of_host(self) -> dict[str, int]:
-        """For each host name, its highest rank."""
-        return {self.hosts[rank]: rank for rank in idset.iterate(self.ranks)}
-
-    @cached_property
-    def _ranks_of_host(self) -> dict[str, list[int]]:
-        """The ranks of each host that several brokers share."""
-        found: dict[str, list[int]] = {}
-        if len(self._rank_of_host) < idset.size(self.ranks):
-            for rank in idset.iterate(self.ranks):
-                found.setdefault(self.hosts[rank], []).append(rank)
-        return {host: ranks for host, ranks in found.items() if len(ranks) > 1}
-
-    def ranks_on(self, host: str) -> Sequence[int]:
-        """The ranks on *host*; there may be none."""
-        rank = self._rank_of_host.get(host)
-        return () if rank is None else self._ranks_of_host.get(host) or (rank,)
+    def _host_index(self) -> HostIndex:
+        return HostIndex(self.hosts, self.ranks)
 
     @cached_property
     def _matching(self) -> dict[Constraint, RankSet]:
@@ -143,7 +129,7 @@ class Inventory:
 
         def evaluated() -> RankSet:
             properties = self.resource_set.properties
-            mask = rfc31.evaluate(constraint, self.ranks, properties, self.ranks_on)
+            mask = rfc31.evaluate(constraint, self.ranks, properties, self._host_index.matching)
             return RankSet.from_mask(mask)
 
         return remembered(self._matching, MAX_CONSTRAINTS, constraint, evaluated)

@@ -118,8 +118,8 @@ class NodeType:
     gpu_memory: Mapping[int, int] = UNKNOWN
     #: Answers of on_node.levels.amount_levels() and on_node.domains' group_levels().
     levels: dict[Any, dict[Domain, int]] = attrs.field(factory=dict)
-    #: Answers of on_node.search.able_domains().
-    able: dict[Any, frozenset[Domain]] = attrs.field(factory=dict)
+    #: Answers of on_node.search.able_domains(), None where it gave up, each with its effort.
+    able: dict[Any, tuple[Optional[frozenset[Domain]], int]] = attrs.field(factory=dict)
     #: The answer of nodes.usable.
     places: dict[None, Any] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)

@@ -11,11 +11,11 @@ from typing import NamedTuple, Optional
 
 import attrs
 
-from treepool.placement.effort import PER_STATE, Effort, interrupt, spend
+from treepool.placement.effort import Effort
 from treepool.placement.nodes.state import MAX_FITS, NodeState
 from treepool.placement.on_node.search import meets_demand
 from treepool.placement.on_node.units import Placer
-from treepool.placement.request.need import SLOT, Ask, Need
+from treepool.placement.request.need import SLOT, Ask, Need, slot_of
 
 
 @attrs.frozen(eq=False)
@@ -45,8 +45,8 @@ class Fit:
 
     ``steps[i]`` is what i + 1 units take. A unit is a slot, or a domain with slots inside when a
     locality stands above the slot. An ask without ``fill`` has one step: all that it wants of the
-    node. ``segments`` divide the steps, the best first. ``tried`` is how many choices a search
-    tried. If the search ``gave_up``, more steps may exist than are listed here, even if none is.
+    node. ``segments`` divide the steps, the best first. ``tried`` is the effort of a search. If it
+    ``gave_up``, more steps may exist than are listed here, even if none is.
     """
 
     steps: tuple[Step, ...]
@@ -83,20 +83,23 @@ def assess(state: NodeState, ask: Ask) -> Fit:
         found: Fit = state.fits[ask]
         return found
     except KeyError:
-        interrupt(ask)
         if len(state.fits) >= MAX_FITS:
             state.fits.clear()
         found = state.fits[ask] = _assessed(state, ask)
-        spend(work_of(found, ask))
         return found
 
 
-def work_of(found: Fit, ask: Ask) -> int:
-    """About how much work it was to find *found*, in units of some 10 µs.
+def work_of(state: NodeState, ask: Ask) -> int:
+    """About how much work the fit of *state* is, in the units of effort.py (some 10 µs).
 
-    Slots with two GPUs or more take most, because the GPUs are chosen by their links.
+    Slots with two GPUs or more take most, because the GPUs are chosen by their links; and slots
+    that take several domains, because each goes through all domains of the node.
     """
-    return 4 + len(found.steps) * (1 + 4 * min(ask.min_gpus, 2) ** 2) + found.tried
+    found = assess(state, ask)
+    slot = 1 + 4 * min(ask.min_gpus, 2) ** 2
+    if slot_of(ask.group).need.parts:
+        slot += len(state.type.parent) // 2
+    return 4 + len(found.steps) * slot + found.tried
 
 
 def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -148,7 +151,7 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
         return _fit([Step(state.cores, state.gpus, group.nslots)], [(0, False)])
     if group.name == SLOT and group.whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
-    effort = Effort(PER_STATE)
+    effort = Effort()
     units = Placer(state, ask.locality, effort).units(group)
     steps = [Step(unit.cores, unit.gpus, unit.nslots) for unit in units]
     if ask.fill:

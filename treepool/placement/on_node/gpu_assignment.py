@@ -19,9 +19,6 @@ from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 
-#: Choices tried to serve the other takes, before the take gets the GPUs that are planned for it.
-_LOOKAHEAD = 1_000
-
 
 def demanded(takes: Sequence[Take]) -> Optional[Demand]:
     """The demand on the links of *takes*' GPUs, which all takes share; None if there is none."""
@@ -64,6 +61,8 @@ class GpuAssignment:
         self.graph = graph_of(node_type.links, demanded(takes))
         open_takes, claims, self.free = claims_of(node_type, takes, gpus)
         self.claims = dict(zip(map(id, open_takes), claims))
+        #: Once it is spent, takes get the GPUs that are planned for them.
+        self.effort = Effort()
         #: The GPUs that each slot already has.
         self.settled: dict[int, int] = {}
         assignment = assign(claims, self.graph, self.free, lambda: None)
@@ -90,7 +89,7 @@ class GpuAssignment:
         others = {key: claim for key, claim in self.claims.items() if key != id(take)}
         claims = [Claim(c.slot, self._left(c, settled), c.number) for c in others.values()]
         try:
-            assignment = assign(claims, self.graph, self.free & ~gpus, Effort(_LOOKAHEAD).count)
+            assignment = assign(claims, self.graph, self.free & ~gpus, self.effort.count)
         except GaveUp:
             return False
         if assignment is None:

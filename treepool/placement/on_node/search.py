@@ -15,11 +15,12 @@ The file has more than 300 lines because able_domains() and the search call each
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Iterator, Optional, Union
 
 import attrs
 
-from treepool.placement.effort import PER_SEARCH, Effort
+from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.gpus.assignment import assign
 from treepool.placement.gpus.graph import graph_of, is_clique
 from treepool.placement.memo import remembered
@@ -73,6 +74,9 @@ class _Core:
 
 _Task = Union[_Amount, _Choice, _Core]
 
+#: How many domains can be listed or compared at the effort of one choice.
+_LOOKS = 8
+
 #: What is still to do, as a linked list that branches of the search share.
 _Tasks = Optional[tuple[_Task, "_Tasks"]]
 
@@ -82,7 +86,8 @@ class Search:
 
     With *local*, every amount and every group of domains must sit in a domain of level 0, see
     levels.levels_of(). With *plain*, domains are tried in the order of the tree. *effort* counts
-    the choices; once there are too many, the search raises GaveUp.
+    the choices, and what it takes to list and to compare domains for them; once it is spent, the
+    search raises GaveUp.
     """
 
     def __init__(
@@ -96,7 +101,9 @@ class Search:
     ) -> None:
         self.node_type = node_type
         self.ledger = Ledger(node_type, cores, gpus)
-        self.domains = SuitableDomains(node_type, self.ledger, local, able_domains)
+        self.effort = Effort() if effort is None else effort
+        able = partial(able_domains, effort=self.effort)
+        self.domains = SuitableDomains(node_type, self.ledger, local, able)
         self.gpus = gpus
         self.local = local
         self.plain = plain
@@ -105,7 +112,6 @@ class Search:
         self.has_gpu_demand = False
         #: How many slots have been begun; the count numbers the slots.
         self.slots = 0
-        self.effort = Effort(PER_SEARCH) if effort is None else effort
 
     def one(self, scope: Domain, part: Part) -> bool:
         """Meet *part*, its count at the minimum, in *scope*; ``takes`` then says how."""
@@ -140,6 +146,7 @@ class Search:
 
     def _standing(self) -> object:
         """A value that is equal for situations in which the same needs can still be met."""
+        self.effort.count(1 + len(self.ledger.cores) // _LOOKS)
         if not self.has_gpu_demand:
             return self.ledger.shape(self.node_type.root)
         slots: dict[int, list[int]] = {}
@@ -150,6 +157,7 @@ class Search:
     def room_for(self, scope: Domain, part: Part) -> int:
         """An upper bound of how many more slots of *part* fit in *scope*."""
         need = part.need
+        self.effort.count(1 + len(self.ledger.cores) * len(need.parts) // _LOOKS)
         ncores, ngpus = least(need)
         bounds = [self._copies(scope, ncores, ngpus)] if ncores or ngpus else []
         if self.local and need.takes_amount:
@@ -243,7 +251,7 @@ class Search:
         hosts = self._hosts(task) if task.hosts is None else task.hosts
         copies = [self._copies(host, need.cores, need.gpus) for host in hosts]
         after = sum(copies[task.start :])
-        self.effort.count()
+        self.effort.count(1 + len(hosts) // _LOOKS)
         for i in range(task.start, len(hosts)):
             if after < task.times:
                 return
@@ -286,6 +294,7 @@ class Search:
     def _listed(self, task: _Choice) -> Iterator[list[Domain]]:
         """Lists of domains to choose ``left`` from; each list has the preferred domains first."""
         part, count = task.part, task.left
+        self.effort.count(1 + len(self.node_type.named.get(part.name, ())) // _LOOKS)
         if self.plain:
             yield self.domains.listed(task.scope, part)
         elif count == 1 or not task.near:
@@ -303,27 +312,40 @@ class Search:
         """True if domains[i] is identical in shape to a sibling that was passed over before it."""
         if i == start or self.has_gpu_demand:  # with a demand, the GPUs themselves differ
             return False
-        parent, shape = self.node_type.parent[domains[i]], None
+        domain, compared, alike = domains[i], 0, False
+        parent, shape = self.node_type.parent[domain], None
         for other in domains[start:i]:
             if self.node_type.parent[other] is parent:
-                shape = shape or self.ledger.shape(domains[i])
-                if self.ledger.shape(other) == shape:
-                    return True
-        return False
+                compared += 1
+                shape = shape or self.ledger.shape(domain)
+                alike = self.ledger.shape(other) == shape
+                if alike:
+                    break
+        self.effort.count(compared * (1 + len(domain.children)) // _LOOKS)
+        return alike
 
 
-def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
+def able_domains(
+    node_type: NodeType, part: Part, effort: Optional[Effort] = None
+) -> frozenset[Domain]:
     """The domains of *part*'s locality that could give its need once on an idle node.
 
-    Raises GaveUp if a search exceeds its bound.
+    The node type remembers them. *effort* counts what they took, once. Raises GaveUp if a search
+    exceeds its bound.
     """
     #: Whether each domain is all that a slot takes, and must have a core.
     alone = part.with_core and part.count.minimum == 1
+    key = part.name, part.whole, alone, part.need
 
-    def compute() -> frozenset[Domain]:
-        return frozenset(d for d in node_type.named.get(part.name, ()) if able(d))
+    def compute() -> tuple[Optional[frozenset[Domain]], int]:
+        spent = Effort()
+        try:
+            domains = node_type.named.get(part.name, ())
+            return frozenset(d for d in domains if able(d, spent)), spent.tried
+        except GaveUp:
+            return None, spent.tried
 
-    def able(domain: Domain) -> bool:
+    def able(domain: Domain, spent: Effort) -> bool:
         if part.whole and not domain.whole:
             return False
         if alone and not domain.ncores:
@@ -334,11 +356,16 @@ def able_domains(node_type: NodeType, part: Part) -> frozenset[Domain]:
         if not (need.parts or need.has_gpu_demand):  # a search costs as much as the node is large
             enough = domain.ncores >= need.cores and domain.ngpus >= need.gpus
             return enough and has_capacity(node_type, domain, need)
-        search = Search(node_type, node_type.root.cores, node_type.root.gpus)
-        return search.meets(domain, need)
+        root = node_type.root
+        return Search(node_type, root.cores, root.gpus, effort=spent).meets(domain, need)
 
-    key = part.name, part.whole, alone, part.need
-    return remembered(node_type.able, MAX_MEMO, key, compute)
+    found, units = remembered(node_type.able, MAX_MEMO, key, compute)
+    if effort is not None and units and key not in effort.counted:
+        effort.counted.add(key)
+        effort.count(units)
+    if found is None:
+        raise GaveUp
+    return found
 
 
 def meets_demand(node_type: NodeType, gpus: int, need: Need) -> bool:

@@ -31,9 +31,6 @@ from treepool.rfc.count import Count
 
 _ONE = Count(1, 1)
 
-#: Choices tried to place one slot in the best remaining way, where arithmetic says what fits.
-_TRIES = 256
-
 #: Cores and GPUs (bitmasks).
 Ids = tuple[int, int]
 
@@ -129,8 +126,9 @@ class SlotPlacer:
         slots = self._singly(scope, need, limit, local)
         found = slots.taken
         one = partial(_slots_of, scope, need, 1)
+        aside = Effort()  # where arithmetic says what fits, and a search only where it fits best
         while limit is None or len(found) < limit:
-            tries = Effort(_TRIES) if decided(need) else effort
+            tries = effort if not decided(need) else aside if need.parts else Effort()
             takes = self._takes(slots.cores, slots.gpus, local, tries, one)
             if takes is None:
                 if not (found or tries.gave_up):

@@ -1,154 +1,229 @@
-"""Waiting jobs, their kinds, and their reservations."""
+"""Waiting jobs, the rules of their queues, their classes, and their reservations.
+
+All times are in seconds since the epoch and finite. A job without a time limit is planned as one of
+a hundred years; what starts later than fifty years from now is told as "cannot be told".
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Generator, NamedTuple, Optional
+from typing import Any, Iterator, NamedTuple, Optional, Union
 
 import attrs
 
-from treepool.placement.allocation import parts_of
+from treepool.placement.choose.serve import is_searched
+from treepool.placement.choose.strict import relaxed
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.course import Course
-from treepool.placement.plan.earliest import Found, earliest
-from treepool.placement.plan.future import PRESENT, Holder
-from treepool.placement.plan.timeline import NEVER, end_of
-from treepool.placement.plan.units import Units
-from treepool.placement.plan.views import Views
+from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 
-#: The sort key of the queue: the negative priority, then the job id.
+#: The planned length of a job without a time limit; and how far ahead a start can be told.
+CENTURY = 100 * 365.25 * 86400.0
+FAR = CENTURY / 2
+
+#: The policies, and how many jobs of a queue get a start time by default. Under fifo only the first
+#: of them is a reservation. The others are estimates, because no job passes the first.
+POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
+
+#: Who holds something: a job id, or the name of a window.
+Holder = Union[int, str]
+
+#: The sort key of a queue: the negative priority, then the job id.
 Place = tuple[int, int]
 
 
-class Floor(NamedTuple):
-    """Jobs of at least ``length`` cannot be planned to start before ``time``."""
+@attrs.frozen
+class Rule:
+    """The rule of a Flux queue: its policy, and how many of its jobs get a start time."""
+
+    policy: str = "fifo"
+    depth: float = POLICIES["fifo"]
+
+    @property
+    def reservations(self) -> float:
+        """How many jobs may have a reservation: at least the first one that waits."""
+        return 1 if self.policy == "fifo" else max(1, self.depth)
+
+
+#: The rule of queues for which none is given.
+FIFO = Rule()
+
+
+class Lack(NamedTuple):
+    """What the last search for jobs of at least ``length`` found: so many ``units`` were lacking
+    at each time up to ``until``. It holds until so many units become free."""
 
     length: float
-    time: float
-
-
-#: The floor if there is no other. It rules out nothing.
-NO_FLOOR = Floor(0.0, PRESENT)
+    until: float
+    units: int
 
 
 @attrs.define(eq=False)
-class Kind:
-    """Waiting jobs whose requests differ only in their duration, and what is known about them.
+class JobClass:
+    """Waiting jobs that differ only in their length, and what is known of all of them.
 
     ``request`` has no duration. The jobs may use the nodes of the windows in ``leave``. ``relaxed``
-    is what they ask for when their patience ends; None if that is ``request``.
+    is what they ask for once they have waited long enough; None if that is ``request``. ``hard``
+    requests need a search: they are tried after all others.
     """
 
     request: Request
     leave: frozenset[Holder] = frozenset()
     relaxed: Optional[Request] = None
-    #: Jobs of at least this length (seconds) cannot start now, and how many units they lack.
-    stuck: float = math.inf
-    lacking: int = 0
-    floors: list[Floor] = attrs.field(factory=list)
-    #: The number of jobs of the kind that wait.
+    hard: bool = False
+    #: The number of jobs that wait.
     njobs: int = 0
-    #: Whether the nodes that are up could serve the kind if nothing else ran; None if not known.
+    #: Whether the nodes that are up could serve the class if nothing else ran; None: not known.
     servable: Optional[bool] = None
+    #: Whether the last search for a place gave up.
+    gave_up: bool = False
+    #: What was lacking when a job was last tried; and in searches for a start, by length.
+    stuck: Optional[Lack] = None
+    floors: dict[float, Lack] = attrs.field(factory=dict)
+
+    @property
+    def stuck_from(self) -> float:
+        """Jobs of at least this length cannot start now."""
+        return math.inf if self.stuck is None else self.stuck.length
+
+    def floor(self, length: float, now: float) -> Optional[Lack]:
+        """The latest time up to which a job of *length* cannot start, as far as is known."""
+        floors = [f for f in self.floors.values() if f.length <= length and f.until > now]
+        return max(floors, key=lambda floor: floor.until, default=None)
 
     def forget(self) -> None:
-        """Forget what is known about the jobs."""
-        self.stuck, self.floors, self.servable = math.inf, [], None
-
-    def floor(self, length: float) -> Floor:
-        """The floor with the latest time among those that hold for jobs of *length*."""
-        valid = (floor for floor in self.floors if floor.length <= length)
-        return max(valid, key=lambda floor: floor.time, default=NO_FLOOR)
-
-    def raise_floor(self, floor: Floor) -> None:
-        """Remember *floor*, if its time is later than what is known."""
-        if floor.time > self.floor(floor.length).time:
-            kept = (f for f in self.floors if f.length < floor.length or f.time > floor.time)
-            self.floors = [*kept, floor]
+        """Forget what was lacking."""
+        self.stuck, self.floors, self.gave_up = None, {}, False
 
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """A job in the queue. Its ``request`` has a duration.
+    """A job that waits. Its ``request`` has a duration, 0 for none.
 
-    If the request is strict (choose/strict.py), the job asks for ``relaxed`` from the time
-    ``patience`` on. Otherwise ``patience`` is infinity.
+    ``queue`` is the Flux queue in whose order it stands: of a virtual queue, the parent. If the
+    request is strict (choose/strict.py), the job asks for ``relaxed`` from the time ``patience``
+    on. Otherwise ``patience`` is infinity.
     """
 
     jobid: int
     priority: int
     request: Request
-    kind: Kind
+    job_class: JobClass
     queue: str = ""
     patience: float = math.inf
+    user: int = 0
+    #: Where the job stands in its queue, the lowest first.
+    place: Place = attrs.field(init=False)
 
-    @property
-    def place(self) -> Place:
-        """Where the job stands in its line, the lowest first: by priority, then by job id."""
+    @place.default
+    def _place(self) -> Place:
         return -self.priority, self.jobid
 
     @property
     def length(self) -> float:
-        """The time limit in seconds; NEVER if there is none."""
-        return self.request.duration or NEVER
+        """For how many seconds the job is planned."""
+        return self.request.duration or CENTURY
 
     @property
     def relaxed(self) -> Request:
         """What the job asks for after its patience has ended."""
-        relaxed = self.kind.relaxed
-        if relaxed is None:
-            return self.request
-        return attrs.evolve(relaxed, duration=self.request.duration)
+        later = self.job_class.relaxed
+        return self.request if later is None else at_length(later, self.request.duration)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Reservation:
-    """The latest time at which a waiting job will start, in seconds since the epoch, and on what.
+    """The latest time at which a waiting job will start, and on what.
 
-    ``start`` is NEVER if the job waits for one without a time limit.
+    ``lack`` is how many units the job lacked for an earlier start when that was last searched.
+    ``due`` is the time from which a search may now find one; None if there is none to be expected.
     """
 
     job: Waiting
     start: float
+    end: float
     parts: tuple[Held, ...]
     nslots: int
-
-    @classmethod
-    def of(cls, job: Waiting, found: Found) -> Reservation:
-        """A reservation of *job* for the start and the nodes that were *found*."""
-        return cls(job, found.start, parts_of(found.selection), found.selection.nslots)
-
-    @property
-    def end(self) -> float:
-        """When the job ends if it starts then."""
-        end = end_of(self.start, self.job.request.duration)
-        return min(end, NEVER) if self.start < NEVER else end
+    lack: int
+    due: Optional[float] = None
+    #: The state of the profile in which the job was last tried after its start had come.
+    tried: int = -1
 
 
-def earliest_start(
-    views: Views,
-    job: Waiting,
-    leave: frozenset[Holder],
-    begin: float,
-    before: float = math.inf,
-) -> Generator[None, None, tuple[Optional[Found], Course]]:
-    """The earliest start of *job* from *begin* on and before *before*; and how close it came.
+class Classes:
+    """The classes of the jobs that wait for resources of *pool*."""
 
-    The job asks for its strict request until its patience ends, and then for the relaxed one.
-    """
-    inventory = views.timeline.pool.inventory
-    found, units = None, Units(job.request, inventory)
-    if begin < job.patience:
-        until = min(before, job.patience)
-        found = yield from earliest(views, job.request, leave, begin, until, units)
-    if job.kind.relaxed is None:
-        return found, units.course
-    if found is None and job.patience < before:
-        begin_relaxed = max(begin, job.patience)
-        units = Units(job.relaxed, inventory)
-        found = yield from earliest(views, job.relaxed, leave, begin_relaxed, before, units)
-    # The courses of two requests cannot be joined: assume that one unit was lacking.
-    course = Course(job.relaxed.least_asks)
-    course.note(begin, course.need - 1)
-    return found, course
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._classes: dict[tuple[Request, frozenset[Holder], Optional[Request]], JobClass] = {}
+
+    def __iter__(self) -> Iterator[JobClass]:
+        return iter(list(self._classes.values()))
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def of(
+        self, request: Request, leave: frozenset[Holder], later: Optional[Request] = None
+    ) -> JobClass:
+        """The class of a job that asks for *request*, and for *later* once it has waited."""
+        plain = at_length(request, 0.0)
+        known = self._classes.get((plain, leave, later))
+        return known or JobClass(plain, leave, later, self._is_hard(plain))
+
+    def _is_hard(self, request: Request) -> bool:
+        """Whether *request* needs a search on some node, or for its counts."""
+        required = request.ask.locality == "required" and bool(request.growing)
+        return required or is_searched(request.ask, self._pool.inventory)
+
+    def waiting(
+        self,
+        jobid: int,
+        priority: int,
+        request: Request,
+        leave: frozenset[Holder],
+        queue: str,
+        submitted: float,
+        now: float,
+        user: int = 0,
+    ) -> Waiting:
+        """A job as it is *now*: strict while its patience lasts, relaxed afterwards."""
+        last = relaxed(request)
+        if now < submitted + request.wait:
+            first = at_length(self._pool.strict(request), request.duration)
+            if first != last:
+                own = self.of(first, leave, at_length(last, 0.0))
+                patience = submitted + request.wait
+                return Waiting(jobid, priority, first, own, queue, patience, user)
+        return Waiting(jobid, priority, last, self.of(last, leave), queue, math.inf, user)
+
+    def impatient(self, job: Waiting) -> Waiting:
+        """*job* as it is when its patience has ended."""
+        job_class = self.of(job.relaxed, job.job_class.leave)
+        return attrs.evolve(job, request=job.relaxed, job_class=job_class, patience=math.inf)
+
+    def acquire(self, job: Waiting) -> Waiting:
+        """*job*, which waits from now on, in the one class of all jobs like it."""
+        own = job.job_class
+        known = self._classes.setdefault((own.request, own.leave, own.relaxed), own)
+        if known.njobs == 0:
+            known.forget()
+        known.njobs += 1
+        return job if known is own else attrs.evolve(job, job_class=known)
+
+    def release(self, job_class: JobClass) -> None:
+        """Count one waiting job less."""
+        job_class.njobs -= 1
+        if job_class.njobs == 0:
+            del self._classes[job_class.request, job_class.leave, job_class.relaxed]
+
+
+def at_length(request: Request, duration: float) -> Request:
+    """*request* with another *duration*."""
+    return attrs.evolve(request, duration=duration)
+
+
+def finish(work: Iterator[Any]) -> None:
+    """Run a generator to its end."""
+    for _ in work:
+        pass

@@ -1,100 +1,122 @@
-"""Lines: the waiting jobs of one Flux queue, in order, and the rule that they follow."""
+"""A line: the waiting jobs of one Flux queue, in order.
+
+Jobs without a reservation stand in groups of one class, and in these in lanes of one length: what
+waits is tried once per class and length. Places are kept instead of jobs: a place has the job id.
+"""
 
 from __future__ import annotations
 
-import heapq
 import math
 from bisect import bisect_left, insort
-from typing import Iterator, Optional
+from heapq import merge
+from typing import Iterator, Mapping, Optional, Union
 
-import attrs
-
-from treepool.placement.plan.jobs import Kind, Place, Waiting
-from treepool.placement.plan.lane import Lane
-
-#: The policies of a line, and how many of its waiting jobs get a start time by default. Under fifo
-#: these times are only estimates, because no job passes the first one that waits.
-POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
-
-#: Jobs whose requests are relaxed, or whose reservations are given up, between two yields.
-STRIDE = 64
+from treepool.placement.plan.jobs import JobClass, Place, Rule, Waiting
 
 
-@attrs.frozen
-class Rule:
-    """The rule of a line: its policy, and how many of its jobs may have a reservation."""
+class Group:
+    """The jobs of one class in one line that have no reservation."""
 
-    policy: str = "fifo"
-    depth: float = POLICIES["fifo"]
+    def __init__(self, job_class: JobClass, line: Line) -> None:
+        self.job_class = job_class
+        self.line = line
+        self.lanes: dict[float, list[Place]] = {}
 
+    def add(self, job: Waiting) -> None:
+        """Add *job*."""
+        insort(self.lanes.setdefault(job.length, []), job.place)
 
-#: The rule of lines for which none is given.
-FIFO = Rule()
+    def remove(self, job: Waiting) -> None:
+        """Remove *job*."""
+        lane = self.lanes[job.length]
+        del lane[bisect_left(lane, job.place)]
+        if not lane:
+            del self.lanes[job.length]
+
+    def first(self, shorter: float = math.inf) -> Optional[Place]:
+        """The place of the first job that is *shorter* than so many seconds; None if none is."""
+        return min((lane[0] for ln, lane in self.lanes.items() if ln < shorter), default=None)
+
+    def next(self) -> Optional[Place]:
+        """The place of the next job that may be able to start; None if there is none.
+
+        Under fifo none is, but once somebody has to see whether the class can be served at all.
+        """
+        servable = self.job_class.servable
+        if servable is False or (servable and self.line.rule.policy == "fifo"):
+            return None
+        return self.first(self.job_class.stuck_from)
 
 
 class Line:
-    """The waiting jobs of one Flux queue."""
+    """The waiting jobs of one Flux queue, which follow *rule*; *jobs* are those of all lines."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, name: str, rule: Rule, jobs: Mapping[int, Waiting]) -> None:
+        self.name = name
         self.rule = rule
-        #: The jobs without a reservation, by kind, and those that have one, in order.
-        self.lanes: dict[Kind, Lane] = {}
-        self.reserved: list[tuple[Place, Waiting]] = []
-        #: Jobs (by id) without a reservation that came ahead of some that have one.
-        self.overriding: set[int] = set()
-        #: Jobs that lost their reservation while others behind them had one. These must not gain
-        #: from the loss.
-        self.fallen: set[int] = set()
+        self._jobs = jobs
+        #: All jobs without a reservation, and the same by class; and those that have one.
+        self._others: list[Place] = []
+        self.groups: dict[JobClass, Group] = {}
+        self.reserved: list[Place] = []
 
-    @property
-    def reserving(self) -> bool:
-        """Whether one more job may get a reservation."""
-        return self.rule.policy != "fifo" and len(self.reserved) < self.rule.depth
-
-    def add(self, job: Waiting) -> None:
-        """Add *job*, which has no reservation."""
-        lane = self.lanes.get(job.kind)
-        if lane is None:
-            lane = self.lanes[job.kind] = Lane(job.kind)
-        lane.add(job)
+    def add(self, job: Waiting) -> Group:
+        """Add *job*, which has no reservation; returns its group."""
+        insort(self._others, job.place)
+        group = self.groups.setdefault(job.job_class, Group(job.job_class, self))
+        group.add(job)
+        return group
 
     def remove(self, job: Waiting) -> None:
         """Remove *job*, which has no reservation."""
-        lane = self.lanes[job.kind]
-        lane.remove(job)
-        if not lane:
-            del self.lanes[job.kind]
-        self.overriding.discard(job.jobid)
-        self.fallen.discard(job.jobid)
+        del self._others[bisect_left(self._others, job.place)]
+        group = self.groups[job.job_class]
+        group.remove(job)
+        if not group.lanes:
+            del self.groups[job.job_class]
 
     def reserve(self, job: Waiting) -> None:
-        """Move *job*, which now has a reservation, to those that have one."""
+        """Take note that *job* has a reservation now."""
         self.remove(job)
-        insort(self.reserved, (job.place, job))
+        insort(self.reserved, job.place)
 
     def unreserve(self, job: Waiting) -> None:
-        """Remove *job*, which had a reservation."""
-        del self.reserved[bisect_left(self.reserved, (job.place,))]
+        """Take note that *job* has no reservation any more, and leaves the line."""
+        del self.reserved[bisect_left(self.reserved, job.place)]
 
-    def behind(self, job: Waiting) -> list[Waiting]:
-        """The jobs with a reservation that are behind *job*."""
-        return [other for place, other in self.reserved if place > job.place]
+    def behind(self, place: Place) -> list[Place]:
+        """The jobs with a reservation behind *place*, in order."""
+        return self.reserved[bisect_left(self.reserved, place) :]
 
-    def head(self) -> Optional[Waiting]:
-        """The first job that can be served, as far as is known; None if there is none."""
-        return next(self.in_order(), None)
+    def passes(self, place: Place) -> bool:
+        """Whether a job at *place* is ahead of one that has a reservation."""
+        return bool(self.reserved) and place < self.reserved[-1]
+
+    def keeps_order(self, old: Place, new: Place) -> bool:
+        """Whether a job with a reservation passes none if it moves from *old* to *new*, and no job
+        without one passes it."""
+        others = [place for place in self.reserved if place != old]
+        same = bisect_left(others, old) == bisect_left(others, new)
+        return same and not (self._others and self._others[0] < new)
 
     def in_order(self) -> Iterator[Waiting]:
-        """All jobs that can be served, as far as is known, in order."""
-        lanes = [lane.jobs() for lane in self.lanes.values() if lane.kind.servable is not False]
-        return (job for _, job in heapq.merge(self.reserved, *lanes))
+        """The jobs that can be served, as far as is known, in order."""
+        for place in merge(self.reserved, self._others):
+            job = self._jobs[place[1]]
+            if job.job_class.servable is not False:
+                yield job
 
-    def next(self, lane: Lane, after: Optional[Place] = None) -> Optional[Waiting]:
-        """The next job of *lane* behind *after* that may start or get a reservation, if any."""
-        if lane.kind.servable is False:
+    def head(self) -> Optional[Waiting]:
+        """The first job that can be served, as far as is known."""
+        return next(self.in_order(), None)
+
+    def next(self) -> Optional[Place]:
+        """The place of the job that is next to get a reservation; None if none is to get one."""
+        if len(self.reserved) >= self.rule.reservations:
             return None
-        if self.rule.policy == "fifo":
-            job = lane.first(after)
-            passed = job and self.reserved and job.place > self.reserved[0][0]
-            return None if passed else job
-        return lane.first(after, math.inf if self.reserving else lane.kind.stuck)
+        jobs = (self._jobs[place[1]] for place in self._others)
+        return next((job.place for job in jobs if job.job_class.servable is not False), None)
+
+
+#: What the next job to look at may come from.
+Source = Union[Group, Line]

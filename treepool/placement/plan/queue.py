@@ -1,40 +1,56 @@
 """The queue: the order in which waiting jobs start, for the Flux module and for replay alike.
 
-Each Flux queue is a *line* with a policy of its own (lines.py). Jobs of different lines do not hold
-each other up, but they respect the reservations of all lines. The jobs of a line are in the order
-of priority, then of submission.
+A *pass* looks at what may have become possible: jobs whose reservation has come, then jobs in the
+order of the queue (*backfill*: those that fit now without touching a reservation), then hard jobs,
+and last, every few seconds, reservations that could move to an earlier start (*compression*).
+Events say what to look at; everything else was looked at before, and nothing has changed for it.
 
-A *pass* starts the jobs that can start, and makes reservations for those that must wait, a few
-milliseconds between two yields. The caller may leave it at any yield; ``run`` continues it.
-It has more than 300 lines because a pass is one walk, and all events may interrupt it.
+``run`` makes passes in small steps. What is done in one step is complete: events may come between
+any two, and the profile is true after each. Work on one job may take several steps. It is dropped
+if the job leaves, and goes on from the profile as it then is otherwise.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from itertools import count
-from typing import Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol, Sequence
+from collections import deque
+from itertools import count, zip_longest
+from typing import Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol
 
 import attrs
 
-from treepool.errors import InfeasibleRequest, InsufficientResources
-from treepool.placement.allocation import Allocation
+from treepool.errors import InfeasibleRequest
+from treepool.placement.allocation import Allocation, parts_of
+from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.choose.selection import Selection
 from treepool.placement.jobs import are_free
-from treepool.placement.plan.jobs import Place, Waiting
-from treepool.placement.plan.line import FIFO, STRIDE, Line, Rule
-from treepool.placement.plan.lines import Lines
-from treepool.placement.plan.plan import Plan
-from treepool.placement.plan.window import Window
+from treepool.placement.nodes.state import Held
+from treepool.placement.plan.jobs import (
+    FAR,
+    FIFO,
+    Classes,
+    Holder,
+    JobClass,
+    Lack,
+    Place,
+    Reservation,
+    Rule,
+    Waiting,
+)
+from treepool.placement.plan.line import Line, Source
+from treepool.placement.plan.profile import LATE, PRESENT, Change, Profile
+from treepool.placement.plan.search import Found, earliest_start, gained_later, gained_now
+from treepool.placement.plan.views import Units, View, Views
+from treepool.placement.plan.windows import Window
 from treepool.placement.pool import Pool
+from treepool.rfc import idset
 
-#: Seconds by which the clock must be set back for earlier starts to be searched. If it is less,
-#: jobs are at most so late.
-_SET_BACK = 1.0
+#: Seconds between two sweeps that move reservations to earlier starts.
+SWEEP = 2.0
 
-#: Work to check whether the pool has the nodes for jobs of a kind (and so many of its nodes are a
-#: unit more), to refuse a job, and to look at one that is due; see Timeline.should_yield.
-_CHECK, _NODES, _REFUSE, _DUE = 50, 16, 8, 16
+#: Work (see Meter) for a job that is looked at.
+_JOB = 4
 
 
 class Launcher(Protocol):
@@ -53,8 +69,7 @@ class Launcher(Protocol):
 class Queue:
     """The jobs that wait for resources of *pool*.
 
-    *rules* has the rules of lines by name; other lines follow *default*. *clock* returns the time
-    in seconds since the epoch.
+    *rules* has the rules of Flux queues by name; others follow *default*. *clock* returns the time.
     """
 
     def __init__(
@@ -65,38 +80,94 @@ class Queue:
         default: Rule = FIFO,
         rules: Optional[Mapping[str, Rule]] = None,
     ) -> None:
-        self.plan = Plan(pool)
-        self._lines = Lines(self.plan, default, rules or {})
-        self.jobs: Mapping[int, Waiting] = self._lines.jobs
+        self.pool = pool
+        self.profile = Profile(pool)
+        self.views = Views(self.profile)
+        self.classes = Classes(pool)
+        self.waiting = self.classes.waiting
+        self.jobs: dict[int, Waiting] = {}
+        self.reservations: dict[Holder, Reservation] = {}
+        self.windows: dict[str, Window] = {}
+        self._window_ends = math.inf
         self._launcher = launcher
         self._clock = clock
-        #: Whether a pass is due, because something has changed, and when the last one began.
-        self._due, self._began = True, 0.0
-        #: The pass in progress, and the place and the job that it is at, if any.
+        self._default, self._rules = default, dict(rules or {})
+        self._lines: dict[str, Line] = {}
+        #: What to look at, in order; and at which place each source of jobs is to be looked at.
+        self._heap: list[tuple[Place, int, Optional[Source]]] = []
+        self._offered: dict[Source, Place] = {}
+        self._serial = count()
+        #: The same for hard jobs; and the work that was done for those of each user.
+        self._hard: dict[Source, None] = {}
+        self._spent: dict[int, int] = {}
+        #: Reservations to give up; jobs that come ahead of others with a reservation.
+        self._void: dict[int, None] = {}
+        self._ahead: dict[int, None] = {}
+        #: Changes that made room and are still to be weighed.
+        self._gains: list[Change] = []
+        #: Jobs whose reservations may move, with the earliest time of that; those of the present
+        #: sweep, and when it began.
+        self._due: dict[int, float] = {}
+        self._sweep: deque[int] = deque()
+        self._swept = -SWEEP
+        #: When the patience of jobs ends: a heap. Some may have left.
+        self._patience: list[tuple[float, int]] = []
+        #: The types of the nodes, by rank.
+        self._types = pool.inventory.types
+        #: The idle nodes that are up, once somebody has asked.
+        self._idle: Optional[Situation] = None
+        #: The work in progress, if any, and the job that it is for.
         self._work: Optional[Iterator[None]] = None
-        self._at: Optional[Place] = None
         self._job: Optional[Waiting] = None
+        self._now, self._done = 0.0, False
         #: When to call ``run`` again if nothing changes; infinity if there is no such time.
         self.next_time = math.inf
 
     # -- changes of jobs, rules and windows
 
     def add(self, job: Waiting) -> None:
-        """Add *job*, whose ``kind`` comes from ``plan.kinds``."""
-        self._lines.add(job)
-        passed = self._at is not None and job.place < self._at
-        if passed or job.jobid in self._lines.of(job).overriding:
-            self._end_pass()
-        self._due = True
+        """Add *job*, which ``waiting`` has made."""
+        job = self.classes.acquire(job)
+        self.jobs[job.jobid] = job
+        if job.patience < math.inf:
+            heapq.heappush(self._patience, (job.patience, job.jobid))
+        line = self._lines.get(job.queue)
+        if line is None:
+            rule = self._rules.get(job.queue, self._default)
+            line = self._lines[job.queue] = Line(job.queue, rule, self.jobs)
+        self._enter(job, line)
+
+    def _enter(self, job: Waiting, line: Line) -> None:
+        """Let *job* wait without a reservation."""
+        group = line.add(job)
+        if line.passes(job.place):
+            self._ahead[job.jobid] = None
+        self._offer(group)
+        self._offer(line)
 
     def remove(self, jobid: int) -> Optional[Waiting]:
         """Remove job *jobid*; returns it, or None if it is not in the queue."""
         job = self.jobs.get(jobid)
-        if job is not None:
-            self._lines.remove(jobid)
-            self._end_pass_on(jobid)
-            self._due = True
+        if job is None:
+            return None
+        if jobid in self.reservations:
+            self._gains.append(self._give_up(jobid))
+        else:
+            self._lines[job.queue].remove(job)
+        self._forget(job)
         return job
+
+    def _forget(self, job: Waiting) -> None:
+        """Forget *job*, which is in no line any more, and look at what comes after it."""
+        del self.jobs[job.jobid]
+        self._ahead.pop(job.jobid, None)
+        self.classes.release(job.job_class)
+        if self._job is job:
+            self._work = self._job = None
+        line = self._lines[job.queue]
+        self._offer(line)
+        if job.job_class in line.groups:
+            self._offer(line.groups[job.job_class])
 
     def prioritize(self, jobid: int, priority: int) -> None:
         """Set the priority of a job; its reservation stays if it passes no other that has one."""
@@ -104,38 +175,67 @@ class Queue:
         if old is None or old.priority == priority:
             return
         new = attrs.evolve(old, priority=priority)
-        if self._lines.keeps_order(old, new):
+        line = self._lines[old.queue]
+        if jobid in self.reservations and line.keeps_order(old.place, new.place):
             self.replace(new)
         else:
             self.remove(jobid)
             self.add(new)
 
     def replace(self, job: Waiting) -> None:
-        """Replace the job with the id of *job* by it, with its reservation."""
-        self._end_pass_on(job.jobid)
-        self._lines.replace(self.jobs[job.jobid], job)
-        if self.plan.unchecked:  # its kind may be another now
-            self.plan.unchecked[job.kind] = None
-        self._due = True
+        """Replace the job with the id of *job* by it, in its queue, with its reservation."""
+        old, line = self.jobs[job.jobid], self._lines[job.queue]
+        new = self.jobs[job.jobid] = self.classes.acquire(job)
+        reservation = self.reservations.get(job.jobid)
+        if reservation is None:
+            line.remove(old)
+            self._enter(new, line)
+        else:
+            line.unreserve(old)
+            line.add(new)
+            line.reserve(new)
+            reservation.job, reservation.tried = new, -1
+            self._push(new.place)
+        self.classes.release(old.job_class)
+        if self._job is old:
+            self._work = self._job = None
 
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
-        """Replace all rules. The next pass gives up the reservations by rules that changed."""
-        self._lines.set_rules(default, rules)
-        self._end_pass()
-        self._due = True
+        """Replace all rules. Reservations by rules that changed are given up."""
+        self._default, self._rules = default, dict(rules)
+        for name, line in self._lines.items():
+            rule = self._rules.get(name, default)
+            if rule != line.rule:
+                line.rule = rule
+                self._void.update((place[1], None) for place in line.reserved)
+                self._offer_all(line)
 
     def set_windows(self, windows: Iterable[Window]) -> None:
         """Replace all windows."""
-        self.plan.set_windows(windows)
-        self.follow()  # now, because jobs without a reservation may be removed before the next pass
-        self._due = True
+        new = {window.name: window for window in windows}
+        self._done = False
+        for name, window in list(self.windows.items()):
+            if new.get(name) != window:
+                del self.windows[name]
+                self._gains.append(self.profile.drop(name))
+        for name, window in new.items():
+            if name not in self.windows:
+                self.windows[name] = window
+                parts = window.parts(self.pool.inventory)
+                self.profile.hold(name, window.start, window.end, parts, True)
+                inside = self.profile.in_the_way(window.start, window.end, parts, frozenset())
+                for holder in inside:
+                    reservation = self.reservations.get(holder)
+                    if reservation and name not in reservation.job.job_class.leave:
+                        self._void[reservation.job.jobid] = None
+        self._window_ends = min((w.end for w in self.windows.values()), default=math.inf)
 
     # -- queries
 
     def passed(self, job: Waiting) -> Optional[Waiting]:
         """The first job with a reservation that *job* passes if it starts now; None if none."""
-        line = self._lines.of(job)
-        return next((other for place, other in line.reserved[:1] if place < job.place), None)
+        first = self._lines[job.queue].reserved[:1]
+        return self.jobs[first[0][1]] if first and first[0] < job.place else None
 
     def ahead(self, job: Waiting) -> Optional[Waiting]:
         """The job that *job*, in the queue or not, must not pass; None if there is none."""
@@ -144,232 +244,466 @@ class Queue:
         return None if head is None or head.place >= job.place else head
 
     def lines(self) -> Iterator[tuple[str, Rule, Iterator[Waiting]]]:
-        """For each line its name, its rule, and its jobs that can be served, in order."""
+        """For each Flux queue its name, its rule, and its jobs that can be served, in order."""
         for name, line in self._lines.items():
             yield name, line.rule, line.in_order()
 
     @property
     def settled(self) -> bool:
-        """Whether a pass has ended, and nothing has changed since."""
-        return self._work is None and not (self._due or self.plan.is_behind)
+        """Whether nothing was left to do, and nothing has changed since."""
+        return self._done and not self.profile.is_behind
+
+    def selection(self, job: Waiting) -> Generator[None, None, Optional[Selection]]:
+        """The resources on which *job*, in the queue or not, could start now beside the plan."""
+        view, choice, _ = yield from self._present(job)
+        self.views.keep(view)
+        return choice.selection
 
     # -- passes
 
     def run(self) -> Iterator[None]:
-        """Make passes until none is due; see the module's docstring."""
+        """Make passes until nothing is left to do; see the module's docstring."""
         while True:
-            if self._clock() < self._began - _SET_BACK:
-                self._began = self._clock()
-                self.plan.reopen()
             self.follow()
-            if self.plan.is_behind or self._lines.renew():
+            if self.profile.is_behind:
                 yield
                 continue
             if self._work is None:
-                if not self._due and self._clock() < self.next_time:
+                self._job = None
+                self._work = self._next_work()
+                if self._work is None:
+                    self._done = True
+                    self.next_time = self._next_time()
                     return
-                self._due, self._began, self._work = False, self._clock(), self._pass()
             try:
                 next(self._work)
             except StopIteration:
-                self._end_pass()
-                self.next_time = min(self.plan.next_time(self._began), self._lines.next_time)
+                self._work = None
+                if not self.profile.meter.spend(_JOB):
+                    continue
             except Exception as e:  # one job must not hold up all others
-                self._end_pass()
+                self._work = None
                 self._fail(e)
             yield
 
-    def _end_pass(self) -> None:
-        """Forget the pass in progress, if there is one."""
-        self._work = self._at = None
+    def _next_work(self) -> Optional[Iterator[None]]:
+        """What is to be done next; None if nothing is."""
+        now = self._clock()
+        if self._void:
+            return self._give_up_void()
+        if self._patience and self._patience[0][0] <= now:
+            return self._relax()
+        if self._window_ends <= now:
+            self.set_windows([w for w in self.windows.values() if w.end > now])
+        if self._gains:
+            return self._weigh()
+        if self._ahead:
+            return self._plan_first(next(iter(self._ahead)))
+        due = self._first_due(now)
+        if due is not None:
+            return self._start_reserved(due)
+        while self._heap:
+            place, _, source = heapq.heappop(self._heap)
+            if source is None:
+                if place[1] in self.reservations and self.jobs[place[1]].place == place:
+                    return self._try_reserved(self.jobs[place[1]])
+            elif self._offered.get(source) == place:
+                del self._offered[source]
+                if source.next() == place:
+                    return self._serve(source, self.jobs[place[1]])
+                self._offer(source)
+        if self._hard:
+            return self._serve_hard()
+        if not self._sweep and self._due and now >= self._swept + SWEEP:
+            self._swept = now
+            places = sorted(self.jobs[jobid].place for jobid in self._due)
+            self._sweep.extend(place[1] for place in places)
+        while self._sweep:
+            jobid = self._sweep.popleft()
+            if jobid in self._due and jobid in self.reservations:
+                return self._move(self.jobs[jobid], self._due.pop(jobid))
+        return None
 
-    def _end_pass_on(self, jobid: int) -> None:
-        """End the pass if it is working on job *jobid*."""
-        if self._work is not None and self._job is not None and self._job.jobid == jobid:
-            self._end_pass()
+    def _next_time(self) -> float:
+        times, start = [self._window_ends], self.profile.next_start(self._now)
+        times += [start] if start is not None and start < self._now + FAR else []
+        times += [self._patience[0][0]] if self._patience else []
+        times += [self._swept + SWEEP] if self._due else []
+        return min(times, default=math.inf)
 
     def _fail(self, error: Exception) -> None:
-        """Drop the job that the pass was working on when it raised *error*."""
-        job, self._due = self._job, True
-        if job is None or job.jobid not in self.jobs:
+        """Drop the job for which *error* was raised."""
+        job = self._job
+        if job is None or self.jobs.get(job.jobid) is not job:
             raise error
-        self._lines.remove(job.jobid)
+        self.remove(job.jobid)
         self._launcher.failed(job, error)
 
     def follow(self) -> None:
-        """Follow the changes of the pool."""
-        for job in self.plan.follow():
-            self._lines.put_back(job)
-            self._due = True
-            if self._lines.fall(job) or (self._at is not None and job.place < self._at):
-                self._end_pass()
-        if self.plan.has_gains or self.plan.nodes_changed:
-            self._due = True
-        if self.plan.nodes_replaced:
-            self._end_pass()
-            self.plan.nodes_replaced = False
+        """Follow the clock, and the changes of the pool or some of them."""
+        profile, now = self.profile, self._clock()
+        if now < self._now - LATE:  # there are earlier starts than before
+            self._swept = now - SWEEP
+            self._look_at_all(now)
+        self._now = now
+        profile.follow(now)
+        self._gains += profile.gains
+        self._void.update((h, None) for h in profile.broken if isinstance(h, int))
+        if profile.gains or profile.broken or profile.nodes_changed:
+            self._done = False
+        profile.gains, profile.broken = [], []
+        if profile.nodes_replaced:
+            profile.nodes_replaced = False
+            self._work = None
+            old, self._types = self._types, self.pool.inventory.types
+            changed = {r for r, (a, b) in enumerate(zip_longest(old, self._types)) if a is not b}
+            for made in self.reservations.values():
+                if any(not changed.isdisjoint(ranks) for ranks, _, _ in made.parts):
+                    self._void[made.job.jobid] = None
+            windows = list(self.windows.values())
+            self.set_windows(())
+            self.set_windows(windows)
+            self._look_at_all(now)
+        if profile.nodes_changed:
+            profile.nodes_changed, self._idle = False, None
+            for line in self._lines.values():
+                for group in line.groups.values():
+                    first = group.first()
+                    if group.job_class.servable is False and first and line.passes(first):
+                        self._ahead[first[1]] = None
+            for own in self.classes:
+                own.servable = None
+            for line in self._lines.values():
+                self._offer_all(line)
 
-    def _unreserve(self, jobs: Sequence[Waiting]) -> None:
-        """Give up the reservations of *jobs*, or of some of the last."""
-        self._lines.unreserve(jobs)
-        self._due = True
+    def _look_at_all(self, now: float) -> None:
+        """Look at everything anew."""
+        for own in self.classes:
+            own.forget()
+        self._due.update((made.job.jobid, now) for made in self.reservations.values())
+        for line in self._lines.values():
+            self._offer_all(line)
 
-    def _pass(self) -> Iterator[None]:
-        """One pass: what the gains allow, then reservations, then all other jobs."""
-        self.plan.nodes_changed = False
-        yield from self._refuse()
-        self._job = None
-        yield from self._lines.relax(self._clock())
-        self.plan.expire(self._clock())
-        yield from self.plan.reconsider(self._clock())
-        yield from self._override(lambda line: line.fallen)
-        yield from self._visit_reserved()
-        yield from self._override(lambda line: line.overriding)
-        self._job = None
-        yield from self.plan.reconsider(self._clock())
-        yield from self._visit_others()
+    # -- what to look at
 
-    def _refuse(self) -> Iterator[None]:
-        """Refuse the jobs that can never run any more, because the pool has other nodes."""
-        pool, timeline = self.plan.pool, self.plan.timeline
-        check = _CHECK + len(pool.situation.index.up) // _NODES
-        while self.plan.unchecked:
-            kind = next(reversed(self.plan.unchecked))
-            self._job = self._lines.first(kind)  # if the check raises, it fails
-            try:
-                if self._job is not None:
-                    pool.check_feasibility(kind.relaxed or kind.request)
-            except InfeasibleRequest as e:
-                while self._job is not None:
-                    self._lines.remove(self._job.jobid)
-                    self._launcher.refused(self._job, str(e))
-                    if timeline.should_yield(_REFUSE):
-                        yield
-                    self._job = self._lines.first(kind)
-            self.plan.unchecked.pop(kind, None)  # not before: the pass may be left at any yield
-            if timeline.should_yield(check):
-                yield
+    def _push(self, place: Place, source: Optional[Source] = None) -> None:
+        self._done = False
+        heapq.heappush(self._heap, (place, next(self._serial), source))
 
-    def _visit_reserved(self) -> Iterator[None]:
-        """Move reservations to earlier starts where there is more room, and start their jobs."""
-        plan = self.plan
-        moved = True
-        while moved and (plan.has_gains or plan.begins_by(self._clock())):
-            moved = False
-            for place, old in self._lines.reserved():
-                job = self.jobs.get(old.jobid)  # its priority may have changed meanwhile
-                if job is None:
-                    continue
-                self._at, self._job = place, job
-                if job.jobid in plan.reservations and plan.has_gained(job):
-                    moved |= yield from plan.move(job, self._clock())
-                if job.jobid in plan.reservations:
-                    yield from self._start_reserved(job)
-            plan.trim()
+    def _offer(self, source: Source) -> None:
+        """Look at the next job of *source*, if there is one."""
+        self._done = False
+        place = source.next()
+        if place is None:
+            return
+        if self.jobs[place[1]].job_class.hard:
+            self._hard[source] = None
+        elif self._offered.get(source) != place:
+            self._offered[source] = place
+            self._push(place, source)
+
+    def _offer_all(self, line: Line) -> None:
+        self._offer(line)
+        for group in line.groups.values():
+            self._offer(group)
+
+    def _first_due(self, now: float) -> Optional[Waiting]:
+        """The first job whose reservation has come, unless it was tried and nothing has changed."""
+        profile, changes = self.profile, self.profile.log.end
+        started = profile.starts.by(now)
+        due = [self.reservations[h] for h in started if h in self.reservations]
+        untried = (r for r in due if r.tried != changes or now + r.job.length > r.end + LATE)
+        first = min(untried, key=lambda r: (r.start, r.job.place), default=None)
+        return None if first is None else first.job
+
+    def _serve_hard(self) -> Iterator[None]:
+        """Serve the first hard job of the user for whom least was done so far."""
+        jobs = []
+        for source in list(self._hard):
+            place = source.next()
+            if place is None or not self.jobs[place[1]].job_class.hard:
+                del self._hard[source]
+                self._offer(source)
+            else:
+                job = self.jobs[place[1]]
+                jobs.append((self._spent.get(job.user, 0), place, id(source), source))
+        if not jobs:
+            return
+        spent, place, _, source = min(jobs)
+        del self._hard[source]
+        job = self.jobs[place[1]]
+        least = min(self._spent.values(), default=0)
+        self._spent[job.user] = max(spent, least)  # who is new owes nothing, and is owed nothing
+        before = self.profile.meter.total
+        yield from self._serve(source, job)
+        self._spent[job.user] += self.profile.meter.total - before
+        if not self._hard:
+            self._spent.clear()
+
+    def _serve(self, source: Source, job: Waiting) -> Iterator[None]:
+        """Start *job*, or reserve for it if it is next to get a reservation."""
+        self._job = job
+        line, own = self._lines[job.queue], job.job_class
+        if (yield from self._judged(own)):
+            started = False
+            if job.length < own.stuck_from and (line.rule.policy != "fifo" or line.head() is job):
+                started = yield from self._try(job)
+            if not started and line.next() == job.place:
+                yield from self._reserve(job, line)
+        self._offer(source)
+        self._offer(line)
+
+    def is_servable(self, own: JobClass) -> Generator[None, None, bool]:
+        """Whether the nodes that are up could serve the class if nothing else ran."""
+        if own.servable is not None:
+            return own.servable
+        view = View(PRESENT, PRESENT, frozenset(), self.idle(), self.profile.log.end)
+        choice = yield from self.views.choice(view, own.relaxed or own.request)
+        return choice.selection is not None or choice.gave_up
+
+    def _judged(self, own: JobClass) -> Generator[None, None, bool]:
+        """``is_servable``, to be remembered. Jobs that no nodes could ever serve are refused."""
+        if own.servable is None:
+            own.servable = yield from self.is_servable(own)
+            if not own.servable:
+                yield from self._refuse_infeasible(own)
+        return own.servable
+
+    def _refuse_infeasible(self, own: JobClass) -> Iterator[None]:
+        """Refuse the jobs of a class if they can never run, because the pool has other nodes."""
+        try:
+            self.pool.check_feasibility(own.relaxed or own.request)
+        except InfeasibleRequest as e:
+            self._job = None  # the work goes on when that job leaves
+            for job in [job for job in self.jobs.values() if job.job_class is own]:
+                if self.jobs.get(job.jobid) is job:
+                    self.remove(job.jobid)
+                    self._launcher.refused(job, str(e))
+                if self.profile.meter.spend(_JOB):
+                    yield
+
+    def idle(self) -> Situation:
+        """The nodes that are up, as if nothing ran on them."""
+        if self._idle is None:
+            inventory, up = self.pool.inventory, self.pool.up
+            index = inventory.idle_index.copy()
+            index.set_up(list(idset.iterate(inventory.ranks & ~up)), False)
+            self._idle = Situation(inventory, index, self.pool.situation.policy)
+        return self._idle
+
+    # -- starting jobs
+
+    def _present(self, job: Waiting) -> Generator[None, None, tuple[View, Choice, float]]:
+        """What *job* would get if it started now: the view, the choice, and the time."""
+        leave = job.job_class.leave
+        if job.jobid in self.reservations:
+            leave = leave | {job.jobid}
+        planned = self.profile.planned_before
+        while True:
+            view = yield from self.views.at(PRESENT, self._clock() + job.length, leave)
+            choice = yield from self.views.choice(view, job.request)
+            now = self._clock()
+            if planned(now + job.length) <= planned(view.end):
+                return view, choice, now
+            # Something is planned to begin before the end by now that was not when this began.
+
+    def _try(self, job: Waiting) -> Generator[None, None, bool]:
+        """Start *job* now if that delays no reservation of another; returns whether it has left."""
+        own = job.job_class
+        view, choice, now = yield from self._present(job)
+        own.gave_up = choice.gave_up
+        found = choice.selection
+        if found is not None:
+            self.views.keep(view)
+            self._launch(job, parts_of(found), found.nslots, now, now + job.length)
+            return True
+        if job.jobid not in self.reservations:
+            units = Units(job.request, self.pool.inventory)
+            yield from self.views.count(view, units)
+            if view.free >= units.need and not units.exact:
+                units.become_exact()
+                yield from self.views.count(view, units)
+            own.stuck = Lack(job.length, now, max(1, units.need - view.free))
+        self.views.keep(view)
+        return False
+
+    def _try_reserved(self, job: Waiting) -> Iterator[None]:
+        """Start *job* before its reservation, because room has appeared."""
+        self._job = job
+        units = Units(job.request, self.pool.inventory)
+        if units.in_situation(self.pool.situation) >= units.need:
+            yield from self._try(job)
 
     def _start_reserved(self, job: Waiting) -> Iterator[None]:
-        """Start *job* if its reservation has come, or give that up if others are in the way."""
-        plan, now, line = self.plan, self._clock(), self._lines.of(job)
-        if plan.may_start(job, now):
-            parts = plan.reservations[job.jobid].parts
-            ready = are_free(parts, plan.pool.situation.index)
-            behind = {other.jobid for other in line.behind(job)}
-            changes = plan.timeline.journal.end
-            has_left = yield from self._start(job, plan.start_reserved(job, now, behind))
-            if not has_left and job.jobid in plan.reservations:
-                plan.note_tried(job, changes)
-                if ready:  # it would delay other reservations
-                    self._unreserve([job])
-                    if self._lines.fall(job):
-                        self._end_pass()
-                        yield
-            if plan.timeline.should_yield(_DUE + len(plan.reservations) // _DUE):
-                yield
+        """Start *job*, whose reservation has come, on what is reserved once that is free.
 
-    def _visit_others(self) -> Iterator[None]:
-        """Start or reserve the jobs without a reservation."""
-        heap = []
-        number = count()  # a job that moves to another lane meanwhile is in the heap twice
-        for line in self._lines:
-            for lane in line.lanes.values():
-                job = line.next(lane)
-                if job is not None:
-                    heap.append((job.place, next(number), job, lane, line))
-        heapq.heapify(heap)
-        blocked = set()
-        while heap:
-            self._at, _, job, lane, line = heapq.heappop(heap)
-            self._job = job
-            if line in blocked:
-                continue
-            if self.jobs.get(job.jobid) is job and job.jobid not in self.plan.reservations:
-                has_left = False
-                if job.length < job.kind.stuck:
-                    has_left = yield from self._start(job, self.plan.start(job, self._clock()))
-                if not has_left and (yield from self._wait(job, line)):
-                    blocked.add(line)
-                yield
-            following = line.next(lane, job.place)
-            if following is not None:
-                heapq.heappush(heap, (following.place, next(number), following, lane, line))
+        If it is late, it is planned to start now, and jobs that this delays are planned again. It
+        must not delay jobs ahead of it in its queue, nor reach into a window: then it is planned
+        again itself.
+        """
+        self._job = job
+        made, now = self.reservations[job.jobid], self._clock()
+        leave = job.job_class.leave | {job.jobid}
+        if now > made.start + LATE and now + job.length > made.end + LATE:
+            end = now + job.length
+            delayed = self.profile.in_the_way(made.end, end, made.parts, leave)
+            others = [self.reservations[h].job for h in delayed if h in self.reservations]
+            ahead = any(o.queue == job.queue and o.place < job.place for o in others)
+            if ahead or len(others) < len(delayed):
+                self._void[job.jobid] = None
+                return
+            self._void.update((other.jobid, None) for other in others)
+            self.profile.drop(job.jobid)
+            self.profile.hold(job.jobid, made.start, end, made.parts, True)
+            made.end = end
+        if are_free(made.parts, self.pool.situation.index):
+            self._launch(job, made.parts, made.nslots, now, made.end)
+        made.tried = self.profile.log.end
+        yield from ()
 
-    def _override(self, marked_in: Callable[[Line], set[int]]) -> Iterator[None]:
-        """Give up the reservations behind jobs that are *marked_in* their line."""
-        for line in self._lines:
-            marked = marked_in(line)
-            for job in [self.jobs[jobid] for jobid in marked]:
-                self._job = job
-                servable = yield from self.plan.is_servable(job.kind)
-                while servable and job.jobid in marked:
-                    behind = line.behind(self.jobs[job.jobid])[-STRIDE:]
-                    self._unreserve(behind)
-                    if not behind:
-                        break
-                    yield
-                marked.discard(job.jobid)
-
-    def _start(
-        self, job: Waiting, work: Generator[None, None, Allocation]
-    ) -> Generator[None, None, bool]:
-        """Start *job* by *work*; returns whether it left the queue."""
-        kind, pool = job.kind, self.plan.pool
-        held = pool.has_job(job.jobid)
+    def _launch(
+        self, job: Waiting, parts: tuple[Held, ...], nslots: int, now: float, end: float
+    ) -> None:
+        """Let *job* hold *parts*, planned until *end*, and leave the queue."""
+        pool, jobid = self.pool, job.jobid
+        held = pool.has_job(jobid)
         try:
-            allocation = yield from work
-        except InsufficientResources:
-            if job.jobid not in self.plan.reservations and job.length < kind.stuck:
-                yield from self.plan.note_stuck(job, self._clock())
-            return False
-        except InfeasibleRequest as e:  # nodes were removed since it was submitted
-            self._lines.remove(job.jobid)
-            self._launcher.refused(job, str(e))
+            allocation = Allocation(pool.inventory, parts, nslots)
+            pool.register_alloc(jobid, allocation)
+            expiration = now + job.length if job.request.duration > 0 else pool.expiration
+            allocation.set_expiration(expiration)
+            pool.update_expiration(jobid, expiration)
+            made = self.reservations.get(jobid)
+            if made is None:
+                self._lines[job.queue].remove(job)
+            else:
+                room = self._give_up(jobid)
+                if now < made.start or parts != made.parts:
+                    self._gains.append(room)
+            self._forget(job)
+            self.profile.hold(jobid, PRESENT, end, parts, False)
+            self._launcher.started(job, allocation)
         except Exception as e:  # it must not hold up all others, now and after each reload
-            self._give_back(job, held, e)
-        else:
-            try:
-                self._lines.remove(job.jobid)
-                self._launcher.started(job, allocation)
-            except Exception as e:
-                self._give_back(job, held, e)
-        self.follow()
-        if self.plan.is_behind or self._work is None:
-            yield  # ``run`` follows the rest before the pass goes on, or begins another
-        return True
+            if not held and pool.has_job(jobid):
+                pool.free(jobid)
+            self.remove(jobid)
+            self._launcher.failed(job, e)
 
-    def _give_back(self, job: Waiting, held: bool, error: Exception) -> None:
-        """Drop *job*, to start which raised *error*, and what it holds unless it *held* that."""
-        if not held and self.plan.pool.has_job(job.jobid):
-            self.plan.pool.free(job.jobid)
-        self._lines.remove(job.jobid)
-        self._launcher.failed(job, error)
+    # -- reservations
 
-    def _wait(self, job: Waiting, line: Line) -> Generator[None, None, bool]:
-        """Let *job* wait, reserve if it may; returns whether the other jobs of *line* wait too."""
-        fifo = line.rule.policy == "fifo"
-        if not (fifo or line.reserving) or not (yield from self.plan.is_servable(job.kind)):
-            return False
-        if line.reserving or (fifo and len(self._lines) > 1):
-            made = yield from self.plan.reserve(job, self._clock())
-            if made is not None:
-                line.reserve(job)
-        return fifo
+    def _reserve(self, job: Waiting, line: Line) -> Iterator[None]:
+        """Reserve the earliest start of *job*."""
+        own, now = job.job_class, self._clock()
+        floor = own.floor(job.length, now)
+        begin = now if floor is None else min(floor.until, max(now, job.patience))
+        found, lack = yield from earliest_start(self.views, job, own.leave, begin)
+        if line.next() != job.place:
+            return
+        if found is None:
+            own.servable = False
+            return
+        if floor is not None:
+            lack = min(lack, floor.units)
+        known = {length: kept for length, kept in own.floors.items() if kept.until > now}
+        own.floors = {**known, job.length: Lack(job.length, min(found.start, job.patience), lack)}
+        line.reserve(job)
+        self._hold(job, found, lack)
+
+    def _hold(self, job: Waiting, found: Found, lack: int) -> None:
+        start, end, parts = found.start, found.start + job.length, parts_of(found.selection)
+        self.profile.hold(job.jobid, start, end, parts, True)
+        made = Reservation(job, start, end, parts, found.selection.nslots, lack)
+        self.reservations[job.jobid] = made
+
+    def _move(self, job: Waiting, begin: float) -> Iterator[None]:
+        """Move the reservation of *job* to an earlier start, from *begin* on, if there is one."""
+        self._job = job
+        made, begin = self.reservations[job.jobid], max(begin, self._clock())
+        if begin < made.start:
+            leave = job.job_class.leave | {job.jobid}
+            found, lack = yield from earliest_start(self.views, job, leave, begin, made.start)
+            if self.reservations.get(job.jobid) is made:
+                made.lack = lack if begin <= self._clock() else min(lack, made.lack)
+                if found is not None:
+                    self._gains.append(self.profile.drop(job.jobid))
+                    self._hold(job, found, lack)
+
+    def _give_up(self, jobid: int) -> Change:
+        """Give up a reservation; its job is in no line then. Returns where there is more room."""
+        made = self.reservations.pop(jobid)
+        self._lines[made.job.queue].unreserve(made.job)
+        self._due.pop(jobid, None)
+        self._void.pop(jobid, None)
+        return self.profile.drop(jobid)
+
+    def _give_up_void(self) -> Iterator[None]:
+        """Give up the reservations that do not hold, the last first."""
+        while self._void:
+            jobid, _ = self._void.popitem()
+            if jobid in self.reservations:
+                job = self.reservations[jobid].job
+                self._gains.append(self._give_up(jobid))
+                self._enter(job, self._lines[job.queue])
+                if self.profile.meter.spend(_JOB):
+                    yield
+
+    def _plan_first(self, jobid: int) -> Iterator[None]:
+        """Plan a job before those behind it in its queue, which give up their reservations."""
+        job = self._job = self.jobs[jobid]
+        servable = jobid not in self.reservations and (yield from self._judged(job.job_class))
+        self._ahead.pop(jobid, None)
+        if servable:
+            behind = self._lines[job.queue].behind(job.place)
+            self._void.update((place[1], None) for place in behind)
+
+    # -- what changes make possible
+
+    def _weigh(self) -> Iterator[None]:
+        """See what may be possible now, by what became free and what was lacking."""
+        gains, now = self._gains, self._clock()
+        self._gains = []
+        later = [gain for gain in gains if gain.end > now]
+        profile, meter = self.profile, self.profile.meter
+        for own in self.classes:
+            lack = own.stuck
+            if lack is not None:
+                units = lack.units - gained_now(profile, own, lack.length, gains, now)
+                own.stuck = lack._replace(units=units) if units > 0 else None
+                if own.stuck is None:
+                    for line in self._lines.values():
+                        if own in line.groups:
+                            self._offer(line.groups[own])
+            for length, lack in list(own.floors.items()):
+                times = now, lack.until
+                gained = gained_later(profile, own, length, later, times, own.leave)
+                if gained >= lack.units:
+                    del own.floors[length]
+                else:
+                    own.floors[length] = lack._replace(units=lack.units - gained)
+            if meter.spend(len(gains)):
+                yield
+        for made in list(self.reservations.values()):
+            job, own = made.job, made.job.job_class
+            if later and made.start > now:
+                times, leave = (now, made.start), own.leave | {job.jobid}
+                gained = gained_later(profile, own, job.length, later, times, leave)
+                made.lack = max(0, made.lack - gained)
+                if made.lack == 0:
+                    begin = max(now, min(gain.start for gain in later) - job.length)
+                    self._due[job.jobid] = min(begin, self._due.get(job.jobid, begin))
+                    self._push(job.place)
+                if meter.spend(len(later)):
+                    yield
+            elif made.start <= now:
+                self._push(job.place)
+
+    def _relax(self) -> Iterator[None]:
+        """Relax the requests of the jobs whose patience has ended."""
+        while self._patience and self._patience[0][0] <= self._clock():
+            job = self.jobs.get(heapq.heappop(self._patience)[1])
+            if job is not None and job.patience <= self._clock():
+                self.replace(self.classes.impatient(job))
+                if job.jobid in self.reservations:
+                    self._due[job.jobid] = self._clock()
+            if self.profile.meter.spend(_JOB):
+                yield

@@ -1,49 +1,44 @@
-"""Views: what is free throughout some time, in the form that the choice of nodes needs.
+"""Views: what is free from one time to another, in the form that the choice of nodes needs.
 
-A view is an index of the nodes, like the pool's own. The choice of nodes therefore works on a time
-to come as it does on the present. A new view is a copy of the most similar one, in which only the
-nodes that differ are moved. A view follows later changes by the journal of the timeline. The cost
-depends on what changes, not on the number of nodes or jobs.
+A view is an index of the nodes, like the pool's own, so the choice works on a time to come as it
+does on the present. To turn a view to another time, only the nodes that differ are moved.
 
-Methods that may take long are generators. They yield every few milliseconds, and may be resumed
-after the timeline has changed.
+Methods that may take long are generators. They yield every few milliseconds, and what they return
+is so at that moment, whatever changed meanwhile.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
-from itertools import count
-from typing import Callable, Generator, Iterable, Optional
+from typing import Generator, Iterable, Optional
 
 from treepool.placement.choose.choice import Choice, Situation
-from treepool.placement.nodes.index import NodeIndex
-from treepool.placement.plan.future import PRESENT, Holder
-from treepool.placement.plan.portions import prepared
-from treepool.placement.plan.timeline import LAST, NEVER, UNPLANNED, Timeline
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.on_node.fit import most_units, units_in
+from treepool.placement.plan.jobs import Holder
+from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
 #: Most views that are kept. One takes about 0.3 MB at 11,136 nodes.
-MAX_VIEWS = 64
+MAX_VIEWS = 24
 
 #: For how many requests a view keeps the candidates.
 _MAX_CANDIDATES = 4
 
-#: Ends of holdings in a cell.
-STRIDE = 256
-
-#: Bounds of cells that have passed before they are forgotten.
-_MAX_PASSED = 64
+#: Work (see Meter) for a choice, and to count the units of a state.
+CHOICE, _COUNT = 30, 1
 
 
 class View:
-    """What is free throughout the time from ``start`` to ``end``.
+    """What is free throughout the time from ``start`` to ``end``, if those in ``leave`` hold
+    nothing.
 
-    The spans of the holders in ``leave`` do not count.
+    ``position`` is up to where the view has followed the log of the profile. While somebody counts
+    ``units``, ``free`` is their number.
     """
 
-    __slots__ = ("start", "end", "leave", "situation", "position")
+    __slots__ = ("start", "end", "leave", "situation", "position", "units", "free")
 
     def __init__(
         self,
@@ -57,217 +52,193 @@ class View:
         self.end = end
         self.leave = leave
         self.situation = situation
-        #: Up to where the view has followed the journal of the timeline.
         self.position = position
+        self.units: Optional[Units] = None
+        self.free = 0
 
-    @property
-    def index(self) -> NodeIndex:
-        """The nodes by their states."""
-        return self.situation.index
+
+class Units:
+    """Counts the units of *request* (slots, domains or nodes) that nodes can serve.
+
+    At first this is an upper bound by the numbers of free cores and GPUs. Once it is ``exact``, it
+    is what really fits, unless that needs a search.
+    """
+
+    def __init__(self, request: Request, inventory: Inventory) -> None:
+        self.ask = request.ask
+        self.need = request.least_asks
+        self.within = inventory.matching(request.constraint)
+        self.exact = request.ask.by_numbers
+        self._known: dict[NodeState, int] = {}
+
+    def become_exact(self) -> None:
+        """From now on count the units that really fit."""
+        self.exact = True
+        self._known.clear()
+
+    def of(self, state: NodeState) -> int:
+        """The units of one node in *state*."""
+        known = self._known.get(state)
+        if known is None:
+            exact = units_in(state, self.ask) if self.exact and not self.ask.searched else None
+            known = most_units(state, self.ask) if exact is None else exact
+            self._known[state] = known
+        return known
+
+    def on(self, rank: int, state: Optional[NodeState]) -> int:
+        """The units of *rank*, which is up, in *state*."""
+        if state is None or (self.within is not None and rank not in self.within):
+            return 0
+        return self.of(state)
+
+    def in_situation(self, situation: Situation) -> int:
+        """The units of all nodes that are up."""
+        cores, gpus, within = self.ask.min_cores, self.ask.min_gpus, self.within
+        return sum(
+            self.of(state) * ranks.count(within)
+            for state, ranks in situation.index.buckets.items()
+            if state.ncores >= cores and state.ngpus >= gpus
+        )
 
 
 class Views:
-    """The latest views of a timeline."""
+    """The latest views of *profile*."""
 
-    def __init__(self, timeline: Timeline, is_behind: Callable[[], bool]) -> None:
-        self.timeline = timeline
-        #: Whether the pool has changed in ways that the timeline has not followed yet.
-        self._is_behind = is_behind
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
         self._views: list[View] = []
-        #: The times that divide the timeline into cells, ascending.
-        self._bounds: list[float] = []
-        #: Ranks moved and choices made so far, for tests that count work instead of time.
-        self.moved = self.tried = 0
 
-    def view(
-        self, start: float, end: float, leave: frozenset[Holder] = frozenset()
-    ) -> Generator[None, None, View]:
-        """The view of the time from *start* to *end*."""
-        timeline, inventory = self.timeline, self.timeline.pool.inventory
-        if self._views and self._views[-1].situation.inventory is not inventory:
-            self._views.clear()  # nodes were added, removed or described anew
-        base = self._nearest(start, end, leave)
-        if base is not None:
-            yield from self._refreshed(base)
-            if (base.start, base.leave) == (start, leave) and not self._begins(base.end, end):
-                return base
-        situation = timeline.pool.situation if base is None else base.situation
-        position = timeline.journal.end if base is None else base.position
-        copy = Situation(situation.inventory, situation.index.copy(), situation.policy)
-        view = View(start, end, leave, copy, position)
-        yield from self._move(view, self._between(base, view))
-        yield from self.refresh(view)
-        self.keep(view)
-        return view
+    def at(self, start: float, end: float, leave: frozenset[Holder]) -> Generator[None, None, View]:
+        """A view of the time from *start* to *end*; ``keep`` it afterwards.
 
-    def detach(self, view: View) -> None:
-        """Withhold *view* from other users, in order to change it."""
-        if view in self._views:  # it is not if the nodes were replaced meanwhile
-            self._views.remove(view)
-
-    def keep(self, view: View) -> None:
-        """Offer *view*, which is new or was detached, as a base for others.
-
-        If the nodes were replaced meanwhile, it is of no use.
+        If nothing planned begins before the end, the present is the pool's own index.
         """
-        if view.situation.inventory is not self.timeline.pool.inventory:
-            return
+        profile, pool = self.profile, self.profile.pool
+        if self._views and self._views[-1].situation.inventory is not pool.inventory:
+            self._views.clear()
+        own = View(PRESENT, PRESENT, frozenset(), pool.situation, profile.log.end)
+        if start == PRESENT and not profile.planned_before(end):
+            return own
+        base = self._nearest(start, end, leave) or own
         if len(self._views) >= MAX_VIEWS:
             del self._views[0]
-        self._views.append(view)
+        old = base.situation
+        situation = Situation(old.inventory, old.index.copy(), old.policy)
+        view = View(base.start, base.end, base.leave, situation, base.position)
+        if base is own and profile.is_behind:  # the pool's index is ahead of the profile
+            view = View(start, end, leave, situation, -1)
+        yield from self.turn(view, start, end, leave)
+        return view
 
-    def advance(self, view: View, start: float, end: float) -> Generator[None, None, None]:
-        """Turn *view*, which is detached, into the one of another time."""
-        yield from self.refresh(view)  # otherwise a span that is gone would stay in it
-        before = View(view.start, view.end, view.leave, view.situation, view.position)
-        view.start, view.end = start, end
-        yield from self._move(view, self._between(before, view))
-        yield from self.refresh(view)
+    def keep(self, view: View) -> None:
+        """Offer *view* as a base for others."""
+        view.units = None
+        if view.situation is not self.profile.pool.situation and not self._is_old(view):
+            self._views.append(view)
 
-    def mark(
-        self, low: int, middle: int, high: int, leave: frozenset[Holder]
-    ) -> Generator[None, None, tuple[int, View]]:
-        """A view that ignores what is planned, and how many holdings have ended at its start.
-
-        That number is between *low* and *high*: an existing view near *middle*, or a new one there.
-        """
-        best: Optional[tuple[int, int, View]] = None
-        for view in self._views:
-            if view.end == UNPLANNED and view.leave == leave and PRESENT < view.start < NEVER:
-                ended = self.timeline.ended_by(view.start)
-                if low < ended < high and (best is None or abs(ended - middle) < best[0]):
-                    best = abs(ended - middle), ended, view
-        if best is not None and best[0] <= (high - low) // 4:
-            yield from self._refreshed(best[2])
-            return best[1:]
-        time = self.timeline.end_of_first(middle)
-        view = yield from self.view(time, UNPLANNED, leave)
-        return self.timeline.ended_by(time), view
-
-    def cell(self, time: float, leave: frozenset[Holder]) -> Generator[None, None, View]:
-        """An upper bound of what is free at any time in the cell around *time*.
-
-        Its ``start`` is the end of the cell, and its ``end`` the beginning: a running job or a
-        reservation counts only if it lasts throughout the cell. All searches use the same cells,
-        so that they share the views.
-        """
-        bounds, timeline = self._bounds, self.timeline
-        if len(bounds) > _MAX_PASSED and bounds[_MAX_PASSED] < time:
-            del bounds[:_MAX_PASSED]
-        place = bisect_right(bounds, time)
-        high = bounds[place] if place < len(bounds) else math.inf
-        most = timeline.ended_by(time) + STRIDE
-        if timeline.ended_by(min(high, LAST)) > 2 * STRIDE + most:
-            high = math.inf
-        if high == math.inf:
-            high = timeline.end_of_first(min(most, timeline.ended_by(LAST)))
-            if high > time:
-                bounds.insert(place, high)
-        low = bounds[place - 1] if place else UNPLANNED
-        return (yield from self.view(max(high, time), low, leave))
-
-    def refresh(self, view: View) -> Generator[None, None, None]:
-        """Let *view* follow the changes of the timeline since its last use."""
-        timeline = self.timeline
-        while view.position < timeline.journal.end:
-            changes = timeline.journal.since(view.position)
-            dirty: set[int] = set()
-            for change in changes or ():
-                if change.start < view.end and change.end > view.start:
-                    dirty.update(change.ranks)
-            if changes is None:
-                dirty.update(idset.iterate(timeline.pool.ranks))
-            view.position = timeline.journal.end
-            yield from self._move(view, dirty)
-
-    def _refreshed(self, view: View) -> Generator[None, None, None]:
-        """Refresh *view*, which is detached meanwhile."""
-        self.detach(view)
-        yield from self.refresh(view)
-        self.keep(view)
-
-    def _begins(self, one: float, other: float) -> bool:
-        """Whether a planned holding begins between the ends of two views."""
-        return self.timeline.planned_before(one) != self.timeline.planned_before(other)
+    def _is_old(self, view: View) -> bool:
+        """Whether *view* is of nodes that were replaced: it then stays as it is."""
+        return view.situation.inventory is not self.profile.pool.inventory
 
     def _nearest(self, start: float, end: float, leave: frozenset[Holder]) -> Optional[View]:
-        """The view that differs least from the requested one; None stands for the pool's index.
-
-        The pool's index is the view of the present that ignores what is planned.
-        """
-        timeline, changes = self.timeline, self.timeline.journal.end
-        ended, planned = timeline.ended_by(start), timeline.planned_before(end)
+        """The view that differs least from the requested one; None stands for the pool's index."""
+        profile, changes = self.profile, self.profile.log.end
+        ended, planned = profile.ended_by(start), profile.planned_before(end)
         best, least = None, ended + planned
         for view in self._views:
             differ = changes - view.position
             if differ > least:  # True of most: each further term costs as much as moving a rank
                 continue
-            differ += abs(timeline.ended_by(view.start) - ended)
-            if differ > least:
-                continue
-            differ += abs(timeline.planned_before(view.end) - planned)
+            differ += abs(profile.ended_by(view.start) - ended)
+            differ += abs(profile.planned_before(view.end) - planned)
             if view.leave != leave and differ <= least:
-                differ += sum(len(timeline.ranks_of(h)) for h in leave ^ view.leave)
+                differ += len(self._ranks_of(view.leave ^ leave))
             if differ <= least:
                 best, least = view, differ
         return best
 
-    def _between(self, one: Optional[View], other: View) -> set[int]:
-        """The ranks on which the two views may differ; None stands for the pool's index."""
-        if one is None and self._is_behind():
-            return set(idset.iterate(self.timeline.pool.ranks))
-        start, end = (PRESENT, UNPLANNED) if one is None else (one.start, one.end)
-        ended, begun = self.timeline.ranks_between((start, other.start), (end, other.end))
-        ranks = ended | begun
-        leave = frozenset() if one is None else one.leave
-        for holder in leave ^ other.leave:
-            ranks.update(self.timeline.ranks_of(holder))
-        return ranks
+    def _ranks_of(self, holders: Iterable[Holder]) -> set[int]:
+        holdings = self.profile.holdings
+        return {rank for h in holders if h in holdings for rank in holdings[h].ranks}
+
+    def turn(
+        self, view: View, start: float, end: float, leave: frozenset[Holder]
+    ) -> Generator[None, None, None]:
+        """Turn *view* to another time."""
+        yield from self.refresh(view)  # first, or what is gone at the old time would stay in it
+        ended, begun = self.profile.ranks_between((view.start, start), (view.end, end))
+        ranks = ended | begun | self._ranks_of(view.leave ^ leave)
+        view.start, view.end, view.leave = start, end, leave
+        yield from self._move(view, ranks)
+        yield from self.refresh(view)
+
+    def refresh(self, view: View) -> Generator[None, None, None]:
+        """Let *view* follow the changes of the profile since its last use.
+
+        The pool's own index, and that of idle nodes, are always as they should be.
+        """
+        log = self.profile.log
+        while view.position != log.end:
+            if view.end == PRESENT:
+                view.position = log.end
+                return
+            changes = log.since(view.position)
+            if changes is None:
+                dirty = set(idset.iterate(self.profile.pool.ranks))
+            else:
+                near = (c for c in changes if c.start < view.end and c.end > view.start)
+                dirty = {rank for change in near for rank in change.ranks}
+            view.position = log.end
+            yield from self._move(view, dirty)
 
     def _move(self, view: View, ranks: Iterable[int]) -> Generator[None, None, None]:
-        """Put *ranks* of *view* into the states that the timeline gives them."""
-        index, timeline = view.index, self.timeline
-        up = timeline.pool.situation.index.up
+        """Put *ranks* of *view* into the states that the profile gives them."""
+        index, profile, units = view.situation.index, self.profile, view.units
         state_of, up_then = index.state_of, index.up
         start, end, leave = view.start, view.end, view.leave
         for rank in ranks:
-            state = timeline.state(rank, start, end, leave)
-            if state is None:
-                continue
-            if state is not state_of[rank] or up[rank] != up_then[rank]:
-                index.put(rank, state, bool(up[rank]))
-            self.moved += 1
-            if timeline.should_yield(1):
+            if self._is_old(view):
+                return
+            state = profile.state(rank, start, end, leave)
+            up = profile.pool.situation.index.up[rank]
+            old = state_of[rank]
+            if state is not None and (state is not old or up != up_then[rank]):
+                if units is not None:
+                    view.free -= units.on(rank, old) if up_then[rank] else 0
+                    view.free += units.on(rank, state) if up else 0
+                index.put(rank, state, bool(up))
+            if profile.meter.spend(1):
                 yield
 
-    def choice(
-        self, start: float, end: float, request: Request, leave: frozenset[Holder] = frozenset()
-    ) -> Generator[None, None, Choice]:
-        """What *request* would get from *start* to *end*; that is still so when this returns."""
-        for attempt in count():
-            view = yield from self.view(start, end, leave)
-            if view.situation.inventory is not self.timeline.pool.inventory:
-                continue  # the nodes were replaced meanwhile
-            found = yield from self.attempt(view, request, attempt)
-            if found is not None:
-                return found
-        raise AssertionError("unreachable")
-
-    def attempt(
-        self, view: View, request: Request, attempt: int
-    ) -> Generator[None, None, Optional[Choice]]:
-        """What *request* would get in *view*, which must be up to date.
-
-        None, after a yield, if that is too much work for *attempt* (from 0).
-        """
-        kept = view.situation.kept
-        while len(kept) > _MAX_CANDIDATES:
-            del kept[next(iter(kept))]
-        found = None
-        with self.timeline.portion(attempt) as portion:
-            found = view.situation.choice(request)
-            self.tried += 1
-        self.timeline.spend(portion.done)
-        if found is None:
-            yield from prepared(self.timeline, view.index, portion)
+    def choice(self, view: View, request: Request) -> Generator[None, None, Choice]:
+        """What *request* gets in *view*, as it is when this returns."""
+        situation, log, meter = view.situation, self.profile.log, self.profile.meter
+        while True:
+            yield from self.refresh(view)
+            for work in situation.prepare(request):
+                if meter.spend(work):
+                    yield
+            if meter.spend(CHOICE):
+                yield
+            if view.position == log.end or self._is_old(view):
+                break
+        while (
+            len(situation.kept) > _MAX_CANDIDATES and situation is not self.profile.pool.situation
+        ):
+            del situation.kept[next(iter(situation.kept))]
+        found = situation.choice(request)
+        meter.owe(found.effort)
         return found
+
+    def count(self, view: View, units: Units) -> Generator[None, None, None]:
+        """Count *units* in *view* from now on."""
+        view.units = None
+        while True:
+            yield from self.refresh(view)
+            for state in list(view.situation.index.buckets):
+                units.of(state)
+                if self.profile.meter.spend(_COUNT):
+                    yield
+            if view.position == self.profile.log.end or self._is_old(view):
+                break
+        view.units, view.free = units, units.in_situation(view.situation)

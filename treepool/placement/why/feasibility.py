@@ -7,12 +7,13 @@ from typing import Optional
 
 import attrs
 
-from treepool.errors import InfeasibleRequest
+from treepool.errors import InfeasibleRequest, TooComplex
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness, Weights
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.strict import strict
+from treepool.placement.effort import TOO_COMPLEX
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.vertices import Request
@@ -63,16 +64,17 @@ class Feasibility:
     def check(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
 
-        A request for which the search gives up does not count as infeasible.
+        It is TooComplex if the search for what that pool could give is given up.
         """
         if not self._inventory.ranks:
             raise InfeasibleRequest("the pool has no nodes")
         asked = attrs.evolve(request, duration=0.0)
         reason = remembered(self._reasons, MAX_REASONS, asked, lambda: self._why_not(asked))
         if reason is not None:
-            raise InfeasibleRequest(reason)
+            raise (TooComplex if reason == TOO_COMPLEX else InfeasibleRequest)(reason)
 
     def _why_not(self, request: Request) -> Optional[str]:
         choice = self.choice(request)
-        served = choice.selection is not None or choice.gave_up
-        return None if served else why_infeasible(request, self._inventory)
+        if choice.selection is not None:
+            return None
+        return TOO_COMPLEX if choice.gave_up else why_infeasible(request, self._inventory)

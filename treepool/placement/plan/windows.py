@@ -1,23 +1,53 @@
-"""Changes of the windows of a queue, in small steps, and the jobs that a new window affects."""
+"""Windows: nodes that an administrator takes out, or keeps for some jobs, for a time."""
 
 from __future__ import annotations
 
-from typing import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Callable, Generator, Iterable, Iterator, Sequence
 
 import attrs
 
-from treepool.placement.plan.future import Holder
-from treepool.placement.plan.jobs import Waiting
-from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.timeline import NEVER
-from treepool.placement.plan.window import Window, admitting
+from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import Held
+from treepool.placement.plan.jobs import Holder, Waiting
 from treepool.rfc import idset
+
+if TYPE_CHECKING:
+    from treepool.placement.plan.queue import Queue
 
 #: Returns the user (numeric id) and the Flux queue of a waiting job.
 OwnerOf = Callable[[Waiting], tuple[int, str]]
 
 #: Jobs between two yields.
 _STRIDE = 64
+
+
+@attrs.frozen
+class Window:
+    """Nodes that only some jobs may use from ``start`` up to ``end``, in seconds since the epoch.
+
+    ``ranks`` is a bitmask. Jobs of ``users`` (numeric user ids) and of ``queues`` may use them. If
+    both are empty, no job may, as for maintenance. All other jobs must end before ``start``.
+    """
+
+    name: str
+    ranks: int
+    start: float
+    end: float
+    users: frozenset[int] = frozenset()
+    queues: frozenset[str] = frozenset()
+
+    def admits(self, user: int, queue: str) -> bool:
+        """Whether a job of *user* in *queue* may use the nodes."""
+        return user in self.users or queue in self.queues
+
+    def parts(self, inventory: Inventory) -> tuple[Held, ...]:
+        """All cores and GPUs of the nodes."""
+        return tuple(
+            (tuple(idset.iterate(mask)), node_type.root.cores, node_type.root.gpus)
+            for node_type, ranks in inventory.node_types.items()
+            for mask in (ranks.mask() & self.ranks,)
+            if mask
+        )
 
 
 @attrs.frozen
@@ -32,6 +62,11 @@ class Conflicts:
     running: tuple[int, ...] = ()
 
 
+def admitting(windows: Iterable[Window], user: int, queue: str) -> frozenset[Holder]:
+    """The names of those *windows* whose nodes a job of *user* in *queue* may use."""
+    return frozenset(window.name for window in windows if window.admits(user, queue))
+
+
 def change_windows(
     queue: Queue, windows: Sequence[Window], owner_of: OwnerOf, name: str = ""
 ) -> Generator[None, None, Conflicts]:
@@ -41,14 +76,13 @@ def change_windows(
     last, so that no job uses the leave that it had for an old window of the same name. Jobs that
     are added between two steps must have the leave that *windows* give.
     """
-    old = queue.plan.windows
+    old = queue.windows
     queue.set_windows([window for window in windows if old.get(window.name) == window])
     yield from _admit(queue, windows, owner_of)
     conflicts = Conflicts()
     for window in windows:
         if window.name == name:
             running = yield from _running(queue, window)
-            queue.follow()
             conflicts = Conflicts(_reserved(queue, window), running)
     queue.set_windows(windows)
     return conflicts
@@ -57,7 +91,8 @@ def change_windows(
 def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterator[None]:
     """Give each waiting job the leave of those of *windows* that it may use.
 
-    A job keeps the leave of a window that is over: it has no effect, and the job stays of its kind.
+    A job keeps the leave of a window that is over: it has no effect, and the job stays in its
+    class.
     """
     names = frozenset(window.name for window in windows)
     leaves: dict[tuple[int, str], frozenset[Holder]] = {}
@@ -68,30 +103,28 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
             leave = leaves.get(owner)
             if leave is None:
                 leave = leaves[owner] = admitting(windows, *owner)
-            if leave != job.kind.leave & names:
-                kind = queue.plan.kinds.of(job.request, leave, job.kind.relaxed)
-                queue.replace(attrs.evolve(job, kind=kind))
+            if leave != job.job_class.leave & names:
+                own = queue.classes.of(job.request, leave, job.job_class.relaxed)
+                queue.replace(attrs.evolve(job, job_class=own))
         if count % _STRIDE == 0:
             yield
 
 
 def _reserved(queue: Queue, window: Window) -> tuple[int, ...]:
     """The jobs whose reservations need nodes of *window*, and that it does not admit."""
-    plan = queue.plan
-    parts = window.parts(plan.pool.inventory)
-    holders = plan.timeline.overlapping(window.start, window.end, parts)
-    jobs = (h for h in holders if isinstance(h, int))
-    reserved = (plan.reservations[job] for job in jobs if job in plan.reservations)
-    return tuple(sorted(r.job.jobid for r in reserved if window.name not in r.job.kind.leave))
+    parts = window.parts(queue.pool.inventory)
+    holders = queue.profile.in_the_way(window.start, window.end, parts, frozenset())
+    made = (queue.reservations[h] for h in holders if isinstance(h, int))
+    return tuple(sorted(r.job.jobid for r in made if window.name not in r.job.job_class.leave))
 
 
 def _running(queue: Queue, window: Window) -> Generator[None, None, tuple[int, ...]]:
     """The jobs that run on nodes of *window* and may end after its start."""
-    pool = queue.plan.pool
+    pool = queue.pool
     found = []
     ranks = set(idset.iterate(window.ranks))
     for count, (jobid, end) in enumerate(sorted(pool.job_end_times()), 1):
-        job = pool.job(jobid) if (end or NEVER) > window.start else None
+        job = pool.job(jobid) if not end or end > window.start else None
         if job is not None and any(not ranks.isdisjoint(part[0]) for part in job.parts):
             found.append(jobid)
         if count % _STRIDE == 0:

@@ -1,0 +1,94 @@
+"""What is prepared in steps is the choice that would have been made at once."""
+
+import random
+
+import pytest
+
+from treepool import Pool, parse_shape
+from treepool.placement.allocation import parts_of
+from treepool.placement.effort import PER_REQUEST
+from treepool.placement.on_node import fit
+from treepool.rfc.jobspec import from_resources
+
+TOPO = {
+    "socket": [
+        {"cores": "0-7", "gpus": "0-1", "numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7"}]},
+        {"cores": "8-15", "gpus": "2-3"},
+    ]
+}
+SWITCHES = {"rack": [{"switch": [{"ranks": f"{r}-{r + 3}"} for r in range(0, 32, 4)]}]}
+
+SHAPES = (
+    "slot=3/[core=2;gpu=1]", "slot=2-7/[core=1;gpu=2]", "node=5/slot=1/core=3", "slot=1/core=1-9",
+    "switch=2/node=2/slot=1/core=2", "slot=9/core=5", "slot=2/socket/numa=2/core=1",
+    "slot=2/[core=2;numa{x}]", "node=3+/slot=1/gpu=1", "slot=4/node=2/core=2", "slot=1+/core=1+",
+    "slot=3/[numa/core=1;core=1-3]", "slot=1/core=2",
+)  # fmt: skip
+
+
+def used_pool(seed, fabric):
+    """A pool of 32 nodes on which most states are different."""
+    chance = random.Random(seed)
+    key = {"writer": "TreePool", "children": [{"ranks": "0-31", "topo": TOPO}]}
+    pool = Pool({
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-31", "children": {"core": "0-15", "gpu": "0-3"}}],
+            "nodelist": ["n[0-31]"],
+            "properties": {"driver:1": "0-9,20-25", "driver:2": "10-19"},
+        },
+        "scheduling": {**key, **({"fabric": SWITCHES} if fabric else {})},
+    })  # fmt: skip
+    for rank in range(32):
+        pool.occupy(-1 - rank, (((rank,), chance.getrandbits(14), chance.getrandbits(3)),))
+    return pool
+
+
+def request_of(pool, shape, options):
+    spec = from_resources(parse_shape(shape), duration=100.0, options=options or None)
+    return pool.parse_resource_request(spec)
+
+
+def granted(choice):
+    return None if choice.selection is None else parts_of(choice.selection)
+
+
+@pytest.mark.parametrize("fabric", [False, True])
+@pytest.mark.parametrize("options", [{}, {"locality": "required"}, {"same": "driver"}])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_choice_that_was_prepared_is_the_same_and_one_step(shape, options, fabric):
+    if shape.startswith("switch") and not fabric:
+        return
+    pool, fresh = used_pool(shape, fabric), used_pool(shape, fabric)
+    asked = request_of(pool, shape, options)
+    expected = fresh.choice(request_of(fresh, shape, options))
+    for work in pool.situation.prepare(asked):
+        assert 0 < work < PER_REQUEST
+    assert list(pool.situation.prepare(asked)) == []
+    before = fit.computed
+    found = pool.choice(asked)
+    if not asked.ask.searched:
+        assert fit.computed - before <= 1
+    assert granted(found) == granted(expected)
+    assert (found.gave_up, found.effort) == (expected.gave_up, expected.effort)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_prepared_may_be_left_alone_and_change_meanwhile(shape):
+    pool, fresh = used_pool(shape, True), used_pool(shape, True)
+    for jobid, options in enumerate(({}, {"same": "driver"}, {"locality": "required"})):
+        asked = request_of(pool, shape, options)
+        for number, _ in enumerate(pool.situation.prepare(asked)):
+            if number in (1, 4):
+                for each in (pool, fresh):
+                    each.choice(request_of(each, "slot=2/core=1", {}))
+                    each.alloc(100 * number + 10 * jobid, request_of(each, "slot/core=1", {}))
+            if number == 5:
+                break
+        expected = fresh.choice(request_of(fresh, shape, options))
+        assert granted(pool.choice(asked)) == granted(expected)
+
+
+def test_few_states_are_looked_at_for_a_job_that_few_can_serve():
+    pool = used_pool(1, False)
+    assert len(list(pool.situation.prepare(request_of(pool, "slot/core=2", {})))) < 4

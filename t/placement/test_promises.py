@@ -1,0 +1,519 @@
+"""The promises of the plan (DESIGN, "In time"): each rule in one case, and random histories.
+
+Every pass of every case is judged, see promises.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from depth import deep
+from generators import outcome
+from placement.promises import FAR, NOW, History, Site, nothing_could_be_earlier, pool_of
+from treepool.placement.plan.forecast import Forecast
+from treepool.placement.plan.jobs import POLICIES, Rule
+from treepool.placement.plan.windows import Window
+from treepool.rfc import idset
+from work import Lines
+
+DAY = 86400.0
+
+#: An event needs a byte for what it is and a few for its choices.
+EVENTS = st.lists(st.binary(min_size=12, max_size=12), min_size=40, max_size=40)
+
+
+@settings(max_examples=5000 if deep() else 150, deadline=None, report_multiple_bugs=False)
+@given(st.binary(min_size=4, max_size=4), EVENTS)
+def test_no_history_breaks_a_promise(site, events):
+    with pytest.MonkeyPatch.context() as patch:
+        # A pass yields wherever it may, so that it is left there.
+        patch.setattr("treepool.placement.plan.profile.SLICE", 1)
+        history = History(site)
+        try:
+            for event in events:
+                history.happen(event)
+            history.over()
+        except BaseException:
+            note("\n".join(history.story))
+            raise
+
+
+def site_of(policy="easy", nodes=2, depth=None, rules=None, **kind):
+    """A site of a few nodes of 8 cores, at NOW."""
+    rule = Rule(policy, POLICIES[policy] if depth is None else depth)
+    return Site(pool_of(nodes, **kind), rule, rules)
+
+
+def waits(site, jobid, shape, duration=100.0, *args, **options):
+    """Submit a job; whether it waits."""
+    site.submit(jobid, shape, duration, *args, **options)
+    site.run()
+    return jobid in site.queue.jobs
+
+
+each_policy = pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
+
+
+# ---- An idle cluster is used ----
+
+
+@each_policy
+@pytest.mark.parametrize("lengths", [(0, 0), (0, 100), (100, 0)])
+def test_jobs_without_limits_do_not_wait_for_each_other_beside_idle_nodes(policy, lengths):
+    site = site_of(policy, fast="0-1")
+    site.runs(1, "slot=2/node{x}", NOW + 600)
+    site.submit(2, "slot=2/node/core=1", lengths[0], queue="batch")
+    site.submit(3, "slot=1/node{x}", lengths[1], queue="debug")
+    site.run()
+    site.end(1)
+    site.run()
+    nothing_could_be_earlier(site)
+    assert site.running
+    while site.queue.jobs:
+        site.end(next(iter(site.running)))
+        site.run()
+
+
+@each_policy
+def test_a_job_does_not_wait_for_a_window_that_was_removed(policy):
+    site = site_of(policy)
+    site.set_windows([Window("w", 0b11, NOW, NOW + DAY)])
+    assert waits(site, 1, "slot=2/node{x}", 0.0)
+    assert site.starts() == {1: NOW + DAY}
+    site.set_windows([])
+    site.run()
+    assert site.running
+
+
+@each_policy
+def test_the_first_job_of_each_queue_starts_when_all_others_are_over(policy):
+    site = site_of(policy)
+    site.runs(1, "slot=2/node{x}", 0.0)
+    for jobid, queue in enumerate("abc", 2):
+        assert waits(site, jobid, "slot=2/node{x}", 0.0, queue=queue)
+        assert site.starts()[jobid] > NOW + FAR
+    for jobid in 1, 2, 3:
+        site.end(jobid)
+        site.run()
+        assert list(site.running) == [jobid + 1]
+
+
+# ---- Reservations ----
+
+
+def test_a_reservation_is_at_the_first_end_that_frees_enough():
+    site = site_of("conservative")
+    site.runs(1, "slot=1/core=6", NOW + 10)
+    site.runs(2, "slot=1/core=6", NOW + 20)
+    assert waits(site, 3, "slot=1/core=8")
+    assert waits(site, 4, "slot=2/core=8")
+    assert site.starts() == {3: NOW + 10, 4: NOW + 110}
+
+
+@each_policy
+def test_behind_a_job_without_a_limit_nobody_can_be_told_a_start(policy):
+    site = site_of(policy, nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", 0.0)
+    assert waits(site, 3, "slot=1/core=1", queue="other")
+    assert site.starts()[2] == NOW + 100
+    assert NOW + FAR < site.starts()[3] < math.inf
+
+
+def test_an_earlier_end_moves_reservations_to_earlier_starts():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", 50.0)
+    assert waits(site, 3, "slot=1/core=8", 50.0)
+    site.limit(1, NOW + 40)
+    nothing_could_be_earlier(site)
+    assert site.starts() == {2: NOW + 40, 3: NOW + 90}
+
+
+def test_a_job_of_higher_priority_takes_the_reservations_of_those_behind_it():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    for jobid in 2, 3, 4:
+        assert waits(site, jobid, "slot=1/core=8", 50.0)
+    assert waits(site, 5, "slot=1/core=8", 50.0, priority=17)
+    assert site.starts() == {5: NOW + 100, 2: NOW + 150, 3: NOW + 200, 4: NOW + 250}
+    site.prioritize(4, 18)
+    site.run()
+    assert site.starts() == {4: NOW + 100, 5: NOW + 150, 2: NOW + 200, 3: NOW + 250}
+
+
+@each_policy
+def test_the_first_job_has_a_reservation_whoever_was_first_before(policy):
+    site = site_of(policy, nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8")
+    assert waits(site, 3, "slot=1/core=8")
+    site.prioritize(2, 15)
+    site.run()
+    assert 3 in site.starts()
+    assert waits(site, 4, "slot=1/core=8", priority=20)
+    assert site.starts()[4] == NOW + 100
+    site.cancel(4)
+    site.run()
+    assert 3 in site.starts()
+
+
+@pytest.mark.parametrize(("depth", "reserved"), [(1, {2}), (2, {2, 3}), (math.inf, {2, 3, 4, 5})])
+def test_conservative_has_reservations_for_as_many_jobs_as_its_depth(depth, reserved):
+    site = site_of("conservative", nodes=1, depth=depth)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    for jobid in 2, 3, 4, 5:
+        assert waits(site, jobid, "slot=1/core=8")
+    assert set(site.starts()) == reserved
+
+
+# ---- Who may pass ----
+
+
+@each_policy
+@pytest.mark.parametrize(("length", "in_time"), [(100.0, True), (101.0, False), (0.0, False)])
+def test_a_job_passes_the_first_one_if_that_starts_as_early_and_not_under_fifo(
+    policy, length, in_time
+):
+    site = site_of(policy, nodes=1)
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8")
+    assert waits(site, 3, "slot=1/core=1", length) != (in_time and policy != "fifo")
+
+
+def test_under_easy_only_the_first_job_is_not_delayed():
+    for policy, passes in ("easy", True), ("conservative", False):
+        site = site_of(policy, nodes=2)
+        site.runs(1, "slot=1/core=8", NOW + 100)
+        site.runs(2, "slot=1/core=4", NOW + 50)
+        assert waits(site, 3, "slot=2/core=5")
+        assert site.starts() == {3: NOW + 100}
+        assert waits(site, 4, "slot=1/core=6", 50.0)
+        assert waits(site, 5, "slot=1/core=3", 90.0) != passes
+
+
+def test_queues_do_not_hold_each_other_up_but_keep_to_all_reservations():
+    site = site_of(nodes=1, rules={"batch": Rule("fifo", 1), "debug": Rule("fifo", 1)})
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", queue="batch")
+    assert not waits(site, 3, "slot=1/core=1", 50.0, queue="debug")
+    assert waits(site, 4, "slot=1/core=1", 150.0, queue="debug")
+
+
+def test_jobs_of_a_virtual_queue_stand_in_the_line_of_its_parent():
+    site = Site(pool_of(1), Rule("fifo", 8), virtual={"v": "batch"})
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", queue="batch")
+    assert waits(site, 3, "slot=1/core=1", 10.0, queue="v")
+    assert "2" in site.why(3)
+
+
+def test_other_rules_hold_at_once():
+    site = site_of("fifo", nodes=1)
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8")
+    assert waits(site, 3, "slot=1/core=1", 50.0)
+    site.set_rules(Rule("easy", 1), {})
+    site.run()
+    assert 3 in site.running
+
+
+# ---- Who cannot be held to a promise ----
+
+
+@pytest.mark.parametrize("loss", ["later limit", "window", "node down"])
+def test_a_job_that_lost_its_reservation_is_not_passed_by_those_behind_it(loss):
+    site = site_of("conservative", nodes=2)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    site.runs(2, "slot=1/core=8", NOW + 150)
+    for jobid, priority, duration in (10, 20, 100.0), (11, 18, 100.0), (12, 16, DAY):
+        assert waits(site, jobid, "slot=1/core=8", duration, priority=priority)
+    assert site.starts() == {10: NOW + 100, 11: NOW + 150, 12: NOW + 200}
+    if loss == "later limit":
+        site.limit(1, NOW + 120)
+    elif loss == "window":
+        site.set_windows([Window("w", 0b1, NOW + 110, NOW + 120)])
+    else:
+        site.lose("0")
+    site.run()
+    expected = {10: 120, 11: 150, 12: 220} if loss != "node down" else {10: 150, 11: 250, 12: 350}
+    assert site.starts() == {jobid: NOW + start for jobid, start in expected.items()}
+
+
+@pytest.mark.parametrize("delay", [1 / 128, 0.5, 1.0])
+def test_a_start_that_is_up_to_a_second_late_leaves_the_plan_as_it_is(delay):
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    for jobid in 2, 3, 4:
+        assert waits(site, jobid, "slot=1/core=8")
+    site.now = NOW + 100 + delay
+    site.end(1)
+    site.run()
+    assert list(site.running) == [2]
+    assert site.starts() == {3: NOW + 200, 4: NOW + 300}
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.9, 5.0, 60.0])
+def test_jobs_that_start_late_do_so_in_the_order_that_was_promised(delay):
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    for jobid, duration in (2, 100.0), (3, 100.0), (4, DAY):
+        assert waits(site, jobid, "slot=1/core=8", duration)
+    for jobid in 1, 2, 3:
+        site.now = site.running[jobid].end + delay
+        site.end(jobid)
+        site.run()
+    assert site.running[4].start == pytest.approx(NOW + 300 + 3 * delay)
+
+
+@each_policy
+def test_a_job_that_waits_for_a_late_one_keeps_its_place(policy):
+    site = site_of(policy, nodes=1)
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8")
+    site.run(until=NOW + 150)
+    assert waits(site, 3, "slot=1/core=4", 1000.0)
+    site.run(until=NOW + 160)
+    site.end(1)
+    site.run()
+    assert list(site.running) == [2]
+
+
+@each_policy
+def test_a_job_that_waits_for_a_late_one_takes_what_else_becomes_free(policy):
+    site = site_of(policy, nodes=2)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    site.runs(2, "slot=1/core=8", NOW + 200)
+    assert waits(site, 3, "slot=1/core=8")
+    site.run(until=NOW + 150)
+    site.end(2)
+    site.run()
+    assert 3 in site.running
+
+
+@each_policy
+def test_reservations_move_to_the_real_time_when_the_clock_is_set_back(policy):
+    site = site_of(policy)
+    site.runs(1, "slot=2/core=8", NOW + 100)
+    site.now = NOW + 1e6
+    assert waits(site, 2, "slot=2/core=7")
+    site.now = NOW + 50
+    nothing_could_be_earlier(site)
+    assert site.starts() == {2: NOW + 100}
+
+
+# ---- Nodes and windows ----
+
+
+@each_policy
+def test_a_job_that_waits_for_nodes_that_are_down_is_told_so_and_holds_up_nobody(policy):
+    site = site_of(policy)
+    site.lose("1")
+    assert waits(site, 2, "slot=2/core=8")
+    assert site.starts() == {}
+    assert "down" in site.why(2)
+    assert not waits(site, 3, "slot=1/core=8")
+    site.end(3)
+    site.up("1")
+    site.run()
+    assert 2 in site.running
+
+
+@each_policy
+def test_what_the_pool_can_no_longer_do_is_refused_whoever_is_ahead(policy):
+    site = site_of(policy, nodes=3)
+    site.runs(1, "slot/core=8", NOW + 100)
+    assert waits(site, 2, "node=3/slot/core", priority=20)
+    assert waits(site, 3, "node=2/slot/core=8", 0.0) or policy != "fifo"
+    assert waits(site, 4, "node=3/slot/core")
+    site.lose("2", for_good=True)
+    site.run()
+    assert set(site.refusals) == {2, 4}
+    assert "3 nodes" in site.refusals[4]
+
+
+@each_policy
+def test_no_job_starts_that_would_reach_into_a_window(policy):
+    site = site_of(policy)
+    site.set_windows([Window("maint", 0b11, NOW + 60, NOW + 90)])
+    assert not waits(site, 1, "slot/core=1", 60.0)
+    assert waits(site, 2, "slot/core=1", 61.0)
+    assert "maint" in site.why(2)
+    assert site.queue.next_time <= NOW + 90
+    site.end(1)
+    site.run(until=NOW + 90)
+    assert 2 in site.running
+
+
+def test_a_window_is_open_to_its_users_and_queues():
+    site = site_of(nodes=1)
+    window = Window("w", 0b1, NOW, NOW + 500, frozenset([7]), frozenset(["debug"]))
+    site.set_windows([window])
+    assert waits(site, 1, "slot/core=1", user=8)
+    assert site.starts() == {1: NOW + 500}
+    assert not waits(site, 2, "slot/core=1", user=7)
+    assert not waits(site, 3, "slot/core=1", user=8, queue="debug")
+
+
+# ---- Passes that are left ----
+
+#: What may happen to a site on which a pass was left.
+MEANWHILE = {
+    "nothing": lambda site: None,
+    "a job ends": lambda site: site.end(1),
+    "a job starts by another way": lambda site: site.runs(9, "slot=1/core=1", NOW + 40),
+    "limit": lambda site: site.limit(1, NOW + 200),
+    "cancelled": lambda site: site.cancel(12),
+    "priority": lambda site: site.prioritize(12, 17),
+    "rules": lambda site: site.set_rules(Rule("fifo", 8), {}),
+    "window comes": lambda site: site.set_windows([Window("w", 0b11, NOW + 5, NOW + 500)]),
+    "window goes": lambda site: site.set_windows([]),
+    "down": lambda site: site.lose("0"),
+    "up": lambda site: site.up("2"),
+    "gone": lambda site: site.lose("0", for_good=True),
+    "clock set back": lambda site: setattr(site, "now", NOW - 60),
+    "clock set forward": lambda site: setattr(site, "now", NOW + 3600),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_pass_that_was_left_goes_on_from_what_is_now(monkeypatch, policy, what):
+    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
+    for steps in range(25):
+        site = site_of(policy, nodes=3)
+        site.set_windows([Window("maint", 0b1, NOW + 50, NOW + 70)])
+        site.lose("2")
+        site.runs(1, "slot=1/core=7", NOW + 100)
+        site.runs(2, "slot=1/core=6", NOW + 60)
+        site.run()
+        for jobid, shape in (10, "slot=2/core=8"), (11, "slot=1/core=4"), (12, "slot=1/core=1"):
+            site.submit(jobid, shape, 20.0)
+        site.submit(13, "slot=3/node{x}", 20.0, queue="other")
+        site.leave(steps)
+        MEANWHILE[what](site)
+        site.run()
+        nothing_could_be_earlier(site)
+
+
+# ---- Starts that fail ----
+
+
+def test_a_job_whose_start_raises_leaves_the_queue_and_holds_nothing(monkeypatch):
+    site = site_of(nodes=1)
+    started, failures = site.started, []
+
+    def broken(job, allocation):
+        if job.jobid == 1:
+            raise KeyError("what nobody thought of")
+        started(job, allocation)
+
+    monkeypatch.setattr(site, "started", broken)
+    monkeypatch.setattr(site, "failed", lambda job, error: failures.append(job.jobid))
+    assert not waits(site, 1, "slot/core=8")
+    assert failures == [1]
+    assert not waits(site, 2, "slot/core=8")
+    assert list(site.running) == [2]
+
+
+# ---- Reasons and estimates ----
+
+
+def test_a_reason_names_what_is_in_the_way():
+    site = site_of("easy", nodes=2)
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=2/node{x}", 1000.0)
+    assert "1 of 2 nodes" in site.why(2)
+    assert waits(site, 3, "slot/core=8", 1000.0)
+    assert "2" in site.why(3)
+    site.set_rules(Rule("fifo", 8), {})
+    assert waits(site, 4, "slot/core=1")
+    assert "2" in site.why(4) and "ahead" in site.why(4)
+
+
+def test_a_reason_says_that_jobs_without_limits_are_in_the_way():
+    site = site_of()
+    site.runs(1, "slot=1/core=8", 0.0)
+    assert waits(site, 2, "slot=2/core=8")
+    assert "limit" in site.why(2)
+
+
+def test_an_estimate_is_what_a_reservation_would_be():
+    site = site_of("fifo", nodes=1)
+    site.runs(1, "slot/core=8", NOW + 10)
+    for jobid in 2, 3, 4:
+        assert waits(site, jobid, "slot/core=5", 30.0)
+    forecast, found = Forecast(site.pool), {}
+    outcome(forecast.begin(NOW))
+    outcome(forecast.starts([site.queue.jobs[jobid] for jobid in (2, 3, 4)], NOW, found))
+    assert found == {2: NOW + 10, 3: NOW + 40, 4: NOW + 70}
+
+
+# ---- Promise 3: nobody holds the others up ----
+
+#: The lines of treepool that may run between two yields: some 20 ms.
+STEP = 200_000
+
+#: ... and until a plain job starts, whatever others have submitted: some 0.6 s.
+SOON = 5_000_000
+
+
+def uneven(nodes):
+    """Nodes with three kinds of NUMA domain, on each of which some small jobs run."""
+    cores = ("0-10", "11-15", "16-30", "31-33", "34-39", "40-47", "48-61", "62-79")
+    numa = [{"cores": ids} for ids in cores]
+    topo = {"socket": [{"numa": numa[:4]}, {"numa": numa[4:]}]}
+    site = Site(pool_of(nodes, cores=80, topo=topo), Rule("easy", 1))
+    for jobid in range(6 * nodes):
+        shape = f"slot=1/core={1 + jobid % 3}"
+        site.runs(jobid + 1, shape, NOW + 1000 + jobid, constraints={"ranks": [str(jobid % nodes)]})
+    return site
+
+
+def switches(nodes):
+    """Switches of 16 nodes below one another, in 16 families of nodes; a core of each is in use."""
+    fabric = {"switch": [{"ranks": f"{r}-{r + 15}"} for r in range(0, nodes, 16)]}
+    families = {f"driver_{r}": idset.encode_ids(range(r, nodes, 16)) for r in range(16)}
+    site = Site(pool_of(nodes, fabric=fabric, **families), Rule("easy", 1))
+    site.runs(1, f"node={nodes}/slot/core=2", NOW + 1000)
+    return site
+
+
+def searching(number):
+    """One of many requests that need a search on uneven nodes."""
+    cores = 1 + number % 3, 1 + number // 3 % 4, 1 + number // 12 % 3
+    parts = "[numa=3/core={};numa=2/core={};numa=2/core={}]".format(*cores)
+    return f"node/slot={3 + number // 36}/{parts}"
+
+
+#: A site, and the shapes and options of jobs that are hard to place there.
+HARD = {
+    "many searches": (lambda: uneven(16), searching, {}),
+    "one search": (lambda: uneven(16), "slot=13/[socket=2/[numa=3/core;core];core=2]".format, {}),
+    "families and switches": (
+        lambda: switches(256),
+        lambda number: f"node={8 + number % 4}/slot/core={5 + number // 4 % 2}",
+        {"same": "driver", "segment": "switch:1"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HARD)
+@pytest.mark.parametrize("steps", [0, 3, 40])
+def test_a_plain_job_does_not_wait_for_the_hard_ones_of_another_user(kind, steps):
+    make, shape, options = HARD[kind]
+    site = make()
+    for number in range(100):
+        site.submit(1000 + number, shape(number), 100.0 + number, user=1, **options)
+    site.leave(steps)
+    site.submit(2000, "slot=1/core=1", 10.0, user=2)
+    work, spent = site.queue.run(), 0
+    while 2000 not in site.running:
+        with Lines(most=STEP) as lines:
+            next(work, None)
+        spent += lines.count
+        assert spent < SOON

@@ -1,0 +1,121 @@
+"""Which hosts of a pool are in hostlists: the same as if the hostlists were expanded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from treepool.errors import InvalidHostlist
+from treepool.rfc import hostlist, idset
+from treepool.rfc.hostindex import HostIndex
+from work import Lines
+
+
+def found(hosts: list[str], *texts: str) -> list[str]:
+    """The hosts of *hosts* that are in *texts*, in the order of their ranks."""
+    mask = HostIndex(hosts, (1 << len(hosts)) - 1).matching(texts)
+    return [hosts[rank] for rank in idset.iterate(mask)]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "text", "matching"),
+    [
+        ("n1 n2 n3 n10 n11 n100", "n[2-10]", "n2 n3 n10"),
+        ("n1 n2 n3 n10 n11 n100", "n[2,3,100],n11", "n2 n3 n11 n100"),
+        ("n1 n01 n001 n010 n0001", "n[001-100]", "n001 n010"),
+        ("n1 n01 n001 n010 n10 n100", "n[1-100]", "n1 n10 n100"),
+        ("n099 n100 n0100 n1000", "n[098-1000]", "n099 n100 n1000"),
+        ("n01 n02 n2", "n[01,2]", "n01 n02"),
+        ("n10 n02 n2", "n[10,02]", "n10 n02"),
+        ("n10 n12 n1a n1", "n1[0-9]", "n10 n12"),
+        ("n10 n12 n1a n1", "n[10-12]", "n10 n12"),
+        ("n10 n20 n11 n100", "n[1-2]0", "n10 n20"),
+        ("n10 n20 n11 n100", "n[1-20]0", "n10 n20 n100"),
+        ("n1-ib n2-ib n2 n2-ibx", "n[1-2]-ib", "n1-ib n2-ib"),
+        ("r1n1 r1n2 r2n1 r10n1", "r[1-9]n1", "r1n1 r2n1"),
+        ("r1n1 r1n2 r2n1 r10n1", "r[1-9]n[2-9]", "r1n2"),
+        ("r1n1 r1n2 r2n1 r10n1", "r1n[2-9],r[2-10]n1", "r1n2 r2n1 r10n1"),
+        ("r1n1 r1n2 r2n1 r10n1", "r[1-1000]n[1-1000]", "r1n1 r1n2 r2n1 r10n1"),
+        ("11 12 21 012 1", "[1-2][1-2]", "11 12 21"),
+        ("123 12 1234", "[1-12][3-34]", "123 1234"),
+        ("a1 A1 b1", "a[1-9]", "a1"),
+        ("5 6 05", "[5-6]", "5 6"),
+        ("n9 n18446744073709551617", "n[1-18446744073709551617]", "n9 n18446744073709551617"),
+        ("a a b c", "a,[1-3],b", "a a b"),
+        ("n1 n1 n2 n1", "n[1-1]", "n1 n1 n1"),
+        ("a b", "", ""),
+        ("a b", ",,b,,", "b"),
+    ],
+)
+def test_hosts_of_the_pool_that_a_hostlist_lists(hosts: str, text: str, matching: str) -> None:
+    assert found(hosts.split(), text) == matching.split()
+
+
+def test_several_hostlists_are_a_union() -> None:
+    hosts = ["n1", "n2", "n3", "m1"]
+    assert found(hosts, "n[1-2]", "m[1-9]") == ["n1", "n2", "m1"]
+    assert found(hosts) == []
+
+
+def test_ranks_that_the_pool_lacks_are_not_found() -> None:
+    index = HostIndex(["n1", "", "n3", "n4"], 0b1001)
+    assert index.matching(["n[1-9],n3"]) == 0b1001
+
+
+@pytest.mark.parametrize("text", ["n[3-1]", "n[1", "a b", "n1]"])
+def test_an_invalid_hostlist_is_an_error(text: str) -> None:
+    with pytest.raises(InvalidHostlist):
+        found(["n1"], text)
+
+
+#: Names and hostlists of few letters and digits, so that they often meet.
+NAMES = st.lists(st.text("0012n-", min_size=1, max_size=5), max_size=20)
+IDS = st.one_of(
+    st.text("0123", min_size=1, max_size=3),
+    st.tuples(st.integers(0, 130), st.integers(0, 130), st.integers(1, 3)).map(
+        lambda t: f"{min(t[:2]):0{t[2]}d}-{max(t[:2]):0{t[2]}d}"
+    ),
+    st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(1, 3)).map(
+        lambda t: f"{min(t[:2]):0{t[2]}d}-{max(t[:2])}"
+    ),
+)
+IDLISTS = st.lists(IDS, min_size=1, max_size=3).map(lambda ids: f"[{','.join(ids)}]")
+LITERALS = st.text("012n-", max_size=2)
+EXPRESSIONS = st.one_of(
+    st.text("0012n-", max_size=5),
+    st.builds("{}{}".format, LITERALS, IDLISTS),
+    st.builds("{}{}{}".format, LITERALS, IDLISTS, LITERALS),
+    st.builds("{}{}{}{}{}".format, LITERALS, IDLISTS, LITERALS, IDLISTS, LITERALS),
+)
+TEXTS = st.lists(st.lists(EXPRESSIONS, max_size=4).map(",".join), max_size=3)
+
+
+@given(NAMES, TEXTS)
+@example(["00", "0", "000"], ["[0-1][00-01]"])
+@example(["1000", "0999", "999"], ["[0999-1000]"])
+@example(["n100", "n010", "n10"], ["n[10-100,010]"])
+def test_the_hosts_are_those_of_the_expanded_hostlists(names: list[str], texts: list[str]) -> None:
+    expanded = {host for text in texts for host in hostlist.decode(text)}
+    assert found(names, *texts) == [name for name in names if name in expanded]
+
+
+@given(st.permutations(range(300)), st.lists(st.tuples(st.integers(0, 320), st.integers(0, 320))))
+def test_long_ranges_in_a_pool_whose_ranks_are_in_any_order(
+    order: list[int], ranges: list[tuple[int, int]]
+) -> None:
+    text = ",".join(f"n[{min(pair):03d}-{max(pair):03d}]" for pair in ranges)
+    listed = {number for pair in ranges for number in range(min(pair), max(pair) + 1)}
+    expected = [f"n{number:03d}" for number in order if number in listed]
+    assert found([f"n{number:03d}" for number in order], text) == expected
+
+
+def test_the_work_follows_the_text_and_the_hosts_found() -> None:
+    hosts = [f"n{i}" for i in range(4000)]
+    index = HostIndex(hosts, (1 << len(hosts)) - 1)
+    index.matching(["n[1-9999],n[1-9]7,n[1-2]n[1-2]"])  # the index is made once
+    with Lines() as work:
+        for text in ("n[1-1000000]", "n[17-19]", "n1[7-9]", "x[1-1000000]", "n[1-9]-ib", "n[1-9]7"):
+            index.matching([text])
+        assert index.matching(["x[1-1000]n[1-1000]"]) == 0
+    assert work.count < 2500  # one line for each host would be 24,000
