@@ -33,9 +33,9 @@ Left = tuple[tuple[int, int], ...]
 class Exhaustive:
     """All ways to meet a need on the node *root*, of which *free* is free.
 
-    *local*: every amount is in a smallest domain that could have it if the node were idle, and
-    the domains of a slot that are asked together are in such a domain too. *all_taken*: nothing
-    may be left.
+    *local*: every amount is in a domain of the smallest kind that could have it if the node were
+    idle, and the domains of a slot that are asked together are in such a domain too. *all_taken*:
+    nothing may be left.
     """
 
     def __init__(
@@ -227,7 +227,10 @@ class Exhaustive:
         return [i for i in self.inside[place] if self.is_smallest(i, could)]
 
     def is_smallest(self, place: int, could: Any) -> bool:
-        return could(place) and not any(could(i) for i in self.inside[place] - {place})
+        """Whether the domain at *place* could, and has none in it of a kind of which some could."""
+        kinds = {d.name for i, d in enumerate(self.domains) if could(i)}
+        inside = (self.domains[i].name for i in self.inside[place] - {place})
+        return could(place) and kinds.isdisjoint(inside)
 
     def close(self, part: Part, chosen: tuple[int, ...]) -> bool:
         """Whether *chosen* are all in a smallest domain that could have so many for *part*."""

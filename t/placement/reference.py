@@ -444,15 +444,16 @@ def can_host(domain: Domain, need: Simple, free: Ids) -> bool:
 
 
 def level(domain: Domain, need: Simple, idle: Ids) -> int:
-    """How far *domain*, which can host *need* idle, is from the smallest kind that can: 0 if no
-    nested domain can, else one more than the highest level of those that can."""
-    nested = [
-        level(c, need, idle)
-        for c in domain.children
-        if c.realm is domain.realm or need.unit
-        if can_host(c, need, idle)
-    ]
-    return max(nested) + 1 if nested else 0
+    """How far *domain* is from the smallest kind that can host *need* idle: how many kinds are in
+    it, one in the other, of which some domain can, here or elsewhere on the node."""
+    top = domain.top if need.unit else domain.realm
+    everywhere = [d for d in top.walk() if need.unit or d.realm is top]
+    return kinds_in(domain, {d.name for d in everywhere if can_host(d, need, idle)})
+
+
+def kinds_in(domain: Domain, kinds: set[str]) -> int:
+    """How many of *kinds* are in *domain*, one in the other."""
+    return max((kinds_in(c, kinds) + (c.name in kinds) for c in domain.children), default=0)
 
 
 def fullest_first(domains: Iterable[Domain], free: Ids) -> list[Domain]:
@@ -1255,12 +1256,13 @@ def named_gpus(vertices: list[dict]) -> int:
 
 
 def smallest_with(node: Domain, cores: int, gpus: int) -> list[Domain]:
-    """The domains that have so much, and none inside that has."""
+    """The domains that have so much, and are not divided into domains of which some have."""
 
     def has(d: Domain) -> bool:
         return len(d.ids.cores) >= cores and len(d.ids.gpus & node.gpus) >= gpus
 
-    return [d for d in node.walk() if has(d) and not any(has(child) for child in d.children)]
+    able = [d for d in node.walk() if has(d)]
+    return [d for d in able if not kinds_in(d, {one.name for one in able})]
 
 
 def usable(node: Domain, free: Ids) -> int:

@@ -488,6 +488,41 @@ def uneven_clusters(draw: Draw) -> JSON:
 
 
 @st.composite
+def irregular_nodes(draw: Draw, most: int = 1) -> JSON:
+    """The R of 1 to *most* kinds of node whose domains would be alike, if the site did not keep a
+    core of some of them, and some did not have other numbers of GPUs."""
+    owned, children = {}, []
+    for rank in range(draw(st.integers(1, most))):
+        names = draw(
+            some(("socket", "numa"), ("numa",), ("socket", "numa", "l3"), ("socket", "l3"))
+        )
+        cores, gpus = draw(some(2, 3, 4)), draw(some(1, 0, 2))
+
+        def domains(names: Sequence[str], cores: int, gpus: int) -> Sketch:
+            if not names:
+                return Sketch(cores, draw(some(gpus, gpus, 0, 2)) if gpus else 0)
+            number = 2 if len(names) > 1 else draw(some(2, 3))
+            inside = [(names[0], domains(names[1:], cores, gpus)) for _ in range(number)]
+            return Sketch(0, 0, inside)
+
+        kind = draw(dealt(domains(names, cores, gpus), flat=False))
+        lowest = [
+            ids[0] for d in _domains(kind.topo) if (ids := _listed(d, "cores")) and len(ids) > 1
+        ]
+        kept = draw(subsets(sorted({*lowest})))
+        owned[rank] = [core for core in kind.cores if core not in kept], kind.gpus
+        children.append({"ranks": str(rank), "topo": kind.topo})
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": _r_lite(owned),
+            "nodelist": [hostlist.encode([host(rank) for rank in owned])],
+        },
+        "scheduling": {"writer": "TreePool", "children": children},
+    }
+
+
+@st.composite
 def blades(draw: Draw) -> JSON:
     """The R of one to three nodes of sockets, on blades perhaps, that have L3 domains of cores."""
     owned, children = {}, []

@@ -182,7 +182,14 @@ def amount_hosts(node_type, scope, need, local):
 
     if not local:
         return [scope] if could(scope) else []
-    return [d for d in scope.walk() if could(d) and not any(could(c) for c in d.children)]
+    return [d for d in smallest(node_type, could) if d in [*scope.walk()]]
+
+
+def smallest(node_type, could):
+    """The domains that could, and are not divided into domains of a kind of which some could."""
+    able = [d for d in node_type.root.walk() if could(d)]
+    kinds = {d.name for d in able}
+    return [d for d in able if not any(c.name in kinds for c in d.walk() if c is not d)]
 
 
 def close(node_type, part, chosen):
@@ -198,10 +205,7 @@ def close(node_type, part, chosen):
         ]
         return len(able) >= part.count.minimum
 
-    return any(
-        could(d) and not any(could(c) for c in d.children) and set(chosen) <= set(d.walk())
-        for d in node_type.root.walk()
-    )
+    return any(set(chosen) <= set(d.walk()) for d in smallest(node_type, could))
 
 
 def describe(state, group, locality):

@@ -22,6 +22,7 @@ from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NODE, Domain, NodeType
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.on_node.fit import fit
+from treepool.placement.on_node.levels import levels_of
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request, request_of
 from treepool.rfc import idset, jobspec
@@ -136,7 +137,7 @@ def _table_of(mix: Mix, node_type: NodeType) -> _Table:
         step = found.steps[0]
         cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
         if gpus:
-            places = tuple(_smallest(root, cores, gpus, root.open_gpus))
+            places = _places(root, cores, gpus)
             units = request.least_asks
             if request.levels and request.levels[-1].whole:
                 units *= mix.above[request.levels[-1].name]
@@ -185,9 +186,10 @@ def _named_gpus(vertices: Sequence[Vertex]) -> int:
     )
 
 
-def _smallest(domain: Domain, cores: int, gpus: int, among: int) -> list[Domain]:
-    """The smallest domains in *domain* that have so many *cores*, and *gpus* of those *among*."""
-    if domain.ncores < cores or idset.size(domain.gpus & among) < gpus:
-        return []
-    inside = [one for child in domain.children for one in _smallest(child, cores, gpus, among)]
-    return inside or [domain]
+def _places(root: Domain, cores: int, gpus: int) -> tuple[Domain, ...]:
+    """The domains of the smallest kinds that have so many *cores* and *gpus*."""
+
+    def hosts(domain: Domain) -> bool:
+        return domain.ncores >= cores and idset.size(domain.gpus & root.open_gpus) >= gpus
+
+    return tuple(domain for domain, level in levels_of(root, hosts).items() if not level)

@@ -25,24 +25,32 @@ MAX_MEMO = 1024
 
 
 def levels_of(root: Domain, hosts: Callable[[Domain], bool]) -> dict[Domain, int]:
-    """For each domain that could host something, how far it is from the smallest that could.
+    """For each domain that could host something, how far it is from the smallest kind that could.
 
     *hosts* says whether a domain of an idle node could host it. A domain can if a domain inside it
-    can. The level is 0 when no nested domain can; otherwise it is one more than the highest level
-    among the nested domains that can. On a regular tree, the level counts the kinds of domain
-    above the smallest kind that fits.
+    can. A kind (a locality) can if some domain of it can, anywhere in *root*. The level of a domain
+    is the number of such kinds inside it, one inside the other. It is 0 when the domain is not
+    divided into domains of a kind that could. On a regular tree, the level counts the kinds of
+    domain above the smallest kind that fits.
     """
+    able: list[Domain] = []
     levels: dict[Domain, int] = {}
 
-    def add(domain: Domain) -> None:
+    def find(domain: Domain) -> None:
         if hosts(domain):
+            able.append(domain)
             for child in domain.children:
-                add(child)
-            inside = [levels[c] for c in domain.children if c in levels]
-            levels[domain] = max(inside) + 1 if inside else 0
+                find(child)
 
-    add(root)
-    return levels
+    def inside(domain: Domain) -> int:
+        found = max(((child.name in kinds) + inside(child) for child in domain.children), default=0)
+        levels[domain] = found
+        return found
+
+    find(root)
+    kinds = {domain.name for domain in able}
+    inside(root)
+    return {domain: levels[domain] for domain in able}
 
 
 def amount_levels(

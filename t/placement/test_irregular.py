@@ -1,0 +1,168 @@
+"""Slots on nodes whose domains differ: the site keeps cores, GPUs are spread unequally.
+
+What users want of such a node: a slot is in one NUMA domain wherever some NUMA domain of the node
+could have it, and the same holds for every locality.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from commandline import run_process
+from depth import examples
+from placement import strategies as random
+from placement.duel import Duel
+from placement.test_against_reference import SETTINGS
+from treepool import Pool, parse_shape
+from treepool.errors import InsufficientResources
+from treepool.rfc import idset
+
+CLUSTER_A = Path(__file__).parents[2] / "testvectors/rfc49-cluster-a.json"
+
+
+def cluster_a(cores, gpus="0-7"):
+    """RFC 49's cluster A, of which R has these *cores* and *gpus* on each node."""
+    R = json.loads(CLUSTER_A.read_text())["cluster"]["R"]
+    R["execution"]["R_lite"][0]["children"] = {"core": cores, "gpu": gpus}
+    return R
+
+
+#: The first core of each NUMA domain of the first socket is the system's.
+KEPT = cluster_a("1-14,16-29,31-44,46-119")
+
+#: The GPUs of socket 1 are those of its first NUMA domain.
+UNEQUAL = json.loads(json.dumps(cluster_a("0-119")))
+for place, domain in enumerate(UNEQUAL["scheduling"]["children"][0]["topo"]["socket"][1]["numa"]):
+    domain.pop("gpus")
+    if place == 0:
+        domain["gpus"] = "4-7"
+
+
+def placed(pool, jobid, shape, **options):
+    """What a slot gets: (rank, cores, GPUs)."""
+    request = pool.parse_resource_request(random.jobspec(parse_shape(shape), options=options))
+    ((ranks, cores, gpus),) = pool.alloc(jobid, request).parts
+    return ranks[0], idset.encode(cores), idset.encode(gpus)
+
+
+@pytest.mark.parametrize("locality", ["preferred", "required"])
+def test_a_slot_is_in_a_numa_domain_of_the_other_socket_if_only_these_are_large_enough(locality):
+    pool = Pool(KEPT, locality=locality)
+    found = [placed(pool, jobid, "slot/[core=15;gpu=1]") for jobid in range(4)]
+    assert found == [
+        (0, "60-74", "4"),
+        (0, "75-89", "5"),
+        (0, "90-104", "6"),
+        (0, "105-119", "7"),
+    ]
+
+
+@pytest.mark.parametrize("locality", ["preferred", "required"])
+def test_a_slot_is_in_the_numa_domain_that_has_enough_gpus(locality):
+    pool = Pool(UNEQUAL, locality=locality)
+    assert placed(pool, 1, "slot/[core=2;gpu=2]") == (0, "60-61", "4-5")
+
+
+def test_with_locality_required_a_slot_waits_for_one_of_the_larger_domains():
+    pool = Pool(KEPT, locality="required")
+    slots = "node=16/slot=4/[core=15;gpu=1]"
+    pool.alloc(1, pool.parse_resource_request(random.jobspec(parse_shape(slots))))
+    with pytest.raises(InsufficientResources):
+        placed(pool, 2, "slot/[core=15;gpu=1]")
+    pool.free(1, final=True)
+    assert placed(pool, 2, "slot/[core=15;gpu=1]") == (0, "60-74", "4")
+
+
+def test_explain_does_not_call_a_slot_over_two_domains_local(tmp_path):
+    path = tmp_path / "R.json"
+    path.write_text(json.dumps(cluster_a("1-14,16-29,31-44,46-59,60-73,75-88,90-103,105-119")))
+    first = run_process("explain", "-R", path, "slot/[core=15;gpu=1]").out
+    assert "cores 105-119" in first and "every slot is in the smallest kind" in first
+    pool = Pool(json.loads(path.read_text()))
+    pool.alloc(
+        9, pool.parse_resource_request(random.jobspec(parse_shape("slot=16/[core=15;gpu=1]")))
+    )
+    request = pool.parse_resource_request(random.jobspec(parse_shape("slot/[core=15;gpu=1]")))
+    assert pool.fitness(pool.alloc(1, request), request).total < 1
+
+
+def test_localities_that_are_inside_each_other_either_way_have_no_order():
+    """No site has such a node; what a slot gets there is in the smaller of the two around it."""
+    topo = {
+        "socket": [{"cores": "0-7", "numa": [{"cores": "0-3"}]}],
+        "numa": [{"cores": "8-15", "socket": [{"cores": "8-11"}]}],
+    }
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": {"core": "0-15"}}],
+            "nodelist": ["n0"],
+        },
+        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]},
+    }
+    pool = Pool(R, locality="required")
+    found = [placed(pool, jobid, "slot/core=4") for jobid in range(2)]
+    assert found == [(0, "0-3", ""), (0, "8-11", "")]
+
+
+# -- what holds on every such node
+
+
+def hosts(topo, locality, owned, cores, gpus):
+    """The domains of *locality* that have so many *owned* cores and GPUs, as (cores, GPUs)."""
+    found = []
+    for domain in random._named(topo, locality):
+        ids = tuple(set(random._listed(domain, what)) & owned[what] for what in ("cores", "gpus"))
+        if len(ids[0]) >= cores and len(ids[1]) >= gpus:
+            found.append(ids)
+    return found
+
+
+@settings(SETTINGS, max_examples=examples(400))
+@given(random.irregular_nodes(), st.integers(1, 9), st.integers(0, 3), st.booleans())
+def test_a_slot_is_in_one_domain_of_each_locality_of_which_some_could_have_it(
+    R, cores, gpus, required
+):
+    topo = R["scheduling"]["children"][0]["topo"]
+    children = R["execution"]["R_lite"][0]["children"]
+    owned = {
+        "cores": set(idset.iterate(idset.decode(children["core"]))),
+        "gpus": set(idset.iterate(idset.decode(children.get("gpu", "")))),
+    }
+    slices = any("mig" in name for name in random.localities(R))
+    assume(len(owned["cores"]) >= cores and len(owned["gpus"]) >= gpus and not slices)
+    pool = Pool(R, locality="required" if required else "preferred")
+    _, *ids = placed(pool, 1, f"slot/[core={cores};gpu={gpus}]" if gpus else f"slot/core={cores}")
+    got = [set(idset.iterate(idset.decode(text))) for text in ids]
+    for locality in sorted({*random.localities(R)} & {*random.LOCALITIES}):
+        able = hosts(topo, locality, owned, cores, gpus)
+        assert not able or any(got[0] <= one[0] and got[1] <= one[1] for one in able), locality
+
+
+@settings(SETTINGS, max_examples=examples(400))
+@given(st.data())
+def test_every_job_on_such_nodes_gets_what_the_reference_says(data):
+    R = data.draw(random.irregular_nodes())
+    mode = data.draw(random.some("preferred", "preferred", "required"))
+    policy = data.draw(random.some(*random.POLICIES))
+    occupied = data.draw(st.one_of(st.none(), random.occupations(R)))
+    duel = Duel(random.History(R, mode, occupied, [], policy, data.draw(random.mixes(policy))))
+    for _ in range(4):
+        below = [random.vertex("core", data.draw(random.some(3, 2, 4, 1, 5, 6)))]
+        gpus = data.draw(random.some(0, 1, 0, 2, 3))
+        below += [random.vertex("gpu", gpus)] if gpus else []
+        name = data.draw(random.some(*random.localities(R)))
+        form = data.draw(random.some("amount", "amount", "amount", "in one", "whole", "any"))
+        if form == "in one":
+            below = [random.vertex(name, 1, below)]
+        elif form == "whole":
+            below = [random.vertex(name, data.draw(random.some(2, 1, 3)), exclusive=True)]
+        elif form == "any":
+            below = data.draw(random.needs(random.localities(R)))
+        slot = random.vertex("slot", data.draw(random.some(1, 1, 2, {"min": 1})), below)
+        duel.do(random.Step("alloc", random.jobspec([slot])))
