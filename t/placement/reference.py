@@ -288,29 +288,36 @@ class Table:
 
         return any(seen_from(a, b) != seen_from(b, a) for a, b in combinations(gpus, 2))
 
-    def best(self, gpus: frozenset[int], number: int, demand: Demand) -> frozenset[int]:
-        """The best *number* of *gpus* that are joined, by the rules of best_set.py."""
+    def best(
+        self,
+        gpus: frozenset[int],
+        number: int,
+        demand: Demand,
+        touched: Callable[[frozenset[int], bool], list[int]],
+    ) -> frozenset[int]:
+        """The best *number* of *gpus* that are joined, by DESIGN's "Which GPUs".
 
-        def rank(chosen: tuple[int, ...]) -> Any:
-            inside = [self.gbps(a, b) for a, b in combinations(chosen, 2)]
-            left = [self.gbps(a, b) for a, b in combinations(sorted(gpus - {*chosen}), 2)]
-            paths = [self.path(gpu) for gpu in chosen]
+        *touched* says how many domains of each level some GPUs touch, the lowest first; with
+        the cores of the slot, if it has them.
+        """
+
+        def measures(some: frozenset[int], taken: bool) -> Any:
+            links = [Fraction(self.gbps(a, b)) for a, b in combinations(some, 2)]
+            paths = [self.path(gpu) for gpu in some]
             return (
-                -min(inside, default=0),
+                -min(links, default=0),
+                -sum(links),
+                touched(some, taken),
                 max(paths, default=0),
                 sum(paths),
-                sorted(left, reverse=True) and [-n for n in self.counts(left)],
-                [-n for n in self.counts(inside)],
-                chosen,
             )
+
+        def rank(chosen: tuple[int, ...]) -> Any:
+            some = frozenset(chosen)
+            return measures(some, True), measures(gpus - some, False), chosen
 
         sets = combinations(sorted(gpus), number)
         return frozenset(min((c for c in sets if self.joined(c, demand)), key=rank))
-
-    def counts(self, found: list[float]) -> list[int]:
-        """How many pairs have the largest bandwidth there is, the next, and so on."""
-        values = {gbps for gbps, _ in self.pairs.values()}
-        return [found.count(value) for value in sorted(values, reverse=True)]
 
 
 #: What is known where there is no table.
@@ -551,10 +558,25 @@ def take(domain: Domain, need: Simple, want: tuple[int, int], free: Ids) -> Ids:
     here = domain.ids.gpus & free.gpus
     demand = need.demand if want[0] > 1 else Demand()
     if want[0] and domain.links and domain.links.tells(here, demand):
-        gpus = domain.links.best(here, want[0], demand)
+
+        def touched(gpus: frozenset[int], taken: bool) -> list[int]:
+            cores = take_cores(domain, gpus, want[1], free) if taken else frozenset()
+            return domains_with(domain, Ids(cores, gpus))
+
+        gpus = domain.links.best(here, want[0], demand, touched)
     else:
         gpus = take_gpus(domain, want, free)
     return Ids(take_cores(domain, gpus, want[1], free), gpus)
+
+
+def domains_with(host: Domain, some: Ids) -> list[int]:
+    """How many domains of each level in *host* have *some*: first those with nothing inside."""
+
+    def height(domain: Domain) -> int:
+        return max((height(child) + 1 for child in domain.children), default=0)
+
+    having = [height(d) for d in host.walk() if d is not host and d.ids & some]
+    return [having.count(level) for level in range(height(host))]
 
 
 def take_units(domain: Domain, need: Simple, want: int, free: Ids) -> Ids:

@@ -325,6 +325,38 @@ def distant_nodes(draw: Draw) -> JSON:
     }
 
 
+@st.composite
+def linked_nodes(draw: Draw) -> JSON:
+    """One node of two to four NUMA domains with GPUs, on sockets perhaps, that are linked."""
+    number, cores, gpus = draw(some(3, 4, 2)), draw(some(3, 2, 4)), draw(some(2, 1))
+    domains = [
+        {
+            "cores": idset_text(range(cores * i, cores * i + cores)),
+            "gpus": idset_text(range(gpus * i, gpus * i + gpus)),
+        }
+        for i in range(number)
+    ]
+    topo: JSON = {"numa": domains}
+    if draw(some(False, False, True)):
+        topo = {"socket": [{"numa": domains[i : i + 2]} for i in range(0, number, 2)]}
+    ids = list(range(number * gpus))
+    alike = [{"type": "nvlink", "gbps": 50, "among": [idset_text(ids)]}]
+    table = draw(st.one_of(st.just({"links": alike}), link_tables(ids)))
+    near = draw(subsets(ids))
+    if near:
+        table["nics"] = [{"name": "n0", "gpus": idset_text(near), "path": "PIX"}]
+    children = {"core": idset_text(range(cores * number)), "gpu": idset_text(ids)}
+    return {
+        "version": 1,
+        "execution": {"R_lite": [{"rank": "0", "children": children}], "nodelist": [host(0)]},
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": "0", "topo": topo}],
+            "links": {digest(topo): table},
+        },
+    }
+
+
 def _named(topo: JSON, name: str) -> list[JSON]:
     """The domains of that locality in *topo*."""
     inner = [(key, item) for key, items in topo.items() if key not in PLAIN for item in items]

@@ -20,8 +20,8 @@ OTHER = [
     Mutant(
         "GPUs: the slowest links that do",
         "placement/gpus/best_set.py",
-        "return sorted({self.gbps[v][w] for v in range(self.count) for w in range(v)})",
-        "return sorted({self.gbps[v][w] for v in range(self.count) for w in range(v)})[:1]",
+        "return sorted({self.links[v][w] for v in range(self.count) for w in range(v)})",
+        "return sorted({self.links[v][w] for v in range(self.count) for w in range(v)})[:1]",
         "gpus",
     ),
     Mutant(
@@ -30,6 +30,20 @@ OTHER = [
         "self.paths[v] == self.paths[w] and",
         "",
         "gpus",
+    ),
+    Mutant(
+        "GPUs: the domains that the cores touch do not count",
+        "placement/gpus/best_set.py",
+        "self._touched(chosen, beside(chosen))",
+        "self._touched(chosen, 0)",
+        "gpus",
+    ),
+    Mutant(
+        "a kind of domain can host only where it is inside",
+        "placement/on_node/levels.py",
+        "(child.name in kinds) + inside(child)",
+        "(child in able) + inside(child)",
+        "irregular",
     ),
     Mutant(
         "fitness: a slot more is whole in a domain",

@@ -3,29 +3,31 @@
 Sets of g free GPUs are compared by these criteria, in this order:
 
 1. Slowest link: the set whose slowest pair has the highest bandwidth, in GB/s.
-2. Path to the network: the set with the shortest worst path from a GPU to its nearest NIC, then
-   the smallest sum of the paths. A path is a number: PIX (0), PXB, PHB, NODE, SYS (4).
-3. GPUs left free: the set that leaves the most free pairs with the fastest link, then the most
-   with the next fastest, and so on. A one-GPU job therefore takes a GPU whose partner is already
-   in use, and splits a free pair only if it must. Among sets that leave equal pairs, the set that
-   has the most pairs with the fastest link inside it, then with the next fastest, and so on: it
-   cuts the fewest links.
-4. Ids: the lowest.
+2. All links: the set whose pairs have the largest sum of bandwidths. Of four GPUs on MI250X
+   modules, where no four are all linked, these are two whole modules, not one half of each of four.
+3. Domains: the set that touches the fewest domains with its cores and GPUs, first of the lowest
+   level (domains with nothing inside), then of the next.
+4. Path to the network: the set with the shortest worst path from a GPU to its nearest NIC, then
+   the smallest sum of the paths. A path is a number: PIX (0), PXB, PHB, NODE, SOCKET, SYS (5).
+5. GPUs left free: the set that leaves the best GPUs, by the same criteria. A one-GPU job therefore
+   takes a GPU whose partner is already in use, and splits a free pair only if it must.
+6. Ids: the lowest.
 
-Criteria 1 and 2 are exact. A set whose slowest link has at least some bandwidth is a clique in the
-graph of the links of that bandwidth, and a clique of so few GPUs is found quickly. Criterion 3 is
-a search over the cliques, see cliques.cheapest(). GPUs with identical links, such as all those on
-an NVSwitch, are interchangeable, so only one of them is tried. A large regular node is therefore
-as cheap as a small one.
+A set whose slowest link has at least some bandwidth is a clique in the graph of the links of that
+bandwidth, and a clique of so few GPUs is found quickly. Criterion 2 is a search over the cliques,
+see cliques.heaviest(), which finds all sets that are equal so far; the others decide between these.
+GPUs that are alike, such as those of a domain on an NVSwitch, are interchangeable, so only one of
+them is tried. A large regular node is therefore as cheap as a small one.
 """
 
 from __future__ import annotations
 
 from typing import Callable, Optional, Sequence
 
-from treepool.placement.gpus.cliques import Costs, cheapest, clique
+from treepool.placement.gpus.cliques import clique, heaviest
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.links import LinkTable
+from treepool.placement.nodes.tree import Domain
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 
@@ -35,18 +37,32 @@ MAX_MEMO = 4096
 #: Links of any bandwidth and type.
 ANY = Demand()
 
+#: The cores (a bitmask) that go with a set of GPUs.
+Beside = Callable[[int], int]
 
-def best_set(table: LinkTable, free: int, number: int, demand: Demand = ANY) -> Optional[int]:
+
+def best_set(
+    table: LinkTable,
+    free: int,
+    number: int,
+    demand: Demand = ANY,
+    host: Optional[Domain] = None,
+    beside: Beside = lambda gpus: 0,
+) -> Optional[int]:
     """The best set of *number* of the GPUs *free* (bitmasks); None if no set meets *demand*.
 
-    The table remembers the result.
+    *host* is the domain that they are taken from, and *beside* returns the cores that a slot with
+    some GPUs takes there. Without a *host*, domains do not count. The table remembers all that
+    does not depend on cores.
     """
-    return remembered(
+    equal = remembered(
         table.memo,
         MAX_MEMO,
-        (free, number, demand),
-        lambda: _Choice(table, free, demand).best(number)[0],
+        (host, free, number, demand),
+        lambda: _Equal(table, free, host, _Choice(table, free, demand, host).equal(number)),
     )
+    found: Optional[int] = equal.best(beside)
+    return found
 
 
 def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
@@ -62,35 +78,96 @@ def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
     )
 
 
+#: The place of a set among those with equal links, the lower the better: criteria 3 to 6.
+_Rank = tuple[list[int], object]
+
+
+class _Equal:
+    """*sets* of GPUs (bitmasks) with equal links, out of the GPUs *free* in *host*."""
+
+    def __init__(
+        self, table: LinkTable, free: int, host: Optional[Domain], sets: Sequence[int]
+    ) -> None:
+        self.table = table
+        self.free = free & table.gpus
+        #: The domains inside *host*, by the number of levels inside them: the lowest level first.
+        self.levels: list[list[Domain]] = []
+        if host is not None:
+            self._add(host)
+            del self.levels[-1]
+        #: The sets in order, as if they took no cores.
+        self.ordered = sorted((self._rank(chosen), chosen) for chosen in sets)
+
+    def best(self, beside: Beside) -> Optional[int]:
+        """The best of the sets, with the cores that a slot takes *beside* each.
+
+        A set never gets a better place by its cores, so the first few decide.
+        """
+        best: Optional[tuple[_Rank, int]] = None
+        for rank, chosen in self.ordered:
+            if best is not None and best[0] <= rank:
+                break
+            place = (self._touched(chosen, beside(chosen)), rank[1]), chosen
+            best = place if best is None else min(best, place)
+        return None if best is None else best[1]
+
+    def _add(self, domain: Domain) -> int:
+        level = max((self._add(child) + 1 for child in domain.children), default=0)
+        while len(self.levels) <= level:
+            self.levels.append([])
+        self.levels[level].append(domain)
+        return level
+
+    def _rank(self, chosen: int) -> _Rank:
+        left = self.free & ~chosen
+        links = self.table.links_in(left)
+        return self._touched(chosen, 0), (
+            self._paths(chosen),
+            (-min(links, default=0), -sum(links), self._touched(left, 0), self._paths(left)),
+            tuple(idset.iterate(chosen)),
+        )
+
+    def _touched(self, gpus: int, cores: int) -> list[int]:
+        """How many domains of each level *gpus* and *cores* touch."""
+        return [sum(bool(d.gpus & gpus or d.cores & cores) for d in some) for some in self.levels]
+
+    def _paths(self, gpus: int) -> tuple[int, int]:
+        """The worst path of *gpus* to a NIC, and the sum of the paths."""
+        paths = [self.table.paths[self.table.place[gpu]] for gpu in idset.iterate(gpus)]
+        return max(paths, default=0), sum(paths)
+
+
 class _Choice:
     """The choice among some free GPUs, numbered as vertices 0, 1, 2, ... by ascending id."""
 
-    def __init__(self, table: LinkTable, free: int, demand: Demand) -> None:
+    def __init__(
+        self, table: LinkTable, free: int, demand: Demand, host: Optional[Domain] = None
+    ) -> None:
         self.ids = list(idset.iterate(free & table.gpus))
         places = [table.place[gpu] for gpu in self.ids]
         self.count = len(places)
         self.all = (1 << self.count) - 1
-        self.gbps = [[table.gbps[i][j] for j in places] for i in places]
+        self.links = [[table.links[i][j] for j in places] for i in places]
         self.paths = [table.paths[i] for i in places]
+        self.homes = [_home(host, gpu) for gpu in self.ids]
 
         def meets(v: int, w: int) -> bool:
-            return demand.met_by(self.gbps[v][w], table.types[places[v]][places[w]])
+            i, j = places[v], places[w]
+            return demand.met_by(table.gbps[i][j], table.types[i][j])
 
         self.allowed = self._graph(meets)
         self.kinds = self._kinds()
 
-    def best(self, number: int) -> tuple[Optional[int], bool]:
-        """The best set as a bitmask of ids, and whether criterion 3 was decided exactly."""
-        if number > self.count:
-            return None, True
-        if number == 0:
-            return 0, True
-        graph = self._widest(number)
+    def equal(self, number: int) -> list[int]:
+        """The sets (bitmasks of ids) that are best by criteria 1 and 2; none if none meets demands.
+
+        Of GPUs that are interchangeable, only those with the lowest ids are in them.
+        """
+        graph = self._widest(number) if number <= self.count else None
         if graph is None:
-            return None, True
-        near, start = self._nearest(graph, number)
-        found, sure = self._left_best(graph, near, number, start)
-        return idset.from_ids(self.ids[v] for v in idset.iterate(found)), sure
+            return []
+        found = heaviest(self.links, self.kinds, graph, number)
+        return [idset.from_ids(self.ids[v] for v in idset.iterate(one)) for one in found]
 
     def _graph(self, linked: Callable[[int, int], bool]) -> list[int]:
         vertices = range(self.count)
@@ -107,29 +184,30 @@ class _Choice:
         others = ~(1 << v | 1 << w)
         return (
             self.paths[v] == self.paths[w]
+            and self.homes[v] is self.homes[w]
             and self.allowed[v] & others == self.allowed[w] & others
             and all(
-                self.gbps[v][u] == self.gbps[w][u] for u in range(self.count) if u not in (v, w)
+                self.links[v][u] == self.links[w][u] for u in range(self.count) if u not in (v, w)
             )
         )
 
-    def _values(self) -> list[float]:
+    def _values(self) -> list[int]:
         """The distinct bandwidths between two vertices, ascending."""
-        return sorted({self.gbps[v][w] for v in range(self.count) for w in range(v)})
+        return sorted({self.links[v][w] for v in range(self.count) for w in range(v)})
 
     def _widest(self, number: int) -> Optional[list[int]]:
         """The graph of the fastest links that still has a clique of *number*; None if none has."""
         if clique(self.allowed, self.all, number) is None:
             return None
         values = self._values()
-        if number == 1 or not values:
+        if number < 2 or not values:
             return self.allowed
         graph = self.allowed
         first, last = 0, len(values) - 1  # a clique at values[first] is known to exist
         while first < last:
             middle = (first + last + 1) // 2
             least = values[middle]
-            tried = self._graph(lambda v, w: self.gbps[v][w] >= least)  # noqa: B023
+            tried = self._graph(lambda v, w: self.links[v][w] >= least)  # noqa: B023
             tried = [mask & self.allowed[v] for v, mask in enumerate(tried)]
             if clique(tried, self.all, number) is None:
                 last = middle - 1
@@ -137,52 +215,10 @@ class _Choice:
                 first, graph = middle, tried
         return graph
 
-    def _nearest(self, graph: Sequence[int], number: int) -> tuple[int, int]:
-        """The vertices within the shortest possible NIC path, and a clique of *number* in them."""
-        near = 0
-        for path in sorted(set(self.paths)):
-            near |= sum(1 << v for v, p in enumerate(self.paths) if p == path)
-            found = clique(graph, near, number)
-            if found is not None:
-                return near, found
-        raise AssertionError("the graph has such a clique among all its vertices")
 
-    def _left_best(
-        self, graph: Sequence[int], near: int, number: int, start: int
-    ) -> tuple[int, bool]:
-        """The best clique of *number* in *near*, and whether it is sure to be the best.
-
-        It has the smallest sum of paths, then leaves the most fast links, then has the lowest ids.
-        """
-        if idset.size(near) == number:
-            return near, True
-        count, vertices = self.count, range(self.count)
-        # One number holds all criteria: paths weigh more than links, links more than ids. One link
-        # weighs more than all links of the next lower bandwidth together. The slowest links need
-        # no weight, because every set leaves the same number of pairs.
-        unit, pairs = 1 << count, count * (count - 1) // 2 + 1
-        values = self._values()
-        weights = [0, *(unit * pairs**i for i in range(len(values) - 1))]
-        weight = dict(zip(values, weights))
-        fast = [[0 if v == w else weight[self.gbps[v][w]] for w in vertices] for v in vertices]
-        # A link that stays free weighs more than all links inside the set.
-        left_unit = weights[-1] * pairs + 1
-        path_unit = 1 << (unit + weights[-1] * pairs * (left_unit + 1)).bit_length()
-        pair = [[amount * (left_unit + 1) for amount in row] for row in fast]
-        low_id = [1 << (count - 1 - v) for v in vertices]
-        paths = [path * path_unit for path in self.paths]
-        complete = all(near & ~(graph[v] | 1 << v) == 0 for v in idset.iterate(near))
-        rest = count - number
-        if complete and rest < number:
-            # Every set is a clique and fewer GPUs stay than go, so choose those that stay.
-            forced = self.all & ~near
-            each = [
-                low_id[v] - paths[v] + sum(fast[v]) - sum(pair[v][w] for w in idset.iterate(forced))
-                for v in vertices
-            ]
-            costs = Costs(each, pair, self.kinds)
-            stay, sure = cheapest(costs, graph, near, rest - idset.size(forced), near & ~start)
-            return near & ~stay, sure
-        # A set removes all links of its members; those inside the set count once.
-        each = [paths[v] + left_unit * sum(fast[v]) - low_id[v] for v in vertices]
-        return cheapest(Costs(each, pair, self.kinds), graph, near, number, start)
+def _home(host: Optional[Domain], gpu: int) -> Optional[Domain]:
+    """The innermost domain of *host* that has *gpu*."""
+    for child in host.children if host is not None else ():
+        if child.gpus >> gpu & 1:
+            return _home(child, gpu)
+    return host

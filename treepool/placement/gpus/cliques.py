@@ -1,4 +1,4 @@
-"""Cliques: sets of GPUs in which every pair is linked, and the cheapest of them.
+"""Cliques: sets of GPUs in which every pair is linked, and the heaviest of them.
 
 A graph is a list of bitmasks: ``adjacent[i]`` holds the neighbours of vertex ``i``. A graph has as
 many vertices as a node has GPUs, so the searches below are exact up to a bound on their work.
@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
-import attrs
-
 from treepool.placement.effort import GaveUp
 from treepool.rfc import idset
 
-#: Vertices weighed before cheapest() ends with the best set so far. The slowest choice in 1,778
-#: random tables of 24 GPUs, with 2 to 60 bandwidths, took 49 ms of CPU time. On an MI300A node in
-#: CPX mode (4 x 6 partitions, better linked within an APU) every choice takes less than 2 ms.
-LIMIT = 60_000
+#: Vertices weighed before heaviest() ends with the best sets so far. The slowest choice in 576
+#: random tables of 24 GPUs, with 2 to 60 bandwidths, took 67 ms of CPU time. Nodes of 8 GPUs take
+#: less than 1 ms, and one of 24 partitions in four APUs up to 7 ms.
+LIMIT = 20_000
 
 #: Sets that clique() examines before it gives up. The hardest known graph of 24 vertices needs a
 #: tenth of that: 1,946 sets, among random, circulant and nearly complete graphs. The bound guards
 #: against keys with more GPUs that are made to be hard.
 MOST_SETS = 20_000
 
-#: Exchanges that improve the start set before the search begins.
-MOST_EXCHANGES = 100
+#: How many vertices each of several equal sets weighs as much as: these are compared afterwards.
+WEIGHT_OF_A_SET = 50
 
 #: With more distinct pair values than this, sorting partners is faster than counting them.
 FEW_STEPS = 8
@@ -74,138 +72,112 @@ def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
     return grow(0, among, size)
 
 
-@attrs.frozen(eq=False)
-class Costs:
-    """The cost of a set of vertices: the sum of ``each`` minus ``pair`` of every two in the set.
+def heaviest(
+    links: Sequence[Sequence[int]],
+    kinds: Sequence[int],
+    adjacent: Sequence[int],
+    size: int,
+    limit: int = LIMIT,
+) -> list[int]:
+    """The cliques of *size* vertices with the largest sum of *links*.
 
-    ``pair`` is a symmetric table with zeros on the diagonal and no negative numbers. Vertices of
-    the same number in ``kinds`` are twins, except for their cost in ``each``.
+    *links* is a symmetric table of numbers from 0 up, with zeros on the diagonal. Vertices of the
+    same number in *kinds* are twins: only those with the lowest numbers are tried. There is some
+    such clique. The method is branch and bound. The upper bound of a set assumes that each further
+    vertex gets its best partners; each end of a pair counts half of it. The search ends early, with
+    the best cliques so far, once *limit* vertices are weighed. The result depends on the arguments
+    alone.
     """
-
-    each: Sequence[int]
-    pair: Sequence[Sequence[int]]
-    kinds: Sequence[int]
-    #: For each distinct value of ``pair`` above zero, ascending: (its difference to the value
-    #: before it; for each vertex, the bitmask of the vertices it has at least this value with).
-    steps: Sequence[tuple[int, Sequence[int]]] = attrs.field(init=False)
-
-    @steps.default
-    def _steps(self) -> list[tuple[int, list[int]]]:
-        values = sorted({0}.union(*self.pair))
-        if len(values) > FEW_STEPS:
-            return []
-        return [
-            (
-                value - less,
-                [sum(1 << w for w, p in enumerate(row) if p >= value) for row in self.pair],
-            )
-            for less, value in zip(values, values[1:])
-        ]
-
-    def of(self, chosen: int) -> int:
-        """The cost of the set *chosen*."""
-        members = list(idset.iterate(chosen))
-        pairs = sum(self.pair[v][w] for i, v in enumerate(members) for w in members[:i])
-        return sum(self.each[v] for v in members) - pairs
-
-
-def cheapest(
-    costs: Costs, adjacent: Sequence[int], among: int, size: int, start: int, limit: int = LIMIT
-) -> tuple[int, bool]:
-    """The cheapest clique of *size* vertices in *among*, and whether it is sure to be the cheapest.
-
-    *start* is some such clique. The method is branch and bound. The lower bound of a set assumes
-    that each further vertex gets its best partners; each end of a pair counts half of it. The
-    result is not sure once *limit* vertices are weighed. It depends on the arguments alone.
-    """
-    best = _improved(costs, adjacent, among, start)
-    search = _Search(costs, adjacent, limit, best)
-    members = list(idset.iterate(among))
-    search.extend(0, 0, [(costs.each[v], v) for v in members], size)
-    return search.best, search.weighed <= limit
+    search = _Search(links, kinds, adjacent, limit)
+    vertices = range(len(adjacent))
+    search.extend(0, 0, [(0, v) for v in vertices], size)
+    if not search.best:
+        found = clique(adjacent, (1 << len(adjacent)) - 1, size)
+        return [] if found is None else [found]
+    return search.best
 
 
 class _Search:
-    """The branch and bound of cheapest()."""
+    """The branch and bound of heaviest()."""
 
-    def __init__(self, costs: Costs, adjacent: Sequence[int], limit: int, best: int) -> None:
-        self.costs = costs
+    def __init__(
+        self,
+        links: Sequence[Sequence[int]],
+        kinds: Sequence[int],
+        adjacent: Sequence[int],
+        limit: int,
+    ) -> None:
+        self.links = links
+        self.kinds = kinds
         self.adjacent = adjacent
         self.limit = limit
-        self.best = best
-        self.twice_least = 2 * costs.of(best)
+        self.best: list[int] = []
+        self.twice_most = 0
         self.weighed = 0
+        values = sorted({0}.union(*links))
+        #: For each distinct link above zero, ascending: (its difference to the one before it; for
+        #: each vertex, the bitmask of the vertices that it has at least this link with).
+        self.steps = [
+            (
+                value - less,
+                [sum(1 << w for w, link in enumerate(row) if link >= value) for row in links],
+            )
+            for less, value in zip(values, values[1:])
+        ]
+        if len(self.steps) >= FEW_STEPS:
+            self.steps = []
 
     def extend(self, chosen: int, twice: int, left: list[tuple[int, int]], wanted: int) -> None:
         """Try all ways to add *wanted* of the vertices *left* to *chosen*.
 
-        *left* holds pairs (cost of adding the vertex to *chosen*, vertex). *twice* is double the
-        cost of *chosen*.
+        *left* holds pairs (links of the vertex to *chosen*, vertex). *twice* is double the sum of
+        the links of *chosen*.
         """
         self.weighed += len(left)
         if self.weighed > self.limit:
             return
-        partners = wanted - 1
-        if not partners:
-            cost, vertex = min(left)
-            if twice + 2 * cost < self.twice_least:
-                self.best, self.twice_least = chosen | 1 << vertex, twice + 2 * cost
+        if not wanted:
+            self._found(chosen, twice)
             return
-        bounds = self._bounds(left, partners)
-        kinds, adjacent, pair = self.costs.kinds, self.adjacent, self.costs.pair
-        while len(bounds) > partners:
-            if twice + sum(bound for bound, _, _ in bounds[:wanted]) >= self.twice_least:
+        bounds = self._bounds(left, wanted - 1)
+        kinds, adjacent = self.kinds, self.adjacent
+        while len(bounds) >= wanted:
+            if self.best and twice + sum(b for b, _, _ in bounds[:wanted]) < self.twice_most:
                 return
-            _, cost, vertex = bounds[0]
-            neighbours, row = adjacent[vertex], pair[vertex]
-            inner = [(c - row[v], v) for _, c, v in bounds if neighbours >> v & 1]
-            if len(inner) >= partners:
-                self.extend(chosen | 1 << vertex, twice + 2 * cost, inner, partners)
-            # Twins cost at least as much, so no set without this vertex needs them.
+            _, own, vertex = bounds[0]
+            neighbours, row = adjacent[vertex], self.links[vertex]
+            inner = [(n + row[v], v) for _, n, v in bounds if neighbours >> v & 1]
+            if len(inner) >= wanted - 1:
+                self.extend(chosen | 1 << vertex, twice + 2 * own, inner, wanted - 1)
+            # Twins have the same links, so no set without this vertex needs them.
             kind = kinds[vertex]
             bounds = [item for item in bounds if kinds[item[2]] != kind]
 
+    def _found(self, chosen: int, twice: int) -> None:
+        if twice > self.twice_most or not self.best:
+            self.best, self.twice_most = [], twice
+        if twice == self.twice_most:
+            self.best.append(chosen)
+            self.weighed += WEIGHT_OF_A_SET
+
     def _bounds(self, left: list[tuple[int, int]], partners: int) -> list[tuple[int, int, int]]:
-        """Triples (double a lower bound of what the vertex adds, its cost, vertex), ascending."""
+        """Triples (double an upper bound of what the vertex adds, its links to those chosen,
+        vertex), the largest bound first."""
         size = idset.size
         mask = 0
         for _, vertex in left:
             mask |= 1 << vertex
-        steps = self.costs.steps
         found = []
-        for cost, vertex in left:
+        for own, vertex in left:
             if size(self.adjacent[vertex] & mask) < partners:
                 continue
-            bound = 2 * cost
-            for more, masks in steps:
+            bound = 2 * own
+            for more, masks in self.steps:
                 number = size(masks[vertex] & mask)
-                bound -= more * (number if number < partners else partners)
-            if not steps:
-                row = self.costs.pair[vertex]
-                bound -= sum(sorted([row[w] for _, w in left])[-partners:])
-            found.append((bound, cost, vertex))
-        found.sort()
+                bound += more * (number if number < partners else partners)
+            if not self.steps:
+                row = self.links[vertex]
+                bound += sum(sorted([row[w] for _, w in left])[len(left) - partners :])
+            found.append((bound, own, vertex))
+        found.sort(key=lambda item: (-item[0], item[2]))
         return found
-
-
-def _improved(costs: Costs, adjacent: Sequence[int], among: int, start: int) -> int:
-    """*start* after repeated exchanges of one vertex for another, the best exchange each time."""
-    chosen = start
-    members = list(idset.iterate(among))
-    for _ in range(MOST_EXCHANGES):
-        inside = [v for v in members if chosen >> v & 1]
-        worth = {v: costs.each[v] - sum(costs.pair[v][w] for w in inside) for v in members}
-        best: tuple[int, int] = (0, 0)
-        for new in members:
-            if chosen >> new & 1:
-                continue
-            row, strangers = costs.pair[new], chosen & ~adjacent[new]
-            for old in inside:
-                if not strangers & ~(1 << old):
-                    change = worth[new] + row[old] - worth[old]
-                    if change < best[0]:
-                        best = change, 1 << new | 1 << old
-        if not best[1]:
-            break
-        chosen ^= best[1]
-    return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, Optional
 
 import attrs
@@ -25,8 +26,10 @@ class LinkTable:
     gbps: tuple[tuple[float, ...], ...]
     types: tuple[tuple[str, ...], ...]
     paths: tuple[int, ...]
+    #: ``gbps`` in whole numbers of some unit: sums of them are exact, and so are comparisons.
+    links: tuple[tuple[int, ...], ...] = attrs.field(init=False)
     #: Answers of gpus.best_set.best_set().
-    memo: dict[Any, Optional[int]] = attrs.field(factory=dict)
+    memo: dict[Any, Any] = attrs.field(factory=dict)
     #: Answers of gpus.best_set.indifferent().
     uniform: dict[Any, bool] = attrs.field(factory=dict)
     #: Answers of gpus.graph.graph_of().
@@ -34,9 +37,19 @@ class LinkTable:
     #: The place of each GPU id in ``ids``.
     place: dict[int, int] = attrs.field(init=False)
 
+    @links.default
+    def _exact(self) -> tuple[tuple[int, ...], ...]:
+        unit = max(Fraction(gbps).denominator for row in self.gbps for gbps in row)
+        return tuple(tuple(int(Fraction(gbps) * unit) for gbps in row) for row in self.gbps)
+
     @place.default
     def _places(self) -> dict[int, int]:
         return {gpu: i for i, gpu in enumerate(self.ids)}
+
+    def links_in(self, gpus: int) -> list[int]:
+        """The ``links`` of all pairs of *gpus*."""
+        places = [self.place[gpu] for gpu in idset.iterate(gpus)]
+        return [self.links[i][j] for n, i in enumerate(places) for j in places[:n]]
 
 
 def compile_links(links: Links, gpus: int) -> Optional[LinkTable]:

@@ -45,11 +45,15 @@ def spread(
         return lowest_ids(domain, want, cores, gpus)
     free = domain.gpus & gpus
     demand = ANY if demand is None else demand
+
+    def cores_beside(taken: int) -> int:
+        return cores_near(domain, taken, want[1], cores, gpus)
+
     if linked and links is not None and not indifferent(links, free, demand):
-        taken = best_set(links, free, want[0], demand) or 0
+        taken = best_set(links, free, want[0], demand, domain, cores_beside) or 0
     else:
         taken = _spread_gpus(domain, want, cores, gpus)
-    return cores_near(domain, taken, want[1], cores, gpus), taken
+    return cores_beside(taken), taken
 
 
 def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
