@@ -21,6 +21,7 @@ TESTS = {
     "counts": ("t/rfc/test_count.py",),
     "reference": ("t/placement/test_against_reference.py",),
     "irregular": ("t/placement/test_irregular.py",),
+    "types": ("t/placement/test_across_types.py",),
     "formats": ("t/rfc/test_subinstance.py", "t/rfc/test_fabric.py"),
     "gpus": ("t/placement/test_best_set.py",),
     "fitness": ("t/placement/test_fitness.py",),

@@ -463,6 +463,42 @@ def kinds_in(domain: Domain, kinds: set[str]) -> int:
     return max((kinds_in(c, kinds) + (c.name in kinds) for c in domain.children), default=0)
 
 
+def split_on(want: Wanted, nodes: dict[int, Node]) -> set[int]:
+    """The ranks on which a slot would be split between domains of a kind of which one could have
+    it on another node that the job may use, if all were idle; an amount of it is enough."""
+    found: set[int] = set()
+    roots = {
+        rank: node.root
+        for rank, node in nodes.items()
+        if satisfies(want.constraints, rank, node.host, node.properties)
+    }
+    for cores, gpus, memory in amounts_of(slot_of(want.group).need) if want.across else ():
+        demand = want.demand if gpus else Demand(cxl=want.demand.cxl)
+        need = Simple(cores, gpus, memory=memory, demand=demand)
+        able = {
+            rank: [
+                d
+                for d in root.walk()
+                if d.realm is root and can_host(d, need, seen_by(root, demand, root.ids))
+            ]
+            for rank, root in roots.items()
+        }
+        kinds = {d.name for some in able.values() for d in some}
+        found |= {
+            rank for rank, some in able.items() if some and all(kinds_in(d, kinds) for d in some)
+        }
+    return found
+
+
+def amounts_of(need: Need) -> Iterator[tuple[int, int, int]]:
+    """The amounts in *need*: cores, GPUs, memory. Memory asked of a tier is not asked in it."""
+    if need.cores or need.gpus:
+        yield need.cores, need.gpus, need.memory
+    for part in need.parts:
+        for cores, gpus, memory in amounts_of(part.need) if not part.whole else ():
+            yield cores, gpus, 0 if part.name in TIERS else memory
+
+
 def fullest_first(domains: Iterable[Domain], free: Ids) -> list[Domain]:
     """By fewest free GPUs, then fewest free cores, then lowest id."""
 
@@ -1030,9 +1066,10 @@ def serve_fixed(
         for rank in free
         if satisfies(want.constraints, rank, nodes[rank].host, nodes[rank].properties)
     }
+    split = split_on(want, nodes)
     if want.nodes is None:
-        return fill(want, offers, nodes, free, policy)
-    return distinct(want, offers, nodes, free, policy)
+        return fill(want, offers, nodes, free, policy, split)
+    return distinct(want, offers, nodes, free, policy, split)
 
 
 def serve_above(
@@ -1045,6 +1082,7 @@ def serve_above(
         if satisfies(want.constraints, rank, nodes[rank].host, nodes[rank].properties)
     }
     offers = {rank: offer(nodes[rank].root, want, free[rank]) for rank in allowed}
+    split = split_on(want, nodes)
 
     def on(ranks: set[int], want: Wanted = want) -> Optional[Nodes]:
         some = {rank: free[rank] for rank in ranks if rank in allowed}
@@ -1065,7 +1103,7 @@ def serve_above(
         return on(ranks, want._replace(nodes=exactly, units=Count(1, 1)))
 
     def room(rank: int, local: bool) -> int:
-        if rank not in allowed:
+        if rank not in allowed or (local and rank in split):
             return 0
         found = offers[rank]
         if want.nodes is None:
@@ -1099,7 +1137,7 @@ def serve_above(
             if want.nodes is not None:
                 keys = {(sum(u.slots for u in given), all(u.local for u in given))}
             local = all(unit.local for unit in given)
-            first = Unit(hosted, local, None)
+            first = Unit(hosted, local, None, rank in split)
             return sorted(keys), len(given), order(policy, first, nodes[rank].root, free[rank], 0)
 
         given = offers[rank].units[: alone.number]
@@ -1166,18 +1204,20 @@ BROKEN, CORES = 12, 32
 class Unit(NamedTuple):
     """What a policy knows of the first unit on a node: ``hosted`` are the units there.
 
-    ``given`` is what the unit takes, None if any ids that meet the request will do.
+    ``given`` is what the unit takes, None if any ids that meet the request will do. ``split``: it
+    would be in one domain on another kind of node.
     """
 
     hosted: int
     local: bool
     given: Optional[Ids]
+    split: bool
 
 
 def order(policy: str, unit: Unit, node: Domain, free: Ids, rank: int) -> tuple[int, ...]:
     """Where a node stands: the lowest is used first."""
     cores, gpus = len(free.cores), len(free.gpus)
-    remote = not unit.local
+    remote = (not unit.local) + unit.split
     if policy == "packing":
         return cost(unit, node, free), cores, rank
     if policy == "node-fit":
@@ -1205,7 +1245,7 @@ def cost(unit: Unit, node: Domain, free: Ids) -> int:
     found = before + 2 * wasted + 2 * len(node.gpus) * PARTS
     if broken:
         found += BROKEN * PARTS + len(free.cores) * PARTS // CORES
-    return found + (0 if unit.local else STRADDLE * PARTS + 1)
+    return found + ((not unit.local) + unit.split) * (STRADDLE * PARTS + 1)
 
 
 class Coming(NamedTuple):
@@ -1333,6 +1373,7 @@ def fill(
     nodes: dict[int, Node],
     free: dict[int, Ids],
     policy: str,
+    split: set[int],
 ) -> Optional[Served]:
     """Units on any nodes: first those of most slots, and of these the local ones of all nodes."""
     most = want.units.maximum
@@ -1341,7 +1382,7 @@ def fill(
         # The local ones have their turn first, so they say how far a node goes.
         hosted = offers[rank].local or len(offers[rank].units)
         hosted = hosted if most is None else min(hosted, most)
-        first = Unit(hosted, unit.local, offers[rank].step(1))
+        first = Unit(hosted, unit.local, offers[rank].step(1), rank in split)
         return -unit.slots, order(policy, first, nodes[rank].root, free[rank], rank)
 
     found = [(key(rank, unit), rank) for rank in offers for unit in offers[rank].units]
@@ -1369,6 +1410,7 @@ def distinct(
     nodes: dict[int, Node],
     free: dict[int, Ids],
     policy: str,
+    split: set[int],
 ) -> Optional[Served]:
     """A number of distinct nodes; those that can give more come first."""
     assert want.nodes is not None
@@ -1382,7 +1424,7 @@ def distinct(
         given = offers[rank].units[: units[rank]]
         slots = sum(unit.slots for unit in given)
         local = all(unit.local for unit in given)
-        all_of_it = Unit(1, local, offers[rank].step(units[rank]))
+        all_of_it = Unit(1, local, offers[rank].step(units[rank]), rank in split)
         place = order(policy, all_of_it, nodes[rank].root, free[rank], rank)
         return -len(given), -slots, place
 

@@ -60,26 +60,29 @@ def test_without_options_the_pools_locality_holds(mode):
     assert read(mode=mode) == JobOptions(mode)
 
 
+#: The job itself prefers or requires locality.
+SAYS = {"says_locality": True}
+
 GOOD = [
     ({"locality": "none"}, {"locality": "none"}),
-    ({"locality": "preferred"}, {"locality": "preferred"}),
-    ({"locality": "required"}, {"locality": "required"}),
+    ({"locality": "preferred"}, {"locality": "preferred", **SAYS}),
+    ({"locality": "required"}, {"locality": "required", **SAYS}),
     ({"level": "socket"}, {"level": "socket"}),
     ({"topology_policy": "none"}, {"locality": "none"}),
-    ({"topology_policy": "best-effort"}, {"locality": "preferred"}),
-    ({"topology_policy": "restricted"}, {"locality": "required"}),
-    ({"topology_policy": "single-numa-node"}, {"locality": "required", "level": "numa"}),
+    ({"topology_policy": "best-effort"}, {"locality": "preferred", **SAYS}),
+    ({"topology_policy": "restricted"}, {"locality": "required", **SAYS}),
+    ({"topology_policy": "single-numa-node"}, {"locality": "required", "level": "numa", **SAYS}),
     ({"topology_scope": "slot"}, {}),
     ({"topology_scope": "node", "level": "socket"}, {"whole_node": True, "level": "socket"}),
     ({"same_numa": "require"}, {"level": "numa"}),
     ({"same_numa": "require", "locality": "none"}, {"level": "numa", "locality": "none"}),
     ({"same_numa": "require", "level": "numa"}, {"level": "numa"}),
-    ({"same_numa": "require", "topology_policy": "best-effort"}, {"level": "numa"}),
+    ({"same_numa": "require", "topology_policy": "best-effort"}, {"level": "numa", **SAYS}),
     ({"same_numa": "required"}, {"level": "numa"}),
-    ({"same_numa": "preferred"}, {}),
-    ({"same_numa": "prefer"}, {}),
-    ({"same_numa": "prefer", "locality": "required"}, {"locality": "required"}),
-    ({"same_numa": "prefer", "level": "socket"}, {"level": "socket"}),
+    ({"same_numa": "preferred"}, SAYS),
+    ({"same_numa": "prefer"}, SAYS),
+    ({"same_numa": "prefer", "locality": "required"}, {"locality": "required", **SAYS}),
+    ({"same_numa": "prefer", "level": "socket"}, {"level": "socket", **SAYS}),
     ({"gpu_link": "nvlink"}, {"gpu_link_type": "nvlink"}),
     ({"gpu_link": "xgmi"}, {"gpu_link_type": "xgmi"}),
     ({"gpu_link": 300}, {"gpu_gbps": 300.0}),
@@ -98,17 +101,17 @@ GOOD = [
     ({"within": "switch:1"}, {"within": (Within("switch"),)}),
     ({"within": "switch:3"}, {"within": (Within("switch", 3),)}),
     ({"segment": "switch:16"}, {"segment": Segment("switch", 16)}),
-    ({"wait": 600}, {"wait": 600.0}),
-    ({"wait": 0.5, "locality": "required"}, {"wait": 0.5, "locality": "required"}),
+    ({"wait": 600}, {"wait": 600.0, **SAYS}),
+    ({"wait": 0.5, "locality": "required"}, {"wait": 0.5, "locality": "required", **SAYS}),
     ({"switches": 1}, {"within": (Within("switch"),)}),
     ({"switches": 3}, {"within": (Within("switch", 3),)}),
-    ({"switches": 3, "wait": 60}, {"within_for_now": Within("switch", 3), "wait": 60.0}),
+    ({"switches": 3, "wait": 60}, {"within_for_now": Within("switch", 3), "wait": 60.0, **SAYS}),
     ({"within": "cell", "switches": 2}, {"within": (Within("cell"), Within("switch", 2))}),
     (
         {"within": "cell", "switches": 2, "wait": 60},
-        {"within": (Within("cell"),), "within_for_now": Within("switch", 2), "wait": 60.0},
+        {"within": (Within("cell"),), "within_for_now": Within("switch", 2), "wait": 60.0, **SAYS},
     ),
-    ({"within": "cell", "wait": 60}, {"within": (Within("cell"),), "wait": 60.0}),
+    ({"within": "cell", "wait": 60}, {"within": (Within("cell"),), "wait": 60.0, **SAYS}),
     # Two limits of one locality: the smaller one says both.
     ({"within": "switch:2", "switches": 2}, {"within": (Within("switch", 2),)}),
     ({"within": "switch:2", "switches": 3}, {"within": (Within("switch", 2),)}),
@@ -117,11 +120,21 @@ GOOD = [
     ({"within": "switch:1", "switches": 1}, {"within": (Within("switch"),)}),
     (
         {"within": "switch:3", "switches": 2, "wait": 60},
-        {"within": (Within("switch", 3),), "within_for_now": Within("switch", 2), "wait": 60.0},
+        {
+            "within": (Within("switch", 3),),
+            "within_for_now": Within("switch", 2),
+            "wait": 60.0,
+            **SAYS,
+        },
     ),
     (
         {"within": "switch:2", "switches": 3, "wait": 60},
-        {"within": (Within("switch", 2),), "within_for_now": Within("switch", 2), "wait": 60.0},
+        {
+            "within": (Within("switch", 2),),
+            "within_for_now": Within("switch", 2),
+            "wait": 60.0,
+            **SAYS,
+        },
     ),
 ]
 

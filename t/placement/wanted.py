@@ -129,7 +129,8 @@ class Wanted(NamedTuple):
     in the order in which they are given their largest value. ``levels`` are the localities above
     the nodes that are named, from the top, and the slots if some stand below them; each innermost
     domain gives what ``nodes`` and ``units`` say. ``at_most``: a locality, and of how many of its
-    domains all nodes are.
+    domains all nodes are. ``across``: the job itself says how near its slots are to be, so kinds of
+    node are compared, too.
     """
 
     group: Part
@@ -143,6 +144,7 @@ class Wanted(NamedTuple):
     growing: tuple[Growing, ...] = ()
     levels: tuple[Level, ...] = ()
     at_most: Optional[tuple[str, int]] = None
+    across: bool = False
 
     def grown(self, growing: Growing, number: int) -> Wanted:
         """The same with *number* for the count *growing*."""
@@ -245,7 +247,8 @@ def wanted(
             found = found._replace(at_most=(name, number))
         elif demanded:
             found = found._replace(levels=(Level(name, Count(1, 1)), *found.levels))
-    return found._replace(demand=demand)
+    across = bool({"locality", "wait"} & set(options)) and locality != "none"
+    return found._replace(demand=demand, across=across)
 
 
 def counted(found: Wanted) -> bool:

@@ -46,6 +46,13 @@ OTHER = [
         "irregular",
     ),
     Mutant(
+        "a type of node without domains of a kind splits slots",
+        "placement/on_node/levels.py",
+        "if levels and all(_is_divided(domain, kinds) for domain in levels)",
+        "if levels and kinds - {domain.name for domain in levels}",
+        "types",
+    ),
+    Mutant(
         "fitness: a slot more is whole in a domain",
         "placement/choose/fitness.py",
         "slots - whole) whole += fits",

@@ -13,14 +13,22 @@ from typing import AbstractSet, Iterable, Iterator, NamedTuple, Optional
 import attrs
 
 from treepool.placement.choose.policy import ABOVE_KEYS, Policy
+from treepool.placement.memo import remembered
 from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node.fit import NOTHING, Fit, assess, possible, work_of
-from treepool.placement.request.need import Ask
+from treepool.placement.on_node.levels import split_types
+from treepool.placement.request.need import Ask, slot_of
+from treepool.rfc.constraint import Constraint
 
 #: States that are looked at in a step, at about 3 µs each.
 _STEP = 512
+
+#: For how many asks it is remembered which types of node split slots.
+MAX_SPLIT = 1024
 
 
 class Entry(NamedTuple):
@@ -43,14 +51,16 @@ class Entry(NamedTuple):
 class Candidates:
     """The states that can serve one ask on the ranks of *within* (None: all), best first.
 
-    With ``states``, only these are candidates: those in which the ranks of ``within`` are, if that
-    is known, or those that a request searches.
+    Nodes of a type in ``split`` come later, as slots there are not local where others are: see
+    split_on(). With ``states``, only these are candidates: those in which the ranks of ``within``
+    are, if that is known, or those that a request searches.
     """
 
     index: NodeIndex
     ask: Ask
     policy: Policy
     within: Optional[RankSet]
+    split: frozenset[NodeType] = frozenset()
     states: Optional[Iterable[NodeState]] = None
     #: States and entries looked at so far, for tests that count work instead of time.
     visited: int = 0
@@ -109,15 +119,19 @@ class Candidates:
         self._push(state, rank, self._order(state, sure), sure is not None)
 
     def _order(self, state: NodeState, found: Optional[Fit]) -> int:
-        key = self.policy.key(state, self.ask, found)
         if found is not None:
-            return self.order_of(key, found, 0)
-        return key + (self.ask.least_shortfall(state.ncores) * 2 * ABOVE_KEYS)
+            return self.order_of(state, found, 0)
+        return self._placed(state, None, self.ask.least_shortfall(state.ncores), False)
 
-    def order_of(self, key: int, found: Fit, segment: int) -> int:
-        """The order of a segment of a fit, where *key* is the policy's key of the fit."""
+    def order_of(self, state: NodeState, found: Fit, segment: int) -> int:
+        """The order of a segment of the fit *found* of *state*."""
         _, shortfall, remote = found.segments[segment]
-        return key + 2 * shortfall * ABOVE_KEYS + (self.policy.straddle if remote else 0)
+        return self._placed(state, found, shortfall, remote)
+
+    def _placed(self, state: NodeState, found: Optional[Fit], shortfall: int, remote: bool) -> int:
+        straddles = remote + (state.type in self.split)
+        key = self.policy.key(state, self.ask, found)
+        return key + straddles * self.policy.straddle + shortfall * 3 * ABOVE_KEYS
 
     def _push(self, state: NodeState, rank: int, order: int, sure: bool) -> None:
         self._serial += 1
@@ -223,6 +237,22 @@ class Candidates:
         """Bring back states whose entries were dropped."""
         for state in states:
             self._offer(state)
+
+
+def split_on(
+    inventory: Inventory, ask: Ask, constraint: Optional[Constraint]
+) -> frozenset[NodeType]:
+    """The types of node on which slots of *ask* are split, though on other nodes that satisfy
+    *constraint* they would not be, see levels.split_types()."""
+    if len(inventory.node_types) < 2:
+        return frozenset()
+
+    def compute() -> frozenset[NodeType]:
+        within = inventory.matching(constraint)
+        types = [t for t, ranks in inventory.node_types.items() if ranks.lowest(within) >= 0]
+        return split_types(types, slot_of(ask.group).need)
+
+    return remembered(inventory.split, MAX_SPLIT, (ask, constraint), compute)
 
 
 def reached(index: NodeIndex, within: Optional[RankSet]) -> Iterable[NodeState]:

@@ -11,7 +11,7 @@ from typing import Iterator, Optional
 
 import attrs
 
-from treepool.placement.choose.candidates import Candidates, reached
+from treepool.placement.choose.candidates import Candidates, reached, split_on
 from treepool.placement.choose.grown import Found, Steps, grown
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.rooms import Rooms, Value
@@ -24,6 +24,7 @@ from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node.fit import assess, possible, work_of
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
@@ -35,6 +36,9 @@ MAX_ROOMS, MAX_ROOM_DOMAINS = 16, 1 << 16
 
 #: How many requests' orders of candidates a situation keeps up to date.
 MAX_CANDIDATES = 64
+
+#: What decides the order of a request's candidates.
+_Key = tuple[Ask, Optional[Constraint], bool]
 
 
 @attrs.frozen(eq=False)
@@ -64,7 +68,7 @@ class Situation:
     inventory: Inventory
     index: NodeIndex
     policy: Policy
-    kept: dict[tuple[Ask, Optional[Constraint]], Candidates] = attrs.field(factory=dict)
+    kept: dict[_Key, Candidates] = attrs.field(factory=dict)
     kept_rooms: dict[tuple[object, ...], Rooms] = attrs.field(factory=dict)
     prepared: dict[Request, int] = attrs.field(factory=dict)
 
@@ -123,10 +127,10 @@ class Situation:
         fabric, locality = self.inventory.fabric, request.ask.locality
         anywhere = fabric is None or locality == "none" or most == 1
         if not request.above and (anywhere or nodes is None or units_of(request) is None):
-            key = request.ask, request.constraint
+            key = _key(request)
             if key not in self.kept:
                 within = self.inventory.matching(request.constraint)
-                new = Candidates(self.index, request.ask, self.policy, within)
+                new = Candidates(self.index, request.ask, self.policy, within, self.split(request))
                 yield from new.build()
                 self._keep(key, new)
             yield from self.candidates(request, Effort()).prepare(most)
@@ -158,18 +162,25 @@ class Situation:
 
     def candidates(self, request: Request, effort: Effort) -> Candidates:
         """The candidates for *request*, whose open questions are settled."""
-        key = request.ask, request.constraint
+        key = _key(request)
         within = self.inventory.matching(request.constraint)
         if is_searched(request.ask, self.inventory):
             states = self.searched(request, effort)
-            return Candidates(self.index, request.ask, self.policy, within, states)
+            split = self.split(request)
+            return Candidates(self.index, request.ask, self.policy, within, split, states)
         found = self.kept.pop(key, None)
         if found is None:
-            found = Candidates(self.index, request.ask, self.policy, within)
+            found = Candidates(self.index, request.ask, self.policy, within, self.split(request))
         self._keep(key, found)
         return found
 
-    def _keep(self, key: tuple[Ask, Optional[Constraint]], candidates: Candidates) -> None:
+    def split(self, request: Request) -> frozenset[NodeType]:
+        """The types of node on which slots of *request* are split, and on others are not."""
+        if not request.across_types:
+            return frozenset()
+        return split_on(self.inventory, request.ask, request.constraint)
+
+    def _keep(self, key: _Key, candidates: Candidates) -> None:
         if len(self.kept) >= MAX_CANDIDATES:
             del self.kept[next(iter(self.kept))]  # the one not used for longest
         self.kept[key] = candidates
@@ -204,7 +215,7 @@ class Situation:
         """The rooms for *request* in the domains of *census*, by the *value* of each state."""
         levels, at_most = request.levels, request.at_most
         each = least(request) if levels or at_most else 1
-        key = census.fabric, request.ask, request.constraint, levels, each, at_most
+        key = census.fabric, _key(request), levels, each, at_most
         found = self.kept_rooms.pop(key, None)
         searched = is_searched(request.ask, self.inventory)
         if found is None or found.census is not census or searched:
@@ -217,6 +228,10 @@ class Situation:
         found.follow(self.index)  # if that fails, it may be half done, and is not kept
         self.kept_rooms[key] = found
         return found
+
+
+def _key(request: Request) -> _Key:
+    return request.ask, request.constraint, request.across_types
 
 
 def _settling(request: Request, situation: Situation, effort: Effort) -> Steps:

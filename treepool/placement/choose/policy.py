@@ -1,7 +1,8 @@
 """Node policies: the order in which nodes are tried. A policy is one small class with one method.
 
 Nodes are ordered by ``policy.key(...)``, to which ``policy.straddle`` is added where a slot would
-not be local; the lowest rank wins a tie. Under most policies locality comes before all else.
+not be local, and where it would be split (candidates.split_on()); the lowest rank wins a tie.
+Under most policies locality comes before all else.
 """
 
 from __future__ import annotations

@@ -264,8 +264,7 @@ def _runs(candidates: Candidates, split: bool) -> Generator[_Run, None, None]:
                 ranks = index.buckets[state].ascending(within, entry.rank + 1)
                 iterators[state, segment] = ranks
                 if split and segment + 1 < len(found.segments):
-                    key = candidates.policy.key(state, candidates.ask, found)
-                    order = candidates.order_of(key, found, segment + 1)
+                    order = candidates.order_of(state, found, segment + 1)
                     later = Entry(order, entry.rank, entry.serial, state, segment + 1)
                     heapq.heappush(cursors, later)
             run = _Run(entry, found, ranks, ahead)

@@ -270,13 +270,14 @@ class Domains:
         return self.situation.rooms(self.request, self.census, self.value())
 
     def value(self) -> Value:
-        """What each state can host of the request."""
+        """What each state can host of the request; nothing is local on nodes that split slots."""
         ask, searched = self.request.ask, self.searched
+        split = self.situation.split(self.request)
 
         def assessed(state: NodeState) -> tuple[int, int]:
             known = possible(state, ask) if searched is None else state in searched
             found = assess(state, ask) if known else NOTHING
-            return len(found.steps), found.local
+            return len(found.steps), 0 if state.type in split else found.local
 
         return assessed
 
@@ -300,14 +301,15 @@ class Domains:
 
     def candidates(self, leaves: Iterable[int]) -> Candidates:
         """The candidates for the request in *leaves*."""
-        index, within = self.situation.index, self.within
+        index, within, ask = self.situation.index, self.within, self.request.ask
+        split = self.situation.split(self.request)
         states: dict[NodeState, None] = {}
         ranks = RankSet()
         leaves = list(leaves)
         if len(leaves) == 1 and within is None and self.searched is None:
             ranks = self.fabric.set_of(leaves[0])
             held = self.census.held[leaves[0]]
-            return Candidates(index, self.request.ask, self.situation.policy, ranks, held)
+            return Candidates(index, ask, self.situation.policy, ranks, split, held)
         for leaf in leaves:
             states.update(dict.fromkeys(self.census.held[leaf]))
             if within is None:
@@ -316,7 +318,7 @@ class Domains:
                 ranks.update(rank for rank in self.fabric.ranks[leaf] if rank in within)
         if self.searched is not None:
             states = {state: None for state in states if state in self.searched}
-        return Candidates(index, self.request.ask, self.situation.policy, ranks, states)
+        return Candidates(index, ask, self.situation.policy, ranks, split, states)
 
     def granted(self, given: Iterable[Given], slots: int) -> Optional[Selection]:
         """The nodes for the units that each leaf gives; *slots* if these span nodes."""

@@ -7,7 +7,7 @@ its properties. Copies of a pool share one inventory.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Iterable, Optional
+from typing import Any, Iterable, Optional
 
 import attrs
 
@@ -50,6 +50,8 @@ class Inventory:
     entries: list[int]
     properties: Properties
     states: StateTable = attrs.field(factory=StateTable)
+    #: Answers of choose.candidates.split_on().
+    split: dict[Any, frozenset[NodeType]] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def of(cls, resource_set: ResourceSet, width: int = 0) -> Inventory:

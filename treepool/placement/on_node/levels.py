@@ -7,12 +7,13 @@ whole.
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, Optional
+from typing import Callable, Container, Iterator, Optional, Sequence
 
 import attrs
 
 from treepool.placement.gpus.graph import Graph, graph_of, has_clique
 from treepool.placement.memo import remembered
+from treepool.placement.nodes.memory import TIERS
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.request.need import Need
 from treepool.rfc import idset
@@ -81,6 +82,38 @@ def amount_levels(
     memory = need.memory, need.allow_cxl, need.gpu_memory
     key = realm, need.cores, need.gpus, memory, need.demand
     return remembered(node_type.levels, MAX_MEMO, key, compute)
+
+
+def split_types(types: Sequence[NodeType], need: Need) -> frozenset[NodeType]:
+    """The *types* on which a slot of *need* is split, though it would not have to be on another.
+
+    There, what could host an amount of *need* is divided into domains of a kind of which some
+    domain of another type could. A type without domains of that kind does not split it.
+    """
+    split: set[NodeType] = set()
+    for amount in _amounts(need):
+        able = {node_type: amount_levels(node_type, amount) for node_type in types}
+        kinds = {domain.name for levels in able.values() for domain in levels}
+        split.update(
+            node_type
+            for node_type, levels in able.items()
+            if levels and all(_is_divided(domain, kinds) for domain in levels)
+        )
+    return frozenset(split)
+
+
+def _amounts(need: Need) -> Iterator[Need]:
+    """The amounts that *need* asks for, itself or of domains, without the memory of tiers."""
+    if need.takes_amount:
+        yield need
+    for part in need.parts:
+        if not part.whole:
+            inside = part.need
+            yield from _amounts(attrs.evolve(inside, memory=0) if part.name in TIERS else inside)
+
+
+def _is_divided(domain: Domain, kinds: Container[str]) -> bool:
+    return any(child.name in kinds or _is_divided(child, kinds) for child in domain.children)
 
 
 def memory_for(domain: Domain, need: Need) -> int:

@@ -145,6 +145,8 @@ class JobOptions:
     locality: str
     level: Optional[str] = None
     whole_node: bool = False
+    #: Whether the job itself prefers or requires locality, not the pool alone.
+    says_locality: bool = False
     gpu_gbps: float = 0.0
     gpu_link_type: str = ""
     gpu_memory: int = 0
@@ -173,7 +175,7 @@ def read(
     """
     for name, value in options.items():
         check(name, value)
-    mode, level, whole_node = _placing(options, localities, locality)
+    mode, says_locality, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
     within, for_now = _withins(options, above)
     segment = _segment(options["segment"], above) if "segment" in options else None
@@ -183,6 +185,7 @@ def read(
         locality=mode,
         level=level,
         whole_node=whole_node,
+        says_locality=says_locality,
         gpu_gbps=0.0 if isinstance(link, str) else float(link),
         gpu_link_type=link if isinstance(link, str) else "",
         gpu_memory=int(options.get("gpu_memory", 0)) << 30,
@@ -271,8 +274,9 @@ def check(name: str, value: object) -> None:
 
 def _placing(
     options: Mapping[str, Any], localities: Sequence[str], locality: str
-) -> tuple[str, Optional[str], bool]:
-    """The mode, the level, and whether all slots on a node share a domain of the level."""
+) -> tuple[str, bool, Optional[str], bool]:
+    """The mode, and whether *options* ask for nearness; the level, and whether all slots on a node
+    share a domain of the level."""
     says = {
         name: values.get(_word(options[name])) or Says(level=options[name])
         for name, values in SAYS.items()
@@ -297,7 +301,8 @@ def _placing(
     whole_node = any(one.whole_node for one in says.values())
     if whole_node and not names:
         raise InvalidJobspec(f"{_PLACE}/topology_scope: node needs a level, or single-numa-node")
-    return mode, level, whole_node and level is not None
+    asks = "none" not in modes
+    return mode, asks, level, whole_node and level is not None
 
 
 def _word(value: str) -> str:

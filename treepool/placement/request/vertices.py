@@ -56,6 +56,8 @@ class Request:
     ``wait`` is for how many seconds a job waits for a place as close as it prefers, in a domain of
     ``within_for_now``, if that is given; see choose/strict.py. Whoever allocates ignores both.
     ``at_most`` limits the number of domains that the job may span: of the only innermost domain.
+    With ``across_types``, nodes on which its slots are split come after nodes of another type on
+    which they are not, see candidates.split_on().
     """
 
     ask: Ask
@@ -70,6 +72,7 @@ class Request:
     wait: float = 0.0
     within_for_now: Optional[Within] = None
     at_most: Optional[Within] = None
+    across_types: bool = False
 
     @property
     def above(self) -> bool:
@@ -145,6 +148,7 @@ class _Reader:
             options.wait,
             options.within_for_now,
             at_most,
+            options.says_locality,
         )
 
     def at_most(

@@ -53,7 +53,7 @@ def decide(situation: Situation, choice: Choice) -> Decision:
     """The decision that reports *choice* in *situation*."""
     inventory, index, policy = situation.inventory, situation.index, situation.policy
     ask, within = choice.request.ask, inventory.matching(choice.request.constraint)
-    looked = []
+    looked, split = [], situation.split(choice.request)
     for state, held in index.buckets.items():
         ranks = tuple(held.ascending(within))
         if ranks:
@@ -61,6 +61,7 @@ def decide(situation: Situation, choice: Choice) -> Decision:
             key = policy.key(state, ask, found)
             if found is not None and found.segments[0].remote and not policy.passes:
                 key += policy.straddle
+            key += policy.straddle if state.type in split else 0
             looked.append(Looked(state, ranks, found, key))
     looked.sort(key=lambda one: (one.key, one.ranks[0]))
     return Decision(choice.request, tuple(looked), choice.selection)
