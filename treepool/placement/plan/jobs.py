@@ -57,6 +57,10 @@ class Lack(NamedTuple):
     until: float
     units: int
 
+    def less(self, gained: int) -> Optional[Lack]:
+        """What is still lacking once *gained* units became free; None if nothing is."""
+        return self._replace(units=self.units - gained) if gained < self.units else None
+
 
 @attrs.define(eq=False)
 class JobClass:

@@ -518,7 +518,7 @@ class Queue:
             self._launch(job, parts_of(found), found.nslots, now, now + job.length)
             return True
         if job.jobid not in self.reservations:
-            units = Units(job.request, self.pool.inventory)
+            units = Units(job.request, self.profile)
             yield from self.views.count(view, units)
             if view.free >= units.need and not units.exact:
                 units.become_exact()
@@ -530,7 +530,7 @@ class Queue:
     def _try_reserved(self, job: Waiting) -> Iterator[None]:
         """Start *job* before its reservation, because room has appeared."""
         self._job = job
-        units = Units(job.request, self.pool.inventory)
+        units = Units(job.request, self.profile)
         if units.in_situation(self.pool.situation) >= units.need:
             yield from self._try(job)
 
@@ -593,40 +593,56 @@ class Queue:
 
     def _reserve(self, job: Waiting, line: Line) -> Iterator[None]:
         """Reserve the earliest start of *job*."""
-        own, now = job.job_class, self._clock()
-        floor = own.floor(job.length, now)
-        begin = now if floor is None else min(floor.until, max(now, job.patience))
-        found, lack = yield from earliest_start(self.views, job, own.leave, begin)
-        if line.next() != job.place:
-            return
-        if found is None:
-            own.servable = False
-            return
-        if floor is not None:
-            lack = min(lack, floor.units)
-        known = {length: kept for length, kept in own.floors.items() if kept.until > now}
-        own.floors = {**known, job.length: Lack(job.length, min(found.start, job.patience), lack)}
-        line.reserve(job)
-        self._hold(job, found, lack)
-
-    def _hold(self, job: Waiting, found: Found, lack: int) -> None:
-        start, end, parts = found.start, found.start + job.length, parts_of(found.selection)
-        self.profile.hold(job.jobid, start, end, parts, True)
-        made = Reservation(job, start, end, parts, found.selection.nslots, lack)
-        self.reservations[job.jobid] = made
+        found, lack = yield from self._search(job, self._clock())
+        if line.next() == job.place:
+            job.job_class.servable = found is not None
+            if found is not None:
+                line.reserve(job)
+                self._hold(job, found, lack)
 
     def _move(self, job: Waiting, begin: float) -> Iterator[None]:
         """Move the reservation of *job* to an earlier start, from *begin* on, if there is one."""
         self._job = job
         made, begin = self.reservations[job.jobid], max(begin, self._clock())
         if begin < made.start:
-            leave = job.job_class.leave | {job.jobid}
-            found, lack = yield from earliest_start(self.views, job, leave, begin, made.start)
+            found, lack = yield from self._search(job, begin, made)
             if self.reservations.get(job.jobid) is made:
                 made.lack = lack if begin <= self._clock() else min(lack, made.lack)
                 if found is not None:
                     self._gains.append(self.profile.drop(job.jobid))
                     self._hold(job, found, lack)
+
+    def _search(
+        self, job: Waiting, begin: float, made: Optional[Reservation] = None
+    ) -> Generator[None, None, tuple[Optional[Found], int]]:
+        """The earliest start of *job* from *begin* on, and before the one in *made*; and its lack.
+
+        It begins where the last search for a job of its class, not longer, found no room before. If
+        the job has a reservation, that says nothing of the times at which it would overlap with it.
+        """
+        own, now, leave = job.job_class, self._clock(), job.job_class.leave
+        known, before, units = own.floor(job.length, now), None, None
+        if made is not None:
+            leave, before = leave | {job.jobid}, made.start
+        if known is not None:
+            until = known.until if made is None else min(known.until, made.start - job.length)
+            until = min(until, max(now, job.patience))
+            if begin <= until:
+                begin, units = until, known.units
+        from_now = begin <= now or units is not None
+        found, lack = yield from earliest_start(self.views, job, leave, begin, before)
+        lack = lack if units is None else min(lack, units)
+        end = found.start if found is not None else before
+        if from_now and end is not None:
+            floors = {length: lack for length, lack in own.floors.items() if lack.until > now}
+            own.floors = {**floors, job.length: Lack(job.length, min(end, job.patience), lack)}
+        return found, lack
+
+    def _hold(self, job: Waiting, found: Found, lack: int) -> None:
+        start, end, parts = found.start, found.start + job.length, parts_of(found.selection)
+        self.profile.hold(job.jobid, start, end, parts, True)
+        made = Reservation(job, start, end, parts, found.selection.nslots, lack)
+        self.reservations[job.jobid] = made
 
     def _give_up(self, jobid: int) -> Change:
         """Give up a reservation; its job is in no line then. Returns where there is more room."""
@@ -667,26 +683,28 @@ class Queue:
         for own in self.classes:
             lack = own.stuck
             if lack is not None:
-                units = lack.units - gained_now(profile, own, lack.length, gains, now)
-                own.stuck = lack._replace(units=units) if units > 0 else None
+                less = lack.less((yield from gained_now(profile, own, lack.length, gains, now)))
+                if own.stuck is lack:  # nothing was learned while this was counted
+                    own.stuck = less
                 if own.stuck is None:
                     for line in self._lines.values():
                         if own in line.groups:
                             self._offer(line.groups[own])
             for length, lack in list(own.floors.items()):
                 times = now, lack.until
-                gained = gained_later(profile, own, length, later, times, own.leave)
-                if gained >= lack.units:
+                less = lack.less(
+                    (yield from gained_later(profile, own, length, later, times, own.leave))
+                )
+                if own.floors.get(length) is lack:
                     del own.floors[length]
-                else:
-                    own.floors[length] = lack._replace(units=lack.units - gained)
+                    own.floors.update({length: less} if less is not None else {})
             if meter.spend(len(gains)):
                 yield
         for made in list(self.reservations.values()):
             job, own = made.job, made.job.job_class
             if later and made.start > now:
                 times, leave = (now, made.start), own.leave | {job.jobid}
-                gained = gained_later(profile, own, job.length, later, times, leave)
+                gained = yield from gained_later(profile, own, job.length, later, times, leave)
                 made.lack = max(0, made.lack - gained)
                 if made.lack == 0:
                     begin = max(now, min(gain.start for gain in later) - job.length)

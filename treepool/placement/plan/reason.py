@@ -47,7 +47,7 @@ def why_waiting(
     """
     own, unit, need = job.job_class, unit_of(job.request), job.request.least_asks
     if not (own.hard or (yield from queue.is_servable(own))) or own.servable is False:
-        units = Units(job.request, queue.pool.inventory)
+        units = Units(job.request, queue.profile)
         up = units.in_situation(queue.idle())
         apart = ", but not together" if up >= need else ""
         return f"nodes are down or drained: {min(up, need)} of {need} {unit} up{apart}"
@@ -101,7 +101,7 @@ def unit_of(request: Request) -> str:
 
 def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
     """What *job* would find now if what is planned is ignored."""
-    units, pool = Units(job.request, queue.pool.inventory), queue.pool
+    units, pool = Units(job.request, queue.profile), queue.pool
     view = View(PRESENT, PRESENT, frozenset(), pool.situation, queue.profile.log.end)
     units.become_exact()
     yield from queue.views.count(view, units)

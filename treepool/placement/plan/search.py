@@ -16,7 +16,7 @@ from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.plan.jobs import Holder, JobClass, Waiting
 from treepool.placement.plan.profile import PRESENT, Change, Profile
-from treepool.placement.plan.views import Units, Views
+from treepool.placement.plan.views import LOOK, Units, Views
 from treepool.placement.request.vertices import Request
 
 #: How many times a search tries to place a hard request, before it takes the time after all ends.
@@ -67,7 +67,7 @@ def _earliest(
     before: Optional[float],
 ) -> Generator[None, None, tuple[Optional[Found], int]]:
     profile, length = views.profile, job.length
-    units = Units(request, profile.pool.inventory)
+    units = Units(request, profile)
     view = yield from views.at(begin, begin + length, leave)
     yield from views.count(view, units)
     most = tries = 0
@@ -98,15 +98,15 @@ def gained_now(
     length: float,
     changes: Iterable[Change],
     now: float,
-) -> int:
-    """How many units a job that starts *now* may have on the ranks of *changes*, which made room."""
+) -> Generator[None, None, int]:
+    """How many units a job that starts *now* may use of the room that *changes* made."""
     units, leave = _counted(profile, job_class), job_class.leave
     near = [change for change in changes if change.start < now + length]
 
     def states(rank: int, change: Change) -> Iterable[Optional[NodeState]]:
         return (profile.state(rank, PRESENT, now + length, leave),)
 
-    return _gained(profile, near, units, states)
+    return (yield from _gained(profile, near, units, states))
 
 
 def gained_later(
@@ -116,7 +116,7 @@ def gained_later(
     changes: Iterable[Change],
     times: tuple[float, float],
     leave: frozenset[Holder],
-) -> int:
+) -> Generator[None, None, int]:
     """The same for a job that starts between two *times*: on each rank at the best of them.
 
     A rank has most room at the first time, or when something ends on it.
@@ -129,11 +129,11 @@ def gained_later(
         starts = [first, *(s.end for s in profile.spans(rank) if first < s.end < last)]
         return (profile.state(rank, start, start + length, leave) for start in starts)
 
-    return _gained(profile, near, units, states)
+    return (yield from _gained(profile, near, units, states))
 
 
 def _counted(profile: Profile, job_class: JobClass) -> Units:
-    units = Units(job_class.relaxed or job_class.request, profile.pool.inventory)
+    units = Units(job_class.relaxed or job_class.request, profile)
     units.exact = True
     return units
 
@@ -143,7 +143,7 @@ def _gained(
     changes: Sequence[Change],
     units: Units,
     states_on: Callable[[int, Change], Iterable[Optional[NodeState]]],
-) -> int:
+) -> Generator[None, None, int]:
     """The sum over all ranks of *changes* of the most units in one of the states on each."""
     up = profile.pool.situation.index.up
     idle = profile.pool.inventory.idle_index.state_of
@@ -155,4 +155,8 @@ def _gained(
                 states = (idle[rank],) if wide else states_on(rank, change)
                 gained = max(units.on(rank, state) for state in states)
                 best[rank] = max(best.get(rank, 0), gained)
+            if profile.meter.spend(0 if wide else LOOK):
+                yield
+        if wide and profile.meter.spend(len(change.ranks) // 8):
+            yield
     return sum(best.values())

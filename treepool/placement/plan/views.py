@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Generator, Iterable, Optional
 
 from treepool.placement.choose.choice import Choice, Situation
-from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import most_units, units_in
 from treepool.placement.plan.jobs import Holder
@@ -26,8 +25,8 @@ MAX_VIEWS = 24
 #: For how many requests a view keeps the candidates.
 _MAX_CANDIDATES = 4
 
-#: Work (see Meter) for a choice, and to count the units of a state.
-CHOICE, _COUNT = 30, 1
+#: Work (see Meter) for a choice, to look at a state or rank, and to count the units of a state.
+CHOICE, LOOK, _FIT = 30, 1, 20
 
 
 class View:
@@ -64,10 +63,11 @@ class Units:
     is what really fits, unless that needs a search.
     """
 
-    def __init__(self, request: Request, inventory: Inventory) -> None:
+    def __init__(self, request: Request, profile: Profile) -> None:
         self.ask = request.ask
         self.need = request.least_asks
-        self.within = inventory.matching(request.constraint)
+        self.within = profile.pool.inventory.matching(request.constraint)
+        self._meter = profile.meter
         self.exact = request.ask.by_numbers
         self._known: dict[NodeState, int] = {}
 
@@ -83,6 +83,7 @@ class Units:
             exact = units_in(state, self.ask) if self.exact and not self.ask.searched else None
             known = most_units(state, self.ask) if exact is None else exact
             self._known[state] = known
+            self._meter.owe(_FIT)
         return known
 
     def on(self, rank: int, state: Optional[NodeState]) -> int:
@@ -207,7 +208,7 @@ class Views:
                     view.free -= units.on(rank, old) if up_then[rank] else 0
                     view.free += units.on(rank, state) if up else 0
                 index.put(rank, state, bool(up))
-            if profile.meter.spend(1):
+            if profile.meter.spend(LOOK):
                 yield
 
     def choice(self, view: View, request: Request) -> Generator[None, None, Choice]:
@@ -237,7 +238,7 @@ class Views:
             yield from self.refresh(view)
             for state in list(view.situation.index.buckets):
                 units.of(state)
-                if self.profile.meter.spend(_COUNT):
+                if self.profile.meter.spend(LOOK):
                     yield
             if view.position == self.profile.log.end or self._is_old(view):
                 break
