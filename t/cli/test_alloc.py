@@ -191,6 +191,14 @@ def test_a_weight_or_policy_that_cannot_be_meant_is_a_usage_error(treepool, how,
     assert treepool("alloc", *how, "slot/core").is_one_line_error(said, status=2)
 
 
+def test_a_mix_that_names_an_unknown_locality_is_refused(treepool):
+    refused = treepool("alloc", "--mix", "1*slot/sockt{x}", "slot/core")
+    assert refused.is_one_line_error(
+        "argument --mix: 'slot/sockt{x}': /resources/0/with/0: unknown resource"
+    )
+    assert "(did you mean 'socket'?)" in refused.err
+
+
 def test_constraint_limits_the_shapes(treepool):
     constraint = '{"hostlist": ["xeon[4-7]"]}'
     (answer,) = treepool("alloc", "--json", "--constraint", constraint, "slot=1/core").json

@@ -295,3 +295,8 @@ def test_an_option_of_a_job_that_makes_no_sense_is_named(treepool, tmp_path):
     job = {"submit": 0, "duration": 1, "shape": "slot/core=1", "options": {"wait": -1}}
     trace.write_text(json.dumps(job))
     assert "/options/wait: -1 is not a number of seconds" in treepool("replay", str(trace)).err
+
+
+def test_a_mix_that_names_an_unknown_locality_is_refused(treepool):
+    refused = treepool("replay", "--synthetic", "3", "--compare", "mix=1*slot/sockt{x}")
+    assert refused.is_one_line_error("argument --compare: mix: 'slot/sockt{x}': ")

@@ -227,7 +227,7 @@ def check_queues_that_are_no_tables_are_refused_and_not_left_to_the_questions():
     configuration, queue = Configuration(none, Mock(), ()), Mock()
     for queues, place in ((None, "queues"), ([], "queues"), ({"a": "b"}, "queues.a")):
         try:
-            configuration.follow({"queues": queues}, queue)
+            configuration.follow({"queues": queues}, queue, True)
         except InvalidOption as e:
             assert str(e).startswith(f"configuration: {place}: must be a table, not"), e
         else:

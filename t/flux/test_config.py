@@ -108,6 +108,7 @@ WRONG = {
     'polcy = "easy"': "polcy: unknown, known are policy,",
     "queues.night = {}": "queues.night: this instance has no such queue",
     "windows = [{}]": "windows: /0: lacks name, hosts, start, end",
+    'mix = "1*slot/sockt{x}"': "mix: 'slot/sockt{x}': ",
 }
 
 
@@ -131,6 +132,16 @@ def test_what_is_wrong_at_load_is_told_the_same_way(instance):
     said = f"{instance.directory / 'sched.toml'}: sched-treepool.queues.debug.policy: x: known are"
     assert said in instance.log()
     instance.flux("module", "load", "sched-simple")
+
+
+def test_a_mix_that_names_an_unknown_locality_is_refused_at_load(instance):
+    instance.flux("module", "remove", "sched-treepool")
+    instance.run("module", "load", "sched-treepool", "discover=off", "mix=1*slot/sockt{x}")
+    said = "mix: 'slot/sockt{x}': /resources/0/with/0: unknown resource type"
+    assert instance.soon(lambda: said in instance.log())
+    assert instance.soon(lambda: "sched-treepool" not in instance.flux("module", "list"))
+    instance.flux("module", "load", "sched-treepool", "mix=1*slot/sockt{x}")
+    assert instance.soon(lambda: "err[0]: mix: 'slot/sockt{x}': " in instance.log())
 
 
 def test_what_needs_a_reload_of_the_module_says_so(instance):

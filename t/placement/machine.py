@@ -134,7 +134,7 @@ class Machine(Counted):
         occupied = data.draw(st.one_of(st.none(), random.occupations(R)))
         mode = data.draw(random.some("preferred", "preferred", "required", "none"))
         policy = data.draw(random.some("packing", *random.POLICIES))
-        mix = data.draw(random.mixes(policy))
+        mix = data.draw(random.mixes(policy, R))
         duel = Duel(random.History(R, mode, occupied, [], policy, mix))
         instance = Instance(duel, rank_ids(R["execution"]["R_lite"]), parent, jobid)
         if occupied is not None:

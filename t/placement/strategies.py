@@ -7,6 +7,7 @@ it is JSON, as treepool gets it: an R, jobspecs, and steps that name both.
 from __future__ import annotations
 
 import copy
+import json
 from itertools import combinations
 from typing import Any, Optional, Sequence
 
@@ -1145,9 +1146,12 @@ def steps(draw: Draw, R: JSON) -> Step:
     return Step(what, number=number, ranks=tuple(draw(subsets(ranks_of(R)))))
 
 
-def mixes(policy: str) -> st.SearchStrategy[str]:
-    """The jobs to come that a pool with *policy* may be told of, or none."""
-    return some("", *MIXES) if policy == "packing" else st.just("")
+def mixes(policy: str, R: JSON) -> st.SearchStrategy[str]:
+    """The jobs to come that a pool of *R* with *policy* may be told of, or none."""
+    text = json.dumps(R.get("scheduling", {}))
+    lacking = [name for name in ("numa", "socket", "switch", "rack") if f'"{name}"' not in text]
+    known = [mix for mix in MIXES if not any(name in mix for name in lacking)]
+    return some("", *known) if policy == "packing" else st.just("")
 
 
 @attrs.frozen
@@ -1171,4 +1175,4 @@ def histories(draw: Draw) -> History:
     length = draw(some(8, 4, 12, 16))
     made = st.lists(steps(R), min_size=length, max_size=length)
     policy = draw(some("packing", *POLICIES))
-    return History(R, locality, occupied, draw(made), policy, draw(mixes(policy)))
+    return History(R, locality, occupied, draw(made), policy, draw(mixes(policy, R)))

@@ -218,7 +218,7 @@ def test_what_is_easily_got_wrong(topo, cores, gpus, taken, shape, locality):
 def test_nodes_are_used_in_the_order_of_the_policy(policy, data):
     R = data.draw(random.uneven_clusters())
     mode = data.draw(random.some("preferred", "preferred", "required", "none"))
-    duel = Duel(random.History(R, mode, None, [], policy, data.draw(random.mixes(policy))))
+    duel = Duel(random.History(R, mode, None, [], policy, data.draw(random.mixes(policy, R))))
     for _ in range(3):
         below = data.draw(random.flat())
         if data.draw(random.some(False, False, True)):

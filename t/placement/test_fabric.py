@@ -88,7 +88,7 @@ def test_jobs_get_the_smallest_domain_that_serves_them_or_the_fewest(data):
     R = data.draw(machines())
     policy = data.draw(random.some("best-fit", "best-fit", *random.POLICIES))
     occupied = data.draw(st.one_of(random.occupations(R), st.none()))
-    mix = data.draw(random.mixes(policy))
+    mix = data.draw(random.mixes(policy, R))
     duel = Duel(random.History(R, "preferred", occupied, [], policy, mix))
     for _ in range(4):
         step = steps(data, R, shapes)
@@ -131,7 +131,7 @@ def test_localities_above_the_nodes_follow_the_rules_of_those_inside(data):
     R = data.draw(machines())
     policy = data.draw(random.some("best-fit", "best-fit", *random.POLICIES))
     occupied = data.draw(st.one_of(random.occupations(R), st.none()))
-    mix = data.draw(random.mixes(policy))
+    mix = data.draw(random.mixes(policy, R))
     duel = Duel(random.History(R, "preferred", occupied, [], policy, mix))
     for _ in range(4):
         step = steps(data, R, named_shapes)

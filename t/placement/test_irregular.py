@@ -151,7 +151,7 @@ def test_every_job_on_such_nodes_gets_what_the_reference_says(data):
     mode = data.draw(random.some("preferred", "preferred", "required"))
     policy = data.draw(random.some(*random.POLICIES))
     occupied = data.draw(st.one_of(st.none(), random.occupations(R)))
-    duel = Duel(random.History(R, mode, occupied, [], policy, data.draw(random.mixes(policy))))
+    duel = Duel(random.History(R, mode, occupied, [], policy, data.draw(random.mixes(policy, R))))
     for _ in range(4):
         below = [random.vertex("core", data.draw(random.some(3, 2, 4, 1, 5, 6)))]
         gpus = data.draw(random.some(0, 1, 0, 2, 3))

@@ -210,8 +210,31 @@ def test_what_a_gpu_is_worth_depends_on_the_mix():
     assert first(Packing(mix=Mix(read("slot/[core=8;gpu=1]")))) is whole, "the fullest node"
 
 
+@pytest.mark.parametrize("mix", ["1*slot/sockt{x}", "1*slot/gpu,2*node/slot/sockt/core=2"])
+def test_a_locality_that_the_pool_does_not_know_is_refused_with_the_nearest_name(mix):
+    said = r"^mix: .*: unknown resource type 'sockt' \(did you mean 'socket'\?\)"
+    with pytest.raises(InvalidOption, match=said):
+        Pool(cluster(2), mix=mix)
+    pool = Pool(cluster(2), mix="1*slot/gpu")
+    with pytest.raises(InvalidOption, match=said):
+        pool.set_options(mix=mix)
+    assert pool.options["mix"] == "1*slot/gpu"
+    with pytest.raises(InvalidOption, match=r"unknown resource type 'swich' .*'switch'"):
+        switches(mix="1*slot/swich{x}")
+
+
+def test_nodes_can_leave_though_the_mix_names_what_only_they_have():
+    pool = switches(mix="1*slot/switch{x}")
+    pool.remove_ranks("0-10")
+    assert lost_beside_small(pool) == 1
+    copy = Pool(pool.to_dict())
+    copy.follow_options(**pool.options)
+    assert copy.options == pool.options
+
+
 def test_another_mix_and_another_topology_hold_at_once():
-    pool = Pool({k: v for k, v in cluster(2).items() if k != "scheduling"}, mix="slot/socket{x}")
+    pool = Pool({k: v for k, v in cluster(2).items() if k != "scheduling"})
+    pool.follow_options(mix="slot/socket{x}")
     (flat,) = pool.inventory.node_types
     mix = pool.situation.policy.mix
     assert mix.stranded(flat, ALL, 0b1111) == 4 * PER_GPU, "there are no sockets"
@@ -225,7 +248,8 @@ def test_another_mix_and_another_topology_hold_at_once():
 @settings(SETTINGS, max_examples=examples(100))
 @given(st.data())
 def test_what_is_usable_is_what_the_reference_says(data):
-    R, mix = data.draw(strategies.clusters(most=3)), data.draw(st.sampled_from(strategies.MIXES))
+    R = data.draw(strategies.clusters(most=3))
+    mix = data.draw(strategies.mixes("packing", R))
     pool, reference = Pool(R, mix=mix), ReferencePool(R, mix=mix)
     for rank, node in reference.nodes.items():
         state = pool.situation.index.state_of[rank]

@@ -134,10 +134,17 @@ def pool(arguments: Any) -> Pool:
 def _pool(arguments: Any, **chosen: str) -> Pool:
     if arguments.R_file is None:
         path = str(files.data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
-        return Pool(files.read_json(path)["cluster"]["R"], **chosen)
-    R = files.read_R(arguments.R_file)
-    with files.naming(arguments.R_file):
-        return Pool(R, **chosen)
+        pool = Pool(files.read_json(path)["cluster"]["R"])
+    else:
+        R = files.read_R(arguments.R_file)
+        with files.naming(arguments.R_file):
+            pool = Pool(R)
+    if chosen:
+        try:
+            pool.set_options(**chosen)
+        except InvalidOption as e:
+            raise Stop(f"argument --{e}") from None
+    return pool
 
 
 def constraints(text: Optional[str]) -> Optional[dict[str, Any]]:

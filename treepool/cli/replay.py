@@ -40,6 +40,7 @@ from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress
 from treepool.cli.replayarguments import file_named, load_in, rules_in, whole_number
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
+from treepool.errors import InvalidOption
 from treepool.rfc.rset import ResourceSet
 from treepool.view import trace
 from treepool.view.history import Start, picture_of
@@ -164,7 +165,10 @@ def _outcomes(
 
         began = time.perf_counter()
         watch = None if i else (lambda *start: starts.append(start))
-        outcome = replay(resource_set, jobs, each, tell, watch)
+        try:
+            outcome = replay(resource_set, jobs, each, tell, watch)
+        except InvalidOption as e:
+            raise Stop(f"argument --compare: {e}") from None
         found.append((outcome, time.perf_counter() - began))
     return found
 

@@ -11,6 +11,7 @@ from treepool.errors import InvalidOption, InvalidWindow
 from treepool.flux import options
 from treepool.flux.options import TABLE, InvalidSetting, Options
 from treepool.placement.plan.queue import Queue
+from treepool.placement.pool import Pool
 from treepool.rfc import windows
 from treepool.rfc.findings import shown
 from treepool.rfc.windows import WindowEntry
@@ -43,24 +44,43 @@ class Configuration:
         except (KeyError, TypeError):
             return default
 
-    def follow(self, conf: Mapping[str, Any], queue: Queue) -> bool:
+    def follow(self, conf: Mapping[str, Any], queue: Queue, complete: bool) -> bool:
         """Apply *conf*, the whole new configuration, to *queue* and its pool.
 
-        Returns whether requests may mean something else now. If it raises InvalidOption, nothing
-        has changed.
+        *complete* says whether the topology of all nodes is known. Returns whether requests may
+        mean something else now. If it raises InvalidOption, nothing has changed.
         """
         old = self.options
-        self.options, self.windows = self._read(conf)
-        self._conf = conf
+        new, windows = self._read(conf)
+        changed = new.pool != old.pool
+        if changed:
+            self._set(queue.pool, new, conf, complete)
+        self.options, self.windows, self._conf = new, windows, conf
         queue.set_rules(self.options.rule, self.options.queues)
         for name in ("discover", "queue_depth"):
             if getattr(self.options, name) != getattr(old, name):
                 said = name.replace("_", "-")
                 self._log.warning(f"{said}: holds from the next reload of this module on")
-        changed = self.options.pool != old.pool
-        if changed:
-            queue.pool.set_options(**self.options.pool)
         return changed  # the locality is part of what a request asks for
+
+    def set_options(self, pool: Pool, complete: bool) -> None:
+        """Give *pool* its options; raises InvalidOption.
+
+        The mix can only be judged where *complete*: where the topology of all nodes is known.
+        """
+        self._set(pool, self.options, self._conf, complete)
+
+    def _set(self, pool: Pool, chosen: Options, conf: Mapping[str, Any], complete: bool) -> None:
+        if not complete:
+            pool.follow_options(**chosen.pool)
+            return
+        try:
+            pool.set_options(**chosen.pool)
+        except InvalidOption as e:  # of the mix: options.read has checked all else
+            if any(argument.startswith("mix=") for argument in self._arguments):
+                raise
+            place = _file(self._handle, conf, (TABLE, "mix")) or "configuration"
+            raise InvalidOption(f"{place}: {TABLE}.{e}") from None
 
     def _read(self, conf: Mapping[str, Any]) -> tuple[Options, tuple[WindowEntry, ...]]:
         table = conf.get(TABLE)

@@ -64,6 +64,12 @@ class Intake:
             return discovery.unknown
         return None
 
+    @property
+    def complete(self) -> bool:
+        """Whether the topology of all nodes that could be asked is known."""
+        discovery, pool = self._discovery, self._pool
+        return discovery is None or pool is None or not pool.ranks & ~discovery.known
+
     # -- submissions
 
     def take(self, submission: Submission) -> None:

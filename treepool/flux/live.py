@@ -111,7 +111,8 @@ def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
     try:
         for answer in client.answers(handle, "look"):
             if pool is None:
-                pool = Pool(answer["R"], **answer["options"])
+                pool = Pool(answer["R"])
+                pool.follow_options(**answer["options"])
             for job in answer.get("jobs", ()):
                 jobid = -1 - len(held) if job["id"] is None else int(job["id"])
                 held[jobid] = parts_of(job["parts"])

@@ -69,7 +69,6 @@ class TreepoolScheduler(Receiver):
             raise
         self._pending_args = []
         self._use_flux_options()
-        self.pool_kwargs.update(self.options.pool)
         self.queue: Queue
         self._numbers = Numbers(h)
         self._garbage = Garbage()
@@ -98,6 +97,13 @@ class TreepoolScheduler(Receiver):
             pool = self.pool
         except ValueError as e:  # the pool has already logged it
             raise OSError(EINVAL, str(e)) from None
+        R = pool.inventory.resource_set
+        discovers = self.options.discover and R.scheduling is None
+        try:
+            self._configuration.set_options(pool, not discovers)
+        except InvalidOption as e:
+            self.log.error(str(e))
+            raise OSError(EINVAL, str(e)) from None
         self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
         self._windows.begin(self.queue)
         self._annotator = Annotator(self.queue, self._pending.request_of)
@@ -105,10 +111,9 @@ class TreepoolScheduler(Receiver):
         self._answers.begin()
         # flux-core asks its own queue only whether it is empty, and how many jobs it has.
         self._queue = self.queue.jobs
-        R = pool.inventory.resource_set
         if pool.localities:
             self.log.info(f"topology: {', '.join(pool.localities)}")
-        elif self.options.discover and R.scheduling is None:
+        elif discovers:
             self.log.info("topology: none in R, asking the brokers")
             self._intake.discover(pool, R)
         else:
@@ -125,7 +130,8 @@ class TreepoolScheduler(Receiver):
     def config_reload(self, msg: Any) -> None:
         """Follow a new configuration; if it is wrong, refuse it, and keep to the old one."""
         try:
-            meaning_changed = self._configuration.follow(msg.payload, self.queue)
+            complete = self._intake.complete
+            meaning_changed = self._configuration.follow(msg.payload, self.queue, complete)
         except Exception as e:  # the configuration can be anything, and must not end the module
             self.handle.respond_error(msg, EINVAL, str(e) or type(e).__name__)
             return
@@ -235,6 +241,11 @@ class TreepoolScheduler(Receiver):
 
     def _on_topology(self, localities_changed: bool) -> None:
         """Use nodes that got their topology."""
+        if self._intake.complete:
+            try:
+                self._configuration.set_options(self.pool, True)
+            except InvalidOption as e:
+                self.log.error(str(e))
         if localities_changed:
             self._pending.judge_again()
         self._request_schedule()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sequence
 
-from treepool.errors import InvalidOption
+from treepool.errors import InvalidJobspec, InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA, Weights
 from treepool.placement.choose.mix import Mix, smallest_domains
 from treepool.placement.choose.policy import POLICIES, STRADDLE, Policy, policy_named
 from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.request.job_options import LOCALITIES
+from treepool.placement.request.vertices import request_of
+from treepool.rfc import jobspec
 from treepool.rfc.findings import shown
 from treepool.rfc.mix import Kind, read
+from treepool.rfc.shape import parse_shape
 
 #: The options of a pool and their defaults.
 OPTIONS = {
@@ -47,6 +50,19 @@ def kinds_of(text: object) -> tuple[Kind, ...]:
         return read(str(text))
     except InvalidOption as e:
         raise InvalidOption(f"mix: {e}") from None
+
+
+def check_mix(mix: Mix, localities: Sequence[str], above: Sequence[str]) -> None:
+    """Raise InvalidOption if *mix* has a kind of job that its pool does not understand.
+
+    The nodes of the pool have these *localities*; *above* are those of its fabric.
+    """
+    for kind in mix.kinds:
+        try:
+            spec = jobspec.read(jobspec.from_resources(parse_shape(kind.shape)))
+            request_of(spec, localities, "preferred", above)
+        except InvalidJobspec as e:
+            raise InvalidOption(f"mix: {shown(kind.shape)}: {e}") from None
 
 
 def check_together(options: Mapping[str, object]) -> None:

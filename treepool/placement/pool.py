@@ -26,7 +26,7 @@ from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.pool_r import all_R, allocated_R, down_R
 from treepool.placement.nodes.state import Held
-from treepool.placement.options import chosen
+from treepool.placement.options import check_mix, chosen
 from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.feasibility import Feasibility
 from treepool.rfc import idset, jobspec
@@ -50,6 +50,7 @@ class Pool:
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         inventory = Inventory.of(resource_set)
         self.options, self.weights, policy = chosen(options, inventory.fabric)
+        check_mix(policy.mix, *inventory.known)
         up = idset.flags(inventory.ranks, inventory.ranks.bit_length())
         index = NodeIndex(inventory.idle_states(), up)
         self._situation = Situation(inventory, index, policy)
@@ -216,6 +217,14 @@ class Pool:
         Requests that were made before keep the locality that they have. Raises InvalidOption, and
         changes nothing.
         """
+        check_mix(chosen(options, self.inventory.fabric)[2].mix, *self.inventory.known)
+        self.follow_options(**options)
+
+    def follow_options(self, **options: str) -> None:
+        """``set_options`` where the mix may name localities that are gone, or still to come.
+
+        For the copy of a pool that lost nodes, and for nodes whose topology is not known yet.
+        """
         values, weights, policy = chosen(options, self.inventory.fabric)
         # Another object: who follows the pool sees that answers may be others. What is known of
         # the nodes stays, and with their fabric what the index counts.
@@ -268,8 +277,7 @@ class Pool:
     @property
     def fabric_localities(self) -> tuple[str, ...]:
         """The names of the localities above the nodes, the highest first."""
-        fabric = self.inventory.fabric
-        return () if fabric is None else fabric.localities
+        return self.inventory.known[1]
 
     @property
     def journal(self) -> Journal[int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from functools import cached_property
 from typing import Callable, Iterator, Optional, Sequence
 
 import attrs
@@ -127,8 +126,11 @@ class _Run:
         watch: Optional[Watcher],
     ) -> None:
         self.resource_set = resource_set
-        placed_on = resource_set if rules.fabric else _without_fabric(resource_set)
-        self.pool = Pool(placed_on, **rules.pool)
+        #: The cluster with its fabric, which says whether a request is valid.
+        self.whole_pool = self.pool = Pool(resource_set, **rules.pool)
+        if not rules.fabric:
+            self.pool = Pool(_without_fabric(resource_set))
+            self.pool.follow_options(**rules.pool)
         self.pool.set_expiration(0.0)
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(rules.policy, rules.depth))
         self.rules = rules
@@ -211,11 +213,6 @@ class _Run:
         new = self.queue.waiting(number, 0, limited, frozenset(), "", submitted, self.now)
         self.queue.add(new)
         self.tally.submit()
-
-    @cached_property
-    def whole_pool(self) -> Pool:
-        """The cluster with its fabric, which says whether a request is valid."""
-        return self.pool if self.rules.fabric else Pool(self.resource_set, **self.rules.pool)
 
     def _request(self, traced: TraceJob) -> Request:
         """The request of *traced* without its duration; equal requests share the object.

@@ -90,6 +90,11 @@ class Inventory:
         """The names of all localities, sorted."""
         return tuple(sorted({name for t in self.node_types for name in t.localities}))
 
+    @property
+    def known(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the localities on the nodes, and of those above them, the highest first."""
+        return self.localities, self.fabric.localities if self.fabric is not None else ()
+
     @cached_property
     def has_mig(self) -> bool:
         """Whether some node has MIG domains."""
