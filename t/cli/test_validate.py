@@ -33,12 +33,21 @@ def test_every_problem_has_a_line_with_its_pointer(treepool, write, R):
 
 
 def test_a_key_for_other_ranks_is_a_problem(treepool, write, R):
-    R["scheduling"]["children"][0]["ranks"] = "4-9"
+    R["scheduling"]["children"][0]["ranks"] = "4,6-9"
     result = treepool("validate", write(R))
     assert result.status == 1
     assert result.out.startswith("/scheduling/children: ")
-    assert "4-9" in result.out
+    assert "4,6-9" in result.out
     assert "3,5" in result.out
+
+
+def test_ranks_of_a_key_that_R_lacks_are_a_warning(treepool, write, R):
+    R["scheduling"]["children"][0]["ranks"] = "3-7"
+    R["scheduling"]["fabric"] = {"switch": [{"ranks": "1,5"}]}
+    result = treepool("validate", write(R))
+    assert result.status == 0
+    assert "warning: /scheduling/children: ranks 4,6-7 not in R_lite" in result.out
+    assert "warning: /scheduling/fabric: rank 1 not in R_lite" in result.out
 
 
 def test_cores_that_are_not_those_allocated_are_a_problem_of_that_place(treepool, write, R):

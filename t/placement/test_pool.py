@@ -97,7 +97,7 @@ def test_a_pool_is_made_from_an_object_from_its_text_and_from_a_resource_set(for
         ("{", InvalidR, "line 1 column 2"),
         ({}, InvalidR, "execution"),
         ({**cluster(), "version": 2}, InvalidR, "/version"),
-        (cluster(key_ranks="2-9"), InvalidKey, "2-9.*0-3"),
+        (cluster(key_ranks="4-9"), InvalidKey, "4-9.*0-3"),
     ],
 )
 def test_a_wrong_R_makes_no_pool(R, error, message):
@@ -139,7 +139,7 @@ def test_a_key_of_another_scheduler_makes_flat_nodes_and_is_carried_along():
 
 
 def test_as_many_ranks_in_the_key_as_in_R_are_those_of_the_enclosing_instance():
-    pool = Pool(cluster(ranks="0-1", key_ranks="5,9"))
+    pool = Pool(cluster(ranks="0-1", key_ranks="5,9", starttime=1.0))
     assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[0-3],gpu0"
 
 

@@ -139,10 +139,10 @@ def test_a_fabric_is_cut_with_names_kept_and_empty_domains_dropped():
 
 def test_a_fabric_of_more_ranks_is_cut_and_one_of_equally_many_other_ranks_is_mapped_by_position():
     read = SchedulingKey.read(key({"switch": [{"ranks": "4-5"}, {"ranks": "6-7"}]}))
-    assert fabric_of(read.map_to(0b1111)) == {"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}
+    assert fabric_of(read.map_to(0b1111, True)) == {"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}
     assert fabric_of(read.map_to(0b1110000)) == {"switch": [{"ranks": "4-5"}, {"ranks": "6"}]}
     assert fabric_of(read.map_to(0b111111111)) == fabric_of(read)
-    with pytest.raises(InvalidKey, match="the key has ranks 4-7"):
+    with pytest.raises(InvalidKey, match=r"^/fabric: has ranks 4-7, none of which"):
         read.map_to(0b111)
 
 
@@ -150,7 +150,7 @@ def test_ranks_that_stand_alone_do_not_prevent_mapping_by_position():
     """A job has ranks 2-5, and only rank 3 is in a switch. Its instance calls it rank 1."""
     entry = {"ranks": "2-5", "topo": {"cores": "0"}}
     read = SchedulingKey.read(key({"switch": [{"ranks": "3"}]}, entry))
-    assert fabric_of(read.map_to(0b1111)) == {"switch": [{"ranks": "1"}]}
+    assert fabric_of(read.map_to(0b1111, True)) == {"switch": [{"ranks": "1"}]}
 
 
 def R_with(scheduling: dict, ranks: str) -> dict:
@@ -181,7 +181,7 @@ def test_a_sub_instance_renumbers_the_fabric_like_the_children():
 
 def test_a_fabric_of_other_ranks_is_a_problem_of_the_key():
     found = ResourceSet.problems(R_with(key({"switch": [{"ranks": "8-9"}]}), "0-2"))
-    assert [p.pointer for p in found] == ["/scheduling/children"]
+    assert [p.pointer for p in found] == ["/scheduling/fabric"]
 
 
 # -- against sets

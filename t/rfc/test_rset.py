@@ -147,7 +147,7 @@ def test_keys_that_rfc_20_does_not_name_are_ignored():
 def test_the_key_is_about_the_ranks_of_r():
     key = ResourceSet.read(CLUSTER).key()
     assert key is not None and key.to_dict() == KEY
-    some = changed(lambda R, e: R.update(scheduling=renamed("100-115")))
+    some = changed(lambda R, e: (R.update(scheduling=renamed("100-115")), e.update(starttime=1)))
     key = ResourceSet.read(some).key()
     assert key is not None and key.ranks == 0xFFFF
     assert ResourceSet.read(some).to_dict()["scheduling"]["children"][0]["ranks"] == "100-115"
@@ -301,9 +301,8 @@ def renamed(ranks: str) -> dict[str, Any]:
             "/scheduling/children/0: key 'ranks' is missing",
         ),
         (
-            lambda R, e: R.update(scheduling=renamed("10-20")),
-            "/scheduling/children: the key has ranks 10-20, which are neither among the ranks "
-            "0-15 of R_lite nor as many",
+            lambda R, e: R.update(scheduling=renamed("16-20")),
+            "/scheduling/children: has ranks 16-20, none of which is among ranks 0-15 of R_lite",
         ),
     ],
 )

@@ -391,14 +391,37 @@ def test_a_key_about_more_ranks_is_cut_before_positions_count():
 
 def test_as_many_ranks_that_overlap_are_those_of_the_enclosing_instance():
     some = SchedulingKey.read(key(entry("1", {"cores": "0"}), entry("2-4", {"cores": "0-1"})))
-    mapped = some.map_to(0b1111).to_dict()
+    mapped = some.map_to(0b1111, allocated=True).to_dict()
     assert [child["ranks"] for child in mapped["children"]] == ["0", "1-3"]
+    cut = some.map_to(0b1111).to_dict()
+    assert [child["ranks"] for child in cut["children"]] == ["1", "2-3"]
+
+
+def test_an_R_without_a_start_time_is_never_renumbered():
+    """Rank 0 is flat and rank 3 is excluded: rank 1 keeps its own topo."""
+    some = SchedulingKey.read(key(entry("1", {"cores": "0"}), entry("2-3", {"cores": "0-1"})))
+    assert topos(some.map_to(0b111)) == {1: {"cores": "0"}, 2: {"cores": "0-1"}}
+
+
+@pytest.mark.parametrize(("ranks", "above"), [("10-13", "0-3"), ("0-3", "10-13"), ("9", "8")])
+@pytest.mark.parametrize("allocated", [False, True])
+def test_children_and_fabric_must_each_be_about_ranks_of_R(ranks, above, allocated):
+    switch = {"switch": [{"ranks": above}]}
+    some = SchedulingKey.read({**key(entry(ranks)), "fabric": switch})
+    strange = [name for name, own in (("children", ranks), ("fabric", above)) if own != "0-3"]
+    if allocated and "10-13" in (ranks, above):  # as many, so each maps by its own positions
+        mapped = some.map_to(0b1111, allocated=True)
+        assert mapped.described == mapped.fabric.mask() == 0b1111
+        return
+    assert [p.pointer for p in some.misplaced(0b1111, allocated)] == [f"/{n}" for n in strange]
+    with pytest.raises(InvalidKey, match=rf"^/{strange[0]}: .* of R_lite$"):
+        some.map_to(0b1111, allocated)
 
 
 @given(keys(), st.integers(0, 300))
 def test_as_many_other_ranks_are_mapped_by_sorted_position(some, first):
     size = idset.size(some.ranks)
-    mapped = some.map_to(((1 << size) - 1) << first)
+    mapped = some.map_to(((1 << size) - 1) << first, allocated=True)
     before = topos(some)
     assert topos(mapped) == {first + i: before[r] for i, r in enumerate(sorted(before))}
 
@@ -407,7 +430,7 @@ def test_as_many_other_ranks_are_mapped_by_sorted_position(some, first):
 def test_mapping_to_as_many_ranks_with_gaps_keeps_the_order(some, first):
     ranks = [first + i * i for i in range(idset.size(some.ranks))]
     before = topos(some)
-    assert topos(some.map_to(text(set(ranks)))) == dict(
+    assert topos(some.map_to(text(set(ranks)), allocated=True)) == dict(
         zip(ranks, (before[r] for r in sorted(before)))
     )
 

@@ -86,8 +86,8 @@ def test_a_key_with_the_ranks_of_an_outer_instance_is_mapped_by_position():
 
 
 def test_a_key_with_any_other_ranks_is_an_error():
-    with pytest.raises(InvalidKey, match=r"ranks 6-7, .* 3,5-6 of R_lite"):
-        subinstance(allocated(key(("6-7", TOPO))))
+    with pytest.raises(InvalidKey, match=r"ranks 7-8, .* 3,5-6 of R_lite"):
+        subinstance(allocated(key(("7-8", TOPO))))
 
 
 def test_the_key_of_another_scheduler_is_carried_along():

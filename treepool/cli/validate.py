@@ -111,7 +111,7 @@ def _R_problems(document: Any) -> list[Problem]:
 
 
 def _R_warnings(document: Any) -> list[str]:
-    return keycheck.warnings(ResourceSet.read(document))
+    return keycheck.warnings(ResourceSet.read(document), strays=True)
 
 
 def _jobspec_problems(document: Any) -> list[Problem]:

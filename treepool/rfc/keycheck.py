@@ -16,7 +16,6 @@ from typing import Any, Iterable, Iterator, Mapping
 
 import attrs
 
-from treepool.errors import InvalidKey
 from treepool.rfc import idset, topo
 from treepool.rfc.findings import Findings, Unknown, pointer_to, shown, shown_ids
 from treepool.rfc.idset import union
@@ -36,11 +35,13 @@ MAX_PAIRS = 1 << 16
 MAX_NAMES = 500
 
 
-def warnings(resource_set: ResourceSet) -> list[str]:
+def warnings(resource_set: ResourceSet, strays: bool = False) -> list[str]:
     """One short line for each probable mistake in the key of *resource_set*.
 
-    Each line starts with the JSON pointer of its place in R. There are at most MAX_WARNINGS lines,
-    and one that says so. There are none for an R without a key, or with an invalid one.
+    With *strays*, ranks of the key that R lacks are among them; in an instance the site may have
+    excluded these. Each line starts with the JSON pointer of its place in R. There are at most
+    MAX_WARNINGS lines, and one that says so. There are none for an R without a key, or with an
+    invalid one.
     """
     scheduling = resource_set.scheduling
     if scheduling is None:
@@ -51,11 +52,12 @@ def warnings(resource_set: ResourceSet) -> list[str]:
     key = read_into(Findings(unknown), scheduling, "/scheduling")
     if key is None:
         return []
-    try:
-        check = _Check(key, resource_set, key.ranks_in(resource_set.ranks, resource_set.allocated))
-    except InvalidKey:
+    place = resource_set.ranks, resource_set.allocated
+    if next(key.misplaced(*place), None):
         return []
-    return _limited(chain(check.lines(), _misspelt(unknown)))
+    check = _Check(key, resource_set, key.ranks_in(*place))
+    stray = (f"/scheduling{problem}" for problem in key.strays(*place) if strays)
+    return _limited(chain(stray, check.lines(), _misspelt(unknown)))
 
 
 def key_warnings(key: Mapping[str, Any]) -> list[str]:

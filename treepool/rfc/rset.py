@@ -282,8 +282,6 @@ class _Reader:
         if scheduling.is_treepool(value):
             key = scheduling.read_into(self.findings, value, at)
             if key is not None and self.ranks is not None:
-                try:
-                    key.map_to(self.ranks, self._starttime > 0)
-                except InvalidKey as e:
-                    self.findings.note(f"{at}/children", str(e))
+                for problem in key.misplaced(self.ranks, self._starttime > 0):
+                    self.findings.note(at + problem.pointer, problem.message)
         return value

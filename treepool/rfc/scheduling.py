@@ -8,7 +8,7 @@ The file has more than 300 lines because a key is read, moved to other ranks and
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 import attrs
 
@@ -164,56 +164,76 @@ class SchedulingKey:
     def map_to(self, ranks: int, allocated: bool = False) -> SchedulingKey:
         """The key for an R that has exactly *ranks*; *allocated* tells that it is that of a job.
 
-        - A key about some or all of *ranks* stays as it is.
-        - A key about more ranks is cut to *ranks*: Flux removes the ranks in ``resource.exclude``
-          from R_lite, not from the key.
-        - A key about other ranks, but as many, has the ranks of the enclosing instance, because
-          Flux renumbers R_lite of a sub-instance, not the key. They map by sorted position.
-        - So does a key about more ranks in an *allocated* R, before it is cut: Flux renumbers
-          R_lite of a sub-instance, then removes the ranks in ``resource.exclude``.
+        - ``children`` and ``fabric`` are cut to *ranks*, each by its own ranks.
+        - In an *allocated* R, Flux has renumbered R_lite for a sub-instance, but not the key, and
+          then removed the ranks in ``resource.exclude``. A key that has ranks which R_lite lacks,
+          and as many as R_lite had before that, maps by sorted position. Where the ranks of
+          ``children`` include those of ``fabric``, or the reverse, the positions are the same.
 
-        Raises InvalidKey, which names both sets, for any other key.
+        Raises InvalidKey if ``children`` or ``fabric`` has ranks, but none of R.
         """
-        key = self._numbered(ranks, allocated)
-        return key if key.ranks & ~ranks == 0 else key._moved(key._move_to(ranks))
+        for problem in self.misplaced(ranks, allocated):
+            raise InvalidKey(str(problem))
+        if self.ranks & ~ranks == 0:
+            return self
+        return self._moved(*(move for _, _, move in self._moves(ranks, allocated)))
+
+    def misplaced(self, ranks: int, allocated: bool = False) -> Iterator[Problem]:
+        """Why ``map_to`` refuses R: each of ``children`` and ``fabric`` that is about others."""
+        for name, own, move in self._moves(ranks, allocated):
+            if own and ranks and not own & ranks and not move(own):
+                others = f"ranks {shown_ids(own)}, none of which is among ranks {shown_ids(ranks)}"
+                yield Problem(f"/{name}", f"has {others} of R_lite")
+
+    def strays(self, ranks: int, allocated: bool = False) -> Iterator[Problem]:
+        """The ranks of ``children`` and of ``fabric`` that an R lacks which has exactly *ranks*."""
+        for name, own, move in self._moves(ranks, allocated):
+            if own & ~ranks and move(own) == own & ranks:
+                what = "rank" if idset.size(own & ~ranks) == 1 else "ranks"
+                yield Problem(f"/{name}", f"{what} {shown_ids(own & ~ranks)} not in R_lite")
 
     def ranks_in(self, ranks: int, allocated: bool = False) -> tuple[int, ...]:
-        """The ranks of each of ``children`` in an R that has exactly *ranks*.
+        """The ranks of each of ``children`` in an R that has exactly *ranks*; see ``map_to``."""
+        (_, _, move), _ = self._moves(ranks, allocated)
+        return tuple(move(entry.ranks) for entry in self.children)
 
-        See ``map_to``, also for the InvalidKey that it raises.
+    def _moves(self, ranks: int, allocated: bool) -> tuple[tuple[str, int, Move], ...]:
+        """Of ``children`` and ``fabric``: the name, the ranks, and how they map to an R's *ranks*.
+
+        *allocated* is as in ``map_to``.
         """
-        key = attrs.evolve(self, fabric=None)._numbered(ranks, allocated)  # a fabric takes long
-        move = key._move_to(ranks)
-        return tuple(move(entry.ranks) for entry in key.children)
-
-    def _numbered(self, ranks: int, allocated: bool) -> SchedulingKey:
-        """The key with its ranks as positions if it is in an allocated R with such *ranks*."""
-        more = self.ranks & ~ranks and ranks.bit_length() <= idset.size(self.ranks)
-        return self.renumber() if allocated and more else self
-
-    def _move_to(self, ranks: int) -> Move:
-        """A function that maps ranks of this key to those of an R that has exactly *ranks*."""
-        if self.ranks & ~ranks == 0:
-            return lambda old: old
-        if ranks & ~self.ranks == 0:
-            return lambda old: old & ranks
-        if idset.size(self.ranks) == idset.size(ranks):
-            return idset.by_position(self.ranks, ranks)
-        raise InvalidKey(
-            f"the key has ranks {shown_ids(self.ranks)}, which are neither among the ranks "
-            f"{shown_ids(ranks)} of R_lite nor as many"
+        below, above = self.described, self.fabric.mask() if self.fabric is not None else 0
+        together = not (below & ~above and above & ~below)
+        parts = ("children", below), ("fabric", above)
+        return tuple(
+            (name, own, _move(self.ranks if together else own, ranks, allocated))
+            for name, own in parts
         )
 
-    def _moved(self, move: Move) -> SchedulingKey:
-        """The key with its ranks mapped by *move*, without entries that are then empty."""
+    def _moved(self, move: Move, above: Optional[Move] = None) -> SchedulingKey:
+        """The key with its ranks mapped by *move*, without entries that are then empty.
+
+        The ranks of the fabric are mapped by *above*, by default in the same way.
+        """
         children = ((entry, move(entry.ranks)) for entry in self.children)
         allocated = ((entry, move(entry.ranks)) for entry in self.allocated)
         return attrs.evolve(
             self,
             children=tuple(attrs.evolve(e, ranks=ranks) for e, ranks in children if ranks),
             allocated=tuple(attrs.evolve(a, ranks=ranks) for a, ranks in allocated if ranks),
-            fabric=self.fabric.moved(move) if self.fabric is not None else None,
+            fabric=self.fabric.moved(above or move) if self.fabric is not None else None,
         )
+
+
+def _move(own: int, ranks: int, allocated: bool) -> Move:
+    """How *own* ranks of a key map to those of an R that has exactly *ranks*, see ``map_to``."""
+    if allocated and own & ~ranks:
+        if ranks.bit_length() <= idset.size(own):
+            position = idset.from_zero(own)
+            return lambda old: position(old) & ranks
+        if idset.size(own) == idset.size(ranks):
+            return idset.by_position(own, ranks)
+    return lambda old: old & ranks
 
 
 def is_treepool(scheduling: object) -> bool:
