@@ -20,8 +20,8 @@ def key(**more):
 
 
 @pytest.fixture
-def loaded(request, tmp_path):
-    """The warnings of a scheduler module that is loaded where R has this key."""
+def log(request, tmp_path):
+    """The log of a scheduler module that is loaded where R has this key."""
     scheduling, words = request.param
     path = tmp_path / "R.json"
     execution = {
@@ -40,13 +40,19 @@ def loaded(request, tmp_path):
         instance.wait(job, "alloc")  # a job is hello'd without another word
         instance.load(*words)
         instance.settle()
-        yield [line for line in instance.log().splitlines() if ".warning[" in line]
+        yield instance.log().splitlines()
+
+
+@pytest.fixture
+def loaded(log):
+    """Its warnings."""
+    return [line for line in log if ".warning[" in line]
 
 
 ANY_POOL = [("sched-treepool",), ("sched-simple", "pool-class=TreePool")]
 
 
-@pytest.mark.parametrize("loaded", [(key(), words) for words in ANY_POOL], indirect=True)
+@pytest.mark.parametrize("log", [(key(), words) for words in ANY_POOL], indirect=True)
 def test_a_key_that_says_less_or_more_than_R_is_warned_of_once_each(loaded):
     told = [line.partition(": ")[2] for line in loaded]
     first = told[: len(told) // 2]
@@ -58,8 +64,8 @@ def test_a_key_that_says_less_or_more_than_R_is_warned_of_once_each(loaded):
 
 
 @pytest.mark.parametrize(
-    "loaded",
-    [(key(writer=writer), ANY_POOL[0]) for writer in ("treepool", "Treepool")],
+    "log",
+    [(key(writer=writer), ANY_POOL[0]) for writer in ("treepool", "Treepol")],
     indirect=True,
 )
 def test_a_misspelt_writer_is_told_the_right_name(loaded):
@@ -67,6 +73,12 @@ def test_a_misspelt_writer_is_told_the_right_name(loaded):
     assert "'TreePool'" in loaded[0]
 
 
-@pytest.mark.parametrize("loaded", [({"writer": "fluxion:hierarchy"}, ANY_POOL[0])], indirect=True)
+@pytest.mark.parametrize("log", [({"writer": "fluxion:hierarchy"}, ANY_POOL[0])], indirect=True)
 def test_the_key_of_another_scheduler_is_nothing_to_warn_of(loaded):
     assert loaded == []
+
+
+@pytest.mark.parametrize("log", [(key(writer="graph:x"), ("sched-treepool",))], indirect=True)
+def test_sched_treepool_says_whose_key_it_does_not_read(log):
+    told = {line.partition("]: ")[2] for line in log if "topology: " in line}
+    assert told == {"topology: the key in R is that of 'graph:x', nodes are flat"}

@@ -57,7 +57,20 @@ def test_the_keys_of_rfc_49_have_no_warning(cluster):
     assert warnings(key, ranks=ranks, cores=cores, gpus=gpus, hosts=f"n[{ranks}]") == []
 
 
-@pytest.mark.parametrize("writer", ["treepool", "Treepool", "TREEPOOL", "tree-pool", "treepool:1"])
+@pytest.mark.parametrize(
+    "writer",
+    [
+        "treepool",
+        "Treepool",
+        "TREEPOOL",
+        "tree-pool",
+        "treepool:1",
+        "Treepol",
+        "TreePol",
+        "TreePools",
+        "TreeePool",
+    ],
+)
 def test_another_spelling_of_the_writer_is_named(writer):
     name = writer.partition(":")[0]
     assert warnings({**a_key(("3,5", TOPO)), "writer": writer}) == [

@@ -40,6 +40,7 @@ from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
+from treepool.rfc.findings import shown
 
 #: Seconds without annotations after one of them failed.
 _PENANCE = 60.0
@@ -116,6 +117,9 @@ class TreepoolScheduler(Receiver):
         elif discovers:
             self.log.info("topology: none in R, asking the brokers")
             self._intake.discover(pool, R)
+        elif R.scheduling is not None and pool.inventory.key is None:
+            writer = shown(R.scheduling.get("writer", "fluxion"))
+            self.log.info(f"topology: the key in R is that of {writer}, nodes are flat")
         else:
             self.log.info("topology: none in R, nodes are flat")
 

@@ -83,7 +83,7 @@ def _writer(scheduling: Mapping[str, Any]) -> Iterator[str]:
     writer = scheduling.get("writer")
     name = writer.partition(":")[0] if isinstance(writer, str) else ""
     plain = name.translate({ord(c): None for c in "-_ "})
-    if plain.casefold() == WRITER.casefold():
+    if nearest(plain, (WRITER.casefold(),)):
         yield (
             f"/scheduling/writer: the scheduler is called {WRITER!r}, not {shown(name)}, "
             "so the key is ignored"
