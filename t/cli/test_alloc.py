@@ -114,6 +114,33 @@ def test_full_R_of_a_job_without_a_duration_has_no_times(treepool):
     assert (R["execution"]["starttime"], R["execution"]["expiration"]) == (0, 0)
 
 
+def expiring(seconds):
+    """An R of one core that expires in so many *seconds*."""
+    execution = {
+        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+        "nodelist": ["n0"],
+        "starttime": 1,
+        "expiration": time.time() + seconds,
+    }
+    return {"version": 1, "execution": execution}
+
+
+@pytest.mark.parametrize(("duration", "end"), [(0, 3600), (60, 60), (7200, 3600)])
+def test_a_job_ends_with_its_pool_at_the_latest(treepool, write, duration, end):
+    path = write(from_resources(parse_shape("slot/core"), duration=duration))
+    R = write(expiring(3600), "R.json")
+    (got,) = treepool("alloc", "--R", "-R", R, "--jobspec", path).json
+    execution = got["execution"]
+    assert abs(execution["starttime"] - time.time()) < 60
+    assert abs(execution["expiration"] - time.time() - end) < 60
+
+
+def test_a_pool_that_has_expired_allocates_nothing(treepool, write):
+    result = treepool("alloc", "--R", "-R", write(expiring(-3600)), "slot/core")
+    assert (result.status, result.out) == (1, "")
+    assert "infeasible: the resources expired 36" in result.err
+
+
 def test_jobspec_instead_of_a_shape(treepool, write):
     path = write(from_resources(parse_shape("slot=2/socket=1{x}"), duration=60))
     (answer,) = treepool("alloc", "--json", "--jobspec", path).json

@@ -70,8 +70,8 @@ def define(parser: ArgumentParser) -> None:
         "--R",
         dest="full_R",
         action="store_true",
-        help="print the whole R of the last job that was allocated; it starts now if the job has "
-        "a duration",
+        help="print the whole R of the last job that was allocated; it starts now if the job "
+        "or R has an end, and ends with the first of them",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Callable, Mapping, Optional, Union
 
@@ -95,8 +96,11 @@ def allocate_jobspec(
 
 
 def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocation, Refusal]:
+    now, end = time.time(), pool.expiration or math.inf
     try:
         request = pool.parse_resource_request(spec())
+        if end <= now:
+            return Refusal("infeasible", f"the resources expired {round(now - end)} seconds ago")
         allocation = pool.alloc(jobid, request)
     except InvalidShape as e:
         return Refusal("invalid", e.line, e.caret())
@@ -106,10 +110,10 @@ def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocatio
         return Refusal("infeasible", str(e))
     except InsufficientResources as e:
         return Refusal("insufficient", str(e))
-    if request.duration > 0:  # as in Flux when a job starts; here every job starts now
-        now = time.time()
+    end = min(end, now + (request.duration or math.inf))
+    if end < math.inf:  # as in Flux when a job starts; here every job starts now
         allocation.set_starttime(now)
-        allocation.set_expiration(now + request.duration)
+        allocation.set_expiration(end)
     return allocation
 
 
