@@ -271,3 +271,41 @@ def test_an_unknown_key_of_the_jobspec_is_a_warning():
         "/task: unknown key; RFC 14 has version, resources, tasks, attributes, "
         "and Flux refuses others"
     ]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value", "said"),
+    [
+        ("/resources/0/count", "2", "/resources/0/count: the text '2' as a count"),
+        ("/resources/0/with/0/count", "1", "/resources/0/with/0/count: the text '1' as a count"),
+        (
+            "/resources/0/with/0/exclusive",
+            True,
+            "/resources/0/with/0/exclusive: an exclusive 'core'",
+        ),
+        ("/resources/0/with/0/id", "0", "/resources/0/with/0/id: an id of 'core'"),
+        ("/resources/0/with", [CORE, CORE], "/resources/0/with/1: a second 'core' in slot"),
+    ],
+)
+def test_what_rfc_25_has_not_in_a_vertex_is_a_warning(pointer, value, said):
+    (line,) = jobcheck.warnings(changed(V1, pointer, value))
+    assert line == f"{said}; RFC 25 has no such resources in version 1"
+
+
+@pytest.mark.parametrize(("total", "right"), [(1, False), (2, True), (3, True)])
+def test_a_total_is_enough_for_all_slots(total, right):
+    found = problems(changed(V1, "/tasks/0/count", {"total": total}))
+    said = f"/tasks/0/count/total: {total} in 2 slots: some have no task"
+    assert found == ([] if right else [said])
+
+
+def test_flux_rounds_slots_up_to_the_same_number_on_each_node():
+    node = [{"type": "node", "count": 2, "with": V1["resources"]}]
+    three = changed(changed(V1, "/resources", node), "/tasks/0/count", {"total": 3})
+    assert problems(three) == []
+    assert problems(changed(three, "/tasks/0/count/total", 2)) != []
+
+
+def test_a_working_directory_is_absolute():
+    (line,) = problems(changed(V1, "/attributes/system/cwd", "work"))
+    assert line == "/attributes/system/cwd: must be an absolute path, not 'work'"

@@ -34,6 +34,8 @@ def problems(document: Any) -> list[Problem]:
         good = not any(p.pointer.startswith("/resources") for p in findings.problems())
         slots = _slots(found.resources) if good and "resources" in document else None
         checker = _Checker(findings, found.version == 1, slots)
+        if slots and found.version == 1:
+            checker.numbers = _numbers(found.resources)
         readers = {"tasks": checker.tasks, "attributes": checker.attributes}
         findings.members(document, "", readers, required=("tasks",))
     return findings.problems()
@@ -48,7 +50,7 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
         if key not in _KEYS
     ][:1]
     if document["version"] == 1:
-        problem = _beyond_v1(jobspec.read(document).resources)
+        problem = _beyond_v1(jobspec.read(document).resources) or _text_count(document["resources"])
         if problem is not None:
             lines.append(f"{problem}; RFC 25 has no such resources in version 1")
     return lines
@@ -66,6 +68,8 @@ class _Checker:
         self.findings = findings
         self.version_1 = version_1
         self.slots = slots
+        #: How many nodes and slots a jobspec of version 1 has, if that is known.
+        self.numbers: Optional[tuple[int, int]] = None
         #: The slot of the task at hand, if it is known.
         self.of_task: Optional[str] = None
 
@@ -125,11 +129,29 @@ class _Checker:
         readers: Readers = {
             "per_slot": per_slot,
             "per_resource": self.not_in_version_1(per_resource),
-            "total": lambda v, at: self.findings.integer(v, at, least=1),
+            "total": self.total,
         }
         self.findings.members(value, at, readers, closed=True)
         if isinstance(value, dict) and len(value) != 1:
             self.findings.note(at, "must have exactly one of per_slot, per_resource and total")
+
+    def total(self, value: object, at: str) -> None:
+        """How many tasks the job has: enough for all slots.
+
+        Flux rounds slots up where the tasks are not the same number on all nodes.
+        """
+        number = self.findings.integer(value, at, least=1)
+        if self.numbers is None or number < 1:
+            return
+        nodes, slots = self.numbers
+        if number <= slots - max(nodes, 1):
+            self.findings.note(at, f"{shown(number)} in {slots} slots: some have no task")
+
+    def cwd(self, value: object, at: str) -> None:
+        """The working directory, an absolute path."""
+        path = self.findings.string(value, at)
+        if isinstance(value, str) and not path.startswith("/"):
+            self.findings.note(at, f"must be an absolute path, not {shown(path)}")
 
     def not_in_version_1(self, read: Reader[Any]) -> Reader[Any]:
         """*read*, for a key that RFC 25 does not allow."""
@@ -153,7 +175,8 @@ class _Checker:
         """What RFC 14 defines of ``attributes.system``; other keys are for other programs."""
         string = self.findings.string
         readers: Readers = {
-            **dict.fromkeys(("cwd", "queue", "bank", "project"), string),
+            **dict.fromkeys(("queue", "bank", "project"), string),
+            "cwd": self.cwd,
             "preemptible-after": self.findings.number,
             "environment": self.environment,
             "dependencies": lambda v, at: self.findings.items(v, at, self.dependency, least=1),
@@ -206,6 +229,10 @@ def _beyond_v1(vertices: tuple[Vertex, ...], inside: str = "") -> Optional[Probl
             return Problem(vertex.pointer, f"{what} {where}")
         if not vertex.count.fixed:
             return Problem(f"{vertex.pointer}/count", f"a range of {what}")
+        if vertex.id is not None:
+            return Problem(f"{vertex.pointer}/id", f"an id of {what}")
+        if vertex.exclusive is not None and vertex.type != "node":
+            return Problem(f"{vertex.pointer}/exclusive", f"an exclusive {what}")
         below = _beyond_v1(vertex.children, vertex.type)
         if below is not None:
             return below
@@ -213,4 +240,28 @@ def _beyond_v1(vertices: tuple[Vertex, ...], inside: str = "") -> Optional[Probl
         return Problem(vertices[0].pointer.rpartition("/")[0], "no core in slot")
     if inside in ("", "node") and len(vertices) > 1:
         return Problem(vertices[1].pointer, "a second vertex beside the first")
+    for i, vertex in enumerate(vertices):
+        if any(vertex.type == other.type for other in vertices[:i]):
+            return Problem(vertex.pointer, f"a second {shown(vertex.type)} in {inside}")
     return None
+
+
+def _text_count(resources: Any, at: str = "/resources") -> Optional[Problem]:
+    """The first count in valid *resources* that is a text."""
+    for i, vertex in enumerate(resources):
+        if isinstance(vertex["count"], str):
+            return Problem(f"{at}/{i}/count", f"the text {shown(vertex['count'])} as a count")
+        below = _text_count(vertex.get("with", ()), f"{at}/{i}/with")
+        if below is not None:
+            return below
+    return None
+
+
+def _numbers(vertices: tuple[Vertex, ...]) -> Optional[tuple[int, int]]:
+    """The number of nodes and of slots in a graph of RFC 25; 0 nodes if none is named."""
+    if _beyond_v1(vertices) is not None:
+        return None
+    (outer,) = vertices
+    if outer.type == "slot":
+        return 0, outer.count.minimum
+    return outer.count.minimum, outer.count.minimum * outer.children[0].count.minimum
