@@ -6,6 +6,7 @@ import pytest
 
 from treepool.cli import vectors
 from treepool.cli.files import data_folder
+from treepool.placement.options import OPTIONS
 from treepool.placement.request import job_options
 
 SCHEMA = json.loads((data_folder("schemas") / "testvectors.json").read_text())
@@ -58,10 +59,20 @@ def test_a_steps_options_are_those_of_a_job_whatever_their_values(cluster_a):
     [
         ({"locality": "none", "policy": "best-locality", "alpha": 0, "beta": 0.5}, []),
         ({"same": "driver"},
-         ["/options/same: unknown key; known are locality, policy, alpha, beta"]),
+         ["/options/same: unknown key; known are locality, policy, straddle, alpha, beta, mix"]),
         ({"alpha": 1.5}, ["/options/alpha: must be at least 0 and at most 1, not 1.5"]),
         ({"beta": "0.5"}, ["/options/beta: must be a number, not '0.5'"]),
     ],
 )  # fmt: skip
 def test_a_files_options_are_those_of_a_pool(cluster_a, options, expected):
     assert told({**cluster_a, "options": options}) == expected
+
+
+def test_the_options_of_a_pool_are_those_of_the_schema(cluster_a):
+    assert list(SCHEMA["$defs"]["pool_options"]["properties"]) == list(OPTIONS)
+    cluster_a["options"] = {"straddle": 4, "mix": "1*slot/gpu"}
+    assert vectors.problems(cluster_a) == []
+    cluster_a["options"] = {"mix": "1*slot/sockt{x}"}
+    (problem,) = vectors.problems(cluster_a)
+    assert problem.pointer == "/options"
+    assert "did you mean 'socket'?" in problem.message

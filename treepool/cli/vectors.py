@@ -15,10 +15,11 @@ import attrs
 from treepool.cli.answers import allocate_jobspec, allocate_shape
 from treepool.errors import InvalidKey, InvalidOption, PoolConflict, Problem
 from treepool.placement.choose.policy import POLICIES
+from treepool.placement.options import MOST, OPTIONS
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import CHECKS, LOCALITIES
 from treepool.rfc import idset
-from treepool.rfc.findings import Findings, Readers
+from treepool.rfc.findings import Findings, Reader, Readers
 from treepool.rfc.findings import shown as quoted
 from treepool.rfc.rset import ResourceSet
 
@@ -94,10 +95,14 @@ class _Reader:
         readers: Readers = {
             "locality": lambda v, at: self.findings.one_of(v, at, LOCALITIES),
             "policy": lambda v, at: self.findings.one_of(v, at, tuple(POLICIES)),
-            "alpha": lambda v, at: self.findings.number(v, at, 0, 1),
-            "beta": lambda v, at: self.findings.number(v, at, 0, 1),
+            **{name: self.number(most) for name, most in MOST.items()},
         }
+        readers = {name: readers.get(name, self.findings.string) for name in OPTIONS}
         self.findings.members(value, at, readers, closed=True)
+
+    def number(self, most: float) -> Reader[float]:
+        """A reader of numbers from 0 to *most*."""
+        return lambda value, at: self.findings.number(value, at, 0, most)
 
     def step(self, value: object, at: str) -> None:
         """Check a step, which has one of the keys free, down, up, jobspec and shape."""
