@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from treepool.discovery import sites
@@ -271,3 +273,17 @@ def test_a_file_with_many_blank_lines_is_read(filler):
     """A pattern that matches across lines would take hours."""
     names = sites.read(filler * 1_000_000 + "SwitchName=a Nodes=n0\n")
     assert list(names.locations) == ["n0"]
+
+
+def test_hosts_in_many_nested_switches_cost_what_their_names_do():
+    nested = [f"SwitchName=s{i} Switches=s{i + 1}" for i in range(61)]
+    text = "\n".join([*nested, "SwitchName=s61 Nodes=n[1-50000]"])
+    tracemalloc.start()
+    try:
+        site = sites.read(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(site.locations) == 50_000
+    assert len(site.locations["n7"]) == 62
+    assert peak < 50e6

@@ -24,12 +24,22 @@ class Site:
 
     locations: dict[str, Location] = attrs.field(factory=dict)
     twice: dict[str, None] = attrs.field(factory=dict)
+    #: The last location that was checked: hosts of the same domain share it.
+    _checked: Location = attrs.field(default=(), init=False, eq=False, repr=False)
 
     def put(self, host: str, location: Location) -> None:
         """Note the *location* of *host*.
 
         Raises InvalidHardware if a key may not have such localities, or names as long.
         """
+        if location is not self._checked:
+            self._check(host, location)
+            self._checked = location
+        first = self.locations.setdefault(host, location)
+        if first is not location and first != location:
+            self.twice[host] = None
+
+    def _check(self, host: str, location: Location) -> None:
         if len(location) > MAX_LEVELS:
             raise InvalidHardware(f"host {shown(host)} is in more than {MAX_LEVELS} domains")
         above: set[str] = set()
@@ -46,8 +56,6 @@ class Site:
                 raise InvalidHardware(
                     f"host {shown(host)}: the name of its {shown(locality)} is {text}"
                 )
-        if self.locations.setdefault(host, location) != location:
-            self.twice[host] = None
 
 
 @attrs.define

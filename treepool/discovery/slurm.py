@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Optional
 
 import attrs
 
-from treepool.discovery.locations import MAX_LEVELS, HostLists, Site
+from treepool.discovery.locations import MAX_LEVELS, HostLists, Location, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import printable, shortened
@@ -49,7 +49,12 @@ class _Topology:
         """Where the hosts are."""
         site = Site()
         heights: dict[str, int] = {}
+        known: dict[str, Location] = {}  # of each switch: its hosts share one
+        domains: dict[str, tuple[str, str]] = {}  # of each switch: those below share it
         for host, switch in self.nodes:
+            if switch in known:
+                site.put(host, known[switch])
+                continue
             location: list[tuple[str, str]] = []
             at: Optional[str] = switch
             while at is not None:
@@ -60,9 +65,10 @@ class _Topology:
                     raise InvalidHardware(text)
                 height = self._height(at, heights)
                 called = _SWITCHES[height] if height < len(_SWITCHES) else f"level{height}"
-                location.insert(0, (called, at))
+                location.insert(0, domains.setdefault(at, (called, at)))
                 at = self.above.get(at)
-            site.put(host, tuple(location))
+            known[switch] = tuple(location)
+            site.put(host, known[switch])
         base = self.sizes[0] if self.sizes else 0
         for place, (block, hosts) in enumerate(self.blocks.items()):
             around = [
@@ -70,8 +76,9 @@ class _Topology:
                 for size in sorted(self.sizes, reverse=True)
                 if size > base
             ]
+            inside = (*around, ("block", block))
             for host in hosts:
-                site.put(host, (*around, ("block", block)))
+                site.put(host, inside)
         return site
 
     def _height(self, switch: str, known: dict[str, int]) -> int:
