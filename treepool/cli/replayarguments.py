@@ -14,10 +14,7 @@ from treepool.rfc.spelling import did_you_mean
 from treepool.view.replay import Rules
 
 #: The options that a set of rules may have: those of the module that apply to a replay.
-_OPTIONS = (
-    "policy", "reservation-depth", "node-policy", "straddle", "mix", "locality", "alpha", "beta",
-    "fabric"
-)  # fmt: skip
+_OPTIONS = (*options.OF_QUEUE, *options.OF_POOL, "fabric")
 
 #: The comma before an option; the values of some have commas, too.
 _BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")

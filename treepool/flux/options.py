@@ -16,6 +16,7 @@ import attrs
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
 from treepool.placement.choose.policy import REPLACED
+from treepool.placement.options import OPTIONS as POOL_OPTIONS
 from treepool.placement.options import check_together, number
 from treepool.placement.plan.jobs import POLICIES, Rule
 from treepool.placement.request.job_options import LOCALITIES
@@ -96,13 +97,13 @@ def read(
     for queue, value in tables.items():
         if queue not in queues:
             raise InvalidSetting("this instance has no such queue", TABLE, QUEUES, queue)
-        own = _table(value, _OF_QUEUE, TABLE, QUEUES, queue)
+        own = _table(value, OF_QUEUE, TABLE, QUEUES, queue)
         keys = {name: (TABLE, QUEUES, queue, name) for name in own}
         rules[queue] = _rule(
             {n: _checked(n, _text(v, *keys[n]), *keys[n]) for n, v in own.items()}, rule
         )
     depth = read.get("queue-depth", math.inf)
-    pool = {_OF_POOL[name]: texts[name] for name in _OF_POOL if name in texts}
+    pool = {OF_POOL[name]: texts[name] for name in OF_POOL if name in texts}
     try:
         check_together(pool)
     except InvalidOption as e:
@@ -191,18 +192,11 @@ def _depth(text: str) -> float:
 #: Options that flux.scheduler.Scheduler itself reads from the arguments.
 _OF_FLUX = ("queue-depth", "log-level")
 
-#: The name of the pool option that each module option sets.
-_OF_POOL = {
-    "locality": "locality",
-    "node-policy": "policy",
-    "straddle": "straddle",
-    "alpha": "alpha",
-    "beta": "beta",
-    "mix": "mix",
-}
+#: The name of the pool option that each module option sets: ``policy`` is the queue's here.
+OF_POOL = {"node-policy" if name == "policy" else name: name for name in POOL_OPTIONS}
 
 #: Options that a single queue may have.
-_OF_QUEUE = ("policy", "reservation-depth")
+OF_QUEUE = ("policy", "reservation-depth")
 
 _DEPTH = _Option("N|unlimited", _depth)
 
