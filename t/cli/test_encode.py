@@ -543,7 +543,8 @@ def test_a_key_in_the_ranks_of_an_enclosing_instance_keeps_its_meaning(treepool,
         "children": [{"ranks": "8-11", "topo": topo}],
         "fabric": {"rack": [{"name": "r", "ranks": "8-9"}, {"ranks": "10-11"}]},
     }
-    R = write(json.dumps({**FLAT, "scheduling": key}), "R.json")
+    execution = {**FLAT["execution"], "starttime": 1.0}  # it is the R of a job
+    R = write(json.dumps({**FLAT, "execution": execution, "scheduling": key}), "R.json")
     path = write("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n", "topology.conf")
     found = encoded(treepool("encode", "--fabric", path, "-R", R))["scheduling"]
     assert found["children"] == [{"ranks": "0-3", "topo": topo}]
@@ -555,6 +556,7 @@ def test_a_key_in_the_ranks_of_an_enclosing_instance_keeps_its_meaning(treepool,
 @pytest.mark.parametrize("cores", ["0-5", "4-9"])
 def test_what_an_enclosing_instance_gave_is_told_in_the_ranks_of_R(treepool, xml, write, cores):
     R = encoded(treepool("encode", "--xml", xml(NODE), "--ranks=4-5", "--hosts=n[4-5]"))
+    R["execution"]["starttime"] = 1.0  # it is that of a job
     R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-5"}}]
     R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": cores}]
     again = encoded(treepool("encode", "--xml", xml(NODE), "-R", write(R)))
@@ -563,6 +565,7 @@ def test_what_an_enclosing_instance_gave_is_told_in_the_ranks_of_R(treepool, xml
 
 def test_of_a_node_with_no_other_cores_nothing_says_which_were_given(treepool, xml, write):
     R = encoded(treepool("encode", "--xml", xml(NODE), "--ranks=4-5", "--hosts=n[4-5]"))
+    R["execution"]["starttime"] = 1.0  # it is that of a job
     R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-7"}}]
     R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": "8-15"}]
     again = encoded(treepool("encode", "--xml", f"{xml(THIN)}:1", "-R", write(R)))

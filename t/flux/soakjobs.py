@@ -103,6 +103,21 @@ def wide(chance, cluster, nodes):
     return chance.choice(forms)
 
 
+def hard(chance, cluster):
+    """(shape, what it must get) of a form on one node that needs a long search."""
+    forms = {
+        "a": [
+            ("node/slot=5/[numa=3/core=2;numa=2/core=3;numa=2/core=1]", exactly(70, 0, 1)),
+            ("node/slot=4/[numa=3/core=3;numa=2/core=5]", exactly(76, 0, 1)),
+        ],
+        "b": [
+            ("node/slot=5/[socket=2/core=3;socket/core=2]", exactly(40, 0, 1)),
+            ("node/slot=6/[socket=3/core=2;socket/core=3]", exactly(54, 0, 1)),
+        ],
+    }
+    return chance.choice(forms[cluster])
+
+
 def never(cluster, nodes):
     """Shapes that no such cluster could serve."""
     cores, gpus, name, dcores, _ = NODES[cluster]
@@ -155,6 +170,8 @@ def random_job(chance, cluster, nodes, longest):
         shape, wanted = wide(chance, cluster, nodes)
     elif kind < 0.2:
         shape, wanted, said = joined(chance)
+    elif kind < 0.26:
+        shape, wanted = hard(chance, cluster)
     elif kind < 0.7:
         shape, wanted = shaped(chance, cluster)
     else:

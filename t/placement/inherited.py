@@ -23,8 +23,18 @@ def inherited(R: dict[str, Any]) -> dict[str, Any]:
         renumbered = sorted(position[rank] for rank in ids(having))
         R["execution"]["properties"][name] = idset.encode_ids(renumbered)
     del R["execution"]["nslots"]
-    R["execution"]["starttime"] = R["execution"].get("starttime") or 1.0  # jobs in Flux have one
-    return R
+    return started(R)
+
+
+def started(R: dict[str, Any]) -> dict[str, Any]:
+    """*R* with a start time, which the R of each job in Flux has."""
+    execution = R["execution"]
+    return {**R, "execution": {**execution, "starttime": execution.get("starttime") or 1.0}}
+
+
+def with_key_of(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
+    """The R of a job in Flux, of which only R_lite was renumbered: *inner* with *outer*'s key."""
+    return started({**inner, "scheduling": outer["scheduling"]})
 
 
 def excluding(R: dict[str, Any], excluded: int) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from placement.duel import (
     up_ranks,
 )
 from placement.exploring import Counted
-from placement.inherited import inherited
+from placement.inherited import inherited, with_key_of
 from placement.reference import Ids, Taken
 from placement.wanted import ids
 from treepool import Pool, ResourceSet, subinstance
@@ -559,7 +559,7 @@ class Machine(Counted):
         if how == "as Flux does":
             inner = inherited(R)
         elif how == "key left" and "scheduling" in R:
-            inner["scheduling"] = R["scheduling"]
+            inner = with_key_of(R, inner)
         ranks = sorted(held)
         given = rank_ids(inner["execution"]["R_lite"])
         assert sorted(given) == list(range(len(ranks)))

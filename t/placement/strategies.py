@@ -428,7 +428,7 @@ def clusters(draw: Draw, most: int = 8) -> JSON:
         "execution": {
             "R_lite": _r_lite(owned),
             "nodelist": [hostlist.encode([host(rank) for rank in ranks])],
-            "starttime": 0.0,
+            "starttime": 1.0 if key and named_ranks(key) & ~idset.from_ids(ranks) else 0.0,
             "expiration": 0.0,
         },
     }
@@ -440,6 +440,11 @@ def clusters(draw: Draw, most: int = 8) -> JSON:
     if key is not None:
         R["scheduling"] = key
     return R
+
+
+def named_ranks(key: JSON) -> int:
+    """The ranks that *key* names. Only in an allocated R may they be those of an outer instance."""
+    return idset.union(idset.decode(child["ranks"]) for child in key["children"])
 
 
 def _part(draw: Draw, kind: Kind) -> tuple[list[int], list[int]]:
@@ -623,8 +628,7 @@ def with_fabric(draw: Draw, R: JSON) -> JSON:
     key = R.get("scheduling")
     if key is None or "fabric" in key or draw(st.booleans()):
         return R
-    named = idset.union(idset.decode(child["ranks"]) for child in key["children"])
-    ranks = list(idset.iterate(named)) or ranks_of(R)  # as the key numbers them
+    ranks = list(idset.iterate(named_ranks(key))) or ranks_of(R)  # as the key numbers them
     return {**R, "scheduling": {**key, "fabric": draw(fabrics(ranks))}}
 
 

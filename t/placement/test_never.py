@@ -23,6 +23,7 @@ from placement.duel import (
     told,
     up_ranks,
 )
+from placement.inherited import with_key_of
 from placement.reference import Ids, ReferencePool, ids_of, topo_by_rank
 from placement.wanted import ids
 from treepool import Pool, ResourceSet, subinstance
@@ -344,7 +345,7 @@ def test_pools_work_three_instances_deep(data):
         assert told({**allocated, "scheduling": {"children": []}})["R_lite"]
         # Flux renumbers R_lite for a sub-instance, not the key: that must do as well.
         if "scheduling" in inner:
-            unchanged = {**inner, "scheduling": allocated["scheduling"]}
+            unchanged = with_key_of(allocated, inner)
             assert what_comes_next(Pool(unchanged), specs) == what_comes_next(Pool(inner), specs)
         R = inner
 
