@@ -83,21 +83,21 @@ class JobClass:
     gave_up: bool = False
     #: What was lacking when a job was last tried; and in searches for a start, by length.
     stuck: Optional[Lack] = None
-    floors: dict[float, Lack] = attrs.field(factory=dict)
+    full: dict[float, Lack] = attrs.field(factory=dict)
 
     @property
     def stuck_from(self) -> float:
         """Jobs of at least this length cannot start now."""
         return math.inf if self.stuck is None else self.stuck.length
 
-    def floor(self, length: float, now: float) -> Optional[Lack]:
+    def no_room(self, length: float, now: float) -> Optional[Lack]:
         """The latest time up to which a job of *length* cannot start, as far as is known."""
-        floors = [f for f in self.floors.values() if f.length <= length and f.until > now]
-        return max(floors, key=lambda floor: floor.until, default=None)
+        known = (lack for lack in self.full.values() if lack.length <= length and lack.until > now)
+        return max(known, key=lambda lack: lack.until, default=None)
 
     def forget(self) -> None:
         """Forget what was lacking."""
-        self.stuck, self.floors, self.gave_up = None, {}, False
+        self.stuck, self.full, self.gave_up = None, {}, False
 
 
 @attrs.frozen(eq=False)
@@ -140,7 +140,6 @@ class Reservation:
     """The latest time at which a waiting job will start, and on what.
 
     ``lack`` is how many units the job lacked for an earlier start when that was last searched.
-    ``due`` is the time from which a search may now find one; None if there is none to be expected.
     """
 
     job: Waiting
@@ -149,7 +148,6 @@ class Reservation:
     parts: tuple[Held, ...]
     nslots: int
     lack: int
-    due: Optional[float] = None
     #: The state of the profile in which the job was last tried after its start had come.
     tried: int = -1
 

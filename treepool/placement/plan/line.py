@@ -1,7 +1,7 @@
 """A line: the waiting jobs of one Flux queue, in order.
 
-Jobs without a reservation stand in groups of one class, and in these in lanes of one length: what
-waits is tried once per class and length. Places are kept instead of jobs: a place has the job id.
+Jobs without a reservation stand in groups of one class, and in these by their length: what waits
+is tried once per class and length. Places are kept instead of jobs: a place has the job id.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ class Group:
     def __init__(self, job_class: JobClass, line: Line) -> None:
         self.job_class = job_class
         self.line = line
-        self.lanes: dict[float, list[Place]] = {}
+        self.by_length: dict[float, list[Place]] = {}
 
     def add(self, job: Waiting) -> None:
         """Add *job*."""
-        insort(self.lanes.setdefault(job.length, []), job.place)
+        insort(self.by_length.setdefault(job.length, []), job.place)
 
     def remove(self, job: Waiting) -> None:
         """Remove *job*."""
-        lane = self.lanes[job.length]
-        del lane[bisect_left(lane, job.place)]
-        if not lane:
-            del self.lanes[job.length]
+        alike = self.by_length[job.length]
+        del alike[bisect_left(alike, job.place)]
+        if not alike:
+            del self.by_length[job.length]
 
     def first(self, shorter: float = math.inf) -> Optional[Place]:
         """The place of the first job that is *shorter* than so many seconds; None if none is."""
-        return min((lane[0] for ln, lane in self.lanes.items() if ln < shorter), default=None)
+        alike = (places for length, places in self.by_length.items() if length < shorter)
+        return min((places[0] for places in alike), default=None)
 
     def next(self) -> Optional[Place]:
         """The place of the next job that may be able to start; None if there is none.
@@ -72,7 +73,7 @@ class Line:
         del self._others[bisect_left(self._others, job.place)]
         group = self.groups[job.job_class]
         group.remove(job)
-        if not group.lanes:
+        if not group.by_length:
             del self.groups[job.job_class]
 
     def reserve(self, job: Waiting) -> None:

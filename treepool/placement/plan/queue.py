@@ -621,7 +621,7 @@ class Queue:
         the job has a reservation, that says nothing of the times at which it would overlap with it.
         """
         own, now, leave = job.job_class, self._clock(), job.job_class.leave
-        known, before, units = own.floor(job.length, now), None, None
+        known, before, units = own.no_room(job.length, now), None, None
         if made is not None:
             leave, before = leave | {job.jobid}, made.start
         if known is not None:
@@ -634,8 +634,8 @@ class Queue:
         lack = lack if units is None else min(lack, units)
         end = found.start if found is not None else before
         if from_now and end is not None:
-            floors = {length: lack for length, lack in own.floors.items() if lack.until > now}
-            own.floors = {**floors, job.length: Lack(job.length, min(end, job.patience), lack)}
+            full = {length: lack for length, lack in own.full.items() if lack.until > now}
+            own.full = {**full, job.length: Lack(job.length, min(end, job.patience), lack)}
         return found, lack
 
     def _hold(self, job: Waiting, found: Found, lack: int) -> None:
@@ -690,14 +690,14 @@ class Queue:
                     for line in self._lines.values():
                         if own in line.groups:
                             self._offer(line.groups[own])
-            for length, lack in list(own.floors.items()):
+            for length, lack in list(own.full.items()):
                 times = now, lack.until
                 less = lack.less(
                     (yield from gained_later(profile, own, length, later, times, own.leave))
                 )
-                if own.floors.get(length) is lack:
-                    del own.floors[length]
-                    own.floors.update({length: less} if less is not None else {})
+                if own.full.get(length) is lack:
+                    del own.full[length]
+                    own.full.update({length: less} if less is not None else {})
             if meter.spend(len(gains)):
                 yield
         for made in list(self.reservations.values()):
