@@ -225,10 +225,14 @@ def jobspec(slots, cores, gpus):
     return {"version": 1, "resources": [slot], "tasks": tasks, "attributes": {"system": system}}
 
 
-def with_key(key):
-    """(pool on cluster A with *key*, the R of a job of 2 cores and a GPU in it)."""
+def with_key(key, starttime=0):
+    """(pool on cluster A with *key*, the R of a job of 2 cores and a GPU in it).
+
+    An R that was allocated has a *starttime*.
+    """
     R = cluster_R()
     del R["scheduling"]
+    R["execution"]["starttime"] = starttime
     pool = Pool(R if key is None else {**R, "scheduling": key})
     allocation = pool.alloc(1, pool.parse_resource_request(jobspec(1, 2, 1)))
     assert isinstance(allocation, Allocation)
@@ -323,7 +327,8 @@ def test_children_for_some_ranks_leave_the_others_flat():
 
 
 def test_children_of_as_many_other_ranks_are_those_of_the_enclosing_instance():
-    _, job = with_key({"writer": "TreePool", "children": [{"ranks": "100-115", "topo": TOPO}]})
+    key = {"writer": "TreePool", "children": [{"ranks": "100-115", "topo": TOPO}]}
+    _, job = with_key(key, starttime=100)
     assert job["scheduling"]["children"] == [{"ranks": "0", "topo": TOPO}]
 
 

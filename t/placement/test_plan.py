@@ -548,6 +548,24 @@ def test_room_is_not_forgotten_when_a_pass_ends_before_it_was_looked_at(monkeypa
     assert sorted(case.got) == [2, 3, 4]
 
 
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_a_job_with_a_reservation_is_cancelled_while_gained_room_is_weighed(monkeypatch, steps):
+    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
+    case = Case(nodes=3)
+    case.runs(1, "slot=1/core=8", NOW + 100)
+    case.runs(2, "slot=1/core=8", NOW + 200)
+    case.submit(3, "slot=2/core=8")
+    case.submit(4, "slot=3/core=8")
+    case.pool.update_expiration(1, NOW + 50)
+    work = case.queue.run()
+    for _ in range(steps):
+        next(work, None)
+    case.queue.remove(3)
+    case.run()
+    assert case.starts() == {4: NOW + 200}
+    assert case.queue.settled
+
+
 def searching(case, shape):
     """A pass that looks for the first start of a job with *shape*, id 700."""
     spec = from_resources(parse_shape(shape), duration=100.0)

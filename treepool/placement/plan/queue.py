@@ -706,7 +706,7 @@ class Queue:
                 times, leave = (now, made.start), own.leave | {job.jobid}
                 gained = yield from gained_later(profile, own, job.length, later, times, leave)
                 made.lack = max(0, made.lack - gained)
-                if made.lack == 0:
+                if made.lack == 0 and self.reservations.get(job.jobid) is made:
                     begin = max(now, min(gain.start for gain in later) - job.length)
                     self._due[job.jobid] = min(begin, self._due.get(job.jobid, begin))
                     self._push(job.place)
