@@ -400,6 +400,19 @@ def test_a_pass_that_was_left_goes_on_from_what_is_now(monkeypatch, policy, what
         nothing_could_be_earlier(site)
 
 
+@pytest.mark.parametrize("steps", range(4))
+def test_a_node_that_comes_up_while_a_job_is_judged_counts(monkeypatch, steps):
+    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
+    site = site_of(nodes=2)
+    site.lose("0", for_good=True)
+    site.lose("1")
+    site.submit(1, "slot=1/core=1")
+    site.leave(steps)
+    site.up("1")
+    site.run()
+    assert 1 in site.running
+
+
 # ---- Starts that fail ----
 
 

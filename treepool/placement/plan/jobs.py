@@ -96,8 +96,8 @@ class JobClass:
         return max(known, key=lambda lack: lack.until, default=None)
 
     def forget(self) -> None:
-        """Forget what was lacking."""
-        self.stuck, self.full, self.gave_up = None, {}, False
+        """Forget what was learned."""
+        self.servable, self.gave_up, self.stuck, self.full = None, False, None, {}
 
 
 @attrs.frozen(eq=False)
@@ -139,7 +139,9 @@ class Waiting:
 class Reservation:
     """The latest time at which a waiting job will start, and on what.
 
-    ``lack`` is how many units the job lacked for an earlier start when that was last searched.
+    ``lack`` is how many units the job lacked for an earlier start when that was last searched, at
+    the best of all times. Since then ``gained`` units became free, which may allow starts between
+    the two times of ``since``. ``stuck`` is what the job lacks for a start now, at least.
     """
 
     job: Waiting
@@ -148,8 +150,22 @@ class Reservation:
     parts: tuple[Held, ...]
     nslots: int
     lack: int
+    gained: int = 0
+    since: Optional[tuple[float, float]] = None
+    stuck: int = 0
     #: The state of the profile in which the job was last tried after its start had come.
     tried: int = -1
+
+    def gain(self, units: int, begin: float, until: float) -> None:
+        """Take note that *units* became free for starts between two times."""
+        self.gained += units
+        first, last = self.since or (begin, until)
+        self.since = min(first, begin), max(last, until)
+
+    @property
+    def may_move(self) -> bool:
+        """Whether the units that became free may allow an earlier start."""
+        return self.since is not None and self.gained >= self.lack
 
 
 class Classes:

@@ -95,21 +95,19 @@ class Meter:
     """Counts work, and says when it is time to let others work: the one place that decides so."""
 
     def __init__(self) -> None:
-        self._work = 0
-        #: All the work so far.
-        self.total = 0
+        #: All the work so far, and what it was at the last yield.
+        self.total = self._yielded = 0
 
     def owe(self, work: int) -> None:
         """Count *work* that was done where no yield is possible."""
         self.total += work
-        self._work += work
 
     def spend(self, work: int) -> bool:
         """Count *work*; whether to yield now."""
-        self.owe(work)
-        if self._work < SLICE:
+        self.total += work
+        if self.total - self._yielded < SLICE:
             return False
-        self._work = 0
+        self._yielded = self.total
         return True
 
 
@@ -215,17 +213,12 @@ class Profile:
         i = bisect_right(self.starts.times, after)
         return self.starts.times[i] if i < len(self.starts.times) else None
 
-    def ranks_between(
-        self, ends: tuple[float, float], starts: tuple[float, float]
-    ) -> tuple[set[int], set[int]]:
+    def ranks_between(self, ends: tuple[float, float], starts: tuple[float, float]) -> set[int]:
         """The ranks on which something ends between two times, or is planned to begin between two
         others."""
         low, high = sorted(map(self.ended_by, ends))
-        ended = self._ranks_of(self.ends.holders(low, high))
-        low, high = sorted(map(self.planned_before, starts))
-        return ended, self._ranks_of(self.starts.holders(low, high))
-
-    def _ranks_of(self, holders: Iterable[Holder]) -> set[int]:
+        first, last = sorted(map(self.planned_before, starts))
+        holders = self.ends.holders(low, high) + self.starts.holders(first, last)
         return {rank for h in holders for ranks, _, _ in self.holdings[h].parts for rank in ranks}
 
     def in_the_way(

@@ -47,7 +47,7 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 #: Seconds between two sweeps that move reservations to earlier starts.
-SWEEP = 2.0
+SWEEP = 5.0
 
 #: Work (see Meter) for a job that is looked at.
 _JOB = 4
@@ -105,9 +105,8 @@ class Queue:
         self._ahead: dict[int, None] = {}
         #: Changes that made room and are still to be weighed.
         self._gains: list[Change] = []
-        #: Jobs whose reservations may move, with the earliest time of that; those of the present
-        #: sweep, and when it began.
-        self._due: dict[int, float] = {}
+        #: Jobs whose reservations may move; those of the present sweep, and when it began.
+        self._due: dict[int, None] = {}
         self._sweep: deque[int] = deque()
         self._swept = -SWEEP
         #: When the patience of jobs ends: a heap. Some may have left.
@@ -195,7 +194,8 @@ class Queue:
             line.add(new)
             line.reserve(new)
             reservation.job, reservation.tried = new, -1
-            self._push(new.place)
+            self._retry(reservation, reservation.stuck)
+            self._may_move(reservation, reservation.lack, self._clock(), reservation.start)
         self.classes.release(old.job_class)
         if self._job is old:
             self._work = self._job = None
@@ -305,8 +305,9 @@ class Queue:
         while self._heap:
             place, _, source = heapq.heappop(self._heap)
             if source is None:
-                if place[1] in self.reservations and self.jobs[place[1]].place == place:
-                    return self._try_reserved(self.jobs[place[1]])
+                made = self.reservations.get(place[1])
+                if made is not None and made.job.place == place and made.stuck == 0:
+                    return self._try_reserved(made.job)
             elif self._offered.get(source) == place:
                 del self._offered[source]
                 if source.next() == place:
@@ -320,8 +321,9 @@ class Queue:
             self._sweep.extend(place[1] for place in places)
         while self._sweep:
             jobid = self._sweep.popleft()
-            if jobid in self._due and jobid in self.reservations:
-                return self._move(self.jobs[jobid], self._due.pop(jobid))
+            if jobid in self._due:
+                del self._due[jobid]
+                return self._move(self.jobs[jobid])
         return None
 
     def _next_time(self) -> float:
@@ -354,7 +356,6 @@ class Queue:
         profile.gains, profile.broken = [], []
         if profile.nodes_replaced:
             profile.nodes_replaced = False
-            self._work = None
             old, self._types = self._types, self.pool.inventory.types
             changed = {r for r, (a, b) in enumerate(zip_longest(old, self._types)) if a is not b}
             for made in self.reservations.values():
@@ -377,10 +378,13 @@ class Queue:
                 self._offer_all(line)
 
     def _look_at_all(self, now: float) -> None:
-        """Look at everything anew."""
+        """Look at everything anew; what was learned so far need not be so any more."""
+        self._work = None
         for own in self.classes:
             own.forget()
-        self._due.update((made.job.jobid, now) for made in self.reservations.values())
+        for made in self.reservations.values():
+            self._retry(made, made.stuck)
+            self._may_move(made, made.lack, now, made.start)
         for line in self._lines.values():
             self._offer_all(line)
 
@@ -457,9 +461,12 @@ class Queue:
         """Whether the nodes that are up could serve the class if nothing else ran."""
         if own.servable is not None:
             return own.servable
-        view = View(PRESENT, PRESENT, frozenset(), self.idle(), self.profile.log.end)
-        choice = yield from self.views.choice(view, own.relaxed or own.request)
-        return choice.selection is not None or choice.gave_up
+        while True:
+            idle = self.idle()
+            view = View(PRESENT, PRESENT, frozenset(), idle, self.profile.log.end)
+            choice = yield from self.views.choice(view, own.relaxed or own.request)
+            if idle is self._idle:  # otherwise nodes went up or down meanwhile
+                return choice.selection is not None or choice.gave_up
 
     def _judged(self, own: JobClass) -> Generator[None, None, bool]:
         """``is_servable``, to be remembered. Jobs that no nodes could ever serve are refused."""
@@ -517,13 +524,16 @@ class Queue:
             self.views.keep(view)
             self._launch(job, parts_of(found), found.nslots, now, now + job.length)
             return True
-        if job.jobid not in self.reservations:
-            units = Units(job.request, self.profile)
+        units = Units(job.request, self.profile)
+        yield from self.views.count(view, units)
+        if view.free >= units.need and not units.exact:
+            units.become_exact()
             yield from self.views.count(view, units)
-            if view.free >= units.need and not units.exact:
-                units.become_exact()
-                yield from self.views.count(view, units)
-            own.stuck = Lack(job.length, now, max(1, units.need - view.free))
+        lack, made = max(1, units.need - view.free), self.reservations.get(job.jobid)
+        if made is None:
+            own.stuck = Lack(job.length, now, lack)
+        else:
+            made.stuck = lack
         self.views.keep(view)
         return False
 
@@ -531,7 +541,10 @@ class Queue:
         """Start *job* before its reservation, because room has appeared."""
         self._job = job
         units = Units(job.request, self.profile)
-        if units.in_situation(self.pool.situation) >= units.need:
+        lack = units.need - units.in_situation(self.pool.situation)
+        if lack > 0:
+            self.reservations[job.jobid].stuck = lack
+        else:
             yield from self._try(job)
 
     def _start_reserved(self, job: Waiting) -> Iterator[None]:
@@ -600,35 +613,58 @@ class Queue:
                 line.reserve(job)
                 self._hold(job, found, lack)
 
-    def _move(self, job: Waiting, begin: float) -> Iterator[None]:
-        """Move the reservation of *job* to an earlier start, from *begin* on, if there is one."""
+    def _retry(self, made: Reservation, units: int) -> None:
+        """Try a job before its reservation if the *units* that became free may suffice."""
+        made.stuck = max(0, made.stuck - units)
+        if made.stuck == 0:
+            self._push(made.job.place)
+
+    def _may_move(self, made: Reservation, units: int, begin: float, until: float) -> None:
+        """Take note that *units* became free for starts between two times before a reservation."""
+        if units:
+            made.gain(units, begin, min(until, made.start))
+        if made.may_move:
+            self._due[made.job.jobid] = None
+
+    def _move(self, job: Waiting) -> Iterator[None]:
+        """Move the reservation of *job* to an earlier start, if what became free allows one."""
         self._job = job
-        made, begin = self.reservations[job.jobid], max(begin, self._clock())
-        if begin < made.start:
-            found, lack = yield from self._search(job, begin, made)
+        made, now = self.reservations[job.jobid], self._clock()
+        begin, until = made.since or (now, made.start)
+        made.since, made.gained = None, 0
+        if max(begin, now) < until:
+            found, lack = yield from self._search(job, max(begin, now), made, until)
             if self.reservations.get(job.jobid) is made:
-                made.lack = lack if begin <= self._clock() else min(lack, made.lack)
+                whole = begin <= now and until >= made.start
+                made.lack = lack if whole else min(lack, made.lack)
                 if found is not None:
                     self._gains.append(self.profile.drop(job.jobid))
-                    self._hold(job, found, lack)
+                    self._hold(job, found, made.lack)
 
     def _search(
-        self, job: Waiting, begin: float, made: Optional[Reservation] = None
+        self,
+        job: Waiting,
+        begin: float,
+        made: Optional[Reservation] = None,
+        before: Optional[float] = None,
     ) -> Generator[None, None, tuple[Optional[Found], int]]:
-        """The earliest start of *job* from *begin* on, and before the one in *made*; and its lack.
+        """The earliest start of *job* from *begin* on and before *before*; and its lack.
 
         It begins where the last search for a job of its class, not longer, found no room before. If
-        the job has a reservation, that says nothing of the times at which it would overlap with it.
+        the job has the reservation *made*, that says nothing of the times at which it would overlap
+        with it.
         """
         own, now, leave = job.job_class, self._clock(), job.job_class.leave
-        known, before, units = own.no_room(job.length, now), None, None
+        known, units = own.no_room(job.length, now), None
         if made is not None:
-            leave, before = leave | {job.jobid}, made.start
+            leave = leave | {job.jobid}
         if known is not None:
             until = known.until if made is None else min(known.until, made.start - job.length)
             until = min(until, max(now, job.patience))
             if begin <= until:
                 begin, units = until, known.units
+                if before is not None and begin >= before:
+                    return None, units
         from_now = begin <= now or units is not None
         found, lack = yield from earliest_start(self.views, job, leave, begin, before)
         lack = lack if units is None else min(lack, units)
@@ -683,7 +719,9 @@ class Queue:
         for own in self.classes:
             lack = own.stuck
             if lack is not None:
-                less = lack.less((yield from gained_now(profile, own, lack.length, gains, now)))
+                less = lack.less(
+                    (yield from gained_now(profile, own, lack.length, gains, now, own.leave))
+                )
                 if own.stuck is lack:  # nothing was learned while this was counted
                     own.stuck = less
                 if own.stuck is None:
@@ -702,18 +740,17 @@ class Queue:
                 yield
         for made in list(self.reservations.values()):
             job, own = made.job, made.job.job_class
-            if later and made.start > now:
-                times, leave = (now, made.start), own.leave | {job.jobid}
-                gained = yield from gained_later(profile, own, job.length, later, times, leave)
-                made.lack = max(0, made.lack - gained)
-                if made.lack == 0 and self.reservations.get(job.jobid) is made:
-                    begin = max(now, min(gain.start for gain in later) - job.length)
-                    self._due[job.jobid] = min(begin, self._due.get(job.jobid, begin))
-                    self._push(job.place)
-                if meter.spend(len(later)):
-                    yield
-            elif made.start <= now:
-                self._push(job.place)
+            leave, times = own.leave | {job.jobid}, (now, made.start)
+            at_once = made.stuck
+            if at_once and made.start > now:
+                at_once = yield from gained_now(profile, own, job.length, gains, now, leave)
+            gained = yield from gained_later(profile, own, job.length, later, times, leave)
+            if self.reservations.get(job.jobid) is made:
+                self._retry(made, at_once)
+                begin = max(now, min((gain.start for gain in later), default=now) - job.length)
+                self._may_move(made, gained, begin, max((gain.end for gain in later), default=now))
+            if meter.spend(len(gains)):
+                yield
 
     def _relax(self) -> Iterator[None]:
         """Relax the requests of the jobs whose patience has ended."""
@@ -721,7 +758,5 @@ class Queue:
             job = self.jobs.get(heapq.heappop(self._patience)[1])
             if job is not None and job.patience <= self._clock():
                 self.replace(self.classes.impatient(job))
-                if job.jobid in self.reservations:
-                    self._due[job.jobid] = self._clock()
             if self.profile.meter.spend(_JOB):
                 yield

@@ -98,9 +98,10 @@ def gained_now(
     length: float,
     changes: Iterable[Change],
     now: float,
+    leave: frozenset[Holder],
 ) -> Generator[None, None, int]:
     """How many units a job that starts *now* may use of the room that *changes* made."""
-    units, leave = _counted(profile, job_class), job_class.leave
+    units = _counted(profile, job_class)
     near = [change for change in changes if change.start < now + length]
 
     def states(rank: int, change: Change) -> Iterable[Optional[NodeState]]:

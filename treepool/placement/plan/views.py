@@ -166,12 +166,16 @@ class Views:
         self, view: View, start: float, end: float, leave: frozenset[Holder]
     ) -> Generator[None, None, None]:
         """Turn *view* to another time."""
-        yield from self.refresh(view)  # first, or what is gone at the old time would stay in it
-        ended, begun = self.profile.ranks_between((view.start, start), (view.end, end))
-        ranks = ended | begun | self._ranks_of(view.leave ^ leave)
+        log = self.profile.log
+        if view.position != log.end:  # first, or what is gone at the old time would stay in it
+            yield from self.refresh(view)
+        ranks = self.profile.ranks_between((view.start, start), (view.end, end))
+        if view.leave != leave:
+            ranks |= self._ranks_of(view.leave ^ leave)
         view.start, view.end, view.leave = start, end, leave
         yield from self._move(view, ranks)
-        yield from self.refresh(view)
+        if view.position != log.end:
+            yield from self.refresh(view)
 
     def refresh(self, view: View) -> Generator[None, None, None]:
         """Let *view* follow the changes of the profile since its last use.
@@ -197,12 +201,11 @@ class Views:
         index, profile, units = view.situation.index, self.profile, view.units
         state_of, up_then = index.state_of, index.up
         start, end, leave = view.start, view.end, view.leave
+        if self._is_old(view):
+            return
+        up_now = profile.pool.situation.index.up
         for rank in ranks:
-            if self._is_old(view):
-                return
-            state = profile.state(rank, start, end, leave)
-            up = profile.pool.situation.index.up[rank]
-            old = state_of[rank]
+            state, up, old = profile.state(rank, start, end, leave), up_now[rank], state_of[rank]
             if state is not None and (state is not old or up != up_then[rank]):
                 if units is not None:
                     view.free -= units.on(rank, old) if up_then[rank] else 0
@@ -210,6 +213,9 @@ class Views:
                 index.put(rank, state, bool(up))
             if profile.meter.spend(LOOK):
                 yield
+                if self._is_old(view):
+                    return
+                up_now = profile.pool.situation.index.up
 
     def choice(self, view: View, request: Request) -> Generator[None, None, Choice]:
         """What *request* gets in *view*, as it is when this returns."""
