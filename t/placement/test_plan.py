@@ -16,7 +16,6 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.windows import Window, admitting
 from treepool.rfc.jobspec import from_resources
-from treepool.rfc.windows import clock
 
 NOW = 1000.0
 
@@ -77,22 +76,6 @@ class Case:
         return outcome(why_waiting(self.queue, self.queue.jobs[jobid], self.now))
 
 
-def test_a_reservation_is_at_the_first_end_that_frees_enough():
-    case = Case()
-    case.runs(1, "slot=1/core=6", NOW + 10)
-    case.runs(2, "slot=1/core=6", NOW + 20)
-    case.submit(3, "slot=1/core=8")
-    case.submit(4, "slot=2/core=8")
-    assert case.starts() == {3: NOW + 10, 4: NOW + 110}
-
-
-def test_one_that_waits_for_a_job_without_end_is_at_never():
-    case = Case()
-    case.runs(1, "slot=1/core=8", 0)
-    case.submit(2, "slot=2/core=8")
-    assert case.starts()[2] > NOW + FAR
-
-
 def test_one_that_waits_for_a_node_that_is_down_gets_none():
     case = Case()
     case.pool.mark_down("1")
@@ -134,30 +117,6 @@ def test_a_hole_before_a_reservation_is_used():
     assert case.starts() == {3: NOW + 100, 4: NOW + 10, 5: NOW + 200}
 
 
-@pytest.mark.parametrize(("length", "passes"), [(100, True), (101, False), (0, False)])
-def test_a_short_job_passes_and_a_long_one_does_not(length, passes):
-    case = Case(nodes=1, policy="easy", depth=1)
-    case.runs(1, "slot=1/core=4", NOW + 100)
-    case.submit(2, "slot=1/core=8")
-    assert (case.submit(3, "slot=1/core=1", length) is not None) == passes
-
-
-def test_with_fifo_nothing_passes():
-    case = Case(nodes=1, policy="fifo")
-    case.runs(1, "slot=1/core=4", NOW + 100)
-    case.submit(2, "slot=1/core=8")
-    assert case.submit(3, "slot=1/core=1", 1) is None
-    assert case.why(3) == "2 is ahead in the queue"
-
-
-def test_queues_do_not_hold_each_other_up_but_respect_reservations():
-    case = Case(nodes=1, rules={"batch": Rule("fifo", 1), "debug": Rule("fifo", 1)})
-    case.runs(1, "slot=1/core=4", NOW + 100)
-    case.submit(2, "slot=1/core=8", queue="batch")
-    assert case.submit(3, "slot=1/core=1", 50, queue="debug") == "rank0/core4"
-    assert case.submit(4, "slot=1/core=1", 150, queue="debug") is None
-
-
 def test_other_rules_hold_at_once_and_only_lines_whose_rule_changes_are_planned_again():
     case = Case(nodes=1, policy="fifo", rules={"debug": Rule("easy", 1)})
     case.runs(1, "slot=1/core=4", NOW + 100)
@@ -186,34 +145,6 @@ def test_a_plan_follows_other_options_of_its_pool():
     assert case.submit(3, "slot=1/core=1") == "rank0/core4"
 
 
-def test_more_room_moves_a_reservation_to_an_earlier_start():
-    case = Case(nodes=1)
-    case.runs(1, "slot=1/core=8", NOW + 100)
-    case.submit(2, "slot=1/core=8", 50)
-    case.submit(3, "slot=1/core=8", 50)
-    case.pool.update_expiration(1, NOW + 40)
-    case.run()
-    assert case.starts() == {2: NOW + 40, 3: NOW + 90}
-
-
-@pytest.mark.parametrize("policy", ["easy", "conservative", "fifo"])
-def test_a_reservation_that_was_made_by_a_clock_that_is_set_back_moves_to_the_real_time(policy):
-    case = Case(policy=policy)
-    case.runs(1, "slot=1/core=8", NOW + 100)
-    case.runs(2, "slot=1/core=8", NOW + 200)
-    case.now = NOW + 1e6
-    case.submit(10, "slot=1/core=1", queue="other")  # otherwise fifo reserves nothing
-    case.submit(11, "slot=2/core=7")
-    assert case.starts()[11] >= NOW + 1e6
-    case.now = NOW + 50
-    case.run()
-    assert case.starts() == {10: NOW + 100, 11: NOW + 200}
-    case.pool.free(1)
-    case.pool.free(2)
-    case.run()
-    assert set(case.got) == {10, 11}
-
-
 def test_a_job_that_the_clock_held_back_from_a_window_starts_when_it_is_set_back():
     case = Case(nodes=1)
     case.queue.set_windows([Window("w", 0b1, NOW + 100, NOW + 250)])
@@ -222,14 +153,6 @@ def test_a_job_that_the_clock_held_back_from_a_window_starts_when_it_is_set_back
     case.now = NOW + 10
     case.run()
     assert set(case.got) == {10}
-
-
-def test_a_job_of_higher_priority_is_planned_before_the_others():
-    case = Case(nodes=1)
-    case.runs(1, "slot=1/core=8", NOW + 100)
-    case.submit(2, "slot=1/core=8", 50)
-    case.submit(3, "slot=1/core=8", 50, priority=31)
-    assert case.starts() == {3: NOW + 100, 2: NOW + 150}
 
 
 def test_what_the_pool_can_never_do_is_refused():
@@ -253,55 +176,6 @@ def test_what_the_pool_can_no_longer_do_is_refused_whoever_is_ahead_or_asked_why
     case.run()
     assert case.got[4] == "the request asks 3 nodes: of those in the pool, 2 can serve it"
     assert set(case.queue.jobs) == {3}
-
-
-@pytest.mark.parametrize("change", ["down", "window"])
-def test_a_job_that_loses_its_reservation_in_mid_pass_is_where_it_would_be_before_or_after(
-    monkeypatch, change
-):
-    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
-
-    def plan(steps):
-        case = Case(nodes=3)
-        case.runs(1, "slot=1/core=8", NOW + 50)
-        case.runs(2, "slot=1/core=8", NOW + 60)
-        case.submit(10, "slot=2/core=8")
-        for jobid, cores in ((11, 7), (12, 8)):
-            spec = from_resources(parse_shape(f"slot=1/core={cores}"), duration=100.0)
-            request = case.pool.parse_resource_request(spec)
-            case.queue.add(case.queue.waiting(jobid, 16, request, frozenset(), "", NOW, NOW))
-        steps = sum(1 for _ in islice(case.queue.run(), steps))
-        if change == "down":
-            case.pool.mark_down("0")
-        else:
-            case.queue.set_windows([Window("w", 0b1, NOW + 55, NOW + 1000)])
-        case.run()
-        return steps, (case.starts(), case.got)
-
-    (_, before), (most, after) = plan(0), plan(1000)
-    assert most > 5
-    assert all(plan(steps)[1] in (before, after) for steps in range(most))
-
-
-def test_no_job_starts_that_would_reach_into_a_window():
-    case = Case(nodes=2, policy="fifo")
-    case.queue.set_windows([Window("maint", 0b11, NOW + 60, NOW + 90)])
-    assert case.submit(1, "slot/core=1", 60) is not None
-    assert case.submit(2, "slot/core=1", 61) is None
-    assert case.why(2) == "window maint, 1 at " + clock(NOW + 90, NOW)
-    case.now = NOW + 90
-    case.run()
-    assert 2 in case.got
-
-
-def test_a_window_is_open_to_its_users_and_queues():
-    case = Case(nodes=1)
-    window = Window("reserved", 0b1, NOW, NOW + 500, frozenset([7]), frozenset(["debug"]))
-    case.queue.set_windows([window])
-    assert case.submit(1, "slot/core=1", user=8) is None
-    assert case.submit(2, "slot/core=1", user=7) is not None
-    assert case.submit(3, "slot/core=1", user=8, queue="debug") is not None
-    assert case.starts() == {1: NOW + 500}
 
 
 def test_a_window_moves_reservations_out_of_its_way():
@@ -361,19 +235,6 @@ def test_what_a_job_would_get_now_is_what_it_gets_when_it_is_submitted(seed, pol
         assert (said is None) == (got is None)
         if said is not None:
             assert short_form(parts_of(said)) == got
-
-
-def test_a_forecast_plans_one_after_another_and_changes_nothing():
-    case = Case(nodes=1, policy="fifo")
-    case.runs(1, "slot/core=8", NOW + 10)
-    for jobid in (2, 3, 4):
-        case.submit(jobid, "slot/core=5", 30)
-    found = {}
-    forecast = Forecast(case.pool)
-    finish(forecast.begin(NOW))
-    assert outcome(forecast.starts(list(case.queue.jobs.values()), NOW, found)) == NOW + 70
-    assert found == {2: NOW + 10, 3: NOW + 40, 4: NOW + 70}
-    assert case.starts() == {2: NOW + 10}
 
 
 def test_a_forecast_keeps_to_the_reservations_of_all_queues():
@@ -481,23 +342,6 @@ def test_a_queue_is_settled_when_a_pass_has_ended_and_nothing_changed_since():
     assert not case.queue.settled
     case.run()
     assert case.queue.settled
-
-
-def test_what_breaks_on_one_job_costs_only_this_job(monkeypatch):
-    failed = []
-
-    def broken(self, job, allocation):
-        if job.jobid == 1:
-            raise KeyError("what nobody thought of")
-        self.got[job.jobid] = allocation.dumps()
-
-    monkeypatch.setattr(Case, "started", broken)
-    monkeypatch.setattr(Case, "failed", lambda self, job, error: failed.append(job.jobid))
-    case = Case(nodes=1)
-    case.submit(1, "slot/core=8")
-    assert failed == [1]
-    assert case.pool.job_end_times() == []
-    assert case.submit(2, "slot/core=8") == "rank0/core[0-7]"
 
 
 def test_nothing_is_kept_of_jobs_that_left():

@@ -270,6 +270,29 @@ def test_jobs_that_start_late_do_so_in_the_order_that_was_promised(delay):
     assert site.running[4].start == pytest.approx(NOW + 300 + 3 * delay)
 
 
+def test_a_limit_that_is_changed_counts_in_full_though_the_job_started_late():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    for jobid in 2, 3, 4:
+        assert waits(site, jobid, "slot=1/core=8")
+    site.now = NOW + 100.01
+    site.end(1)
+    site.run()
+    site.limit(2, NOW + 203.5)
+    site.run()
+    assert site.starts() == {3: NOW + 203.5, 4: NOW + 303.5}
+
+
+def test_a_job_that_lost_its_reservation_delays_nobody_if_it_cannot_be_served():
+    site = site_of("conservative", nodes=2)
+    site.runs(1, "slot=2/core=8", NOW + 100)
+    assert waits(site, 2, "slot=2/core=8", priority=20)
+    assert waits(site, 3, "slot=1/core=8", priority=18)
+    site.lose("0")
+    site.run()
+    assert site.starts() == {3: NOW + 100}
+
+
 @each_policy
 def test_a_job_that_waits_for_a_late_one_keeps_its_place(policy):
     site = site_of(policy, nodes=1)
