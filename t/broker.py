@@ -65,6 +65,8 @@ def environment(**more):
     ).stdout
     shown = dict(item.split("=", 1) for item in exports.split("\0") if "=" in item)
     flux = {name: value for name, value in shown.items() if name.startswith("FLUX_")}
+    # No module that the site added, such as those of flux-sched, which would be the scheduler.
+    flux["FLUX_MODPROBE_PATH"] = os.devnull
     return {**bare(), **flux, "TREEPOOL_TEST_ROOT": str(REPOSITORY), **more}
 
 
