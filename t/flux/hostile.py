@@ -13,8 +13,9 @@ from treepool.flux import answers, digests, hello, windows
 from treepool.flux.answers import Answers
 from treepool.flux.discover import FEW, RETRIES
 from treepool.flux.hardware import TOPO_GET
-from treepool.flux.hello import Hello
+from treepool.flux.heldback import HeldBack
 from treepool.flux.questions import _LONGEST, Asker, Refused
+from treepool.placement.pool import Pool
 from treepool.rfc.rset import ResourceSet
 
 #: As Flux's futures raise it for an answer in bytes that are no text.
@@ -96,21 +97,26 @@ def check_a_text_of_a_user_in_the_events_of_his_job_does_not_hide_its_end():
         assert hello.end_time(Mock(), 7, Mock(expiration=9.0)) == 50.0
 
 
-def check_an_answer_of_another_form_frees_nothing_and_is_told():
+def check_while_it_is_not_known_what_is_allocated_nothing_is_freed_and_no_job_starts():
+    good = {"rank": "0", "children": {"core": "0"}}
     has = ResourceSet.read({
         "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": {"core": "0"}}],
-            "nodelist": ["n0"],
-        },
+        "execution": {"R_lite": [good], "nodelist": ["n0"]},
     })  # fmt: skip
     bad = {"rank": 5, "children": []}
-    for answer in (None, [], {"allocated": 7}, {"allocated": {"execution": {"R_lite": [bad]}}}):
-        said, pool = [], Mock()
-        made = Hello(said.append)
+    for R_lite in (None, [], 7, [bad], [good]):
+        handle, log, pool, inbox = Mock(), Mock(), Pool(has), Mock(put=lambda work: work())
+        pool.register_alloc(7, has)
+        made = HeldBack(handle, log, inbox, Mock())
         made.add(7, has)
-        made._on_answer(Mock(get=lambda answer=answer: answer), pool)
-        assert len(said) == 1 and "is not known" in said[0] and not pool.free.called
+        made.begin(pool)
+        answer = R_lite if R_lite is None or R_lite == [] else {"execution": {"R_lite": R_lite}}
+        future = handle.rpc.return_value
+        future.get.return_value = R_lite if answer is R_lite else {"allocated": answer}
+        future.then.call_args.args[0](future)
+        assert pool.has_job(7)
+        assert made.known == (R_lite == [good])
+        assert ("no job starts" in str(log.error.call_args)) != made.known
 
 
 def check_guests_ask_nothing_for_which_they_have_no_share_of_the_time():

@@ -49,6 +49,7 @@ def scheduler_of_two_jobs():
     scheduler.cancelling, scheduler.ending = 0, False
     scheduler.inbox, scheduler._precedence = deque(), Precedence()
     scheduler._cancels = Precedence()
+    scheduler._held_back = Mock(known=True)
     scheduler._intake, scheduler._configuration = Mock(), Mock()
     pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)

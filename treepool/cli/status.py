@@ -31,7 +31,7 @@ import attrs
 
 from treepool.cli import instance
 from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
-from treepool.view import prometheus, status, windows
+from treepool.view import prometheus, status, windows, words
 from treepool.view.areas import areas, domain_lines, locality_lines
 
 
@@ -104,6 +104,8 @@ def _facts(arguments: Namespace) -> Iterator[dict[str, Any]]:
         if arguments.domains:
             fabric["domains"] = [attrs.asdict(line) for line in domain_lines(whole)]
         yield {"fabric": fabric}
+    if live.held_back:
+        yield {"held_back": live.held_back}
     for entry in live.windows:
         yield {"window": entry.to_dict()}
     yield {"totals": picture.totals._asdict()}
@@ -118,6 +120,10 @@ def _text(arguments: Namespace) -> Iterator[str]:
     whole = areas(picture)
     for locality in locality_lines(whole) if whole is not None else ():
         yield locality.text
+    if live.held_back:
+        yield words.plain(
+            f"held back for jobs whose R cannot be read: {live.held_back}", words.MAX_LIST
+        )
     for entry in live.windows:
         yield windows.line(entry, time.time())
     if arguments.gpus:

@@ -17,10 +17,12 @@ from flux.util import parse_fsd
 
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.flux.annotate import name_of
+from treepool.flux.heldback import held_back
 from treepool.flux.limits import inner, refusal
 from treepool.flux.outlook import Outlook
 from treepool.flux.questions import Answer, Asker, Questions, Refused, request_watcher
 from treepool.placement.allocation import Allocation, parts_of
+from treepool.placement.jobs import HELD_BACK
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
@@ -131,13 +133,14 @@ class Answers:
         """The nodes, then the jobs that have resources, some in each response."""
         pool = self._source.pool
         down = idset.encode(pool.ranks & ~pool.up)
-        yield {"R": pool.to_dict(), "down": down, "options": pool.options}
+        kept = _shown(held_back(pool))
+        yield {"R": pool.to_dict(), "down": down, "options": pool.options, "held_back": kept}
         listed: list[dict[str, Any]] = []
         ranks = 0
         hidden = self._hidden(asker)
         for jobid, end in pool.job_end_times():
             job = pool.job(jobid)
-            if job is None:
+            if job is None or jobid == HELD_BACK:
                 continue
             name = None if hidden(jobid) else jobid
             listed.append({"id": name, "parts": _shown(job.parts), "expiration": end})

@@ -21,8 +21,8 @@ from flux.job.kvslookup import job_info_lookup
 from treepool.errors import InvalidInput, PoolConflict
 from treepool.flux import client, nesting, windowclient
 from treepool.flux.hardware import resources
-from treepool.placement.allocation import Allocation
-from treepool.placement.jobs import held_in, held_on
+from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.jobs import HELD_BACK, held_in, held_on
 from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -43,13 +43,15 @@ class Live:
 
     ``jobs`` are those that wait or have resources; what they hold may not be known.
     In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
-    user may not see. ``windows`` are those that are not over, none without sched-treepool.
+    user may not see. ``held_back`` is in short form what the scheduler holds back for jobs whose R
+    it cannot read. ``windows`` are those that are not over. Only sched-treepool has these two.
     """
 
     pool: Pool
     jobs: tuple[Running, ...]
     drained: int
     windows: tuple[WindowEntry, ...] = ()
+    held_back: str = ""
 
     @classmethod
     def now(cls) -> Live:
@@ -67,19 +69,28 @@ class Live:
             held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
         else:
             pool, held = asked
-        for jobid, parts in held.items():
-            here = held_on(pool.ranks, parts)
+        unknown = {jobid for jobid in held if jobid < 0 or jobid == HELD_BACK}
+        for jobid in held.keys() - unknown:
+            here = held_on(pool.ranks, held[jobid])
             try:
                 pool.register_alloc(jobid, Allocation(pool.inventory, here, 1))
             except PoolConflict:  # it ended, and another job already has its resources
                 continue
+        for jobid in unknown:
+            pool.occupy(jobid, held[jobid])
         told = status.get()
         drained = idset.union(map(idset.decode, told.get("drain", ()))) & pool.ranks
         away = idset.decode(told.get("offline") or "") | idset.decode(told.get("exclude") or "")
         pool.mark_down(idset.encode((away & pool.ranks) | drained))
         entries = () if asked is None else windowclient.now(handle)
         windows = tuple(known.entry for known in entries)
-        return cls(pool, tuple(_job(job, held) for job in jobs), drained, windows)
+        return cls(
+            pool,
+            tuple(_job(job, held) for job in jobs),
+            drained,
+            windows,
+            short_form(held.get(HELD_BACK, ())),
+        )
 
 
 def numbers() -> dict[str, Any]:
@@ -113,6 +124,7 @@ def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
             if pool is None:
                 pool = Pool(answer["R"])
                 pool.follow_options(**answer["options"])
+                held[HELD_BACK] = parts_of(answer.get("held_back", ()))
             for job in answer.get("jobs", ()):
                 jobid = -1 - len(held) if job["id"] is None else int(job["id"])
                 held[jobid] = parts_of(job["parts"])

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any, Generator, Iterator
 
 from treepool.placement.effort import GIVEN_UP
+from treepool.placement.jobs import HELD_BACK
 from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.plan.queue import Queue
@@ -110,7 +111,7 @@ class Numbers:
         jobs = {"placed": self.placed, "refused": self.refused, "failed": self.failed}
         return {
             "pending_jobs": len(queue.jobs) + held_back,
-            "running_jobs": len(pool.job_end_times()),
+            "running_jobs": sum(jobid != HELD_BACK for jobid, _ in pool.job_end_times()),
             "reservations": len(queue.reservations),
             "windows": len(queue.windows),
             "localities": list(pool.localities),

@@ -18,7 +18,7 @@ from errno import EINVAL
 from typing import Any, Generator, Iterator, Mapping, Optional
 
 from flux.brokermod import request_handler
-from flux.job import JobID
+from flux.job import JobID, job_raise_async
 
 from treepool import __version__
 from treepool.errors import InvalidOption
@@ -26,12 +26,13 @@ from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage
-from treepool.flux.hello import Hello, end_time
+from treepool.flux.heldback import HeldBack
+from treepool.flux.hello import end_time, read_held, running_jobs
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
 from treepool.flux.pending import Pending
-from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool, held
+from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
 from treepool.flux.receiver import Receiver
 from treepool.flux.submissions import Submission
 from treepool.flux.turns import Precedence, Turns
@@ -77,7 +78,7 @@ class TreepoolScheduler(Receiver):
         self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
         self._intake = Intake(h, self.log, self.inbox, self._judge, self._answer, self._on_topology)
         self._pending = Pending(self._intake, self._windows, self._numbers.count_refused)
-        self._hello = Hello(self._on_missed)
+        self._held_back = HeldBack(h, self.log, self.inbox, self.changed)
         self._answers = Answers(h, self.log, self)
         #: The user of each job that has resources.
         self._users: dict[int, int] = {}
@@ -156,30 +157,44 @@ class TreepoolScheduler(Receiver):
 
     # -- jobs that are already running
 
+    def _sched_hello(self) -> None:  # no hook: flux-core's ends at an R that is no JSON
+        for told in running_jobs(self.handle):
+            jobid = told["id"]
+            name = JobID(jobid)
+            self._users[jobid] = told["userid"]
+            try:
+                has = read_held(self.handle, told)
+            except (OSError, ValueError) as e:
+                self.log.error(f"hello: {name.f58}: its R cannot be read: {e}")
+                continue
+            try:
+                self.hello(jobid, told["priority"], told["userid"], told["t_submit"], has)
+            except Exception as e:
+                self.log.error(f"hello: {name.f58} is ended: {e}")
+                why = "failed to reallocate R for running job"
+                raised = job_raise_async(self.handle, jobid, "scheduler-restart", 0, why)
+                raised.then(self._job_raise_continuation, name)
+
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
-        """Take over a job that holds R; if the pool lacks some of that, flux-core ends the job."""
-        self._users[jobid] = userid
+        """Take over a job that holds *R*, a ResourceSet; raises if the pool lacks some of that."""
         try:
-            super().hello(jobid, priority, userid, t_submit, R := held(R))
+            super().hello(jobid, priority, userid, t_submit, R)
         except Exception:
-            self._hello.end(jobid)
+            if self.pool.has_job(jobid):  # in part: it ends, and what it has is held back
+                self.pool.free(jobid)
             raise
-        self._hello.add(jobid, R)
+        self._held_back.add(jobid, R)
         self.resources.update_expiration(jobid, end_time(self.handle, jobid, R))
         self.queue.follow()
 
     def _sched_ready(self) -> None:  # no hook: what comes after must not delay it
         super()._sched_ready()
-        self._hello.ask(self.handle, self.pool, self.inbox)
+        self._held_back.begin(self.pool)
         self.inbox.begin()
         # Not earlier: the time that hello takes would count towards the brokers' timeout.
         self._intake.begin()
         self._numbers.steps.begin()
         self._garbage.begin()
-
-    def _on_missed(self, what: str) -> None:
-        self.log.warning(what)
-        self._request_schedule()
 
     # -- what changes the queue and the pool
 
@@ -207,10 +222,15 @@ class TreepoolScheduler(Receiver):
         return self._pending.owner_of(job)
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
-        """Take back what a job gives."""
-        self.resources.impl.free(jobid, R, final)
+        """Take back what a job gives; of a job that had something else at hello, all there."""
+        try:
+            self.resources.impl.free(jobid, R, final)
+        except ValueError as e:
+            self.log.error(f"free: {e}: what it holds there is free")
+            self._held_back.give_back(jobid, None if final else R.ranks)
         if not self.pool.has_job(jobid):
             self._users.pop(jobid, None)
+        self._held_back.freed()
 
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
@@ -258,7 +278,7 @@ class TreepoolScheduler(Receiver):
 
     def schedule(self) -> Iterator[None]:
         """Start and reserve what can be, in steps of a few milliseconds."""
-        if self._cancels.waits(self.cancelling > 0):
+        if not self._held_back.known or self._cancels.waits(self.cancelling > 0):
             return
         yield from self._pending.apply()
         work = self._turns.paced(self._numbers.passes.timed(self.queue.run()))

@@ -21,6 +21,7 @@ from treepool.errors import InvalidWindow
 from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
 from treepool.flux.windownames import window_of
+from treepool.placement.jobs import HELD_BACK
 from treepool.placement.plan.jobs import Holder
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import OwnerOf, Window, admitting, change_windows
@@ -243,7 +244,8 @@ class Windows:
         if change.fixed is not None:
             self._log.info(f"windows of the configuration: {len(change.fixed)}")
         else:
-            self._handle.respond(change.msg, attrs.asdict(conflicts))
+            running = [jobid for jobid in conflicts.running if jobid != HELD_BACK]
+            self._handle.respond(change.msg, {**attrs.asdict(conflicts), "running": running})
             what = "removed" if change.added is None else f"added, {change.added.hosts:.200}"
             self._log.info(f"window {change.name}: {what}")
         self._changed()

@@ -14,6 +14,10 @@ from treepool.placement.nodes.state import Held
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet, RLiteEntry
 
+#: The id under which a pool holds what belongs to no job that is known; no job has it
+#: (FLUX_JOBID_ANY).
+HELD_BACK = (1 << 64) - 1
+
 #: What callers may pass as an R: an RFC 20 object, its JSON text, or an object already read.
 AnyR = Union[Mapping[str, Any], str, ResourceSet, Allocation]
 

@@ -178,13 +178,15 @@ class Pool:
         are spoken for that others still hold. Raises PoolConflict if the job has resources already.
         """
         self._check_new(jobid)
-        free = []
+        state_of = self._situation.index.state_of
+        free: dict[tuple[int, int], list[int]] = {}
         for ranks, cores, gpus in parts:
             for rank in ranks:
-                state = self._situation.index.state_of[rank] if self.ranks >> rank & 1 else None
-                if state is not None:
-                    free.append(((rank,), cores & state.cores, gpus & state.gpus))
-        self._take(jobid, Job(tuple(free), end_time), None)
+                state = state_of[rank] if self.ranks >> rank & 1 else None
+                if state is not None and (cores & state.cores or gpus & state.gpus):
+                    free.setdefault((cores & state.cores, gpus & state.gpus), []).append(rank)
+        held = tuple((tuple(ranks), cores, gpus) for (cores, gpus), ranks in free.items())
+        self._take(jobid, Job(held, end_time), None)
 
     # -- nodes
 

@@ -103,7 +103,14 @@ class JobManager:
         return [{"count": 0}]
 
     def allocated(self, payload):
-        taken = [e for job in self.jobs.values() for e in held_entries(job.held)]
+        going = {(id(job), rank) for job, ranks in self.on_their_way.values() for rank in ranks}
+        taken = [
+            entry
+            for job in self.jobs.values()
+            for entry in held_entries(
+                {r: h for r, h in job.held.items() if (id(job), r) not in going}
+            )
+        ]
         R = {"version": 1, "execution": {"R_lite": taken}} if taken else None
         return [{"allocated": R}]
 

@@ -41,15 +41,15 @@ FLUX = [
     Mutant(
         "what was freed while the module started is not asked for",
         "flux/sched.py",
-        "self._hello.add(jobid, R)",
+        "self._held_back.add(jobid, R)",
         "pass",
         "driven",
     ),
     Mutant(
         "jobs that were running are not taken over",
         "flux/sched.py",
-        "super().hello(jobid, priority, userid, t_submit, R := held(R))",
-        "R = held(R)",
+        "super().hello(jobid, priority, userid, t_submit, R)",
+        "pass",
         "driven",
     ),
     Mutant(

@@ -1,0 +1,178 @@
+"""What is allocated and held by no job that the scheduler knows: nobody else may have it.
+
+The job manager says what jobs and housekeeping have. What of that no job in the pool has is *held
+back*: that of jobs whose R is gone or damaged, of jobs that end because the pool lacks some of what
+they have, also of those that another scheduler ended so before this one was loaded. The job manager
+is asked again, now and then and soon after something was freed, until it is free there, too.
+
+The same answer tells what was freed while the scheduler started: between hello and ready the job
+manager reports nothing (flux-core 0.88, alloc_send_free_request). With many running jobs that time
+is long, because their Rs are read one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Optional
+
+from treepool.flux.hello import ask_hello, held_of
+from treepool.flux.inbox import Inbox
+from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.jobs import HELD_BACK, held_in, held_on, ranks_in
+from treepool.placement.nodes.state import Held
+from treepool.placement.pool import Pool
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet
+
+#: The RPC that returns what jobs and housekeeping have.
+ALLOCATED = "job-manager.resource-status"
+
+#: Seconds until the job manager is asked again: at least, and at most. It adds up the Rs of all
+#: jobs for its answer, so it is also left alone for so many times as long as that took.
+_SOON, _RARELY, _SHARE = 0.5, 30.0, 20
+
+
+class HeldBack:
+    """Holds in *pool* what is allocated and held by no other job there.
+
+    *log* gets a line whenever that changes, and *changed* is called. What is allocated is in its
+    turn in *inbox*.
+    """
+
+    def __init__(self, handle: Any, log: Any, inbox: Inbox, changed: Callable[[], None]) -> None:
+        self._handle = handle
+        self._log = log
+        self._inbox = inbox
+        self._changed = changed
+        self._pool: Pool
+        #: Whether it is known what is allocated. Until then no job may start.
+        self.known = False
+        #: What the jobs had of which hello told.
+        self._at_hello: dict[int, ResourceSet] = {}
+        self._timer = handle.timer_watcher_create(0.0, lambda *_: self._ask_anew())
+        #: How long to wait until the job manager is asked again: now, and at least.
+        self._wait = self._least = _SOON
+
+    def add(self, jobid: int, held: ResourceSet) -> None:
+        """Take note that job *jobid* has *held* at hello."""
+        self._at_hello[jobid] = held
+
+    def begin(self, pool: Pool) -> None:
+        """Ask what is allocated; call this after ready.
+
+        The answer arrives after every release that precedes it, and before every later release. In
+        its turn in the inbox it therefore matches what the jobs have in the pool.
+        """
+        self._pool = pool
+        self._ask()
+
+    def give_back(self, jobid: int, ranks: Optional[int] = None) -> None:
+        """Free what *jobid* holds, on *ranks* (bitmask) or at all, though others may have that.
+
+        No job starts until it is known what they have.
+        """
+        job = self._pool.job(jobid)
+        parts = () if job is None else job.parts if ranks is None else held_on(ranks, job.parts)
+        if parts:
+            self._pool.free(jobid, Allocation(self._pool.inventory, parts, 1))
+        self.known = False
+        self._ask()
+
+    def freed(self) -> None:
+        """Something was freed: perhaps what is held back."""
+        if self._pool.has_job(HELD_BACK):
+            self._ask_again(self._least)
+
+    def _ask(self) -> None:
+        asked, future = time.monotonic(), self._handle.rpc(ALLOCATED)
+        future.then(lambda _: self._inbox.put(lambda: self._on_answer(future, asked)))
+
+    def _ask_anew(self) -> None:
+        """Ask what is allocated; the job manager must not repeat its last answer.
+
+        It does so until something is allocated or freed (resource_status_cache), and for a job that
+        was ended because of hello it frees nothing. Another hello makes it forget that answer.
+        """
+        ask_hello(self._handle).then(self._on_hello)
+
+    def _on_hello(self, future: Any) -> None:
+        try:
+            future.get()
+        except OSError:  # the end of the stream
+            self._ask()
+        else:
+            future.reset()
+
+    def _ask_again(self, wait: float) -> None:
+        self._wait = min(_RARELY, max(wait, self._least))
+        self._timer.stop()  # one that runs would keep its time otherwise
+        self._timer.reset(after=self._wait)
+
+    def _on_answer(self, future: Any, asked: float) -> None:
+        self._least = max(_SOON, _SHARE * (time.monotonic() - asked))
+        try:
+            answer = future.get()["allocated"] or {}
+            allocated = held_of(answer.get("execution", {}))
+        except Exception as e:  # what is not known stays allocated
+            so = "" if self.known else ": no job starts until it is"
+            self._log.error(f"what is allocated is not known{so}: {e}")
+            self._ask_again(2 * self._wait)
+            return
+        if not self.known:
+            self._release(allocated)
+        if self._hold(held_in(allocated.entries)) or not self.known:
+            self._wait = self._least
+            self.known = True
+            self._changed()
+        if self._pool.has_job(HELD_BACK):
+            self._ask_again(2 * self._wait)
+
+    def _hold(self, allocated: tuple[Held, ...]) -> bool:
+        """Hold what nobody else has of *allocated*; returns whether that has changed."""
+        pool = self._pool
+        before = held_back(pool)
+        if pool.has_job(HELD_BACK):
+            pool.free(HELD_BACK)
+        pool.occupy(HELD_BACK, allocated)
+        after = held_back(pool)
+        if not after:
+            pool.free(HELD_BACK)
+        if after != before:
+            what = f"held back: {short_form(after)}" if after else "nothing is held back any more"
+            why = ": allocated, but to no job whose R is known" if after else ""
+            self._log.warning(f"{what}{why}")
+        return after != before
+
+    def _release(self, allocated: ResourceSet) -> None:
+        """Free what jobs had at hello and is not *allocated* any more."""
+        jobs, self._at_hello = self._at_hello, {}
+        count = sum(_release(self._pool, jobid, R, allocated) for jobid, R in jobs.items())
+        if count:
+            text = f"freed {count} nodes of jobs that ended while this scheduler started"
+            self._log.warning(text)
+
+
+def held_back(pool: Pool) -> tuple[Held, ...]:
+    """What is held back in *pool*."""
+    job = pool.job(HELD_BACK)
+    return () if job is None else job.parts
+
+
+def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ResourceSet) -> int:
+    """Free what *jobid* has of *held* beyond *allocated*; returns on how many nodes.
+
+    The job may have freed some of that in the ordinary way since then.
+    """
+    gone = 0
+    for entry in held.entries:
+        taken = idset.union(
+            other.ranks
+            for other in allocated.entries
+            if other.cores & entry.cores or other.gpus & entry.gpus
+        )
+        gone |= entry.ranks & ~taken
+    job = pool.job(jobid)
+    parts = held_on(gone, job.parts) if job else ()
+    if parts:
+        pool.free(jobid, Allocation(pool.inventory, parts, 1))
+    return len(ranks_in(parts))
