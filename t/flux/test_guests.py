@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from broker import GUEST, Instance, key_of
+from broker import GUEST, Failed, Instance, key_of
 from features import needs_private_mode
 from schemas import conforms
 
@@ -85,14 +85,62 @@ def test_in_private_mode_a_guest_sees_only_that_something_is_used(private):
         assert len(done.stderr.splitlines()) == 1
 
 
+#: Asks sched-treepool something, and prints each answer; see doc/questions.md.
+ASK = """
+import json, sys
+import flux
+from treepool.flux import client
+
+name, question = sys.argv[1], json.loads(sys.argv[2])
+handle = flux.Flux()
+if name == "look":
+    answers = client.answers(handle, name)
+else:
+    answers = [client.ask(handle, name, question)]
+for answer in answers:
+    print(json.dumps(answer))
+"""
+
+
+def number(instance, job):
+    return int(instance.flux("job", "id", "--to=dec", job))
+
+
+def answers(instance, name, userid=GUEST["FLUX_HANDLE_USERID"], **question):
+    """What a guest is told by the scheduler itself."""
+    code = f"import TreePool\n{ASK}"
+    shown = instance.with_env(**{**GUEST, "FLUX_HANDLE_USERID": str(userid)})
+    text = shown.flux("python", "-c", code, name, json.dumps(question))
+    return [json.loads(line) for line in text.splitlines()]
+
+
 @needs_private_mode
-def test_in_private_mode_the_scheduler_says_nothing_of_jobs_of_others(private):
-    script = "import flux, sys; flux.Flux().rpc(sys.argv[1], {'id': int(sys.argv[2])}).get()"
-    ask = ("python", "-c", script, "sched-treepool.job")
-    shown = private.with_env(**GUEST)
-    for job in (private.wide, private.head):
-        number = private.flux("job", "id", "--to=dec", job).strip()
-        assert "jobs of others are private" in shown.run(*ask, number).stderr
+def test_in_private_mode_a_job_of_others_is_as_unknown_as_one_that_there_is_not(private):
+    ids = [number(private, private.wide), number(private, private.head), 1, (1 << 64) - 1]
+    told = [answers(private, "job", id=jobid) for jobid in ids]
+    assert told == 4 * [[{"version": 1, "state": "unknown"}]]
+
+
+@needs_private_mode
+def test_in_private_mode_a_guest_is_told_what_is_used_not_by_how_many_jobs_nor_until_when(private):
+    def others():
+        return [job for answer in answers(private, "look") for job in answer.get("jobs", ())]
+
+    before = others()
+    assert before == [{"id": None, "parts": [["0-2", "0-119", "0-7"]], "expiration": 0}]
+    short = ("--queue=debug", "-t10m", "-n1", "-c15", "-g1")
+    jobs = [private.submit(*short) for _ in range(8)]
+    for job in jobs:
+        private.wait(job, "alloc")
+    used = {"id": None, "parts": [["0-3", "0-119", "0-7"]], "expiration": 0}
+    try:
+        assert others() == [used]
+        with pytest.raises(Failed, match="private here"):
+            answers(private, "numbers")
+    finally:
+        private.flux("cancel", *jobs)
+        for job in jobs:
+            private.wait(job, "clean")
 
 
 @needs_private_mode
@@ -103,6 +151,16 @@ def test_in_private_mode_the_user_of_a_job_is_told_that_it_is_held(private):
     done = user.run("treepool", "explain", "--job", job)
     assert done.stdout.startswith(f"job {job}: is held: its urgency is 0"), done.stderr
     private.flux("cancel", job)
+
+
+@needs_private_mode
+def test_in_private_mode_nobody_is_told_how_many_jobs_of_others_are_ahead_of_his(private):
+    told = answers(private, "job", userid=os.getuid(), id=number(private, private.next))
+    assert (told[0]["state"], told[0]["ahead"]) == ("waiting", None)
+    user = private.with_env(**{**GUEST, "FLUX_HANDLE_USERID": str(os.getuid())})
+    assert (
+        "queue batch: policy easy" in user.run("treepool", "explain", "--job", private.next).stdout
+    )
 
 
 def test_a_guest_gets_the_numbers(busy):

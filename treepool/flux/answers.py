@@ -11,7 +11,7 @@ import errno
 import time
 from functools import partial
 from itertools import islice
-from typing import Any, Callable, Generator, Iterator, Mapping, Optional, Protocol
+from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol
 
 from flux.util import parse_fsd
 
@@ -121,33 +121,48 @@ class Answers:
         """Answer ``stats-get``, which has no version."""
         self._questions.take(msg, self._numbers)
 
-    def _hidden(self, asker: Asker) -> Callable[[int], bool]:
-        """Tells which jobs *asker* may not see: none that the scheduler does not have."""
-        private = not asker.privileged and self._source.configured(_PRIVATE, False)
-        users = None, asker.userid
-        return lambda jobid: private and self._source.user_of(jobid) not in users
+    def _sees_all(self, asker: Asker) -> bool:
+        """Whether *asker* may see jobs of others."""
+        return asker.privileged or not self._source.configured(_PRIVATE, False)
+
+    def _sees(self, asker: Asker) -> Callable[[int], bool]:
+        """Tells which jobs *asker* may see."""
+        if self._sees_all(asker):
+            return lambda _: True
+        return lambda jobid: self._source.user_of(jobid) == asker.userid
 
     # -- the instance
 
     def _look(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
-        """The nodes, then the jobs that have resources, some in each response."""
-        pool = self._source.pool
+        """The nodes, then the jobs that have resources, some in each response.
+
+        What jobs have that *asker* may not see is told together, without an end.
+        """
+        pool, sees = self._source.pool, self._sees(asker)
         down = idset.encode(pool.ranks & ~pool.up)
         kept = _shown(held_back(pool))
         yield {"R": pool.to_dict(), "down": down, "options": pool.options, "held_back": kept}
         listed: list[dict[str, Any]] = []
+        others: dict[int, tuple[int, int]] = {}
         ranks = 0
-        hidden = self._hidden(asker)
         for jobid, end in pool.job_end_times():
             job = pool.job(jobid)
             if job is None or jobid == HELD_BACK:
                 continue
-            name = None if hidden(jobid) else jobid
-            listed.append({"id": name, "parts": _shown(job.parts), "expiration": end})
             ranks += sum(len(those) for those, _, _ in job.parts)
+            if sees(jobid):
+                listed.append({"id": jobid, "parts": _shown(job.parts), "expiration": end})
+            else:
+                _add(others, job.parts)
             if len(listed) == _JOBS or ranks >= _RANKS:
-                yield {"jobs": listed}
+                yield {"jobs": listed} if listed else None
                 listed, ranks = [], 0
+        together = _alike(others)
+        while together:
+            some, together = together[:_JOBS], together[_JOBS:]
+            listed.append({"id": None, "parts": _shown(some), "expiration": 0})
+            yield {"jobs": listed}
+            listed = []
         yield {"jobs": listed}
 
     # -- a job
@@ -158,14 +173,15 @@ class Answers:
             raise Refused(errno.EPROTO, "/id: must be an integer")
         source = self._source
         yield from source.up_to_date()  # it may have been submitted a moment ago
-        if self._hidden(asker)(jobid):
-            raise Refused(errno.EPERM, "jobs of others are private here")
+        if jobid == HELD_BACK or not self._sees(asker)(jobid):
+            yield {"state": "unknown"}
+            return
         job, has = source.queue.jobs.get(jobid), source.pool.job(jobid)
         if has is not None:
             parts = _shown(has.parts)
             yield {"state": "running", "parts": parts, "expiration": has.end_time}
         elif job is not None:
-            known = yield from self._why(job)
+            known = yield from self._why(job, asker)
             if source.queue.jobs.get(jobid) is job:
                 yield {"state": "waiting", **known}
             else:  # it started meanwhile, was cancelled, or has another priority
@@ -175,7 +191,7 @@ class Answers:
         else:
             yield {"state": "unknown"}
 
-    def _why(self, job: Waiting) -> Generator[None, None, dict[str, Any]]:
+    def _why(self, job: Waiting, asker: Asker) -> Generator[None, None, dict[str, Any]]:
         queue = self._source.queue
         ahead, policy = 0, ""
         for name, rule, jobs in queue.lines():
@@ -195,7 +211,7 @@ class Answers:
             "reserved": job.jobid in queue.reservations,
             "queue": job.queue,
             "policy": policy,
-            "ahead": ahead,
+            "ahead": ahead if self._sees_all(asker) else None,
             "behind": None if first is None else first.jobid,
         }
 
@@ -245,6 +261,8 @@ class Answers:
     # -- numbers
 
     def _numbers(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        if not self._sees_all(asker):
+            raise Refused(errno.EPERM, "they count the jobs of others, which are private here")
         yield (yield from self._source.numbers())
 
     # -- windows
@@ -286,7 +304,23 @@ def _spec(
     return line, jobspec.from_resources(resources, duration, constraints, options)
 
 
-def _shown(parts: tuple[Held, ...]) -> list[list[str]]:
+def _add(found: dict[int, tuple[int, int]], parts: Iterable[Held]) -> None:
+    """Add *parts* to what is *found* on each rank, as cores and GPUs."""
+    for ranks, cores, gpus in parts:
+        for rank in ranks:
+            before = found.get(rank, (0, 0))
+            found[rank] = before[0] | cores, before[1] | gpus
+
+
+def _alike(found: Mapping[int, tuple[int, int]]) -> list[Held]:
+    """The parts that *found*, by rank, adds up to: one for all ranks with the same ids."""
+    ranks: dict[tuple[int, int], list[int]] = {}
+    for rank in sorted(found):
+        ranks.setdefault(found[rank], []).append(rank)
+    return [(tuple(those), cores, gpus) for (cores, gpus), those in ranks.items()]
+
+
+def _shown(parts: Iterable[Held]) -> list[list[str]]:
     """What a job has as idsets: ranks, and cores and GPUs on each of them."""
     return [
         [idset.encode_ids(ranks), idset.encode(cores), idset.encode(gpus)]

@@ -151,7 +151,8 @@ def _why(reason: str) -> str:
 def _outlook(facts: Facts, answer: Mapping[str, Any], now: float) -> Iterator[str]:
     """When a job in the queue will start."""
     ahead, policy = answer["ahead"], answer["policy"]
-    yield f"{_queue(facts.queue)}: {count(ahead, 'job')} ahead of it, policy {policy}"
+    before = "" if ahead is None else f"{count(ahead, 'job')} ahead of it, "
+    yield f"{_queue(facts.queue)}: {before}policy {policy}"
     start = answer["t_estimate"]
     if start is None:
         yield "next: when it starts cannot be told (it waits for nodes that are away or for jobs"
