@@ -122,7 +122,7 @@ def check_guests_ask_nothing_for_which_they_have_no_share_of_the_time():
             patch.object(windows, "_in_kvs", return_value=[]),
         ):
             if room is answers:
-                Answers(Mock(), Mock(), Mock())
+                Answers(Mock(), Mock())
             else:
                 windows.Windows(Mock(), Mock(), Mock(), Mock(), Mock(windows=()))
         topics[room] = {c.args[1]: c.kwargs.get("guests", True) for c in asked.call_args_list}

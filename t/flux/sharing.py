@@ -10,6 +10,7 @@ from flux.message import Message
 import TreePool  # noqa: F401 (makes treepool importable)
 
 from treepool.flux import questions, turns  # isort: skip
+from treepool.flux.callbacks import refuse  # isort: skip
 from treepool.flux.questions import _LATER, _MOST_OF_ONE, _SAVED, _SHARE, Questions  # isort: skip
 
 OWNER, GUEST = 1, 2
@@ -25,8 +26,7 @@ class Case:
             respond=lambda msg, payload: self.told.append((msg.userid, payload["said"])),
             respond_error=lambda msg, number, text: self.told.append((msg.userid, number)),
         )
-        self.log = Mock()
-        self.questions = Questions(handle, self.log)
+        self.questions = Questions(handle)
 
     def timer(self, _after, callback):
         timer = Mock()
@@ -144,10 +144,10 @@ def check_an_answer_that_cannot_be_sent_is_an_error_to_who_asked_and_nobody_else
 
 
 def check_a_reason_that_is_no_text_for_flux_is_told_with_escapes():
-    made, told = case(), []
-    made.questions._handle.respond_error = lambda _msg, _number, text: told.append(text)
+    told = []
+    handle = Mock(respond_error=lambda _msg, _number, text: told.append(text))
     for error in (OSError(errno.EPERM, "a\ud800"), ValueError("b\n\udcff"), KeyError("c")):
-        made.questions._refuse(Mock(topic="ask"), error)
+        refuse(handle, Mock(topic="ask"), error)
     assert told == ["a\\ud800", "b\\n\\udcff", "'c'"]
 
 

@@ -328,11 +328,8 @@ class Reactor:
         scheduler._forecast_passes = scheduler._forecast_yields = 0
         self.now, self.timer = 100.0, math.inf
 
-    def stop(self):
-        self.timer = math.inf
-
-    def reset(self, after):
-        self.timer = min(self.timer, self.now + after)
+    def set(self, wait):
+        self.timer = self.now + max(0.0, wait)
 
     def event(self):
         """Something happens, and a pass has ended."""

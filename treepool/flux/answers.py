@@ -17,10 +17,11 @@ from flux.util import parse_fsd
 
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.flux.annotate import name_of
+from treepool.flux.callbacks import Refused
 from treepool.flux.heldback import held_back
 from treepool.flux.limits import inner, refusal
 from treepool.flux.outlook import Outlook
-from treepool.flux.questions import Answer, Asker, Questions, Refused, request_watcher
+from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.jobs import HELD_BACK
 from treepool.placement.nodes.state import Held
@@ -88,9 +89,9 @@ class Source(Protocol):
 class Answers:
     """Answers the questions about *source*."""
 
-    def __init__(self, handle: Any, log: Any, source: Source) -> None:
+    def __init__(self, handle: Any, source: Source) -> None:
         self._source = source
-        self._questions = Questions(handle, log)
+        self._questions = Questions(handle)
         self._outlook: Outlook
         answers = {
             "look": self._look,

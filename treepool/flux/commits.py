@@ -10,6 +10,7 @@ from typing import Any
 
 from flux.scheduler import Scheduler
 
+from treepool.flux.callbacks import Timer
 from treepool.flux.garbage import let_go
 
 #: Seconds that the module waits at unload for allocations that are being written.
@@ -34,8 +35,8 @@ class Committer(Scheduler):  # type: ignore[misc]  # flux has no types
         self.ending = True
         self.end()
         if self._committing:
-            stop = self.handle.timer_watcher_create(_LAST_WORDS, lambda *_: self.stop())
-            stop.start()
+            stop = Timer(self.handle, self.stop)
+            stop.set(_LAST_WORDS)
             self.handle.reactor_run()
             stop.stop()
 

@@ -50,6 +50,8 @@ class Configuration:
         *complete* says whether the topology of all nodes is known. Returns whether requests may
         mean something else now. If it raises InvalidOption, nothing has changed.
         """
+        if not isinstance(conf, dict):
+            raise InvalidOption(f"configuration: must be a table, not {shown(conf)}")
         old = self.options
         new, windows = self._read(conf)
         changed = new.pool != old.pool

@@ -15,6 +15,8 @@ from typing import Any, Callable, Iterable, Optional
 
 from flux.constants import FLUX_RPC_STREAMING
 
+from treepool.flux.callbacks import then
+
 #: The service that runs programs on a broker's node, and its flag that asks for their stdout.
 EXEC = "rexec.exec"
 _STDOUT = 1
@@ -70,7 +72,7 @@ class Digests:
                 continue
             self._texts[rank] = ""
             future = self._handle.rpc(EXEC, _request(), rank, FLUX_RPC_STREAMING)
-            future.then(self._on_answer, rank, timeout=TIMEOUT)
+            then(self._handle, future, self._on_answer, rank, timeout=TIMEOUT)
 
     def _on_answer(self, future: Any, rank: int) -> None:
         try:

@@ -27,7 +27,7 @@ import attrs
 from treepool.discovery.describe import Describer
 from treepool.discovery.key import Nodes
 from treepool.discovery.levels import NodeTopo
-from treepool.errors import InvalidHardware
+from treepool.flux.callbacks import Timer, then
 from treepool.flux.digests import Digests
 from treepool.flux.hardware import IN_FLIGHT, LATE, TIMEOUT, TOPO_GET, answer_of
 from treepool.rfc import idset
@@ -102,10 +102,10 @@ class Discovery:
         #: How many bytes of XML arrived.
         self._bytes = 0
         self._due = 0.0
-        self._timer = handle.timer_watcher_create(0.0, self._on_timer)
+        self._timer = Timer(handle, self._on_timer)
         self._ticks = 0
         self._ticking = False
-        self._clock = handle.timer_watcher_create(0.0, self._on_tick)
+        self._clock = Timer(handle, self._on_tick)
 
     @property
     def unknown(self) -> int:
@@ -154,7 +154,8 @@ class Discovery:
             # One tick more, because the next tick may come at once.
             request = OpenRequest(rank, self._ticks + 1 + math.ceil(TIMEOUT / TICK))
             self._open[rank] = request
-            self._handle.rpc(TOPO_GET, nodeid=rank).then(self._on_answer, request)
+            future = self._handle.rpc(TOPO_GET, nodeid=rank)
+            then(self._handle, future, self._on_answer, request)
         if self._begun and self._many:
             many, self._many = self._many, []
             self._digests.ask(many)
@@ -202,8 +203,8 @@ class Discovery:
                 self._bytes += len(answer)
                 try:
                     self._use(rank, self._describer.of_xml(answer, f"rank {rank}"))
-                except InvalidHardware as e:
-                    self._fail(rank, str(e))
+                except Exception as e:  # whatever it sent: others must not wait for it
+                    self._fail(rank, str(e) or type(e).__name__)
             elif current:
                 self._fail(rank, answer)
                 self._ask_again(rank)
@@ -243,9 +244,9 @@ class Discovery:
     def _keep_ticking(self) -> None:
         if not self._ticking and (self._open or self._again):
             self._ticking = True
-            self._clock.reset(after=TICK)
+            self._clock.set(TICK)
 
-    def _on_tick(self, *_: Any) -> None:
+    def _on_tick(self) -> None:
         self._ticking = False
         self._ticks += 1
         late = [request.rank for request in self._open.values() if request.due <= self._ticks]
@@ -262,9 +263,9 @@ class Discovery:
 
     def _hand_over_soon(self) -> None:
         last = self._quiet
-        self._timer.reset(after=0.0 if last else max(0.0, self._due - time.monotonic()))
+        self._timer.set(0.0 if last else self._due - time.monotonic())
 
-    def _on_timer(self, *_: Any) -> None:
+    def _on_timer(self) -> None:
         found, failed = self._found, self._failed
         if not found and not failed:
             return

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Optional
 
+from treepool.flux.callbacks import Timer, then
 from treepool.flux.hello import ask_hello, held_of
 from treepool.flux.inbox import Inbox
 from treepool.placement.allocation import Allocation, short_form
@@ -49,7 +50,7 @@ class HeldBack:
         self.known = False
         #: What the jobs had of which hello told.
         self._at_hello: dict[int, ResourceSet] = {}
-        self._timer = handle.timer_watcher_create(0.0, lambda *_: self._ask_anew())
+        self._timer = Timer(handle, self._ask_anew)
         #: How long to wait until the job manager is asked again: now, and at least.
         self._wait = self._least = _SOON
 
@@ -85,7 +86,8 @@ class HeldBack:
 
     def _ask(self) -> None:
         asked, future = time.monotonic(), self._handle.rpc(ALLOCATED)
-        future.then(lambda _: self._inbox.put(lambda: self._on_answer(future, asked)))
+        put = self._inbox.put
+        then(self._handle, future, lambda _: put(lambda: self._on_answer(future, asked)))
 
     def _ask_anew(self) -> None:
         """Ask what is allocated; the job manager must not repeat its last answer.
@@ -93,7 +95,7 @@ class HeldBack:
         It does so until something is allocated or freed (resource_status_cache), and for a job that
         was ended because of hello it frees nothing. Another hello makes it forget that answer.
         """
-        ask_hello(self._handle).then(self._on_hello)
+        then(self._handle, ask_hello(self._handle), self._on_hello)
 
     def _on_hello(self, future: Any) -> None:
         try:
@@ -105,27 +107,26 @@ class HeldBack:
 
     def _ask_again(self, wait: float) -> None:
         self._wait = min(_RARELY, max(wait, self._least))
-        self._timer.stop()  # one that runs would keep its time otherwise
-        self._timer.reset(after=self._wait)
+        self._timer.set(self._wait)
 
     def _on_answer(self, future: Any, asked: float) -> None:
         self._least = max(_SOON, _SHARE * (time.monotonic() - asked))
+        self._ask_again(2 * self._wait)  # whatever comes of this answer
         try:
             answer = future.get()["allocated"] or {}
             allocated = held_of(answer.get("execution", {}))
         except Exception as e:  # what is not known stays allocated
             so = "" if self.known else ": no job starts until it is"
             self._log.error(f"what is allocated is not known{so}: {e}")
-            self._ask_again(2 * self._wait)
             return
         if not self.known:
             self._release(allocated)
         if self._hold(held_in(allocated.entries)) or not self.known:
-            self._wait = self._least
             self.known = True
+            self._ask_again(self._least)
             self._changed()
-        if self._pool.has_job(HELD_BACK):
-            self._ask_again(2 * self._wait)
+        if not self._pool.has_job(HELD_BACK):
+            self._timer.stop()
 
     def _hold(self, allocated: tuple[Held, ...]) -> bool:
         """Hold what nobody else has of *allocated*; returns whether that has changed."""

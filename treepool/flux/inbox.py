@@ -12,6 +12,7 @@ import time
 from collections import deque
 from typing import Any, Callable, Iterator
 
+from treepool.flux.callbacks import Timer, report
 from treepool.flux.turns import Turns
 
 #: Seconds of work at a time.
@@ -28,9 +29,10 @@ class Inbox:
     """
 
     def __init__(self, handle: Any, done: Callable[[], None]) -> None:
+        self._handle = handle
         self._done = done
         self._turns = Turns(handle)
-        self._timer = handle.timer_watcher_create(0.0, self._on_timer)
+        self._timer = Timer(handle, self._on_timer)
         self._work: deque[Work] = deque()
         self._begun = False
         #: How much has ever been done.
@@ -51,7 +53,7 @@ class Inbox:
             return
         self._work.append(work)
         if len(self._work) == 1:
-            self._timer.reset(after=0.0)
+            self._timer.set(0.0)
 
     def emptied(self) -> Iterator[None]:
         """Yields until all is done that is here now."""
@@ -59,14 +61,22 @@ class Inbox:
         while self._count < end:
             yield
 
-    def _on_timer(self, *_: Any) -> None:
+    def _on_timer(self) -> None:
         if not self._turns.messages_first:
             end = time.monotonic() + _SLICE
             while self._work and time.monotonic() < end:
-                if not self._work[0]():
+                if not self._does_more(self._work[0]):
                     self._work.popleft()
                     self._count += 1
             self._turns.worked()
             self._done()
         if self._work:
-            self._timer.reset(after=0.0)
+            self._timer.set(0.0)
+
+    def _does_more(self, work: Work) -> bool:
+        """Do some of *work*; whether there is more. If it fails, others must not wait for it."""
+        try:
+            return bool(work())
+        except Exception as e:
+            report(self._handle, e)
+            return False

@@ -174,8 +174,8 @@ class Intake:
             try:
                 encoded = encode_into(pool.inventory.resource_set, found)
                 pool.replace_key(encoded.R.scheduling or {})
-            except ValueError as e:
-                self._log.error(f"topology: {e}: nodes stay flat")
+            except Exception as e:  # the nodes must be of use all the same
+                self._log.error(f"topology: {str(e) or type(e).__name__}: nodes stay flat")
         for reason in sorted(set(failed.values())):
             ranks = idset.encode(idset.from_ids(r for r, why in failed.items() if why == reason))
             self._log.warning(f"topology: rank {ranks} is flat: {reason}")

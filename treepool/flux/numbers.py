@@ -6,6 +6,7 @@ import time
 from collections import deque
 from typing import Any, Generator, Iterator
 
+from treepool.flux.callbacks import guarded
 from treepool.placement.effort import GIVEN_UP
 from treepool.placement.jobs import HELD_BACK
 from treepool.placement.nodes.state import fragmented
@@ -70,7 +71,7 @@ class Steps:
     """
 
     def __init__(self, handle: Any) -> None:
-        self._watcher = handle.prepare_watcher_create(lambda *_: self._end())
+        self._watcher = handle.prepare_watcher_create(guarded(handle, lambda *_: self._end()))
         self._began = self._worst = 0.0
         self._count = self._long = 0
 

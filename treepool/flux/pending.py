@@ -56,11 +56,11 @@ class Pending:
             request = pool.parse_resource_request(submission.jobspec)
             pool.check_feasibility(request)
             job = self.waiting(jobid, priority, userid, line, request, submission.t_submit)
+            self._submissions[jobid] = submission
+            self._queue.add(job)
         except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
+            self._submissions.pop(jobid, None)
             self._deny(submission, str(e) or type(e).__name__)
-            return
-        self._submissions[jobid] = submission
-        self._queue.add(job)
 
     def refuse(self, job: Waiting, reason: str) -> None:
         """Deny *job*, which left the queue because it can never run."""

@@ -23,7 +23,7 @@ import attrs
 from flux.constants import FLUX_MSGTYPE_REQUEST
 from flux.core.inner import ffi, lib
 
-from treepool.rfc.quote import printable
+from treepool.flux.callbacks import Refused, Timer, answered, guarded, refuse
 
 #: The version of all payloads, see doc/questions.md.
 VERSION = 1
@@ -61,10 +61,6 @@ class Asker:
         return cls(msg.userid, bool(msg.rolemask & (lib.FLUX_ROLE_OWNER | admin)))
 
 
-class Refused(OSError):
-    """The question is refused with an errno, for a reason."""
-
-
 @attrs.frozen(eq=False)
 class _Question:
     msg: Any
@@ -74,13 +70,14 @@ class _Question:
 
 
 def request_watcher(
-    handle: Any, topic: str, take: Callable[[Any], None], guests: bool = True
+    handle: Any, topic: str, take: Callable[[Any], object], guests: bool = True
 ) -> Any:
-    """A watcher, not started yet, that passes requests to *take*; those of guests with *guests*."""
+    """A watcher, not started yet, that passes requests to *take*; those of guests with *guests*.
 
-    def on_request(_handle: Any, _type: Any, msg: Any, _args: Any) -> None:
-        take(msg)
-
+    If *take* raises, the request is refused.
+    """
+    answer = answered(handle, take)
+    on_request = guarded(handle, lambda _handle, _type, msg, _args: answer(msg))
     made = handle.msg_watcher_create(on_request, FLUX_MSGTYPE_REQUEST, topic)
     if guests:
         handle.msg_handler_allow_rolemask(made.handle, lib.FLUX_ROLE_OWNER | lib.FLUX_ROLE_USER)
@@ -110,19 +107,18 @@ class Shares:
 class Questions:
     """The questions that are open. They take turns, so that short answers are ready soon."""
 
-    def __init__(self, handle: Any, log: Any) -> None:
+    def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._log = log
         self._open: deque[_Question] = deque()
         #: How many of them each guest has, and the share of the time that each has used up.
         self._count: Counter[int] = Counter()
         self._shares = Shares()
-        self._timer = handle.timer_watcher_create(0.0, lambda *_: self._step())
+        self._timer = Timer(handle, self._step)
         #: When the pause after the last work ends, and when the timer goes off.
         self._next, self._awake = 0.0, math.inf
         #: Questions to refuse, without their payload, and when to.
         self._refused: deque[tuple[float, Any]] = deque()
-        self._refusing = handle.timer_watcher_create(0.0, lambda *_: self._refuse_all())
+        self._refusing = Timer(handle, self._refuse_all)
         self._ended = False
 
     def __len__(self) -> int:
@@ -131,7 +127,7 @@ class Questions:
     def take(self, msg: Any, answer: Callable[[Mapping[str, Any], Asker], Answer]) -> None:
         """Answer *msg* by *answer*, which gets its payload and the asker."""
         if self._ended:
-            self._refuse(msg, _unloaded())
+            refuse(self._handle, msg, _unloaded())
             return
         asker = Asker.of(msg)
         many = len(self._open) >= _MOST or self._count[asker.userid] >= _MOST_OF_ONE
@@ -141,7 +137,7 @@ class Questions:
         try:
             text = _text(msg)
         except Exception as e:  # it is no text
-            self._refuse(msg, e)
+            refuse(self._handle, msg, e)
             return
         if text is None:
             msg = _without_payload(msg)
@@ -158,7 +154,7 @@ class Questions:
         while self._open:
             question = self._open.popleft()
             question.work.close()
-            self._refuse(question.msg, _unloaded())
+            refuse(self._handle, question.msg, _unloaded())
         self._refuse_all(math.inf)
 
     def _step(self) -> None:
@@ -194,8 +190,7 @@ class Questions:
         """Go on at *when*, or earlier if that was said before."""
         if when < self._awake:
             self._awake = when
-            self._timer.stop()  # one that runs would keep its time otherwise
-            self._timer.reset(after=max(0.0, when - now))
+            self._timer.set(when - now)
 
     def _go_on(self, question: _Question) -> bool:
         """Do a step of the work on *question*; returns whether more is to do.
@@ -216,7 +211,7 @@ class Questions:
                 self._handle.respond_error(question.msg, errno.ENODATA, "")
             return False
         except Exception as e:  # no question may end the module
-            self._refuse(question.msg, e)
+            refuse(self._handle, question.msg, e)
             return False
         return payload is None or question.streams
 
@@ -225,29 +220,19 @@ class Questions:
         if lib.flux_msg_is_noresponse(_c(msg)):
             return
         if len(self._refused) >= _MOST_REFUSED:
-            self._refuse(msg, _too_many())
+            refuse(self._handle, msg, _too_many())
             return
         if not self._refused:
-            self._refusing.reset(after=_LATER)
+            self._refusing.set(_LATER)
         self._refused.append((time.monotonic() + _LATER, _without_payload(msg)))
 
     def _refuse_all(self, until: Optional[float] = None) -> None:
         """Refuse those whose time has come."""
         now = time.monotonic() if until is None else until
         while self._refused and self._refused[0][0] <= now:
-            self._refuse(self._refused.popleft()[1], _too_many())
+            refuse(self._handle, self._refused.popleft()[1], _too_many())
         if self._refused:
-            self._refusing.reset(after=self._refused[0][0] - now)
-
-    def _refuse(self, msg: Any, error: Exception) -> None:
-        number, reason = errno.EIO, printable(str(error) or type(error).__name__)
-        if isinstance(error, OSError) and error.errno:  # also for a payload that is not text
-            number, reason = error.errno, printable(error.strerror or reason)
-        elif isinstance(error, (ValueError, RecursionError)):
-            number = errno.EINVAL
-        else:
-            self._log.error(f"question {msg.topic}: {type(error).__name__}: {reason}")
-        self._handle.respond_error(msg, number, reason)
+            self._refusing.set(self._refused[0][0] - now)
 
 
 def _text(msg: Any) -> Optional[str]:

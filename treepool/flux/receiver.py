@@ -6,12 +6,12 @@ questions that come behind a thousand of them are answered soon.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Callable
 
 from flux.scheduler import AllocRequest
 
 from treepool.flux import nesting
+from treepool.flux.callbacks import then
 from treepool.flux.commits import Committer
 from treepool.flux.hello import held_of
 from treepool.flux.inbox import Inbox
@@ -46,18 +46,16 @@ class Receiver(Committer):
         self._act_later(lambda _, told: self.prioritize(told.get("jobs", [])), msg)
 
     def _act_later(self, act: Callable[[Any, Any], None], msg: Any) -> None:
-        self.inbox.put(partial(self._act, act, msg))
-
-    def _act(self, act: Callable[[Any, Any], None], msg: Any) -> None:
-        try:
-            act(msg, msg.payload)
-        except Exception as e:  # as flux-core does
-            self.log.error(f"{msg.topic}: {type(e).__name__}: {e}")
-            self.stop_error()
+        self.inbox.put(lambda: act(msg, msg.payload))
 
     def _take_alloc(self, msg: Any, told: Any) -> None:
         names = "id", "priority", "userid", "t_submit", "jobspec"
-        self.alloc(AllocRequest(self, msg), *(told[name] for name in names))
+        request = AllocRequest(self, msg)
+        try:
+            self.alloc(request, *(told[name] for name in names))
+        except Exception as e:
+            request.deny(f"the scheduler failed on this job: {e}")
+            raise
 
     def _take_free(self, msg: Any, told: Any) -> None:
         self.free(told["id"], held_of(told["R"]["execution"]), told.get("final", False))
@@ -73,7 +71,7 @@ class Receiver(Committer):
         if not self._asking:
             self._asking = True
             self.cancelling += 1
-            self.handle.rpc("job-manager.getinfo").then(self._on_cancels)
+            then(self.handle, self.handle.rpc("job-manager.getinfo"), self._on_cancels)
 
     def _on_cancels(self, _future: Any) -> None:
         self._asking = False

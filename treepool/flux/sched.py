@@ -24,6 +24,7 @@ from treepool import __version__
 from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
+from treepool.flux.callbacks import Timer, answered, payload_of, report, then
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
@@ -43,8 +44,8 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc.findings import shown
 
-#: Seconds without annotations after one of them failed.
-_PENANCE = 60.0
+#: Seconds without annotations after one of them failed, and until a pass that failed is repeated.
+_PENANCE, _AGAIN = 60.0, 1.0
 
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
@@ -79,13 +80,13 @@ class TreepoolScheduler(Receiver):
         self._intake = Intake(h, self.log, self.inbox, self._judge, self._answer, self._on_topology)
         self._pending = Pending(self._intake, self._windows, self._numbers.count_refused)
         self._held_back = HeldBack(h, self.log, self.inbox, self.changed)
-        self._answers = Answers(h, self.log, self)
+        self._answers = Answers(h, self)
         #: The user of each job that has resources.
         self._users: dict[int, int] = {}
         self._annotator: Annotator
-        self._annotating = h.timer_watcher_create(0.0, lambda *_: self._annotate())
+        self._annotating = Timer(h, self._annotate)
         #: For starts that no event causes, such as at the end of a window.
-        self._alarm = h.timer_watcher_create(0.0, lambda *_: self._request_schedule())
+        self._alarm = Timer(h, self._request_schedule)
 
     @property
     def pool(self) -> Pool:
@@ -134,12 +135,11 @@ class TreepoolScheduler(Receiver):
     @request_handler("config-reload")  # type: ignore[untyped-decorator]
     def config_reload(self, msg: Any) -> None:
         """Follow a new configuration; if it is wrong, refuse it, and keep to the old one."""
-        try:
-            complete = self._intake.complete
-            meaning_changed = self._configuration.follow(msg.payload, self.queue, complete)
-        except Exception as e:  # the configuration can be anything, and must not end the module
-            self.handle.respond_error(msg, EINVAL, str(e) or type(e).__name__)
-            return
+        answered(self.handle, self._reconfigure)(msg)
+
+    def _reconfigure(self, msg: Any) -> None:
+        complete = self._intake.complete
+        meaning_changed = self._configuration.follow(payload_of(msg), self.queue, complete)
         self._use_flux_options()
         if meaning_changed:
             self._pending.judge_again()
@@ -173,7 +173,7 @@ class TreepoolScheduler(Receiver):
                 self.log.error(f"hello: {name.f58} is ended: {e}")
                 why = "failed to reallocate R for running job"
                 raised = job_raise_async(self.handle, jobid, "scheduler-restart", 0, why)
-                raised.then(self._job_raise_continuation, name)
+                then(self.handle, raised, self._job_raise_continuation, name)
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Take over a job that holds *R*, a ResourceSet; raises if the pool lacks some of that."""
@@ -278,6 +278,13 @@ class TreepoolScheduler(Receiver):
 
     def schedule(self) -> Iterator[None]:
         """Start and reserve what can be, in steps of a few milliseconds."""
+        try:
+            yield from self._pass()
+        except Exception as e:  # it must not end the module
+            report(self.handle, e, "pass")
+            self._alarm.set(_AGAIN)
+
+    def _pass(self) -> Iterator[None]:
         if not self._held_back.known or self._cancels.waits(self.cancelling > 0):
             return
         yield from self._pending.apply()
@@ -288,7 +295,7 @@ class TreepoolScheduler(Receiver):
                 break
             yield
         if self.queue.next_time < math.inf:
-            _set(self._alarm, self.queue.next_time - time.time())
+            self._alarm.set(self.queue.next_time - time.time())
 
     def started(self, job: Waiting, allocation: Allocation) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
@@ -325,7 +332,7 @@ class TreepoolScheduler(Receiver):
             self._annotator.due = time.monotonic() + _PENANCE
         else:
             if self._annotator.next_time < math.inf:
-                _set(self._annotating, self._annotator.next_time - time.monotonic())
+                self._annotating.set(self._annotator.next_time - time.monotonic())
         self._garbage.idle()
 
     def _request_forecast(self) -> None:  # no hook: postponed, so that starts are not slowed down
@@ -339,7 +346,7 @@ class TreepoolScheduler(Receiver):
         if wait <= 0:
             super()._request_forecast()
         else:
-            _set(self._annotating, wait)
+            self._annotating.set(wait)
 
     def end(self) -> None:
         """Refuse what waits for an answer."""
@@ -377,7 +384,7 @@ class TreepoolScheduler(Receiver):
         return self._windows.listed()
 
     def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
-        self._answers.stats(msg)
+        answered(self.handle, self._answers.stats)(msg)
 
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats sched-treepool`` shows."""
@@ -389,12 +396,6 @@ class TreepoolScheduler(Receiver):
             "hwloc": self._intake.stats,
         }
         return {**stats, **report, **more, "questions": len(self._answers)}
-
-
-def _set(timer: Any, wait: float) -> None:
-    """Let *timer* go off after *wait* seconds; one that runs would keep its time otherwise."""
-    timer.stop()
-    timer.reset(after=max(0.0, wait))
 
 
 def mod_main(h: Any, *args: str) -> None:

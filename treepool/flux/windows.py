@@ -18,6 +18,7 @@ import attrs
 from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 
 from treepool.errors import InvalidWindow
+from treepool.flux.callbacks import Timer, payload_of, refuse, then
 from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
 from treepool.flux.windownames import window_of
@@ -84,20 +85,11 @@ class Windows:
         self._changes: deque[_Change] = deque()
         self._ended = False
         self._work: Optional[Generator[None, None, None]] = None
-        self._timer = handle.timer_watcher_create(0.0, lambda *_: self._step())
+        self._timer = Timer(handle, self._step)
         self._watchers = [
-            self._watcher("add", self._on_add),
-            self._watcher("remove", self._on_remove),
+            request_watcher(handle, f"{TOPIC}add", self._on_add, guests=False),
+            request_watcher(handle, f"{TOPIC}remove", self._on_remove, guests=False),
         ]
-
-    def _watcher(self, name: str, answer: Callable[[Any], None]) -> Any:
-        def take(msg: Any) -> None:
-            try:
-                answer(msg)
-            except Exception as e:  # whatever the payload is, it must not end the module
-                self._refuse(msg, str(e) or type(e).__name__)
-
-        return request_watcher(self._handle, f"{TOPIC}{name}", take, guests=False)
 
     def begin(self, queue: Queue) -> None:
         """Apply the windows to *queue*, which has no jobs yet, and answer requests from now on."""
@@ -150,23 +142,20 @@ class Windows:
     # -- requests
 
     def _on_add(self, msg: Any) -> None:
-        entry = windows.read(msg.payload)
+        entry = windows.read(payload_of(msg))
         if entry.end <= time.time():
             raise InvalidWindow("/end: has passed")
         self._window(entry, _fail)
         self._enqueue(_Change(msg, entry.name, entry))
 
     def _on_remove(self, msg: Any) -> None:
-        payload = msg.payload
+        payload = payload_of(msg)
         name = payload.get("name") if isinstance(payload, dict) else None
         if not isinstance(name, str):
             raise InvalidWindow("/name: must be a string")
         if any(entry.name == name for entry in self._fixed):
             raise InvalidWindow(f"window {name} is in the configuration: remove it there")
         self._enqueue(_Change(msg, name))
-
-    def _refuse(self, msg: Any, reason: str) -> None:
-        self._handle.respond_error(msg, errno.EINVAL, reason)
 
     # -- changes
 
@@ -185,9 +174,9 @@ class Windows:
                 kept = self._after(change)
                 transaction = _transaction(self._handle, kept)
                 future = commit_async(self._handle, _kvstxn=transaction)
-                future.then(self._on_written, (change, kept))
-            except (InvalidWindow, OSError) as e:
-                self._give_up(change, str(e))
+                then(self._handle, future, self._on_written, change, kept)
+            except Exception as e:
+                self._give_up(e)
             else:
                 return
 
@@ -207,21 +196,20 @@ class Windows:
         windows.read_all([*both, change.added.to_dict()])  # the limits of all together
         return (*kept, change.added)
 
-    def _on_written(self, future: Any, args: tuple[_Change, tuple[WindowEntry, ...]]) -> None:
-        change, kept = args
+    def _on_written(self, future: Any, change: _Change, kept: tuple[WindowEntry, ...]) -> None:
         if not self._changes or self._changes[0] is not change:
             return  # the module is being unloaded
         try:
             future.get()
         except OSError as e:
-            self._give_up(change, f"KVS: {e.strerror or e}", e.errno or errno.EIO)
+            self._give_up(OSError(e.errno or errno.EIO, f"KVS: {e.strerror or e}"))
             self._next()
             return
         self._kept = kept
         if change.fixed is not None:
             self._fixed = change.fixed
         self._work = self._apply(change)
-        self._timer.reset(after=0.0)
+        self._timer.set(0.0)
 
     def _step(self) -> None:
         """Do some of the work on a change."""
@@ -234,8 +222,13 @@ class Windows:
                 self._changes.popleft()
                 self._next()
                 return
+            except Exception as e:  # the others must not wait for it
+                self._work = None
+                self._give_up(e)
+                self._next()
+                return
         if self._work is not None:
-            self._timer.reset(after=0.0)
+            self._timer.set(0.0)
 
     def _apply(self, change: _Change) -> Generator[None, None, None]:
         """Give the queue the windows as they are now, and answer *change*."""
@@ -250,13 +243,13 @@ class Windows:
             self._log.info(f"window {change.name}: {what}")
         self._changed()
 
-    def _give_up(self, change: _Change, reason: str, number: int = errno.EINVAL) -> None:
-        """Report that *change*, the first in line, is not made, and drop it."""
+    def _give_up(self, error: Exception) -> None:
+        """Report that the first change is not made because of *error*, and drop it."""
+        change = self._changes.popleft()
         if change.msg is None:
-            self._log.error(f"windows of the configuration: {reason}")
+            self._log.error(f"windows of the configuration: {str(error) or type(error).__name__}")
         else:
-            self._handle.respond_error(change.msg, number, reason)
-        self._changes.popleft()
+            refuse(self._handle, change.msg, error)
 
     def _windows(
         self, kept: Iterable[WindowEntry], problem: Callable[[str], None]

@@ -9,18 +9,24 @@
 ``few=N``          of more than N nodes digests are asked for
 ``no-digests``     ... which no node has
 ``bad-answers=N``  the first N answers of each broker are errors
+``breaks=C.M:N``   method M of class C, of the module's own, raises at its call number N
 ================== ===========================================================================
 """
 
 import time
 from collections import Counter
+from itertools import count
 
 import TreePool  # noqa: F401 (makes treepool importable)
 from treepool.flux import digests, discover
 from treepool.flux.pool import AllocatedR
 from treepool.flux.sched import TreepoolScheduler
 from treepool.placement.allocation import Allocation
+from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
+
+#: Of these ``breaks`` breaks methods.
+CLASSES = (discover.Discovery, Pool, Queue, TreepoolScheduler)
 
 
 def cores_of(allocation):
@@ -85,6 +91,21 @@ def answer_badly(times):
     discover.Discovery._on_answer, discover.answer_of = remembering, failing
 
 
+def break_once(where):
+    """Make a method raise, once."""
+    name, _, number = where.partition(":")
+    class_name, method = name.split(".")
+    (made,) = (c for c in CLASSES if c.__name__ == class_name)
+    works, calls = getattr(made, method), count(1)
+
+    def broken(self, *args, **more):
+        if next(calls) == int(number):
+            raise RuntimeError(f"{name} is broken\n\x1b")
+        return works(self, *args, **more)
+
+    setattr(made, method, broken)
+
+
 def mod_main(h, *args):
     """Run the module, with what is wrong with it."""
     rest = []
@@ -105,6 +126,8 @@ def mod_main(h, *args):
             digests.COMMAND = ("false",)
         elif name == "bad-answers":
             answer_badly(int(value))
+        elif name == "breaks":
+            break_once(value)
         else:
             rest.append(arg)
     Faulty(h, *rest).run()

@@ -133,7 +133,7 @@ FLUX = [
     Mutant(
         "what arrived and waits for messages is forgotten",
         "flux/inbox.py",
-        "self._done() if self._work: self._timer.reset(after=0.0)",
+        "self._done() if self._work: self._timer.set(0.0)",
         "self._done()",
         "driven",
     ),
