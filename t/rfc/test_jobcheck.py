@@ -239,7 +239,16 @@ def test_a_jobspec_without_tasks_is_a_problem_but_is_read():
 SECOND = "/resources/0/with/1: a second vertex beside the first"
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "14/example2"])
+BEYOND_V1 = {"14/example2": "/resources/0", "25/use_case_2.1": "/tasks/0/count/total"}
+
+
+@pytest.mark.parametrize("name", BEYOND_V1)
+def test_examples_of_the_rfcs_that_rfc_25_does_not_allow_have_a_warning(name):
+    (line,) = jobcheck.warnings(EXAMPLES[name])
+    assert line.startswith(f"{BEYOND_V1[name]}")
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in BEYOND_V1])
 def test_the_examples_have_no_warning(name):
     assert jobcheck.warnings(EXAMPLES[name]) == []
 
@@ -277,6 +286,7 @@ def test_an_unknown_key_of_the_jobspec_is_a_warning():
     ("pointer", "value", "said"),
     [
         ("/resources/0/count", "2", "/resources/0/count: the text '2' as a count"),
+        ("/resources/0/count", {"min": 2, "max": 2}, "/resources/0/count: an object as a count"),
         ("/resources/0/with/0/count", "1", "/resources/0/with/0/count: the text '1' as a count"),
         (
             "/resources/0/with/0/exclusive",
@@ -292,18 +302,34 @@ def test_what_rfc_25_has_not_in_a_vertex_is_a_warning(pointer, value, said):
     assert line == f"{said}; RFC 25 has no such resources in version 1"
 
 
-@pytest.mark.parametrize(("total", "right"), [(1, False), (2, True), (3, True)])
-def test_a_total_is_enough_for_all_slots(total, right):
-    found = problems(changed(V1, "/tasks/0/count", {"total": total}))
-    said = f"/tasks/0/count/total: {total} in 2 slots: some have no task"
-    assert found == ([] if right else [said])
+TWO_NODES = changed(
+    V1, "/resources", [{"type": "node", "count": 2, "with": V1["resources"]}]
+)  # of two slots each
 
 
-def test_flux_rounds_slots_up_to_the_same_number_on_each_node():
-    node = [{"type": "node", "count": 2, "with": V1["resources"]}]
-    three = changed(changed(V1, "/resources", node), "/tasks/0/count", {"total": 3})
-    assert problems(three) == []
-    assert problems(changed(three, "/tasks/0/count/total", 2)) != []
+@pytest.mark.parametrize(("document", "least"), [(V1, 1), (TWO_NODES, 2)])
+def test_in_version_1_each_node_needs_a_task(document, least):
+    at = "/tasks/0/count"
+    assert problems(changed(document, at, {"total": least})) == []
+    (line,) = problems(changed(document, at, {"total": least - 1}))
+    assert line.startswith(f"/tasks/0/count/total: must be at least {least}")
+    assert problems({**changed(TWO_NODES, at, {"total": 1}), "version": 999}) == []
+
+
+def test_a_job_of_fewer_tasks_than_nodes_is_told_of_the_nodes():
+    (line,) = problems(changed(TWO_NODES, "/tasks/0/count", {"total": 1}))
+    assert line == "/tasks/0/count/total: must be at least 2, a task on each node, not 1"
+
+
+@pytest.mark.parametrize(("document", "most"), [(V1, 2), (TWO_NODES, 4)])
+def test_more_tasks_than_slots_are_a_warning_in_version_1(document, most):
+    at = "/tasks/0/count"
+    assert jobcheck.warnings(changed(document, at, {"total": most})) == []
+    (line,) = jobcheck.warnings(changed(document, at, {"total": most + 1}))
+    assert line == (
+        f"/tasks/0/count/total: {most + 1} tasks; "
+        f"RFC 25 has at most one task in each of {most} slots in version 1"
+    )
 
 
 def test_a_working_directory_is_absolute():

@@ -7,7 +7,8 @@ Where the text of RFC 14 and its own schema differ, this module follows the text
 
 RFC 25 allows four resource graphs in version 1 (``slot>core``, ``node>slot>core``, each with gpu
 beside core). flux-core submits every graph as version 1, and RFC 14 has an example of another one
-with that version. Another graph is therefore a warning and not a problem.
+with that version. Another graph is therefore a warning and not a problem. So are more tasks than
+slots: RFC 25 forbids them, and has them in its use case 2.1.
 """
 
 from __future__ import annotations
@@ -32,10 +33,8 @@ def problems(document: Any) -> list[Problem]:
     found = jobspec.read_into(findings, document, labels_required=True)
     if isinstance(document, dict):
         good = not any(p.pointer.startswith("/resources") for p in findings.problems())
-        slots = _slots(found.resources) if good and "resources" in document else None
-        checker = _Checker(findings, found.version == 1, slots)
-        if slots and found.version == 1:
-            checker.numbers = _numbers(found.resources)
+        vertices = found.resources if good and "resources" in document else None
+        checker = _Checker(findings, found.version == 1, vertices)
         readers = {"tasks": checker.tasks, "attributes": checker.attributes}
         findings.members(document, "", readers, required=("tasks",))
     return findings.problems()
@@ -50,26 +49,32 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
         if key not in _KEYS
     ][:1]
     if document["version"] == 1:
-        problem = _beyond_v1(jobspec.read(document).resources) or _text_count(document["resources"])
+        vertices = jobspec.read(document).resources
+        problem = _beyond_v1(vertices) or _not_an_integer(document["resources"])
+        total, slots = document["tasks"][0]["count"].get("total", 1), _fewest("slot", vertices)
         if problem is not None:
             lines.append(f"{problem}; RFC 25 has no such resources in version 1")
+        elif total > slots:
+            most = f"RFC 25 has at most one task in each of {shown(slots)} slots in version 1"
+            lines.append(f"/tasks/0/count/total: {shown(total)} tasks; {most}")
     return lines
 
 
 class _Checker:
     """Checks what ``jobspec.read_into`` does not look at.
 
-    ``slots`` are the types of vertices in each slot, by its label; None if they are not known.
+    *vertices* are the resources; None if they are not known.
     """
 
     def __init__(
-        self, findings: Findings, version_1: bool, slots: Optional[dict[str, set[str]]]
+        self, findings: Findings, version_1: bool, vertices: Optional[tuple[Vertex, ...]]
     ) -> None:
         self.findings = findings
         self.version_1 = version_1
-        self.slots = slots
-        #: How many nodes and slots a jobspec of version 1 has, if that is known.
-        self.numbers: Optional[tuple[int, int]] = None
+        #: The types of vertices in each slot, by its label, if they are known.
+        self.slots = None if vertices is None else _slots(vertices)
+        #: The fewest nodes that the job can have, as far as the resources tell.
+        self.nodes = _fewest("node", vertices or ())
         #: The slot of the task at hand, if it is known.
         self.of_task: Optional[str] = None
 
@@ -136,16 +141,14 @@ class _Checker:
             self.findings.note(at, "must have exactly one of per_slot, per_resource and total")
 
     def total(self, value: object, at: str) -> None:
-        """How many tasks the job has: enough for all slots.
+        """How many tasks the job has: in version 1 at least one on each node.
 
-        Flux rounds slots up where the tasks are not the same number on all nodes.
+        Flux fails a job that has fewer.
         """
         number = self.findings.integer(value, at, least=1)
-        if self.numbers is None or number < 1:
-            return
-        nodes, slots = self.numbers
-        if number <= slots - max(nodes, 1):
-            self.findings.note(at, f"{shown(number)} in {slots} slots: some have no task")
+        if self.version_1 and 1 <= number < self.nodes:
+            note = f"must be at least {shown(self.nodes)}, a task on each node, not {shown(number)}"
+            self.findings.note(at, note)
 
     def cwd(self, value: object, at: str) -> None:
         """The working directory, an absolute path."""
@@ -246,22 +249,22 @@ def _beyond_v1(vertices: tuple[Vertex, ...], inside: str = "") -> Optional[Probl
     return None
 
 
-def _text_count(resources: Any, at: str = "/resources") -> Optional[Problem]:
-    """The first count in valid *resources* that is a text."""
+def _not_an_integer(resources: Any, at: str = "/resources") -> Optional[Problem]:
+    """The first count in valid *resources* that is a text or an object."""
     for i, vertex in enumerate(resources):
-        if isinstance(vertex["count"], str):
-            return Problem(f"{at}/{i}/count", f"the text {shown(vertex['count'])} as a count")
-        below = _text_count(vertex.get("with", ()), f"{at}/{i}/with")
+        count = vertex["count"]
+        if not isinstance(count, int):
+            form = f"the text {shown(count)}" if isinstance(count, str) else shown(count)
+            return Problem(f"{at}/{i}/count", f"{form} as a count")
+        below = _not_an_integer(vertex.get("with", ()), f"{at}/{i}/with")
         if below is not None:
             return below
     return None
 
 
-def _numbers(vertices: tuple[Vertex, ...]) -> Optional[tuple[int, int]]:
-    """The number of nodes and of slots in a graph of RFC 25; 0 nodes if none is named."""
-    if _beyond_v1(vertices) is not None:
-        return None
-    (outer,) = vertices
-    if outer.type == "slot":
-        return 0, outer.count.minimum
-    return outer.count.minimum, outer.count.minimum * outer.children[0].count.minimum
+def _fewest(kind: str, vertices: tuple[Vertex, ...]) -> int:
+    """The smallest number of vertices of type *kind* that *vertices* allow."""
+    return sum(
+        vertex.count.minimum * (vertex.type == kind or _fewest(kind, vertex.children))
+        for vertex in vertices
+    )
