@@ -86,6 +86,8 @@ class SchedulingKey:
     #: The link tables by the digest of their topo. By default they are read from ``extra``, which
     #: raises InvalidKey if they are malformed.
     tables: Mapping[str, Links] = attrs.field(repr=False, eq=False)
+    #: All ranks in the fabric, as bitmask.
+    above: int = attrs.field(init=False, repr=False, eq=False)
     #: All ranks that have an entry or are in the fabric, as bitmask.
     ranks: int = attrs.field(init=False, repr=False, eq=False)
 
@@ -98,10 +100,13 @@ class SchedulingKey:
         findings.check(InvalidKey)
         return tables
 
+    @above.default
+    def _ranks_of_the_fabric(self) -> int:
+        return self.fabric.mask() if self.fabric is not None else 0
+
     @ranks.default
     def _all_ranks(self) -> int:
-        above = self.fabric.mask() if self.fabric is not None else 0
-        return self.described | above
+        return self.described | self.above
 
     @property
     def described(self) -> int:
@@ -202,7 +207,7 @@ class SchedulingKey:
 
         *allocated* is as in ``map_to``.
         """
-        below, above = self.described, self.fabric.mask() if self.fabric is not None else 0
+        below, above = self.described, self.above
         together = not (below & ~above and above & ~below)
         parts = ("children", below), ("fabric", above)
         return tuple(
