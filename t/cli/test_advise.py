@@ -113,3 +113,16 @@ def test_it_follows_the_width_of_the_terminal(treepool, monkeypatch, width):
 def test_errors_are_one_line(treepool, words, status, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert treepool("advise", *words).is_one_line_error(said, status=status)
+
+
+def test_advice_on_resources_that_have_expired_is_the_same(treepool, write):
+    execution = {
+        "R_lite": [{"rank": "0", "children": {"core": "0-3"}}],
+        "nodelist": ["n0"],
+        "starttime": 1,
+    }
+    now, before = (
+        treepool("advise", "-R", write({"version": 1, "execution": R}, name))
+        for name, R in (("now.json", execution), ("old.json", {**execution, "expiration": 2}))
+    )
+    assert (before.status, before.out) == (0, now.out)

@@ -211,3 +211,8 @@ def test_what_files_say_is_escaped(conformance, cluster_a):
     cluster_a["vectors"][0]["rationale"] = "\x07"
     assert "\x1b" not in conformance(cluster_a).out
     assert "\x07" not in conformance(cluster_a).out
+
+
+def test_vectors_hold_after_their_resources_have_expired(conformance, cluster_a):
+    cluster_a["cluster"]["R"]["execution"].update(starttime=1, expiration=2)
+    assert conformance(cluster_a).out.splitlines()[-1] == "11 of 11"

@@ -104,7 +104,9 @@ def test_what_is_freed_is_free_again(case):
 
 def Pool_like(pool: Pool) -> Pool:
     """A new pool of the ranks that *pool* has."""
-    return Pool(pool.to_dict(), **pool.options)
+    new = Pool(pool.to_dict())
+    new.follow_options(**pool.options)  # its mix may name a locality that went with a node
+    return new
 
 
 # ---- Alloc and free cancel out; a failed call changes nothing ----

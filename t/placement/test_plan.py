@@ -440,3 +440,15 @@ def test_most_jobs_may_end_during_a_search(steps):
     finish(work)
     case.run()
     assert case.starts() == {700: NOW + 40}
+
+
+@pytest.mark.parametrize(("duration", "end"), [(0, 150), (20, 120), (100, 150)])
+def test_a_job_ends_with_its_pool_at_the_latest_even_if_it_had_to_wait(duration, end):
+    case = Case(nodes=1)
+    case.runs(1, "slot/core=8", NOW + 100)
+    case.pool.set_expiration(NOW + 150)
+    case.submit(2, "slot/core=8", duration)
+    case.now = NOW + 100
+    case.pool.free(1)
+    case.run()
+    assert dict(case.pool.job_end_times()) == {2: NOW + end}

@@ -605,6 +605,29 @@ def test_the_jobs_without_a_duration_follow_the_end_of_the_pool(old, new):
     assert pool.job_end_times() == [(1, new), limited]
 
 
+@pytest.mark.parametrize(
+    ("duration", "end", "expected"), [(0, 0, 0), (60, 0, 61), (0, 9, 9), (3, 9, 4), (60, 9, 9)]
+)
+def test_a_job_ends_with_its_pool_at_the_latest(pool, duration, end, expected):
+    pool.set_expiration(end)
+    request = pool.parse_resource_request(spec("slot/core", duration=duration))
+    execution = pool.alloc(1, request).to_dict()["execution"]
+    assert pool.job_end_times() == [(1, expected)]
+    assert (execution["starttime"], execution["expiration"]) == (1 if expected else 0, expected)
+
+
+def test_a_pool_that_has_expired_allocates_nothing_until_it_gets_another_end(pool):
+    pool.set_expiration(0.4)
+    request = pool.parse_resource_request(spec("slot/core"))
+    for ask in (lambda: pool.alloc(1, request), lambda: pool.check_feasibility(request)):
+        with pytest.raises(InfeasibleRequest, match="the resources expired 1 second ago"):
+            ask()
+    assert pool.job_end_times() == []
+    pool.set_expiration(9)
+    pool.check_feasibility(request)
+    assert pool.alloc(1, request).expiration == 9
+
+
 def test_update_expiration_moves_the_end_of_a_job(pool):
     alloc(pool, 1, "slot/core", duration=60)
     pool.update_expiration(1, 77.0)

@@ -67,6 +67,7 @@ def run(arguments: Namespace) -> int:
     named = (word[1:] for word in arguments.mix if word.startswith("@"))
     files.check_stdin(arguments.R_file, *named)
     pool = Pool(cluster.resource_set(arguments))
+    pool.set_expiration(0.0)  # what fills a node is the same at all times
     _check(pool, "--shape", arguments.shape)
     mix = _mix(arguments.mix)
     _check(pool, "--mix", [kind.shape for kind in mix])

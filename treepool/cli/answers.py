@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from typing import Any, Callable, Mapping, Optional, Union
 
 import attrs
@@ -96,12 +94,8 @@ def allocate_jobspec(
 
 
 def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocation, Refusal]:
-    now, end = time.time(), pool.expiration or math.inf
     try:
-        request = pool.parse_resource_request(spec())
-        if end <= now:
-            return Refusal("infeasible", f"the resources expired {round(now - end)} seconds ago")
-        allocation = pool.alloc(jobid, request)
+        return pool.alloc(jobid, pool.parse_resource_request(spec()))
     except InvalidShape as e:
         return Refusal("invalid", e.line, e.caret())
     except InvalidInput as e:
@@ -110,11 +104,6 @@ def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocatio
         return Refusal("infeasible", str(e))
     except InsufficientResources as e:
         return Refusal("insufficient", str(e))
-    end = min(end, now + (request.duration or math.inf))
-    if end < math.inf:  # as in Flux when a job starts; here every job starts now
-        allocation.set_starttime(now)
-        allocation.set_expiration(end)
-    return allocation
 
 
 def _shape_of(spec: object) -> Optional[str]:

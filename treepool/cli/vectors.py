@@ -179,7 +179,9 @@ def play(document: Mapping[str, Any]) -> Iterator[Result]:
 
 
 def _pool(document: Mapping[str, Any]) -> Pool:
-    return Pool(document["cluster"]["R"], **document.get("options", {}))
+    pool = Pool(document["cluster"]["R"], **document.get("options", {}))
+    pool.set_expiration(0.0)  # what vectors expect holds at all times
+    return pool
 
 
 def _ask(pool: Pool, jobid: int, step: Mapping[str, Any]) -> Result:

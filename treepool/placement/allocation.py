@@ -25,7 +25,8 @@ class Allocation:
 
     ``parts`` groups the ranks by what they give, ascending by rank. Each part is (ranks, cores,
     GPUs), with cores and GPUs as bitmasks. ``starttime`` and ``expiration`` are in seconds since
-    the epoch, 0 when unset. The scheduler sets them when the job starts.
+    the epoch, 0 when unset. ``Pool.alloc`` sets both for a job that has an end; a scheduler that
+    starts the job later sets them again.
     """
 
     __slots__ = ("parts", "nslots", "starttime", "expiration", "_inventory")

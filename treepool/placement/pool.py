@@ -15,7 +15,7 @@ from typing import Any, Iterable, Mapping, Optional, TypeVar, Union
 
 import attrs
 
-from treepool.errors import InsufficientResources, InvalidIdset, PoolConflict
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidIdset, PoolConflict
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness
@@ -29,6 +29,7 @@ from treepool.placement.nodes.state import Held
 from treepool.placement.options import check_mix, chosen
 from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.feasibility import Feasibility
+from treepool.placement.why.shortage import amount
 from treepool.rfc import idset, jobspec
 from treepool.rfc.rset import ResourceSet
 
@@ -74,9 +75,11 @@ class Pool:
     def check_feasibility(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
 
-        Ranks that are down count: they may come back. A request is TooComplex, which is an
-        InfeasibleRequest, if the search for what an idle pool could give is given up.
+        Ranks that are down count: they may come back. A pool that has expired serves nothing. A
+        request is TooComplex, which is an InfeasibleRequest, if the search for what an idle pool
+        could give is given up.
         """
+        self._check_valid(time.time())
         self._feasibility.check(request)
 
     def choice(self, request: Request, idle: bool = False) -> Choice:
@@ -95,12 +98,16 @@ class Pool:
     # -- jobs
 
     def alloc(self, jobid: int, request: Request) -> Allocation:
-        """Allocate resources for job *jobid*.
+        """Allocate resources for job *jobid*, which starts now.
+
+        It ends when its duration is over, and with the pool at the latest.
 
         Raises InsufficientResources if they are not free now, InfeasibleRequest if they never
         will be, and PoolConflict if the job has resources already.
         """
         self._check_new(jobid)
+        now = time.time()
+        self._check_valid(now)
         choice = self.choice(request)
         selection = choice.selection
         if selection is None:
@@ -110,7 +117,20 @@ class Pool:
             )
         parts = parts_of(selection)
         allocation = Allocation(self.inventory, parts, selection.nslots)
-        return self._take(jobid, Job(parts, self._end_time(request.duration)), allocation)
+        end = self.end_of_job(request.duration, now)
+        if end:
+            allocation.set_starttime(now)
+            allocation.set_expiration(end)
+        return self._take(jobid, Job(parts, end), allocation)
+
+    def end_of_job(self, duration: float, now: float) -> float:
+        """When a job of *duration* seconds that starts *now* ends: with the pool, at the latest.
+
+        A *duration* of 0 is unlimited. Times are in seconds since the epoch, 0 for never.
+        """
+        ends = [now + duration] if duration > 0 else []
+        ends += [self._expiration] if self._expiration > 0 else []
+        return min(ends, default=0.0)
 
     def register_alloc(self, jobid: int, R: AnyR) -> None:
         """Take note of what job *jobid* already holds, as a scheduler does when it restarts.
@@ -357,8 +377,10 @@ class Pool:
     def _situation_with(self, index: NodeIndex) -> Situation:
         return Situation(self.inventory, index, self._situation.policy)
 
-    def _end_time(self, duration: float) -> float:
-        return time.time() + duration if duration > 0 else self._expiration
+    def _check_valid(self, now: float) -> None:
+        if 0 < self._expiration <= now:
+            ago = amount(round(now - self._expiration), "second")
+            raise InfeasibleRequest(f"the resources expired {ago} ago")
 
     def _check_new(self, jobid: int) -> None:
         if jobid in self._jobs:

@@ -583,7 +583,7 @@ class Queue:
         try:
             allocation = Allocation(pool.inventory, parts, nslots)
             pool.register_alloc(jobid, allocation)
-            expiration = now + job.length if job.request.duration > 0 else pool.expiration
+            expiration = pool.end_of_job(job.request.duration, now)
             allocation.set_expiration(expiration)
             pool.update_expiration(jobid, expiration)
             made = self.reservations.get(jobid)
