@@ -111,7 +111,7 @@ SEEDS = (TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, TABLE, LABELS, KUBERNETES, IBNETD
 
 def fabric(text, hosts="n[0-5]"):
     names = hostlist.decode(hosts)
-    return sites.fabric_of(sites.read(text), names, (1 << len(names)) - 1)
+    return sites.fabric_of(sites.read(text, names), names, (1 << len(names)) - 1)
 
 
 def leaf(name, ranks):
@@ -193,7 +193,7 @@ def test_nvidia_smi_reports_the_nvlink_domain_of_a_host():
         f"n{i}": NVIDIA_SMI.format(uuid=u, clique=clique) for i, (u, clique) in enumerate(said)
     }
     hosts = hostlist.decode("n[0-4]")
-    found, warnings = sites.fabric_of(sites.nvlink(texts), hosts, 31)
+    found, warnings = sites.fabric_of(sites.nvlink(texts.items(), hosts), hosts, 31)
     assert found == {"nvl": [leaf(f"{uuid}.7", "0-1"), leaf(f"{uuid}.8", "2")]}
     assert warnings == ["hosts in no domain, which stand alone: n[3-4]"]
 
@@ -236,7 +236,7 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
             "host,cell\nn0," + "c" * 129 + "\n",
             "host 'n0': the name of its 'cell' is longer than 128 characters",
         ),
-        (",".join("l" * 66) + "\n" + ",".join("n" * 66), "host 'n' is in more than 64 domains"),
+        (",".join("l" * 18) + "\n" + ",".join("n" * 18), "host 'n' is in more than 16 domains"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),
@@ -271,19 +271,59 @@ def test_a_block_may_have_a_number_as_its_name_and_one_block_size():
 @pytest.mark.parametrize("filler", ["\n", " \n", "\t"])
 def test_a_file_with_many_blank_lines_is_read(filler):
     """A pattern that matches across lines would take hours."""
-    names = sites.read(filler * 1_000_000 + "SwitchName=a Nodes=n0\n")
+    names = sites.read(filler * 1_000_000 + "SwitchName=a Nodes=n0\n", ["n0"])
     assert list(names.locations) == ["n0"]
 
 
-def test_hosts_in_many_nested_switches_cost_what_their_names_do():
-    nested = [f"SwitchName=s{i} Switches=s{i + 1}" for i in range(61)]
-    text = "\n".join([*nested, "SwitchName=s61 Nodes=n[1-50000]"])
+def cost_of(text, hosts, ranks=1):
+    """The fabric in *text*, or the error, and the most memory that it took, in bytes."""
     tracemalloc.start()
     try:
-        site = sites.read(text)
-        _, peak = tracemalloc.get_traced_memory()
+        found = sites.fabric_of(sites.read(text, hosts), hosts, ranks)[0]
+    except InvalidHardware as e:
+        found = str(e)
     finally:
+        _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert len(site.locations) == 50_000
-    assert len(site.locations["n7"]) == 62
+    return found, peak
+
+
+def nested(levels, hosts):
+    """Switches inside each other, each with the hosts that function *hosts* gives."""
+    lines = (f"SwitchName=s{i} Switches=s{i + 1} Nodes={hosts(i)}" for i in range(levels - 1))
+    return "\n".join([*lines, f"SwitchName=s{levels - 1} Nodes={hosts(levels - 1)}"])
+
+
+def test_hosts_in_many_nested_switches_cost_what_their_names_do():
+    text = nested(16, lambda i: "n[1-50000]" if i == 15 else "")
+    found, peak = cost_of(text, hostlist.decode("n[1-50000]"), (1 << 50000) - 1)
+    for _ in range(16):
+        ((domain,),) = (value for value in found.values() if isinstance(value, list))
+        found = domain
+    assert found == {"name": "s15", "ranks": "0-49999"}
     assert peak < 50e6
+
+
+@pytest.mark.parametrize("levels", [17, 62])
+def test_more_levels_than_a_fabric_may_have_are_refused(levels):
+    text = nested(levels, lambda i: f"n{i}")
+    assert cost_of(text, ["n99", f"n{levels - 1}"])[0] == (
+        f"switch 's{levels - 1}' is below 16 others, or more"
+    )
+
+
+def test_hosts_that_R_lacks_are_dropped_while_a_file_is_read():
+    text = nested(16, lambda i: f"n[{50000 * i}-{50000 * i + 49999}]")
+    found, peak = cost_of(text, ["n7"])
+    assert found == {"level15": [leaf("s0", "0")]}
+    assert peak < 10e6
+
+
+def test_hosts_of_nested_switches_are_limited_level_by_level(monkeypatch):
+    monkeypatch.setattr(sites, "_MAX_WRITTEN", 6)
+    text = nested(3, lambda i: f"n{i},n{i + 3}")
+    hosts = hostlist.decode("n[0-5]")
+    assert cost_of(text, hosts, 63)[0]["superspine"]
+    assert cost_of(text + ",n6", [*hosts, "n6"], 127)[0] == (
+        "more than 6 hosts in domains that have both hosts and domains inside, level by level"
+    )

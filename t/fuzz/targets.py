@@ -471,7 +471,7 @@ def _nvidia_list(data):
 @target(InvalidHardware, seeds=[*test_sites.SEEDS])
 def _site_file(data):
     hosts = [f"n{i}" for i in range(6)]
-    found, warnings = sites.fabric_of(sites.read(_text(data)), hosts, 0b10111101)
+    found, warnings = sites.fabric_of(sites.read(_text(data), hosts), hosts, 0b10111101)
     assert all(warning.isprintable() for warning in warnings)
     _lines(str(problem) for problem in _fabric_problems(found))
 
@@ -479,7 +479,7 @@ def _site_file(data):
 @target(InvalidHardware, seeds=[CLIQUE_TEXT])
 def _nvlink(data):
     """``nvidia-smi -q`` of one of some hosts, another has good text."""
-    site = sites.nvlink({"n0": _text(data), "n1": CLIQUE_TEXT})
+    site = sites.nvlink([("n0", _text(data)), ("n1", CLIQUE_TEXT)], ["n0", "n1"])
     found, _ = sites.fabric_of(site, ["n0", "n1", "n2"], 0b111)
     assert _fabric_problems(found) == []
 

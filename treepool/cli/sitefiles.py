@@ -24,7 +24,8 @@ def with_fabric(encoded: Encoded, source: str) -> Encoded:
     R = encoded.R
     if R.scheduling is not None and not is_treepool(R.scheduling):
         raise InvalidHardware("R has a scheduling key of another scheduler: take it out first")
-    fabric, warnings = sites.fabric_of(_site(source, R.hosts), R.hosts, R.ranks)
+    with files.naming(f"--fabric: {source:.80}"):
+        fabric, warnings = sites.fabric_of(_site(source, R.hosts), R.hosts, R.ranks)
     if not fabric:
         raise Stop(f"--fabric: {source:.80}: names none of the hosts of R")
     known = R.key()  # in the ranks of R
@@ -38,14 +39,14 @@ def _site(source: str, hosts: tuple[str, ...]) -> Site:
         return sites.cray(hosts)
     folder = Path(source)
     if source == "-" or not os.path.isdir(source):
-        with files.naming(source):
-            return sites.read(files.read_text(source))
+        return sites.read(files.read_text(source), hosts)
     found = sorted(folder.glob("*.txt"))
     if not found or len(found) > _MOST_FILES:
         raise Stop(f"--fabric: {source:.80}: a folder has a file HOST.txt for each host", USAGE)
-    return sites.nvlink(
-        {
-            path.stem: files.read_bytes(str(path), _MOST_BYTES).decode("utf-8", "replace")
-            for path in found
-        }
+    known = frozenset(hosts)
+    texts = (
+        (path.stem, files.read_bytes(str(path), _MOST_BYTES).decode("utf-8", "replace"))
+        for path in found
+        if path.stem in known
     )
+    return sites.nvlink(texts, known)

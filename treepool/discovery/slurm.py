@@ -8,8 +8,9 @@ from typing import Any, Iterable, Mapping, Optional
 
 import attrs
 
-from treepool.discovery.locations import MAX_LEVELS, HostLists, Location, Site
+from treepool.discovery.locations import HostLists, Location, Site
 from treepool.errors import InvalidHardware
+from treepool.rfc import topo
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import printable, shortened
 
@@ -19,6 +20,9 @@ _SWITCHES = ("switch", "spine", "superspine")
 #: Most characters of YAML. PyYAML takes 20 seconds for a megabyte.
 _MAX_YAML = 1 << 16
 
+#: Most brackets nested in YAML.
+_MAX_BRACKETS = 64
+
 
 @attrs.define
 class _Topology:
@@ -26,8 +30,8 @@ class _Topology:
 
     #: The switch above each switch that has one.
     above: dict[str, str] = attrs.field(factory=dict)
-    #: Hosts, each with the switch above it.
-    nodes: list[tuple[str, str]] = attrs.field(factory=list)
+    #: The hosts below each switch.
+    nodes: dict[str, list[str]] = attrs.field(factory=dict)
     #: The switches below each switch, the hosts of each block, and the block sizes.
     switches: dict[str, list[str]] = attrs.field(factory=dict)
     blocks: dict[str, list[str]] = attrs.field(factory=dict)
@@ -43,32 +47,16 @@ class _Topology:
                 raise InvalidHardware(
                     f"{where}: switch {shown(child)} is below {shown(self.above[child])}, too"
                 )
-        self.nodes += [(host, name) for host in hosts]
+        self.nodes[name] = hosts
 
-    def site(self) -> Site:
-        """Where the hosts are."""
-        site = Site()
+    def put_into(self, site: Site) -> None:
+        """Tell *site* where the hosts are."""
         heights: dict[str, int] = {}
-        known: dict[str, Location] = {}  # of each switch: its hosts share one
         domains: dict[str, tuple[str, str]] = {}  # of each switch: those below share it
-        for host, switch in self.nodes:
-            if switch in known:
-                site.put(host, known[switch])
-                continue
-            location: list[tuple[str, str]] = []
-            at: Optional[str] = switch
-            while at is not None:
-                if len(location) > len(self.switches):
-                    raise InvalidHardware(f"switch {shown(at)} is below itself")
-                if len(location) >= MAX_LEVELS:
-                    text = f"switch {shown(switch)} is below {MAX_LEVELS} others, or more"
-                    raise InvalidHardware(text)
-                height = self._height(at, heights)
-                called = _SWITCHES[height] if height < len(_SWITCHES) else f"level{height}"
-                location.insert(0, domains.setdefault(at, (called, at)))
-                at = self.above.get(at)
-            known[switch] = tuple(location)
-            site.put(host, known[switch])
+        for switch, hosts in self.nodes.items():
+            location = self._location(switch, heights, domains) if hosts else ()
+            for host in hosts:
+                site.put(host, location)
         base = self.sizes[0] if self.sizes else 0
         for place, (block, hosts) in enumerate(self.blocks.items()):
             around = [
@@ -79,7 +67,24 @@ class _Topology:
             inside = (*around, ("block", block))
             for host in hosts:
                 site.put(host, inside)
-        return site
+
+    def _location(
+        self, switch: str, heights: dict[str, int], domains: dict[str, tuple[str, str]]
+    ) -> Location:
+        """Where the hosts of *switch* are. *heights* and *domains* are filled for the next one."""
+        location: list[tuple[str, str]] = []
+        at: Optional[str] = switch
+        while at is not None:
+            if len(location) > len(self.switches):
+                raise InvalidHardware(f"switch {shown(at)} is below itself")
+            if len(location) >= topo.MAX_LEVELS:
+                text = f"switch {shown(switch)} is below {topo.MAX_LEVELS} others, or more"
+                raise InvalidHardware(text)
+            height = self._height(at, heights)
+            called = _SWITCHES[height] if height < len(_SWITCHES) else f"level{height}"
+            location.insert(0, domains.setdefault(at, (called, at)))
+            at = self.above.get(at)
+        return tuple(location)
 
     def _height(self, switch: str, known: dict[str, int]) -> int:
         """How many levels of switches are below *switch*."""
@@ -96,9 +101,9 @@ class _Topology:
         return known[switch]
 
 
-def read_conf(text: str) -> Site:
+def read_conf(text: str, site: Site) -> None:
     """Slurm's topology.conf: lines of KEY=VALUE; # begins a comment."""
-    topology, hosts_of = _Topology(), HostLists()
+    topology, hosts_of = _Topology(), HostLists(site.hosts)
     for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         where = f"line {number}"
         words = {
@@ -108,7 +113,7 @@ def read_conf(text: str) -> Site:
             if equals
         }
         if "switchname" in words:
-            children = hosts_of(words.get("switches", ""), where)
+            children = hosts_of.names(words.get("switches", ""), where)
             topology.switch(
                 words["switchname"], children, hosts_of(words.get("nodes", ""), where), where
             )
@@ -118,7 +123,7 @@ def read_conf(text: str) -> Site:
             )
         elif "blocksizes" in words:
             topology.sizes = _sizes(words["blocksizes"].split(","), where)
-    return topology.site()
+    topology.put_into(site)
 
 
 def _sizes(values: Iterable[object], where: str) -> list[int]:
@@ -139,8 +144,8 @@ def _load_yaml(text: str) -> object:
     depth = 0
     for bracket in re.findall(r"[][{}]", text):  # PyYAML takes quadratic time for nested ones
         depth += 1 if bracket in "[{" else -1
-        if depth > MAX_LEVELS:
-            raise InvalidHardware(f"not valid YAML: more than {MAX_LEVELS} brackets nested")
+        if depth > _MAX_BRACKETS:
+            raise InvalidHardware(f"not valid YAML: more than {_MAX_BRACKETS} brackets nested")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise InvalidHardware("YAML with aliases is not read")
@@ -152,19 +157,19 @@ def _load_yaml(text: str) -> object:
         raise InvalidHardware(f"not valid YAML: {shortened(told, 200)}") from None
 
 
-def read_yaml(text: str) -> Site:
+def read_yaml(text: str, site: Site) -> None:
     """Slurm's topology.yaml: the default topology, or the first that has switches or blocks."""
     value = _load_yaml(text)
     listed = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     listed.sort(key=lambda one: one.get("cluster_default") is not True)
     for one in listed:
-        topology, hosts_of = _Topology(), HostLists()
+        topology, hosts_of = _Topology(), HostLists(site.hosts)
         tree, block = one.get("tree"), one.get("block")
         name = shown(one.get("topology"))
         if isinstance(tree, dict):
             for item in _items(tree.get("switches"), f"topology {name}"):
                 where = f"topology {name}, switch {shown(item.get('switch'))}"
-                children = hosts_of(item.get("children", ""), where)
+                children = hosts_of.names(item.get("children", ""), where)
                 hosts = hosts_of(item.get("nodes", ""), where)
                 topology.switch(_text(item.get("switch")), children, hosts, where)
         elif isinstance(block, dict):
@@ -177,7 +182,7 @@ def read_yaml(text: str) -> Site:
                 sizes if isinstance(sizes, list) else [sizes], f"topology {name}"
             )
         if topology.nodes or topology.blocks:
-            return topology.site()
+            return topology.put_into(site)
     raise InvalidHardware("no topology with switches or blocks")
 
 
