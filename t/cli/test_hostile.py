@@ -183,3 +183,14 @@ def test_a_good_file_with_one_value_replaced_is_played_or_refused(tmp_path, data
         assert result.status in (0, 1)
         assert well_behaved(result)
         assert len(result.err.splitlines()) <= 1
+
+
+@pytest.mark.parametrize("columns", ["99999999", "9" * 30])
+@pytest.mark.parametrize("words", [("show",), ("alloc", "slot/core"), ("explain", "slot/core")])
+def test_a_terminal_of_any_width_gets_lines_of_a_thousand_columns_at_most(
+    treepool, monkeypatch, columns, words
+):
+    monkeypatch.setenv("COLUMNS", columns)
+    result = treepool(*words, "--cluster", "a")
+    assert result.status == 0
+    assert max(map(len, result.out.splitlines())) <= 1000

@@ -138,6 +138,29 @@ def test_a_missing_saved_machine_is_an_error_of_one_line(monkeypatch):
         libhwloc.local_xml()
 
 
+@real
+@pytest.mark.parametrize("variable", ["FLUX_HWLOC_XMLFILE", "HWLOC_XMLFILE"])
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/nowhere", "topology_set_xml: No such file or directory"),
+        ("/tmp", "topology_set_xml: Is a directory"),
+        ("/dev/zero", "more than 32 MiB of XML"),
+        ("/dev/null", "topology_"),
+        ("/etc/pass\x1b[31mwd", "topology_set_xml: No such file or directory"),
+    ],
+)
+def test_a_saved_machine_that_cannot_be_read_is_named_with_its_variable(
+    monkeypatch, variable, path, problem
+):
+    monkeypatch.setenv(variable, path)
+    with pytest.raises(InvalidHardware) as raised:
+        libhwloc.local_xml()
+    text = str(raised.value)
+    assert text.startswith(f"hwloc cannot read this machine: {problem}")
+    assert f"({variable}=" in text and text.isprintable()
+
+
 # -- a made-up library
 
 

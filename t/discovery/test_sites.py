@@ -240,6 +240,7 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),
+        ('{"n\\u001b[31m": 3}', r"/n\x1b[31m: must be an object of localities and names"),
         ('{"n0": {"a": 1}}', "/n0: must be an object of localities and names"),
         ("[3]", "must be an object of hosts, not an array"),
         ("{", "file of labels: line 1 column 2"),

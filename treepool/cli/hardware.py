@@ -166,7 +166,7 @@ def local() -> Description:
     try:
         return Description("this machine", libhwloc.local_xml())
     except InvalidHardware as e:
-        xml = _of_broker()
+        xml = None if libhwloc.saved() else _of_broker()
         if xml is None:
             raise Stop(f"--local: {e}") from None
         return Description("this machine's broker", xml)

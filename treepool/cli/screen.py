@@ -27,6 +27,9 @@ DONE, NO, USAGE = 0, 1, 2
 #: Width of a table that is not written to a terminal; COLUMNS in the environment overrides it.
 PLAIN_WIDTH = 80
 
+#: Most columns that are written, whatever COLUMNS says.
+MAX_WIDTH = 1_000
+
 #: The version of the lines that ``--json`` prints: schemas/output.json, doc/json.md.
 JSON_VERSION = 1
 
@@ -78,10 +81,10 @@ def columns(text: str) -> int:
 
 
 def width() -> int:
-    """The width of the output, in columns."""
+    """The width of the output, in columns: MAX_WIDTH at most."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
         return PLAIN_WIDTH
-    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns
+    return min(MAX_WIDTH, shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns)
 
 
 def console() -> Console:

@@ -1,7 +1,7 @@
 """This machine as hwloc XML, from hwloc's C library.
 
 This module takes the same steps as flux-core (src/common/librlist/rhwloc.c), and uses the same
-environment variables (FLUX_HWLOC_XMLFILE; HWLOC_XMLFILE and HWLOC_FSROOT, which hwloc itself
+environment variables (FLUX_HWLOC_XMLFILE, HWLOC_XMLFILE; and HWLOC_FSROOT, which hwloc itself
 reads). Cores therefore have the ids that ``flux R encode --local`` gives them.
 """
 
@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
-from typing import Any
+from typing import Any, Optional
 
+from treepool.discovery.hwlocxml import MAX_XML
 from treepool.errors import InvalidHardware
+from treepool.rfc.findings import shown
 
 #: The library of hwloc 2. Other versions are searched for, which takes longer.
 _USUAL = "libhwloc.so.15"
@@ -23,6 +25,8 @@ _OLDEST = 0x20100
 #: The advice if there is no such library.
 _NEEDED = "hwloc 2.1 or newer is needed: install its library (libhwloc15, hwloc-libs or hwloc)"
 
+_CANNOT = "hwloc cannot read this machine"
+
 #: Values of hwloc.h: HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED and ..._IS_THISSYSTEM,
 #: HWLOC_TYPE_FILTER_KEEP_IMPORTANT, HWLOC_ALLOW_FLAG_ALL, HWLOC_CPUBIND_PROCESS,
 #: HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST.
@@ -31,6 +35,9 @@ _KEEP_IMPORTANT = 3
 _ALLOW_ALL = 1
 _CPUBIND_PROCESS = 1
 _BLACKLIST = 1
+
+#: The variables that name the file of a saved machine, "-" for stdin; the first counts.
+_SAVED = ("FLUX_HWLOC_XMLFILE", "HWLOC_XMLFILE")
 
 #: hwloc's components that ask a vendor's library about GPUs.
 _VENDORS = (b"cuda", b"nvml", b"rsmi", b"levelzero", b"opencl", b"gl")
@@ -43,11 +50,43 @@ def local_xml(whole: bool = False) -> bytes:
     libraries are then not used, because they may only report the GPUs that the environment makes
     visible. Raises InvalidHardware, with what to install, if there is no usable library.
     """
+    variable = saved()
+    try:
+        return _local_xml(whole, _read(variable) if variable else None)
+    except InvalidHardware as e:
+        if not variable:
+            raise
+        raise InvalidHardware(f"{e} ({variable}={shown(os.environ[variable])})") from None
+
+
+def saved() -> Optional[str]:
+    """The variable that names the file of a saved machine, to be read instead of this one."""
+    return next((name for name in _SAVED if os.environ.get(name)), None)
+
+
+def _read(variable: str) -> bytes:
+    """The XML in the file that *variable* names.
+
+    It is read here because hwloc reads a file without end to the end, and without a word reads this
+    machine instead where a file is missing.
+    """
+    path = os.environ[variable]
+    try:
+        with open("/dev/stdin" if path == "-" else path, "rb") as file:
+            xml = file.read(MAX_XML + 1)
+    except OSError as e:
+        raise InvalidHardware(f"{_CANNOT}: topology_set_xml: {e.strerror}") from None
+    if len(xml) > MAX_XML:
+        raise InvalidHardware(f"{_CANNOT}: more than {MAX_XML >> 20} MiB of XML")
+    return xml
+
+
+def _local_xml(whole: bool, xml: Optional[bytes]) -> bytes:
     library = _library()
     topology = ctypes.c_void_p()
     _call(library, "topology_init", ctypes.byref(topology))
     try:
-        _choose(library, topology, whole)
+        _choose(library, topology, whole, xml)
         _call(library, "topology_load", topology)
         if whole:
             _call(library, "topology_allow", topology, None, None, ctypes.c_ulong(_ALLOW_ALL))
@@ -75,21 +114,21 @@ def _library() -> Any:
 def _call(library: Any, name: str, *arguments: Any) -> None:
     if getattr(library, f"hwloc_{name}")(*arguments) < 0:
         why = os.strerror(ctypes.get_errno())
-        raise InvalidHardware(f"hwloc cannot read this machine: {name}: {why}")
+        raise InvalidHardware(f"{_CANNOT}: {name}: {why}")
 
 
-def _choose(library: Any, topology: ctypes.c_void_p, whole: bool) -> None:
-    """Configure what hwloc loads."""
+def _choose(library: Any, topology: ctypes.c_void_p, whole: bool, xml: Optional[bytes]) -> None:
+    """Configure what hwloc loads: *xml*, or this machine."""
     flags = 0
     if whole:
         flags |= _INCLUDE_DISALLOWED
         for name in _VENDORS:
             # This call fails for a component that this hwloc does not have; that is not an error.
             library.hwloc_topology_set_components(topology, ctypes.c_ulong(_BLACKLIST), name)
-    path = os.environ.get("FLUX_HWLOC_XMLFILE")
-    if path:
-        _call(library, "topology_set_xml", topology, os.fsencode(path))
-        if "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM" not in os.environ:
+    if xml is not None:
+        _call(library, "topology_set_xmlbuffer", topology, xml + b"\0", len(xml) + 1)
+        of_flux = saved() == "FLUX_HWLOC_XMLFILE"
+        if of_flux and "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM" not in os.environ:
             flags |= _IS_THISSYSTEM
     _call(library, "topology_set_io_types_filter", topology, _KEEP_IMPORTANT)
     _call(library, "topology_set_flags", topology, ctypes.c_ulong(flags))

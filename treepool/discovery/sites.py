@@ -26,7 +26,7 @@ from treepool.discovery.locations import HostLists, Location, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc import document, hostlist, idset
 from treepool.rfc.fabric import MAX_DOMAINS
-from treepool.rfc.findings import shown
+from treepool.rfc.findings import pointer_to, shown
 from treepool.rfc.quote import shortened
 
 #: The labels that topograph gives Kubernetes nodes, the highest level first.
@@ -149,7 +149,8 @@ def _labels(text: str, site: Site) -> None:
         raise InvalidHardware(f"must be an object of hosts, not {shown(value)}")
     for host, levels in value.items():
         if not isinstance(levels, dict) or not all(isinstance(v, str) for v in levels.values()):
-            raise InvalidHardware(f"/{host:.60}: must be an object of localities and names")
+            at = pointer_to("", host)
+            raise InvalidHardware(f"{at}: must be an object of localities and names")
         site.put(host, tuple((name, value) for name, value in levels.items() if value))
 
 
