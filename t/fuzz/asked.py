@@ -82,11 +82,11 @@ def answered(pool, topic, text):
 
     The end of a stream is no error.
     """
-    handle, log = MagicMock(), MagicMock()
+    handle = MagicMock()
     # As flux-core's do, which fail for what is not valid Unicode.
     handle.respond.side_effect = lambda _msg, told: json.dumps(told, ensure_ascii=False).encode()
     handle.respond_error.side_effect = lambda _msg, _number, reason: reason.encode()
-    asked = ANSWERS.Answers(handle, log, Source(pool))
+    asked = ANSWERS.Answers(handle, Source(pool))
     asked.begin()
     msg = SimpleNamespace(topic=topic, userid=8, rolemask=2, payload_str=text, handle=None)
     QUESTIONS.lib.flux_msg_is_streaming = lambda _msg: topic == "look"
@@ -96,7 +96,7 @@ def answered(pool, topic, text):
             break
         asked._questions._step()
     assert not len(asked), "no answer"
-    assert not log.error.called, log.error.call_args
+    assert not handle.log.called, handle.log.call_args
     errors = [call.args[1:] for call in handle.respond_error.call_args_list]
     answers = [call.args[1] for call in handle.respond.call_args_list]
     return answers, [error for error in errors if error[0] != errno.ENODATA]

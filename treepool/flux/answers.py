@@ -18,7 +18,6 @@ from flux.util import parse_fsd
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
-from treepool.flux.heldback import held_back
 from treepool.flux.limits import inner, refusal
 from treepool.flux.outlook import Outlook
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
@@ -141,7 +140,7 @@ class Answers:
         """
         pool, sees = self._source.pool, self._sees(asker)
         down = idset.encode(pool.ranks & ~pool.up)
-        kept = _shown(held_back(pool))
+        kept = _shown(pool.held_back)
         yield {"R": pool.to_dict(), "down": down, "options": pool.options, "held_back": kept}
         listed: list[dict[str, Any]] = []
         others: dict[int, tuple[int, int]] = {}

@@ -131,11 +131,11 @@ class HeldBack:
     def _hold(self, allocated: tuple[Held, ...]) -> bool:
         """Hold what nobody else has of *allocated*; returns whether that has changed."""
         pool = self._pool
-        before = held_back(pool)
+        before = pool.held_back
         if pool.has_job(HELD_BACK):
             pool.free(HELD_BACK)
         pool.occupy(HELD_BACK, allocated)
-        after = held_back(pool)
+        after = pool.held_back
         if not after:
             pool.free(HELD_BACK)
         if after != before:
@@ -151,12 +151,6 @@ class HeldBack:
         if count:
             text = f"freed {count} nodes of jobs that ended while this scheduler started"
             self._log.warning(text)
-
-
-def held_back(pool: Pool) -> tuple[Held, ...]:
-    """What is held back in *pool*."""
-    job = pool.job(HELD_BACK)
-    return () if job is None else job.parts
 
 
 def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ResourceSet) -> int:

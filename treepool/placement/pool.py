@@ -20,7 +20,16 @@ from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.effort import REASON
-from treepool.placement.jobs import AnyR, Job, check_free, ending, held_in, held_without, read_held
+from treepool.placement.jobs import (
+    HELD_BACK,
+    AnyR,
+    Job,
+    check_free,
+    ending,
+    held_in,
+    held_without,
+    read_held,
+)
 from treepool.placement.journal import Journal, of_rank
 from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
@@ -182,6 +191,12 @@ class Pool:
     def job_end_times(self) -> list[tuple[int, float]]:
         """(job id, end time in seconds since the epoch or 0 for never) of every live job."""
         return [(jobid, job.end_time) for jobid, job in self._jobs.items()]
+
+    @property
+    def held_back(self) -> tuple[Held, ...]:
+        """What is held under HELD_BACK, which belongs to no job that is known."""
+        job = self.job(HELD_BACK)
+        return () if job is None else job.parts
 
     def job(self, jobid: int) -> Optional[Job]:
         """What job *jobid* holds; None if it has no allocation."""
