@@ -90,6 +90,18 @@ def test_the_filters_of_amd_come_one_after_the_other(bind):
     assert found["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
 
 
+def test_in_a_job_that_is_kept_from_gpus_of_others_its_own_are_numbered_from_zero(
+    bind, monkeypatch
+):
+    monkeypatch.setenv("FLUX_EXEC_CONSTRAINED_RESOURCES", "1")
+    found = facts(bind(allocated("0-7", "2-3"), "--task=1/2", "--print"))
+    assert found["GPUs"] == "2 of the job's 2-3"
+    assert found["CUDA_VISIBLE_DEVICES"] == "0"
+    found = facts(bind(allocated("4-7", "1-3"), "--print", node=xml(AMD, "RSMI")))
+    assert found["GPUs"] == "2 3 1 of the job's 1-3"
+    assert found["ROCR_VISIBLE_DEVICES"] == "1,2,0"
+
+
 def test_a_job_without_gpus_sees_none(bind):
     assert facts(bind(allocated("0-3"), "--print"))["CUDA_VISIBLE_DEVICES"] == "-1"
 

@@ -570,3 +570,20 @@ def test_of_a_node_with_no_other_cores_nothing_says_which_were_given(treepool, x
     R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": "8-15"}]
     again = encoded(treepool("encode", "--xml", f"{xml(THIN)}:1", "-R", write(R)))
     assert again["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-15"}]
+
+
+def test_of_a_node_that_shows_no_other_gpus_only_the_cores_that_were_given_are_told(
+    treepool, xml, write
+):
+    def node(count):
+        return xml(Made(devices=[Device(f"0000:{i}1:00.0", i) for i in range(count)]))
+
+    R = encoded(treepool("encode", "--xml", node(4), "--ranks=4-5", "--hosts=n[4-5]"))
+    R["execution"]["starttime"] = 1.0  # it is that of a job
+    R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-5", "gpu": "0"}}]
+    R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": "4-9", "gpus": "2"}]
+    again = encoded(treepool("encode", "--xml", f"{node(1)}:1", "-R", write(R)))
+    assert again["scheduling"]["allocated"] == [
+        {"ranks": "0", "cores": "4-9", "gpus": "2"},
+        {"ranks": "1", "cores": "4-9"},
+    ]

@@ -275,6 +275,17 @@ def test_the_key_says_so_in_a_subinstance_too():
     assert bind(task).gpus == (1, 0)
 
 
+def test_the_key_says_which_gpus_a_contained_subinstance_counts_from_zero():
+    # The job's GPUs 0 and 1 are GPUs 1 and 3 of the node, near cores 8-11 and 0-3.
+    for cores, first in (("0-3", 1), ("8-11", 0)):
+        told = key(cores)
+        told["allocated"][0]["gpus"] = "1,3"
+        for node in (machine(), machine(CROSSED)):
+            task = task_of(R("0-3", "0-1", scheduling=told), 0, node, instance_cores=8)
+            assert idset.encode(task.cores) == cores
+            assert bind(task).gpus[0] == first
+
+
 def test_the_machine_overrides_the_key_about_cores_near_a_gpu():
     straight = {"numa": [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]}
     task = task_of(R("4-7", "0-3", scheduling=key(topo=straight)), 0, machine(CROSSED))

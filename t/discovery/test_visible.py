@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treepool.discovery.visible import CUDA, HIP, ORDER, ROCR, seen, settings
+from treepool.discovery.visible import (
+    CONTAINED,
+    CUDA,
+    HIP,
+    ORDER,
+    ROCR,
+    is_contained,
+    seen,
+    settings,
+)
 from treepool.errors import InvalidHardware
 
 FOUR = 0b1111
@@ -69,6 +78,49 @@ def test_cuda_ignores_the_variables_of_amd():
 )
 def test_the_second_filter_of_rocm_numbers_the_gpus_that_pass_the_first(environment, gpus):
     assert seen(environment, True, FOUR) == gpus
+
+
+@pytest.mark.parametrize(
+    ("environment", "gpus"),
+    [
+        ({}, (2, 5, 7)),
+        ({CUDA: "0,1,2"}, (2, 5, 7)),
+        ({CUDA: "2,0"}, (7, 2)),
+        ({CUDA: "7"}, ()),
+        ({CUDA: "1,3"}, (5,)),
+        ({CUDA: "MIG-b"}, (5,)),
+    ],
+)
+def test_a_job_that_is_contained_numbers_its_own_gpus_from_zero(environment, gpus):
+    names = {2: "MIG-a", 5: "MIG-b", 7: "MIG-c"}
+    assert seen(environment, False, 0xFF, names, (2, 5, 7)) == gpus
+
+
+def test_of_amds_gpus_both_filters_number_those_of_a_contained_job():
+    assert seen({ROCR: "2,1", CUDA: "1"}, True, 0xFF, {}, (2, 5, 7)) == (5,)
+    assert settings((7, 5), True, {}, {}, (2, 5, 7)) == {
+        ROCR: "2,1",
+        CUDA: "0,1",
+        ORDER: "PCI_BUS_ID",
+    }
+
+
+def test_a_contained_job_without_gpus_sees_none():
+    assert seen({}, False, 0xFF, {}, ()) == seen({CUDA: "0"}, False, 0xFF, {}, ()) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "contained"), [(None, False), ("", False), ("0", False), ("1", True)]
+)
+def test_flux_says_whether_a_job_is_contained(value, contained):
+    assert is_contained({} if value is None else {CONTAINED: value}) is contained
+
+
+def test_what_a_program_of_a_contained_job_is_set_is_what_it_sees():
+    for gpus in ((5,), (7, 2), (2, 5, 7)):
+        for amd in (False, True):
+            made = settings(gpus, amd, {}, {}, (2, 5, 7))
+            assert seen(made, amd, 0xFF, {}, (2, 5, 7)) == gpus
 
 
 def test_a_job_without_gpus_sees_none():

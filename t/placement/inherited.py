@@ -9,8 +9,11 @@ from treepool import Pool
 from treepool.rfc import idset
 
 
-def inherited(R: dict[str, Any]) -> dict[str, Any]:
-    """Ranks and cores of R_lite counted from zero; GPUs and the key are left alone."""
+def inherited(R: dict[str, Any], contained: bool = False) -> dict[str, Any]:
+    """Ranks and cores of R_lite counted from zero; the key is left alone.
+
+    So are GPUs, unless the instance is *contained* (flux-core PR 7806): it is kept from all others.
+    """
     R = json.loads(json.dumps(R))
     entries = R["execution"]["R_lite"]
     ranks = sorted(rank for entry in entries for rank in ids(entry["rank"]))
@@ -19,11 +22,19 @@ def inherited(R: dict[str, Any]) -> dict[str, Any]:
         entry["rank"] = idset.encode_ids(sorted(position[rank] for rank in ids(entry["rank"])))
         count = len(ids(entry["children"]["core"]))
         entry["children"]["core"] = idset.encode((1 << count) - 1)
+        if contained and "gpu" in entry["children"]:
+            count = len(ids(entry["children"]["gpu"]))
+            entry["children"]["gpu"] = idset.encode((1 << count) - 1)
     for name, having in R["execution"].get("properties", {}).items():
         renumbered = sorted(position[rank] for rank in ids(having))
         R["execution"]["properties"][name] = idset.encode_ids(renumbered)
     del R["execution"]["nslots"]
     return started(R)
+
+
+def inherited_contained(R: dict[str, Any]) -> dict[str, Any]:
+    """``inherited`` by a contained instance."""
+    return inherited(R, contained=True)
 
 
 def started(R: dict[str, Any]) -> dict[str, Any]:

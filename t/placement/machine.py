@@ -59,7 +59,16 @@ REACHED = (
     ),
     *("freed: all", "freed: R", "freed: final", "freed in part", "registered", "refused"),
     *("expiration", "up", "down", "removed", "copied", "planned", "shown", "reloaded", "same key"),
-    *("depth 1", "depth 2", "depth 3", "as Flux does", "subinstance", "key left", "ended with it"),
+    *(
+        "depth 1",
+        "depth 2",
+        "depth 3",
+        "as Flux does",
+        "contained",
+        "subinstance",
+        "key left",
+        "ended with it",
+    ),
 )
 
 #: Methods of the machine after which nothing is allocated or free that was not before.
@@ -538,7 +547,7 @@ class Machine(Counted):
         self.did("same key")
 
     @precondition(lambda self: self.jobs and len(self.instances) < MOST_INSTANCES)
-    @rule(data=st.data(), how=random.some("as Flux does", "subinstance", "key left"))
+    @rule(data=st.data(), how=random.some("as Flux does", "contained", "subinstance", "key left"))
     def descend(self, data: Any, how: str) -> None:
         """An instance starts inside a job."""
         whole = [
@@ -556,8 +565,8 @@ class Machine(Counted):
         R, held = outer.duel.allocated[jobid], outer.held[jobid]
         inner = subinstance(R)
         assert ResourceSet.problems(inner) == []
-        if how == "as Flux does":
-            inner = inherited(R)
+        if how in ("as Flux does", "contained"):
+            inner = inherited(R, contained=how == "contained")
         elif how == "key left" and "scheduling" in R:
             inner = with_key_of(R, inner)
         ranks = sorted(held)
@@ -565,8 +574,9 @@ class Machine(Counted):
         assert sorted(given) == list(range(len(ranks)))
         for rank, got in given.items():
             above = held[ranks[rank]]
-            assert (len(got.cores), got.gpus) == (len(above.cores), above.gpus)
-            assert how == "as Flux does" or got == above
+            assert (len(got.cores), len(got.gpus)) == (len(above.cores), len(above.gpus))
+            assert how == "contained" or got.gpus == above.gpus
+            assert how in ("as Flux does", "contained") or got == above
         note(f"inside job {jobid} of instance {self.instances.index(outer)}, {how}")
         self.did(how)
         self.did(f"depth {outer.depth + 1}")

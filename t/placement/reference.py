@@ -220,16 +220,19 @@ def listed_in(topo: dict[str, Any]) -> Ids:
     return found
 
 
-#: Added to the ids of cores that R has not, where R counts from zero those it has.
+#: Added to the ids that R has not, where R counts from zero those it has.
 NOT_OURS = 4096
 
+#: For "cores" and "gpus": how R calls what the topo calls otherwise, or the reverse.
+Move = dict[str, dict[int, int]]
 
-def in_ids_of_R(topo: dict[str, Any], move: dict[int, int]) -> dict[str, Any]:
-    """*topo* with its cores as R calls them: by *move*."""
+
+def in_ids_of_R(topo: dict[str, Any], move: Move) -> dict[str, Any]:
+    """*topo* with its cores and GPUs as R calls them: by *move*."""
     found: dict[str, Any] = {}
     for name, value in topo.items():
-        if name == "cores":
-            found[name] = text(move.get(core, NOT_OURS + core) for core in ids(value))
+        if move.get(name):
+            found[name] = text(move[name].get(one, NOT_OURS + one) for one in ids(value))
         elif name in RESERVED:
             found[name] = value
         else:
@@ -250,6 +253,7 @@ class Table:
     """A key's link table of one kind of node, as its JSON says; nothing is known beyond it."""
 
     def __init__(self, table: dict[str, Any]) -> None:
+        self.table = table
         self.pairs: dict[frozenset[int], tuple[float, str]] = {}
         for link in table.get("links", []):
             for among in link["among"]:
@@ -318,6 +322,23 @@ class Table:
 
         sets = combinations(sorted(gpus), number)
         return frozenset(min((c for c in sets if self.joined(c, demand)), key=rank))
+
+
+def renumbered(value: Any, move: dict[int, int]) -> Any:
+    """A link table, or a part of it, with its GPUs called as *move* says; others are left out."""
+    if isinstance(value, list):
+        return [renumbered(item, move) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: renumbered(item, move) for name, item in value.items()}
+    for name in {"among", "gpus"} & set(value):
+        several = isinstance(value[name], list)
+        sets = [
+            text(move[gpu] for gpu in ids(one) if gpu in move)
+            for one in (value[name] if several else [value[name]])
+        ]
+        found[name] = sets if several else sets[0]
+    return found
 
 
 #: What is known where there is no table.
@@ -937,21 +958,32 @@ class Node:
         self.host = host
         self.properties = properties
         self.topo = topo
-        #: The topo's id of each core of R, where R counts others.
-        self.physical: dict[int, int] = {}
-        if told is not None and len(told.cores) == len(owned.cores):
-            self.physical = dict(zip(sorted(owned.cores), sorted(told.cores)))
-        move = {core: ours for ours, core in self.physical.items()}
+        #: The topo's ids of R's cores and GPUs, where R counts others.
+        self.physical: Move = {"cores": {}, "gpus": {}}
+        if told is not None:
+            both = ("cores", owned.cores, told.cores), ("gpus", owned.gpus, told.gpus)
+            for name, ours, theirs in both:
+                if len(ours) == len(theirs):
+                    self.physical[name] = dict(zip(sorted(ours), sorted(theirs)))
+        move = {
+            name: {one: ours for ours, one in physical.items()}
+            for name, physical in self.physical.items()
+        }
+        if links is not None and move["gpus"]:
+            links = Table(renumbered(links.table, move["gpus"]))
         #: Whether the key says what an enclosing instance gave of this node.
         self.inside = told is not None
-        listed = in_ids_of_R(topo or {}, move) if move else topo or {}
+        listed = in_ids_of_R(topo or {}, move) if any(move.values()) else topo or {}
         lacking = listed_in(topo or {}) - Ids(frozenset(owned.cores), owned.gpus)
         #: What the site keeps, in the ids of the topo.
         self.site = lacking if told is None else told.site
         kept = NOTHING
         if told is not None:
-            away = NOT_OURS if move else 0
-            site = Ids(frozenset(c + away for c in told.site.cores), told.site.gpus)
+            away = [NOT_OURS if move[name] else 0 for name in ("cores", "gpus")]
+            site = Ids(
+                frozenset(core + away[0] for core in told.site.cores),
+                frozenset(gpu + away[1] for gpu in told.site.gpus),
+            )
             kept = listed_in(listed) - owned - site
         far = Far(topo, listed, links.distances) if links and links.distances else None
         self.root = Domain("node", listed, owned, links, kept=kept, far=far)
@@ -1591,18 +1623,21 @@ class ReferencePool:
         if self.R.get("scheduling", {}).get("writer") == "TreePool":
             R["topos"] = {rank: self.key_topo(rank) for rank in taken}
             R["allocated"] = {
-                rank: Told(physical, self.nodes[rank].site)
+                rank: Told(cores, gpus, self.nodes[rank].site)
                 for rank, given in taken.items()
-                if (physical := self.physical(rank, given.cores)) != set(range(len(given.cores)))
+                for cores in [self.physical(rank, "cores", given.cores)]
+                for gpus in [self.physical(rank, "gpus", given.gpus)]
+                if cores != set(range(len(cores)))
+                or gpus != set(range(len(gpus)))
                 or given != self.nodes[rank].root.ids
                 or self.nodes[rank].inside
             }
         return R
 
-    def physical(self, rank: int, cores: Iterable[int]) -> set[int]:
-        """The topo's ids of *cores*."""
-        known = self.nodes[rank].physical
-        return {known.get(core, core) for core in cores}
+    def physical(self, rank: int, name: str, taken: Iterable[int]) -> set[int]:
+        """The topo's ids of the cores or GPUs *taken*."""
+        known = self.nodes[rank].physical[name]
+        return {known.get(one, one) for one in taken}
 
     def key_topo(self, rank: int) -> dict[str, Any]:
         """The topo an allocation's key has for *rank*: a flat one if the pool's key has none."""
@@ -1653,9 +1688,10 @@ def topo_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) -> dict
 
 
 class Told(NamedTuple):
-    """What an allocated R says of a node, in the topo's ids: its cores, and what the site keeps."""
+    """What an allocated R says of a node, in the topo's ids: what it has, and the site keeps."""
 
     cores: set[int]
+    gpus: set[int]
     site: Ids
 
 
@@ -1663,7 +1699,7 @@ def told_by(entry: dict[str, Any]) -> Told:
     """What an entry of ``allocated`` says."""
     site = entry.get("site", {})
     kept = (frozenset(ids(site.get(name, ""))) for name in ("cores", "gpus"))
-    return Told(ids(entry["cores"]), Ids(*kept))
+    return Told(ids(entry["cores"]), ids(entry.get("gpus", "")), Ids(*kept))
 
 
 def allocated_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) -> dict[int, Told]:

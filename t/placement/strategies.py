@@ -457,17 +457,23 @@ def add_allocated(
 ) -> None:
     """Make *key* that of an allocated R perhaps: it says which cores of the topos were given.
 
-    *move* says what the key calls the ranks that it covers. Flux counts the cores from zero: so
-    does *owned* then, on some ranks or all.
+    *move* says what the key calls the ranks that it covers. Flux counts the cores from zero, and
+    perhaps the GPUs: so does *owned* then, on some ranks or all.
     """
     told = []
     if draw(some(False, False, True)):
         for rank in move:
             if draw(some(True, True, False)):
                 cores, gpus = owned[rank]
-                told.append({"ranks": idset_text([move[rank]]), "cores": idset_text(cores)})
+                entry = {"ranks": idset_text([move[rank]]), "cores": idset_text(cores)}
+                if gpus and draw(some(True, True, False)):
+                    entry["gpus"] = idset_text(gpus)
+                    if draw(st.booleans()):
+                        gpus = list(range(len(gpus)))
+                told.append(entry)
                 if draw(st.booleans()):
-                    owned[rank] = list(range(len(cores))), gpus
+                    cores = list(range(len(cores)))
+                owned[rank] = cores, gpus
     if told:
         key["allocated"] = told
 

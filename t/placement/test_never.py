@@ -304,19 +304,20 @@ def test_the_R_of_a_job_is_valid_and_says_all_of_the_nodes_it_has(history):
         assert {k: v for k, v in R["scheduling"].items() if k not in ours} == {
             k: v for k, v in history.R["scheduling"].items() if k not in ours
         }
-        # Flux will count a node's cores from zero: the key says what they were if they were not,
-        # and wherever the job has less than all; the duel has compared which.
+        # Flux will count a node's cores from zero, and perhaps its GPUs: the key says what they
+        # were if not so, and wherever the job has less than all; the duel has compared which.
         told = {
-            rank: ids(entry["cores"])
+            rank: (ids(entry["cores"]), ids(entry.get("gpus", "")))
             for entry in R["scheduling"].get("allocated", [])
             for rank in ids(entry["ranks"])
         }
         assert set(told) <= set(held)
         for rank, got in held.items():
             if rank in told:
-                assert len(told[rank]) == len(got.cores)
+                assert tuple(map(len, told[rank])) == (len(got.cores), len(got.gpus))
             else:
                 assert got.cores == frozenset(range(len(got.cores)))
+                assert got.gpus == frozenset(range(len(got.gpus)))
         covered = [rank for entry in entries for rank in ids(entry["ranks"])]
         assert sorted(covered) == sorted(held)
         for entry in entries:

@@ -1,7 +1,8 @@
-"""A Flux instance inside a job counts the cores of each node from zero; the topo does not.
+"""A Flux instance inside a job counts cores, and perhaps GPUs, from zero; the topo does not.
 
 Flux's resource module renumbers ranks and cores of R_lite when an instance starts on the R of its
-job, and leaves GPUs and the key alone. What ``allocated`` in the key says makes up for it.
+job; GPUs, too, where the instance is kept from all others; it leaves the key alone. What
+``allocated`` in the key says makes up for it.
 """
 
 import copy
@@ -9,10 +10,12 @@ import random
 
 import pytest
 
-from placement.inherited import excluding, ids, inherited
+from placement.inherited import excluding, ids, inherited, inherited_contained
 from treepool import Pool, ResourceSet, parse_shape, subinstance
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidKey
 from treepool.rfc import idset
+from treepool.rfc.links import digest
+from treepool.view.model import Cluster
 
 #: Two sockets of two NUMA domains, each with four cores and a GPU.
 NUMA = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
@@ -44,44 +47,53 @@ def held(R):
     return found
 
 
-def outer_ids(outer, inner):
+def outer_ids(outer, inner, inside):
     """What *inner*, allocated in an instance that inherited *outer*, is in the ids of *outer*."""
     ranks, above = sorted(held(outer)), held(outer)
-    return {
-        ranks[rank]: ([above[ranks[rank]][0][core] for core in cores], gpus)
-        for rank, (cores, gpus) in held(inner).items()
-    }
+    found = {}
+    for rank, (cores, gpus) in held(inner).items():
+        ours = above[ranks[rank]]
+        gpus = [ours[1][gpu] for gpu in gpus] if inside is inherited_contained else gpus
+        found[ranks[rank]] = [ours[0][core] for core in cores], gpus
+    return found
 
 
-def test_an_allocation_tells_which_cores_of_the_topo_it_has():
+#: What Flux makes of the R of a job for an instance inside, and whether it counts GPUs from zero.
+WAYS = pytest.mark.parametrize("inside", [inherited, inherited_contained])
+
+
+def test_an_allocation_tells_which_cores_and_gpus_of_the_topo_it_has():
     pool = Pool(cluster())
     first = alloc(pool, 1, "slot/[core=3;gpu=1]").to_dict()
-    assert first["scheduling"]["allocated"] == [{"ranks": "0", "cores": "0-2"}]
+    assert first["scheduling"]["allocated"] == [{"ranks": "0", "cores": "0-2", "gpus": "0"}]
     second = alloc(pool, 2, "slot/[core=3;gpu=1]").to_dict()
-    assert second["scheduling"]["allocated"] == [{"ranks": "0", "cores": "4-6"}]
+    assert second["scheduling"]["allocated"] == [{"ranks": "0", "cores": "4-6", "gpus": "1"}]
     third = alloc(pool, 3, "slot/node{x}").to_dict()
     assert "allocated" not in third["scheduling"]  # all that the pool has there
     assert ResourceSet.problems(second) == []
 
 
-def test_a_slot_inside_gets_the_cores_of_its_gpus_own_domain():
+@WAYS
+def test_a_slot_inside_gets_the_cores_of_its_gpus_own_domain(inside):
     pool = Pool(cluster())
     alloc(pool, 1, "slot/[core=3;gpu=1]")
     outer = alloc(pool, 2, "slot=2/[core=3;gpu=1]").to_dict()
     assert held(outer) == {0: ([4, 5, 6, 8, 9, 10], [1, 2])}
-    inner = Pool(inherited(outer))
+    inner = Pool(inside(outer))
     one = alloc(inner, 1, "slot/[core=2;gpu=1]").to_dict()
     two = alloc(inner, 2, "slot/[core=2;gpu=1]").to_dict()
-    assert held(one) == {0: ([0, 1], [1])}
-    assert held(two) == {0: ([3, 4], [2])}
-    assert two["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-9"}]
+    gpus = ([1], [2]) if inside is inherited else ([0], [1])
+    assert held(one) == {0: ([0, 1], gpus[0])}
+    assert held(two) == {0: ([3, 4], gpus[1])}
+    assert two["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-9", "gpus": "2"}]
 
 
-def test_a_domain_of_which_the_job_has_a_part_is_not_whole_inside():
+@WAYS
+def test_a_domain_of_which_the_job_has_a_part_is_not_whole_inside(inside):
     pool = Pool(cluster())
     alloc(pool, 1, "slot/core=2")
     outer = alloc(pool, 2, "slot/[core=6;gpu=2]").to_dict()
-    inner = Pool(inherited(outer))
+    inner = Pool(inside(outer))
     assert held(outer) == {0: ([2, 3, 4, 5, 6, 7], [0, 1])}
     assert held(alloc(inner, 1, "slot/numa{x}").to_dict()) == {0: ([2, 3, 4, 5], [1])}
     with pytest.raises(InfeasibleRequest, match="2 whole numa domains"):
@@ -94,7 +106,8 @@ def near(topo_cores, gpus):
     return len(homes) == 1
 
 
-def test_three_levels_down_every_slot_that_can_be_near_is_near_in_the_outermost_ids():
+@WAYS
+def test_three_levels_down_every_slot_that_can_be_near_is_near_in_the_outermost_ids(inside):
     rng = random.Random(6)
     for _ in range(60):
         pool, chain = Pool(cluster()), []
@@ -108,7 +121,7 @@ def test_three_levels_down_every_slot_that_can_be_near_is_near_in_the_outermost_
                 chain.append(alloc(pool, 1, shape).to_dict())
             except InsufficientResources:
                 break
-            pool = Pool(inherited(chain[-1]))
+            pool = Pool(inside(chain[-1]))
         if not chain:
             continue
         try:
@@ -116,7 +129,7 @@ def test_three_levels_down_every_slot_that_can_be_near_is_near_in_the_outermost_
         except InsufficientResources:
             continue
         for outer in reversed(chain):
-            translated = outer_ids(outer, last)
+            translated = outer_ids(outer, last, inside)
             last = copy.deepcopy(last)
             last["execution"]["R_lite"] = [
                 {
@@ -131,7 +144,7 @@ def test_three_levels_down_every_slot_that_can_be_near_is_near_in_the_outermost_
         assert all(near(*taken) for taken in held(last).values())
 
 
-@pytest.mark.parametrize("inside", [subinstance, lambda R: R, inherited])
+@pytest.mark.parametrize("inside", [subinstance, lambda R: R, inherited, inherited_contained])
 def test_what_is_allocated_where_cores_were_renumbered_can_be_an_instance_again(inside):
     pool = Pool(cluster())
     alloc(pool, 1, "slot/[core=3;gpu=1]")
@@ -139,13 +152,15 @@ def test_what_is_allocated_where_cores_were_renumbered_can_be_an_instance_again(
     alloc(inner, 1, "slot/[core=2;gpu=1]")
     outer = alloc(inner, 2, "slot/[core=3;gpu=1]").to_dict()
     assert held(outer) == {0: ([3, 4, 5], [2])}
-    assert outer["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-10"}]
+    assert outer["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-10", "gpus": "2"}]
     assert ResourceSet.problems(outer) == []
     innermost = Pool(inside(outer))
     alloc(innermost, 1, "slot/core=1")
     last = alloc(innermost, 2, "slot/[core=1;gpu=1]").to_dict()
-    assert last["scheduling"]["allocated"] == [{"ranks": "0", "cores": "9"}]
-    assert held(last) == {0: ([1 if inside is inherited else 4], [2])}
+    assert last["scheduling"]["allocated"] == [{"ranks": "0", "cores": "9", "gpus": "2"}]
+    renumbered = inside in (inherited, inherited_contained)
+    gpu = 0 if inside is inherited_contained else 2
+    assert held(last) == {0: ([1 if renumbered else 4], [gpu])}
 
 
 def test_cores_that_are_neither_the_topos_nor_as_many_are_refused():
@@ -157,6 +172,46 @@ def test_cores_that_are_neither_the_topos_nor_as_many_are_refused():
         Pool(R)
 
 
+def test_gpus_that_are_neither_the_topos_nor_as_many_are_refused():
+    pool = Pool(cluster())
+    alloc(pool, 1, "slot/[core=3;gpu=1]")
+    R = alloc(pool, 2, "slot/[core=6;gpu=2]").to_dict()
+    assert held(R) == {0: ([8, 9, 10, 12, 13, 14], [2, 3])}
+    R["execution"]["R_lite"][0]["children"]["gpu"] = "0-2"
+    with pytest.raises(InvalidKey, match=r"allocated: GPUs 2-3 .* 0-2"):
+        Pool(R)
+
+
+def test_a_key_of_an_older_treepool_which_tells_no_gpus_leaves_them_as_they_are_in_R():
+    pool = Pool(cluster())
+    alloc(pool, 1, "slot/[core=3;gpu=1]")
+    R = inherited(alloc(pool, 2, "slot=2/[core=3;gpu=1]").to_dict())
+    del R["scheduling"]["allocated"][0]["gpus"]
+    assert held(alloc(Pool(R), 1, "slot/[core=2;gpu=1]").to_dict()) == {0: ([0, 1], [1])}
+
+
+def test_links_models_and_nics_are_those_of_the_gpus_that_the_topo_means():
+    R, topo = cluster(), {"cores": "0-15", "gpus": "0-3"}
+    R["scheduling"]["children"][0]["topo"] = topo
+    table = {
+        "links": [{"type": "nvlink", "gbps": 450, "among": ["0,2", "1,3"]}],
+        "devices": [{"model": "H100", "memory": 80, "gpus": "0-2"}],
+        "nics": [{"name": "mlx5_0", "gpus": "0,3", "path": "PIX"}],
+    }
+    R["scheduling"]["links"] = {digest(topo): table}
+    pool = Pool(R)
+    assert held(alloc(pool, 1, "slot/[core=1;gpu=1]").to_dict())[0][1] == [0]
+    outer = alloc(pool, 2, "slot/[core=3;gpu=3]").to_dict()
+    assert held(outer)[0][1] == [1, 2, 3]
+    inner = Pool(inherited_contained(outer))
+    two = alloc(inner, 1, "slot/[core=2;gpu=2]").to_dict()
+    assert held(two)[0][1] == [0, 2]
+    assert two["scheduling"]["allocated"][0]["gpus"] == "1,3"
+    (links,) = Cluster.of(inner).links
+    assert [(device.model, device.gpus) for device in links.devices] == [("H100", 0b011)]
+    assert (links.nics_of(2), links.nics_of(0)) == (("mlx5_0",), ())
+
+
 def described(pool):
     """The domains of each rank: their names and ids, and which of them are whole."""
     return {
@@ -165,8 +220,9 @@ def described(pool):
     }
 
 
+@WAYS
 @pytest.mark.parametrize("seed", range(12))
-def test_at_each_level_the_ranks_that_are_not_excluded_stay_what_they_are(seed):
+def test_at_each_level_the_ranks_that_are_not_excluded_stay_what_they_are(seed, inside):
     rng = random.Random(seed)
     R = cluster()
     topo = {"socket": [{"cores": "0-9", "gpus": "0-2"}, {"cores": "10-15", "gpus": "3"}]}
@@ -178,7 +234,7 @@ def test_at_each_level_the_ranks_that_are_not_excluded_stay_what_they_are(seed):
     for before, shape in (some, ("slot/core", "node=2/slot/[core=5;gpu=1]")):
         pool = Pool(R)
         alloc(pool, 1, before)
-        R = inherited(alloc(pool, 2, shape).to_dict())
+        R = inside(alloc(pool, 2, shape).to_dict())
         excluded = 1 << rng.randrange(len(held(R)))
         everything = described(Pool(R))
         R = excluding(R, excluded)

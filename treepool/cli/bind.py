@@ -31,7 +31,7 @@ from treepool.cli.here import Here
 from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json, printable
 from treepool.discovery import binding
 from treepool.discovery.binding import Binding
-from treepool.discovery.visible import seen, settings, uuids_of
+from treepool.discovery.visible import settings, uuids_of
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
@@ -125,15 +125,15 @@ def _bound(
     if arguments.xml is not None:
         # The machine may be another one, so the affinity of this process does not apply to it.
         bound = binding.bind(task, gpu_order=arguments.gpus)
-        return bound, settings(bound.gpus, amd, environment, uuids), note
+        return bound, settings(bound.gpus, amd, environment, uuids, task.contained), note
     affinity, allowed = idset.from_ids(os.sched_getaffinity(0)), here.allowed_pus()
     try:
-        visible = seen(environment, amd, here.node_gpus(task), uuids)
+        visible = here.visible(task, environment)
     except InvalidHardware as e:
         unchanged = binding.bind(task, affinity, allowed=allowed)
         return unchanged, {}, f"{e}: GPUs are left as they are"
     bound = binding.bind(task, affinity, visible, arguments.gpus, allowed)
-    return bound, settings(bound.gpus, amd, environment, uuids), note
+    return bound, settings(bound.gpus, amd, environment, uuids, task.contained), note
 
 
 def _variables(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery.machine import Machine
 from treepool.discovery.task import MAX_TASKS, Task, has_instances, task_of, with_bus_order
-from treepool.discovery.visible import ROCR
+from treepool.discovery.visible import ROCR, is_contained, seen, uuids_of
 from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
@@ -92,10 +92,10 @@ def is_amd(task: Task, environment: Mapping[str, str]) -> bool:
     return vendors == {"amd"} if vendors else ROCR in environment
 
 
-def node_gpus(task: Task) -> int:
-    """The ids of all GPUs of the node (bitmask); 0 if they are not all known."""
-    known = idset.from_ids(gpu.id for gpu in task.machine.gpus)
-    return 0 if task.gpus & ~known else known
+def visible(task: Task, environment: Mapping[str, str]) -> Optional[tuple[int, ...]]:
+    """The GPUs that a program of *task* sees with this *environment*, see ``visible.seen``."""
+    amd, uuids = is_amd(task, environment), uuids_of(task.machine)
+    return seen(environment, amd, task.node_gpus, uuids, task.contained)
 
 
 def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
@@ -125,7 +125,10 @@ def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.ranks)}, this is {found.rank}")
     machine = _machine(found.xml, found.instance_cores is not None)
     machine = _divided(machine, found.R, found.rank, arguments.mig)
-    task = task_of(found.R, found.rank, machine, int(local), found.tasks, found.instance_cores)
+    nested = found.instance_cores
+    # Inside a job, R has the ids by which the programs of that job number its GPUs.
+    kept = nested is None and is_contained(environment)
+    task = task_of(found.R, found.rank, machine, int(local), found.tasks, nested, kept)
     return Here(task, job, found.rank, number, _host(found.R, found.rank))
 
 
@@ -225,7 +228,7 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     machine = _this_machine() if arguments.xml is None else _described(arguments.xml)
     machine = _divided(machine, R, rank, arguments.mig)
     try:
-        task = task_of(R, rank, machine, index, tasks)
+        task = task_of(R, rank, machine, index, tasks, contained=is_contained(environment))
     except InvalidHardware:
         raise
     except InvalidInput as e:

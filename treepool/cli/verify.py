@@ -25,7 +25,7 @@ from treepool.cli import here
 from treepool.cli.here import Here
 from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
 from treepool.discovery import alignment, binding
-from treepool.discovery.visible import BY_BUS, ORDER, seen, uuids_of
+from treepool.discovery.visible import BY_BUS, ORDER
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
     affinity = _affinity(arguments.pid)
     visible, known = None, True
     try:
-        visible = seen(environment, amd, here.node_gpus(task), uuids_of(task.machine))
+        visible = here.visible(task, environment)
     except InvalidHardware as e:
         known = False
         notes.append(f"{e}: GPUs were not compared")

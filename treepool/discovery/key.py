@@ -15,7 +15,7 @@ from treepool.rfc import idset, scheduling
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
-from treepool.rfc.scheduling import WRITER, AllocatedCores, KeyEntry, SchedulingKey
+from treepool.rfc.scheduling import WRITER, AllocatedIds, KeyEntry, SchedulingKey
 from treepool.rfc.topo import ids, walk
 
 _NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)
@@ -108,19 +108,30 @@ def _properties(nodes: Sequence[Nodes]) -> dict[str, int]:
     return found
 
 
-def _allocated(known: SchedulingKey, nodes: Sequence[Nodes]) -> tuple[AllocatedCores, ...]:
-    """What the key *known* says about the cores of an allocation, where it still holds.
+def _allocated(known: SchedulingKey, nodes: Sequence[Nodes]) -> tuple[AllocatedIds, ...]:
+    """What the key *known* says about the ids of an allocation, where it still holds.
 
-    A broker that is bound to cores describes a node that has no others. Its topo then has the ids
-    that R has.
+    A broker that is bound to cores describes a node that has no others, and one that is kept from
+    GPUs sees no others. The topo of its node then has the ids that R has.
     """
     found = []
     for entry in known.allocated:
-        bound = (n.ranks for n in nodes if entry.cores & ~n.node.machine.cores)
-        ranks = entry.ranks & ~union(bound)
-        if ranks:
-            found.append(attrs.evolve(entry, ranks=ranks))
+        ranks = entry.ranks & ~_without(nodes, entry.cores, 0)
+        blind = ranks & _without(nodes, 0, entry.gpus)
+        for some, gpus in ((ranks & ~blind, entry.gpus), (blind, 0)):
+            if some:
+                found.append(attrs.evolve(entry, ranks=some, gpus=gpus))
     return tuple(found)
+
+
+def _without(nodes: Sequence[Nodes], cores: int, gpus: int) -> int:
+    """The ranks of *nodes* that lack some of these cores and GPUs."""
+    return union(
+        described.ranks
+        for described in nodes
+        if cores & ~described.node.machine.cores
+        or gpus & ~idset.from_ids(gpu.id for gpu in described.node.machine.gpus)
+    )
 
 
 # -- links

@@ -1,8 +1,9 @@
 """A task of a job: which cores and GPUs of its node's machine the job's R refers to.
 
-In a sub-instance, Flux counts the cores of each node from zero, but does not renumber GPUs. If the
-broker is bound to cores, its hwloc XML is restricted to these cores, and lacks the GPUs near other
-cores. Otherwise the XML describes the whole node.
+In a sub-instance, Flux counts the cores of each node from zero, and its GPUs, too, if it is kept
+from all others (attribute ``constrained-resources``). If the broker is bound to cores, its hwloc
+XML is restricted to these cores, and lacks the GPUs near other cores. Otherwise the XML describes
+the whole node.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from treepool.rfc import idset, topo
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import AllocatedCores, SchedulingKey
+from treepool.rfc.scheduling import AllocatedIds, SchedulingKey
 
 #: Most tasks of a job on a node, and most GPUs of a node.
 MAX_TASKS = 1 << 12
@@ -28,9 +29,12 @@ MAX_GPUS = 1 << 10
 class Task:
     """A task of a job on one node: what the job has of the *machine*, and which task it is.
 
-    ``cores`` has ids of the machine's cores, and ``gpus`` ids of GPUs in R (bitmasks). ``index`` is
-    the task's number, from 0, among the ``tasks`` that the job has on the node. ``system`` has the
-    cores that R says the site keeps for the operating system.
+    ``cores`` has ids of the machine's cores, and ``gpus`` ids of GPUs in R (bitmasks), which the
+    machine's GPUs have, too. ``index`` is the task's number, from 0, among the ``tasks`` that the
+    job has on the node. ``system`` has the cores that R says the site keeps for the operating
+    system. ``node_gpus`` are all GPUs of the node (bitmask), 0 if they are not all known.
+    ``contained`` are the GPUs that programs number 0, 1, 2, ..., if the job is kept from all
+    others; None if they number the GPUs of the node by their ids.
     """
 
     machine: Machine
@@ -39,6 +43,8 @@ class Task:
     index: int = 0
     tasks: int = 1
     system: int = 0
+    node_gpus: int = 0
+    contained: Optional[tuple[int, ...]] = None
 
 
 def task_of(
@@ -48,15 +54,20 @@ def task_of(
     index: int = 0,
     tasks: int = 1,
     instance_cores: Optional[int] = None,
+    contained: bool = False,
 ) -> Task:
     """The task of the job of *R* on the node with this *rank* and *machine*.
 
     For a job of a sub-instance, *instance_cores* is how many cores of the node that instance has.
     If the machine has as many, its cores have the same ids as in R. If not, only treepool's key
-    says which cores R refers to (``allocated``). The key also says which cores the GPUs are near,
-    if the machine does not. Raises InvalidR if R has no such rank, or has cores that the machine
-    does not have; InvalidKey for a malformed key; InvalidHardware if nothing says which cores R
-    refers to.
+    says which cores R refers to (``allocated``). The key also says which GPUs these are if R counts
+    them from zero, and which cores the GPUs are near if the machine does not.
+
+    *contained* says whether the job is kept from GPUs that it does not have: its programs then
+    number those that it has from zero (flux-core PR 7806).
+
+    Raises InvalidR if R has no such rank, or has cores that the machine does not have; InvalidKey
+    for a malformed key; InvalidHardware if nothing says which cores R refers to.
     """
     entry = next((e for e in R.entries if rank >= 0 and e.ranks >> rank & 1), None)
     if entry is None:
@@ -67,6 +78,8 @@ def task_of(
         raise InvalidR(f"rank {rank} has GPUs {shown_ids(entry.gpus)}, more than any node")
     key = R.key()
     topo_of_rank, allocated = _topo(key, rank), _allocated(key, rank)
+    gpu_in_topo = _gpus_in_topo(entry.gpus, allocated)
+    renumbered = any(gpu != one for gpu, one in gpu_in_topo.items())
     cores, in_topo = entry.cores, allocated.cores
     if idset.size(in_topo) != idset.size(cores):
         in_topo = cores
@@ -85,18 +98,28 @@ def task_of(
             f"{shown_ids(machine.cores)}"
         )
     near = _near_by_topo(topo_of_rank, dict(zip(idset.iterate(in_topo), idset.iterate(cores))))
-    machine = _completed(machine, entry.gpus, near)
     links = key.links_of(topo_of_rank) if key is not None and topo_of_rank is not None else None
+    if renumbered:
+        machine = _with_ids_of_R(machine, gpu_in_topo)
+        near = {gpu: near[one] for gpu, one in gpu_in_topo.items() if one in near}
+        order = [gpu_in_topo.get(gpu, -1) for gpu in range(entry.gpus.bit_length())]
+        links = links.renumbered(order) if links is not None else None
+    machine = _completed(machine, entry.gpus, near)
     if links is not None and links.nics:
         machine = attrs.evolve(machine, links=links)  # these decided where the job was placed
     system = allocated.site_cores & machine.cores & ~cores
-    return Task(machine, cores, entry.gpus, index, tasks, system)
+    known = idset.from_ids(gpu.id for gpu in machine.gpus)
+    node_gpus = 0 if renumbered or entry.gpus & ~known else known
+    kept = tuple(idset.iterate(entry.gpus)) if contained else None
+    return Task(machine, cores, entry.gpus, index, tasks, system, node_gpus, kept)
 
 
 def has_instances(R: ResourceSet, rank: int) -> bool:
     """Whether the key of *R* says that the job has MIG instances on the node with this *rank*."""
-    gpus = union(entry.gpus for entry in R.entries if rank >= 0 and entry.ranks >> rank & 1)
-    found = _topo(R.key(), rank)
+    mine = union(entry.gpus for entry in R.entries if rank >= 0 and entry.ranks >> rank & 1)
+    key = R.key()
+    gpus = idset.from_ids(_gpus_in_topo(mine, _allocated(key, rank)).values())
+    found = _topo(key, rank)
     domains = topo.walk(found) if found is not None else ()
     return any(name.startswith(MIG) and gpus & topo.ids(d)[1] for name, d in domains)
 
@@ -123,10 +146,23 @@ def _topo(key: Optional[SchedulingKey], rank: int) -> Optional[Mapping[str, Any]
     return next((e.topo for e in key.children if e.ranks >> rank & 1), None) if key else None
 
 
-def _allocated(key: Optional[SchedulingKey], rank: int) -> AllocatedCores:
-    """What the key says about the cores that *rank* has; empty sets if it says nothing."""
+def _allocated(key: Optional[SchedulingKey], rank: int) -> AllocatedIds:
+    """What the key says about the ids that *rank* has; empty sets if it says nothing."""
     entries = key.allocated if key is not None else ()
-    return next((a for a in entries if a.ranks >> rank & 1), AllocatedCores(0, 0))
+    return next((a for a in entries if a.ranks >> rank & 1), AllocatedIds(0, 0))
+
+
+def _gpus_in_topo(gpus: int, allocated: AllocatedIds) -> dict[int, int]:
+    """The topo's id of each of the *gpus* of R."""
+    same = idset.size(allocated.gpus) != idset.size(gpus)
+    return dict(zip(idset.iterate(gpus), idset.iterate(gpus if same else allocated.gpus)))
+
+
+def _with_ids_of_R(machine: Machine, old: Mapping[int, int]) -> Machine:
+    """*machine* with those of its GPUs that are in *old*, which has their ids there by new ids."""
+    known = {gpu.id: gpu for gpu in machine.gpus}
+    gpus = (attrs.evolve(known[was], id=new) for new, was in sorted(old.items()) if was in known)
+    return attrs.evolve(machine, gpus=tuple(gpus))
 
 
 def _near_by_topo(found: Optional[Mapping[str, Any]], core_of: Mapping[int, int]) -> dict[int, int]:

@@ -9,7 +9,7 @@ ranks, so trimming and renumbering do not change it. ``linktable.py`` reads it.
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable, Mapping, Optional, Union
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 import attrs
 
@@ -153,6 +153,22 @@ class Links:
             sharing &= nic.gpus
         first = idset.size(sharing & ((1 << gpu) - 1)) % len(near)
         return tuple(nic.name for nic in (*near[first:], *near[:first]))
+
+    def renumbered(self, ids: Sequence[int]) -> Links:
+        """The table in which GPU ids[i] is called i; GPUs that are not in *ids* are left out."""
+
+        def moved(gpus: int) -> int:
+            return idset.from_ids(
+                new for new, old in enumerate(ids) if old >= 0 and gpus >> old & 1
+            )
+
+        links = (attrs.evolve(one, among=tuple(map(moved, one.among))) for one in self.links)
+        return attrs.evolve(
+            self,
+            links=tuple(links),
+            nics=tuple(attrs.evolve(nic, gpus=moved(nic.gpus)) for nic in self.nics),
+            devices=tuple(attrs.evolve(one, gpus=moved(one.gpus)) for one in self.devices),
+        )
 
     @property
     def kind(self) -> str:

@@ -44,22 +44,28 @@ class KeyEntry:
 
 
 @attrs.frozen
-class AllocatedCores:
-    """The ids, in the topo, of the cores that some nodes of an allocation have (bitmasks).
+class AllocatedIds:
+    """The ids, in the topo, of the cores and GPUs that some nodes of an allocation have (bitmasks).
 
     The other ids of the topo stayed with the enclosing instance, except ``site_cores`` and
     ``site_gpus``, which no instance has because the site keeps them for the operating system.
+    Without ``gpus``, these have the same ids in R.
     """
 
     ranks: int
     cores: int
+    gpus: int = 0
     site_cores: int = 0
     site_gpus: int = 0
 
 
-def allocated_entry(ranks: str, cores: int, site_cores: int, site_gpus: int) -> dict[str, Any]:
-    """An entry of ``allocated`` in a key, see AllocatedCores."""
+def allocated_entry(
+    ranks: str, cores: int, gpus: int, site_cores: int, site_gpus: int
+) -> dict[str, Any]:
+    """An entry of ``allocated`` in a key, see AllocatedIds."""
     entry: dict[str, Any] = {"ranks": ranks, "cores": idset.encode(cores)}
+    if gpus:
+        entry["gpus"] = idset.encode(gpus)
     if site_cores or site_gpus:
         site = {"cores": site_cores, "gpus": site_gpus}
         entry["site"] = {name: idset.encode(mask) for name, mask in site.items() if mask}
@@ -72,8 +78,9 @@ class SchedulingKey:
 
     Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes. ``allocated``
     is treepool's own addition: when an instance starts on an allocation, Flux counts the cores of
-    each node from zero in R_lite, but leaves the topo unchanged. ``allocated`` says which cores of
-    the topo these are, wherever the job has fewer than the pool had or not the first ones.
+    each node from zero in R_lite, and with contained resources (flux-core PR 7806) the GPUs, too,
+    but leaves the topo unchanged. ``allocated`` says which cores and GPUs of the topo these are,
+    wherever the job has fewer than the pool had or not the first ones.
     ``extra`` also has treepool's ``links`` as they were read; ``tables`` has what they say.
     ``fabric`` is the tree above the nodes, None if the key has none; see fabric.py.
     """
@@ -81,7 +88,7 @@ class SchedulingKey:
     children: tuple[KeyEntry, ...]
     writer: str = WRITER
     extra: Mapping[str, Any] = attrs.field(factory=dict)
-    allocated: tuple[AllocatedCores, ...] = ()
+    allocated: tuple[AllocatedIds, ...] = ()
     fabric: Optional[FabricDomain] = None
     #: The link tables by the digest of their topo. By default they are read from ``extra``, which
     #: raises InvalidKey if they are malformed.
@@ -144,7 +151,7 @@ class SchedulingKey:
             key["fabric"] = self.fabric.to_dict()
         if self.allocated:
             key["allocated"] = [
-                allocated_entry(idset.encode(a.ranks), a.cores, a.site_cores, a.site_gpus)
+                allocated_entry(idset.encode(a.ranks), a.cores, a.gpus, a.site_cores, a.site_gpus)
                 for a in self.allocated
             ]
         return key
@@ -311,12 +318,13 @@ class _Reader:
         others = {k: v for k, v in entry.items() if k not in readers}
         return KeyEntry(ranks, entry.get("topo", {}), others)
 
-    def allocated(self, value: object, at: str) -> AllocatedCores:
+    def allocated(self, value: object, at: str) -> AllocatedIds:
         """An entry of ``allocated``, about ranks that have an entry of ``children``."""
         ids = self.findings.idset
         readers: Readers = {
             "ranks": ids,
             "cores": ids,
+            "gpus": ids,
             "site": lambda v, at: self.findings.members(v, at, {"cores": ids, "gpus": ids}),
         }
         found = self.findings.members(value, at, readers, required=("ranks", "cores"))
@@ -326,6 +334,10 @@ class _Reader:
             stray = shown_ids(ranks & ~self.ranks)
             self.findings.note(f"{at}/ranks", f"ranks {stray} are in no entry of children")
         self.allocated_ranks |= ranks
-        return AllocatedCores(
-            ranks, found.get("cores", 0), site.get("cores", 0), site.get("gpus", 0)
+        return AllocatedIds(
+            ranks,
+            found.get("cores", 0),
+            found.get("gpus", 0),
+            site.get("cores", 0),
+            site.get("gpus", 0),
         )

@@ -3,7 +3,7 @@
 RFC 49, "Sub-instance Initialization": ranks count from zero, both in R_lite and in the key. Ids of
 cores and GPUs stay, so they mean the same in R_lite and in the topo. (When a sub-instance starts
 from the R of its job, the resource module of flux-core also counts the *cores* of a node from zero,
-and leaves the key unchanged.)
+and with contained resources the GPUs, and leaves the key unchanged.)
 """
 
 from __future__ import annotations

@@ -242,4 +242,6 @@ class Cluster:
 
 
 def _links_of(inventory: Inventory, node_type: NodeType) -> Optional[Links]:
-    return inventory.key.links_of(node_type.topo) if inventory.key else None
+    links = inventory.key.links_of(node_type.topo) if inventory.key else None
+    ids = node_type.physical[1]
+    return links if links is None or ids is None else links.renumbered(ids)

@@ -180,7 +180,7 @@ POOL = [
     Mutant(
         "cores that Flux renumbered are looked up as they are",
         "placement/nodes/node_types.py",
-        "if cores & ~allocated == 0:",
+        "if ids & ~allocated == 0:",
         "if allocated or not allocated:",
     ),
     Mutant(

@@ -7,7 +7,7 @@ from typing import Any, Iterator, Mapping, Optional
 from treepool.placement.nodes.distances import Apart, Places, apart, places_in
 from treepool.placement.nodes.links import LinkTable
 from treepool.placement.nodes.memory import TIERS, amounts_in
-from treepool.placement.nodes.tree import NODE, UNKNOWN, Domain, NodeType, lowest_id
+from treepool.placement.nodes.tree import NODE, UNKNOWN, Domain, NodeType, Physical, lowest_id
 from treepool.rfc import idset, units
 from treepool.rfc.links import Distances
 from treepool.rfc.topo import nested
@@ -17,7 +17,7 @@ def compile_topo(
     topo: Optional[Mapping[str, Any]],
     cores: int,
     gpus: int,
-    physical: Optional[tuple[int, ...]] = None,
+    physical: Physical = (None, None),
     links: Optional[LinkTable] = None,
     gpu_memory: Mapping[int, int] = UNKNOWN,
     site: Optional[tuple[int, int]] = None,
@@ -26,9 +26,9 @@ def compile_topo(
     """The NodeType of a valid RFC 49 *topo* on a node for which R has *cores* and *gpus*.
 
     Without a topo, the node is flat: a root and nothing below it. Ids that R has and the topo does
-    not mention belong to the root. Ids of the topo that R does not have are omitted. If R renumbers
-    cores, *physical* holds the topo's id of each core, -1 where R has none. *links* is the link
-    table of such nodes, if there is one. *gpu_memory* holds the memory of each GPU in bytes, where
+    not mention belong to the root. Ids of the topo that R does not have are omitted. *physical* has
+    the topo's ids of R's cores and GPUs if R renumbers them. *links* is the link table of such
+    nodes, if there is one, in R's ids. *gpu_memory* holds the memory of each GPU in bytes, where
     known.
 
     In an allocated R, *site* holds the cores and GPUs that the site keeps; the enclosing instance
@@ -65,25 +65,30 @@ def _missing(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
 
 
 class _Ids:
-    """What R has of a node, in the topo's ids; cores may have other ids in R."""
+    """What R has of a node, in the topo's ids; cores and GPUs may have other ids in R."""
 
-    def __init__(self, cores: int, gpus: int, physical: Optional[tuple[int, ...]]) -> None:
-        self.gpus = gpus
+    def __init__(self, cores: int, gpus: int, physical: Physical) -> None:
         #: The cores and GPUs of the topo that the site keeps.
         self.site = (0, 0)
         self.distances: Optional[Distances] = None
         self.places: Places = {}
-        if physical is None:
-            self.cores, self._in_r = cores, None
-        else:
-            self._in_r = {p: core for core, p in enumerate(physical) if p >= 0}
-            self.cores = idset.from_ids(self._in_r)
+        self._in_r = tuple(map(_inverse, physical))
+        self.cores, self.gpus = (
+            mask if ids is None else idset.from_ids(ids)
+            for mask, ids in zip((cores, gpus), self._in_r)
+        )
 
-    def in_r(self, cores: int) -> int:
-        """The ids in R of the topo's *cores*."""
-        if self._in_r is None:
-            return cores
-        return idset.from_ids(self._in_r[core] for core in idset.iterate(cores))
+    def in_r(self, cores: int, gpus: int) -> tuple[int, int]:
+        """The ids in R of the topo's *cores* and *gpus*."""
+        moved_cores, moved_gpus = (
+            mask if ids is None else idset.from_ids(ids[one] for one in idset.iterate(mask))
+            for mask, ids in zip((cores, gpus), self._in_r)
+        )
+        return moved_cores, moved_gpus
+
+
+def _inverse(physical: Optional[tuple[int, ...]]) -> Optional[dict[int, int]]:
+    return None if physical is None else {p: one for one, p in enumerate(physical) if p >= 0}
 
 
 def flat_topo(cores: int, gpus: int) -> dict[str, Any]:
@@ -116,8 +121,7 @@ def _domain(name: str, topo: Mapping[str, Any], ids: _Ids, cxl: int) -> Domain:
     children, between = _children(topo, ids, around)
     return Domain(
         name,
-        ids.in_r(cores),
-        gpus,
+        *ids.in_r(cores, gpus),
         whole,
         inside.local,
         children,

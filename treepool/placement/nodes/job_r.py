@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
@@ -58,25 +58,30 @@ def _key_dict(inventory: Inventory, key: SchedulingKey, ranks: tuple[int, ...]) 
 
 
 def _allocated(inventory: Inventory, parts: Sequence[Held]) -> list[dict[str, Any]]:
-    """The ``allocated`` entries: the topo's ids of the cores that *parts* have.
+    """The ``allocated`` entries: the topo's ids of the cores and GPUs that *parts* have.
 
     They cover the ranks where *parts* have less than the pool had, where the pool itself had only a
-    part of the node, and where the cores are not the topo's first ones. Flux numbers the cores of a
-    sub-instance from zero, so a reader could not tell which cores these are.
+    part of the node, and where the ids are not the topo's first ones. Flux may number both from
+    zero in a sub-instance, so a reader could not tell which these are.
     """
-    groups: dict[tuple[int, tuple[int, int]], list[int]] = {}
+    groups: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
     for ranks, cores, gpus in parts:
         for node_type, having in _by_type(inventory, ranks).items():
-            root, physical, ids = node_type.root, node_type.physical, cores
-            if physical is not None:
-                ids = idset.from_ids(physical[core] for core in idset.iterate(cores))
+            root, physical = node_type.root, node_type.physical
+            ids = _topo_ids(cores, physical[0]), _topo_ids(gpus, physical[1])
+            first = not any(mask & (mask + 1) for mask in ids)
             everything = cores == root.cores and gpus == root.gpus
-            if ids & (ids + 1) or node_type.partial or not everything:
+            if not first or node_type.partial or not everything:
                 groups.setdefault((ids, node_type.site), []).extend(having)
     return [
-        allocated_entry(idset.encode_ids(sorted(ranks)), ids, *site)
+        allocated_entry(idset.encode_ids(sorted(ranks)), *ids, *site)
         for (ids, site), ranks in groups.items()
     ]
+
+
+def _topo_ids(ids: int, physical: Optional[Sequence[int]]) -> int:
+    """*ids* of R as the topo has them."""
+    return ids if physical is None else idset.from_ids(physical[i] for i in idset.iterate(ids))
 
 
 def _by_type(inventory: Inventory, ranks: tuple[int, ...]) -> Mapping[NodeType, Sequence[int]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Optional
 
+import attrs
+
 from treepool.errors import InvalidKey
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.links import compile_links
@@ -12,7 +14,7 @@ from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import RLiteEntry
-from treepool.rfc.scheduling import AllocatedCores, SchedulingKey
+from treepool.rfc.scheduling import AllocatedIds, SchedulingKey
 
 
 def types_of(
@@ -23,7 +25,7 @@ def types_of(
     """The type of every rank: one object per topo and R_lite children, None without a node.
 
     ``entries[rank]`` is the place of the rank's entry in *key*, -1 if it has none. Raises
-    InvalidKey if *key* and *r_lite* differ in the cores of a node.
+    InvalidKey if *key* and *r_lite* differ in the cores or GPUs of a node.
     """
     width = len(entries)
     allocated = _allocated(key, width)
@@ -33,13 +35,17 @@ def types_of(
     equal = [first.setdefault(canonical(topo), i) for i, topo in enumerate(topos)]
     links = [key.links_of(topo) for topo in topos] if key else []
 
-    def compiled(entry: RLiteEntry, i: int, told: Optional[AllocatedCores]) -> NodeType:
+    def compiled(entry: RLiteEntry, i: int, told: Optional[AllocatedIds]) -> NodeType:
         topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
+        cores = _physical("cores", entry.cores, told.cores) if told is not None else None
+        gpus = _physical("GPUs", entry.gpus, told.gpus) if told is not None and told.gpus else None
+        if connected is not None and gpus is not None:
+            connected = connected.renumbered(gpus)
         return compile_topo(
             topo,
             entry.cores,
             entry.gpus,
-            _physical(entry.cores, told.cores) if told is not None else None,
+            (cores, gpus),
             compile_links(connected, entry.gpus) if connected else None,
             _gpu_memory(connected),
             (told.site_cores, told.site_gpus) if told is not None else None,
@@ -49,13 +55,13 @@ def types_of(
     for entry in r_lite:  # no two of them have equal resources
         known: dict[tuple[Any, ...], NodeType] = {}
         found: Optional[NodeType] = None
-        last: tuple[int, Optional[AllocatedCores]] = -2, None
+        last: tuple[int, Optional[AllocatedIds]] = -2, None
         for rank in idset.iterate(entry.ranks):
             i = entries[rank]
             told = allocated[rank] if allocated is not None else None
             if i != last[0] or told is not last[1]:  # most ranks are like the one before
                 last = i, told
-                has = (told.cores, told.site_cores, told.site_gpus) if told is not None else None
+                has = attrs.evolve(told, ranks=0) if told is not None else None
                 name = equal[i] if i >= 0 else -1, has
                 found = known.get(name)
                 if found is None:
@@ -64,36 +70,34 @@ def types_of(
     return types
 
 
-def _allocated(
-    key: Optional[SchedulingKey], width: int
-) -> Optional[list[Optional[AllocatedCores]]]:
-    """For each rank, what the key says about its cores; None where it says nothing.
+def _allocated(key: Optional[SchedulingKey], width: int) -> Optional[list[Optional[AllocatedIds]]]:
+    """For each rank, what the key says about its ids; None where it says nothing.
 
     The result is None if the key says nothing about any rank.
     """
     if key is None or not key.allocated:
         return None
-    told: list[Optional[AllocatedCores]] = [None] * width
+    told: list[Optional[AllocatedIds]] = [None] * width
     for entry in key.allocated:
         for rank in idset.iterate(entry.ranks):
             told[rank] = entry
     return told
 
 
-def _physical(cores: int, allocated: int) -> Optional[tuple[int, ...]]:
-    """The topo's ids of an R_lite entry's *cores*, in their order; None if they are the same ids.
+def _physical(what: str, ids: int, allocated: int) -> Optional[tuple[int, ...]]:
+    """The topo's ids of an R_lite entry's *ids*, in their order; None if they are the same ids.
 
-    Flux numbers the cores of a sub-instance's nodes from zero, and allocations there keep these
-    ids. Other tools may keep the topo's ids, or a subset of them.
+    Flux numbers the cores of a sub-instance's nodes from zero, perhaps the GPUs, too, and
+    allocations there keep these ids. Other tools may keep the topo's ids, or a subset of them.
     """
-    if cores & ~allocated == 0:
+    if ids & ~allocated == 0:
         return None
-    if idset.size(cores) == idset.size(allocated):
-        physical = dict(zip(idset.iterate(cores), idset.iterate(allocated)))
-        return tuple(physical.get(core, -1) for core in range(cores.bit_length()))
+    if idset.size(ids) == idset.size(allocated):
+        physical = dict(zip(idset.iterate(ids), idset.iterate(allocated)))
+        return tuple(physical.get(one, -1) for one in range(ids.bit_length()))
     raise InvalidKey(
-        f"/scheduling/allocated: cores {shown_ids(allocated)} are not those of R_lite,"
-        f" {shown_ids(cores)}, which are not as many either"
+        f"/scheduling/allocated: {what} {shown_ids(allocated)} are not those of R_lite,"
+        f" {shown_ids(ids)}, which are not as many either"
     )
 
 

@@ -94,6 +94,11 @@ class Domain:
             yield from child.walk()
 
 
+#: For cores and for GPUs: the topo's ids of those that R calls 0, 1, 2, ... (-1: not in R); None if
+#: R uses the topo's ids.
+Physical = tuple[Optional[tuple[int, ...]], Optional[tuple[int, ...]]]
+
+
 @attrs.frozen(eq=False)
 class NodeType:
     """A kind of node: its tree, and the RFC 49 topo that an allocation's key gives for it.
@@ -106,8 +111,8 @@ class NodeType:
     topo: Mapping[str, Any]
     storage: int = 0
     localities: frozenset[str] = frozenset()
-    #: The topo's ids of R's cores 0, 1, 2, ... (-1: not in R); None if R uses the topo's ids.
-    physical: Optional[tuple[int, ...]] = None
+    #: The topo's ids of R's cores and of its GPUs, see Physical.
+    physical: Physical = (None, None)
     #: Whether the enclosing instance kept some of the node, according to an allocated R.
     partial: bool = False
     #: The cores and GPUs (the topo's ids) that no instance has, because the site keeps them.
