@@ -140,8 +140,13 @@ class Answers:
         """
         pool, sees = self._source.pool, self._sees(asker)
         down = idset.encode(pool.ranks & ~pool.up)
-        kept = _shown(pool.held_back)
-        yield {"R": pool.to_dict(), "down": down, "options": pool.options, "held_back": kept}
+        kept = pool.job(HELD_BACK)
+        yield {
+            "R": pool.to_dict(),
+            "down": down,
+            "options": pool.options,
+            "held_back": _shown(kept.parts if kept is not None else ()),
+        }
         listed: list[dict[str, Any]] = []
         others: dict[int, tuple[int, int]] = {}
         ranks = 0
