@@ -57,3 +57,17 @@ def test_a_reservation_elsewhere_is_not_named():
     run.waits(8, "slot/core=4", 100, constraints=on(2))
     assert run.why(7).startswith("what is free is reserved for 6, 1 at ")
     assert run.why(8).startswith("what is free is reserved for 5, 1 at ")
+
+
+def test_no_two_jobs_wait_for_what_is_reserved_for_each_other():
+    run = Run(policy="conservative", nodes=4)
+    for rank in range(4):
+        run.runs(rank + 1, [rank], NOW + 50)
+    run.waits(5, "node=2{x}/slot/core=4", 1000)
+    run.waits(6, "node=2{x}/slot/core=4", 1000)
+    run.pool.free(2)
+    run.pool.free(4)
+    run.waits(7, "slot/core=4", 1000)
+    assert run.why(5).startswith("what is free is reserved for other jobs, 2 at ")
+    assert run.why(6).startswith("what is free is reserved for 5, 2 at ")
+    assert run.why(7).startswith("what is free is reserved for 5, 1 at ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import Callable, Generator, Optional
 
 import attrs
@@ -80,16 +81,13 @@ def why_waiting(
         return f"{room.number} of {need} {unit} free now{later}"
     if not room.together:
         return f"enough {unit} are free now, but not together{later}"
-    state_of = queue.pool.situation.index.state_of
-    first = sorted(queue.reservations.values(), key=lambda other: other.start)[:_MOST]
-    for other in first:
-        if other.job is not job and other.start < now + job.length:
-            ranks = (rank for ranks, _, _ in other.parts for rank in ranks)
-            if any(room.units.on(rank, state_of[rank]) for rank in ranks):
-                return f"what is free is reserved for {name_of(other.job.jobid)}{later}"
-            if queue.profile.meter.spend(sum(len(ranks) for ranks, _, _ in other.parts)):
-                yield
-    return f"others are late to end{later}" if made else "about to be looked at"
+    holder = yield from _holder(queue, job, room, now)
+    if holder is None:
+        return f"others are late to end{later}" if made else "about to be looked at"
+    # Of two jobs whose reservations are in each other's way only one names the other.
+    is_behind = made is not None and holder.place > job.place
+    name = "other jobs" if is_behind else name_of(holder.jobid)
+    return f"what is free is reserved for {name}{later}"
 
 
 def unit_of(request: Request) -> str:
@@ -97,6 +95,24 @@ def unit_of(request: Request) -> str:
     if request.nodes is not None:
         return "nodes"
     return "slots" if request.ask.group.name == SLOT else f"{request.ask.group.name} domains"
+
+
+def _holder(
+    queue: Queue, job: Waiting, room: Room, now: float
+) -> Generator[None, None, Optional[Waiting]]:
+    """The first job of the queue for which some of *room* is reserved while *job* would run.
+
+    That is a job ahead of *job*, if there is one.
+    """
+    state_of = queue.pool.situation.index.state_of
+    for other in nsmallest(_MOST, queue.reservations.values(), key=lambda made: made.job.place):
+        if other.job is not job and other.start < now + job.length:
+            ranks = (rank for ranks, _, _ in other.parts for rank in ranks)
+            if any(room.units.on(rank, state_of[rank]) for rank in ranks):
+                return other.job
+            if queue.profile.meter.spend(sum(len(ranks) for ranks, _, _ in other.parts)):
+                yield
+    return None
 
 
 def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
