@@ -90,6 +90,15 @@ def test_a_task_uses_the_first_of_the_gpus_it_sees_as_many_as_its_share():
     assert found == {"socket": "its cores are in socket 1, its GPU 0 in socket 0"}
 
 
+def test_tasks_that_share_one_mask_and_all_gpus_are_not_aligned():
+    message = "shares cores 0-3 and GPUs 0-1 with other tasks; its share is 2 cores and 1 GPU"
+    for index in range(2):
+        found = reasons("0-3", [0, 1], "0-3", "0-1", index, 2)
+        assert found == {"shared": message}
+    assert reasons("0-3", [0], "0-3", "0", 0, 2) == {}, "one GPU must be shared"
+    assert reasons("0-3", [0, 1], "0-3", "0-1", 0, 1) == {}
+
+
 def test_gpus_in_unknown_locations_are_aligned():
     assert reasons("0-3", [2], "0-3", "2", machine=WITHOUT_GPUS) == {}
 

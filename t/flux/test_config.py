@@ -103,6 +103,8 @@ def test_windows_of_the_configuration_come_and_go_with_it(instance):
     assert instance.flux("treepool", "window", "list", "--json") == ""
 
 
+KNOWN = "fifo, easy, conservative"
+
 WRONG = {
     'policy = "best"': "policy: best: known are fifo, easy, conservative",
     'polcy = "easy"': "polcy: unknown, known are policy,",
@@ -121,6 +123,14 @@ def test_what_is_wrong_is_refused_with_file_and_key_and_the_old_table_stays(inst
     assert WRONG[line].partition(":")[0] in done.stderr
     assert instance.stats()["policy"] == "easy"
     instance.wait(submit(instance, "-n1"), "alloc")
+
+
+def test_an_error_that_is_too_long_to_be_printed_is_in_the_log(instance):
+    done = instance.reload(f'[sched-treepool]\npolicy = "{"x" * 60}"\n')
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("... (flux dmesg)")
+    (logged,) = [line for line in instance.log().splitlines() if "is refused" in line]
+    assert logged.endswith(f"sched.toml: sched-treepool.policy: {'x' * 60}: known are {KNOWN}")
 
 
 def test_what_is_wrong_at_load_is_told_the_same_way(instance):

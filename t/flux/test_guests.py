@@ -270,7 +270,10 @@ def test_what_can_never_run(busy):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["slot=1/core=1"], "not one of this instance's queues"),
+        (
+            ["slot=1/core=1"],
+            "/queue: is missing, and there is no default: name one of batch, debug",
+        ),
         (["slot=1/core=1", "--queue", "nope"], "not one of this instance's queues"),
         (["slot=1/chassis/core=1", "--queue", "batch"], "chassis"),
     ],
@@ -372,9 +375,13 @@ def test_a_job_that_only_drained_nodes_keep_waiting(busy):
     busy.settle()
     _, text = explained(busy, job, 1)
     assert "waits: nodes are down or drained: 3 of 4 nodes up" in text
-    assert "cannot be told" in text
+    assert "cannot be told: it needs nodes that are down or drained" in text
     owner = busy.run("treepool", "explain", "--job", job).stdout
     assert "of which 1 is drained" in owner
+    assert (
+        f"drained   {busy.flux('resource', 'list', '-i', '0', '-no', '{nodelist}')}: broken"
+        in owner
+    )
     assert "it waits for nodes that are drained" in owner
     busy.flux("cancel", job)
     busy.flux("resource", "undrain", "0")

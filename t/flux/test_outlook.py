@@ -78,6 +78,37 @@ def test_jobs_of_fifo_start_one_after_another_though_others_have_reservations():
     assert starts == [NOW + 100, NOW + 150, NOW + 150]
 
 
+@pytest.mark.parametrize("policy", ["fifo", "easy"])
+def test_who_has_no_estimate_is_told_why(policy):
+    case = Case(policy)
+    case.submit(2, "slot=1/core=8", 0.0, "batch")  # it starts later, and has no limit
+    case.submit(3, "slot=1/core=8", 50.0, "batch")
+    case.submit(4, "slot=1/core=8", 50.0, "batch")
+    jobs = case.queue.jobs
+    told = [outcome(case.outlook.start(jobs[jobid])) for jobid in (2, 3, 4)]
+    assert told[0] == NOW + 100
+    assert told[1:] == ["unlimited", "ahead" if policy == "fifo" else "unlimited"]
+    new = case.job(99, "slot=1/core=8", 50.0, "batch")
+    assert outcome(case.outlook.start_of_new(new)) == told[2]
+
+
+def test_who_needs_nodes_that_are_away_is_told_so():
+    case = Case("easy")
+    case.pool.mark_down("0")
+    case.submit(2, "slot=1/core=8", 10.0, "batch")
+    assert outcome(case.outlook.start(case.queue.jobs[2])) == "nodes"
+    assert outcome(case.outlook.start_of_new(case.job(3, "slot/core", 1.0, "batch"))) == "nodes"
+
+
+def test_who_is_behind_too_many_is_told_so(monkeypatch):
+    monkeypatch.setattr("treepool.flux.outlook.MOST_AHEAD", 2)
+    case = Case("fifo")
+    for jobid in range(2, 6):
+        case.submit(jobid, "slot=1/core=8", 10.0, "batch")
+    assert outcome(case.outlook.start(case.queue.jobs[5])) == "many"
+    assert outcome(case.outlook.start_of_new(case.job(9, "slot/core=8", 1.0, "batch"))) == "many"
+
+
 @pytest.mark.parametrize("steps", range(1, 5))
 def test_who_waits_for_a_plan_that_another_began_goes_on_with_it(steps):
     """The other may have used up his share of the time, and do no step for a minute."""

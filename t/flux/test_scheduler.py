@@ -1,9 +1,12 @@
 """sched-treepool: who starts when."""
 
 import json
+import re
 import time
 
 import pytest
+
+from broker import REPOSITORY
 
 
 def load(instance, *words):
@@ -158,6 +161,17 @@ def test_a_start_after_all_calendars_is_no_estimate_and_flux_jobs_can_list_the_j
     shown = "{annotations.sched.t_estimate!d:%H:%M}|{annotations.sched.reason_pending}"
     said = "|1 of 2 nodes free now, the rest is held by jobs without a time limit"
     assert small.soon(lambda: small.flux("jobs", "-no", shown, head) == said)
+
+
+def test_the_command_of_the_guides_prints_the_day_of_an_expected_start(small, idle):
+    load(small, "policy=easy")
+    small.wait(small.submit("-t30h", "-N2", "-n2", "--exclusive"), "alloc")
+    head = small.submit("-N2", "-n2", "--exclusive")
+    day = time.strftime("%b%d", time.localtime(time.time() + 30 * 3600))
+    for guide in ("user", "admin"):
+        text = (REPOSITORY / "doc" / f"{guide}.md").read_text()
+        (shown,) = re.findall("flux jobs -f pending -o '(.*t_estimate.*)'", text)
+        assert small.soon(lambda shown=shown: f" {day} " in small.flux("jobs", "-no", shown, head))
 
 
 def test_fifo_estimates_the_first_that_wait_in_order(small, idle):

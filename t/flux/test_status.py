@@ -42,6 +42,13 @@ def test_the_totals_are_those_of_flux(busy):
     assert totals["cores_free"] == busy.resources("free")[1]
 
 
+def test_drained_nodes_are_listed_with_the_reason(busy):
+    (last,) = [json.loads(x) for x in busy.flux("treepool", "status", "--json").splitlines()][-1:]
+    (drained,) = last["drained"]
+    assert (drained["ranks"], drained["reason"]) == ("0", "broken")
+    assert f"drained: {drained['hosts']}: broken" in busy.flux("treepool", "status")
+
+
 def test_each_job_has_a_line_with_its_placement(busy):
     jobs, _ = lines(busy, "--jobs", "--json")
     for job in jobs:

@@ -213,6 +213,11 @@ GOOD = ["--hosts=fake0", "--start=+1h", "--duration=1h", "--name=w"]
         (["add", *GOOD, "--end=now"], 2, "not allowed with argument"),
         (["add", *GOOD[:2], "--end=now"], 2, "--end: must be later than the start"),
         (["add", "--hosts=fake0", "--start=1000", "--end=2000"], 1, "/end: has passed"),
+        (
+            ["add", "--hosts=fake0", "--start=yesterday 8am", "--duration=2h"],
+            1,
+            "argument --start: 'yesterday 8am': the window is over already: it ends at ",
+        ),
         (["remove", "nothing"], 1, "there is no window 'nothing'"),
     ],
 )

@@ -275,6 +275,25 @@ def test_the_reason_names_the_number_that_does_not_fit(pool, shape, reason):
     assert pool.job_end_times() == []
 
 
+TIB, GIB = 1 << 40, 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "reason"),
+    [
+        (2 * TIB - 1, "2{unit:TiB}", "has storage of 2 TiB: the largest has 1.9 TiB"),
+        (2 * TIB, "2049{unit:GiB}", "has storage of 2.1 TiB: the largest has 2 TiB"),
+        (TIB, "2{unit:TiB}", "has storage of 2 TiB: the largest has 1 TiB"),
+        (96 * GIB, "100{unit:GiB}", "has storage of 100 GiB: the largest has 96 GiB"),
+    ],
+)
+def test_what_is_too_little_does_not_look_like_enough(has, asked, reason):
+    pool = Pool(cluster(topo={**TOPO, "storage": [{"path": "/", "capacity": has, "unit": "B"}]}))
+    request = pool.parse_resource_request(spec(f"slot/[core;storage={asked}]"))
+    with pytest.raises(InfeasibleRequest, match=reason):
+        pool.check_feasibility(request)
+
+
 @pytest.mark.parametrize(
     ("constraints", "shape", "reason"),
     [

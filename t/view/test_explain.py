@@ -13,6 +13,7 @@ from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Link, Links, digest
 from treepool.view.explain import ALLOCATED, INFEASIBLE, WAITS, explain
 from treepool.view.explaintext import text
+from treepool.view.model import drained_in
 from treepool.view.nearest import nearest, oracle
 from view.counting import SHAPES, some_R
 
@@ -187,8 +188,13 @@ def test_constraints_and_nodes_that_are_down_are_heeded():
 def test_nodes_that_are_drained_are_not_called_down():
     pool, jobs = with_jobs(two_sockets(), [])
     pool.mark_down("0-2")
-    found = explain(pool, "slot=1/core", parse_shape("slot=1/core"), None, jobs, drained=0b110)
+    drains = drained_in({"1": "broken", "2,7": "bad\x1b[31m", "9": "gone"}, pool)
+    core = parse_shape("slot=1/core")
+    found = explain(pool, "slot=1/core", core, None, jobs, drained=0b110, drains=drains)
     assert (found.nodes, found.down, found.drained) == (3, 1, 2)
+    shown = words(found)
+    assert "drained   n1: broken" in shown and r"drained   n2: bad\x1b[31m" in shown
+    assert "gone" not in shown
     assert "of which 1 is down and 2 are drained" in words(found)
     assert "it waits for nodes that are down or drained" in words(found)
 

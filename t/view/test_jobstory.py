@@ -51,6 +51,24 @@ def test_a_job_in_the_queue_has_its_reason_its_place_and_what_is_next():
     assert lines[2].strip().startswith("next: when it starts cannot be told")
 
 
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        ("nodes", "it needs nodes that are down or drained"),
+        ("unlimited", "jobs without a time limit hold what it needs"),
+        ("ahead", "nor can it of a job ahead of it"),
+        ("many", "too many jobs are ahead of it"),
+        ("search", "the search for a place was given up"),
+    ],
+)
+def test_what_has_no_estimate_says_why(why, words):
+    *_, last = told("SCHED", answer={**WAITING, "no_estimate": why})
+    assert last.strip() == f"next: when it starts cannot be told: {words}"
+    later = {"verdict": "later", "reason": "because", "t_estimate": None, "no_estimate": why}
+    *_, last = answer_to_shape("slot/core", later, Closed(), "", NOW)
+    assert last.strip() == f"when it would start cannot be told: {words}"
+
+
 def test_a_job_that_is_over_may_still_be_cleaned_up():
     over = {"started": NOW, "result": "COMPLETED"}
     held = told("INACTIVE", **over, answer={"state": "running"}, placement="rank1/core0")

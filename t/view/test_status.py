@@ -112,6 +112,11 @@ def test_the_totals_are_those_of_the_pool():
     )
 
 
+def test_no_nodes_have_no_numbers():
+    R = {"version": 1, "execution": {"R_lite": [], "nodelist": []}}
+    assert Picture.of(Pool(R), []).totals.line == "0 nodes"
+
+
 def test_names_cannot_send_commands_to_a_terminal():
     _, jobs, picture = situation()
     shown = repr([*status.gpu_lines(picture, jobs), *status.job_lines(picture, jobs)])

@@ -102,6 +102,7 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
             system.get("treepool"),
             {running.id: running.job.name for running in live.jobs},
             live.drained,
+            live.drains,
         )
 
 

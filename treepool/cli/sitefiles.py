@@ -24,7 +24,7 @@ def with_fabric(encoded: Encoded, source: str) -> Encoded:
     R = encoded.R
     if R.scheduling is not None and not is_treepool(R.scheduling):
         raise InvalidHardware("R has a scheduling key of another scheduler: take it out first")
-    with files.naming(f"--fabric: {source}"):
+    with files.naming(source):
         fabric, warnings = sites.fabric_of(_site(source, R.hosts), R.hosts, R.ranks)
     if not fabric:
         raise Stop(f"--fabric: {source:.80}: names none of the hosts of R")

@@ -108,7 +108,7 @@ def _facts(arguments: Namespace) -> Iterator[dict[str, Any]]:
         yield {"held_back": live.held_back}
     for entry in live.windows:
         yield {"window": entry.to_dict()}
-    yield {"totals": picture.totals._asdict()}
+    yield {"totals": picture.totals._asdict(), "drained": [one.to_dict() for one in live.drains]}
 
 
 def _text(arguments: Namespace) -> Iterator[str]:
@@ -117,6 +117,8 @@ def _text(arguments: Namespace) -> Iterator[str]:
     live = instance.look()
     picture = instance.picture(live)
     yield picture.totals.line
+    for drained in live.drains:
+        yield f"drained: {drained.line}"
     whole = areas(picture)
     for locality in locality_lines(whole) if whole is not None else ():
         yield locality.text

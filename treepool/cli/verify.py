@@ -3,7 +3,9 @@ aligned if
 
   - it may run on cores that are not the job's,
   - it spans more NUMA nodes than its share of the cores,
-  - it sees a GPU that is not the job's, or none of the job's GPUs, or
+  - it sees a GPU that is not the job's, or none of the job's GPUs,
+  - both its cores and its GPUs are more than its share, so that other tasks use
+    the same ones, or
   - its cores and its GPU are in different sockets.
 
 examples:

@@ -92,6 +92,9 @@ def _add(arguments: Namespace, client: Any) -> int:
         end = _read("--end", arguments.end, client.time_of, _TIMES)
     else:
         end = start + _read("--duration", arguments.duration, client.seconds_of, "4h")
+        if end <= time.time():  # who gives no end is not told of one
+            over = f"the window is over already: it ends at {windows.clock(end, time.time())}"
+            raise Stop(f"argument --start: {arguments.start[:60]!r}: {over}")
     value: dict[str, Any] = {"hosts": arguments.hosts, "start": start, "end": end}
     value["name"] = "window" if arguments.name is None else arguments.name
     if arguments.user:

@@ -18,8 +18,9 @@ class Misalignment:
 
     ``kind`` is ``cores`` (the task may run on cores that the job does not have), ``numa`` (it spans
     more NUMA nodes than its share of the job's cores), ``gpus`` (it sees GPUs that the job does not
-    have, or none although the job has some), or ``socket`` (one of its GPUs is in a socket where it
-    has no core). ``message`` is one line.
+    have, or none although the job has some), ``shared`` (nothing tells its cores and GPUs from
+    those of other tasks), or ``socket`` (one of its GPUs is in a socket where it has no core).
+    ``message`` is one line.
     """
 
     kind: str
@@ -37,7 +38,8 @@ def check(
     if gpus_known:
         if visible is None:
             visible = [gpu.id for gpu in task.machine.gpus] or list(idset.iterate(task.gpus))
-        found += [*_gpus(task, visible), *_sockets(task, affinity, visible)]
+        found += [*_gpus(task, visible), *_shared(task, affinity, visible)]
+        found += _sockets(task, affinity, visible)
     return found
 
 
@@ -78,6 +80,21 @@ def _gpus(task: Task, visible: Sequence[int]) -> Iterator[Misalignment]:
         yield Misalignment("gpus", f"sees none of the job's GPUs {shown_ids(task.gpus)}")
 
 
+def _shared(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misalignment]:
+    """More cores and more GPUs than the task's share, so that others may use the same.
+
+    A task that has cores of its own may see all GPUs in an order of its own.
+    """
+    cores = binding.cores_of(task.machine, affinity) & task.cores
+    gpus = idset.from_ids(visible) & task.gpus
+    own = [binding.share(ids, task.index, task.tasks) for ids in (task.cores, task.gpus)]
+    ncores, ngpus = map(idset.size, own)
+    if idset.size(cores) > ncores and idset.size(gpus) > ngpus:
+        mine = f"its share is {_count(ncores, 'core')} and {_count(ngpus, 'GPU')}"
+        has = f"cores {shown_ids(cores)} and GPUs {shown_ids(gpus)}"
+        yield Misalignment("shared", f"shares {has} with other tasks; {mine}")
+
+
 def _sockets(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misalignment]:
     """GPUs in other sockets than the cores.
 
@@ -99,3 +116,7 @@ def _sockets(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misa
 def _named(sockets: int) -> str:
     several = idset.size(sockets) > 1
     return f"socket{'s' if several else ''} {shown_ids(sockets)}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"

@@ -19,7 +19,7 @@ from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
 from treepool.flux.limits import inner, refusal
-from treepool.flux.outlook import Outlook
+from treepool.flux.outlook import Estimate, Outlook
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.jobs import HELD_BACK
@@ -212,7 +212,7 @@ class Answers:
         first = queue.ahead(job)
         return {
             "reason": reason,
-            "t_estimate": start,
+            **_estimated(start),
             "reserved": job.jobid in queue.reservations,
             "queue": job.queue,
             "policy": policy,
@@ -261,7 +261,7 @@ class Answers:
                 return
             reason = yield from why_waiting(queue, job, time.time(), name_of)
         start = yield from self._outlook.start_of_new(job)
-        yield {**said, "verdict": "later", "reason": reason, "t_estimate": start}
+        yield {**said, "verdict": "later", "reason": reason, **_estimated(start)}
 
     # -- numbers
 
@@ -287,10 +287,7 @@ def _spec(
     defaults = inner(configured("policy", {}), *_DEFAULTS)
     line = payload.get("queue", defaults.get("queue", ""))
     if not isinstance(line, str) or (line not in queues and (line or queues)):
-        known = ", ".join(sorted(queues)) or "none"
-        hint = did_you_mean(line, queues)
-        text = f"/queue: not one of this instance's queues ({known:.200}){hint}"
-        raise Refused(errno.EINVAL, text)
+        raise Refused(errno.EINVAL, f"/queue: {_no_queue(line, queues)}")
     own = queues[line] if line else {}
     defaults = {**defaults, **inner(own, "policy", *_DEFAULTS)}
     constraints = payload.get("constraints", defaults.get("constraints"))
@@ -323,6 +320,22 @@ def _alike(found: Mapping[int, tuple[int, int]]) -> list[Held]:
     for rank in sorted(found):
         ranks.setdefault(found[rank], []).append(rank)
     return [(tuple(those), cores, gpus) for (cores, gpus), those in ranks.items()]
+
+
+def _no_queue(line: object, queues: Mapping[str, Any]) -> str:
+    """What is wrong with *line*, which is none of the instance's *queues*."""
+    known = f"{', '.join(sorted(queues)):.200}"
+    if not queues:
+        return "this instance has no queues"
+    if line == "":
+        return f"is missing, and there is no default: name one of {known} (--queue)"
+    return f"not one of this instance's queues ({known}){did_you_mean(line, queues)}"
+
+
+def _estimated(start: Estimate) -> dict[str, Any]:
+    """The estimate of a start, and why there is none."""
+    is_known = not isinstance(start, str)
+    return {"t_estimate": start if is_known else None, "no_estimate": None if is_known else start}
 
 
 def _shown(parts: Iterable[Held]) -> list[list[str]]:

@@ -19,6 +19,13 @@ from treepool.rfc.windows import WindowEntry
 #: The key of windows in the table.
 WINDOWS = "windows"
 
+#: Most bytes of an error that ``flux config reload`` prints: a flux_error_t has 159, of which it
+#: uses some to name the module.
+_LONGEST = 159 - len("error updating sched-treepool: ")
+
+#: What ends an error that is longer, all of which is in the log.
+_MORE = "... (flux dmesg)"
+
 
 class Configuration:
     """The options in the table and in the *arguments* of the module, now and after each reload.
@@ -96,6 +103,14 @@ class Configuration:
             place = _file(self._handle, conf, e.keys) or "configuration"
             raise InvalidOption(f"{place}: {e}") from None
         return chosen, entries
+
+
+def refusal(text: str) -> str:
+    """The error *text* as ``flux config reload`` can print it, which cuts what is too long."""
+    data = text.encode()
+    if len(data) <= _LONGEST:
+        return text
+    return data[: _LONGEST - len(_MORE)].decode(errors="ignore") + _MORE
 
 
 def _queues(conf: Mapping[str, Any]) -> dict[str, Any]:

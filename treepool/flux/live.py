@@ -28,7 +28,7 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
-from treepool.view.model import Job
+from treepool.view.model import Drained, Job, drained_in
 from treepool.view.status import Running
 
 #: Most job lookups in flight.
@@ -39,7 +39,7 @@ _ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "annotations")
 
 @attrs.frozen
 class Live:
-    """The instance at one moment. ``drained`` is a bitmask of ranks.
+    """The instance at one moment. ``drained`` is a bitmask of ranks, ``drains`` says why.
 
     ``jobs`` are those that wait or have resources; what they hold may not be known.
     In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
@@ -52,6 +52,7 @@ class Live:
     drained: int
     windows: tuple[WindowEntry, ...] = ()
     held_back: str = ""
+    drains: tuple[Drained, ...] = ()
 
     @classmethod
     def now(cls) -> Live:
@@ -79,18 +80,15 @@ class Live:
         for jobid in unknown:
             pool.occupy(jobid, held[jobid])
         told = status.get()
-        drained = idset.union(map(idset.decode, told.get("drain", ()))) & pool.ranks
+        reasons = {ranks: _reason(why) for ranks, why in (told.get("drain") or {}).items()}
+        drained = idset.union(map(idset.decode, reasons)) & pool.ranks
         away = idset.decode(told.get("offline") or "") | idset.decode(told.get("exclude") or "")
         pool.mark_down(idset.encode((away & pool.ranks) | drained))
         entries = () if asked is None else windowclient.now(handle)
         windows = tuple(known.entry for known in entries)
-        return cls(
-            pool,
-            tuple(_job(job, held) for job in jobs),
-            drained,
-            windows,
-            short_form(held.get(HELD_BACK, ())),
-        )
+        jobs_now = tuple(_job(job, held) for job in jobs)
+        kept = short_form(held.get(HELD_BACK, ()))
+        return cls(pool, jobs_now, drained, windows, kept, drained_in(reasons, pool))
 
 
 def numbers() -> dict[str, Any]:
@@ -165,6 +163,11 @@ def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Runnin
         fitness=fitness_in(annotations),
         id=jobid,
     )
+
+
+def _reason(why: Any) -> str:
+    """Why nodes are drained, from ``resource.status``."""
+    return str(why.get("reason") or "") if isinstance(why, dict) else ""
 
 
 @lru_cache(maxsize=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from itertools import islice
-from typing import Any, Callable, Generator, Generic, Optional, TypeVar
+from typing import Any, Callable, Generator, Generic, Optional, TypeVar, Union
 
 import attrs
 
@@ -23,6 +23,14 @@ MOST_AHEAD = 256
 #: Seconds for which a plan is used again, and how many lines have one.
 _FRESH, _LINES = 10.0, 4
 
+
+#: Why none can tell when a job starts: it needs nodes that are down or drained, or what jobs
+#: without a time limit hold; a job ahead of it has no estimate, either; too many jobs are ahead;
+#: the search that its request needs was given up.
+NODES, UNLIMITED, AHEAD, MANY, SEARCH = "nodes", "unlimited", "ahead", "many", "search"
+
+#: The start of a job in seconds since the epoch, or one of these words.
+Estimate = Union[float, str]
 
 T = TypeVar("T")
 
@@ -53,8 +61,9 @@ class _Task(Generic[T]):
 class _Ahead:
     """The first jobs of a line as they were planned at ``made`` (monotonic seconds).
 
-    ``starts`` are in seconds since the epoch, by job id, None if none can tell. A job behind them
-    starts at ``begin`` at the earliest. ``complete`` says whether they are all of the line.
+    ``starts`` are in seconds since the epoch, by job id, None if none can tell. Those ``behind``
+    were not planned, because none can tell of a job ahead of them. A job behind all of them starts
+    at ``begin`` at the earliest. ``complete`` says whether they are all of the line.
     """
 
     made: float
@@ -62,6 +71,7 @@ class _Ahead:
     begin: float
     complete: bool
     starts: dict[int, Optional[float]] = attrs.field(factory=dict)
+    behind: frozenset[int] = frozenset()
 
 
 class Outlook:
@@ -73,25 +83,27 @@ class Outlook:
         #: What is done now, if anything.
         self._task: Optional[_Task[Any]] = None
 
-    def start(self, job: Waiting) -> Work[Optional[float]]:
-        """When *job*, which waits, will start; None if too many are ahead, or none can tell."""
+    def start(self, job: Waiting) -> Work[Estimate]:
+        """When *job*, which waits, will start."""
         reservation = self._queue.reservations.get(job.jobid)
         if reservation is not None:
-            return _time(reservation.start)
+            return _told(job, reservation.start)
+        if job.job_class.servable is False:
+            return NODES
         if job not in self._first(job.queue)[0]:
-            return None
+            return MANY
         ahead = yield from self._ahead(job.queue, job.jobid)
-        return _time(ahead.starts.get(job.jobid))
+        return AHEAD if job.jobid in ahead.behind else _told(job, ahead.starts.get(job.jobid))
 
-    def start_of_new(self, job: Waiting) -> Work[Optional[float]]:
+    def start_of_new(self, job: Waiting) -> Work[Estimate]:
         """When *job*, which is not in the queue, would start behind all others of its line."""
         if len(self._first(job.queue)[0]) > MOST_AHEAD:
-            return None
+            return MANY
         ahead = yield from self._ahead(job.queue)
         if not ahead.complete:
-            return None
+            return AHEAD
         start = yield from self._alone(lambda: self._added(ahead, job))
-        return _time(start)
+        return _told(job, start)
 
     def _added(self, ahead: _Ahead, job: Waiting) -> Work[Optional[float]]:
         """When *job* would start behind all that are *ahead*."""
@@ -146,8 +158,12 @@ class Outlook:
         found.starts.update((made.job.jobid, made.start) for made in reserved)
         yield from forecast.begin(now, reserved)
         begin = yield from forecast.starts(first, now, found.starts, passing)
-        found.begin = now if begin is None else begin
-        found.complete &= begin is not None
+        if begin is None:
+            found.complete, order = False, [job.jobid for job in first]
+            blocked = next(i for i, jobid in enumerate(order) if not _is_known(found.starts[jobid]))
+            found.behind = frozenset(order[blocked + 1 :])
+        else:
+            found.begin = begin
         return found
 
     def _first(self, line: str) -> tuple[list[Waiting], bool]:
@@ -158,5 +174,12 @@ class Outlook:
         return [], False
 
 
-def _time(start: Optional[float]) -> Optional[float]:
-    return None if start is None or start > time.time() + FAR else start
+def _is_known(start: Optional[float]) -> bool:
+    return start is not None and start <= time.time() + FAR
+
+
+def _told(job: Waiting, start: Optional[float]) -> Estimate:
+    """The *start* of *job*, None if it has none, or why it cannot be told."""
+    if start is None:
+        return SEARCH if job.job_class.gave_up else NODES
+    return start if _is_known(start) else UNLIMITED

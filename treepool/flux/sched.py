@@ -25,7 +25,7 @@ from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.callbacks import Timer, answered, payload_of, report, then
-from treepool.flux.config import Configuration
+from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
 from treepool.flux.hello import end_time, read_held, running_jobs
@@ -138,8 +138,14 @@ class TreepoolScheduler(Receiver):
         answered(self.handle, self._reconfigure)(msg)
 
     def _reconfigure(self, msg: Any) -> None:
-        complete = self._intake.complete
-        meaning_changed = self._configuration.follow(payload_of(msg), self.queue, complete)
+        try:
+            conf, complete = payload_of(msg), self._intake.complete
+            meaning_changed = self._configuration.follow(conf, self.queue, complete)
+        except Exception as e:  # it can be anything
+            text = str(e) or type(e).__name__
+            self.log.error(f"the new configuration is refused: {text}")
+            self.handle.respond_error(msg, EINVAL, refusal(text))
+            return
         self._use_flux_options()
         if meaning_changed:
             self._pending.judge_again()

@@ -25,6 +25,7 @@ from treepool.placement.request.vertices import Request
 from treepool.placement.why import decision
 from treepool.placement.why.decision import Decision, Looked
 from treepool.rfc import idset, jobspec
+from treepool.view.model import Drained
 from treepool.view.nearest import Nearest, nearest, oracle
 from treepool.view.places import Place, local_slots, shortage, slot_places, smallest, too_little
 from treepool.view.waiting import Waiting, waiting
@@ -94,7 +95,8 @@ class Explanation:
     ``smallest`` has the kinds of domain that an idle node could offer to a slot, if the slot asks
     only for an amount. ``fitness`` is the fitness of the placement, which has that of an idle
     cluster as its ideal. ``idle`` is what an idle cluster would have given, None if the same.
-    ``domains`` are the domains above the nodes that were chosen, in words.
+    ``domains`` are the domains above the nodes that were chosen, in words. ``drains`` says why
+    nodes are drained.
     """
 
     shape: str
@@ -106,6 +108,7 @@ class Explanation:
     nodes: int
     down: int
     drained: int = 0
+    drains: tuple[Drained, ...] = ()
     passed: tuple[Passed, ...] = ()
     passed_more: int = 0
     taken: tuple[Taken, ...] = ()
@@ -128,12 +131,14 @@ def explain(
     options: Optional[Mapping[str, Any]] = None,
     names: Mapping[int, str] = {},
     drained: int = 0,
+    drains: Iterable[Drained] = (),
 ) -> Explanation:
     """Why *resources*, written as *shape*, get what they get on *pool* now.
 
     *constraints* are those of RFC 31, *options* are treepool's own. *jobs* are the jobs that run on
     the pool, by id, and *names* their names for people. The ranks in bitmask *drained*, which are
-    down, are drained. Raises InvalidJobspec if the pool does not understand the request.
+    down, are drained, and *drains* says why. Raises InvalidJobspec if the pool does not understand
+    the request.
     """
 
     def request_of(some: list[Any]) -> Request:
@@ -141,7 +146,7 @@ def explain(
         return pool.parse_resource_request(spec)
 
     request = request_of(resources)
-    base = _Teller(pool, request).base(shape, drained)
+    base = _Teller(pool, request).base(shape, drained, drains)
     try:
         pool.check_feasibility(request)
     except InfeasibleRequest as e:
@@ -166,7 +171,7 @@ class _Teller:
         self.ask = request.ask
         self.inventory = pool.inventory
 
-    def base(self, shape: str, drained: int) -> Explanation:
+    def base(self, shape: str, drained: int, drains: Iterable[Drained]) -> Explanation:
         """The explanation before the search has looked at any node."""
         within = self.inventory.matching(self.request.constraint)
         nodes = idset.size(self.inventory.ranks) if within is None else len(within)
@@ -186,6 +191,7 @@ class _Teller:
             nodes,
             len(away) - ndrained,
             ndrained,
+            tuple(one for one in drains if not set(away).isdisjoint(one.ranks)),
             passes=policy.passes,
         )
 

@@ -86,6 +86,7 @@ def _asked(told: Explanation) -> Lines:
     if away:
         nodes += f", of which {' and '.join(away)}"
     lines.append(_labelled("nodes", nodes))
+    lines += [_labelled("drained", one.line) for one in told.drains]
     lines.append(_labelled("order", told.policy))
     return lines
 

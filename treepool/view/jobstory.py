@@ -18,6 +18,15 @@ _BEGIN = re.compile(r"begin-time=(\d{1,12}(?:\.\d*)?)")
 #: Seconds by which an estimate may lie back: the scheduler does not make it anew for each answer.
 _LATE = 60.0
 
+#: Why the scheduler has no estimate (``no_estimate`` in doc/questions.md).
+_NO_ESTIMATE = {
+    "nodes": "it needs nodes that are down or drained",
+    "unlimited": "jobs without a time limit hold what it needs",
+    "ahead": "nor can it of a job ahead of it",
+    "many": "too many jobs are ahead of it",
+    "search": "the search for a place was given up",
+}
+
 #: How a job that is over ended.
 _RESULTS = {
     "COMPLETED": "it completed",
@@ -155,14 +164,18 @@ def _outlook(facts: Facts, answer: Mapping[str, Any], now: float) -> Iterator[st
     yield f"{_queue(facts.queue)}: {before}policy {policy}"
     start = answer["t_estimate"]
     if start is None:
-        yield "next: when it starts cannot be told (it waits for nodes that are away or for jobs"
-        yield "without a time limit, or too many jobs are ahead)"
+        yield f"next: when it starts cannot be told{_why_no_estimate(answer)}"
     elif start <= now - _LATE:
         yield "next: it starts as soon as others make room: they are late"
     elif answer["reserved"]:
         yield f"next: it starts at {clock(start, now)} at the latest, if no node fails"
     else:
         yield f"next: it starts about {clock(start, now)}, if those before it use all their time"
+
+
+def _why_no_estimate(answer: Mapping[str, Any]) -> str:
+    why = _NO_ESTIMATE.get(answer.get("no_estimate") or "")
+    return f": {why}" if why else ""
 
 
 def _run(facts: Facts, now: float) -> Iterator[str]:
@@ -236,7 +249,7 @@ def answer_to_shape(
     lines = [f"{shown}: would wait: {plain(str(answer['reason']), MAX_LIST)}"]
     start = answer["t_estimate"]
     if start is None:
-        lines.append("     when it would start cannot be told")
+        lines.append(f"     when it would start cannot be told{_why_no_estimate(answer)}")
     else:
         lines.append(f"     it would start about {clock(start, now)}")
     return lines

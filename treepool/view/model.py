@@ -10,7 +10,7 @@ therefore does not matter whether a command or a live instance made them.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, Mapping, NamedTuple, Optional
 
 import attrs
 
@@ -20,7 +20,7 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.pool import Pool
-from treepool.rfc import idset
+from treepool.rfc import hostlist, idset
 from treepool.rfc.links import Links
 from treepool.view import words
 
@@ -32,6 +32,9 @@ IDLE, PARTLY, FULL = "idle", "partial", "full"
 
 #: All states of a node, in the order of Totals.
 STATES = (IDLE, PARTLY, FULL, DOWN, DRAINED)
+
+#: Longest reason for which nodes were drained, and most reasons that are told.
+_MAX_REASON, _MAX_DRAINS = 200, 16
 
 #: Name of the job that stands for everything allocated in the pool that no given job holds.
 OTHER = "other"
@@ -95,7 +98,8 @@ class Totals(NamedTuple):
             notes = [f"{number:,} {what}" for number, what in lost if number]
             text += f" ({', '.join(notes)})" if notes else ""
             amounts.append(text)
-        return f"{words.count(self.nodes, 'node')}: {states}; {'; '.join(amounts)}"
+        nodes = words.count(self.nodes, "node")
+        return f"{nodes}: {states}; {'; '.join(amounts)}" if self.nodes else nodes
 
     def plus(self, other: Totals, times: int = 1) -> Totals:
         """The sum of these numbers and *times* those of *other*."""
@@ -188,6 +192,36 @@ class Look:
     number: int
     layout: Layout
     jobs: tuple[int, ...]
+
+
+@attrs.frozen
+class Drained:
+    """Nodes that were drained for the same reason, "" if none was given."""
+
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """Which nodes, and why: "n[0-1]: broken"."""
+        hosts = words.listed(hostlist.encode(self.hosts))
+        return f"{hosts}: {words.plain(self.reason, _MAX_REASON) or 'no reason was given'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The nodes and the reason as JSON."""
+        ranks, hosts = idset.encode_ids(self.ranks), hostlist.encode(self.hosts)
+        return {"ranks": ranks, "hosts": hosts, "reason": self.reason}
+
+
+def drained_in(reasons: Mapping[str, str], pool: Pool) -> tuple[Drained, ...]:
+    """The nodes of *pool* that are drained, by *reasons* for idsets of ranks: the first reasons."""
+    hosts, together = pool.inventory.hosts, dict.fromkeys(reasons.values(), 0)
+    for ranks, reason in reasons.items():
+        together[reason] |= idset.decode(ranks) & pool.ranks
+    found = sorted((idset.lowest(mask), mask, reason) for reason, mask in together.items() if mask)
+    each = ((tuple(idset.iterate(mask)), reason) for _, mask, reason in found[:_MAX_DRAINS])
+    return tuple(Drained(ranks, tuple(hosts[r] for r in ranks), reason) for ranks, reason in each)
 
 
 @attrs.frozen(eq=False)

@@ -160,7 +160,7 @@ class _Node:
             largest = max(t.storage for t in self.types)
             if largest < need.storage:
                 have = f"the largest has {size(largest)}" if largest else "none says it has any"
-                return f"no node has storage of {size(need.storage)}: {have}"
+                return f"no node has storage of {size(need.storage, least=True)}: {have}"
         for part in need.parts:
             reason = self.why_no_part(part, where, scopes)
             if reason is not None:

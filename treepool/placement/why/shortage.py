@@ -36,17 +36,17 @@ def why_no_amount(need: Need, where: str, places: Sequence[Place]) -> Optional[s
         return reason
     asked = [amount(need.cores, "core")] if need.cores else []
     if need.gpus:
-        more = f" of {size(need.gpu_memory)}" if need.gpu_memory else ""
+        more = f" of {size(need.gpu_memory, least=True)}" if need.gpu_memory else ""
         more += f" joined by {links(need.demand)}" if need.demand and need.gpus > 1 else ""
         asked.append(amount(need.gpus, "GPU") + more)
-    asked += [f"{size(need.memory)} of memory"] if need.memory else []
+    asked += [f"{size(need.memory, least=True)} of memory"] if need.memory else []
     return f"no {kind} has {' and '.join(asked)} together"
 
 
 def why_no_whole(need: Need, name: str, places: Sequence[Place]) -> Optional[str]:
     """Why none of *places*, whole domains called *name*, has all its GPUs as *need* demands."""
     if need.gpu_memory and not any(d.gpus & ~t.gpus_with(need.gpu_memory) == 0 for t, d in places):
-        return f"not all GPUs of any {name} are known to have {size(need.gpu_memory)}"
+        return f"not all GPUs of any {name} are known to have {size(need.gpu_memory, least=True)}"
     if need.demand is None:
         return None
     for node_type, domain in places:
@@ -85,13 +85,13 @@ def _why_no_memory(need: Need, kind: str, domains: Sequence[Domain]) -> Optional
         have += ", CXL memory included"
     elif far >= need.memory:
         have += f", with CXL memory {size(far)}: allow_cxl makes it count"
-    return f"no {kind} has {size(need.memory)} of memory: {have}"
+    return f"no {kind} has {size(need.memory, least=True)} of memory: {have}"
 
 
 def _why_no_gpu_memory(need: Need, kind: str, places: Sequence[Place]) -> Optional[str]:
     if not need.gpu_memory or not need.gpus:
         return None
-    wanted = size(need.gpu_memory)
+    wanted = size(need.gpu_memory, least=True)
     most = max(idset.size(d.gpus & usable_gpus(t, d, need)) for t, d in places)
     if most >= need.gpus:
         return None
@@ -141,9 +141,14 @@ def plural(number: int, what: str) -> str:
     return what if number == 1 else f"{what}s"
 
 
-def size(number: int) -> str:
-    """A number of bytes in the largest binary unit in which it is 1 or more."""
+def size(number: int, least: bool = False) -> str:
+    """A number of bytes in the largest binary unit in which it is 1 or more.
+
+    It is rounded down to a tenth, or up if it is the *least* that will do, so that what is there
+    never looks like enough where it is not.
+    """
     units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
     exponent = max(0, min(len(units) - 1, (number.bit_length() - 1) // 10))
-    text = f"{number / (1 << 10 * exponent):.1f}"
-    return f"{text[:-2] if text.endswith('.0') else text} {units[exponent]}"
+    tenths = (-10 * number if least else 10 * number) >> 10 * exponent
+    whole, tenth = divmod(abs(tenths), 10)
+    return f"{whole}{f'.{tenth}' if tenth else ''} {units[exponent]}"
