@@ -139,7 +139,7 @@ def test_slots_get_joined_gpus_if_there_is_any_way(seed):
             ]
         }
         table = compile_links(Links.from_matrix(wires), (1 << count) - 1)
-        node_type = compile_topo(topo, (1 << 16) - 1, (1 << count) - 1, None, table)
+        node_type = compile_topo(topo, (1 << 16) - 1, (1 << count) - 1, links=table)
         free = {gpu for gpu in range(count) if rng.random() < 0.85}
         state = NodeState(node_type, (1 << 16) - 1, idset.from_ids(free))
         linked = {a: {b for b in range(count) if b != a} for a in range(count)}
@@ -175,7 +175,7 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
         wires = {pair: Wire("nvlink", 50) for pair in joined}
         table = compile_links(Links.from_matrix(wires), 63)
         topo = {"numa": [{"cores": str(i), "gpus": f"{2 * i}-{2 * i + 1}"} for i in range(3)]}
-        node_type = compile_topo(topo, 7, 63, None, table)
+        node_type = compile_topo(topo, 7, 63, links=table)
         free = {gpu for gpu in range(6) if rng.random() < 0.9}
         number = rng.choice([1, 2, 3])
         part = Part("numa", Count(number, number), True, Need(demand=Demand(50)))
@@ -194,7 +194,7 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
 
 def test_questions_about_joined_sets():
     node_type = compile_topo(
-        TOPO, (1 << 12) - 1, 63, None, compile_links(Links.from_matrix(RING), 63)
+        TOPO, (1 << 12) - 1, 63, links=compile_links(Links.from_matrix(RING), 63)
     )
     graph = graph_of(node_type.links, Demand(50))
     assert graph is not None
