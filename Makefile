@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/.installed
 PLOTS := $(VENV)/.plots
 RELEASE := $(VENV)/.release
 DOC := $(VENV)/.doc
+MUTANTS := $(VENV)/.mutants
 
 .PHONY: demo check ci check-flux check-upstream check-flux-versions check-browser lint types test depth machine
 .PHONY: mutants versions conformance bench packing soak fuzz doc release clean
@@ -79,9 +80,11 @@ STEPS ?= 100000
 machine: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2 --steps=$(STEPS) t/placement/test_machine.py
 
-# Bugs, planted one at a time in a copy: do the tests notice each? MUTANTS='plan flux' for some rooms.
-mutants: $(INSTALLED)
-	$(BIN)/python t/mutants $(MUTANTS)
+# Bugs that mutmut plants in one room of the engine: do the tests of t/placement notice each?
+ROOM ?= plan
+mutants: $(MUTANTS)
+	$(BIN)/mutmut run 'treepool.placement.$(ROOM).*'
+	$(BIN)/mutmut results
 
 # The tests of `make check` on every other supported Python that is installed.
 versions: $(INSTALLED)
@@ -135,10 +138,10 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 # Extras: matplotlib, for the chart of the benchmark and for `treepool replay --svg`; what makes the
-# site; what checks a release.
-$(PLOTS) $(RELEASE) $(DOC): $(VENV)/.%: $(INSTALLED)
+# site; what checks a release; what plants bugs.
+$(PLOTS) $(RELEASE) $(DOC) $(MUTANTS): $(VENV)/.%: $(INSTALLED)
 	$(BIN)/python -m pip install -q -e '.[$*]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* build dist
+	rm -rf $(VENV) .venv-* build dist mutants

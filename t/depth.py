@@ -7,7 +7,7 @@ worth running is marked ``depth``: ``make check`` leaves it out.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 
 #: Examples of a property test that asks for no number of its own, by profile.
 CI, CHECK = 100, 20
@@ -20,8 +20,6 @@ _TIMELESS = {
 
 settings.register_profile("check", max_examples=CHECK, **_TIMELESS)
 settings.register_profile("ci", max_examples=CI, **_TIMELESS)
-#: For planted bugs (t/mutants): as deep, and a failure is not made smaller.
-settings.register_profile("mutants", max_examples=CI, phases=[Phase.generate], **_TIMELESS)
 
 
 def deep() -> bool:
