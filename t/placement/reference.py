@@ -1003,13 +1003,14 @@ class Served(NamedTuple):
     nslots: int
 
     @property
-    def extent(self) -> tuple[int, int]:
+    def extent(self) -> tuple[int, ...]:
         """How large it is, the outermost count first."""
+        units = sum(map(len, self.units.values()))
         if self.want.nodes is None:
-            return sum(map(len, self.units.values())), self.nslots
+            return units, self.nslots
         if self.want.spans:
             return self.nslots, len(self.units)
-        return len(self.units), self.nslots
+        return len(self.units), units, self.nslots
 
 
 #: How many values of counts below the slot are tried.

@@ -13,7 +13,6 @@ import pytest
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec, TooComplex
 from treepool.placement import effort
-from treepool.placement.choose import choice, grown
 from treepool.placement.on_node import fit
 from treepool.rfc import idset
 from work import Lines
@@ -264,16 +263,6 @@ def test_a_search_is_given_up_after_a_bounded_effort(topo, shape, used):
     assert effort.PER_REQUEST // 2 < found.effort < 2 * effort.PER_REQUEST
 
 
-def test_a_request_that_is_too_complex_for_an_idle_pool_is_refused_and_does_not_wait_for_ever():
-    R = cluster(2)
-    R["scheduling"]["children"][0]["topo"] = UNEVEN
-    pool = Pool(R)
-    for call in (pool.check_feasibility, lambda asked: pool.alloc(1, asked)):
-        with pytest.raises(TooComplex, match="too complex"):
-            call(request(pool, HARD))
-    assert issubclass(TooComplex, InfeasibleRequest)
-
-
 @pytest.mark.parametrize("whole", ["", "{x}"])
 def test_a_hard_minimum_of_a_domain_is_refused_with_a_reason(whole):
     R = cluster(2)
@@ -372,19 +361,6 @@ def test_of_counts_below_the_slot_only_those_are_tried_that_may_be_the_largest(s
     assert fit.computed - before <= 16 * 60
 
 
-def test_counts_whose_largest_values_cannot_be_had_together_are_found_and_not_given_up():
-    """One would have waited on an idle pool for ever."""
-    R = cluster(2)
-    numas = [{"cores": f"{24 * i}-{24 * i + 23}"} for i in range(4)]
-    R["scheduling"]["children"][0]["topo"] = {"socket": [{"numa": numas[:2]}, {"numa": numas[2:]}]}
-    pool = Pool(R, locality="required")
-    pool.mark_down("1")
-    asked = request(pool, "slot=4/[socket/core=1-48;numa/core=1-24]")
-    found = pool.choice(asked)
-    assert not found.gave_up
-    assert pool.alloc(1, asked).parts == (((0,), (1 << 96) - 1, 0),)  # 23 and 1 for each slot
-
-
 def test_of_counts_too_many_to_try_those_found_are_the_answer():
     R = cluster(1 << 5)
     R["scheduling"]["children"][0]["topo"] = UNEVEN
@@ -395,56 +371,6 @@ def test_of_counts_too_many_to_try_those_found_are_the_answer():
         )
     assert found.gave_up
     assert found.selection is not None
-
-
-#: Shapes with counts below the slot and above it, on 96 cores in four sockets of two NUMA domains.
-RANGES = [
-    "slot=1-30/core=1-60",
-    "slot=1-9/[core=1-40;gpu=1-3]",
-    "slot=1-9/[core=1-40;gpu]",
-    "slot=1-12/numa/core=1-12",
-    "slot=1-12/socket=1-2/core=1-24:4",
-    "slot=1-6/socket/numa=1-2/core=1-12",
-    "node=1-3/slot=1-6/core=5-50",
-    "socket=1-3/slot=1-4/core=1-30",
-    "node/socket=1-3/slot=1-4/core=1-30",
-    "slot=1-2/node=1-2/core=10-90:7",
-]
-
-
-def granted(found):
-    """The ranks of each grant of a choice, and the cores and GPUs that each rank gives."""
-    grants = found.selection.grants if found.selection else ()
-    return [(grant.ranks, grant.step.cores, grant.step.gpus) for grant in grants]
-
-
-@pytest.mark.parametrize("shape", RANGES)
-def test_what_is_chosen_is_the_best_of_all_combinations_of_counts(shape, monkeypatch):
-    numas = [{"cores": f"{12 * i}-{12 * i + 11}", "gpus": str(i)} for i in range(8)]
-    R = cluster(3)
-    R["execution"]["R_lite"][0]["children"]["gpu"] = "0-7"
-    topo = {"socket": [{"numa": numas[i : i + 2]} for i in (0, 2, 4, 6)]}
-    R["scheduling"]["children"][0]["topo"] = topo
-    rng = random.Random(shape)
-    for _ in range(4):
-        pool = Pool(R, locality="required")
-        taken = {
-            rank: idset.from_ids(rng.sample(range(96), rng.choice([20, 60]))) for rank in (0, 1, 2)
-        }
-        occupy(pool, -1, {rank: (mask, rng.randrange(256)) for rank, mask in taken.items()})
-        asked = request(pool, shape)
-        found = pool.choice(asked)
-        with monkeypatch.context() as patched:  # without limit, and without any shortcut
-            patched.setattr(choice, "Effort", lambda: effort.Effort(1 << 30))
-            patched.setattr(grown, "_exceeds", lambda *_: False)
-            patched.setattr(grown, "_runs", lambda values, *_: [[value] for value in values])
-            expected = pool.choice(asked)
-        if asked.ask.searched and found.gave_up:
-            assert found.selection is not None
-            continue
-        assert not found.gave_up
-        assert found.request == expected.request
-        assert granted(found) == granted(expected)
 
 
 def siblings(number):

@@ -15,15 +15,11 @@ import attrs
 
 from treepool.placement.choose.selection import Selection
 from treepool.placement.effort import PER_ATTEMPT, Effort
-from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.request.need import Growing, Need, ask_of, slot_of, with_count
+from treepool.placement.nodes.tree import NODE
+from treepool.placement.request.need import SLOT, Growing, Need, ask_of, slot_of, with_count
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
-
-#: The effort to see that a node, or the pool, has less than an attempt needs.
-_ARITHMETIC = 2
 
 
 class Found(NamedTuple):
@@ -40,23 +36,29 @@ class Found(NamedTuple):
         """Whether this selection is preferred to that of *other*: counts first, then locality."""
         if self.selection is None or other.selection is None:
             return self.selection is not None
-        return self._key(self.selection) < other._key(other.selection)
+        mine, theirs = (self.selection, self.values), (other.selection, other.values)
+        return _order(*mine) > _order(*theirs)
 
-    def _key(self, selection: Selection) -> tuple[object, ...]:
-        units, nslots, remote = selection.preference
-        return units, nslots, [-value for value in self.values], remote
+
+def _order(selection: Selection, values: Sequence[int]) -> tuple[object, ...]:
+    """The larger, the better."""
+    return selection.extent, tuple(values), not selection.remote
 
 
 #: Settles what a request leaves open: yields one request after another to be served as it is, is
 #: sent what each gets, and returns the best.
 Steps = Generator[Request, Optional[Selection], Found]
 
+#: Serves a request with these values of its counts below the slot.
+_Attempt = Callable[[Sequence[int]], Steps]
 
-def grown(request: Request, inventory: Inventory, index: NodeIndex, effort: Effort) -> Steps:
+
+def grown(request: Request, inventory: Inventory, effort: Effort) -> Steps:
     """What *request* gets with the counts below its slot as large as possible.
 
     The counts on and above the slot have priority over them. Among the counts below the slot, the
-    outer ones have priority. What was found when no *effort* is left is the answer.
+    outer ones have priority. The smallest values are tried first, so a request that can be served
+    with them is served. What was found when no *effort* is left is the answer.
     """
     if not request.growing:
         return Found(request, (yield request))
@@ -66,16 +68,27 @@ def grown(request: Request, inventory: Inventory, index: NodeIndex, effort: Effo
         one = _settled(request, values, locality)
         return Found(one, (yield one), tuple(values))
 
-    values = [_values(growing, inventory) for growing in request.growing]
-    smallest = [those[-1] for those in values]
+    counts = [_values(growing, request, inventory) for growing in request.growing]
+    smallest = [values[0] for values in counts]
     if request.ask.locality != "required":
-        return (yield from _largest(values, attempt, (yield from attempt(smallest)), effort))
-    most = (yield from attempt(smallest, "none")).selection
-    if most is None:
+        return (yield from _largest(counts, attempt, (yield from attempt(smallest)), effort))
+    anywhere = (yield from attempt(smallest, "none")).selection
+    if anywhere is None:
         return Found(request, None)
-    return (
-        yield from _largest_local(values, attempt, request, most.extent, inventory, index, effort)
-    )
+    # A larger count may be local where a smaller one is not, because the smallest domain for it is
+    # another. In a run that does not change.
+    best = yield from attempt(smallest)
+    runs = [_runs(values, g, request, inventory) for values, g in zip(counts, request.growing)]
+    for cell in product(*runs):  # those of the largest values first
+        if not effort.allows(0):
+            break
+        found = yield from attempt([run[0] for run in cell])
+        if found._replace(values=tuple(run[-1] for run in cell)).better(best):
+            found = yield from _largest(cell, attempt, found, effort)
+            best = found if found.better(best) else best
+        if found.selection is not None and found.selection.extent == anywhere.extent:
+            break  # nothing can be larger
+    return best
 
 
 def _settled(request: Request, values: Sequence[int], locality: str) -> Request:
@@ -87,163 +100,75 @@ def _settled(request: Request, values: Sequence[int], locality: str) -> Request:
     return attrs.evolve(request, ask=ask_of(group, ask.fill, ask.whole, locality), growing=())
 
 
-def _values(growing: Growing, inventory: Inventory) -> list[int]:
-    """The valid values of a count that some node may have room for, descending; never empty."""
-    types = inventory.node_types
-    if growing.what == "core":
-        most = max((t.root.ncores for t in types), default=0)
-    elif growing.what == "gpu":
-        most = max((idset.size(t.root.gpus) for t in types), default=0)
-    else:
-        most = max((len(t.named.get(growing.what, ())) for t in types), default=0)
-    return list(growing.count.valid(most)) or [growing.count.minimum]
+def _values(growing: Growing, request: Request, inventory: Inventory) -> list[int]:
+    """The valid values of a count that some idle node may have room for, ascending; never empty."""
+    where, what = _scope(growing, request), growing.what
+    most = 0
+    for node_type in inventory.node_types:
+        for scope in (node_type.root,) if where == NODE else node_type.named.get(where, ()):
+            if what == "core":
+                most = max(most, scope.ncores)
+            elif what == "gpu":
+                most = max(most, idset.size(scope.gpus))
+            else:
+                most = max(most, sum(domain.name == what for domain in scope.walk()))
+    return sorted(growing.count.valid(most)) or [growing.count.minimum]
+
+
+def _scope(growing: Growing, request: Request) -> str:
+    """The locality of the domains that a count is asked of."""
+    name, part = NODE, request.ask.group
+    while part.name != SLOT:
+        name, (part,) = part.name, part.need.parts
+    for place in growing.path[: growing.depth]:
+        part = part.need.parts[place]
+        name = part.name
+    return name
 
 
 def _largest(
-    values: list[list[int]], attempt: Callable[..., Steps], smallest: Found, effort: Effort
+    counts: Sequence[Sequence[int]], attempt: _Attempt, smallest: Found, effort: Effort
 ) -> Steps:
     """The best choice if a smaller count always fits when a larger one does: by bisection.
 
-    *smallest* is the choice with the smallest values.
+    *smallest* is the choice with the smallest values of *counts*.
     """
-    best, settled = smallest, [those[-1] for those in values]
+    best, settled = smallest, [values[0] for values in counts]
     if best.selection is None:
         return best
     extent = best.selection.extent
-    for place, those in enumerate(values):
-        first, last = 0, len(those) - 1  # those[last] is known to fit
+    for place, values in enumerate(counts):
+        first, last = 0, len(values) - 1  # values[first] is known to fit
         while first < last and effort.allows(0):
-            middle = (first + last) // 2
-            found = yield from attempt([*settled[:place], those[middle], *settled[place + 1 :]])
+            middle = (first + last + 1) // 2
+            settled[place] = values[middle]
+            found = yield from attempt(settled)
             if found.selection is not None and found.selection.extent == extent:
-                last, best = middle, found
+                first, best = middle, found
             else:
-                first = middle + 1
-        settled[place] = those[last]
+                last = middle - 1
+        settled[place] = values[first]
     return best
-
-
-def _largest_local(
-    values: list[list[int]],
-    attempt: Callable[..., Steps],
-    request: Request,
-    most: tuple[int, int],
-    inventory: Inventory,
-    index: NodeIndex,
-    effort: Effort,
-) -> Steps:
-    """The best choice with locality=required: a larger count may fit where a smaller one does not,
-    because the smallest domain for it is another.
-
-    First, each count in turn is tried as if that were not so, and then all combinations of counts
-    that may be better. For that, the values are divided into runs for which the smallest domains
-    are the same. In each combination of runs, the smallest values fit best, and show whether larger
-    ones are worth a try. This ends when as much is served as *most*, which could be served without
-    regard to locality.
-    """
-    free, best = _free(index), Found(request, None)
-
-    def noted(settled: Sequence[int]) -> Steps:
-        nonlocal best
-        if _exceeds(_settled(request, settled, "required"), free):
-            effort.tried += _ARITHMETIC
-            return Found(request, None)
-        found = yield from attempt(settled)
-        best = found if _larger(found, best) else best
-        return found
-
-    smallest = [those[-1] for those in values]
-    for place, those in enumerate(values):
-        first, last = 0, len(those) - 1
-        while first < last:
-            middle = (first + last) // 2
-            trial = [*smallest[:place], those[middle], *smallest[place + 1 :]]
-            if _exceeds(_settled(request, trial, "required"), free):
-                first = middle + 1
-            else:
-                last = middle
-        values[place] = those[first:]
-    yield from _largest(values, noted, (yield from noted(smallest)), effort)
-    runs = [_runs(those, g, request, inventory) for those, g in zip(values, request.growing)]
-    for cell in product(*runs):
-        largest = tuple(run[0] for run in cell)
-        complete = best.selection is not None and best.selection.extent >= most
-        if (complete and largest <= best.values) or not effort.allows(0):
-            break
-        found = yield from noted([run[-1] for run in cell])
-        if _larger(found._replace(values=largest), best):
-            yield from _largest(list(cell), noted, found, effort)
-    return best
-
-
-def _free(index: NodeIndex) -> tuple[int, int, int, int]:
-    """The free cores and GPUs of all nodes that are up, and the most that one of them has."""
-    counts = [(state.ncores, state.ngpus, len(ranks)) for state, ranks in index.buckets.items()]
-    return (
-        sum(cores * number for cores, _, number in counts),
-        sum(gpus * number for _, gpus, number in counts),
-        max((cores for cores, _, _ in counts), default=0),
-        max((gpus for _, gpus, _ in counts), default=0),
-    )
-
-
-def _exceeds(request: Request, free: tuple[int, int, int, int]) -> bool:
-    """Whether *request* needs more than is *free*, by the numbers of cores and GPUs alone."""
-    ask, times = request.ask, request.least_asks
-    cores, gpus, most_cores, most_gpus = free
-    return (
-        ask.min_cores > most_cores
-        or ask.min_gpus > most_gpus
-        or times * ask.min_cores > cores
-        or times * ask.min_gpus > gpus
-    )
-
-
-def _larger(found: Found, best: Found) -> bool:
-    """Whether *found* serves more than *best*, or as much with larger counts below the slot."""
-    if found.selection is None or best.selection is None:
-        return found.selection is not None
-    return (found.selection.extent, found.values) > (best.selection.extent, best.values)
 
 
 def _runs(
-    values: list[int], growing: Growing, request: Request, inventory: Inventory
+    values: Sequence[int], growing: Growing, request: Request, inventory: Inventory
 ) -> list[list[int]]:
-    """*values* (descending) in runs for which the smallest domains that could host them are the
-    same, so that a smaller value always fits when a larger one does.
+    """*values* (ascending) in runs of which the smallest domains that could host them are the same,
+    the last run first. So where all slots are local, a smaller value of a run always fits when a
+    larger one does.
 
-    That is known of the cores of slots that need nothing besides: the runs end at sizes of domains.
-    Where it is not known, each value is a run.
+    For cores, runs end at the sizes of domains, unless a domain must have several things at once.
+    GPUs and domains are few: each of their numbers is a run.
     """
-    group = request.ask.group
-    slot = slot_of(group)
-    several = request.nodes is not None and group is not slot and not group.count.fixed
-    if growing.what != "core" or several or not _is_chain(slot.need):
-        return [[value] for value in values]
-    sizes: set[int] = set()
-    for node_type in inventory.node_types:
-        if _has_nested(node_type):
-            return [[value] for value in values]
-        sizes.update(domain.ncores for domain in node_type.parent)
-    ordered = sorted(sizes)
-    return [list(run) for _, run in groupby(values, lambda value: bisect_left(ordered, value))]
+    if growing.what != "core" or _have_several(slot_of(request.ask.group).need):
+        return [[value] for value in reversed(values)]
+    sizes = sorted({domain.ncores for t in inventory.node_types for domain in t.parent})
+    runs = groupby(values, lambda value: bisect_left(sizes, value))
+    return [list(run) for _, run in runs][::-1]
 
 
-def _has_nested(node_type: NodeType) -> bool:
-    """Whether some domain is inside another of its locality: one may then be in the way of both."""
-    above: dict[Domain, frozenset[str]] = {}
-    for domain, parent in node_type.parent.items():
-        names = above[parent] if parent is not None else frozenset()
-        if domain.name in names:
-            return True
-        above[domain] = names | {domain.name}
-    return False
-
-
-def _is_chain(need: Need) -> bool:
-    """Whether *need* is an amount, or domains of one locality with such a need in each."""
-    while need.parts:
-        if len(need.parts) > 1 or need.takes_amount:
-            return False
-        need = need.parts[0].need
-    return True
+def _have_several(need: Need) -> bool:
+    """Whether some domain of *need* must have parts and an amount, or several parts."""
+    inside = [part.need for part in need.parts]
+    return any(len(n.parts) + n.takes_amount > 1 or _have_several(n) for n in inside)

@@ -45,15 +45,17 @@ class Selection:
         return (rank for grant in self.grants for rank in grant.ranks)
 
     @property
-    def extent(self) -> tuple[int, int]:
-        """How much is served: units (nodes if the request asks for nodes) and slots."""
-        return sum(len(grant.ranks) * grant.units for grant in self.grants), self.nslots
+    def extent(self) -> tuple[int, int, int]:
+        """How much is served, the outermost count first: nodes if the request asks for nodes,
+        else units; units on these nodes; and slots."""
+        grants = self.grants
+        asked = sum(len(grant.ranks) * grant.units for grant in grants)
+        return asked, sum(len(g.ranks) * g.step.units for g in grants), self.nslots
 
     @property
-    def preference(self) -> tuple[int, int, bool]:
-        """A sort key, the lower the better: more units, more slots, then all slots local."""
-        units, nslots = self.extent
-        return -units, -nslots, any(grant.units > grant.fit.local for grant in self.grants)
+    def remote(self) -> bool:
+        """Whether some slot is not local."""
+        return any(grant.units > grant.fit.local for grant in self.grants)
 
 
 def select(request: Request, candidates: Candidates) -> Optional[Selection]:

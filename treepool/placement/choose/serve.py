@@ -150,7 +150,7 @@ class Domains:
                     return remote or plain
                 selection = self.select(inner)
                 if selection is not None and selection.extent == plain.extent:
-                    if not selection.preference[2]:  # all local, and the best fit of these
+                    if not selection.remote:  # all local, and the best fit of these
                         return selection
                     remote = remote or selection
             if remote is not None:

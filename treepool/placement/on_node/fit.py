@@ -20,10 +20,11 @@ from treepool.placement.request.need import SLOT, Ask, Need, slot_of
 
 @attrs.frozen(eq=False)
 class Step:
-    """What some units take together: cores and GPUs (bitmasks), and their number of slots."""
+    """What some units take together: cores and GPUs (bitmasks), their number, and their slots."""
 
     cores: int
     gpus: int
+    units: int
     nslots: int
 
 
@@ -148,12 +149,12 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     if not possible(state, ask):
         return NOTHING
     if ask.whole and group.need == Need():
-        return _fit([Step(state.cores, state.gpus, group.nslots)], [(0, False)])
+        return _fit([Step(state.cores, state.gpus, 1, group.nslots)], [(0, False)])
     if group.name == SLOT and group.whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
     effort = Effort()
     units = Placer(state, ask.locality, effort).units(group)
-    steps = [Step(unit.cores, unit.gpus, unit.nslots) for unit in units]
+    steps = [Step(unit.cores, unit.gpus, unit.number, unit.nslots) for unit in units]
     if ask.fill:
         before = [0, *(unit.nslots for unit in units)]
         orders = [(ask.shortfall(1, u.nslots - n), u.remote) for u, n in zip(units, before)]

@@ -64,11 +64,11 @@ class Units:
     """
 
     def __init__(self, request: Request, profile: Profile) -> None:
-        self.ask = request.ask
+        self.ask = request.bound
         self.need = request.least_asks
         self.within = profile.pool.inventory.matching(request.constraint)
         self._meter = profile.meter
-        self.exact = request.ask.by_numbers
+        self.exact = self.ask.by_numbers
         self._known: dict[NodeState, int] = {}
 
     def become_exact(self) -> None:

@@ -80,6 +80,17 @@ class Request:
         return bool(self.levels or self.at_most)
 
     @property
+    def bound(self) -> Ask:
+        """What a node must be able to give if it is to serve the request, whatever its counts.
+
+        With locality=required a larger count may be local where the smallest is not.
+        """
+        ask = self.ask
+        if not self.growing or ask.locality != "required":
+            return ask
+        return ask_of(ask.group, ask.fill, ask.whole, "none")
+
+    @property
     def least_asks(self) -> int:
         """How many times all of the job takes what ``ask`` asks for, at least."""
         counts = [level.count for level in self.levels]

@@ -1,0 +1,186 @@
+"""Counts below the slot are as large as the pool allows; counts further out come first."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from depth import examples
+from placement import strategies as random
+from placement.duel import Duel, outcome
+from placement.promises import Site
+from treepool import Pool, parse_shape
+from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.placement.plan.jobs import Rule
+from treepool.rfc import count, idset
+
+
+def pool_of(*nodes, **options):
+    """A pool of a node for each topo, which lists all that it has."""
+    R_lite = []
+    for rank, topo in enumerate(nodes):
+        ids = {"core": random._listed(topo, "cores"), "gpu": random._listed(topo, "gpus")}
+        children = {kind: idset.encode_ids(those) for kind, those in ids.items() if those}
+        R_lite.append({"rank": str(rank), "children": children})
+    hosts = [f"n{rank}" for rank in range(len(nodes))]
+    children = [{"ranks": str(rank), "topo": topo} for rank, topo in enumerate(nodes)]
+    return Pool(
+        {
+            "version": 1,
+            "execution": {"R_lite": R_lite, "nodelist": hosts},
+            "scheduling": {"writer": "TreePool", "children": children},
+        },
+        **options,
+    )
+
+
+def domains(name, *sizes, first=0):
+    """Domains called *name* of so many cores each, from core *first* on."""
+    found = []
+    for size in sizes:
+        found.append({"cores": f"{first}-{first + size - 1}" if size > 1 else str(first)})
+        first += size
+    return {name: found}
+
+
+def got(pool, shape, **options):
+    """What a job gets of *pool*, in Flux's short form."""
+    spec = random.jobspec(parse_shape(shape), options=options)
+    return pool.alloc(1, pool.parse_resource_request(spec)).dumps()
+
+
+#: Two sockets of two NUMA domains of 24 cores.
+REGULAR = {
+    "socket": [domains("numa", 24, 24), domains("numa", 24, 24, first=48)],
+}
+
+
+def test_counts_that_cannot_all_be_large_are_found_though_most_combinations_cannot_be_served():
+    """A slot has 23 cores of a socket and one of a NUMA domain: the first count comes first."""
+    pool = pool_of(REGULAR, locality="required")
+    request = "slot=4/[socket/core=1-48;numa/core=1-24]"
+    assert got(pool, request) == "rank0/core[0-95]"
+
+
+@pytest.mark.parametrize("locality", ["preferred", "required", "none"])
+def test_the_number_of_domains_on_a_node_comes_before_the_cores_of_a_slot(locality):
+    """On rank 1, slots could have four cores each; but it has two sockets, and rank 0 three."""
+    pool = pool_of(domains("socket", 8, 2, 2), domains("socket", 16, 16), locality=locality)
+    assert got(pool, "node=1/socket=1-3/slot=1-4/core=1-4") == "rank0/core[0-3,8-11]"
+
+
+#: In NUMA domains there is room for one slot of 20 cores, in sockets for two of 25 or more.
+IRREGULAR = {
+    "socket": [domains("numa", 24, 10), domains("numa", 10, 10, 14, first=34)],
+}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_job_starts_where_a_larger_count_can_be_local_and_the_least_cannot(waits):
+    pool = pool_of(IRREGULAR)
+    site = Site(pool, Rule("easy", 1))
+    if waits:
+        site.submit(1, "node=1{x}/slot/core=1", 100.0)
+        site.run()
+    site.submit(2, "slot=2/core=20-40", 100.0, locality="required")
+    site.run()
+    assert (2 in site.queue.jobs) == waits
+    if waits:
+        site.end(1)
+        site.run()
+    assert 2 not in site.queue.jobs
+
+
+def valid(text):
+    """The values that a range such as ``5-50`` or ``1-24:4`` allows."""
+    return list(count.parse(text).valid(96))[::-1]
+
+
+#: Shapes with counts above the slot, and the values that the counts below it may have, the
+#: outermost count first.
+SHAPES = [
+    ("slot=1-30/core={}", ["1-60"]),
+    ("slot=1-9/[core={};gpu={}]", ["1-40", "1-3"]),
+    ("slot=1-9/[core={};gpu]", ["1-40"]),
+    ("slot=1-12/numa/core={}", ["1-12"]),
+    ("slot=1-12/socket={}/core={}", ["1-2", "1-24:4"]),
+    ("slot=1-6/socket/numa={}/core={}", ["1-2", "1-12"]),
+    ("slot=4/[socket/core={};numa/core={}]", ["1-24:3", "1-12:2"]),
+    ("slot=1-3/[numa={0}/core={2};core={1}]", ["1-2", "1-30:6", "1-12:4"]),
+    ("node=1-3/slot=1-6/core={}", ["5-50"]),
+    ("socket=1-3/slot=1-4/core={}", ["1-30"]),
+    ("node/socket=1-3/slot=1-4/core={}", ["1-30"]),
+    ("slot=1-2/node=1-2/core={}", ["10-90:7"]),
+]
+
+
+def size(shape, allocation):
+    """How much a job has, by the counts down to the slot, the outermost first."""
+    above, _, below = shape.partition("slot")
+    cores = {(rank, core) for ranks, mask, _ in allocation.parts for rank in ranks
+             for core in idset.iterate(mask)}  # fmt: skip
+    nodes = len(allocation.ranks)
+    sockets = len({(rank, core // 24) for rank, core in cores})
+    return (
+        nodes * ("node" in above),
+        sockets * ("socket" in above),
+        allocation.nslots,
+        nodes * ("node" in below),
+    )
+
+
+@pytest.mark.parametrize(("shape", "ranges"), SHAPES)
+def test_with_locality_required_the_best_of_all_combinations_is_chosen(shape, ranges):
+    """On three nodes of four sockets of two NUMA domains, of which parts are taken at random."""
+    numas = [{"cores": f"{12 * i}-{12 * i + 11}", "gpus": str(i)} for i in range(8)]
+    topo = {"socket": [{"numa": numas[i : i + 2]} for i in (0, 2, 4, 6)]}
+    chance = Random(shape)
+    for _ in range(4):
+        taken = [
+            ((rank,), idset.from_ids(chance.sample(range(96), chance.choice([20, 60]))),
+             chance.randrange(256))
+            for rank in range(3)
+        ]  # fmt: skip
+
+        gave_up = []
+
+        def tried(text):
+            pool = pool_of(topo, topo, topo, locality="required")
+            pool.occupy(9, taken)  # noqa: B023
+            try:
+                asked = pool.parse_resource_request(random.jobspec(parse_shape(text)))
+                gave_up.append(pool.choice(asked).gave_up)  # noqa: B023
+                return pool.alloc(1, asked)
+            except (InfeasibleRequest, InsufficientResources):
+                return None
+
+        found = [
+            (size(shape, got), values, got.parts)
+            for values in product(*map(valid, ranges))
+            if (got := tried(shape.format(*values))) is not None
+        ]
+        best = max(found, key=lambda one: one[:2])
+        given = tried(shape.format(*ranges))
+        if any(gave_up):
+            assert "numa" in shape and shape != "slot=1-12/numa/core={}", "no search is needed"
+            continue
+        assert (size(shape, given), given.parts) == (best[0], best[2])
+
+
+@settings(max_examples=examples(400))
+@given(st.data())
+def test_with_locality_required_all_combinations_of_counts_are_as_good_as_tried(data):
+    """Several parts of a slot, each with ranges, on nodes that are partly taken."""
+    R = data.draw(st.one_of(random.rich_nodes(), random.blades(), random.irregular_nodes(2)))
+    occupied = data.draw(st.one_of(st.none(), random.occupations(R)))
+    duel = Duel(random.History(R, "required", occupied, [], "best-fit"))
+    made = random.rich_resources(random.localities(R), len(random.ranks_of(R)))
+    for _ in range(2):
+        spec = random.jobspec(data.draw(random.with_ranges(data.draw(made))))
+        asked = outcome(lambda: duel.pool.parse_resource_request(spec))  # noqa: B023
+        if isinstance(asked, type) or not duel.pool.choice(asked).gave_up:
+            duel.do(random.Step("alloc", spec))
