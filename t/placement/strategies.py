@@ -1101,6 +1101,68 @@ def job_options(draw: Draw, R: JSON) -> JSON:
     return found
 
 
+@st.composite
+def any_jobspecs(draw: Draw, R: JSON) -> JSON:
+    """A jobspec of any form for the cluster *R*, with ranges, domains above the nodes, and options
+    of all kinds; it may be invalid, or more than the cluster has."""
+    names, size = localities(R), len(ranks_of(R))
+    made = draw(st.one_of(resources(names, size), rich_resources(names, size)))
+    if draw(st.booleans()):
+        made = draw(with_ranges(made))
+    domains = sorted(above(R))
+    if domains and draw(st.booleans()):
+        name, number = draw(some(*domains)), draw(counts(2))
+        if draw(st.booleans()):
+            made = [vertex(name, number, made)]
+        elif made[0]["type"] == "slot":
+            made = [{**made[0], "with": [vertex(name, number, made[0]["with"])]}]
+    options = draw(job_options(R))
+    if draw(some(False, False, True)):
+        options["same"] = draw(some("driver", "driver:preferred"))
+    locality = draw(some(None, "required", "required", "preferred"))
+    return jobspec(made, None, locality, options)
+
+
+@st.composite
+def hard_needs(draw: Draw, names: Sequence[str], depth: int = 2) -> list[JSON]:
+    """What stands below a slot that takes several things of domains of some of *names*."""
+    found = []
+    for _ in range(draw(some(2, 3, 1))):
+        name = draw(st.sampled_from(names))
+        inner = names[names.index(name) + 1 :]
+        below = [vertex("core", draw(some(1, 2, 3, {"min": 1, "max": 4}, {"min": 2})))]
+        if inner and depth and draw(st.booleans()):
+            below = draw(hard_needs(inner, depth - 1))
+        whole = draw(some({}, {}, {}, {"exclusive": True}))
+        found.append(vertex(name, draw(some(1, 2, 3, {"min": 1, "max": 3})), below, **whole))
+    if draw(st.booleans()):
+        found.append(vertex("core", draw(some(1, 3, {"min": 1, "max": 9}))))
+    if draw(some(False, False, True)):
+        found.append(vertex("gpu", draw(some(1, 2, {"min": 1}))))
+    return found
+
+
+@st.composite
+def hard_jobspecs(draw: Draw, names: Sequence[str]) -> JSON:
+    """A jobspec that needs a search, on nodes below switches that have domains of *names*."""
+    slots = some(1, 2, 3, 5, {"min": 1, "max": 6}, {"min": 2})
+    made = [vertex("slot", draw(slots), draw(hard_needs(names)))]
+    if draw(st.booleans()):
+        made = [vertex("node", draw(some(1, 2, {"min": 1})), made)]
+    if draw(some(False, False, True)):
+        made = [vertex("switch", draw(some(1, 2, {"min": 1})), made)]
+    options: JSON = {}
+    given = {
+        "same": ("driver", "driver:preferred"),
+        "within": ("switch", "switch:2"),
+        "wait": (30,),
+    }
+    for name, values in given.items():
+        if draw(some(False, False, True)):
+            options[name] = draw(some(*values))
+    return jobspec(made, None, draw(some(None, "required", "preferred")), options)
+
+
 # ---- Histories ----
 
 

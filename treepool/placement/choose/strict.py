@@ -7,11 +7,12 @@ none, it spans no more of the highest domains than there. Afterwards the request
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Iterable, Iterator, Optional
 
 import attrs
 
 from treepool.placement.choose.choice import Situation
+from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import units_of
 from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.request.job_options import Within
@@ -28,28 +29,41 @@ def relaxed(request: Request) -> Request:
 
 
 def strict(request: Request, idle: Situation) -> Request:
-    """*request* of a job that waits for a close place; *idle* is the pool without jobs."""
+    """*request* of a job that waits for a close place; *idle* is the pool without jobs.
+
+    That pool can serve it, or it cannot serve *request* either.
+    """
     ask, last = request.ask, relaxed(request)
     local = attrs.evolve(last, ask=ask_of(ask.group, ask.fill, ask.whole, "required"))
     selection = idle.choice(local).selection
     if selection is None:  # the slots of the job cannot all be local
         local, selection = last, idle.choice(last).selection
-    if request.within_for_now is not None:
-        found = _within(local, request.within_for_now)
-        if idle.choice(found).selection is not None:
-            return found
-    count = request.units if request.nodes is None else request.nodes
-    fabric = idle.inventory.fabric
-    one_node = count.maximum == 1 and not (request.spans or request.above)
+    close = _closer(local, selection, request.within_for_now, idle.inventory.fabric)
+    return next((one for one in close if idle.choice(one).selection is not None), local)
+
+
+def _closer(
+    local: Request,
+    selection: Optional[Selection],
+    for_now: Optional[Within],
+    fabric: Optional[Fabric],
+) -> Iterator[Request]:
+    """*local* in fewer domains above the nodes, the strictest first.
+
+    *selection* is what an idle pool gives it, and *for_now* what the job asks for until it has
+    waited.
+    """
+    if for_now is not None:
+        yield _within(local, for_now)
+    count = local.units if local.nodes is None else local.nodes
+    one_node = count.maximum == 1 and not (local.spans or local.above)
     if one_node or fabric is None or selection is None:
-        return local
+        return
     name = _around(fabric, selection.ranks())
     if name is not None:
-        return _within(local, Within(name))
-    if local.above or units_of(local) is None:  # what it spans may depend on what is free
-        return local
-    highest = Within("", len(fabric.highest(selection.ranks())))
-    return attrs.evolve(local, at_most=highest)
+        yield _within(local, Within(name))
+    elif not local.above and units_of(local) is not None:  # others may span more when less is free
+        yield attrs.evolve(local, at_most=Within("", len(fabric.highest(selection.ranks()))))
 
 
 def _within(request: Request, within: Within) -> Request:
