@@ -64,7 +64,8 @@ def pieces(parts):
         for ranks, cores, gpus in parts
         for rank in ranks
         for kind, mask in (("core", cores), ("gpu", gpus))
-        for number in idset.iterate(mask)
+        for number in range(mask.bit_length())
+        if mask >> number & 1
     }
 
 

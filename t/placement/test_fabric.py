@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -17,7 +16,7 @@ from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.allocation import parts_of
 from treepool.placement.choose.choice import Situation
-from treepool.placement.choose.serve import Domains
+from treepool.placement.effort import PER_REQUEST
 from treepool.placement.nodes.index import NodeIndex
 from treepool.rfc import idset
 from treepool.rfc.shape import parse_shape
@@ -314,65 +313,15 @@ def asked(pool, shape, **options):
     return pool.parse_resource_request(random.jobspec(parse_shape(shape), options=options))
 
 
-def test_only_leaves_in_which_something_changed_are_counted_anew():
-    pool = machine(128)
-    many, one = asked(pool, "node=12/slot/core=4"), asked(pool, "slot/core=3")
-    pool.alloc(1, many)
-    (rooms,) = pool.situation.kept_rooms.values()
-    assert rooms.counted == 128
-    for jobid in range(2, 52):
-        before = rooms.counted
-        pool.alloc(jobid, one)
-        pool.alloc(jobid + 100, many)
-        assert rooms.counted - before <= 2  # the leaves of these two jobs
-        if jobid % 2:
-            pool.free(jobid)
-
-
-@pytest.mark.parametrize("shape", ["slot/[core=24;gpu=1]", "slot/core=8"])
-def test_a_job_of_one_slot_is_at_most_1_3_times_the_work_of_one_without_a_fabric(shape):
-    """On nodes with sockets and GPUs, which small jobs share."""
-    fabric = machine(64).to_dict()["scheduling"]["fabric"]
-
-    def work(added):
-        R = nodes_with_sockets(1024)
-        R["scheduling"].update(added)
-        pool, chance = Pool(R), Random(1)
-        small = [asked(pool, s) for s in ("slot/[core=24;gpu=1]", "slot/core=8", shape)]
-        live = list(range(2500))
-        for jobid in live:
-            pool.alloc(jobid, chance.choice(small))
-        for _ in range(800):
-            pool.free(live.pop(chance.randrange(len(live))))
-        pool.alloc(2999, small[-1])  # counts what moved so far
-        with Lines() as lines:
-            for jobid in range(3000, 3300):
-                live.append(jobid)
-                pool.alloc(jobid, small[-1]).to_dict()
-                pool.free(live.pop(chance.randrange(len(live))))
-        return lines.count
-
-    assert work({"fabric": fabric}) < 1.3 * work({})
-
-
 @pytest.mark.parametrize(
-    "shape, options",
-    [
-        ("slot/core=2", {}),
-        ("node=12/slot/core=4", {}),
-        ("node=4/slot/core=4", {"within": "switch"}),
-        ("node=12/slot/core=4", {"segment": "switch:4"}),
-        ("node=20/slot/core=4", {"switches": 2}),
-        ("switch=2/node=6/slot/core=4", {}),
-        ("slot=3/switch=2/node=2/core=4", {}),
-        ("cell/switch=3/node=2/slot/core=4", {}),
-        ("slot/switch{x}", {}),
-    ],
+    "shape", ["slot/core=2", "node=12/slot/core=4", "switch=2/node=6/slot/core=4"]
 )
-def test_the_work_for_domains_does_not_grow_with_their_number(shape, options):
+def test_the_work_for_domains_follows_what_changes_and_not_their_number(shape):
+    """Sixteen times as many nodes, switches and cells: only the pool itself has more inside."""
+
     def work(switches):
         pool = machine(switches)
-        request, small = asked(pool, shape, **options), asked(pool, "slot/core=3")
+        request, small = asked(pool, shape), asked(pool, "slot/core=3")
         for jobid in range(100):
             pool.alloc(jobid, small)
         pool.alloc(100, request)
@@ -384,22 +333,22 @@ def test_the_work_for_domains_does_not_grow_with_their_number(shape, options):
                 pool.free(jobid - 100)
         return lines.count
 
-    assert work(1024) < 1.2 * work(64)
+    assert work(1024) < 1.5 * work(64)
 
 
-def test_a_request_is_tried_in_one_domain_after_another_until_its_effort_is_spent(monkeypatch):
-    """Some of its nodes can give more than others, so no number says where it fits."""
+def test_where_nodes_give_different_numbers_domains_are_tried_until_the_effort_is_spent():
+    """In each switch a node has three free cores and the rest two, so no number says where the
+    request fits. It is served all the same, if only with the least in most of the domains."""
     pool = machine(640)
-    index, states = pool.situation.index, pool.inventory.states
-    for rank in range(640 * 16):  # in each switch a node of three free cores, the rest of two
-        old = index.state_of[rank]
-        index.put(rank, states.get(old.type, 0b11 if rank % 16 else 0b111, 0), True)
-    request = asked(pool, "node=2/slot=1-3/core=1")
-    tried = []
-    select = Domains.select
-    monkeypatch.setattr(Domains, "select", lambda *of: tried.append(of) or select(*of))
-    found = pool.choice(request)
+    for rank in range(640 * 16):
+        pool.occupy(-1 - rank, [((rank,), 0b1000 if not rank % 16 else 0b1100, 0)])
+    found = pool.choice(asked(pool, "node=2/slot=1-3/core=1"))
     assert found.gave_up
+    assert found.effort < 2 * PER_REQUEST
     assert len(list(found.selection.ranks())) == 2
     assert found.selection.nslots == 6
-    assert 50 < len(tried) < 500
+    found = pool.choice(asked(pool, "switch=300/node=1-2/slot=1-3/core=1"))
+    assert found.gave_up
+    assert found.effort < 2 * PER_REQUEST
+    switches = {rank // 16 for rank in found.selection.ranks()}
+    assert len(switches) == 300

@@ -262,7 +262,7 @@ class _Teller:
         fabric = self.inventory.fabric
         if fabric is None or (self.ask.locality == "none" and not self.request.above):
             return
-        rooms = self.situation.spread(self.request).rooms
+        rooms = self.situation.spread(self.request).rooms.units
         shares: dict[int, int] = {}
         nodes = 0
         for grant in selection.grants:
@@ -278,11 +278,11 @@ class _Teller:
                 why = "of equal nodes, those in the domain with the fewest idle nodes come first"
             elif self.request.levels:
                 why = "as the request names it"
-            elif units == rooms.units[leaf]:
+            elif units == rooms(leaf).number:
                 why = "all that it can give"
             elif len(shares) > 1:
                 why = "the fullest that has room for the rest"
-            free = f"{rooms.census.idle(leaf)} of {count(size, 'node')} free"
+            free = f"{rooms.census.idle[leaf]} of {count(size, 'node')} free"
             yield f"{fabric.shown(leaf)}{around}: {free}, {why}"
 
     def fitness(self, selection: Selection) -> Fitness:

@@ -12,9 +12,9 @@ from typing import Iterator, Optional
 import attrs
 
 from treepool.placement.choose.candidates import Candidates, reached, split_on
-from treepool.placement.choose.grown import Found, Steps, grown
+from treepool.placement.choose.grown import Settled, Steps, grown
 from treepool.placement.choose.policy import Policy
-from treepool.placement.choose.rooms import Rooms, Value
+from treepool.placement.choose.rooms import RequestRooms, Value, units_in
 from treepool.placement.choose.same import by_fit, narrowed
 from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import Domains, is_searched, least, serve, units_of
@@ -69,7 +69,7 @@ class Situation:
     index: NodeIndex
     policy: Policy
     kept: dict[_Key, Candidates] = attrs.field(factory=dict)
-    kept_rooms: dict[tuple[object, ...], Rooms] = attrs.field(factory=dict)
+    kept_rooms: dict[tuple[object, ...], RequestRooms] = attrs.field(factory=dict)
     prepared: dict[Request, int] = attrs.field(factory=dict)
 
     def choice(self, request: Request) -> Choice:
@@ -80,7 +80,7 @@ class Situation:
             while True:
                 selection = self._served(steps.send(selection), effort)
         except StopIteration as stop:
-            best: Found = stop.value
+            best: Settled = stop.value
         GIVEN_UP.count += effort.gave_up
         return Choice(best.request, best.selection, effort.gave_up, effort.tried)
 
@@ -208,22 +208,22 @@ class Situation:
                 able[state] = None
         return able
 
-    def rooms(self, request: Request, census: Census, value: Value) -> Rooms:
+    def rooms(self, request: Request, census: Census, value: Value) -> RequestRooms:
         """The rooms for *request* in the domains of *census*, by the *value* of each state."""
         levels, at_most = request.levels, request.at_most
         each = least(request) if levels or at_most else 1
         key = census.fabric, _key(request), levels, each, at_most
         found = self.kept_rooms.pop(key, None)
         searched = is_searched(request.ask, self.inventory)
-        if found is None or found.census is not census or searched:
+        if found is None or found.units.census is not census or searched:
             size = len(census.fabric) * (1 + len(levels))
             most = min(MAX_ROOMS, max(1, MAX_ROOM_DOMAINS // size))
             while len(self.kept_rooms) >= most:
                 del self.kept_rooms[next(iter(self.kept_rooms))]
             within = self.inventory.matching(request.constraint)
-            found = Rooms(census, within, value, levels, each, at_most)
-        found.follow(self.index)  # if that fails, it may be half done, and is not kept
-        self.kept_rooms[key] = found
+            found = RequestRooms.of(units_in(census, within, value), levels, each, at_most)
+        if not searched:
+            self.kept_rooms[key] = found
         return found
 
 
@@ -244,16 +244,16 @@ def _best_of_same(request: Request, situation: Situation, effort: Effort) -> Ste
     anywhere = attrs.evolve(request, same=None)
     plain = attrs.evolve(anywhere, levels=(), at_most=None, growing=())
     fabric = situation.inventory.family(request.same.family)
-    rooms = Domains(plain, situation, effort, fabric).rooms
+    rooms = Domains(plain, situation, effort, fabric).rooms.units
     wanted = request.least_asks
     fixed = units_of(anywhere) is not None and all(level.count.fixed for level in request.levels)
     one_will_do = fixed and not request.growing
-    best = Found(request, None)
+    best = Settled(request, None)
     for place, member in enumerate(by_fit(rooms, wanted, one_will_do)):
         if best.selection is not None:
-            if one_will_do and rooms.local[member] < wanted:  # nor could it have local slots
+            if one_will_do and rooms(member).local < wanted:  # nor could it have local slots
                 break
-            if rooms.units[member] < best.selection.extent[0]:
+            if rooms(member).number < best.selection.extent[0]:
                 continue
         if place and not effort.allows():
             break

@@ -22,7 +22,7 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
 
-class Found(NamedTuple):
+class Settled(NamedTuple):
     """A request with what it leaves open settled, and what it gets; None if nothing.
 
     ``values`` are those of its counts below the slot.
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     selection: Optional[Selection]
     values: tuple[int, ...] = ()
 
-    def better(self, other: Found) -> bool:
+    def better(self, other: Settled) -> bool:
         """Whether this selection is preferred to that of *other*: counts first, then locality."""
         if self.selection is None or other.selection is None:
             return self.selection is not None
@@ -47,7 +47,7 @@ def _order(selection: Selection, values: Sequence[int]) -> tuple[object, ...]:
 
 #: Settles what a request leaves open: yields one request after another to be served as it is, is
 #: sent what each gets, and returns the best.
-Steps = Generator[Request, Optional[Selection], Found]
+Steps = Generator[Request, Optional[Selection], Settled]
 
 #: Serves a request with these values of its counts below the slot.
 _Attempt = Callable[[Sequence[int]], Steps]
@@ -61,12 +61,12 @@ def grown(request: Request, inventory: Inventory, effort: Effort) -> Steps:
     with them is served. What was found when no *effort* is left is the answer.
     """
     if not request.growing:
-        return Found(request, (yield request))
+        return Settled(request, (yield request))
 
     def attempt(values: Sequence[int], locality: str = request.ask.locality) -> Steps:
         effort.tried += PER_ATTEMPT
         one = _settled(request, values, locality)
-        return Found(one, (yield one), tuple(values))
+        return Settled(one, (yield one), tuple(values))
 
     counts = [_values(growing, request, inventory) for growing in request.growing]
     smallest = [values[0] for values in counts]
@@ -74,7 +74,7 @@ def grown(request: Request, inventory: Inventory, effort: Effort) -> Steps:
         return (yield from _largest(counts, attempt, (yield from attempt(smallest)), effort))
     anywhere = (yield from attempt(smallest, "none")).selection
     if anywhere is None:
-        return Found(request, None)
+        return Settled(request, None)
     # A larger count may be local where a smaller one is not, because the smallest domain for it is
     # another. In a run that does not change.
     best = yield from attempt(smallest)
@@ -127,7 +127,7 @@ def _scope(growing: Growing, request: Request) -> str:
 
 
 def _largest(
-    counts: Sequence[Sequence[int]], attempt: _Attempt, smallest: Found, effort: Effort
+    counts: Sequence[Sequence[int]], attempt: _Attempt, smallest: Settled, effort: Effort
 ) -> Steps:
     """The best choice if a smaller count always fits when a larger one does: by bisection.
 

@@ -1,124 +1,289 @@
-"""Rooms: how much of a request each domain of a fabric can host.
+"""Rooms: how often each domain of a fabric can host something that a request asks for.
 
-A unit of room is what the request counts: a slot, a domain above the slot, or a node. Where the
-request names localities above the nodes, there is one more table for each of these levels: how
-often a domain can host the level and all inside it.
-
-All tables are kept up to date from the census of the fabric: only leaves in which something
-changed are counted anew.
+A room is a rule that goes down the tree. What it says of a domain is kept until something in the
+domain changes, so its cost follows what changes, not the number of domains.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Optional, Sequence
+import heapq
+from collections import Counter
+from typing import Callable, Dict, Generic, Iterable, NamedTuple, Optional, Sequence, TypeVar
 
-from treepool.placement.choose.tables import Above, Copies, Few, Fitting, Innermost, Table
+import attrs
+
 from treepool.placement.nodes.census import Census
-from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.nodes.fabric import ROOT
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level
 
+#: For how many numbers the smallest domains are kept.
+MAX_NUMBERS = 4
+
 #: How many units a node in a state can host, and how many of them with all slots local.
 Value = Callable[[NodeState], tuple[int, int]]
 
+#: Numbers, and how many domains have each.
+Multiset = Dict[int, int]
 
-class Rooms(Table):
-    """The room in each domain of a census on the ranks of *within* (None: all).
+T = TypeVar("T")
 
-    ``units`` and ``local`` are the units that *value* gives of the states of the up ranks in each
-    domain. ``levels`` has the table of each of *levels*, the outermost first, and last that of
-    *each* units at least in the innermost domains. With *at_most*, these units are in so few
-    domains, and ``few`` says how many can be.
+
+class Known(Generic[T]):
+    """What *rule* says of a domain of *census*, kept until something in the domain changes."""
+
+    def __init__(self, census: Census, rule: Callable[[int], T]) -> None:
+        self.census = census
+        self._rule = rule
+        self._answers: dict[int, tuple[int, T]] = {}
+
+    def __call__(self, domain: int) -> T:
+        """What is true of *domain* now."""
+        known = self._answers.get(domain)
+        if known is None or known[0] != self.census.versions[domain]:
+            known = self._answers[domain] = self.census.versions[domain], self._rule(domain)
+        return known[1]
+
+
+class Room(NamedTuple):
+    """How often a domain can host something, in all and with all slots local; and the free cores
+    and GPUs of the nodes in it that may serve the request."""
+
+    number: int
+    local: int
+    cores: int
+    gpus: int
+
+
+class Fitting(NamedTuple):
+    """A place in the order of the domains that can host something: *best fit*.
+
+    Domains in which all of it is local come first, then those with the fewest free cores, the
+    fewest free GPUs, and the lowest rank.
     """
 
-    def __init__(
-        self,
-        census: Census,
-        within: Optional[RankSet],
-        value: Value,
-        levels: Sequence[Level] = (),
-        each: int = 1,
-        at_most: Optional[Within] = None,
-    ) -> None:
-        super().__init__(census.fabric, self._fitting)
-        self.census = census
-        self.within = within
-        self.value = value
-        self.few = None if at_most is None else Few(self, at_most)
-        self.levels = self._tables(levels, each) if levels or at_most else []
-        #: Free cores and GPUs of the ranks in *within*; those of the census if that is all.
-        self._free = [(0, 0)] * len(census.fabric) if within is not None else []
-        #: Leaves counted so far, for tests that count work instead of time.
-        self.counted = 0
-        #: Where in the log of the census the next change is; below its start before the first.
-        self._seen = -1
+    remote: bool
+    cores: int
+    gpus: int
+    lowest: int
+    domain: int
 
-    def follow(self, index: NodeIndex) -> None:
-        """Apply the changes of the census since the last call."""
-        census, fabric, within = self.census, self.fabric, self.within
-        seen = self._seen - census.log_start
-        leaves: Iterable[int]
-        if seen >= 0:
-            leaves = set(census.log[seen:])
-        elif within is None or self._seen >= 0:
-            leaves = [d for d in range(1, len(fabric)) if fabric.ranks[d]]
-        else:  # nothing is in the others, and nothing was
-            leaves = {d for rank in within if rank < len(fabric.homes) for d in fabric.homes[rank]}
-        self._seen = census.log_start + len(census.log)
-        changed: set[int] = set()
-        for leaf in leaves:
-            self._count(leaf, index)
-            changed.update(fabric.paths[leaf])
-        self.reorder(changed)
-        if self.few is not None:
-            self.few.update(changed)
-        for table in reversed(self.levels):
-            table.update(changed)
 
-    def tables(self, levels: Sequence[Level], each: int) -> list[Above]:
-        """The tables of *levels*, counted anew."""
-        found = self._tables(levels, each)
-        for table in reversed(found):
-            table.update(range(len(self.fabric)))
-        return found
+class Rooms(Known[Room]):
+    """The room of each domain for something, by a *rule*."""
 
-    def _tables(self, levels: Sequence[Level], each: int) -> list[Above]:
-        whole = bool(levels) and levels[-1].whole
-        found: list[Above] = [Innermost(self.few or self, each, whole)]
-        for level in reversed(levels):
-            found.insert(0, Copies(found[0], level))
-        return found
+    def __init__(self, census: Census, rule: Callable[[int], Room]) -> None:
+        super().__init__(census, rule)
+        self.fabric = census.fabric
+        self._smallest: dict[int, Known[Optional[tuple[int, Fitting]]]] = {}
 
-    def _count(self, leaf: int, index: NodeIndex) -> None:
-        self.counted += 1
+    def fitting(self, domain: int, wanted: int) -> Fitting:
+        """The place of *domain* in the order of those that can host it *wanted* times."""
+        _, local, cores, gpus = self(domain)
+        return Fitting(local < wanted, cores, gpus, self.fabric.lowest[domain], domain)
+
+    def smallest(self, wanted: int, around: int = ROOT) -> int:
+        """The smallest domain in *around* that can host it *wanted* times, the first in order.
+
+        *around* can.
+        """
+        if wanted not in self._smallest:
+            if len(self._smallest) >= MAX_NUMBERS:
+                del self._smallest[next(iter(self._smallest))]
+            self._smallest[wanted] = Known(self.census, lambda d: self._smallest_in(d, wanted))
+        found = self._smallest[wanted](around)
+        assert found is not None
+        return found[1].domain
+
+    def _smallest_in(self, domain: int, wanted: int) -> Optional[tuple[int, Fitting]]:
+        """The height of the smallest domain in *domain*, and its place; None if there is none."""
+        if self(domain).number < wanted:
+            return None
+        inside = map(self._smallest[wanted], self.fabric.children[domain])
+        here = self.fabric.height[domain], self.fitting(domain, wanted)
+        return min(filter(None, inside), default=here)
+
+
+def units_in(census: Census, within: Optional[RankSet], value: Value) -> Rooms:
+    """The units of the up ranks of *within* (None: all), by the *value* of each state."""
+    fabric = census.fabric
+    having = None if within is None else fabric.having(within)
+
+    def states(leaf: int) -> Iterable[tuple[NodeState, int]]:
+        if within is None:
+            return census.held[leaf].items()
+        found = (census.state_of[rank] for rank in fabric.set_of(leaf).ascending(within))
+        return Counter(state for state in found if state is not None).items()
+
+    def rule(domain: int) -> Room:
         units = local = cores = gpus = 0
-        if self.within is None:
-            for state, number in self.census.held[leaf].items():
-                all_, near = self.value(state)
-                units += number * all_
-                local += number * near
-        else:
-            for rank in self.fabric.ranks[leaf]:
-                found = index.state_of[rank]
-                if found is not None and index.up[rank] and rank in self.within:
-                    all_, near = self.value(found)
-                    units += all_
-                    local += near
-                    cores += found.ncores
-                    gpus += found.ngpus
-            cores -= self._free[leaf][0]
-            gpus -= self._free[leaf][1]
-        units -= self.units[leaf]
-        local -= self.local[leaf]
-        for domain in self.fabric.paths[leaf]:
-            self.units[domain] += units
-            self.local[domain] += local
-            if self.within is not None:
-                old = self._free[domain]
-                self._free[domain] = old[0] + cores, old[1] + gpus
+        if having is not None and domain not in having:
+            return Room(units, local, cores, gpus)
+        children = fabric.children[domain]
+        if children:
+            return Room(*map(sum, zip(*map(rooms, children))))
+        for state, number in states(domain):
+            all_, near = value(state)
+            units += number * all_
+            local += number * near
+            cores += number * state.ncores
+            gpus += number * state.ngpus
+        return Room(units, local, cores, gpus)
 
-    def _fitting(self, domain: int, remote: bool) -> Fitting:
-        free = self._free[domain] if self.within is not None else self.census.free(domain)
-        return Fitting(remote, *free, self.fabric.lowest[domain], domain)
+    rooms = Rooms(census, rule)
+    return rooms
+
+
+def together(inner: Rooms, locality: str, most: Callable[[Multiset], int]) -> Rooms:
+    """What the domains of *locality* in a domain can host together: *most* of what each can.
+
+    *most* is told how many of them have which room. In a domain of the locality, it is *inner*.
+    """
+    named, inside = inner.fabric.named(locality), inner.fabric.within(locality)
+
+    def each(domain: int) -> tuple[Multiset, Multiset]:
+        """How many domains of the locality have which units, and which local ones."""
+        room = inner(domain)
+        if named[domain]:
+            return {room.number: 1}, {room.local: 1}
+        found: tuple[Multiset, Multiset] = {}, {}
+        if room.cores or room.gpus:
+            for child in inner.fabric.children[domain]:
+                for mine, theirs in zip(found, numbers(child)):
+                    for number, domains in theirs.items():
+                        mine[number] = mine.get(number, 0) + domains
+        return found
+
+    numbers = Known(inner.census, each)
+
+    def rule(domain: int) -> Room:
+        if inside[domain]:
+            return inner(domain)
+        units, local = numbers(domain)
+        return inner(domain)._replace(number=most(units), local=most(local))
+
+    return Rooms(inner.census, rule)
+
+
+def in_few(units: Rooms, at_most: Within) -> Rooms:
+    """The *units* in so few domains of a locality as *at_most* allows: those with the most."""
+
+    def most(rooms: Multiset) -> int:
+        left, found = at_most.domains, 0
+        for room in sorted(rooms, reverse=True):
+            found += room * min(rooms[room], left)
+            left = max(0, left - rooms[room])
+        return found
+
+    return together(units, at_most.locality, most)
+
+
+def roomiest(units: Rooms, at_most: Within, around: int) -> Rooms:
+    """The *units* in those domains of a locality in *around* that have the most."""
+    named = [d for d in units.fabric.named_in(around, at_most.locality) if units(d).number]
+    key = {d: (-units(d).number, units.fitting(d, 0)) for d in named}
+    best = heapq.nsmallest(at_most.domains, named, key=key.__getitem__)
+    return in_all(units, at_most.locality, {d: units(d) for d in best}.get)
+
+
+def in_all(units: Rooms, locality: str, room: Callable[[int], Optional[Room]]) -> Rooms:
+    """What all domains of *locality* in a domain can host together, each as its *room* says.
+
+    What is inside of them is not counted.
+    """
+    named = units.fabric.named(locality)
+
+    def rule(domain: int) -> Room:
+        found = room(domain) if named[domain] else None
+        return found or units(domain)._replace(number=0, local=0)
+
+    every = Rooms(units.census, rule)
+    return together(every, locality, lambda rooms: sum(n * room for room, n in rooms.items()))
+
+
+def shares(inner: Rooms, locality: str, most: int) -> Rooms:
+    """What all domains of *locality* can host of what *inner* says, each *most* times at most."""
+
+    def room(domain: int) -> Room:
+        found = inner(domain)
+        return found._replace(number=min(found.number, most), local=min(found.local, most))
+
+    return in_all(inner, locality, room)
+
+
+def of_level(inner: Rooms, level: Level) -> Rooms:
+    """How often a domain can host *level*, if *inner* says so of what is inside it."""
+    fabric, least = inner.fabric, level.count.minimum
+    named, inside = fabric.named(level.name), fabric.within(level.name)
+    several = together(inner, level.name, lambda rooms: _most(rooms, least))
+
+    def rule(domain: int) -> Room:
+        room = inner(domain)
+        if level.groups:
+            return room._replace(number=room.number // least, local=room.local // least)
+        if not inside[domain]:
+            return several(domain)
+        # One domain is enough if one is asked for; all of a whole one.
+        enough = least == 1 and (named[domain] or not level.whole)
+        return room if enough else room._replace(number=0, local=0)
+
+    return Rooms(inner.census, rule)
+
+
+def _most(rooms: Multiset, number: int) -> int:
+    """How many times *number* distinct domains can be had: *rooms* says how many can be used how
+    often."""
+    most = sum(room * domains for room, domains in rooms.items()) // number
+    while number > 1 and most:
+        fewer = sum(min(room, most) * domains for room, domains in rooms.items()) // number
+        if fewer >= most:
+            break
+        most = fewer
+    return most
+
+
+def of_nodes(units: Rooms, each: int, whole: bool) -> Rooms:
+    """How often a domain can host the nodes of a request: *each* units at least.
+
+    Of *whole* domains all nodes are taken.
+    """
+    size = units.fabric.size
+
+    def rule(domain: int) -> Room:
+        room = units(domain)
+        most, local = (
+            int(number == size[domain] and number >= each) if whole else number // each
+            for number in room[:2]
+        )
+        return room._replace(number=most, local=local)
+
+    return Rooms(units.census, rule)
+
+
+@attrs.frozen(eq=False)
+class RequestRooms:
+    """The rooms for a request.
+
+    ``units`` are slots, domains above the slot, or nodes, whatever the request counts; ``few`` are
+    those in so few domains as ``at_most`` allows. ``levels`` has the room for each level that the
+    request names and all inside it, the outermost first, and last that for *each* units at least
+    in the innermost domains.
+    """
+
+    units: Rooms
+    at_most: Optional[Within]
+    few: Rooms
+    levels: tuple[Rooms, ...]
+
+    @classmethod
+    def of(
+        cls, units: Rooms, levels: Sequence[Level], each: int, at_most: Optional[Within]
+    ) -> RequestRooms:
+        """The rooms for *levels*, if there is room for *units*."""
+        few = units if at_most is None else in_few(units, at_most)
+        found = [of_nodes(few, each, bool(levels) and levels[-1].whole)]
+        for level in reversed(levels):
+            found.insert(0, of_level(found[0], level))
+        return cls(units, at_most, few, tuple(found))

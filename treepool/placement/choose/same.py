@@ -28,8 +28,8 @@ def by_fit(rooms: Rooms, wanted: int, local: bool) -> list[int]:
     """The members of a family with room for *wanted* units: the one with the fewest free cores on
     its nodes first, then the fewest free GPUs (best fit: large free areas remain). If *local*,
     those with room for *wanted* local units come before the others."""
-    able = [d for d in rooms.fabric.children[ROOT] if rooms.units[d] >= wanted]
-    return sorted(able, key=lambda d: rooms.fitting(d, local and rooms.local[d] < wanted))
+    able = [d for d in rooms.fabric.children[ROOT] if rooms(d).number >= wanted]
+    return sorted(able, key=lambda d: rooms.fitting(d, wanted if local else 0))
 
 
 def narrowed(request: Request, name: str) -> Request:

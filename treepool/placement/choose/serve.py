@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Collection, Iterable, Optional
 import attrs
 
 from treepool.placement.choose.candidates import Candidates
-from treepool.placement.choose.rooms import Rooms, Value
+from treepool.placement.choose.rooms import RequestRooms, Room, Value
 from treepool.placement.choose.selection import Grant, Selection, select
 from treepool.placement.choose.spread import Given, Spread, settled
 from treepool.placement.effort import PER_ATTEMPT, Effort
@@ -73,9 +73,9 @@ def on_one(
     state, rank, index = top.state, top.rank, situation.index
     equal = candidates.equal(top)
     if not (situation.policy.by_rank or (len(equal) == 1 and index.buckets[state].only(rank))):
-        idle, within = index.idle_nodes(fabric), situation.inventory.matching(request.constraint)
+        census, within = index.census(fabric), situation.inventory.matching(request.constraint)
         while True:
-            rank = idle.first(equal, index, within, domain)
+            rank = census.first(equal, index, within, domain)
             there = index.state_of[rank]
             assert there is not None
             if there is state or candidates.stands(there, top.order, units):
@@ -115,7 +115,7 @@ class Domains:
             slots = plain.nslots
         else:
             slots = request.units.minimum if request.spans else 0
-        if self.rooms.units[domain] < number:
+        if self.units(domain).number < number:
             return None
         return self.granted(Spread(self.rooms).nodes(domain, number), slots)
 
@@ -139,10 +139,12 @@ class Domains:
         This is for requests of which some nodes can give more than others. It tries one domain
         after another, and returns *plain* if no effort is left.
         """
-        height, rooms = self.fabric.height, self.rooms
+        height, rooms = self.fabric.height, self.rooms.units
         wanted = plain.extent[0]
-        inside = [d for d in self.fabric.inside(domain) if d != domain and rooms.units[d] >= wanted]
-        inside.sort(key=lambda d: (height[d], rooms.fitting(d, False)))
+        inside = [
+            d for d in self.fabric.inside(domain) if d != domain and rooms(d).number >= wanted
+        ]
+        inside.sort(key=lambda d: (height[d], rooms.fitting(d, 0)))
         for _, alike in groupby(inside, key=height.__getitem__):
             remote: Optional[Selection] = None
             for inner in alike:
@@ -161,7 +163,7 @@ class Domains:
 
     def levels(self) -> Optional[Selection]:
         """What the request gets of the domains that it names."""
-        request, rooms = self.request, self.rooms
+        request = self.request
         spread = self.spread()
         each, extent = spread.each, spread.extent
         wanted = spread.value(ROOT)
@@ -193,7 +195,8 @@ class Domains:
             slots += number if levels[depth].name == SLOT else request.units.minimum
             for inner, copies in spread.place(domain, depth + 1, number):
                 all_ = levels[-1].whole
-                given += spread.nodes(inner, rooms.units[inner] if all_ else copies * spread.each)
+                units = self.units(inner).number if all_ else copies * spread.each
+                given += spread.nodes(inner, units)
         if given:
             part = self.granted(given, slots)
             if part is None:
@@ -204,17 +207,19 @@ class Domains:
 
     def spread(self) -> Spread:
         """The levels of the request, with all counts at their minimum."""
-        request, rooms = self.request, self.rooms
+        request = self.request
         extent = None if _fixed(request) else self.extent
-        return Spread(rooms, request.levels, least(request), extent, rooms.levels)
+        return Spread(self.rooms, request.levels, least(request), extent)
 
     def extent(self, domain: int) -> Optional[tuple[int, ...]]:
         """How much the node rules can serve of the request in *domain*, outer counts first."""
         nodes, units = self.request.nodes, self.request.units
-        room = (self.rooms.few or self.rooms).units[domain]
+        room = self.rooms.few(domain).number
         if self.request.ask.counted:
-            if room < least(self.request) or not self.attempts(domain):
+            if room < least(self.request):
                 return None
+            if not self.attempts(domain):
+                return (least(self.request),)
             found = self.select(domain)
             return None if found is None else found.extent
         if nodes is None or not self.request.spans:
@@ -242,19 +247,18 @@ class Domains:
             tables = len(self.fabric) * len(levels) // _TABLE_DOMAINS
             while first < last and self.effort.allows(PER_ATTEMPT + tables):
                 middle = (first + last) // 2
-                each = spread.each
                 if i < len(levels):
                     trial = [*levels[:i], settled(levels[i], values[middle]), *levels[i + 1 :]]
+                    found = spread.settled(trial, spread.each)
                 else:
-                    trial, each = levels, values[middle]
-                found = Spread(spread.rooms, trial, each, spread.extent)
+                    found = spread.settled(levels, values[middle])
                 if found.value(ROOT) == wanted:
                     last, spread = middle, found
                 else:
                     first = middle + 1
             if i < len(levels):
                 levels[i] = settled(levels[i], values[last])
-                spread = Spread(spread.rooms, levels, spread.each, spread.extent)
+                spread = spread.settled(levels, spread.each)
         return spread
 
     # -- nodes
@@ -265,9 +269,13 @@ class Domains:
         return self.situation.index.census(self.fabric)
 
     @cached_property
-    def rooms(self) -> Rooms:
-        """The room for the request in each domain, as it is now."""
+    def rooms(self) -> RequestRooms:
+        """The rooms for the request, as they are now."""
         return self.situation.rooms(self.request, self.census, self.value())
+
+    def units(self, domain: int) -> Room:
+        """The room for units of the request in *domain*."""
+        return self.rooms.units(domain)
 
     def value(self) -> Value:
         """What each state can host of the request; nothing is local on nodes that split slots."""
@@ -322,14 +330,14 @@ class Domains:
 
     def granted(self, given: Iterable[Given], slots: int) -> Optional[Selection]:
         """The nodes for the units that each leaf gives; *slots* if these span nodes."""
-        rooms = self.rooms
+        rooms = self.units
         shares: dict[int, int] = {}
         for leaf, units in given:
             shares[leaf] = shares.get(leaf, 0) + units
         # Where all is taken, there is nothing to choose: one selection for all these leaves.
-        full = [leaf for leaf, units in shares.items() if units == rooms.units[leaf]]
+        full = [leaf for leaf, units in shares.items() if units == rooms(leaf).number]
         parts = [(full, sum(shares[leaf] for leaf in full))] if full else []
-        parts += [([leaf], units) for leaf, units in shares.items() if units < rooms.units[leaf]]
+        parts += [([leaf], units) for leaf, units in shares.items() if units < rooms(leaf).number]
         grants: list[Grant] = []
         nslots = 0
         for leaves, units in parts:

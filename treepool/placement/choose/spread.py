@@ -16,8 +16,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.choose.rooms import Rooms
-from treepool.placement.choose.tables import Above, Copies, Few, Named, Room
+from treepool.placement.choose.rooms import RequestRooms, Rooms, roomiest, shares
 from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.request.need import Level
 from treepool.rfc.count import Count
@@ -31,51 +30,77 @@ def settled(level: Level, number: int) -> Level:
     return attrs.evolve(level, count=Count(number, number))
 
 
-class Spread:
-    """Where the nodes of a request may be, as *rooms* are now.
+def spread(domain: int, wanted: int, rooms: Rooms, last: Callable[[int], bool]) -> Iterator[Given]:
+    """The domains with property *last* in *domain* in which *wanted* of *rooms* are taken.
 
-    *levels* are the localities that the request names, and *tables* their tables. Each innermost
-    domain gives at least *each* units; a whole domain gives all. If domains may give more, *extent*
-    returns how much a domain can give, or None for nothing.
+    *domain* has room for them.
+    """
+    fabric = rooms.fabric
+    while True:
+        domain = rooms.smallest(wanted, domain)
+        if last(domain):
+            yield domain, wanted
+            return
+        if rooms(domain).number == wanted:
+            yield from all_of(domain, rooms, last)
+            return
+        # The most room first, until one of the others has room for the rest.
+        children = (d for d in fabric.children[domain] if rooms(d).number)
+        left = sorted(children, key=lambda d: (-rooms(d).number, rooms.fitting(d, 0)))
+        while rooms(left[0]).number < wanted:
+            first = left.pop(0)
+            yield from all_of(first, rooms, last)
+            wanted -= rooms(first).number
+        able = (d for d in left if rooms(d).number >= wanted)
+        domain = min(rooms.fitting(d, wanted) for d in able).domain
+
+
+def all_of(domain: int, rooms: Rooms, last: Callable[[int], bool]) -> Iterator[Given]:
+    """The domains with property *last* in *domain*, each with all of *rooms* that it has."""
+    if last(domain):
+        if rooms(domain).number:
+            yield domain, rooms(domain).number
+        return
+    for child in rooms.fabric.children[domain]:
+        yield from all_of(child, rooms, last)
+
+
+class Spread:
+    """Where the nodes of a request may be, as the rooms for it are now.
+
+    *levels* are the localities that the request names. Each innermost domain gives at least *each*
+    units; a whole domain gives all. If domains may give more, *extent* returns how much a domain
+    can give, or None for nothing.
     """
 
     def __init__(
         self,
-        rooms: Rooms,
+        rooms: RequestRooms,
         levels: Sequence[Level] = (),
         each: int = 1,
         extent: Optional[Callable[[int], Optional[tuple[Any, ...]]]] = None,
-        tables: Optional[list[Above]] = None,
     ) -> None:
         self.rooms = rooms
-        self.fabric: Fabric = rooms.fabric
+        self.fabric: Fabric = rooms.units.fabric
         self.levels = levels
         self.each = each
         self.extent = extent
-        self.tables = tables or (rooms.tables(levels, each) if levels else [])
-        self.few: Optional[Few] = rooms.few
         self._values: dict[tuple[int, int], Optional[tuple[Any, ...]]] = {}
+
+    def settled(self, levels: Sequence[Level], each: int) -> Spread:
+        """The same for other counts of the levels, and units of each innermost domain."""
+        rooms = RequestRooms.of(self.rooms.units, levels, each, self.rooms.at_most)
+        return Spread(rooms, levels, each, self.extent)
 
     # -- how much
 
     def copies(self, domain: int, depth: int = 0) -> int:
-        """How often *domain* can host the levels from *depth* on, at their smallest counts.
-
-        Exact up to the number that may be asked of one domain.
-        """
-        return self.tables[depth].units[domain]
-
-    def local(self, domain: int, depth: int) -> bool:
-        """Whether *domain* can host the levels from *depth* on with all slots local."""
-        return self.tables[depth].local[domain] > 0
+        """How often *domain* can host the levels from *depth* on, at their smallest counts."""
+        return self.rooms.levels[depth](domain).number
 
     def inside(self, domain: int, name: str) -> bool:
         """Whether *domain* is a domain of locality *name* or in one."""
         return bool(self.fabric.within(name)[domain])
-
-    def below(self, domain: int, name: str) -> list[int]:
-        """The domains of locality *name* in *domain*."""
-        return [d for d in self.fabric.inside(domain) if self.fabric.locality[d] == name]
 
     def fixed(self, depth: int) -> bool:
         """Whether all counts from *depth* down to the slots are fixed."""
@@ -108,7 +133,7 @@ class Spread:
         if self.inside(domain, level.name):
             inner = self.value(domain, depth + 1)
             return None if inner is None or 1 not in level.count else (1, (inner,))
-        values = [self.value(d, depth + 1) for d in self.below(domain, level.name)]
+        values = [self.value(d, depth + 1) for d in self.fabric.named_in(domain, level.name)]
         able = sorted((value for value in values if value is not None), reverse=True)
         number = level.count.largest(len(able))
         return None if number is None else (number, tuple(able[:number]))
@@ -121,48 +146,39 @@ class Spread:
         if depth == len(self.levels) or self.levels[depth].groups:
             yield domain, depth
             return
-        fixed, level = self.fixed(depth), self.levels[depth]
+        level, rooms = self.levels[depth], self.rooms.levels[depth]
         wanted = self.value(domain, depth)
         assert wanted is not None
-        if fixed:
-            domain = self.tables[depth].smallest(1, domain)
+        if self.fixed(depth):
+            domain = rooms.smallest(1, domain)
         else:
             alike = [d for d in self.fabric.inside(domain) if self.value(d, depth) == wanted]
-            domain = self._smallest(alike, depth)
+            height = min(self.fabric.height[d] for d in alike)
+            lowest = (d for d in alike if self.fabric.height[d] == height)
+            domain = min(rooms.fitting(d, 1) for d in lowest).domain
         if self.inside(domain, level.name):
             yield from self.above(domain, depth + 1)
             return
+        named, inside = self.fabric.named_in(domain, level.name), self.rooms.levels[depth + 1]
+        values = {d: self.value(d, depth + 1) for d in named if inside(d).number}
         chosen: Iterable[int]
-        if fixed:
-            chosen = self.distinct(domain, depth, level.count.minimum)
-        else:
-            inside = (d for d in self.below(domain, level.name) if self.copies(d, depth + 1))
-            values = {d: self.value(d, depth + 1) for d in inside}
-            if len(set(values.values())) == 1:
-                chosen = self.distinct(domain, depth, wanted[0])
-            else:  # those that can give more come first; None only if a search gave up
-                able = {d: value for d, value in values.items() if value is not None}
-                fitting = self.rooms.fitting
-                by_fit = sorted(able, key=lambda d: fitting(d, not self.local(d, depth + 1)))
-                chosen = sorted(by_fit, key=able.__getitem__, reverse=True)[: wanted[0]]
+        if len(set(values.values())) == 1:
+            number = level.count.minimum if self.fixed(depth) else wanted[0]
+            chosen = (d for d, _ in self.shared(domain, depth, number, 1))
+        else:  # those that can give more come first; None only if a search gave up
+            able = {d: value for d, value in values.items() if value is not None}
+            by_fit = sorted(able, key=lambda d: inside.fitting(d, 1))
+            chosen = sorted(by_fit, key=able.__getitem__, reverse=True)[: wanted[0]]
         for inner in chosen:
             yield from self.above(inner, depth + 1)
 
-    def distinct(self, domain: int, depth: int, number: int) -> Iterator[int]:
-        """*number* distinct domains of the level at *depth* in *domain*, all as good."""
-        for inner, _ in self.shared(domain, depth, number, 1):
-            yield inner
-
     def shared(self, domain: int, depth: int, number: int, most: int) -> Iterator[Given]:
         """*number* copies of what is inside the level at *depth*: domains of the level in *domain*,
-        each with up to *most*. No domain inside *domain* has room for all of them."""
-        table = self.tables[depth]
-        assert isinstance(table, Copies)
-        return self.span(domain, number, table.shares(most), self._ends_at(table))
-
-    def _ends_at(self, table: Named) -> Callable[[int], bool]:
-        named = table.named
-        return lambda domain: bool(named[domain])
+        each with up to *most*."""
+        name = self.levels[depth].name
+        named = self.fabric.named(name)
+        rooms = shares(self.rooms.levels[depth + 1], name, most)
+        return spread(domain, number, rooms, lambda d: bool(named[d]))
 
     def place(self, domain: int, depth: int, number: int) -> Iterator[Given]:
         """The innermost domains of *number* copies of the levels from *depth* on in *domain*.
@@ -176,7 +192,7 @@ class Spread:
         if level.groups:
             yield from self.place(domain, depth + 1, number * level.count.minimum)
             return
-        domain = self.tables[depth].smallest(number, domain)
+        domain = self.rooms.levels[depth].smallest(number, domain)
         if self.inside(domain, level.name):
             yield from self.place(domain, depth + 1, number)
             return
@@ -185,82 +201,21 @@ class Spread:
 
     def nodes(self, domain: int, units: int) -> Iterator[Given]:
         """The leaves of *units* units in *domain*, which has room for them."""
-        few = self.few
-        if few is None:
-            yield from self._anywhere(domain, units)
+        all_, at_most = self.rooms.units, self.rooms.at_most
+        height = self.fabric.height
+        if at_most is None:
+            yield from spread(domain, units, all_, lambda d: not height[d])
             return
-        domain = few.smallest(units, domain)
-        if self.inside(domain, few.name):
-            yield from self._anywhere(domain, units)
-            return
-        chosen = list(self.span(domain, units, few.shares(), self._ends_at(few)))
-        if len(chosen) > few.number:
-            chosen = list(self.span(domain, units, few.roomiest(domain), self._ends_at(few)))
+        domain = self.rooms.few.smallest(units, domain)
+        chosen = [(domain, units)]
+        if not self.inside(domain, at_most.locality):
+            named = self.fabric.named(at_most.locality)
+
+            def among(rooms: Rooms) -> list[Given]:
+                return list(spread(domain, units, rooms, lambda d: bool(named[d])))
+
+            chosen = among(shares(all_, at_most.locality, units))
+            if len(chosen) > at_most.domains:
+                chosen = among(roomiest(all_, at_most, domain))
         for inner, share in chosen:
-            yield from self._anywhere(inner, share)
-
-    def _anywhere(self, domain: int, units: int) -> Iterator[Given]:
-        if units < self.rooms.units[domain]:
-            domain = self.rooms.smallest(units, domain)
-        height = self.fabric.height
-        yield from self.span(domain, units, self.rooms.room, lambda d: height[d] == 0)
-
-    def _smallest(self, domains: list[int], depth: int) -> int:
-        """The first in order of the smallest of *domains*, for the levels from *depth* on."""
-        height = self.fabric.height
-        least = min(height[d] for d in domains)
-        fitting = self.rooms.fitting
-        found = min(fitting(d, not self.local(d, depth)) for d in domains if height[d] == least)
-        return found.domain
-
-    def span(
-        self, domain: int, wanted: int, room: Room, last: Callable[[int], bool]
-    ) -> Iterator[Given]:
-        """The domains with property *last* in which *wanted* of *room* in *domain* are taken.
-
-        No domain inside it has room for all of them.
-        """
-        while not last(domain):
-            if room(domain, False) == wanted:
-                yield from self._all_of(domain, room, last)
-                return
-            # The most room first, until one of the others has room for the rest.
-            children = sorted(
-                (-room(d, False), self.rooms.fitting(d, False))
-                for d in self.fabric.children[domain]
-                if room(d, False)
-            )
-            for place, (free, fitting) in enumerate(children):
-                if -free >= wanted:
-                    left = [fitting.domain for _, fitting in children[place:]]
-                    domain = self._best(left, wanted, room)
-                    domain = self._first(domain, wanted, room, last)
-                    break
-                yield from self._all_of(fitting.domain, room, last)
-                wanted += free
-            if not wanted:
-                return
-        yield domain, wanted
-
-    def _first(self, domain: int, wanted: int, room: Room, last: Callable[[int], bool]) -> int:
-        """The smallest domain in *domain* with *room* for *wanted*, the first in order."""
-        height, fitting = self.fabric.height, self.rooms.fitting
-        able = (d for d in self._down_to(domain, last) if room(d, False) >= wanted)
-        return min((height[d], fitting(d, room(d, True) < wanted)) for d in able)[1].domain
-
-    def _best(self, domains: Iterable[int], wanted: int, room: Room) -> int:
-        """The best fit of *domains*, whatever their height."""
-        able = (d for d in domains if room(d, False) >= wanted)
-        return min(self.rooms.fitting(d, room(d, True) < wanted) for d in able).domain
-
-    def _all_of(self, domain: int, room: Room, last: Callable[[int], bool]) -> Iterator[Given]:
-        for inner in self._down_to(domain, last):
-            if last(inner) and room(inner, False):
-                yield inner, room(inner, False)
-
-    def _down_to(self, domain: int, last: Callable[[int], bool]) -> Iterator[int]:
-        """*domain* and what is in it, down to those with property *last*."""
-        yield domain
-        if not last(domain):
-            for child in self.fabric.children[domain]:
-                yield from self._down_to(child, last)
+            yield from spread(inner, share, all_, lambda d: not height[d])

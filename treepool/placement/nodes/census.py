@@ -1,100 +1,120 @@
-"""The census: what is free in each domain of a fabric."""
+"""The census: what is in each domain of a fabric.
+
+It reads in the log of an index which ranks moved since it last did, and counts these anew in the
+domains around them. Its cost therefore follows what changes, not the number of nodes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, Optional, TypeVar
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, AbstractSet, Iterable, Optional
 
-from treepool.placement.nodes.domaincount import DomainCount
-from treepool.placement.nodes.state import IDLE, NodeState, unpacked
+from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.nodes.rankset import RankSet
+from treepool.placement.nodes.state import NodeState
 
 if TYPE_CHECKING:
     from treepool.placement.nodes.index import NodeIndex
 
-#: Changed leaves that are kept for readers, per domain of the fabric.
-_MAX_LOG = 4
 
-K = TypeVar("K")
+class Census:
+    """The up ranks of each leaf of *fabric* by state, and the idle nodes of each domain.
 
+    ``state_of`` has the state of each up rank, ``held`` the number of ranks in each state by leaf,
+    and ``idle`` the number of idle nodes by domain. ``versions`` has a number for each domain that
+    grows with every change in it.
+    """
 
-def less_one(numbers: dict[K, int], key: K) -> int:
-    """What is left of the number at *key* after one is taken from it; 0 is dropped."""
-    left = numbers[key] - 1
-    if left:
-        numbers[key] = left
-    else:
-        del numbers[key]
-    return left
+    __slots__ = ("fabric", "state_of", "held", "idle", "versions", "_by_idle", "_seen")
 
-
-class Census(DomainCount):
-    """The up ranks of each leaf by state, and what is free in each domain."""
-
-    __slots__ = ("held", "log", "log_start", "_free", "_counted")
-
-    def _clear(self) -> None:
-        super()._clear()
-        size = len(self.fabric)
-        #: By leaf, the number of ranks in each state.
-        self.held: list[dict[NodeState, int]] = [{} for _ in range(size)]
-        self._free = [0] * size
-        self._counted: list[Optional[NodeState]] = [None] * len(self.fabric.homes)
-        #: Leaves in which something changed, in order; entries before log_start are dropped.
-        self.log: list[int] = []
-        self.log_start = 0
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self.state_of: list[Optional[NodeState]] = [None] * len(fabric.homes)
+        self.held: list[dict[NodeState, int]] = [{} for _ in range(len(fabric))]
+        self.idle = [0] * len(fabric)
+        self.versions = [0] * len(fabric)
+        #: By domain: the children (their places) by the number of their idle nodes.
+        self._by_idle = [[(0, place) for place in range(len(c))] for c in fabric.children]
+        #: Where in the log of the index the next change is; below its start before the first.
+        self._seen = -1
 
     def copy(self) -> Census:
-        """An independent copy, in one copy of each list."""
-        new = super().copy()
-        new.held, new._free, new._counted = (
-            self.held.copy(),
-            self._free.copy(),
-            self._counted.copy(),
-        )
-        new.log, new.log_start = [], self.log_start + len(self.log) + 1
+        """An independent copy, for a copy of the index that has the same log."""
+        new = object.__new__(Census)
+        new.fabric, new._seen = self.fabric, self._seen
+        new.state_of, new.held = self.state_of.copy(), self.held.copy()
+        new.idle, new.versions = self.idle.copy(), self.versions.copy()
+        new._by_idle = [order.copy() for order in self._by_idle]
         return new
 
-    def free(self, domain: int) -> tuple[int, int]:
-        """The free cores and GPUs of the nodes in *domain* that are up."""
-        return unpacked(self._free[domain])[:2]
+    def follow(self, index: NodeIndex) -> None:
+        """Count the ranks of *index* that moved since the last call.
 
-    def idle(self, domain: int) -> int:
-        """The number of nodes in *domain* that are up and idle."""
-        return self._free[domain] & IDLE
+        If this fails, the census is of no use any more.
+        """
+        seen = self._seen - index.log_start
+        moved: Iterable[int] = range(len(self.state_of))
+        if seen >= 0:
+            moved = dict.fromkeys(index.log[seen:])
+        for rank in moved:
+            old, new = self.state_of[rank], index.state_of[rank] if index.up[rank] else None
+            if old is not new:
+                self.state_of[rank] = new
+                self._move(rank, old, new)
+        self._seen = index.log_start + len(index.log)
 
-    def _move(self, ranks: Iterable[int], index: NodeIndex) -> None:
-        homes, paths = self.fabric.homes, self.fabric.paths
-        counted, free = self._counted, self._free
-        for rank in ranks:
-            old, new = counted[rank], index.state_of[rank] if index.up[rank] else None
-            if old is new:
-                continue
-            counted[rank] = new
-            change = (0 if new is None else new.packed) - (0 if old is None else old.packed)
-            for leaf in homes[rank]:
-                self.log.append(leaf)
-                for domain in paths[leaf]:
-                    free[domain] += change
-                held = self.held[leaf]
-                if not self._own[leaf]:
-                    held = self.held[leaf] = held.copy()
-                    self._own[leaf] = 1
-                if old is not None:
-                    less_one(held, old)
-                if new is not None:
-                    held[new] = held.get(new, 0) + 1
-        if len(self.log) > 1024 + _MAX_LOG * len(self.held):
-            self.log_start += len(self.log)
-            self.log.clear()
+    def _move(self, rank: int, old: Optional[NodeState], new: Optional[NodeState]) -> None:
+        """Count *rank*, which was in state *old*, in *new*; None if it is not up."""
+        fabric, more = self.fabric, 0
+        for leaf in fabric.homes[rank]:
+            held = self.held[leaf] = self.held[leaf].copy()  # a copy may share the one before
+            if old is not None:
+                held[old] -= 1
+                more = -old.idle
+                if not held[old]:
+                    del held[old]
+            if new is not None:
+                held[new] = held.get(new, 0) + 1
+                more += new.idle
+            for domain in fabric.paths[leaf]:
+                self.versions[domain] += 1
+                if more:
+                    self._count_idle(domain, more)
 
-    def _count(self, index: NodeIndex) -> None:
-        start = self.log_start + len(self.log) + 1  # no reader is this far: each looks at all
-        self._clear()
-        self.log_start = start
-        for rank, leaves in enumerate(self.fabric.homes):
-            state = self._counted[rank] = index.state_of[rank] if index.up[rank] else None
-            if state is not None:
-                for leaf in leaves:
-                    self.held[leaf][state] = self.held[leaf].get(state, 0) + 1
-                    self._free[leaf] += state.packed
-        for domain in reversed(range(1, len(self.fabric))):  # children before parents
-            self._free[self.fabric.parent[domain]] += self._free[domain]
+    def _count_idle(self, domain: int, more: int) -> None:
+        number = self.idle[domain]
+        self.idle[domain] = number + more
+        if domain != ROOT:
+            place, order = self.fabric.place[domain], self._by_idle[self.fabric.parent[domain]]
+            del order[bisect_left(order, (number, place))]
+            insort(order, (number + more, place))
+
+    def first(
+        self,
+        states: AbstractSet[NodeState],
+        index: NodeIndex,
+        within: Optional[RankSet],
+        domain: int,
+    ) -> int:
+        """The first rank in one of *states* on the way down from *domain* into the domain with the
+        fewest idle nodes, ties to the lowest rank; -1 if *domain* has no such rank.
+
+        So whole domains above the nodes stay whole. Only ranks of *within*, which never changes,
+        count (None: all).
+        """
+        fabric = self.fabric
+        if within is not None and domain not in fabric.having(within):
+            return -1
+        children = fabric.children[domain]
+        if not children:
+            here = self.held[domain].keys() & states
+            if not here:
+                return -1
+            ranks = fabric.set_of(domain).common(within)
+            lowest = (index.buckets[state].lowest(ranks) for state in here)
+            return min((rank for rank in lowest if rank >= 0), default=-1)
+        for _, place in self._by_idle[domain]:
+            rank = self.first(states, index, within, children[place])
+            if rank >= 0:
+                return rank
+        return -1

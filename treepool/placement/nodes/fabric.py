@@ -56,7 +56,7 @@ class Fabric:
         self._named: dict[str, bytearray] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
-        self._having: dict[RankSet, int] = {}
+        self._having: dict[RankSet, frozenset[int]] = {}
 
     @classmethod
     def of(cls, root: FabricDomain, ranks: int, width: int) -> Fabric:
@@ -98,37 +98,12 @@ class Fabric:
             found.append((domain, *found[parent]) if parent >= 0 else (domain,))
         return found
 
-    @cached_property
-    def start(self) -> list[int]:
-        """The bit of the first child of each domain: see ``bit``."""
-        found, next_ = [], 1
-        for children in self.children:
-            found.append(next_)
-            next_ += len(children)
-        return found
+    def having(self, ranks: RankSet) -> frozenset[int]:
+        """The domains that have some of *ranks*, which never change."""
 
-    @cached_property
-    def bit(self) -> list[int]:
-        """A bit for each domain in a set of domains; siblings are next to each other, by place."""
-        return [
-            self.start[parent] + place if parent >= 0 else 0
-            for parent, place in zip(self.parent, self.place)
-        ]
-
-    @cached_property
-    def of_bit(self) -> list[int]:
-        """The domain of each bit."""
-        return sorted(range(len(self)), key=self.bit.__getitem__)
-
-    def bits(self, leaves: Iterable[int]) -> int:
-        """*leaves* and all domains around them, a bit for each."""
-        return idset.from_ids({self.bit[d] for leaf in leaves for d in self.paths[leaf]})
-
-    def having(self, ranks: RankSet) -> int:
-        """The domains that have some of *ranks*, which never change, a bit for each."""
-
-        def found() -> int:
-            return self.bits({leaf for rank in ranks for leaf in self.homes[rank]})
+        def found() -> frozenset[int]:
+            leaves = {leaf for rank in ranks for leaf in self.homes[rank]}
+            return frozenset(domain for leaf in leaves for domain in self.paths[leaf])
 
         return remembered(self._having, _MAX_SETS, ranks, found)
 
@@ -156,6 +131,11 @@ class Fabric:
     def inside(self, domain: int) -> range:
         """*domain* and all domains in it, parents first."""
         return range(domain, self.end[domain])
+
+    def named_in(self, domain: int, locality: str) -> list[int]:
+        """The domains of *locality* in *domain*, which may be one itself."""
+        named = self.named(locality)
+        return [inner for inner in self.inside(domain) if named[inner]]
 
     def leaves(self, domain: int) -> Iterator[int]:
         """The leaves in *domain*, which may be one itself."""

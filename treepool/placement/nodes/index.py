@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Optional, Sequence, TypeVar
+from typing import Callable, Iterable, Optional, Sequence
 
 from treepool.placement.nodes.census import Census
-from treepool.placement.nodes.domaincount import DomainCount
 from treepool.placement.nodes.fabric import Fabric
-from treepool.placement.nodes.idlenodes import IdleNodes
 from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.rfc import idset
@@ -15,10 +13,8 @@ from treepool.rfc import idset
 #: A function of a state, cores and GPUs: the state after they are taken, or given back.
 Change = Callable[[NodeState, int, int], NodeState]
 
-#: Most counts of domains that are kept: those of the fabric, and one for each family of properties.
-MAX_COUNTS = 9
-
-F = TypeVar("F", bound=DomainCount)
+#: Most censuses that are kept: that of the fabric, and one for each family of properties.
+MAX_CENSUSES = 8
 
 #: A rank, and the state that it was in.
 Move = tuple[int, NodeState]
@@ -30,7 +26,7 @@ class NodeIndex:
     ``state_of[rank]`` is None where the pool has no such rank. ``buckets`` has no empty sets.
     """
 
-    __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_shared", "_counts")
+    __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_shared", "_censuses")
 
     def __init__(self, state_of: list[Optional[NodeState]], up: bytearray) -> None:
         self.state_of = state_of
@@ -42,7 +38,7 @@ class NodeIndex:
         self.log_start = 0
         #: States whose set of ranks is shared with a copy of this index: copy it before a change.
         self._shared: set[NodeState] = set()
-        self._counts: dict[tuple[type[DomainCount], Fabric], DomainCount] = {}
+        self._censuses: dict[Fabric, Census] = {}
         self.rebuild()
 
     def copy(self) -> NodeIndex:
@@ -54,27 +50,17 @@ class NodeIndex:
         new._shared = set(self.buckets)
         self._shared = set(self.buckets)
         new.log_start = self.log_start + len(self.log)
-        for key, one in self._counts.items():
-            one.follow(self)
-            new._counts[key] = one.copy()
+        for fabric in list(self._censuses):
+            new._censuses[fabric] = self.census(fabric).copy()
         return new
 
     def census(self, fabric: Fabric) -> Census:
-        """What is free in each domain of *fabric*, as of now."""
-        return self._count_of(Census, fabric)
-
-    def idle_nodes(self, fabric: Fabric) -> IdleNodes:
-        """How many nodes are idle in each domain of *fabric*, as of now."""
-        return self._count_of(IdleNodes, fabric)
-
-    def _count_of(self, kind: type[F], fabric: Fabric) -> F:
-        found = self._counts.get((kind, fabric))
-        if found is None:
-            if len(self._counts) >= MAX_COUNTS:
-                del self._counts[next(iter(self._counts))]  # the oldest
-            found = self._counts[kind, fabric] = kind(fabric)
-        found.follow(self)
-        assert isinstance(found, kind)
+        """What is in each domain of *fabric*, as of now."""
+        found = self._censuses.pop(fabric, None) or Census(fabric)
+        found.follow(self)  # if that fails, it is not kept
+        if len(self._censuses) >= MAX_CENSUSES:
+            del self._censuses[next(iter(self._censuses))]  # the one not used for longest
+        self._censuses[fabric] = found
         return found
 
     def rebuild(self) -> None:
@@ -148,14 +134,14 @@ class NodeIndex:
         new.set_up(ranks, False)
         for rank in ranks:
             new.state_of[rank] = None
-        new._counts.clear()
+        new._censuses.clear()
         return new
 
     def _cut_log(self) -> None:
-        """Drop a long log, after the counts have read it."""
+        """Drop a long log, after the censuses have read it."""
         if len(self.log) > 1024 + 2 * len(self.buckets):
-            for one in self._counts.values():
-                one.follow(self)
+            for fabric in list(self._censuses):
+                self.census(fabric)
             self.log_start += len(self.log)
             self.log.clear()
 

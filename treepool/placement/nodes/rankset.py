@@ -8,9 +8,7 @@ small ints, whatever the size of the cluster.
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
-from typing import Iterable, Iterator, Mapping, Optional, Sequence, TypeVar
+from typing import Iterable, Iterator, Optional, Sequence, TypeVar
 
 from treepool.rfc import idset
 
@@ -56,6 +54,18 @@ class RankSet:
         new = RankSet()
         new.chunks = self.chunks.copy()
         new.summary = self.summary
+        return new
+
+    def common(self, within: Optional[RankSet]) -> RankSet:
+        """The ranks that are also in *within*; with None this set itself."""
+        if within is None:
+            return self
+        new, theirs = RankSet(), within.chunks
+        for chunk, bits in self.chunks.items():
+            bits &= theirs.get(chunk, 0)
+            if bits:
+                new.chunks[chunk] = bits
+                new.summary |= 1 << chunk
         return new
 
     def add(self, rank: int) -> None:
@@ -150,23 +160,6 @@ class RankSet:
                 low = bits & -bits
                 yield base + low.bit_length()
                 bits ^= low
-
-
-def lowest_of(
-    keys: Iterable[T], sets: Mapping[T, RankSet], among: RankSet, also: Optional[RankSet] = None
-) -> int:
-    """The lowest rank of *among*, and of *also* unless that is None, in one of *sets*; else -1.
-
-    Only the sets with one of *keys* count. *among* was filled in ascending order.
-    """
-    found = [sets[key].chunks for key in keys if key in sets]
-    for chunk, bits in among.chunks.items():
-        bits &= reduce(or_, [chunks.get(chunk, 0) for chunks in found], 0)
-        if also is not None:
-            bits &= also.chunks.get(chunk, 0)
-        if bits:
-            return (chunk << _SHIFT) + idset.lowest(bits)
-    return -1
 
 
 def ranks_of(values: Sequence[Optional[T]], among: int) -> dict[T, RankSet]:

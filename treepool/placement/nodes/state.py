@@ -19,24 +19,15 @@ Held = tuple[tuple[int, ...], int, int]
 MAX_FITS = 256
 
 
-#: Numbers of cores, GPUs and idle nodes in one int, so that to count a node is one addition.
-_CORES, _GPUS, IDLE = 80, 40, (1 << 40) - 1
-
-
-def unpacked(numbers: int) -> tuple[int, int, int]:
-    """The cores, GPUs and idle nodes of a sum of ``NodeState.packed``."""
-    return numbers >> _CORES, numbers >> _GPUS & IDLE, numbers & IDLE
-
-
 class NodeState:
     """The cores and GPUs (bitmasks) that are free on a node of some type.
 
     ``ncores`` and ``ngpus`` are their numbers, and ``idle`` says whether nothing on the node is
-    allocated; ``packed`` has all three. ``fits`` remembers what assess() returned per ask,
-    and ``usable`` what usable() returned (-1: not asked yet).
+    allocated. ``fits`` remembers what assess() returned per ask, and ``usable`` what usable()
+    returned (-1: not asked yet).
     """
 
-    __slots__ = ("type", "cores", "gpus", "ncores", "ngpus", "idle", "packed", "usable", "fits")
+    __slots__ = ("type", "cores", "gpus", "ncores", "ngpus", "idle", "usable", "fits")
 
     def __init__(self, node_type: NodeType, cores: int, gpus: int) -> None:
         self.type = node_type
@@ -45,7 +36,6 @@ class NodeState:
         self.ncores = idset.size(cores)
         self.ngpus = idset.size(gpus)
         self.idle = cores == node_type.root.cores and gpus == node_type.root.gpus
-        self.packed = (self.ncores << _CORES) + (self.ngpus << _GPUS) + self.idle
         self.usable = -1
         self.fits: dict[Any, Any] = {}
 

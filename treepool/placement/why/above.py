@@ -52,7 +52,7 @@ class _Why:
         None if one can.
         """
         spread = self.spread
-        domains = spread.below(ROOT, name) if name else [ROOT]
+        domains = self.fabric.named_in(ROOT, name) if name else [ROOT]
         if any(spread.copies(domain, depth) for domain in domains):
             return None
         where, whole = f"no {name}" if name else "the pool", False
@@ -64,10 +64,10 @@ class _Why:
         if whole and max(rooms) >= wanted:
             return f"{where} can be taken whole: some of its nodes cannot serve it"
         has = "has" if "node" in what or "domain" in what else "has room for"
-        few = self.spread.few
-        if few is not None and max(rooms) >= wanted:
-            most, kind = max(few.units[domain] for domain in domains), f"{few.name} domain"
-            limit = f"in {few.number} {plural(few.number, kind)} at most"
+        few, at_most = spread.rooms.few, self.request.at_most
+        if at_most is not None and max(rooms) >= wanted:
+            most, kind = max(few(domain).number for domain in domains), f"{at_most.locality} domain"
+            limit = f"in {at_most.domains} {plural(at_most.domains, kind)} at most"
             if name:
                 return f"{where} {has} {wanted} {what} {limit}: the most that one {has} is {most}"
             asked = f"the request asks {wanted} {what} {limit}"
@@ -79,9 +79,9 @@ class _Why:
 
     def needed(self) -> str:
         """How many domains of the limited locality the request needs, if there are so many."""
-        few, left = self.spread.few, self.spread.each
-        assert few is not None
-        rooms = (few.inner.units[d] for d in self.fabric.inside(ROOT) if few.named[d])
+        units, at_most, left = self.spread.rooms.units, self.request.at_most, self.spread.each
+        assert at_most is not None
+        rooms = (units(d).number for d in self.fabric.named_in(ROOT, at_most.locality))
         for number, room in enumerate(sorted(rooms, reverse=True), 1):
             left -= room
             if left <= 0:
@@ -99,17 +99,20 @@ class _Why:
                 [spread.copies(d, depth + 1) for d in domains],
             )
         rooms = [
-            sum(spread.copies(inner, depth + 1) > 0 for inner in spread.below(domain, level.name))
+            sum(
+                spread.copies(inner, depth + 1) > 0
+                for inner in self.fabric.named_in(domain, level.name)
+            )
             for domain in domains
         ]
-        alone = all(spread.copies(i, depth + 1) for i in spread.below(ROOT, level.name))
+        alone = all(spread.copies(i, depth + 1) for i in self.fabric.named_in(ROOT, level.name))
         suited = "" if alone else " that can give what is asked"
         return wanted, f"{plural(wanted, f'{level.name} domain')}{suited}", rooms
 
     def nodes(self, domains: list[int]) -> tuple[int, str, list[int]]:
         """The nodes or units that each innermost domain is to give, and how many each has."""
         spread = self.spread
-        rooms = [spread.rooms.units[domain] for domain in domains]
+        rooms = [spread.rooms.units(domain).number for domain in domains]
         if self.request.nodes is None:
             return spread.each, plural(spread.each, self.request.ask.group.name), rooms
         sizes = [sum(1 for _ in spread.fabric.ranks_in(domain)) for domain in domains]
