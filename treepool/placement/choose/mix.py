@@ -44,7 +44,7 @@ class _Want(NamedTuple):
     places: tuple[Domain, ...]
 
 
-class _Table(NamedTuple):
+class _Wants(NamedTuple):
     """What a mix asks of a type of node; ``weight`` is that of all kinds that the type can host."""
 
     wants: tuple[_Want, ...]
@@ -60,7 +60,7 @@ class Mix:
 
     kinds: tuple[Kind, ...] = ()
     above: Mapping[str, int] = attrs.field(factory=dict)
-    _tables: dict[NodeType, _Table] = attrs.field(factory=dict)
+    _wants: dict[NodeType, _Wants] = attrs.field(factory=dict)
     _known: dict[tuple[NodeType, int, int], float] = attrs.field(factory=dict)
 
     def usable(self, state: NodeState) -> int:
@@ -91,7 +91,7 @@ class Mix:
         if not self.kinds:
             return usable.stranded(node_type, cores, gpus)
         free = idset.size(gpus & node_type.root.open_gpus) * PER_GPU
-        weight = self._table(node_type).weight
+        weight = self._wants_on(node_type).weight
         # Not from what is rounded: kinds that the type can host may weigh next to nothing.
         return free - round(self._usable(node_type, cores, gpus) / weight) if weight else free
 
@@ -102,15 +102,15 @@ class Mix:
     def _count(self, node_type: NodeType, cores: int, gpus: int) -> float:
         found = 0.0
         gpus &= node_type.root.open_gpus
-        for want in self._table(node_type).wants:
+        for want in self._wants_on(node_type).wants:
             for place in want.places:
                 free = idset.size(gpus & place.gpus)
                 if free >= want.gpus and idset.size(cores & place.cores) >= want.cores:
                     found += want.weight * free
         return found * PER_GPU
 
-    def _table(self, node_type: NodeType) -> _Table:
-        return remembered(self._tables, _MAX_TYPES, node_type, lambda: _table_of(self, node_type))
+    def _wants_on(self, node_type: NodeType) -> _Wants:
+        return remembered(self._wants, _MAX_TYPES, node_type, lambda: _wants_of(self, node_type))
 
 
 def smallest_domains(fabric: Optional[Fabric]) -> dict[str, int]:
@@ -122,7 +122,7 @@ def smallest_domains(fabric: Optional[Fabric]) -> dict[str, int]:
     return found
 
 
-def _table_of(mix: Mix, node_type: NodeType) -> _Table:
+def _wants_of(mix: Mix, node_type: NodeType) -> _Wants:
     root = node_type.root
     idle = NodeState(node_type, root.cores, root.gpus)
     wants, others = [], 0.0
@@ -144,7 +144,7 @@ def _table_of(mix: Mix, node_type: NodeType) -> _Table:
             wants.append(_Want(kind.weight * gpus * units, cores, gpus, places))
     weight = sum(want.weight for want in wants)
     total = weight + others
-    return _Table(
+    return _Wants(
         tuple(want._replace(weight=want.weight / total) for want in wants),
         weight / total if total else 0.0,
     )

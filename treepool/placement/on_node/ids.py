@@ -14,10 +14,10 @@ import attrs
 
 from treepool.placement.gpus.graph import Graph, graph_of, lowest_clique
 from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.amounts import amount_ids, cores_near, lowest_ids
 from treepool.placement.on_node.gpu_assignment import GpuAssignment
 from treepool.placement.on_node.ledger import Take
 from treepool.placement.on_node.levels import amount_levels, smallest_hosts, usable_gpus
-from treepool.placement.on_node.spread import cores_near, lowest_ids, spread
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 
@@ -119,7 +119,7 @@ class _Giver:
         if host is None:
             return None
         links = self.node_type.links
-        return _Placed(take, host, *spread(host, want, self.cores, gpus, links, need.demand))
+        return _Placed(take, host, *amount_ids(host, want, self.cores, gpus, links, need.demand))
 
     def share(self) -> None:
         """Give amounts with ``fair_share`` as much of their share of cores as is free."""
@@ -146,7 +146,7 @@ class _Giver:
         graph = graph_of(self.node_type.links, need.demand)
         if self.plain:
             return plain_ids(host, want, self.cores, usable, graph)
-        return spread(host, want, self.cores, usable, self.node_type.links, need.demand)
+        return amount_ids(host, want, self.cores, usable, self.node_type.links, need.demand)
 
 
 def plain_ids(

@@ -12,6 +12,7 @@ from typing import Callable, Optional
 from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
+from treepool.placement.on_node.amounts import amount_ids, lowest_ids
 from treepool.placement.on_node.domains import SuitableDomains
 from treepool.placement.on_node.ids import ids_of
 from treepool.placement.on_node.layout import Layout
@@ -25,7 +26,6 @@ from treepool.placement.on_node.levels import (
     usable_gpus,
 )
 from treepool.placement.on_node.search import Search, able_domains
-from treepool.placement.on_node.spread import lowest_ids, spread
 from treepool.placement.request.need import SLOT, Need, Part, decided
 from treepool.rfc.count import Count
 
@@ -106,7 +106,7 @@ class SlotPlacer:
                 nlocal += 1
             else:
                 links = self.node_type.links
-                taken_cores, taken_gpus = spread(host, want, cores, gpus & among, links)
+                taken_cores, taken_gpus = amount_ids(host, want, cores, gpus & among, links)
                 # Slots are equal and resources only shrink: after a slot that is not local, no
                 # later slot is local.
                 nlocal += levels[host] == 0

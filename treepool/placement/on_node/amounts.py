@@ -1,4 +1,4 @@
-"""The spread: which ids of a domain an amount takes.
+"""Amounts: which ids of a domain an amount takes.
 
 An amount that no smaller domain can host spans as few child domains as possible, see cover.py. GPUs
 come from domains with free cores beside them. Cores come from the domains of the chosen GPUs, level
@@ -26,7 +26,7 @@ def lowest_ids(domain: Domain, want: Amount, cores: int, gpus: int) -> tuple[int
     )
 
 
-def spread(
+def amount_ids(
     domain: Domain,
     want: Amount,
     cores: int,
@@ -52,11 +52,11 @@ def spread(
     if linked and links is not None and not indifferent(links, free, demand):
         taken = best_set(links, free, want[0], demand, domain, cores_beside) or 0
     else:
-        taken = _spread_gpus(domain, want, cores, gpus)
+        taken = _best_gpus(domain, want, cores, gpus)
     return cores_beside(taken), taken
 
 
-def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
+def _best_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
     """The GPUs of *want*: at each level, from the fewest children that together have *want*.
 
     Among equally few children, those that have each GPU's share of the cores beside it are
@@ -79,7 +79,7 @@ def _spread_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
     taken = idset.take_lowest(domain.own_gpus & gpus, given_gpus[0])
     for place, i in enumerate(sources, 1):
         amount = given_gpus[place], given_cores[place]
-        taken |= _spread_gpus(children[i], amount, cores, gpus)
+        taken |= _best_gpus(children[i], amount, cores, gpus)
     return taken
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from depth import examples
 from treepool.placement.nodes.compile import compile_topo
+from treepool.placement.on_node.amounts import amount_ids
 from treepool.placement.on_node.cover import fewest
-from treepool.placement.on_node.spread import spread
 from treepool.rfc import idset
 
 
@@ -74,7 +74,7 @@ def test_each_socket_gives_cores_in_proportion_to_its_gpus():
     cores, gpus = cores & ~idset.decode("8-10"), gpus & ~idset.decode("0,3")
 
     def taken(ncores):
-        found = spread(root, (2, ncores), cores, gpus)
+        found = amount_ids(root, (2, ncores), cores, gpus)
         return idset.encode(found[0]), idset.encode(found[1])
 
     # Two of each socket: core 11 is all that NUMA 2 has beside its GPU, and NUMA 3 gives the other.
