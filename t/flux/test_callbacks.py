@@ -9,6 +9,13 @@ from broker import HERE, Failed, Instance, key_of
 
 FAULTY = str(HERE / "flux/schedulers/sched-faulty.py")
 
+#: Sends a new priority of a job. After ``flux job urgency`` the job manager submits the job anew.
+PRIORITIZE = """
+import sys, flux, flux.job
+jobs = [[flux.job.JobID(sys.argv[1]), int(sys.argv[2])]]
+flux.Flux().rpc("sched.prioritize", {"jobs": jobs}, flags=flux.constants.FLUX_RPC_NORESPONSE)
+"""
+
 
 @pytest.fixture(scope="module")
 def two():
@@ -49,7 +56,7 @@ def test_a_new_priority(broken):
     first = full(broken)
     waits = broken.submit("-N2", "-n2", "--exclusive")
     broken.settle()
-    broken.flux("job", "urgency", waits, "20")
+    broken.flux("python", "-c", PRIORITIZE, waits, "20")
     assert told(broken, "Queue.prioritize"), broken.log()
     broken.flux("cancel", first, waits)
     assert lives(broken, "Queue.prioritize")

@@ -138,13 +138,12 @@ class TreepoolScheduler(Receiver):
         answered(self.handle, self._reconfigure)(msg)
 
     def _reconfigure(self, msg: Any) -> None:
+        conf, complete = payload_of(msg), self._intake.complete
         try:
-            conf, complete = payload_of(msg), self._intake.complete
             meaning_changed = self._configuration.follow(conf, self.queue, complete)
-        except Exception as e:  # it can be anything
-            text = str(e) or type(e).__name__
-            self.log.error(f"the new configuration is refused: {text}")
-            self.handle.respond_error(msg, EINVAL, refusal(text))
+        except ValueError as e:
+            self.log.error(f"the new configuration is refused: {e}")
+            self.handle.respond_error(msg, EINVAL, refusal(str(e)))
             return
         self._use_flux_options()
         if meaning_changed:
