@@ -165,7 +165,8 @@ def test_of_files_with_the_same_key_the_one_that_counts_is_named(instance):
     last = instance.directory / "zz.toml"
     last.write_text('[sched-treepool]\npolicy = "best"\n')
     done = instance.reload('[sched-treepool]\npolicy = "easy"\n')
-    assert f"{last}: sched-treepool.policy: best: known are" in done.stderr
+    assert f"{last}: sched-treepool.policy: best:" in done.stderr  # the rest may be cut
+    assert f"{last}: sched-treepool.policy: best: known are" in instance.log()
 
 
 def test_what_was_loaded_without_a_file_names_none(instance):

@@ -225,6 +225,9 @@ def test_check_of_paths_that_cannot_be_looked_into_is_no_bug():
     names = "PYTHONPATH FLUX_MODULE_PATH_PREPEND FLUX_CLI_PLUGINPATH FLUX_MODPROBE_PATH_APPEND"
     env = {**bare(), **dict.fromkeys(names.split(), "/proc/1/root/root:/dev/null:")}
     somebody = [] if os.geteuid() else ["setpriv", "--reuid=9", "--regid=9", "--clear-groups"]
+    tried = subprocess.run([*somebody, "flux", "python", "-c", ""], cwd="/", capture_output=True)
+    if tried.returncode:
+        pytest.skip("Flux's Python is not for all users")
     with tempfile.TemporaryDirectory() as directory:  # that others may read
         os.chmod(directory, 0o755)
         assert command("--install", "--prefix", directory).status == 0
