@@ -154,6 +154,16 @@ def test_a_mix_that_names_an_unknown_locality_is_refused_at_load(instance):
     assert instance.soon(lambda: "err[0]: mix: 'slot/sockt{x}': " in instance.log())
 
 
+def test_a_module_that_finds_a_mistake_once_it_is_loaded_does_not_end_the_broker(instance):
+    instance.flux("module", "remove", "sched-treepool")
+    instance.flux("module", "load", "sched-treepool", "discover=off", "mix=1*slot/sockt{x}")
+    assert instance.soon(lambda: "sched-treepool" not in instance.flux("module", "list"))
+    assert "runtime failure" not in instance.log()
+    instance.flux("module", "load", "sched-simple")
+    instance.wait(submit(instance, "-n1"), "alloc")
+    assert instance.process.poll() is None
+
+
 def test_what_needs_a_reload_of_the_module_says_so(instance):
     assert instance.reload("[sched-treepool]\nqueue-depth = 8\n").returncode == 0
     assert "queue-depth: holds from the next reload of this module on" in instance.log()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from errno import EINVAL
 from typing import Any, Generator, Iterator, Mapping, Optional
 
@@ -49,6 +50,10 @@ _PENANCE, _AGAIN = 60.0, 1.0
 
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
+
+
+class _Refused(OSError):
+    """R or an option that the scheduler cannot use, found when Flux takes it for running."""
 
 
 class TreepoolScheduler(Receiver):
@@ -94,19 +99,27 @@ class TreepoolScheduler(Receiver):
         impl: PoolV1 = self.resources.impl
         return impl.pool
 
+    def run(self) -> None:
+        """Run until the module is unloaded; it ends at once if it cannot use R or an option.
+
+        That is no error for Flux: one of a running module would end the broker.
+        """
+        with suppress(_Refused):
+            super().run()
+
     def _acquire_resources(self) -> None:  # no hook: the pool is made here, and may be invalid
         try:
             super()._acquire_resources()
             pool = self.pool
         except ValueError as e:  # the pool has already logged it
-            raise OSError(EINVAL, str(e)) from None
+            raise _Refused(EINVAL, str(e)) from None
         R = pool.inventory.resource_set
         discovers = self.options.discover and R.scheduling is None
         try:
             self._configuration.set_options(pool, not discovers)
         except InvalidOption as e:
             self.log.error(str(e))
-            raise OSError(EINVAL, str(e)) from None
+            raise _Refused(EINVAL, str(e)) from None
         self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
         self._windows.begin(self.queue)
         self._annotator = Annotator(self.queue, self._pending.request_of)
