@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from schemas import conforms
 from treepool import parse_shape
 from treepool.cli.files import data_folder
 from treepool.rfc.jobspec import from_resources
@@ -212,3 +213,101 @@ def test_an_R_of_no_node_is_summed_up_too(treepool, write, R):
     assert treepool("validate", write(R)).out.endswith(": valid R: 0 nodes; no scheduling key\n")
     R["scheduling"] = {"writer": "TreePool"}
     assert treepool("validate", write(R)).out.endswith(": valid R: 0 nodes\n")
+
+
+# -- configurations of Flux
+
+GOOD = """
+[modules]
+alternatives.sched = "sched-treepool"
+
+[queues.batch]
+[queues.debug]
+
+[sched-treepool]
+policy = "conservative"
+mix = "7*slot/[core=12;gpu=1]"
+windows = [{name = "a", hosts = "n[0-1]", start = 2027-01-01T08:00:00Z, end = 2027-01-02T08:00:00}]
+queues.debug.policy = "easy"
+"""
+
+
+def test_a_configuration_is_summed_up_by_what_it_chooses(treepool, write):
+    path = write(GOOD, "treepool.toml")
+    chosen = "policy conservative, mix 7*slot/[core=12;gpu=1], 1 queue with own rules, 1 window"
+    result = treepool("validate", path)
+    said = f"{path}: valid configuration: {chosen}; the next start has 'sched-treepool'\n"
+    assert (result.status, result.out) == (0, said)
+    assert treepool("validate", "--as", "configuration", path).out == said
+    (line,) = treepool("validate", "--json", path).json
+    conforms(line, "validate")
+    assert (line["kind"], line["valid"]) == ("configuration", True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"conservative"', '"best"', "/sched-treepool/policy: best: known are fifo, easy"),
+        ("policy =", "polcy =", "/sched-treepool/polcy: unknown (did you mean 'policy'?)"),
+        ("mix =", "alpha =", "/sched-treepool/alpha: 7*slot/"),
+        ("debug.policy", "night.policy", "/sched-treepool/queues/night: this instance has no such"),
+        ('"n[0-1]"', '"n["', "/sched-treepool/windows/0/hosts: hostlist column 2"),
+        ("[queues.batch]", "[queues]\nbatch = 3", "/queues/batch: must be a table, not 3"),
+        (
+            "policy =",
+            "straddle = 3\nnode-policy = 'best-fit'\npolicy =",
+            "/sched-treepool/straddle",
+        ),
+    ],
+)
+def test_a_mistake_in_a_configuration_has_its_pointer(treepool, write, old, new, problem):
+    result = treepool("validate", write(GOOD.replace(old, new, 1), "treepool.toml"))
+    assert result.status == 1
+    (line,) = result.out.splitlines()
+    assert line.startswith(problem)
+
+
+def test_all_mistakes_of_a_configuration_are_told(treepool, write):
+    text = '[sched-treepool]\npolicy = "best"\nalpha = 7\n[queues]\na = 1\n'
+    assert len(treepool("validate", write(text, "a.toml")).out.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [
+        ('path = "/my R"', "treepool validate '/my R'"),
+        ('scheduling = "/key"', "flux R parse-config DIRECTORY | treepool validate -"),
+        ("config = []", "flux R parse-config DIRECTORY | treepool validate -"),
+    ],
+)
+def test_how_to_check_the_R_of_a_configuration_is_a_warning(treepool, write, line, how):
+    result = treepool("validate", write(f"[resource]\n{line}\n", "r.toml"))
+    warning, _ = result.out.splitlines()
+    assert warning == f"warning: /resource: R and its key are not looked at here: {how}"
+    assert result.status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a = [", "not valid TOML: "),
+        ("a = 2027-01-01", "not valid TOML: 2027-01-01 must be a date with a time"),
+        (f"a = {'[' * 99}{']' * 99}", "nested deeper than 64 levels"),
+        (f"a = {'[' * 9999}{']' * 9999}", "nested deeper than 64 levels"),
+        ("a." * 15_000 + "a = 1", "nested deeper than 64 levels"),
+        (f"a = '{'x' * 40_000}'", "more than 32768 characters of TOML"),
+    ],
+)
+def test_what_is_no_toml_is_one_line(treepool, write, text, problem):
+    assert treepool("validate", write(text, "a.toml")).is_one_line_error(problem)
+
+
+def test_what_other_files_may_say_is_a_warning(treepool, write):
+    text = GOOD.replace("[queues.batch]\n[queues.debug]", "").replace(
+        "sched-treepool", "sched-tree", 1
+    )
+    *warnings, _ = treepool("validate", write(text, "a.toml")).out.splitlines()
+    assert [line.partition(": ")[2].partition(": ")[0] for line in warnings] == [
+        "/modules/alternatives/sched",
+        "/sched-treepool/queues/debug",
+    ]

@@ -177,14 +177,16 @@ def test_a_live_instance_is_switched_and_switched_back(walk):
 
 
 def test_the_system_instance_has_the_topology_of_its_nodes_without_a_key(walk):
-    told = said(walk, "The system instance")
+    assert "valid configuration: policy easy" in said(walk, "The system instance")
+    told = said(walk, "The system instance", 1)
     assert "sched-treepool" in told
     assert "topology: numa, socket (hwloc of 2 nodes)" in told
     assert "rank0/core[0-2,12-14],gpu[0-1]" in told
 
 
 def test_a_key_that_was_written_needs_no_broker(walk):
-    told = said(walk, "A key that is written once", 1)
+    assert "valid R: 2 nodes: 2 x [16 cores" in said(walk, "A key that is written once", 1)
+    told = said(walk, "A key that is written once", 2)
     assert "valid R: 2 nodes" in told
     assert "no scheduling key" not in told
     assert "hwloc" not in told

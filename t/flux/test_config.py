@@ -1,6 +1,10 @@
 """Table [sched-treepool] in real instances, as files, and what ``flux config reload`` does."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -142,6 +146,64 @@ def test_what_is_wrong_at_load_is_told_the_same_way(instance):
     said = f"{instance.directory / 'sched.toml'}: sched-treepool.queues.debug.policy: x: known are"
     assert said in instance.log()
     instance.flux("module", "load", "sched-simple")
+
+
+BOOT = '[modules]\nalternatives.sched = "sched-treepool"\n[sched-treepool]\n'
+
+
+def booted(directory, text):
+    """What an instance says on stderr that starts with *text* as its configuration, and ends."""
+    (directory / "treepool.toml").write_text(BOOT + text)
+    with pytest.raises(Failed) as raised, Instance(1, 4, 0, options=[f"--config-path={directory}"]):
+        pass
+    return str(raised.value)
+
+
+def validate(file, stdin=""):
+    """The exit status and the output of ``treepool validate FILE``."""
+    words = [sys.executable, "-m", "treepool", "validate", str(file)]
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True)
+    return done.returncode, done.stdout
+
+
+def test_a_wrong_table_ends_the_broker_at_its_start_and_validate_tells_before(tmp_path):
+    said = booted(tmp_path, 'policy = "best"\n')
+    file = tmp_path / "treepool.toml"
+    assert f"sched-treepool.err[0]: {file}: sched-treepool.policy: best: known are" in said
+    assert validate(file) == (1, f"/sched-treepool/policy: best: known are {KNOWN}\n")
+
+
+def test_an_instance_whose_key_is_wrong_starts_without_a_scheduler(tmp_path):
+    (tmp_path / "key.json").write_text('{"writer": "TreePool", "children": [{"ranks": "7"}]}')
+    resource = f"""
+        [resource]
+        noverify = true
+        scheduling = "{tmp_path / "key.json"}"
+        [[resource.config]]
+        hosts = "fake0"
+        cores = "0-3"
+    """
+    (tmp_path / "treepool.toml").write_text(BOOT + resource)
+    with Instance(0, options=[f"--config-path={tmp_path}"]) as instance:
+        problem = "/scheduling/children/0: key 'topo' is missing"
+        said = f"sched-treepool.err[0]: cannot use this instance's R: {problem}"
+        assert instance.soon(lambda: said in instance.log())
+        assert instance.soon(lambda: "sched-" not in instance.flux("module", "list"))
+        R = instance.flux("R", "parse-config", tmp_path)
+    assert validate("-", stdin=R) == (1, f"{problem}\n")
+
+
+def test_a_window_outlives_a_crash_if_the_kvs_has_checkpoints(tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "treepool.toml").write_text(BOOT + '[kvs]\ncheckpoint-period = "1s"\n')
+    state = f"--setattr=statedir={tmp_path}"
+    options = [f"--config-path={tmp_path / 'conf'}", state]
+    with Instance(1, 4, 0, options=options) as first:
+        first.flux("treepool", "window", "add", "--hosts=fake0", "--start=+1h", "--duration=1h")
+        time.sleep(2.5)
+        os.kill(int(first.flux("getattr", "broker.pid")), signal.SIGKILL)
+    with Instance(1, 4, 0, options=options) as second:
+        assert "fake0" in second.flux("treepool", "window", "list")
 
 
 def test_a_mix_that_names_an_unknown_locality_is_refused_at_load(instance):

@@ -4,13 +4,18 @@ what the file has. A line that starts with "warning:" names something that is
 legal but probably not meant.
 
 The file is an R (RFC 20) with or without a scheduling key, a scheduling key alone
-(RFC 49), a jobspec or the resources of one (RFC 14), or test vectors. Its keys
-tell which, unless --as does.
+(RFC 49), a jobspec or the resources of one (RFC 14), test vectors, or a
+configuration of Flux in TOML. Its keys, or the end of its name, tell which,
+unless --as does.
 
 examples:
   treepool validate R.json
   flux kvs get resource.R | treepool validate -
   jq .scheduling R.json | treepool validate --as key -
+  treepool validate /etc/flux/system/conf.d/treepool.toml
+      before a restart: with a mistake in it, Flux does not start
+  flux R parse-config /etc/flux/system/conf.d | treepool validate -
+      the R and the key of the next start
   treepool validate --json R.json | jq -r '.problems[].pointer'
 
 exit status:
@@ -26,7 +31,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import attrs
 
-from treepool.cli import files, vectors
+from treepool.cli import configuration, files, vectors
 from treepool.cli.screen import DONE, NO, Stop, out, out_json, printable
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.nodes.inventory import Inventory
@@ -59,7 +64,7 @@ class _Kind:
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.add_argument("file", metavar="FILE", help='JSON, "-" for stdin')
+    parser.add_argument("file", metavar="FILE", help='JSON or TOML, "-" for stdin')
     parser.add_argument(
         "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: its keys tell)"
     )
@@ -68,9 +73,14 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    document = files.read_json(arguments.file)
     name = files.shown(arguments.file)
-    kind_name = arguments.kind or _recognise(document, name)
+    is_toml = arguments.file.endswith(configuration.SUFFIX)
+    kind_name = arguments.kind or ("configuration" if is_toml else None)
+    if kind_name == "configuration":
+        document = configuration.read(arguments.file)
+    else:
+        document = files.read_json(arguments.file)
+        kind_name = kind_name or _recognise(document, name)
     kind = _KINDS[kind_name]
     found = [Problem("", "is a JSON string")] if isinstance(document, str) else []
     found = found or kind.problems(document)
@@ -198,6 +208,9 @@ _KINDS = {
         "jobspec", _jobspec_problems, lambda d: _of_resources(d["resources"]), jobcheck.warnings
     ),
     "resources": _Kind("resource list", jobspec.resource_problems, _of_resources),
+    "configuration": _Kind(
+        "configuration", configuration.problems, configuration.summary, configuration.warnings
+    ),
 }
 
 #: A key that only one kind of file has, and that kind.

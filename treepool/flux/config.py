@@ -1,14 +1,15 @@
-"""Table ``[sched-treepool]`` of an instance's configuration: at load, and when it is reloaded."""
+"""Table ``[sched-treepool]`` of an instance's configuration: at load, and when it is reloaded.
+
+``treepool validate`` reads it with the same function. Imports no flux.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional
 
-from flux.utils import tomli
-
 from treepool.errors import InvalidOption, InvalidWindow
-from treepool.flux import options
+from treepool.flux import options, toml
 from treepool.flux.options import TABLE, InvalidSetting, Options
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
@@ -16,8 +17,9 @@ from treepool.rfc import windows
 from treepool.rfc.findings import shown
 from treepool.rfc.windows import WindowEntry
 
-#: The key of windows in the table.
+#: The key of windows in the table, and the table of the instance's queues.
 WINDOWS = "windows"
+QUEUES = "queues"
 
 #: Most bytes of an error that ``flux config reload`` prints: a flux_error_t has 159, of which it
 #: uses some to name the module.
@@ -92,17 +94,26 @@ class Configuration:
             raise InvalidOption(f"{place}: {TABLE}.{e}") from None
 
     def _read(self, conf: Mapping[str, Any]) -> tuple[Options, tuple[WindowEntry, ...]]:
-        table = conf.get(TABLE)
         try:
-            chosen = options.read(self._arguments, table, _queues(conf))
-            try:
-                entries = windows.read_all((table or {}).get(WINDOWS, []))
-            except InvalidWindow as e:
-                raise InvalidSetting(str(e), TABLE, WINDOWS) from None
+            return read(conf, self._arguments)
         except InvalidSetting as e:
             place = _file(self._handle, conf, e.keys) or "configuration"
             raise InvalidOption(f"{place}: {e}") from None
-        return chosen, entries
+
+
+def read(
+    conf: Mapping[str, Any], arguments: Iterable[str] = ()
+) -> tuple[Options, tuple[WindowEntry, ...]]:
+    """The options and windows of configuration *conf*; raises InvalidSetting.
+
+    Raises InvalidOption if the *arguments* of the module are wrong, which override the options.
+    """
+    table = conf.get(TABLE)
+    chosen = options.read(arguments, table, _queues(conf))
+    try:
+        return chosen, windows.read_all((table or {}).get(WINDOWS, []))
+    except InvalidWindow as e:
+        raise InvalidSetting(str(e), TABLE, WINDOWS) from None
 
 
 def refusal(text: str) -> str:
@@ -115,10 +126,10 @@ def refusal(text: str) -> str:
 
 def _queues(conf: Mapping[str, Any]) -> dict[str, Any]:
     """The instance's queues: a table of tables, or else this raises InvalidSetting."""
-    queues = conf.get("queues", {})
-    tables: dict[tuple[str, ...], Any] = {("queues",): queues}
+    queues = conf.get(QUEUES, {})
+    tables: dict[tuple[str, ...], Any] = {(QUEUES,): queues}
     if isinstance(queues, dict):
-        tables.update({("queues", name): value for name, value in queues.items()})
+        tables.update({(QUEUES, name): value for name, value in queues.items()})
     for keys, value in tables.items():
         if not isinstance(value, dict):
             raise InvalidSetting(f"must be a table, not {shown(value)}", *keys)
@@ -137,7 +148,7 @@ def _file(handle: Any, conf: Mapping[str, Any], keys: Iterable[str]) -> Optional
     wanted, last = _at(conf, keys), None
     for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
         try:
-            found = _at(tomli.loads(file.read_text()), keys)
+            found = _at(toml.read(file.read_text()), keys)
         except (OSError, ValueError, KeyError, TypeError):
             continue
         last = file if found == wanted or isinstance(wanted, (dict, list)) else None

@@ -41,11 +41,11 @@ class _Option:
 
 
 class InvalidSetting(InvalidOption):
-    """A wrong entry of the configuration, and the ``keys`` that lead to it."""
+    """A wrong entry of the configuration: the ``keys`` that lead to it, and the ``reason``."""
 
     def __init__(self, message: str, *keys: str) -> None:
         super().__init__(f"{'.'.join(map(_plain, keys))}: {message}")
-        self.keys = keys
+        self.keys, self.reason = keys, message
 
 
 @attrs.frozen

@@ -41,7 +41,7 @@ MAX_USER = (1 << 32) - 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 #: The only key of an object that Flux makes of a time in TOML.
-_TOML_TIME = "iso-8601-ts"
+TOML_TIME = "iso-8601-ts"
 
 
 @attrs.frozen
@@ -157,8 +157,8 @@ class _Reader:
     def time(self, value: Any, at: str) -> float:
         if number(value):
             return self.findings.number(value, at, 0, MAX_TIME)
-        if isinstance(value, dict) and list(value) == [_TOML_TIME]:
-            value = value[_TOML_TIME]
+        if isinstance(value, dict) and list(value) == [TOML_TIME]:
+            value = value[TOML_TIME]
         if not isinstance(value, str):
             self.findings.mistyped(at, "seconds since the epoch or an ISO 8601 time", value)
             return 0.0
