@@ -175,6 +175,22 @@ def test_windows_get_names_of_their_own(two):
     assert [entry["name"] for entry in listed(two)] == ["window1", "window2"]
 
 
+@pytest.mark.parametrize(
+    "start", ["2127-01-01T08:00:00Z", "2127-01-01T10:00+02:00", "2127-01-01 08:00:00+00:00"]
+)
+def test_a_time_may_be_iso_8601_as_in_the_configuration(two, start):
+    add(two, start=start)
+    assert [entry["start"] for entry in listed(two)] == [4954464000]
+
+
+def test_a_date_is_its_midnight_and_flux_s_own_form_of_a_time_holds_beside_it(two):
+    for start in ("2127-01-01", "2127-01-01 8am"):
+        add(two, start=start, name=f"w{len(start)}")
+    first, second = (entry["start"] for entry in listed(two))
+    assert time.strftime("%H:%M", time.localtime(first)) == "00:00"
+    assert second - first == 8 * 3600
+
+
 def test_what_shows_the_instance_shows_its_windows(two):
     add(two)
     job = submit(two, "-t2h", "-n1")
@@ -207,6 +223,7 @@ GOOD = ["--hosts=fake0", "--start=+1h", "--duration=1h", "--name=w"]
         (["add", *GOOD, "--queue=night"], 1, "no queue 'night'"),
         (["add", *GOOD, "--name=a b"], 2, "--name: "),
         (["add", *GOOD, "--start=yestermorrow"], 2, "--start: 'yestermorrow'"),
+        (["add", *GOOD, "--start=2127-01-01T25:00"], 2, "is not an ISO 8601 time from 1970 to"),
         (["add", *GOOD, "--duration=0s"], 2, "--duration: "),
         (["add", *GOOD, "--duration=inf"], 2, "--duration: "),
         (["add", *GOOD, "--duration=1000000000d"], 2, "--duration: '1000000000d': is out of"),

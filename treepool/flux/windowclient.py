@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Iterable, Optional
 
 import attrs
@@ -14,6 +15,9 @@ from treepool.flux import client
 from treepool.flux.windownames import user_id
 from treepool.rfc import windows
 from treepool.rfc.windows import WindowEntry
+
+#: A text that must be ISO 8601: Flux reads 2027-01-01T25:00 as 20:27 of the same day.
+_BEGINS_AS_ISO = re.compile(r"\d{4}-\S*")
 
 
 @attrs.frozen
@@ -59,9 +63,17 @@ def remove(name: str) -> None:
 
 
 def time_of(text: str) -> float:
-    """The time that Flux reads *text* as, in seconds since the epoch; raises ValueError."""
+    """The time in *text*, in seconds since the epoch; raises ValueError.
+
+    *text* has digits alone, ISO 8601 or else what Flux reads as a time.
+    """
     if text.isascii() and text.isdigit():
         return float(text)
+    try:
+        return windows.seconds_of_iso(text)
+    except ValueError:
+        if _BEGINS_AS_ISO.fullmatch(text):
+            raise
     try:
         return float(parse_datetime(text).timestamp())
     except (OverflowError, OSError):

@@ -80,6 +80,21 @@ def clock(when: float, now: float) -> str:
     return time.strftime("%b %d %H:%M" if then[0] == today[0] else "%Y-%m-%d %H:%M", then)
 
 
+def seconds_of_iso(text: str) -> float:
+    """The ISO 8601 time in *text*, in seconds since the epoch; raises ValueError.
+
+    A time without an offset is local time; a date alone is its midnight.
+    """
+    try:
+        # Before 3.11 Python does not know Z.
+        when = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        when = -1.0
+    if not 0 <= when <= MAX_TIME:
+        raise ValueError("is not an ISO 8601 time from 1970 to 9999")
+    return when
+
+
 def read(value: object) -> WindowEntry:
     """The window in one JSON value; raises InvalidWindow with the first problem and its pointer."""
     document.check_depth(value, InvalidWindow, "window")
@@ -163,14 +178,10 @@ class _Reader:
             self.findings.mistyped(at, "seconds since the epoch or an ISO 8601 time", value)
             return 0.0
         try:
-            # Before 3.11 Python does not know Z.
-            when = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", value)).timestamp()
-        except (ValueError, OverflowError, OSError):
-            when = -1.0
-        if not 0 <= when <= MAX_TIME:
-            self.findings.note(at, f"{shown(value)} is not an ISO 8601 time from 1970 to 9999")
+            return seconds_of_iso(value)
+        except ValueError as e:
+            self.findings.note(at, f"{shown(value)} {e}")
             return 0.0
-        return when
 
     def names_of(self, value: object, at: str, read: Any) -> tuple[Any, ...]:
         if isinstance(value, list) and len(value) > MAX_NAMES:
