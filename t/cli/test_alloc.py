@@ -7,6 +7,7 @@ import pytest
 
 from commandline import run_process
 from treepool import parse_shape
+from treepool.placement.options import OPTIONS
 from treepool.rfc.jobspec import from_resources
 
 
@@ -176,6 +177,15 @@ def test_locality_required_waits_instead_of_spreading(treepool):
 
 #: The third job finds 12 cores in one domain of node 1, or what node 0 has left in two.
 LOCAL_OR_FULLER = ("node=2/slot/core", "node/slot=8/[core=8;gpu=1]", "slot/core=12")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_of_a_pool_is_an_argument_and_no_other_value_is(treepool, name):
+    option = OPTIONS[name]
+    value = option.choices[-1] if option.choices else "0.5" if option.most else "2*slot/gpu"
+    assert treepool("alloc", f"--{name}={value}", "slot/core").status == 0
+    wrong = treepool("alloc", f"--{name}=#", "slot/core")
+    assert wrong.is_one_line_error(f"--{name}", status=2)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,13 @@ def test_a_files_options_are_those_of_a_pool(cluster_a, options, expected):
 
 
 def test_the_options_of_a_pool_are_those_of_the_schema(cluster_a):
-    assert list(SCHEMA["$defs"]["pool_options"]["properties"]) == list(OPTIONS)
+    described = SCHEMA["$defs"]["pool_options"]["properties"]
+    assert list(described) == list(OPTIONS)
+    for name, option in OPTIONS.items():
+        elsewhere = described[name].get("$ref")
+        schema = SCHEMA["$defs"][elsewhere[8:]] if elsewhere else described[name]
+        assert schema.get("enum", []) == list(option.choices)
+        assert schema.get("maximum") == option.most
     cluster_a["options"] = {"straddle": 4, "mix": "1*slot/gpu"}
     assert vectors.problems(cluster_a) == []
     cluster_a["options"] = {"mix": "1*slot/sockt{x}"}

@@ -6,9 +6,11 @@ import re
 import attrs
 import pytest
 
+from treepool.cli.replayarguments import rules_in
 from treepool.errors import InvalidOption
 from treepool.flux import options
 from treepool.flux.options import InvalidSetting, Options, Rule
+from treepool.placement.options import OPTIONS as POOL_OPTIONS
 
 
 def table(**entries):
@@ -33,6 +35,18 @@ def test_each_policy_has_its_depth(policy, depth):
 def test_options_of_the_pool_go_there_by_its_names():
     given = ["locality=required", "node-policy=min-span", "discover=off"]
     assert options.read(given).pool == {"locality": "required", "policy": "min-span"}
+
+
+@pytest.mark.parametrize("name", POOL_OPTIONS)
+def test_each_option_of_a_pool_is_one_of_the_module_of_its_table_and_of_replay(name):
+    option = POOL_OPTIONS[name]
+    value = option.choices[-1] if option.choices else "0.5" if option.most else "2*slot/gpu"
+    named = "node-policy" if name == "policy" else name
+    assert options.read([f"{named}={value}"]).pool == {name: value}
+    assert options.read(table={named: value}).pool == {name: value}
+    assert rules_in(f"{named}={value}").pool == {name: value}
+    with pytest.raises(InvalidOption, match=f"known: .*{named}={re.escape(option.form)}"):
+        options.read(["colour=red"])
 
 
 @pytest.mark.parametrize(

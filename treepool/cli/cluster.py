@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from functools import partial
 from typing import Any, Iterator, Optional
 
 from treepool.cli import files
@@ -10,16 +11,13 @@ from treepool.cli.answers import Answer, allocate_shape
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput, InvalidOption
 from treepool.placement import options
-from treepool.placement.choose.policy import POLICIES, STRADDLE, policy_named
 from treepool.placement.pool import Pool
-from treepool.placement.request.job_options import LOCALITIES
-from treepool.rfc import constraint, document, idset, mix
+from treepool.rfc import constraint, document, idset
 from treepool.rfc.findings import shown, shown_ids
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.spelling import did_you_mean
 
 #: The options of ``add_placement`` that are the pool's, but for the locality.
-PLACEMENT = "policy", "straddle", "mix"
+PLACEMENT = tuple(name for name in options.OPTIONS if name != "locality")
 
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
@@ -59,57 +57,22 @@ def add_jobs(group: Any) -> None:
 
 
 def add_placement(parser: Any) -> Any:
-    """Add ``--locality``, ``--policy`` and its weights to *parser*; returns their group."""
+    """Add an argument for each option of a pool to *parser*; returns their group."""
     group = parser.add_argument_group("placement")
-    group.add_argument(
-        "--locality",
-        choices=LOCALITIES,
-        default="preferred",
-        help="where the cores and GPUs of a slot are: in one domain if possible (preferred, the "
-        "default), in one domain or the job waits (required), anywhere on the node (none)",
-    )
-    group.add_argument(
-        "--policy",
-        metavar="NAME",
-        type=_policy,
-        help=f"which nodes are tried first: {', '.join(POLICIES)} (default: "
-        f"{options.OPTIONS['policy']})",
-    )
-    group.add_argument(
-        "--straddle",
-        metavar="GPUS",
-        type=_straddle,
-        help="with policy packing: a job may straddle domains if that costs other jobs so many "
-        f"GPUs less than a local place (default: {STRADDLE:g})",
-    )
-    group.add_argument(
-        "--mix",
-        metavar="WEIGHT*SHAPE[,...]",
-        type=_mix,
-        help="of policy packing: the jobs to come, with how often each is asked; it keeps what "
-        "they can use",
-    )
+    for name, option in options.OPTIONS.items():
+        default = f" (default: {option.default})" if option.default else ""
+        form: dict[str, Any] = {"metavar": option.form, "type": partial(_value, name)}
+        if option.form == "|".join(option.choices):
+            form = {"choices": option.choices}
+        own = option.default if name == "locality" else None
+        group.add_argument(f"--{name}", default=own, help=f"{option.about}{default}", **form)
     return group
 
 
-def _mix(text: str) -> str:
+def _value(name: str, text: str) -> str:
     try:
-        mix.read(text)
-    except InvalidOption as e:
-        raise ArgumentTypeError(str(e)) from None
-    return text
-
-
-def _policy(text: str) -> str:
-    try:
-        return policy_named(text).name
-    except InvalidOption as e:
-        raise ArgumentTypeError(f"{e}{did_you_mean(text, POLICIES)}") from None
-
-
-def _straddle(text: str) -> str:
-    try:
-        options.number("straddle", text)
+        options.checked({name: text})
+        options.OPTIONS[name].check(text)
     except InvalidOption as e:
         raise ArgumentTypeError(str(e)) from None
     return text

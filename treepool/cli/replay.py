@@ -38,7 +38,7 @@ import attrs
 
 from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress
-from treepool.cli.replayarguments import file_named, load_in, rules_in, whole_number
+from treepool.cli.replayarguments import FORMS, file_named, load_in, rules_in, whole_number
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
 from treepool.errors import InvalidOption
 from treepool.rfc.rset import ResourceSet
@@ -90,10 +90,8 @@ def define(parser: ArgumentParser) -> None:
         type=rules_in,
         action="append",
         default=[],
-        help="options of sched-treepool: policy=fifo|easy|conservative, reservation-depth=N, "
-        "node-policy=NAME, straddle=GPUS, mix=WEIGHT*SHAPE[,...], locality=MODE, alpha=A, beta=B; "
-        "and fabric=off, as if nothing were known of what is above the nodes; repeatable "
-        "(default: policy=fifo)",
+        help=f"options of sched-treepool: {FORMS}; and fabric=off, as if nothing were known of "
+        "what is above the nodes; repeatable (default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
     form.add_argument("--json", action="store_true", help="a line of JSON for each set of options")

@@ -16,6 +16,9 @@ from treepool.view.replay import Rules
 #: The options that a set of rules may have: those of the module that apply to a replay.
 _OPTIONS = (*options.OF_QUEUE, *options.OF_POOL, "fabric")
 
+#: The same with the form of their values, for ``--help``.
+FORMS = ", ".join(f"{name}={options.OPTIONS[name].form}" for name in _OPTIONS[:-1])
+
 #: The comma before an option; the values of some have commas, too.
 _BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
 

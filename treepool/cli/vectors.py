@@ -14,10 +14,9 @@ import attrs
 
 from treepool.cli.answers import allocate_jobspec, allocate_shape
 from treepool.errors import InvalidKey, InvalidOption, PoolConflict, Problem
-from treepool.placement.choose.policy import POLICIES
-from treepool.placement.options import MOST, OPTIONS
+from treepool.placement.options import OPTIONS
 from treepool.placement.pool import Pool
-from treepool.placement.request.job_options import CHECKS, LOCALITIES
+from treepool.placement.request.job_options import CHECKS
 from treepool.rfc import idset
 from treepool.rfc.findings import Findings, Reader, Readers
 from treepool.rfc.findings import shown as quoted
@@ -93,12 +92,18 @@ class _Reader:
 
     def pool_options(self, value: object, at: str) -> None:
         readers: Readers = {
-            "locality": lambda v, at: self.findings.one_of(v, at, LOCALITIES),
-            "policy": lambda v, at: self.findings.one_of(v, at, tuple(POLICIES)),
-            **{name: self.number(most) for name, most in MOST.items()},
+            name: self.number(option.most)
+            if option.most is not None
+            else self.one_of(option.choices)
+            if option.choices
+            else self.findings.string
+            for name, option in OPTIONS.items()
         }
-        readers = {name: readers.get(name, self.findings.string) for name in OPTIONS}
         self.findings.members(value, at, readers, closed=True)
+
+    def one_of(self, choices: tuple[str, ...]) -> Reader[str]:
+        """A reader of one of *choices*."""
+        return lambda value, at: self.findings.one_of(value, at, choices)
 
     def number(self, most: float) -> Reader[float]:
         """A reader of numbers from 0 to *most*."""

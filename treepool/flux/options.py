@@ -7,20 +7,15 @@ values; an argument overrides the key of its name. Imports no flux.
 from __future__ import annotations
 
 import math
-from functools import partial
-from types import MappingProxyType
 from typing import Callable, Container, Iterable, Mapping, NoReturn, Union
 
 import attrs
 
 from treepool.errors import InvalidOption
-from treepool.placement.choose.policy import POLICIES as NODE_POLICIES
-from treepool.placement.choose.policy import REPLACED
 from treepool.placement.options import OPTIONS as POOL_OPTIONS
-from treepool.placement.options import check_together, number
+from treepool.placement.options import Option as PoolOption
+from treepool.placement.options import check_together
 from treepool.placement.plan.jobs import POLICIES, Rule
-from treepool.placement.request.job_options import LOCALITIES
-from treepool.rfc import mix
 from treepool.rfc.findings import shown
 from treepool.rfc.spelling import did_you_mean
 
@@ -73,7 +68,7 @@ def read(
 
     Raises InvalidOption, a ValueError; for the table it is an InvalidSetting.
     """
-    given = _table(table, (*_OPTIONS, QUEUES, "windows"), TABLE)
+    given = _table(table, (*OPTIONS, QUEUES, "windows"), TABLE)
     tables = _table(given.pop(QUEUES, None), None, TABLE, QUEUES)
     given.pop("windows", None)  # see windows.py
     texts = {name: _text(value, TABLE, name) for name, value in given.items()}
@@ -81,14 +76,14 @@ def read(
     in_table = set(given)
     for argument in arguments:
         name, equals, text = argument.partition("=")
-        if name in _OPTIONS and not equals:
-            raise InvalidOption(f"{name}: needs a value: {name}={_OPTIONS[name].form}")
-        if name not in _OPTIONS or name in _OF_FLUX:
-            known = ", ".join(f"{name}={option.form}" for name, option in _OPTIONS.items())
-            hint = did_you_mean(name, _OPTIONS)
+        if name in OPTIONS and not equals:
+            raise InvalidOption(f"{name}: needs a value: {name}={OPTIONS[name].form}")
+        if name not in OPTIONS or name in _OF_FLUX:
+            known = ", ".join(f"{name}={option.form}" for name, option in OPTIONS.items())
+            hint = did_you_mean(name, OPTIONS)
             raise InvalidOption(f"unknown argument {argument!r:.60}{hint}, known: {known}")
         try:
-            read[name], texts[name] = _OPTIONS[name].read(text), text
+            read[name], texts[name] = OPTIONS[name].read(text), text
             in_table.discard(name)
         except InvalidOption as e:
             raise InvalidOption(f"{name}={_plain(text)}: {e}") from None
@@ -149,7 +144,7 @@ def _text(value: object, *keys: str) -> str:
 
 def _checked(name: str, text: str, *keys: str) -> Union[str, float]:
     try:
-        return _OPTIONS[name].read(text)
+        return OPTIONS[name].read(text)
     except InvalidOption as e:
         raise InvalidSetting(f"{_plain(text)}: {e}", *keys) from None
 
@@ -163,21 +158,16 @@ def _fail(message: str) -> NoReturn:
     raise InvalidOption(message)
 
 
-def _choice(
-    *known: str, form: str = "", replaced: Mapping[str, str] = MappingProxyType({})
-) -> _Option:
-    def check(text: str) -> str:
-        if text in known:
-            return text
-        now = f"now {replaced[text]}, " if text in replaced else ""
-        _fail(f"{now}known are {', '.join(known)}{did_you_mean(text, known)}")
-
-    return _Option(form or "|".join(known), check)
+def _choice(*known: str, form: str = "") -> _Option:
+    return _of_pool(PoolOption("", form or "|".join(known), "", known))
 
 
-def _mix(text: str) -> str:
-    mix.read(text)
-    return text
+def _of_pool(option: PoolOption) -> _Option:
+    def read(text: str) -> str:
+        option.check(text)
+        return text
+
+    return _Option(option.form, read)
 
 
 def _depth(text: str) -> float:
@@ -202,15 +192,11 @@ _DEPTH = _Option("N|unlimited", _depth)
 
 _LOG_LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
-_OPTIONS = {
+#: The options of the module, in the order in which they are told.
+OPTIONS = {
     "policy": _choice(*POLICIES),
     "reservation-depth": _DEPTH,
-    "locality": _choice(*LOCALITIES),
-    "node-policy": _choice(*NODE_POLICIES, form="NAME", replaced=REPLACED),
-    "straddle": _Option("GPUS", partial(number, "straddle")),
-    "alpha": _Option("0..1", partial(number, "alpha")),
-    "beta": _Option("0..1", partial(number, "beta")),
-    "mix": _Option("WEIGHT*SHAPE[,...]", _mix),
+    **{name: _of_pool(POOL_OPTIONS[own]) for name, own in OF_POOL.items()},
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,
     "log-level": _choice(*_LOG_LEVELS, form="LEVEL"),

@@ -1,29 +1,101 @@
-"""The options of a pool."""
+"""The options of a pool: one table for arguments, the configuration, vectors and comparisons."""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Mapping, Optional, Sequence
+
+import attrs
 
 from treepool.errors import InvalidJobspec, InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA, Weights
 from treepool.placement.choose.mix import Mix, smallest_domains
-from treepool.placement.choose.policy import POLICIES, STRADDLE, Policy, policy_named
+from treepool.placement.choose.policy import POLICIES, REPLACED, STRADDLE, Policy
 from treepool.placement.nodes.fabric import Fabric
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.placement.request.vertices import request_of
-from treepool.rfc import jobspec
+from treepool.rfc import jobspec, mix
 from treepool.rfc.findings import shown
-from treepool.rfc.mix import Kind, read
+from treepool.rfc.mix import Kind
 from treepool.rfc.shape import parse_shape
+from treepool.rfc.spelling import did_you_mean
 
-#: The options of a pool and their defaults.
+
+@attrs.frozen
+class Option:
+    """An option of a pool: its ``default``, the ``form`` of its values, and what it is for.
+
+    A value is one of ``choices``, a number from 0 to ``most``, or if it has neither, a mix.
+    ``replaced`` has values of earlier releases, and what they are called now.
+    """
+
+    default: str
+    form: str
+    about: str
+    choices: tuple[str, ...] = ()
+    most: Optional[float] = None
+    replaced: Mapping[str, str] = MappingProxyType({})
+
+    def check(self, text: str) -> None:
+        """Raise InvalidOption, which does not repeat *text*, if that is no value of the option."""
+        if self.most is not None:
+            self.number(text)
+        elif not self.choices:
+            mix.read(text)
+        elif text not in self.choices:
+            hint = did_you_mean(text, self.choices)
+            raise InvalidOption(f"{self.now(text)}known are {', '.join(self.choices)}{hint}")
+
+    def now(self, value: object) -> str:
+        """What *value* is called now, for a message; "" if it never was a value."""
+        known = isinstance(value, str) and value in self.replaced
+        return f"now {self.replaced[str(value)]}, " if known else ""
+
+    def number(self, value: Any) -> float:
+        """The *value* of an option that is a number; raises InvalidOption as ``check`` does."""
+        assert self.most is not None
+        try:
+            found = float(value)
+        except (TypeError, ValueError, OverflowError):
+            found = -1.0
+        if not 0 <= found <= self.most:
+            raise InvalidOption(f"not a number from 0 to {self.most:g}")
+        return found
+
+
+#: The options of a pool by name.
 OPTIONS = {
-    "locality": "preferred",
-    "policy": "packing",
-    "straddle": str(STRADDLE),
-    "alpha": str(ALPHA),
-    "beta": str(BETA),
-    "mix": "",
+    "locality": Option(
+        "preferred",
+        "|".join(LOCALITIES),
+        "where the cores and GPUs of a slot are: in one domain if possible (preferred), in one "
+        "domain or the job waits (required), anywhere on the node (none)",
+        LOCALITIES,
+    ),
+    "policy": Option(
+        "packing",
+        "NAME",
+        f"which nodes are tried first: {', '.join(POLICIES)}",
+        tuple(POLICIES),
+        replaced=REPLACED,
+    ),
+    "straddle": Option(
+        str(STRADDLE),
+        "GPUS",
+        "with policy packing: a job may straddle domains if that costs other jobs so many GPUs "
+        "less than a local place",
+        most=1000,
+    ),
+    "alpha": Option(
+        str(ALPHA), "0..1", "the weight in fitness of the nodes beside what is on them", most=1
+    ),
+    "beta": Option(str(BETA), "0..1", "the weight in fitness of links beside memory", most=1),
+    "mix": Option(
+        "",
+        "WEIGHT*SHAPE[,...]",
+        "of policy packing: the jobs to come, with how often each is asked; it keeps what they "
+        "can use",
+    ),
 }
 
 
@@ -33,13 +105,16 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
     Raises InvalidOption, which names the unknown option or value, or the weight that the policy
     does not use.
     """
-    chosen: dict[str, Any] = {**OPTIONS, **options}
-    for name in options:
+    chosen: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
+    for name, value in options.items():
         if name not in OPTIONS:
             raise InvalidOption(f"unknown option {name!r:.60}, known: {', '.join(OPTIONS)}")
-    if chosen["locality"] not in LOCALITIES:
-        known = ", ".join(LOCALITIES)
-        raise InvalidOption(f"unknown locality {chosen['locality']!r:.60}, known: {known}")
+        choices = OPTIONS[name].choices
+        if choices and value not in choices:
+            now, hint = OPTIONS[name].now(value), did_you_mean(value, choices)
+            known = f"{now}known: {', '.join(choices)}{hint}"
+            raise InvalidOption(f"unknown {name} {value!r:.60}, {known}")
+        chosen[name] = value
     check_together(options)
     return chosen
 
@@ -47,7 +122,7 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
 def kinds_of(text: object) -> tuple[Kind, ...]:
     """The kinds of jobs in the value of option ``mix``; raises InvalidOption."""
     try:
-        return read(str(text))
+        return mix.read(str(text))
     except InvalidOption as e:
         raise InvalidOption(f"mix: {e}") from None
 
@@ -70,31 +145,16 @@ def check_together(options: Mapping[str, object]) -> None:
 
     A mix says which GPUs are stranded under any policy.
     """
-    name = options.get("policy", OPTIONS["policy"])
+    name = options.get("policy", OPTIONS["policy"].default)
     policy = POLICIES.get(name) if isinstance(name, str) else None
     if "straddle" in options and policy is not None and not policy.weighs:
         value = shown(options["straddle"])
         raise InvalidOption(f"straddle={value}: policy {name} does not weigh locality")
 
 
-#: The largest value of each option that is a number from 0 up.
-MOST = {"straddle": 1000, "alpha": 1, "beta": 1}
-
-
-def number(name: str, value: Any) -> float:
-    """The *value* of option *name*, a number from 0 to MOST; InvalidOption does not repeat them."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        found = -1.0
-    if not 0 <= found <= MOST[name]:
-        raise InvalidOption(f"not a number from 0 to {MOST[name]}")
-    return found
-
-
 def _number(name: str, options: Mapping[str, Any]) -> float:
     try:
-        return number(name, options[name])
+        return OPTIONS[name].number(options[name])
     except InvalidOption as e:
         raise InvalidOption(f"{name}={shown(options[name])}: {e}") from None
 
@@ -108,8 +168,8 @@ def chosen(
     """
     values = checked(options)
     weights = Weights(_number("alpha", values), _number("beta", values))
-    mix = Mix(kinds_of(values["mix"]), smallest_domains(fabric))
-    policy = policy_named(values["policy"], weights, _number("straddle", values), mix)
+    jobs = Mix(kinds_of(values["mix"]), smallest_domains(fabric))
+    policy = POLICIES[values["policy"]](weights, _number("straddle", values), jobs)
     if not policy.weighs:
         del values["straddle"]
     return values, weights, policy

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Optional
 
-from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import DEFAULT, Share, Weights, on_node
 from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.state import NodeState
@@ -213,21 +212,3 @@ POLICIES: dict[str, type[Policy]] = {
 
 #: Policies of release 0.1, and those that do what they did.
 REPLACED = {"gpu-sparing": "packing"}
-
-
-def policy_named(
-    name: object,
-    weights: Weights = DEFAULT,
-    straddle: float = STRADDLE,
-    mix: Optional[Mix] = None,
-) -> Policy:
-    """The policy called *name*, with the *weights* of fitness and that of locality, *straddle*.
-
-    *mix* are the jobs to come.
-
-    Raises InvalidOption, which lists the known policies.
-    """
-    if isinstance(name, str) and name in POLICIES:
-        return POLICIES[name](weights, straddle, mix)
-    now = f"now {REPLACED[name]}, " if isinstance(name, str) and name in REPLACED else ""
-    raise InvalidOption(f"unknown policy {name!r:.60}, {now}known: {', '.join(POLICIES)}")
