@@ -291,7 +291,7 @@ class Machine(Counted):
     def feasible(self, instance: Instance, spec: Any) -> Any:
         """What the pool says to *spec*: None, or the type of error; a new pool says the same."""
         pool = instance.pool
-        idle = Pool(pool.to_dict(), **pool.options)
+        idle = again(pool.to_dict(), pool)
 
         def asked(pool: Pool) -> Any:
             return pool.check_feasibility(pool.parse_resource_request(spec))
@@ -519,7 +519,7 @@ class Machine(Counted):
             return  # no R says what they hold
         R = json.loads(json.dumps(old.to_dict()))
         assert ResourceSet.problems(R) == []
-        new = Pool(R, **old.options)
+        new = again(R, old)
         for jobid, held in instance.held.items():
             new.register_alloc(jobid, R_of(held))
         for jobid, end in old.job_end_times():
@@ -605,3 +605,10 @@ def each(entry: Any) -> Any:
 
 #: What the rules above rely on being told apart.
 assert not issubclass(InfeasibleRequest, InsufficientResources)
+
+
+def again(R: Any, pool: Pool) -> Pool:
+    """A new pool of *R* with the options of *pool*: its mix may name localities that are gone."""
+    new = Pool(R)
+    new.follow_options(**pool.options)
+    return new
