@@ -7,7 +7,6 @@ from collections import deque
 from typing import Any, Generator, Iterator
 
 from treepool.flux.callbacks import guarded
-from treepool.placement.effort import GIVEN_UP
 from treepool.placement.jobs import HELD_BACK
 from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.usable import PER_GPU
@@ -123,7 +122,7 @@ class Numbers:
             "free": free,
             "states": len(pool.situation.index.buckets),
             "holdings": len(queue.profile.holdings),
-            "given_up": GIVEN_UP.count,
+            "given_up": pool.situation.given_up.count,
         }
 
 

@@ -33,12 +33,9 @@ class GaveUp(Exception):
 
 @attrs.define(eq=False)
 class GivenUp:
-    """How many choices this process made in which a search gave up, for statistics alone."""
+    """In how many choices a search gave up, for statistics alone."""
 
     count: int = 0
-
-
-GIVEN_UP = GivenUp()
 
 
 @attrs.define(eq=False)

@@ -64,7 +64,7 @@ class Pool:
         up = idset.flags(inventory.ranks, inventory.ranks.bit_length())
         index = NodeIndex(inventory.idle_states(), up)
         self._situation = Situation(inventory, index, policy)
-        self._feasibility = Feasibility(inventory, policy)
+        self._feasibility = Feasibility(inventory, policy, self._situation.given_up)
         self._jobs: dict[int, Job] = {}
         self._starttime = resource_set.starttime
         self._expiration = resource_set.expiration
@@ -266,8 +266,9 @@ class Pool:
         # Another object: who follows the pool sees that answers may be others. What is known of
         # the nodes stays, and with their fabric what the index counts.
         inventory = copy(self.inventory)
-        situation = Situation(inventory, self._situation.index, policy)
-        new = (situation, Feasibility(inventory, policy), values, weights)
+        given_up = self._situation.given_up
+        situation = Situation(inventory, self._situation.index, policy, given_up=given_up)
+        new = (situation, Feasibility(inventory, policy, given_up), values, weights)
         self._changed()
         self._situation, self._feasibility, self.options, self.weights = new
 
@@ -351,7 +352,7 @@ class Pool:
         """An independent copy, allocations included, for trying things out."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
-        new._situation = self._situation_with(self._situation.index.copy())
+        new._situation = self._situation.on(self._situation.index.copy())
         new._jobs = self._jobs.copy()
         new._journal = Journal()
         return new
@@ -360,7 +361,7 @@ class Pool:
         """An independent copy in which nothing is allocated; the same ranks are up."""
         index = NodeIndex(self.inventory.idle_states(), self._situation.index.up.copy())
         new = self.copy()
-        new._situation = self._situation_with(index)
+        new._situation = self._situation.on(index)
         new._jobs = {}
         return new
 
@@ -388,9 +389,6 @@ class Pool:
 
     def _timed(self, resource_set: ResourceSet) -> ResourceSet:
         return attrs.evolve(resource_set, starttime=self._starttime, expiration=self._expiration)
-
-    def _situation_with(self, index: NodeIndex) -> Situation:
-        return Situation(self.inventory, index, self._situation.policy)
 
     def _check_valid(self, now: float) -> None:
         if 0 < self._expiration <= now:
@@ -424,7 +422,9 @@ class Pool:
     def _replace(self, inventory: Inventory, index: NodeIndex) -> None:
         """Let the pool have other nodes."""
         _, _, policy = chosen(self.options, inventory.fabric)
-        situation, feasibility = Situation(inventory, index, policy), Feasibility(inventory, policy)
+        given_up = self._situation.given_up
+        situation = Situation(inventory, index, policy, given_up=given_up)
+        feasibility = Feasibility(inventory, policy, given_up)
         self._changed()
         self._situation, self._feasibility = situation, feasibility
 

@@ -19,7 +19,7 @@ from treepool.placement.choose.same import by_fit, narrowed
 from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import Domains, is_searched, least, serve, units_of
 from treepool.placement.choose.spread import Spread
-from treepool.placement.effort import GIVEN_UP, Effort
+from treepool.placement.effort import Effort, GivenUp
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
@@ -62,7 +62,8 @@ class Situation:
 
     ``kept`` are the candidates of the latest requests, the latest last, and ``kept_rooms`` the
     rooms of those that were served in domains above the nodes. ``prepared`` says of the latest
-    requests of several attempts where the index's log ended when they were prepared.
+    requests of several attempts where the index's log ended when they were prepared. ``given_up``
+    counts the choices in which a search gave up.
     """
 
     inventory: Inventory
@@ -71,6 +72,11 @@ class Situation:
     kept: dict[_Key, Candidates] = attrs.field(factory=dict)
     kept_rooms: dict[tuple[object, ...], RequestRooms] = attrs.field(factory=dict)
     prepared: dict[Request, int] = attrs.field(factory=dict)
+    given_up: GivenUp = attrs.field(factory=GivenUp)
+
+    def on(self, index: NodeIndex) -> Situation:
+        """The same where other things are free; what is given up is counted together."""
+        return Situation(self.inventory, index, self.policy, given_up=self.given_up)
 
     def choice(self, request: Request) -> Choice:
         """What *request* gets: the first of the best selections. Nothing is allocated."""
@@ -81,7 +87,7 @@ class Situation:
                 selection = self._served(steps.send(selection), effort)
         except StopIteration as stop:
             best: Settled = stop.value
-        GIVEN_UP.count += effort.gave_up
+        self.given_up.count += effort.gave_up
         return Choice(best.request, best.selection, effort.gave_up, effort.tried)
 
     def prepare(self, request: Request) -> Iterator[int]:

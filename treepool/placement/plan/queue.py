@@ -495,7 +495,7 @@ class Queue:
             inventory, up = self.pool.inventory, self.pool.up
             index = inventory.idle_index.copy()
             index.set_up(list(idset.iterate(inventory.ranks & ~up)), False)
-            self._idle = Situation(inventory, index, self.pool.situation.policy)
+            self._idle = self.pool.situation.on(index)
         return self._idle
 
     # -- starting jobs

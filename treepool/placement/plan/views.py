@@ -123,8 +123,7 @@ class Views:
         base = self._nearest(start, end, leave) or own
         if len(self._views) >= MAX_VIEWS:
             del self._views[0]
-        old = base.situation
-        situation = Situation(old.inventory, old.index.copy(), old.policy)
+        situation = base.situation.on(base.situation.index.copy())
         view = View(base.start, base.end, base.leave, situation, base.position)
         if base is own and profile.is_behind:  # the pool's index is ahead of the profile
             view = View(start, end, leave, situation, -1)

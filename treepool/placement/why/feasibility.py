@@ -13,7 +13,7 @@ from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness, Weights
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.strict import strict
-from treepool.placement.effort import TOO_COMPLEX
+from treepool.placement.effort import TOO_COMPLEX, GivenUp
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.vertices import Request
@@ -26,16 +26,18 @@ MAX_REASONS = 1024
 class Feasibility:
     """What an idle pool of some nodes could serve; copies of a pool share it."""
 
-    def __init__(self, inventory: Inventory, policy: Policy) -> None:
+    def __init__(self, inventory: Inventory, policy: Policy, given_up: GivenUp) -> None:
         self._inventory = inventory
         self._policy = policy
+        self._given_up = given_up
         self._reasons: dict[Request, Optional[str]] = {}
         self._fitness: dict[Request, Optional[Fitness]] = {}
         self._strict: dict[Request, Request] = {}
 
     @cached_property
     def _situation(self) -> Situation:
-        return Situation(self._inventory, self._inventory.idle_index, self._policy)
+        index = self._inventory.idle_index
+        return Situation(self._inventory, index, self._policy, given_up=self._given_up)
 
     def choice(self, request: Request) -> Choice:
         """What *request* would get of an idle pool."""
