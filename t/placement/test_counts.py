@@ -19,7 +19,7 @@ from treepool.placement.plan.jobs import Rule
 from treepool.rfc import count, idset
 
 
-def pool_of(*nodes, **options):
+def pool_of(*nodes, properties=None, **options):
     """A pool of a node for each topo, which lists all that it has."""
     R_lite = []
     for rank, topo in enumerate(nodes):
@@ -31,7 +31,7 @@ def pool_of(*nodes, **options):
     return Pool(
         {
             "version": 1,
-            "execution": {"R_lite": R_lite, "nodelist": hosts},
+            "execution": {"R_lite": R_lite, "nodelist": hosts, "properties": properties or {}},
             "scheduling": {"writer": "TreePool", "children": children},
         },
         **options,
@@ -93,6 +93,13 @@ def test_a_job_starts_where_a_larger_count_can_be_local_and_the_least_cannot(wai
         site.end(1)
         site.run()
     assert 2 not in site.queue.jobs
+
+
+def test_nodes_that_share_a_property_are_found_where_the_least_count_cannot_be_local():
+    pool = pool_of(IRREGULAR, IRREGULAR, properties={"driver:1": "0", "driver:2": "1"})
+    request = "slot=2/core=20-40"
+    found = got(pool, request, locality="required", same="driver")
+    assert found == got(pool_of(IRREGULAR, locality="required"), request)
 
 
 def valid(text):

@@ -50,6 +50,17 @@ def test_the_smallest_domain_is_one_in_which_all_slots_are_local_if_there_is_one
     assert ranks(pool, "node=2/slot/core=24") == [2, 3]
 
 
+def test_of_two_domains_the_smaller_one_has_fewer_levels_inside_and_not_less_that_is_free():
+    fabric = {
+        "pod": [
+            {"cell": [{"switch": [{"ranks": "0"}, {"ranks": "1"}]}], "switch": [{"ranks": "2"}]},
+            {"switch": [{"ranks": "3"}, {"ranks": "4"}, {"ranks": "5"}]},
+        ]
+    }
+    pool = pool_of(fabric, {0: (cores(4), 0)}, nodes=6)
+    assert ranks(pool, "node=3/slot/core=24") == [3, 4, 5]
+
+
 def test_the_rest_goes_to_a_domain_with_just_enough_room_in_which_all_its_slots_are_local():
     taken = dict.fromkeys((3, 4), (ONE_EACH, 0))
     switches = [{"ranks": "0-2"}, {"ranks": "3-4"}, {"ranks": "5-6"}]

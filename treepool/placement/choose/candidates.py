@@ -8,7 +8,7 @@ that changed since the request was last tried, not at all nodes or all states.
 from __future__ import annotations
 
 import heapq
-from typing import AbstractSet, Iterable, Iterator, NamedTuple, Optional
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
@@ -32,7 +32,8 @@ MAX_SPLIT = 1024
 
 
 class Entry(NamedTuple):
-    """A place in a request's order: nodes in ``state`` from rank ``rank`` up.
+    """A place in a request's order, of the nodes in ``state`` from ``rank`` up; or of a single
+    node, if ``serial`` is 0.
 
     ``segment`` says which units of the state's fit the entry is for (see fit.Segment). ``order``
     combines the shortfall of these units, whether they are remote, and the policy's key. It is
@@ -54,6 +55,8 @@ class Candidates:
     Nodes of a type in ``split`` come later, as slots there are not local where others are: see
     split_on(). With ``states``, only these are candidates: those in which the ranks of ``within``
     are, if that is known, or those that a request searches.
+
+    A call that fails in the middle leaves more to do for the next one, and nothing else.
     """
 
     index: NodeIndex
@@ -62,12 +65,9 @@ class Candidates:
     within: Optional[RankSet]
     split: frozenset[NodeType] = frozenset()
     states: Optional[Iterable[NodeState]] = None
-    #: States and entries looked at so far, for tests that count work instead of time.
-    visited: int = 0
+    #: Entries of states, and which of them is true of each state; the others are of earlier times.
     _heap: list[Entry] = attrs.field(factory=list)
     _live: dict[NodeState, Entry] = attrs.field(factory=dict)
-    #: The states whose entries have an order.
-    _alike: dict[int, set[NodeState]] = attrs.field(factory=dict)
     _serial: int = 0
     #: Where in the index's log the next change is; below its start before the first look.
     _seen: int = -1
@@ -83,16 +83,17 @@ class Candidates:
         for moved in dict.fromkeys(map(index.state_of.__getitem__, log[seen:])):
             if moved is not None:
                 self._offer(moved)
-        if len(self._heap) > 64 + 2 * len(self._live):  # most entries are of earlier times
-            self._heap = list(self._live.values())
-            heapq.heapify(self._heap)
+        if len(self._heap) > 64 + 2 * len(self._live):
+            heap = list(self._live.values())
+            heapq.heapify(heap)
+            self._heap = heap
         self._seen = index.log_start + len(log)
 
     def build(self) -> Iterator[int]:
         """Look at all states, in steps: yields the work of each. Is not used before the end."""
         index = self.index
-        self._heap, self._live, self._alike = [], {}, {}
-        self._seen = index.log_start + len(index.log)  # what changes meanwhile follows
+        end, self._seen = index.log_start + len(index.log), -1  # what changes meanwhile follows
+        self._heap, self._live = [], {}
         cores, gpus = self.ask.min_cores, self.ask.min_gpus
         states = reached(index, self.within) if self.states is None else self.states
         for number, state in enumerate(states, 1):
@@ -100,10 +101,10 @@ class Candidates:
                 self._offer(state)
             if not number % _STEP:
                 yield _STEP // 3
+        self._seen = end
 
     def _offer(self, state: NodeState) -> None:
         """Put *state* on the heap unless it is already there at its lowest rank or below."""
-        self.visited += 1
         found: Optional[Fit] = state.fits.get(self.ask)
         if not (possible(state, self.ask) if found is None else found.steps):
             return
@@ -114,16 +115,13 @@ class Candidates:
         live = self._live.get(state)
         if rank < 0 or (live is not None and live.rank <= rank):
             return
-        # A fit that is not computed yet counts as local: best() checks the top again before use.
-        sure = found if found and found.steps else None
-        self._push(state, rank, self._order(state, sure), sure is not None)
+        if found is None:  # it counts as local: the entry is corrected before it is used
+            shortfall = self.ask.least_shortfall(state.ncores)
+            self._push(state, rank, self._placed(state, None, shortfall, False), False)
+        else:
+            self._push(state, rank, self._order_of(state, found), True)
 
-    def _order(self, state: NodeState, found: Optional[Fit]) -> int:
-        if found is not None:
-            return self.order_of(state, found, 0)
-        return self._placed(state, None, self.ask.least_shortfall(state.ncores), False)
-
-    def order_of(self, state: NodeState, found: Fit, segment: int) -> int:
+    def _order_of(self, state: NodeState, found: Fit, segment: int = 0) -> int:
         """The order of a segment of the fit *found* of *state*."""
         _, shortfall, remote = found.segments[segment]
         return self._placed(state, found, shortfall, remote)
@@ -133,21 +131,70 @@ class Candidates:
         key = self.policy.key(state, self.ask, found)
         return key + straddles * self.policy.straddle + shortfall * 3 * ABOVE_KEYS
 
-    def _push(self, state: NodeState, rank: int, order: int, sure: bool) -> None:
+    def _push(self, state: NodeState, rank: int, order: int, sure: bool) -> Entry:
         self._serial += 1
-        old, entry = self._live.get(state), Entry(order, rank, self._serial, state, 0, sure)
-        self._live[state] = entry
+        entry = Entry(order, rank, self._serial, state, 0, sure)
         heapq.heappush(self._heap, entry)
-        if old is None or old.order != order:
-            if old is not None:
-                self._unlike(old)
-            self._alike.setdefault(order, set()).add(state)
+        self._live[state] = entry
+        return entry
 
-    def _unlike(self, entry: Entry) -> None:
-        alike = self._alike[entry.order]
-        alike.discard(entry.state)
-        if not alike:
-            del self._alike[entry.order]
+    def _corrected(self, entry: Entry) -> Optional[Entry]:
+        """What is true of the state of *entry*: itself, or another entry, which is on the heap now;
+        None if it is of earlier times, or the state cannot serve the ask."""
+        state = entry.state
+        if self._live.get(state) is not entry:
+            return None
+        ranks = self.index.buckets.get(state)
+        lowest = -1 if ranks is None else ranks.lowest(self.within)
+        if entry.sure and lowest == entry.rank:
+            return entry
+        found = NOTHING if lowest < 0 else assess(state, self.ask)
+        if not found.steps:
+            del self._live[state]
+            return None
+        return self._push(state, lowest, self._order_of(state, found), True)
+
+    def best(self) -> Optional[Entry]:
+        """The first node in order; None if none can serve the ask."""
+        heap = self._heap
+        while heap:
+            entry = heap[0]
+            if self._corrected(entry) is entry:
+                return entry
+            heapq.heappop(heap)  # no entry is before the one that it corrects
+        return None
+
+    def in_order(self, segments: bool = False) -> Iterator[Entry]:
+        """The nodes that can serve the ask, one after another.
+
+        With *segments*, a node comes once for each segment of its units.
+        """
+        first = self.best()
+        if first is None:
+            return
+        yield first  # most requests need no other, and no copy of the heap
+        heap = self._heap.copy()
+        following: dict[tuple[NodeState, int], Iterator[int]] = {}
+        while heap:
+            entry = heapq.heappop(heap)
+            state = entry.state
+            if entry.serial:  # an entry of a state, not of a node
+                now = self._corrected(entry)
+                if now is entry:
+                    found = assess(state, self.ask)
+                    for segment in range(len(found.segments) if segments else 1):
+                        order = self._order_of(state, found, segment)
+                        ranks = self.index.buckets[state].ascending(self.within, entry.rank + 1)
+                        following[state, segment] = ranks
+                        heapq.heappush(heap, Entry(order, entry.rank, 0, state, segment))
+                elif now is not None:
+                    heapq.heappush(heap, now)
+                continue
+            if (entry.rank, entry.segment) != (first.rank, 0):
+                yield entry
+            rank = next(following[state, entry.segment], None)
+            if rank is not None:
+                heapq.heappush(heap, Entry(entry.order, rank, 0, state, entry.segment))
 
     def too_few(self, wanted: int) -> bool:
         """True if all states that may serve the ask have fewer than *wanted* ranks together.
@@ -161,48 +208,26 @@ class Candidates:
         found = (buckets[s].count(self.within) for s in self._live if s in buckets)
         return sum(found) < wanted
 
-    def best(self) -> Optional[Entry]:
-        """The first entry in order whose state fits and whose rank is still in that state."""
-        heap = self._heap
-        while heap:
-            self.visited += 1
-            entry = heap[0]
-            order, rank, _, state, _, sure = entry
-            if self._live.get(state) is not entry:
-                heapq.heappop(heap)
-                continue
-            ranks = self.index.buckets.get(state)
-            lowest = -1 if ranks is None else ranks.lowest(self.within)
-            found = NOTHING if lowest < 0 else assess(state, self.ask)
-            if not found.steps:
-                self.drop(entry)
-                continue
-            true_order = order if sure else self._order(state, found)
-            if lowest == rank and true_order == order:
-                if not sure:  # computed once, not each time it is first
-                    entry = heap[0] = self._live[state] = entry._replace(sure=True)
-                return entry
-            self.drop(entry)
-            self._push(state, lowest, true_order, True)
-        return None
-
-    def equal(self, top: Entry) -> AbstractSet[NodeState]:
-        """The states that may stand as high in the order as *top*, which is the first."""
-        return self._alike[top.order]
+    def equal(self, top: Entry) -> set[NodeState]:
+        """The states that may stand as high in the order as *top*, which is the best."""
+        found, heap, places = set(), self._heap, [0]
+        for place in places:  # in a heap, what follows an entry is behind it
+            if place < len(heap) and heap[place].order == top.order:
+                state = heap[place].state
+                if self._live.get(state) is heap[place]:
+                    found.add(state)
+                places += (2 * place + 1, 2 * place + 2)
+        return found
 
     def stands(self, state: NodeState, order: int, units: int) -> bool:
-        """Whether *state* does stand there, and can give *units* in its first segment."""
+        """Whether *state* is at the place *order*, and can give *units* in its first segment."""
         entry = self._live.get(state)
-        if entry is None or state not in self.index.buckets:
+        if entry is None:
             return False
-        found = assess(state, self.ask)
-        if not found.steps or found.segments[0].end < units:
+        now = self._corrected(entry)
+        if now is None or now.order != order:
             return False
-        if entry.sure:
-            return entry.order == order
-        true_order = self._order(state, found)
-        self._push(state, entry.rank, true_order, True)
-        return true_order == order
+        return assess(state, self.ask).segments[0].end >= units
 
     def prepare(self, most: Optional[int]) -> Iterator[int]:
         """Compute the fits that are needed to find *most* units (None: all there are).
@@ -210,33 +235,18 @@ class Candidates:
         Yields the work of each, and may be left alone at any time.
         """
         self.refresh()
-        heap, counted, units = self._heap.copy(), set[NodeState](), 0
+        heap, units = self._heap.copy(), 0
         while heap and (most is None or units < most):
             entry = heapq.heappop(heap)
-            state = entry.state
-            if state in counted or not (entry.sure or self._live.get(state) is entry):
-                continue
-            known = self.ask in state.fits
-            found = assess(state, self.ask)
-            if not known:
+            state, known = entry.state, self.ask in entry.state.fits
+            now = self._corrected(entry)
+            if not known and self.ask in state.fits:
                 yield work_of(state, self.ask)
-            if found.steps and not entry.sure:
-                order = self._order(state, found)
-                heapq.heappush(heap, entry._replace(order=order, sure=True))
-            elif found.steps and state in self.index.buckets:
-                counted.add(state)
-                each = found.segments[0].end if self.ask.fill else 1
+            if now is not None and now is not entry:
+                heapq.heappush(heap, now)
+            elif now is not None and state in self.index.buckets:
+                each = assess(state, self.ask).segments[0].end if self.ask.fill else 1
                 units += each * self.index.buckets[state].count(self.within)
-
-    def drop(self, entry: Entry) -> None:
-        """Remove the top entry; ``restore`` brings its state back."""
-        heapq.heappop(self._heap)
-        self._unlike(self._live.pop(entry.state))
-
-    def restore(self, states: Iterable[NodeState]) -> None:
-        """Bring back states whose entries were dropped."""
-        for state in states:
-            self._offer(state)
 
 
 def split_on(

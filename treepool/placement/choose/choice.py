@@ -149,11 +149,7 @@ class Situation:
 
     def _served(self, request: Request, effort: Effort) -> Optional[Selection]:
         """The nodes that serve *request*, whose counts below the slot are settled."""
-        try:
-            found = serve(request, self, effort)
-        except BaseException:  # candidates may have lost a state that they had just dropped
-            self.kept.clear()
-            raise
+        found = serve(request, self, effort)
         effort.tried += len(found.grants) if found is not None else 0
         return found
 
@@ -245,29 +241,29 @@ def _settling(request: Request, situation: Situation, effort: Effort) -> Steps:
 
 
 def _best_of_same(request: Request, situation: Situation, effort: Effort) -> Steps:
-    """What *request* gets on nodes that share a property of its family."""
+    """What *request* gets on nodes that share a property of its family: the best of what it gets
+    on those of each member. Of equally good members, it is the best fit."""
     assert request.same is not None
     anywhere = attrs.evolve(request, same=None)
-    plain = attrs.evolve(anywhere, levels=(), at_most=None, growing=())
+    plain = attrs.evolve(anywhere, ask=anywhere.bound, levels=(), at_most=None, growing=())
     fabric = situation.inventory.family(request.same.family)
     rooms = Domains(plain, situation, effort, fabric).rooms.units
     wanted = request.least_asks
-    fixed = units_of(anywhere) is not None and all(level.count.fixed for level in request.levels)
-    one_will_do = fixed and not request.growing
+    counts = [level.count for level in request.levels]
+    fixed = not request.growing and units_of(anywhere) is not None and all(c.fixed for c in counts)
     best = Settled(request, None)
-    for place, member in enumerate(by_fit(rooms, wanted, one_will_do)):
-        if best.selection is not None:
-            if one_will_do and rooms(member).local < wanted:  # nor could it have local slots
-                break
-            if rooms(member).number < best.selection.extent[0]:
+    for place, member in enumerate(by_fit(rooms, wanted, fixed)):
+        room, given = rooms(member), best.selection
+        if given is not None:
+            # If all counts are fixed, nothing is better than any place but one with local slots.
+            better = given.remote and room.local >= wanted
+            if not (better if fixed else room.number >= given.extent[0]):
                 continue
         if place and not effort.allows():
             break
         name = fabric.name[member] or ""
         found = yield from grown(narrowed(request, name), situation.inventory, effort)
         best = found if found.better(best) else best
-        if one_will_do and best.selection is not None and not best.selection.remote:
-            break
     if best.selection is None and not request.same.required:
         return (yield from grown(anywhere, situation.inventory, effort))
     return best

@@ -71,8 +71,8 @@ def on_one(
     if top is None:
         return None
     state, rank, index = top.state, top.rank, situation.index
-    equal = candidates.equal(top)
-    if not (situation.policy.by_rank or (len(equal) == 1 and index.buckets[state].only(rank))):
+    equal = set() if situation.policy.by_rank else candidates.equal(top)
+    if len(equal) > 1 or (equal and not index.buckets[state].only(rank)):
         census, within = index.census(fabric), situation.inventory.matching(request.constraint)
         while True:
             rank = census.first(equal, index, within, domain)

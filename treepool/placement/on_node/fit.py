@@ -55,6 +55,10 @@ class Fit:
     tried: int = 0
     gave_up: bool = False
 
+    def share(self, segment: int) -> int:
+        """How many units are in a segment."""
+        return self.segments[segment].end - (self.segments[segment - 1].end if segment else 0)
+
     @property
     def local(self) -> int:
         """How many steps, from the first on, have all slots in the smallest kind of domain."""
@@ -67,9 +71,6 @@ class Fit:
 
 #: The fit of a state that gives nothing, where a comparison of numbers is enough to decide that.
 NOTHING = Fit((), ())
-
-#: Number of fits computed, for tests that count work instead of time.
-computed = 0
 
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -143,8 +144,6 @@ def units_in(state: NodeState, ask: Ask) -> Optional[int]:
 
 
 def _assessed(state: NodeState, ask: Ask) -> Fit:
-    global computed
-    computed += 1
     group = ask.group
     if not possible(state, ask):
         return NOTHING
