@@ -47,7 +47,9 @@ def define(parser: ArgumentParser) -> None:
     )
     add = actions.add_parser("add", help="add a window")
     add.add_argument("--hosts", metavar="HOSTS", required=True, help="its nodes, such as n[0-99]")
-    when = f"as flux submit --begin-time takes it, such as {_TIMES}, ISO 8601, or seconds since 1970"
+    when = (
+        f"as flux submit --begin-time takes it, such as {_TIMES}, ISO 8601, or seconds since 1970"
+    )
     add.add_argument("--start", metavar="TIME", required=True, help=when)
     end = add.add_mutually_exclusive_group(required=True)
     end.add_argument("--duration", metavar="FSD", help="how long it lasts, such as 4h")
