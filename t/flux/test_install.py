@@ -190,6 +190,17 @@ def test_what_is_not_treepool_s_is_left_alone(machine):
     assert machine.changed() == before
 
 
+def test_a_receipt_cannot_have_removed_what_does_not_belong_to_the_copy(machine):
+    machine.sh(f"{TREEPOOL} flux-env --install; mkdir /opt/empty; ln -s /opt /etc/mine")
+    receipt = "/usr/local/lib/flux/treepool/receipt.json"
+    machine.sh(
+        f"""jq '.links += ["/etc/mine", "/etc/hostname", "/opt/empty/x"]
+                | .directories += ["/opt/empty"]' {receipt} >/var/r; mv /var/r {receipt}"""
+    )
+    machine.sh("treepool flux-env --uninstall; test -d /opt/empty; test -L /etc/mine")
+    assert not any("treepool" in path for path in machine.changed())
+
+
 def test_who_may_not_write_there_is_told_of_prefix(machine):
     machine.sh(f"{TREEPOOL} flux-env --install --prefix /opt/theirs")
     before = machine.changed()

@@ -26,9 +26,10 @@ from pathlib import Path
 
 import attrs
 
-from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
 from treepool.errors import SetupError
 from treepool.flux import install, installcheck, site
+from treepool.flux.receipt import Installed
 
 
 def define(parser: ArgumentParser) -> None:
@@ -58,12 +59,12 @@ def run(arguments: Namespace) -> int:
     try:
         if arguments.install:
             return _install(prefix)
-        home = install.home_of(prefix)
         if arguments.uninstall:
-            done = install.uninstall(home)
-            out(f"removed treepool {done.version} from {done.home}")
+            done = install.uninstall(prefix)
+            out(printable(f"removed treepool {done.version} from {done.home}"))
             return DONE
-        found = install.Installed.at(home)
+        home = install.home_of(prefix)
+        found = Installed.at(home, prefix)
         if found is None:
             raise Stop(f"no treepool is installed in {home}: treepool flux-env --install")
         if arguments.check:
@@ -75,24 +76,24 @@ def run(arguments: Namespace) -> int:
     elif arguments.systemd:
         out(site.systemd(found.home))
     else:
-        out(site.exports(found.home, found.command.parent))
+        out(site.exports(found.home, found.prefix / "bin"))
     return DONE
 
 
 def _install(prefix: Path | None) -> int:
     done = install.install(prefix)
-    out(f"installed treepool {done.version} in {done.home}")
+    out(printable(f"installed treepool {done.version} in {done.home}"))
     for link in done.links:
-        out(f"  {link}")
+        out(printable(f"  {link}"))
     return DONE
 
 
-def _check(found: install.Installed, as_json: bool) -> int:
+def _check(found: Installed, as_json: bool) -> int:
     findings = list(installcheck.findings(found, site.FluxSite.here(), os.environ))
     for finding in findings:
         if as_json:
             out_json(attrs.asdict(finding))
             continue
         problem = finding.problem and f"PROBLEM: {finding.problem}"
-        out(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}")
+        out(printable(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}"))
     return NO if any(finding.problem for finding in findings) else DONE

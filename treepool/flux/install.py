@@ -1,14 +1,13 @@
 """Install treepool into a Flux, or into a directory of the user's, and uninstall it.
 
 An installation is one directory, the *copy* (``copying.py``), and links to its files in the
-directories where Flux looks. The copy holds a receipt with the links and the directories that were
-made for them. Installing again replaces the copy and the links. No step depends on the umask.
+directories where Flux looks. Its receipt (``receipt.py``) says which links and directories were
+made. Installing again replaces the copy and the links. No step depends on the umask.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 from contextlib import contextmanager, suppress
@@ -16,69 +15,20 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Iterator, Optional, Sequence
 
-import attrs
-
 from treepool import __version__
 from treepool.errors import SetupError
-from treepool.flux import copying, site
+from treepool.flux import copying, receipt, site
+from treepool.flux.receipt import Installed
 from treepool.flux.site import FluxSite
-
-#: The name of the receipt in a copy.
-_RECEIPT = "receipt.json"
 
 #: The names of directories beside the copy while it is made or removed.
 _NEW, _OLD = ".treepool-install.new", ".treepool-install.old"
 
 
-@attrs.frozen
-class Installed:
-    """A copy at ``home``; ``prefix`` is None if it is part of a Flux.
-
-    ``links`` are links outside the copy, and the paths in it to which they lead. ``directories``
-    were made for the links, outermost first.
-    """
-
-    home: Path
-    prefix: Optional[Path]
-    version: str
-    links: dict[Path, Path]
-    directories: tuple[Path, ...]
-
-    @property
-    def command(self) -> Path:
-        """The command ``treepool``, as it is on the PATH."""
-        return next(link for link in self.links if link.name == "treepool")
-
-    @classmethod
-    def at(cls, home: Path) -> Optional[Installed]:
-        """What the receipt at *home* says; None if there is no readable receipt."""
-        try:
-            found = json.loads((home / _RECEIPT).read_text())
-            return cls(
-                home,
-                Path(found["prefix"]) if found["prefix"] else None,
-                str(found["version"]),
-                {Path(link): Path(target) for link, target in found["links"].items()},
-                tuple(map(Path, found["directories"])),
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-
-    def write(self, directory: Path) -> None:
-        """Write the receipt into *directory*."""
-        receipt = {
-            "prefix": str(self.prefix) if self.prefix else None,
-            "version": self.version,
-            "links": {str(link): str(target) for link, target in self.links.items()},
-            "directories": list(map(str, self.directories)),
-        }
-        (directory / _RECEIPT).write_text(json.dumps(receipt, indent=1))
-
-
 def home_of(prefix: Optional[Path]) -> Path:
     """Where the copy for *prefix* is; without a prefix, this treepool's copy, or else Flux's."""
     if prefix is not None:
-        return prefix / "lib" / "treepool"
+        return receipt.home_below(prefix)
     own = copying.PACKAGE.parent
     return own if Installed.at(own) else FluxSite.here().home
 
@@ -109,24 +59,29 @@ def install(prefix: Optional[Path]) -> Installed:
         os.umask(umask)
 
 
-def uninstall(home: Path) -> Installed:
-    """Remove the copy at *home*, its links, and directories made for it; return what was there."""
+def uninstall(prefix: Optional[Path]) -> Installed:
+    """Remove a copy, its links, and the directories made for them; return what was there.
+
+    It is the copy below *prefix*, or without one that of ``home_of``.
+    """
+    home = home_of(prefix)
     found = None
     if not home.parent.is_dir():
         raise SetupError(f"no treepool is installed in {home}")
     try:
         with _alone(home):
-            found = _before(home)
+            found = _before(home, prefix)
             if found is None:
                 raise SetupError(f"no treepool is installed in {home}")
-            for link in found.links:
-                _unlink(link, home)
+            unlinked = [link for link in found.links if _unlink(link, home)]
             old = home.with_name(_OLD)
             home.rename(old)  # now there is no receipt at home, even if the removal is interrupted
             shutil.rmtree(old)
     except OSError as e:
         raise _failure(e, found.prefix if found else None) from None
-    _remove_empty(found.directories)
+    held = [Path(os.path.realpath(path.parent), path.name) for path in (home, *unlinked)]
+    ours = {directory for path in held for directory in path.parents}
+    _remove_empty([d for d in found.directories if Path(os.path.realpath(d)) in ours])
     return found
 
 
@@ -134,7 +89,7 @@ def _replace(
     flux: FluxSite, home: Path, prefix: Optional[Path], links: dict[Path, Path], made: list[Path]
 ) -> Installed:
     """Replace the copy at *home* and its links; *made* are directories that were made for them."""
-    before = _before(home)
+    before = _before(home, prefix)
     if home.exists() and before is None:
         raise SetupError(f"{home}: exists, and has no receipt of treepool")
     for link in links:
@@ -149,7 +104,9 @@ def _replace(
         stage.mkdir()
         copying.make(stage, home, flux)
         kept = before.directories if before else ()
-        done = Installed(home, prefix, __version__, links, (*kept, *made))
+        above = () if prefix is None else prefix.parents  # these stay
+        directories = (*kept, *(directory for directory in made if directory not in above))
+        done = Installed(home, prefix, __version__, tuple(links), directories)
         done.write(stage)
         if before is not None:
             home.rename(old)
@@ -172,14 +129,14 @@ def _replace(
     return done
 
 
-def _before(home: Path) -> Optional[Installed]:
+def _before(home: Path, prefix: Optional[Path]) -> Optional[Installed]:
     """What is installed at *home*, where an interrupted command may have left it beside it."""
     if home.is_symlink():
         raise SetupError(f"{home}: is a link, and not to be replaced")
     old = home.with_name(_OLD)
-    if not home.exists() and Installed.at(old):
+    if not home.exists() and (old / receipt.NAME).exists():
         old.rename(home)
-    return Installed.at(home)
+    return Installed.at(home, prefix)
 
 
 @contextmanager
@@ -215,7 +172,7 @@ def _links(flux: FluxSite, home: Path, prefix: Optional[Path]) -> dict[Path, Pat
 
 
 def _is_ours(link: Path, home: Path) -> bool:
-    return link.is_symlink() and home in Path(os.readlink(link)).parents
+    return link.is_symlink() and home.resolve() in Path(os.path.realpath(link)).parents
 
 
 def _make(directory: Path) -> Iterator[Path]:
@@ -237,16 +194,17 @@ def _point(link: Path, target: Path) -> None:
     new.replace(link)
 
 
-def _unlink(link: Path, home: Path) -> None:
+def _unlink(link: Path, home: Path) -> bool:
     """Remove *link*, if it leads to *home*, and the bytecode that Python cached beside it."""
     if not _is_ours(link, home):
-        return
+        return False
     link.unlink()
     cached = Path(cache_from_source(str(link))).parent
     if link.suffix == ".py" and cached.is_dir():
         for file in cached.glob(f"{link.stem}.*.pyc"):
             file.unlink()
         _remove_empty([cached])
+    return True
 
 
 def _remove_empty(directories: Sequence[Path]) -> None:

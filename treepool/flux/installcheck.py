@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,8 +10,10 @@ from typing import Iterable, Iterator, Mapping, Optional
 
 import attrs
 
-from treepool.flux.install import Installed
+from treepool.errors import InvalidInput
+from treepool.flux.receipt import Installed
 from treepool.flux.site import FluxSite
+from treepool.rfc import document
 
 #: Seconds that an instance may take to answer.
 _PATIENCE = 20
@@ -94,9 +95,18 @@ def _instance(flux: FluxSite, installed: Installed) -> Iterator[Finding]:
 
     stats = ask("module", "stats", "sched-treepool")
     if stats is not None:
-        version = str(json.loads(stats).get("version", "0.1"))
+        version = _version(stats)
         old = "" if version == installed.version else "flux module reload sched-treepool"
         yield Finding("this instance", f"sched-treepool {version}", old)
     elif (listed := ask("module", "list")) is not None:
         other = [line.split()[0] for line in listed.splitlines() if "sched" in line.split()[-1]]
         yield Finding("this instance", f"{', '.join(other) or 'no scheduler'}")
+
+
+def _version(stats: str) -> str:
+    """The version in the statistics of a module, which may be another user's."""
+    try:
+        found = document.load(stats, InvalidInput, "statistics")
+    except InvalidInput:
+        return "?"
+    return str(found.get("version", "0.1")) if isinstance(found, dict) else "?"
