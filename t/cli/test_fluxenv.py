@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commandline import well_behaved
 from treepool.flux import copying, site
 
 HOME = Path("/opt/tree pool/lib/treepool")
@@ -225,3 +226,31 @@ def test_a_copy_that_is_reached_through_a_link_is_removed_with_its_own(treepool,
     receipt.write_text(receipt.read_text().replace(str(prefix), str(there)))
     assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
     assert tree(prefix) == []
+
+
+#: A Flux whose module answers with the file ``stats`` beside it.
+FLUX = r"""#!/bin/sh
+case "$*" in
+config*) dirname "$0" ;;
+version) echo "flux-core: 0.88.0" ;;
+python*) echo '["/bin/python", "3.11.2", null]' ;;
+"module stats sched-treepool") cat "$(dirname "$0")/stats" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    "stats",
+    ["", "[]", "[" * 100_000, '{"version": ["\\u001b[31m"]}', '{"version": "\\u001b[31m"}'],
+    ids=lambda stats: stats[:9],
+)
+def test_check_in_an_instance_that_answers_anything(treepool, copy, monkeypatch, tmp_path, stats):
+    flux = tmp_path / "flux"
+    flux.write_text(FLUX)
+    flux.chmod(0o755)
+    (tmp_path / "stats").write_text(stats)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    result = treepool("flux-env", "--check", "--prefix", copy())
+    assert result.status == 1
+    assert "PROBLEM: flux module reload sched-treepool" in result.out.splitlines()[-1]
+    assert well_behaved(result)

@@ -97,6 +97,76 @@ def test_a_prefix_may_be_any_name_and_removal_leaves_what_was_there(tmp_path):
 CHECK = "treepool flux-env --check; flux treepool --version; flux submit --dry-run --same=os true"
 
 
+# -- the README's path: the command of a virtual environment, and a copy below a prefix
+
+
+@pytest.fixture
+def venv(tmp_path):
+    """``venv(script, version=None)`` runs *script* in a shell that has this checkout's command.
+
+    It stands first on the PATH, as in a virtual environment that is active, and says that it is of
+    *version*. The script has DIR, a prefix. Returns the finished process.
+    """
+
+    def venv(script, version=None):
+        commands = tmp_path / "venv"
+        commands.mkdir(exist_ok=True)
+        lie = f'[ "$1" != --version ] || exec echo treepool {version}\n' if version else ""
+        imported = f"import sys; sys.path[0] = '{REPOSITORY}'; from treepool.__main__ import run"
+        run = f'exec {sys.executable} -c "{imported}; sys.exit(run())" "$@"\n'
+        (commands / "treepool").write_text(f"#!/bin/sh\n{lie}{run}")
+        (commands / "treepool").chmod(0o755)
+        env = {**bare(), "DIR": str(tmp_path / "p")}
+        env["PATH"] = f"{commands}:{env['PATH']}"
+        return subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True)
+
+    assert command("--install", "--prefix", tmp_path / "p").status == 0
+    return venv
+
+
+EVAL = 'eval "$(treepool flux-env --prefix $DIR)";'
+
+
+@pytest.mark.parametrize("words", ["", "--prefix $DIR"])
+def test_check_finds_the_copy_to_which_the_variables_lead_and_no_problem(venv, tmp_path, words):
+    done = venv(f"{EVAL} treepool flux-env --check {words}")
+    assert done.stdout.startswith("treepool ")
+    assert f" in {tmp_path}/p/lib/treepool\n" in done.stdout
+    assert re.search(rf"(?m)^command treepool +{tmp_path}/venv/treepool$", done.stdout)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_the_variables_of_the_shell_say_which_copy_is_meant(venv, tmp_path):
+    done = venv(f"{EVAL} treepool flux-env; treepool flux-env --systemd")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"{tmp_path}/p/lib/treepool/treepool/flux/modules") == 2
+    done = venv(f"{EVAL} treepool flux-env --uninstall")
+    assert done.stdout.endswith(f" from {tmp_path}/p/lib/treepool\n")
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_command_of_another_version_is_a_problem(venv, tmp_path):
+    done = venv(f"{EVAL} treepool flux-env --check", version="0.0.9")
+    assert done.returncode == 1
+    assert re.findall(".*PROBLEM.*", done.stdout) == [
+        f"command treepool   {tmp_path}/venv/treepool  PROBLEM: another treepool: 0.0.9"
+    ]
+
+
+def test_without_the_variables_check_says_how_to_set_them(venv, tmp_path):
+    done = venv("treepool flux-env --check --prefix $DIR")
+    assert done.returncode == 1
+    line = f'PROBLEM: not set: eval "$(treepool flux-env --prefix {tmp_path}/p)"'
+    assert re.search(rf"(?m)^variables +{re.escape(line)}$", done.stdout)
+
+
+def test_where_no_copy_is_found_check_says_what_to_do(venv, tmp_path):
+    done = venv("treepool flux-env --check --prefix $DIR/other")
+    assert f"treepool flux-env --install --prefix {tmp_path}/p/other\n" in done.stderr
+    done = venv("treepool flux-env --check")
+    assert "--prefix DIR" in done.stderr
+
+
 def test_what_is_there_without_a_receipt_is_left_alone(tmp_path):
     (tmp_path / "lib" / "treepool").mkdir(parents=True)
     result = command("--install", "--prefix", tmp_path)

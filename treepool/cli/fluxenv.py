@@ -5,7 +5,8 @@ not change. Each instance still chooses its scheduler by its configuration:
 modules.alternatives.sched. To upgrade, install again.
 
 With --prefix, everything goes into a directory of your own. Without --install,
---uninstall or --check, print the variables with which Flux finds it there.
+--uninstall or --check, print the variables with which Flux finds it there. Where
+these are set, other commands need no --prefix.
 
 examples:
   treepool flux-env --install                      for everybody who has this Flux (as root)
@@ -21,6 +22,7 @@ exit status:
 from __future__ import annotations
 
 import os
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -66,7 +68,8 @@ def run(arguments: Namespace) -> int:
         home = install.home_of(prefix)
         found = Installed.at(home, prefix)
         if found is None:
-            raise Stop(f"no treepool is installed in {home}: treepool flux-env --install")
+            where = f" --prefix {shlex.quote(str(prefix))}" if prefix else ", or give --prefix DIR"
+            raise Stop(f"no treepool is installed in {home}: treepool flux-env --install{where}")
         if arguments.check:
             return _check(found, arguments.json)
     except SetupError as e:

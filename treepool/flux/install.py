@@ -26,11 +26,17 @@ _NEW, _OLD = ".treepool-install.new", ".treepool-install.old"
 
 
 def home_of(prefix: Optional[Path]) -> Path:
-    """Where the copy for *prefix* is; without a prefix, this treepool's copy, or else Flux's."""
+    """Where the copy for *prefix* is.
+
+    Without a prefix it is this treepool, or that to which the variables of the shell lead, or
+    Flux's.
+    """
     if prefix is not None:
         return receipt.home_below(prefix)
-    own = copying.PACKAGE.parent
-    return own if Installed.at(own) else FluxSite.here().home
+    for home in (copying.PACKAGE.parent, *site.homes(os.environ)):
+        if Installed.at(home):
+            return home
+    return FluxSite.here().home
 
 
 def install(prefix: Optional[Path]) -> Installed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Iterable, Iterator, Mapping, Optional
 import attrs
 
 from treepool.errors import InvalidInput
+from treepool.flux import site
 from treepool.flux.receipt import Installed
 from treepool.flux.site import FluxSite
 from treepool.rfc import document
+from treepool.rfc.quote import shortened
 
-#: Seconds that an instance may take to answer.
+#: Seconds that a command may take to answer.
 _PATIENCE = 20
 
 
@@ -34,8 +37,10 @@ def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> It
     yield Finding("treepool", f"{installed.version} in {home}")
     yield Finding("flux-core", f"{flux.version}: {flux.command}")
     yield Finding("Flux's Python", f"{flux.python_version}: {flux.python}")
-    on_path = shutil.which("treepool", path=env.get("PATH"))
-    yield _place("command treepool", Path(on_path) if on_path else None, home)
+    if installed.prefix and home.resolve() not in map(Path.resolve, site.homes(env)):
+        how = f"treepool flux-env --prefix {shlex.quote(str(installed.prefix))}"
+        yield Finding("variables", "", f'not set: eval "$({how})"')
+    yield _command(installed, env)
     for part, variable, builtin, name in (
         ("flux treepool", "FLUX_EXEC_PATH_PREPEND", flux.commands, "flux-treepool.py"),
         ("sched-treepool", "FLUX_MODULE_PATH_PREPEND", flux.modules, "sched-treepool.py"),
@@ -70,6 +75,17 @@ def _place(part: str, found: Optional[Path], home: Path) -> Finding:
     )
 
 
+def _command(installed: Installed, env: Mapping[str, str]) -> Finding:
+    """The command ``treepool``: that of the copy, or another one of its version."""
+    on_path = shutil.which("treepool", path=env.get("PATH"))
+    place = _place("command treepool", Path(on_path) if on_path else None, installed.home)
+    if on_path is None or not place.problem:
+        return place
+    version = (_ask(on_path, "--version") or "").replace("treepool", "").strip()
+    problem = "" if version == installed.version else f"{place.problem}: {shortened(version)}"
+    return attrs.evolve(place, problem=problem)
+
+
 def _harm(home: Path, prefix: Optional[Path], env: Mapping[str, str]) -> Iterator[Finding]:
     """Settings that affect unrelated programs, and directories that other users cannot read."""
     for path in _paths(env, "PYTHONPATH"):
@@ -83,24 +99,23 @@ def _harm(home: Path, prefix: Optional[Path], env: Mapping[str, str]) -> Iterato
 
 def _instance(flux: FluxSite, installed: Installed) -> Iterator[Finding]:
     """The scheduler of the instance of this environment, if there is one that answers."""
-
-    def ask(*words: str) -> Optional[str]:
-        try:
-            done = subprocess.run(
-                [str(flux.command), *words], capture_output=True, text=True, timeout=_PATIENCE
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout if done.returncode == 0 else None
-
-    stats = ask("module", "stats", "sched-treepool")
+    stats = _ask(str(flux.command), "module", "stats", "sched-treepool")
     if stats is not None:
         version = _version(stats)
         old = "" if version == installed.version else "flux module reload sched-treepool"
         yield Finding("this instance", f"sched-treepool {version}", old)
-    elif (listed := ask("module", "list")) is not None:
+    elif (listed := _ask(str(flux.command), "module", "list")) is not None:
         other = [line.split()[0] for line in listed.splitlines() if "sched" in line.split()[-1]]
         yield Finding("this instance", f"{', '.join(other) or 'no scheduler'}")
+
+
+def _ask(*words: str) -> Optional[str]:
+    """What a command prints; None if it fails, or does not answer."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE)
+    except (OSError, ValueError, subprocess.TimeoutExpired):  # ValueError: it is not text
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def _version(stats: str) -> str:

@@ -103,6 +103,12 @@ def variables(home: Path) -> Mapping[str, Path]:
     }
 
 
+def homes(env: Mapping[str, str]) -> list[Path]:
+    """Where the copies should be to which the ``variables`` in *env* lead, in Flux's order."""
+    modules = env.get("FLUX_MODULE_PATH_PREPEND", "").split(":")
+    return [Path(path[: -len(MODULES)]) for path in modules if path.endswith(f"/{MODULES}")]
+
+
 def exports(home: Path, commands: Path) -> str:
     """Shell commands that set ``variables``, and put *commands* at the end of the PATH."""
     lines = [
