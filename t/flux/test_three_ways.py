@@ -1,19 +1,24 @@
-"""The README's blocks that are for Flux: run as they stand, they print what stands there."""
+"""The README's blocks that are for Flux, run as they stand in a clone, print what they show."""
 
 import os
 import shlex
+import shutil
 import subprocess
-import sys
 
+import attrs
 import pytest
 
-from broker import PATIENCE, REPOSITORY, bare
+from broker import REPOSITORY, bare
 from documents import blocks, lines
 
 README = (REPOSITORY / "README.md").read_text()
 
-#: The commands up to the instance, and those inside it.
-OUTSIDE, *INSIDE = (block for block in blocks(README) if block.startswith(("$ jq", "$ flux")))
+#: The commands that install, those up to the instance, and those inside it.
+(INSTALL,) = (block for block in blocks(README) if block.startswith("$ python3 -m venv"))
+OUTSIDE, *INSIDE = (block for block in blocks(README) if block.startswith(("$ R=", "$ flux")))
+
+#: Seconds for all of it, with what pip installs.
+PATIENCE = 300
 
 
 def commands(block):
@@ -22,46 +27,70 @@ def commands(block):
     return [line[2:] for line in one_line if line.startswith("$ ")]
 
 
+@attrs.frozen
+class Walk:
+    """What the blocks did.
+
+    ``outside`` is what was printed before the instance, ``down`` how many of its nodes are down,
+    ``ways`` what each block inside it printed, ``new`` the names of files that the clone got.
+    """
+
+    outside: str
+    down: str
+    ways: list[str]
+    new: set[str]
+
+
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
-    """What each block inside the instance prints, with its commands."""
+def walk(tmp_path_factory):
+    """The Walk of all blocks, in one shell."""
     here = tmp_path_factory.mktemp("three")
-    (here / "testvectors").symlink_to(REPOSITORY / "testvectors")
-    treepool = here / "treepool"
-    python = f"PYTHONPATH={REPOSITORY} exec {shlex.quote(sys.executable)} -m treepool"
-    treepool.write_text(f'#!/bin/sh\n{python} "$@"\n')
-    treepool.chmod(0o755)
-    *before, start = commands(OUTSIDE)
-    steps = ["echo BEGIN"]
-    for number, block in enumerate(INSIDE):
+    clone = here / "clone"
+    skipped = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "mutants")
+    shutil.copytree(REPOSITORY, clone, ignore=skipped)
+    before = set(os.listdir(clone))
+    steps = ["echo BEGIN", "flux resource list -s down -no {nnodes}", "echo END"]
+    for block in INSIDE:
         for command in commands(block):
             steps += [f"echo {shlex.quote(f'$ {command}')}", command]
-        steps.append(f"echo END {number}")
+        steps.append("echo END")
     (here / "inside.sh").write_text("\n".join(steps))
-    kept = bare()
+    *prepare, start = [*commands(INSTALL), *commands(OUTSIDE)]
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # pip's
     done = subprocess.run(
-        ["sh", "-ec", "\n".join([*before, f"{start} sh -e inside.sh"])],
-        cwd=here,
-        env={**kept, "PATH": f"{here}:{os.environ['PATH']}", "HOME": str(here)},
+        ["sh", "-ec", "\n".join([*prepare, f"{start} sh -e ../inside.sh"])],
+        cwd=clone,
+        env={**bare(), "HOME": str(here), "XDG_CONFIG_HOME": config},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    texts, rest = [], done.stdout.partition("BEGIN\n")[2]
-    for number in range(len(INSIDE)):
-        text, _, rest = rest.partition(f"END {number}\n")
-        texts.append(text)
-    return texts
+    outside, _, inside = done.stdout.partition("BEGIN\n")
+    down, *ways, _ = inside.split("END\n")
+    return Walk(outside, down, ways, set(os.listdir(clone)) - before)
+
+
+def test_all_nodes_of_the_instance_are_up(walk):
+    assert walk.down == "0\n"
+
+
+def test_check_finds_no_problem(walk):
+    assert "flux-core" in walk.outside
+    assert "PROBLEM" not in walk.outside
+
+
+def test_the_clone_gets_no_file_but_those_that_git_ignores(walk):
+    assert walk.new == {".venv"}
 
 
 @pytest.mark.parametrize(
     "way", range(3), ids=["pool-class of sched-simple", "sched-treepool", "sub-instance"]
 )
-def test_a_way_to_load_it_prints_what_the_readme_shows(said, way):
-    assert lines(said[way]) == lines(INSIDE[way].replace("\\\n", ""))
+def test_a_way_to_load_it_prints_what_the_readme_shows(walk, way):
+    assert lines(walk.ways[way]) == lines(INSIDE[way].replace("\\\n", ""))
 
 
 def test_the_readme_shows_three_ways():
