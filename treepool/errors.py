@@ -1,10 +1,12 @@
-"""Every exception that treepool raises, and the record of one problem in a document.
+"""Every exception that treepool raises, and the records of a problem and of a reason.
 
 Malformed input is a ``ValueError``, and an allocation that cannot be served is an ``OSError``. Code
 that was written for flux-core's own pools therefore catches both without knowing treepool.
 """
 
 from __future__ import annotations
+
+from typing import Any, Literal, Optional
 
 import attrs
 
@@ -28,6 +30,66 @@ class Problem:
         """The problem that *error* is about; its message may begin with a pointer, as ``str``."""
         pointer, colon, message = str(error).partition(": ")
         return cls(pointer, message) if colon and pointer[:1] == "/" else cls("", str(error))
+
+
+#: The codes of reasons, see doc/json.md.
+Code = Literal[
+    "cores",
+    "gpus",
+    "memory",
+    "gpu-memory",
+    "storage",
+    "links",
+    "together",
+    "whole",
+    "locality",
+    "domains",
+    "slots",
+    "nodes",
+    "constraint",
+    "search",
+    "expired",
+    "in-use",
+    "down",
+    "apart",
+    "wait",
+    "ahead",
+    "reserved",
+    "window",
+    "late",
+    "soon",
+]
+
+
+@attrs.frozen
+class Reason:
+    """Why a request cannot be served, or why its job waits.
+
+    ``code`` says what kind of reason it is (doc/json.md lists the codes), ``subject`` what it is
+    about, such as "numa domain" or the name of a window. ``need`` and ``have`` are numbers: cores,
+    GPUs, nodes and so on by the code, and bytes of memory. ``message`` is one line of plain
+    English. Programs match the code, which stays; messages may change.
+    """
+
+    code: Code
+    message: str
+    subject: str = ""
+    need: Optional[float] = None
+    have: Optional[float] = None
+
+    def __str__(self) -> str:
+        return self.message
+
+    def said(self, message: str) -> Reason:
+        """The same reason in other words, such as a sentence around its message."""
+        return attrs.evolve(self, message=message)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What stands in JSON beside the message: the code, and of the others what there is."""
+        found = attrs.asdict(self)
+        del found["message"]
+        return {name: value for name, value in found.items() if value not in (None, "")}
 
 
 class TreepoolError(Exception):
@@ -118,15 +180,23 @@ class PoolConflict(TreepoolError, ValueError):
     """A call that contradicts what the pool holds, such as a second alloc for a live job."""
 
 
-class InfeasibleRequest(TreepoolError, OSError):
-    """A request that even an idle pool could not serve; the message says why."""
+class _NotServed(TreepoolError, OSError):
+    """A request that cannot be served; ``reason`` and the message say why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class InfeasibleRequest(_NotServed):
+    """A request that even an idle pool could not serve."""
 
 
 class TooComplex(InfeasibleRequest):
     """A request for which the search for a placement is given up even on an idle pool."""
 
 
-class InsufficientResources(TreepoolError, OSError):
+class InsufficientResources(_NotServed):
     """A request that an idle pool could serve, but that this pool cannot serve now."""
 
 

@@ -1,6 +1,7 @@
 """What ``--json`` prints is what schemas/output.json and doc/json.md say, no more and no less."""
 
 import re
+from typing import get_args
 
 import pytest
 from jsonschema import ValidationError
@@ -9,6 +10,7 @@ from commandline import REPOSITORY
 from schemas import SCHEMAS, conforms
 from treepool.cli.main import whole
 from treepool.cli.screen import JSON_VERSION
+from treepool.errors import Code
 from treepool.flux import installcheck, receipt, site
 from treepool.rfc.links import digest
 
@@ -33,6 +35,30 @@ def test_validate(treepool, write, R, name):
     assert line["valid"] == (result.status == 0) == (not line["problems"])
     assert bool(line["warnings"]) == (name == "warned R")
     conforms(line, "validate")
+
+
+def test_each_code_of_a_reason_is_in_the_guide():
+    rows = re.findall(r"^\| (`[^|]+`) \|", GUIDE.partition("## Reasons")[2], re.MULTILINE)
+    assert {code for row in rows for code in re.findall("`(.+?)`", row)} == set(get_args(Code))
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ("slot/numa/core=20", ("cores", "numa domain", 20, 15)),
+        ("slot/gpu=9", ("gpus", "node", 9, 8)),
+        ("slot/socket=3{x}", ("domains", "socket", 3, 2)),
+        ("node/slot=9/gpu", ("slots", "node", 9, 8)),
+        ("node=17/slot/core", ("nodes", "pool", 17, 16)),
+        ("slot=1921/core", ("slots", "pool", 1921, 1920)),
+    ],
+)
+def test_a_program_reads_why_a_job_was_refused(treepool, shape, reason):
+    (line,) = treepool("alloc", "--cluster", "a", "--json", shape).json
+    conforms(line, "alloc-refused")
+    assert tuple(line[name] for name in ("code", "subject", "need", "have")) == reason
+    told = treepool("explain", "--cluster", "a", "--json", shape).json[0]
+    assert tuple(told[name] for name in ("code", "subject", "need", "have")) == reason
 
 
 def test_conformance(treepool):

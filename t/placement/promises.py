@@ -283,7 +283,7 @@ class Site:
 
     def why(self, jobid):
         """What the user of a waiting job is told."""
-        return outcome(why_waiting(self.queue, self.queue.jobs[jobid], self.now, str))
+        return str(outcome(why_waiting(self.queue, self.queue.jobs[jobid], self.now, str)))
 
     def closed(self, window, jobid, span):
         """Whether the job would be in the way of the window."""

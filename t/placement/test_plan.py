@@ -73,7 +73,7 @@ class Case:
         return {j: r.start for j, r in self.queue.reservations.items()}
 
     def why(self, jobid):
-        return outcome(why_waiting(self.queue, self.queue.jobs[jobid], self.now))
+        return str(outcome(why_waiting(self.queue, self.queue.jobs[jobid], self.now)))
 
 
 def test_one_that_waits_for_a_node_that_is_down_gets_none():

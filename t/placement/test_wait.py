@@ -84,7 +84,7 @@ class Run:
             try:
                 next(work)
             except StopIteration as stop:
-                return stop.value
+                return str(stop.value)
 
 
 def split():

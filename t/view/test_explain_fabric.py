@@ -48,7 +48,9 @@ def test_without_a_fabric_or_without_locality_nothing_is_said_of_domains():
 
 
 def test_a_request_that_no_domain_can_serve_is_told_the_number():
-    assert told(R, "switch/node=5/slot/core").reason == "no switch has 5 nodes: the largest has 4"
+    reason = told(R, "switch/node=5/slot/core").reason
+    assert str(reason) == "no switch has 5 nodes: the largest has 4"
+    assert (reason.code, reason.subject, reason.need, reason.have) == ("nodes", "switch", 5, 4)
 
 
 def test_a_node_in_another_domain_is_not_said_to_be_one_too_many():

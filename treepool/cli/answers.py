@@ -13,6 +13,7 @@ from treepool.errors import (
     InsufficientResources,
     InvalidInput,
     InvalidShape,
+    Reason,
 )
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
@@ -22,14 +23,16 @@ from treepool.rfc.shape import format_shape, parse_shape
 
 @attrs.frozen
 class Refusal:
-    """A refusal: ``kind`` is invalid, infeasible or insufficient, ``message`` is the reason.
+    """A refusal: ``kind`` is invalid, infeasible or insufficient, ``message`` says why.
 
     ``message`` is one line. ``caret`` shows the place of a syntax error in a shape, in two lines.
+    ``reason`` is why a request that is valid was refused.
     """
 
     kind: str
     message: str
     caret: str = ""
+    reason: Optional[Reason] = None
 
 
 @attrs.frozen
@@ -48,9 +51,10 @@ class Answer:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The result for JSON: R_lite and the number of slots, or the error and its message."""
+        """The result for JSON: R_lite and the number of slots, or the error and its reason."""
         if isinstance(self.outcome, Refusal):
-            return {"error": self.outcome.kind, "message": self.outcome.message}
+            reason = self.outcome.reason.facts if self.outcome.reason is not None else {}
+            return {"error": self.outcome.kind, "message": self.outcome.message, **reason}
         R_lite = self.outcome.to_dict()["execution"]["R_lite"]
         return {"R_lite": R_lite, "nslots": self.outcome.nslots}
 
@@ -101,9 +105,9 @@ def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocatio
     except InvalidInput as e:
         return Refusal("invalid", str(e))
     except InfeasibleRequest as e:
-        return Refusal("infeasible", str(e))
+        return Refusal("infeasible", str(e), reason=e.reason)
     except InsufficientResources as e:
-        return Refusal("insufficient", str(e))
+        return Refusal("insufficient", str(e), reason=e.reason)
 
 
 def _shape_of(spec: object) -> Optional[str]:

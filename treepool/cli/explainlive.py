@@ -33,7 +33,7 @@ def explain_job(name: str, as_json: bool) -> int:
         facts = attrs.evolve(facts, domains=domains_of(live.pool.inventory.types, parts))
         if facts.waits_for_resources:
             assert facts.answer is not None
-            window = windows.behind(str(facts.answer["reason"]), live.windows)
+            window = windows.behind(facts.answer, live.windows)
             spec = instance.jobspec_of(jobid)
             told = None if spec is None else _told(live, jobid, spec, name)
     if as_json:

@@ -131,7 +131,7 @@ class Annotator:
             elif job.jobid in jobs:
                 reason = yield from why_waiting(self._queue, job, time.time(), name_of, free)
                 if job.jobid in jobs:
-                    self._tell(job.jobid, told.estimate, reason)
+                    self._tell(job.jobid, told.estimate, reason.message)
             yield
 
     def _estimate(self, estimates: dict[int, Optional[float]]) -> Generator[None, None, bool]:

@@ -26,7 +26,7 @@ from treepool.placement.jobs import HELD_BACK
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.reason import why_waiting
+from treepool.placement.plan.reason import is_ahead, why_waiting
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 from treepool.rfc.spelling import did_you_mean
@@ -211,7 +211,8 @@ class Answers:
         start = yield from self._outlook.start(job)
         first = queue.ahead(job)
         return {
-            "reason": reason,
+            "reason": str(reason),
+            **reason.facts,
             **_estimated(start),
             "reserved": job.jobid in queue.reservations,
             "queue": job.queue,
@@ -241,12 +242,12 @@ class Answers:
         try:
             pool.check_feasibility(job.relaxed)
         except InfeasibleRequest as e:
-            yield {**said, "verdict": "infeasible", "reason": str(e)}
+            yield {**said, "verdict": "infeasible", "reason": str(e), **e.reason.facts}
             return
         yield None
         first = queue.ahead(job)
         if first is not None:
-            reason = f"{name_of(first.jobid)} is ahead in the queue"
+            reason = is_ahead(name_of(first.jobid))
         else:
             selection = yield from queue.selection(job)
             if selection is not None:
@@ -261,7 +262,8 @@ class Answers:
                 return
             reason = yield from why_waiting(queue, job, time.time(), name_of)
         start = yield from self._outlook.start_of_new(job)
-        yield {**said, "verdict": "later", "reason": reason, **_estimated(start)}
+        told = {"verdict": "later", "reason": str(reason), **reason.facts}
+        yield {**said, **told, **_estimated(start)}
 
     # -- numbers
 

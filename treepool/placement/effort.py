@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import attrs
 
+from treepool.errors import Reason
+
 #: The units that one request may spend, and the search on one node state: the last state that is
 #: searched may take as much again. In 60 cases that exhaust it, a choice took 4 to 13 ms of CPU,
 #: and 23 ms where 11,000 nodes were in as many states.
@@ -20,10 +22,14 @@ PER_REQUEST = 1000
 #: another property of a family, or in another domain above the nodes.
 PER_ATTEMPT = PER_REQUEST // 75
 
-#: The messages for a user whose request is too hard, for a pool in use and for an idle one.
-REASON = "the search for a placement was given up: the request is too complex for the nodes as used"
-TOO_COMPLEX = (
-    "the request is too complex: the search for a placement was given up though nothing is in use"
+#: The reasons for a user whose request is too hard, for a pool in use and for an idle one.
+REASON = Reason(
+    "search",
+    "the search for a placement was given up: the request is too complex for the nodes as used",
+)
+TOO_COMPLEX = Reason(
+    "search",
+    "the request is too complex: the search for a placement was given up though nothing is in use",
 )
 
 

@@ -15,7 +15,13 @@ from typing import Any, Iterable, Mapping, Optional, TypeVar, Union
 
 import attrs
 
-from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidIdset, PoolConflict
+from treepool.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    InvalidIdset,
+    PoolConflict,
+    Reason,
+)
 from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness
@@ -121,9 +127,8 @@ class Pool:
         selection = choice.selection
         if selection is None:
             self.check_feasibility(request)
-            raise InsufficientResources(
-                REASON if choice.gave_up else "not enough resources are free now"
-            )
+            in_use = Reason("in-use", "not enough resources are free now")
+            raise InsufficientResources(REASON if choice.gave_up else in_use)
         parts = parts_of(selection)
         allocation = Allocation(self.inventory, parts, selection.nslots)
         end = self.end_of_job(request.duration, now)
@@ -393,7 +398,7 @@ class Pool:
     def _check_valid(self, now: float) -> None:
         if 0 < self._expiration <= now:
             ago = amount(round(now - self._expiration), "second")
-            raise InfeasibleRequest(f"the resources expired {ago} ago")
+            raise InfeasibleRequest(Reason("expired", f"the resources expired {ago} ago"))
 
     def _check_new(self, jobid: int) -> None:
         if jobid in self._jobs:

@@ -14,7 +14,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.errors import InfeasibleRequest
+from treepool.errors import InfeasibleRequest, Reason
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Grant, Selection
@@ -87,8 +87,8 @@ class Taken:
 class Explanation:
     """Why a request gets what it gets.
 
-    ``verdict`` is ALLOCATED, WAITS or INFEASIBLE. ``reason`` says in one line why the request is
-    not allocated. ``passed`` has the first nodes that were passed over, in the order of the
+    ``verdict`` is ALLOCATED, WAITS or INFEASIBLE. ``reason`` is why the request is not allocated,
+    None if it is. ``passed`` has the first nodes that were passed over, in the order of the
     search; ``passed_more`` is the number of further ones. ``unneeded`` is the number of nodes that
     the search did not reach. ``passes`` says whether the policy tries the smallest kind of domain
     on all nodes before larger ones, and ``second_pass`` whether it came to the larger ones.
@@ -101,7 +101,7 @@ class Explanation:
 
     shape: str
     verdict: str
-    reason: str
+    reason: Optional[Reason]
     policy: str
     locality: str
     smallest: tuple[str, ...]
@@ -151,7 +151,7 @@ def explain(
         pool.check_feasibility(request)
     except InfeasibleRequest as e:
         near = nearest(resources, oracle(lambda some: pool.check_feasibility(request_of(some))))
-        return attrs.evolve(base, verdict=INFEASIBLE, reason=str(e), nearest=tuple(near))
+        return attrs.evolve(base, verdict=INFEASIBLE, reason=e.reason, nearest=tuple(near))
     choice = pool.choice(request)
     decided = decision.decide(pool.situation, choice)
     told = _Teller(pool, decided.request)
@@ -184,7 +184,7 @@ class _Teller:
         return Explanation(
             shape,
             ALLOCATED,
-            "",
+            None,
             order,
             self.ask.locality,
             tuple(kinds),
@@ -209,19 +209,21 @@ class _Teller:
             second_pass=self.ask.locality == "preferred" and base.passes,
         )
 
-    def why_waits(self, decided: Decision) -> str:
-        """One line on why the request, for which *decided* has nothing, waits."""
+    def why_waits(self, decided: Decision) -> Reason:
+        """Why the request, for which *decided* has nothing, waits."""
         if not decided.looked:
-            return "no node that it may use is up"
+            return Reason("down", "no node that it may use is up")
         if self.ask.whole and not any(one.state.idle for one in decided.looked):
-            return "it asks for all of a node, and jobs have a part of each that is up"
+            message = "it asks for all of a node, and jobs have a part of each that is up"
+            return Reason("whole", message, "node")
         reason = decision.why_insufficient(self.situation, self.request)
         if reason is not None:
-            return f"{'of what is free' if reason[:3] == 'no ' else 'as things are'}, {reason}"
+            return reason.said(f"counting what is free, {reason}")
         larger = attrs.evolve(self.request, ask=attrs.evolve(self.ask, locality="preferred"))
         if self.pool.choice(larger).selection is not None:
-            return "what is free is in larger domains than locality=required allows"
-        return "what is free lies in no such domains as are asked"
+            message = "what is free is in larger domains than locality=required allows"
+            return Reason("locality", message)
+        return Reason("apart", "what is free lies in no such domains as are asked")
 
     def allocated(self, base: Explanation, decided: Decision) -> Explanation:
         """Why *decided* gives these resources."""

@@ -17,17 +17,20 @@ from treepool.view.waiting import Waiting
 
 def facts(told: Explanation) -> dict[str, Any]:
     """*told* as a JSON object: ranks and ids are RFC 22 idsets, hosts RFC 29 hostlists."""
-    return attrs.asdict(told, value_serializer=_value)
+    reason = {} if told.reason is None else told.reason.facts
+    return {**attrs.asdict(told, value_serializer=_value), **reason}
 
 
 def _value(one: Any, field: Any, value: Any) -> Any:
     """The JSON form of *value*, which is *field* of *one*; attrs converts what is left as it is."""
     if isinstance(value, Fitness):
         return {**_fitness(value), "ideal": value.ideal and _fitness(value.ideal)}
+    name = field.name if field is not None else ""
+    if name == "reason":
+        return str(value or "")
     if isinstance(value, Waiting):
         jobs = [_job(job) for job in value.holders.values()]
         return {"one_will_do": value.one_will_do, "jobs": jobs}
-    name = field.name if field is not None else ""
     if name == "ranks":
         return idset.encode_ids(value)
     if name == "hosts":

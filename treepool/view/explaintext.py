@@ -33,8 +33,8 @@ def text(told: Explanation, width: int) -> Text:
     lines: Lines = []
     shape = plain(told.shape, 400)
     head = Text.assemble((shape, "bold"), ": ", (told.verdict, _STYLES.get(told.verdict, "yellow")))
-    if told.reason:
-        head.append(f": {plain(told.reason, 1000)}")
+    if told.reason is not None:
+        head.append(f": {plain(told.reason.message, 1000)}")
     lines += wrapped(head, width, 2)
     lines += _parts(told, width, _asked, _passed, _domains, _taken, _idle, _waits, _near)
     return Text("\n").join(lines)

@@ -15,7 +15,7 @@ from typing import Callable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape
+from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape, Reason
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Rule, Waiting, finish
 from treepool.placement.plan.queue import Queue
@@ -239,7 +239,9 @@ class _Run:
                 try:
                     request = self.pool.parse_resource_request(spec)
                 except InvalidInput as e:
-                    raise InfeasibleRequest(f"without the fabric, {e}") from None
+                    raise InfeasibleRequest(
+                        Reason("locality", f"without the fabric, {e}")
+                    ) from None
             self._requests[key] = request
         return request
 

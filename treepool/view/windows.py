@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 from treepool.rfc.windows import WindowEntry, clock
 from treepool.view import words
@@ -22,8 +22,7 @@ def whom(entry: WindowEntry) -> str:
     return words.listed(", ".join(texts)) or "nobody"
 
 
-def behind(reason: str, entries: Iterable[WindowEntry]) -> Optional[WindowEntry]:
-    """The window that *reason*, the annotation of a waiting job, names; None if it names none."""
-    first, _, rest = reason.partition(" ")
-    name = rest.partition(",")[0]
-    return next((e for e in entries if first == "window" and e.name == name), None)
+def behind(answer: Mapping[str, Any], entries: Iterable[WindowEntry]) -> Optional[WindowEntry]:
+    """The window for which a job waits, if the scheduler's *answer* says that; otherwise None."""
+    name = answer.get("subject") if answer.get("code") == "window" else None
+    return next((entry for entry in entries if entry.name == name), None)

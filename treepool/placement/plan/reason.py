@@ -1,4 +1,4 @@
-"""Why a job waits, in a few words, for ``annotations.sched.reason_pending`` (RFC 27)."""
+"""Why a job waits; the message is for ``annotations.sched.reason_pending`` (RFC 27)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Callable, Generator, Optional
 
 import attrs
 
+from treepool.errors import Reason
 from treepool.placement.plan.jobs import FAR, JobClass, Waiting
 from treepool.placement.plan.profile import PRESENT
 from treepool.placement.plan.queue import Queue
@@ -40,7 +41,7 @@ def why_waiting(
     now: float,
     name_of: NameOf = str,
     known: Optional[dict[JobClass, Room]] = None,
-) -> Generator[None, None, str]:
+) -> Generator[None, None, Reason]:
     """Why *job*, which waits in *queue*, has not started.
 
     *known* keeps what is free for each class, for calls that follow soon. Nothing is tried for a
@@ -51,10 +52,11 @@ def why_waiting(
         units = Units(job.request, queue.profile)
         up = units.in_situation(queue.idle())
         apart = ", but not together" if up >= need else ""
-        return f"nodes are down or drained: {min(up, need)} of {need} {unit} up{apart}"
+        message = f"nodes are down or drained: {min(up, need)} of {need} {unit} up{apart}"
+        return Reason("down", message, unit, need, min(up, need))
     ahead = queue.ahead(job)
     if ahead is not None:
-        return f"{name_of(ahead.jobid)} is ahead in the queue"
+        return is_ahead(name_of(ahead.jobid))
     made = queue.reservations.get(job.jobid)
     later = ""
     if made is not None and made.start > now:
@@ -63,31 +65,40 @@ def why_waiting(
             later = ", the rest is held by jobs without a time limit"
     if own.hard:
         what = "the search for a place was given up" if own.gave_up else "no place is free now"
-        return f"{what}: the request needs a search, which comes after other jobs{later}"
+        message = f"{what}: the request needs a search, which comes after other jobs{later}"
+        return Reason("search", message)
     window = yield from _window(queue, job, now)
     if window is not None:
-        return f"window {window}{later}"
+        return Reason("window", f"window {window}{later}", window)
     if own.relaxed is not None:
         impatient = attrs.evolve(job, request=job.relaxed)
         if (yield from queue.selection(impatient)) is not None:
+            message = f"no close place is free, any will do at {clock(job.patience, now)}"
             if made is not None and now < made.start < job.patience:
-                return f"no close place is free until {clock(made.start, now)}"
-            return f"no close place is free, any will do at {clock(job.patience, now)}"
+                message = f"no close place is free until {clock(made.start, now)}"
+            return Reason("wait", message)
     known = {} if known is None else known
     room = known.get(own)
     if room is None:
         room = known[own] = yield from _room(queue, job)
     if room.number < need:
-        return f"{room.number} of {need} {unit} free now{later}"
+        message = f"{room.number} of {need} {unit} free now{later}"
+        return Reason("in-use", message, unit, need, room.number)
     if not room.together:
-        return f"enough {unit} are free now, but not together{later}"
+        return Reason("apart", f"enough {unit} are free now, but not together{later}", unit)
     holder = yield from _holder(queue, job, room, now)
     if holder is None:
-        return f"others are late to end{later}" if made else "about to be looked at"
+        late = Reason("late", f"others are late to end{later}")
+        return late if made else Reason("soon", "about to be looked at")
     # Of two jobs whose reservations are in each other's way only one names the other.
     is_behind = made is not None and holder.place > job.place
     name = "other jobs" if is_behind else name_of(holder.jobid)
-    return f"what is free is reserved for {name}{later}"
+    return Reason("reserved", f"what is free is reserved for {name}{later}", name)
+
+
+def is_ahead(name: str) -> Reason:
+    """The reason of a job for which the queue's policy makes it wait for the job called *name*."""
+    return Reason("ahead", f"{name} is ahead in the queue", name)
 
 
 def unit_of(request: Request) -> str:

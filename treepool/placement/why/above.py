@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from treepool.errors import Code, Reason
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.policy import BestFit
 from treepool.placement.choose.spread import Spread
@@ -17,15 +18,15 @@ from treepool.placement.request.vertices import Request
 from treepool.placement.why.shortage import plural
 
 
-def why_not_above(request: Request, inventory: Inventory) -> str:
-    """One line on why the domains of an idle pool cannot serve *request*, though nodes can."""
+def why_not_above(request: Request, inventory: Inventory) -> Reason:
+    """Why the domains of an idle pool cannot serve *request*, though nodes can."""
     names = [level.name for level in request.levels if not level.groups]
     if request.at_most is not None:
         names.append(request.at_most.locality)
     fabric = inventory.fabric
     missing = [name for name in names if fabric is None or name not in fabric.locality]
     if missing or fabric is None:
-        return f"no node is in a {missing[0]}"
+        return Reason("locality", f"no node is in a {missing[0]}", missing[0])
     idle = Situation(inventory, inventory.idle_index, BestFit())
     why = _Why(request, idle.spread(request))
     for depth in reversed(range(len(request.levels) + 1)):
@@ -35,7 +36,8 @@ def why_not_above(request: Request, inventory: Inventory) -> str:
         reason = why.why_not(name, depth)
         if reason is not None:
             return reason
-    return "no way was found to have all that is asked of the domains above the nodes"
+    message = "no way was found to have all that is asked of the domains above the nodes"
+    return Reason("together", message)
 
 
 class _Why:
@@ -46,7 +48,7 @@ class _Why:
         self.spread = spread
         self.fabric = spread.fabric
 
-    def why_not(self, name: str, depth: int) -> Optional[str]:
+    def why_not(self, name: str, depth: int) -> Optional[Reason]:
         """Why no domain called *name*, or the pool, can give the levels from *depth* on.
 
         None if one can.
@@ -58,24 +60,29 @@ class _Why:
         where, whole = f"no {name}" if name else "the pool", False
         if depth < len(self.request.levels):
             wanted, what, rooms = self.named(depth, domains)
+            code: Code = "domains"
         else:
             whole = bool(self.request.levels) and self.request.levels[-1].whole
             wanted, what, rooms = self.nodes(domains)
+            code = "slots" if self.request.nodes is None else "nodes"
         if whole and max(rooms) >= wanted:
-            return f"{where} can be taken whole: some of its nodes cannot serve it"
+            message = f"{where} can be taken whole: some of its nodes cannot serve it"
+            return Reason("whole", message, name)
         has = "has" if "node" in what or "domain" in what else "has room for"
         few, at_most = spread.rooms.few, self.request.at_most
         if at_most is not None and max(rooms) >= wanted:
             most, kind = max(few(domain).number for domain in domains), f"{at_most.locality} domain"
             limit = f"in {at_most.domains} {plural(at_most.domains, kind)} at most"
-            if name:
-                return f"{where} {has} {wanted} {what} {limit}: the most that one {has} is {most}"
-            asked = f"the request asks {wanted} {what} {limit}"
-            have = has.replace("has", "have")
-            return f"{asked}: those with the most {have} {most}{self.needed()}"
+            message = f"{where} {has} {wanted} {what} {limit}: the most that one {has} is {most}"
+            if not name:
+                asked = f"the request asks {wanted} {what} {limit}"
+                have = has.replace("has", "have")
+                message = f"{asked}: those with the most {have} {most}{self.needed()}"
+            return Reason(code, message, name or at_most.locality, wanted, most)
+        message = f"the request asks {wanted} {what}: {where} {has} {max(rooms)}"
         if name:
-            return f"{where} {has} {wanted} {what}: the largest {has} {max(rooms)}"
-        return f"the request asks {wanted} {what}: {where} {has} {max(rooms)}"
+            message = f"{where} {has} {wanted} {what}: the largest {has} {max(rooms)}"
+        return Reason(code, message, name or "pool", wanted, max(rooms))
 
     def needed(self) -> str:
         """How many domains of the limited locality the request needs, if there are so many."""

@@ -9,6 +9,7 @@ from typing import Optional
 
 import attrs
 
+from treepool.errors import Reason
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.same import members, narrowed
 from treepool.placement.choose.selection import Selection
@@ -73,8 +74,8 @@ def ranks_down(situation: Situation) -> tuple[int, ...]:
     return tuple(rank for rank in idset.iterate(situation.inventory.ranks) if not up[rank])
 
 
-def why_insufficient(situation: Situation, request: Request) -> Optional[str]:
-    """One line on which free resources the nodes that are up lack now.
+def why_insufficient(situation: Situation, request: Request) -> Optional[Reason]:
+    """Which free resources the nodes that are up lack now.
 
     None if no single number explains it, as when slots fit, but not where the request wants them.
     """
@@ -90,8 +91,8 @@ def why_insufficient(situation: Situation, request: Request) -> Optional[str]:
     return _why(situation, request, types)
 
 
-def why_passed_over(situation: Situation, request: Request, state: NodeState) -> Optional[str]:
-    """One line on which free resources a node in *state* lacks to give anything.
+def why_passed_over(situation: Situation, request: Request, state: NodeState) -> Optional[Reason]:
+    """Which free resources a node in *state* lacks to give anything.
 
     None if no single number explains it.
     """
@@ -103,7 +104,9 @@ def why_passed_over(situation: Situation, request: Request, state: NodeState) ->
     return _why(situation, attrs.evolve(request, constraint=None, same=None), types)
 
 
-def _why(situation: Situation, request: Request, types: list[Optional[NodeType]]) -> Optional[str]:
+def _why(
+    situation: Situation, request: Request, types: list[Optional[NodeType]]
+) -> Optional[Reason]:
     """Why a pool of idle nodes of *types*, by rank, could not serve *request*."""
     inventory = attrs.evolve(situation.inventory, types=types, states=StateTable())
     tried = [request]
@@ -116,7 +119,8 @@ def _why(situation: Situation, request: Request, types: list[Optional[NodeType]]
     idle = Situation(inventory, inventory.idle_index, situation.policy)
     if request.same is None and idle.choice(request).selection is not None:
         return None
-    return why_infeasible(request, inventory).replace(KEPT, "a part of each is taken")
+    reason = why_infeasible(request, inventory)
+    return reason.said(reason.message.replace(KEPT, "a part of each is taken"))
 
 
 def free_part(state: NodeState) -> NodeType:

@@ -7,7 +7,7 @@ from typing import Optional
 
 import attrs
 
-from treepool.errors import InfeasibleRequest, TooComplex
+from treepool.errors import InfeasibleRequest, Reason, TooComplex
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness, Weights
@@ -30,7 +30,7 @@ class Feasibility:
         self._inventory = inventory
         self._policy = policy
         self._given_up = given_up
-        self._reasons: dict[Request, Optional[str]] = {}
+        self._reasons: dict[Request, Optional[Reason]] = {}
         self._fitness: dict[Request, Optional[Fitness]] = {}
         self._strict: dict[Request, Request] = {}
 
@@ -69,13 +69,13 @@ class Feasibility:
         It is TooComplex if the search for what that pool could give is given up.
         """
         if not self._inventory.ranks:
-            raise InfeasibleRequest("the pool has no nodes")
+            raise InfeasibleRequest(Reason("nodes", "the pool has no nodes", "pool", 1, 0))
         asked = attrs.evolve(request, duration=0.0)
         reason = remembered(self._reasons, MAX_REASONS, asked, lambda: self._why_not(asked))
         if reason is not None:
             raise (TooComplex if reason == TOO_COMPLEX else InfeasibleRequest)(reason)
 
-    def _why_not(self, request: Request) -> Optional[str]:
+    def _why_not(self, request: Request) -> Optional[Reason]:
         choice = self.choice(request)
         if choice.selection is not None:
             return None

@@ -10,6 +10,7 @@ from typing import Callable, Optional, Sequence
 
 import attrs
 
+from treepool.errors import Code, Reason
 from treepool.placement.choose.same import members, narrowed
 from treepool.placement.effort import GaveUp
 from treepool.placement.nodes.inventory import Inventory
@@ -31,23 +32,22 @@ _ANY = Count(1, None)
 KEPT = "the enclosing instance kept a part of each"
 
 
-def why_infeasible(request: Request, inventory: Inventory) -> str:
-    """One line on why an idle pool of *inventory* could not serve *request*."""
+def why_infeasible(request: Request, inventory: Inventory) -> Reason:
+    """Why an idle pool of *inventory* could not serve *request*."""
     try:
         return _why(request, inventory)
     except GaveUp:  # to find the reason takes more searches than to find that there is no way
-        return "no way was found to have all that is asked"
+        return Reason("together", "no way was found to have all that is asked")
 
 
-def _why(request: Request, inventory: Inventory) -> str:
-    """One line on why an idle pool of *inventory* could not serve *request*."""
+def _why(request: Request, inventory: Inventory) -> Reason:
+    """Why an idle pool of *inventory* could not serve *request*."""
     if request.same is not None and request.same.required:
         return _why_not_same(request, inventory)
     within = inventory.matching(request.constraint)
     if within is not None and not within:
-        return "no node satisfies the constraints" + unsatisfied(
-            request.constraint, inventory.matching
-        )
+        which = unsatisfied(request.constraint, inventory.matching)
+        return Reason("constraint", f"no node satisfies the constraints{which}")
     types = _types_for(request, inventory)
     units = {t: _units_on(t, request.ask) for t in types}
     if request.above and any(units.values()):
@@ -58,10 +58,10 @@ def _why(request: Request, inventory: Inventory) -> str:
     if request.nodes is None:
         room = sum(units[t] * count for t, count in types.items())
         unit = request.ask.group.name
-        return (
-            f"the request asks {_number(request.units, unit)}:"
-            f" all nodes{among} together have room for {room}"
-        )
+        asked = f"the request asks {_number(request.units, unit)}"
+        message = f"{asked}: all nodes{among} together have room for {room}"
+        code: Code = "slots" if unit == SLOT else "domains"
+        return Reason(code, message, "pool", request.units.minimum, room)
     able = sum(count for t, count in types.items() if units[t])
     if request.spans:
         least = request.least_asks
@@ -69,24 +69,27 @@ def _why(request: Request, inventory: Inventory) -> str:
         if request.units.minimum > 1 and request.nodes.minimum > 1:
             wanted += f" ({request.units.minimum} slots of {request.nodes.minimum})"
     else:
-        wanted = _number(request.nodes, "node")
-    return f"the request asks {wanted}: of those{among or ' in the pool'}, {able} can serve it"
+        least, wanted = request.nodes.minimum, _number(request.nodes, "node")
+    of = f"of those{among or ' in the pool'}, {able} can serve it"
+    return Reason("nodes", f"the request asks {wanted}: {of}", "pool", least, able)
 
 
-def _why_not_same(request: Request, inventory: Inventory) -> str:
+def _why_not_same(request: Request, inventory: Inventory) -> Reason:
     """The reason for the member of the property family whose nodes have the most room."""
     assert request.same is not None
     family = request.same.family
     found = [narrowed(request, name) for name in members(family, inventory)]
     if not found:
-        return f"no node has a property {family}:..., and all are to have the same"
+        message = f"no node has a property {family}:..., and all are to have the same"
+        return Reason("constraint", message, family)
 
     def room(one: Request) -> tuple[int, int]:
         types = _types_for(one, inventory)
         able = sum(_units_on(t, one.ask) * count for t, count in types.items())
         return able, sum(types.values())
 
-    return f"on nodes of the same {family}: {why_infeasible(max(found, key=room), inventory)}"
+    reason = why_infeasible(max(found, key=room), inventory)
+    return reason.said(f"on nodes of the same {family}: {reason}")
 
 
 def _types_for(request: Request, inventory: Inventory) -> dict[NodeType, int]:
@@ -110,16 +113,19 @@ class _Node:
         self.types = types
         self.inventory = inventory
 
-    def why(self) -> str:
+    def why(self) -> Reason:
         """Why no node can give all that is asked of one node."""
         group = self.ask.group
         one = attrs.evolve(group, count=Count(1, 1))
         if self.able(one):
             most = max(self.units(attrs.evolve(group, count=_ANY)))
             wanted = _number(group.count, group.name)
-            if group.count.minimum > most:
-                return f"each node is to host {wanted}: the most that fits is {most}"
-            return f"each node is to host {wanted}: none is up to {most}, the most that fits"
+            have = f"the most that fits is {most}"
+            if group.count.minimum <= most:
+                have = f"none is up to {most}, the most that fits"
+            code: Code = "slots" if group.name == SLOT else "domains"
+            message = f"each node is to host {wanted}: {have}"
+            return Reason(code, message, "node", group.count.minimum, most)
         reason = None
         if group.name == SLOT:
             reason = self.why_not(group.need, "node", lambda t: [t.root])
@@ -132,17 +138,21 @@ class _Node:
         if reason is not None:
             return reason
         if self.ask.locality == "required":
-            return "no node has a smallest domain for each slot, as locality=required asks"
-        return "no way was found to have all parts of a slot on one node"
+            message = "no node has a smallest domain for each slot, as locality=required asks"
+            return Reason("locality", message, "node")
+        return Reason(
+            "together", "no way was found to have all parts of a slot on one node", "node"
+        )
 
-    def why_not_chosen(self, group: Part) -> Optional[str]:
+    def why_not_chosen(self, group: Part) -> Optional[Reason]:
         """Why no GPUs meet the demand, though there are enough GPUs without it."""
         demand = next((need.demand for need in needs_in(group.need) if need.demand), None)
         if demand is None or not self.able(
             attrs.evolve(group, need=without_link_demand(group.need))
         ):
             return None
-        return f"no way was found to have all GPUs of a slot joined by {links(demand)}"
+        message = f"no way was found to have all GPUs of a slot joined by {links(demand)}"
+        return Reason("links", message, "node")
 
     def able(self, group: Part) -> bool:
         """Whether some node can give *group* at least once."""
@@ -154,13 +164,14 @@ class _Node:
 
     def why_not(
         self, need: Need, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
-    ) -> Optional[str]:
+    ) -> Optional[Reason]:
         """Why none of *scopes* (*where* domains) meets *need*; None if unexplained."""
         if need.storage:
             largest = max(t.storage for t in self.types)
             if largest < need.storage:
                 have = f"the largest has {size(largest)}" if largest else "none says it has any"
-                return f"no node has storage of {size(need.storage, least=True)}: {have}"
+                message = f"no node has storage of {size(need.storage, least=True)}: {have}"
+                return Reason("storage", message, "node", need.storage, largest)
         for part in need.parts:
             reason = self.why_no_part(part, where, scopes)
             if reason is not None:
@@ -169,11 +180,11 @@ class _Node:
 
     def why_no_part(
         self, part: Part, where: str, scopes: Callable[[NodeType], Sequence[Domain]]
-    ) -> Optional[str]:
+    ) -> Optional[Reason]:
         """Why none of *scopes* (*where* domains) has the domains that *part* asks for."""
         if part.name == SLOT:
             return self.why_not(part.need, where, scopes)
-        name = part.name
+        name, kind = part.name, f"{part.name} domain"
 
         def inside(node_type: NodeType) -> list[Domain]:
             return [d for s in scopes(node_type) for d in s.walk() if d.name == name and d is not s]
@@ -181,36 +192,37 @@ class _Node:
         found = [d for t in self.types for d in inside(t)]
         if not found:
             elsewhere = any(name in t.named for t in self.types)
-            if not elsewhere and any(name in t.localities for t in self.types):
-                return f"no {where} has a {name} domain with cores or GPUs of this pool"
-            return f"no {where} has a {name} domain"
+            gone = not elsewhere and any(name in t.localities for t in self.types)
+            with_ids = " with cores or GPUs of this pool" if gone else ""
+            return Reason("locality", f"no {where} has a {kind}{with_ids}", name)
         if part.whole and not any(d.whole for d in found):
-            return f"no {name} domain is whole: {KEPT}"
+            return Reason("whole", f"no {kind} is whole: {KEPT}", kind)
         able = [d for t in self.types for d in able_domains(t, part)]
         if not able:
             only = [d for d in found if d.whole or not part.whole]
             reason = self.why_not(part.need, name, lambda t: [d for d in inside(t) if d in only])
             if part.whole and not reason:
                 reason = why_no_whole(
-                    part.need, f"{name} domain", [(t, d) for t in self.types for d in inside(t)]
+                    part.need, kind, [(t, d) for t in self.types for d in inside(t)]
                 )
             if not (reason or any(d.ncores for d in found)):
-                return (
-                    f"no {name} domain has a core, and a slot needs one: ask for core=1 beside it"
-                )
-            return reason or f"no {name} domain has room for what each is to give"
+                message = f"no {kind} has a core, and a slot needs one: ask for core=1 beside it"
+                return Reason("cores", message, kind, 1, 0)
+            none = f"no {kind} has room for what each is to give"
+            return reason or Reason("together", none, kind)
         most = max(
             sum(1 for d in scope.walk() if d in able and d is not scope)
             for t in self.types
             for scope in scopes(t)
         )
         if most < part.count.minimum:
-            kind = "whole " if part.whole else ""
             suited = " that can give what is asked" if part.need != Need() else ""
-            wanted = _number(part.count, f"{kind}{name} domain")
-            return f"each {where} is to give {wanted}{suited}: the most that one has is {most}"
+            wanted = _number(part.count, f"{'whole ' if part.whole else ''}{kind}") + suited
+            message = f"each {where} is to give {wanted}: the most that one has is {most}"
+            return Reason("domains", message, name, part.count.minimum, most)
         if part.whole and not any(d.ncores for d in able):
-            return f"no {name} domain has cores, and a job needs one on each of its nodes"
+            message = f"no {kind} has cores, and a job needs one on each of its nodes"
+            return Reason("cores", message, kind, 1, 0)
         return None
 
 

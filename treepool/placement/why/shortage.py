@@ -6,8 +6,9 @@ has 15".
 
 from __future__ import annotations
 
-from typing import Iterable, Optional, Sequence
+from typing import Optional, Sequence
 
+from treepool.errors import Reason
 from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.levels import has_memory, usable_gpus
@@ -18,15 +19,19 @@ from treepool.rfc import idset
 Place = tuple[NodeType, Domain]
 
 
-def why_no_amount(need: Need, where: str, places: Sequence[Place]) -> Optional[str]:
+def why_no_amount(need: Need, where: str, places: Sequence[Place]) -> Optional[Reason]:
     """Why none of *places*, each a *where* domain, has *need*'s amount; None if one of them has."""
     kind = where if where == "node" else f"{where} domain"
     domains = [domain for _, domain in places]
     cores, gpus = max(d.ncores for d in domains), max(d.ngpus for d in domains)
     if need.cores > cores:
-        return f"no {kind} has {amount(need.cores, 'core')}: the largest has {cores}"
+        asked = amount(need.cores, "core")
+        message = f"no {kind} has {asked}: the largest has {cores}"
+        return Reason("cores", message, kind, need.cores, cores)
     if need.gpus > gpus:
-        return f"no {kind} has {amount(need.gpus, 'GPU')}: the largest has {gpus}{_slices(domains)}"
+        asked = amount(need.gpus, "GPU")
+        message = f"no {kind} has {asked}: the largest has {gpus}{_slices(domains)}"
+        return Reason("gpus", message, kind, need.gpus, gpus)
     reason = (
         _why_no_memory(need, kind, domains)
         or _why_no_gpu_memory(need, kind, places)
@@ -34,26 +39,28 @@ def why_no_amount(need: Need, where: str, places: Sequence[Place]) -> Optional[s
     )
     if reason is not None or any(_has(need, place) for place in places):
         return reason
-    asked = [amount(need.cores, "core")] if need.cores else []
+    all_of = [amount(need.cores, "core")] if need.cores else []
     if need.gpus:
         more = f" of {size(need.gpu_memory, least=True)}" if need.gpu_memory else ""
         more += f" joined by {links(need.demand)}" if need.demand and need.gpus > 1 else ""
-        asked.append(amount(need.gpus, "GPU") + more)
-    asked += [f"{size(need.memory, least=True)} of memory"] if need.memory else []
-    return f"no {kind} has {' and '.join(asked)} together"
+        all_of.append(amount(need.gpus, "GPU") + more)
+    all_of += [f"{size(need.memory, least=True)} of memory"] if need.memory else []
+    return Reason("together", f"no {kind} has {' and '.join(all_of)} together", kind)
 
 
-def why_no_whole(need: Need, name: str, places: Sequence[Place]) -> Optional[str]:
+def why_no_whole(need: Need, name: str, places: Sequence[Place]) -> Optional[Reason]:
     """Why none of *places*, whole domains called *name*, has all its GPUs as *need* demands."""
     if need.gpu_memory and not any(d.gpus & ~t.gpus_with(need.gpu_memory) == 0 for t, d in places):
-        return f"not all GPUs of any {name} are known to have {size(need.gpu_memory, least=True)}"
+        least = size(need.gpu_memory, least=True)
+        message = f"not all GPUs of any {name} are known to have {least}"
+        return Reason("gpu-memory", message, name, need.gpu_memory)
     if need.demand is None:
         return None
     for node_type, domain in places:
         graph = graph_of(node_type.links, need.demand)
         if graph is None or has_clique(graph, domain.gpus, idset.size(domain.gpus)):
             return None
-    return f"no {name} has all its GPUs joined by {links(need.demand)}"
+    return Reason("links", f"no {name} has all its GPUs joined by {links(need.demand)}", name)
 
 
 def _has(need: Need, place: Place) -> bool:
@@ -74,7 +81,7 @@ def _slices(domains: Sequence[Domain]) -> str:
     return f" (slices are asked for as {', '.join(names[:4])})" if names else ""
 
 
-def _why_no_memory(need: Need, kind: str, domains: Sequence[Domain]) -> Optional[str]:
+def _why_no_memory(need: Need, kind: str, domains: Sequence[Domain]) -> Optional[Reason]:
     if any(has_memory(domain, need) for domain in domains):
         return None
     near = max(d.memory if d.capacity is None else d.capacity for d in domains)
@@ -85,10 +92,11 @@ def _why_no_memory(need: Need, kind: str, domains: Sequence[Domain]) -> Optional
         have += ", CXL memory included"
     elif far >= need.memory:
         have += f", with CXL memory {size(far)}: allow_cxl makes it count"
-    return f"no {kind} has {size(need.memory, least=True)} of memory: {have}"
+    message = f"no {kind} has {size(need.memory, least=True)} of memory: {have}"
+    return Reason("memory", message, kind, need.memory, largest)
 
 
-def _why_no_gpu_memory(need: Need, kind: str, places: Sequence[Place]) -> Optional[str]:
+def _why_no_gpu_memory(need: Need, kind: str, places: Sequence[Place]) -> Optional[Reason]:
     if not need.gpu_memory or not need.gpus:
         return None
     wanted = size(need.gpu_memory, least=True)
@@ -97,17 +105,16 @@ def _why_no_gpu_memory(need: Need, kind: str, places: Sequence[Place]) -> Option
         return None
     if most:
         asked = amount(need.gpus, "GPU")
-        return f"no {kind} has {asked} of {wanted} or more: the most that one has is {most}"
-    return f"no GPU is known to have {wanted}: {_largest_gpu(t for t, _ in places)}"
-
-
-def _largest_gpu(node_types: Iterable[NodeType]) -> str:
-    sizes = (t.gpu_memory.get(g, 0) for t in node_types for g in idset.iterate(t.root.gpus))
+        message = f"no {kind} has {asked} of {wanted} or more: the most that one has is {most}"
+        return Reason("gpus", message, kind, need.gpus, most)
+    sizes = (t.gpu_memory.get(g, 0) for t, _ in places for g in idset.iterate(t.root.gpus))
     largest = max(sizes, default=0)
-    return f"the largest has {size(largest)}" if largest else "no node says how much its have"
+    have = f"the largest has {size(largest)}" if largest else "no node says how much its have"
+    message = f"no GPU is known to have {wanted}: {have}"
+    return Reason("gpu-memory", message, "GPU", need.gpu_memory, largest)
 
 
-def _why_not_joined(need: Need, where: str, places: Sequence[Place]) -> Optional[str]:
+def _why_not_joined(need: Need, where: str, places: Sequence[Place]) -> Optional[Reason]:
     if need.demand is None or need.gpus < 2:
         return None
     most = 0
@@ -121,7 +128,8 @@ def _why_not_joined(need: Need, where: str, places: Sequence[Place]) -> Optional
     have = f"the largest such set has {most}"
     if all(node_type.links is None for node_type, _ in places):
         have = "no node says how its GPUs are linked"
-    return f"no {need.gpus} GPUs{inside} are joined by {links(need.demand)}: {have}"
+    message = f"no {need.gpus} GPUs{inside} are joined by {links(need.demand)}: {have}"
+    return Reason("links", message, where, need.gpus, most)
 
 
 def links(demand: Optional[Demand]) -> str:
