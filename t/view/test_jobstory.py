@@ -56,7 +56,7 @@ def test_a_job_in_the_queue_has_its_reason_its_place_and_what_is_next():
     [
         ("nodes", "it needs nodes that are down or drained"),
         ("unlimited", "jobs without a time limit hold what it needs"),
-        ("ahead", "nor can it of a job ahead of it"),
+        ("ahead", "a job ahead of it has no estimate either"),
         ("many", "too many jobs are ahead of it"),
         ("search", "the search for a place was given up"),
     ],

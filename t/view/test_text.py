@@ -5,6 +5,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
+from treepool import Pool
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.text import text
@@ -45,6 +46,11 @@ def test_every_number_is_that_counted_by_sets(seed):
         away = wanted[kind] - wanted[f"{kind}_free"] - wanted[f"{kind}_used"]
         assert number(r"([\d,]+) out of service", line) == away
     assert number(r"([\d,]+) fragmented", gpus) == wanted["gpus_fragmented"]
+
+
+def test_no_nodes_have_no_numbers():
+    R = {"version": 1, "execution": {"R_lite": [], "nodelist": []}}
+    assert drawn(Picture.of(Pool(R), [])) == "0 nodes"
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -22,7 +22,7 @@ _LATE = 60.0
 _NO_ESTIMATE = {
     "nodes": "it needs nodes that are down or drained",
     "unlimited": "jobs without a time limit hold what it needs",
-    "ahead": "nor can it of a job ahead of it",
+    "ahead": "a job ahead of it has no estimate either",
     "many": "too many jobs are ahead of it",
     "search": "the search for a place was given up",
 }

@@ -37,6 +37,8 @@ _BAR, _LONGEST_BAR, _BEFORE = 12, 60, 3
 
 def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> Text:
     """*picture*, with its nodes as *rows*, in at most *width* columns (at least NARROWEST)."""
+    if not picture.totals.nodes:
+        return Text(picture.totals.line)
     width = max(width, NARROWEST)
     boxes = NodeBoxes(picture, ascii_only)
     lines = [*_numbers(picture, width, ascii_only), Text()]
