@@ -31,3 +31,14 @@ needs_private_mode = pytest.mark.skipif(
     VERSION.startswith("0.86."),
     reason=f"flux-core {VERSION} has no private mode, 0.87 is the first",
 )
+
+_PARENT = "import inspect, flux.queue as q; inspect.signature(q.QueueInfo).parameters['parent']"
+
+#: Whether it has virtual queues (RFC 33).
+HAS_VIRTUAL_QUEUES = bool(VERSION) and _said("python", "-c", _PARENT).returncode == 0
+
+#: Marks a test of virtual queues.
+needs_virtual_queues = pytest.mark.skipif(
+    bool(VERSION) and not HAS_VIRTUAL_QUEUES,
+    reason=f"flux-core {VERSION} has no virtual queues, those after 0.88 have them",
+)

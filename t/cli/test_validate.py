@@ -254,6 +254,11 @@ def test_a_configuration_is_summed_up_by_what_it_chooses(treepool, write):
         ('"n[0-1]"', '"n["', "/sched-treepool/windows/0/hosts: hostlist column 2"),
         ("[queues.batch]", "[queues]\nbatch = 3", "/queues/batch: must be a table, not 3"),
         (
+            "[queues.debug]",
+            "[queues.debug]\nparent = 'batch'",
+            "/sched-treepool/queues/debug: a virtual queue has the rules of its parent, 'batch'",
+        ),
+        (
             "policy =",
             "straddle = 3\nnode-policy = 'best-fit'\npolicy =",
             "/sched-treepool/straddle",

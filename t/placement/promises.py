@@ -83,9 +83,12 @@ class Span:
 
 @attrs.frozen
 class Wish:
-    """A job as its user sees it. ``strict`` is what it wants until the time ``patience``."""
+    """A job as its user sees it. ``strict`` is what it wants until the time ``patience``.
 
-    owner: tuple[int, str]
+    ``owner`` is the user and the queues: of a job in a virtual queue, the parent is one.
+    """
+
+    owner: tuple[int, tuple[str, ...]]
     line: str
     request: Any
     strict: Any
@@ -136,8 +139,9 @@ class Site:
         patience = submitted + request.wait if request.wait else -math.inf
         strict = self.pool.strict(request) if patience > self.now else request
         length = request.duration or CENTURY
-        self.wishes[jobid] = Wish((user, queue), line, request, strict, patience, length)
-        leave = admitting(self.queue.windows.values(), user, queue)
+        owner = user, (line, queue)
+        self.wishes[jobid] = Wish(owner, line, request, strict, patience, length)
+        leave = admitting(self.queue.windows.values(), *owner)
         self.queue.add(
             self.queue.waiting(jobid, priority, request, leave, line, submitted, self.now, user)
         )
@@ -631,7 +635,7 @@ class History(Site):
         else:
             self.seen["windows"] += 1
             start = self.now + chance.one((40.0, -1.0, 5.0, 86400.0))
-            users, queues = chance.one((("", ""), ([1], ""), ("", "av")))
+            users, queues = chance.one((("", ""), ([1], ""), ("", "av"), ("", "a"), ("", "v")))
             name, ranks = f"w{self.seen['windows']}", 1 + chance.number(63)
             end = start + chance.one((20.0, 200.0))
             windows.append(Window(name, ranks, start, end, frozenset(users), frozenset(queues)))

@@ -54,7 +54,7 @@ class Case:
     def submit(self, jobid, shape, duration=100.0, priority=16, queue="", user=0):
         spec = from_resources(parse_shape(shape), duration=duration)
         request = self.pool.parse_resource_request(spec)
-        leave = admitting(self.queue.windows.values(), user, queue)
+        leave = admitting(self.queue.windows.values(), user, (queue,))
         waiting = self.queue.waiting
         self.queue.add(waiting(jobid, priority, request, leave, queue, self.now, self.now, user))
         self.run()

@@ -212,6 +212,27 @@ def test_jobs_of_a_virtual_queue_stand_in_the_line_of_its_parent():
     assert "2" in site.why(3)
 
 
+def test_priority_decides_in_the_line_of_a_virtual_queue_and_its_parent():
+    site = Site(pool_of(1), Rule("fifo", 8), virtual={"v": "batch", "w": "batch"})
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", queue="batch")
+    assert not waits(site, 3, "slot=1/core=1", priority=17, queue="v")
+    assert waits(site, 4, "slot=1/core=1", queue="w")
+    site.cancel(2)
+    site.run()
+    assert 4 in site.running
+
+
+def test_a_job_of_a_virtual_queue_that_is_stopped_holds_up_none_of_its_parent():
+    site = Site(pool_of(1), Rule("fifo", 8), virtual={"v": "batch"})
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", queue="v")
+    assert waits(site, 3, "slot=1/core=1", queue="batch")
+    site.cancel(2)  # the job manager takes its jobs back
+    site.run()
+    assert 3 in site.running
+
+
 def test_other_rules_hold_at_once():
     site = site_of("fifo", nodes=1)
     site.runs(1, "slot=1/core=4", NOW + 100)

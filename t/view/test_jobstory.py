@@ -35,6 +35,11 @@ def test_dependencies_are_named_and_times_are_times():
         ({"priority": 0}, "is held: its priority is 0", "another priority"),
         ({"stopped": "hot", "queue": "batch"}, "waits: queue batch is stopped (hot)", "until"),
         ({"stopped": ""}, "waits: the queue is stopped", "until an administrator"),
+        (
+            {"stopped": "hot", "queue": "express", "stopped_parent": "batch"},
+            "waits: queue batch, the parent of express, is stopped (hot)",
+            "until an administrator starts it (flux queue start batch)",
+        ),
         ({"answer": {"state": "held back"}}, "waits: the topology of some nodes", "have answered"),
     ],
 )
@@ -49,6 +54,12 @@ def test_a_job_in_the_queue_has_its_reason_its_place_and_what_is_next():
     assert lines[0] == "job f1: waits: 2 of 4 nodes free now"
     assert lines[1].strip() == "queue batch: 3 jobs ahead of it, policy easy"
     assert lines[2].strip().startswith("next: when it starts cannot be told")
+
+
+def test_a_job_of_a_virtual_queue_has_its_place_in_the_order_of_the_parent():
+    lines = told("SCHED", queue="express", answer=WAITING)
+    said = "queue express in the order of batch: 3 jobs ahead of it, policy easy"
+    assert lines[1].strip() == said
 
 
 @pytest.mark.parametrize(
@@ -114,7 +125,14 @@ def test_a_job_that_is_over(result):
 )
 def test_every_state_has_a_line_and_none_of_them_controls_a_terminal(state):
     bad = "a\x1b[2J\nb"
-    facts = {"queue": bad, "stopped": bad, "dependencies": (bad,), "result": bad, "exception": bad}
+    facts = {
+        "queue": bad,
+        "stopped": bad,
+        "stopped_parent": bad,
+        "dependencies": (bad,),
+        "result": bad,
+        "exception": bad,
+    }
     for more in (facts, {**facts, "stopped": None, "answer": {**WAITING, "reason": bad}}, {}):
         lines = told(state, **more)
         assert lines[0].startswith("job f1: ")
@@ -138,6 +156,10 @@ def test_a_queue_that_is_stopped_or_disabled_comes_before_the_answer(verdict):
     assert stopped == "slot/core: would wait: queue b is stopped (cooling)"
     assert next_.endswith("starts it (flux queue start b)"), "with queues, it needs a name"
     assert "until an administrator starts it" in next_
+    closed = Closed("x", "cooling", None, "b")
+    stopped, next_ = answer_to_shape("slot/core", answer, closed, "", NOW)
+    assert stopped == "slot/core: would wait: queue b, the parent of x, is stopped (cooling)"
+    assert next_.endswith("starts it (flux queue start b)")
     both = answer_to_shape("slot/core", answer, Closed("", "", ""), "", NOW)
     assert both == ["slot/core: would be refused: the queue is disabled"]
     never = {"verdict": "infeasible", "reason": "too large"}

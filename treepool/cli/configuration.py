@@ -99,7 +99,7 @@ def _entries(conf: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     queues, table = _queues(conf), conf.get(TABLE)
     known: dict[str, Any] = {}
     if isinstance(queues, dict):
-        known = {name: {} for name in queues}
+        known = {name: value if isinstance(value, dict) else {} for name, value in queues.items()}
         for name, value in queues.items():
             yield {QUEUES: {name: value}}
     else:

@@ -73,7 +73,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
     placement = short_form(parts)
     if arguments.json:
         fact = {"shape": arguments.shape, "answer": answer, "placement": placement}
-        state = {"stopped": closed.stopped, "disabled": closed.disabled}
+        state = {name: value for name, value in attrs.asdict(closed).items() if name != "queue"}
         out_json({**fact, **state, "explanation": _json(told)})
     else:
         now = time.time()

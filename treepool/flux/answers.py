@@ -18,7 +18,7 @@ from flux.util import parse_fsd
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
-from treepool.flux.limits import inner, refusal
+from treepool.flux.limits import refusal
 from treepool.flux.outlook import Estimate, Outlook
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.placement.allocation import Allocation, parts_of
@@ -29,6 +29,7 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import is_ahead, why_waiting
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
+from treepool.rfc.queues import Queues, inner
 from treepool.rfc.spelling import did_you_mean
 
 #: The requests are ``sched-treepool.look``, ``.job``, ``.ask``, ``.numbers`` and ``.window-list``.
@@ -72,7 +73,7 @@ class Source(Protocol):
     def holds_back(self) -> bool:
         """Whether a job that were submitted now would be."""
 
-    def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
+    def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue sees it; raises ValueError."""
 
     def configured(self, key: str, default: Any) -> Any:
@@ -226,18 +227,18 @@ class Answers:
     def _ask(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
         """What a job would get now or when, if it were submitted now."""
         pool, queue = self._source.pool, self._source.queue
-        line, spec = _spec(payload, self._source.configured)
+        name, spec = _spec(payload, Queues.of(self._source.configured))
         system = spec["attributes"]["system"]
         said = {
-            "queue": line,
+            "queue": name,
             "constraints": system.get("constraints"),
             "options": system.get("treepool"),
         }
         if self._source.holds_back:
             yield {**said, "verdict": "held back"}
             return
-        job = self._source.waiting(_NEW, _PRIORITY, asker.userid, line, spec)
-        said["limit"] = refusal(spec, line, self._source.configured)
+        job = self._source.waiting(_NEW, _PRIORITY, asker.userid, name, spec)
+        said["limit"] = refusal(spec, name, self._source.configured)
         yield None
         try:
             pool.check_feasibility(job.relaxed)
@@ -278,24 +279,21 @@ class Answers:
         yield {"windows": self._source.windows()}
 
 
-def _spec(
-    payload: Mapping[str, Any], configured: Callable[[str, Any], Any]
-) -> tuple[str, dict[str, Any]]:
+def _spec(payload: Mapping[str, Any], queues: Queues) -> tuple[str, dict[str, Any]]:
     """The queue and the jobspec of a question, with what flux-core adds to those of jobs.
 
     Raises Refused, or InvalidJobspec.
     """
-    queues = configured("queues", {})
-    defaults = inner(configured("policy", {}), *_DEFAULTS)
-    line = payload.get("queue", defaults.get("queue", ""))
-    if not isinstance(line, str) or (line not in queues and (line or queues)):
-        raise Refused(errno.EINVAL, f"/queue: {_no_queue(line, queues)}")
-    own = queues[line] if line else {}
-    defaults = {**defaults, **inner(own, "policy", *_DEFAULTS)}
+    name = payload.get("queue", inner(queues.policy, *_DEFAULTS).get("queue", ""))
+    known = queues.tables
+    if not isinstance(name, str) or (name not in known and (name or known)):
+        raise Refused(errno.EINVAL, f"/queue: {_no_queue(name, known)}")
+    defaults = queues.policy_in(name, *_DEFAULTS)
     constraints = payload.get("constraints", defaults.get("constraints"))
-    if own.get("requires"):
+    requires = queues.requires(name)
+    if requires:
         given = [] if constraints is None else [constraints]
-        constraints = {"and": [{"properties": own["requires"]}, *given]}
+        constraints = {"and": [{"properties": requires}, *given]}
     duration = payload.get("duration", 0)
     if not isinstance(duration, (int, float)) or not 0 <= duration < 1e9:
         raise InvalidJobspec("/duration: must be a number of seconds from 0 to 1e9")
@@ -305,7 +303,7 @@ def _spec(
     if not isinstance(resources, list):
         raise InvalidJobspec("/resources: must be a list")
     options = payload.get("options", defaults.get("treepool"))
-    return line, jobspec.from_resources(resources, duration, constraints, options)
+    return name, jobspec.from_resources(resources, duration, constraints, options)
 
 
 def _add(found: dict[int, tuple[int, int]], parts: Iterable[Held]) -> None:
@@ -324,14 +322,14 @@ def _alike(found: Mapping[int, tuple[int, int]]) -> list[Held]:
     return [(tuple(those), cores, gpus) for (cores, gpus), those in ranks.items()]
 
 
-def _no_queue(line: object, queues: Mapping[str, Any]) -> str:
-    """What is wrong with *line*, which is none of the instance's *queues*."""
+def _no_queue(name: object, queues: Mapping[str, Any]) -> str:
+    """What is wrong with *name*, which is none of the instance's *queues*."""
     known = f"{', '.join(sorted(queues)):.200}"
     if not queues:
         return "this instance has no queues"
-    if line == "":
+    if name == "":
         return f"is missing, and there is no default: name one of {known} (--queue)"
-    return f"not one of this instance's queues ({known}){did_you_mean(line, queues)}"
+    return f"not one of this instance's queues ({known}){did_you_mean(name, queues)}"
 
 
 def _estimated(start: Estimate) -> dict[str, Any]:

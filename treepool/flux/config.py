@@ -15,6 +15,7 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc import windows
 from treepool.rfc.findings import shown
+from treepool.rfc.queues import Queues
 from treepool.rfc.windows import WindowEntry
 
 #: The key of windows in the table, and the table of the instance's queues.
@@ -53,15 +54,21 @@ class Configuration:
         except (KeyError, TypeError):
             return default
 
+    @property
+    def queues(self) -> Queues:
+        """The instance's queues."""
+        return Queues.of(self.get)
+
     def follow(self, conf: Mapping[str, Any], queue: Queue, complete: bool) -> bool:
         """Apply *conf*, the whole new configuration, to *queue* and its pool.
 
         *complete* says whether the topology of all nodes is known. Returns whether requests may
-        mean something else now. If it raises InvalidOption, nothing has changed.
+        mean something else now, or jobs stand in another line. If it raises InvalidOption, nothing
+        has changed.
         """
         if not isinstance(conf, dict):
             raise InvalidOption(f"configuration: must be a table, not {shown(conf)}")
-        old = self.options
+        old, parents = self.options, self.queues.parents
         new, windows = self._read(conf)
         changed = new.pool != old.pool
         if changed:
@@ -72,7 +79,8 @@ class Configuration:
             if getattr(self.options, name) != getattr(old, name):
                 said = name.replace("_", "-")
                 self._log.warning(f"{said}: holds from the next reload of this module on")
-        return changed  # the locality is part of what a request asks for
+        # The locality is part of what a request asks for.
+        return changed or self.queues.parents != parents
 
     def set_options(self, pool: Pool, complete: bool) -> None:
         """Give *pool* its options; raises InvalidOption.
@@ -108,8 +116,12 @@ def read(
 
     Raises InvalidOption if the *arguments* of the module are wrong, which override the options.
     """
-    table = conf.get(TABLE)
-    chosen = options.read(arguments, table, _queues(conf))
+    table, queues = conf.get(TABLE), _queues(conf)
+    chosen = options.read(arguments, table, queues)
+    for name, parent in Queues(queues, {}).parents.items():
+        if name in chosen.queues:
+            message = f"a virtual queue has the rules of its parent, {shown(parent)}"
+            raise InvalidSetting(message, TABLE, options.QUEUES, name)
     try:
         return chosen, windows.read_all((table or {}).get(WINDOWS, []))
     except InvalidWindow as e:

@@ -45,6 +45,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, list[Any]]:
     exception = job.get("exception_type", "")
     if exception and job.get("exception_note"):
         exception = f"{exception}: {job['exception_note']}"
+    closed = _closed(handle, job.get("queue")) if state == "SCHED" else Closed()
     found = Facts(
         name=name,
         state=state,
@@ -57,7 +58,8 @@ def facts(jobid: int, name: str) -> tuple[Facts, list[Any]]:
         dependencies=tuple(map(str, job.get("dependencies", ()))),
         result=resulttostr(job["result"]) if "result" in job else "",
         exception=str(exception),
-        stopped=_closed(handle, job.get("queue")).stopped if state == "SCHED" else None,
+        stopped=closed.stopped,
+        stopped_parent=closed.stopped_parent,
         answer=answer,
         placement=short_form(parts),
         fitness=live.fitness_in(job.get("annotations")),
@@ -90,8 +92,11 @@ def _closed(handle: Any, queue: Optional[str]) -> Closed:
         if e.errno != errno.EINVAL:
             raise
         status = {}  # the configuration has the queue no more, but the scheduler has its jobs
+    stopped = None if status.get("start", True) else str(status.get("stop_reason", ""))
+    parent = str(status["parent"]) if status.get("blocked") == "parent" else ""
     return Closed(
         str(queue or ""),
-        None if status.get("start", True) else str(status.get("stop_reason", "")),
+        _closed(handle, parent).stopped if parent else stopped,
         None if status.get("enable", True) else str(status.get("disable_reason", "")),
+        parent,
     )

@@ -13,11 +13,17 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from flux.util import parse_fsd
 
+from treepool.rfc.queues import Queues
+
 #: Makes the size of a job unlimited in the configuration.
 _UNLIMITED = -1
 
 #: What is limited, in the order of the checks, and the resource that it counts.
 _SIZES = (("nnodes", "node"), ("ncores", "core"), ("ngpus", "gpu"))
+
+#: Where a table ``policy`` limits that, and the bounds that are there, with what a job does.
+_SIZES_AT = "limits", "job-size"
+_BOUNDS = {"max": "exceeds", "min": "is under"}
 
 
 def refusal(
@@ -28,18 +34,16 @@ def refusal(
     *configured* returns the value of a key of Flux's configuration, or a default. Whether a plugin
     was taken out while the instance runs is not known.
     """
-    queues = configured("queues", {})
-    tables = {"policy": configured("policy", {})}, queues.get(queue, {})
-    limits = [inner(table, "policy", "limits") for table in tables]
+    queues = Queues.of(configured)
     removed = [entry.get("remove") for entry in configured("job-manager.plugins", ())]
     found: list[Iterator[str]] = []
-    sizes = [inner(one, "job-size") for one in limits]
-    counts = queues or any(inner(sizes[0], bound) for bound in ("max", "min"))
+    sizes = {bound: queues.policy_in(queue, *_SIZES_AT, bound) for bound in _BOUNDS}
+    counts = queues.tables or any(sizes.values())
     if counts and not _matches(removed, ".limit-job-size"):
         found.append(_of_size(spec["resources"], sizes))
     if not _matches(removed, ".limit-duration"):
-        durations = [one["duration"] for one in limits if "duration" in one]
-        found.append(_of_duration(spec["attributes"]["system"]["duration"], durations))
+        limit = queues.policy_in(queue, "limits").get("duration")
+        found.append(_of_duration(spec["attributes"]["system"]["duration"], limit))
     of = f" for queue {queue}" if queue else ""
     for problems in found:
         try:
@@ -48,13 +52,6 @@ def refusal(
         except _Uncountable as e:
             return str(e)
     return None
-
-
-def inner(table: Any, *keys: str) -> Mapping[str, Any]:
-    """The table in *table* at *keys*; an empty one if there is none."""
-    for key in keys:
-        table = table.get(key, {}) if isinstance(table, dict) else {}
-    return table if isinstance(table, dict) else {}
 
 
 class _Uncountable(Exception):
@@ -67,7 +64,7 @@ def _matches(removed: Sequence[Any], plugin: str) -> bool:
     return any(fnmatchcase(plugin, name) for name in names)
 
 
-def _of_size(resources: Sequence[Any], tables: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _of_size(resources: Sequence[Any], limits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     counts = {"node": 0, "slot": 0, "core": 0, "gpu": 0}
     _count(resources, counts, 0, 1)
     if not counts["core"]:
@@ -75,10 +72,9 @@ def _of_size(resources: Sequence[Any], tables: Sequence[Mapping[str, Any]]) -> I
     slots = counts["slot"] * (counts["node"] or 1)
     counts["core"] *= slots
     counts["gpu"] *= slots
-    for bound, words in (("max", "exceeds"), ("min", "is under")):
+    for bound, words in _BOUNDS.items():
         for name, kind in _SIZES:
-            limits = [one[name] for one in (inner(table, bound) for table in tables) if name in one]
-            limit, number = limits[-1] if limits else _UNLIMITED, counts[kind]
+            limit, number = limits[bound].get(name, _UNLIMITED), counts[kind]
             if limit != _UNLIMITED and (number > limit if bound == "max" else number < limit):
                 yield f"requested {name} ({number}) {words} policy limit of {limit}"
 
@@ -94,8 +90,8 @@ def _count(vertices: Sequence[Any], counts: dict[str, int], level: int, above: i
         _count(vertex.get("with", ()), counts, level + 1, above * number)
 
 
-def _of_duration(duration: float, texts: Sequence[Any]) -> Iterator[str]:
-    limit = parse_fsd(str(texts[-1])) if texts else 0.0
+def _of_duration(duration: float, text: Any) -> Iterator[str]:
+    limit = 0.0 if text is None else parse_fsd(str(text))
     if limit and (duration > limit or not duration):
         asked = _shown(duration) if duration else "unlimited"
         yield f"requested duration ({asked}) exceeds policy limit of {_shown(limit)}"

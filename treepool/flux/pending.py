@@ -14,11 +14,13 @@ from typing import Any, Callable, Iterable, Iterator, Optional
 import attrs
 
 from treepool.flux.annotate import Annotator
+from treepool.flux.config import Configuration
 from treepool.flux.intake import Intake
 from treepool.flux.submissions import Submission
 from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Place, Waiting
 from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.windows import Owner
 from treepool.placement.request.vertices import Request
 
 #: Seconds spent on changes of the queue before other messages get their turn.
@@ -28,9 +30,16 @@ _SLICE = 0.01
 class Pending:
     """The jobs that wait, in the queue or on their way there; *refused* counts those denied."""
 
-    def __init__(self, intake: Intake, windows: Windows, refused: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        intake: Intake,
+        windows: Windows,
+        configuration: Configuration,
+        refused: Callable[[], None],
+    ) -> None:
         self._intake = intake
         self._windows = windows
+        self._configuration = configuration
         self._refused = refused
         self._queue: Queue
         self._annotator: Annotator
@@ -52,10 +61,10 @@ class Pending:
         """Queue a job, or deny it with the reason if it can never run."""
         pool, jobid, priority = self._queue.pool, submission.jobid, submission.priority
         try:
-            userid, line = submission.userid, submission.queue
+            userid, queue = submission.userid, submission.queue
             request = pool.parse_resource_request(submission.jobspec)
             pool.check_feasibility(request)
-            job = self.waiting(jobid, priority, userid, line, request, submission.t_submit)
+            job = self.waiting(jobid, priority, userid, queue, request, submission.t_submit)
             self._submissions[jobid] = submission
             self._queue.add(job)
         except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
@@ -103,12 +112,13 @@ class Pending:
         jobid: int,
         priority: int,
         userid: int,
-        line: str,
+        queue: str,
         request: Request,
         submitted: float,
     ) -> Waiting:
-        """The job as the queue sees it now; *line* is its Flux queue."""
-        leave = self._windows.admitted(userid, line)
+        """The job as the queue sees it now; *queue* is its Flux queue."""
+        queues = self._configuration.queues
+        leave, line = self._windows.admitted(userid, queues.lineage(queue)), queues.line(queue)
         return self._queue.waiting(
             jobid, priority, request, leave, line, submitted, time.time(), userid
         )
@@ -154,9 +164,10 @@ class Pending:
         """The AllocRequest of a job in the queue."""
         return self._submissions[jobid].request
 
-    def owner_of(self, job: Waiting) -> tuple[int, str]:
-        """The user and the Flux queue of a job in the queue."""
-        return self._submissions[job.jobid].userid, job.queue
+    def owner_of(self, job: Waiting) -> Owner:
+        """The user and the Flux queues of a job in the queue."""
+        submission = self._submissions[job.jobid]
+        return submission.userid, self._configuration.queues.lineage(submission.queue)
 
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job; None if it does not wait."""

@@ -42,6 +42,7 @@ from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.windows import Owner
 from treepool.placement.pool import Pool
 from treepool.rfc.findings import shown
 
@@ -83,7 +84,9 @@ class TreepoolScheduler(Receiver):
         self._turns, self._spare_turns = Turns(h), Turns(h)
         self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
         self._intake = Intake(h, self.log, self.inbox, self._judge, self._answer, self._on_topology)
-        self._pending = Pending(self._intake, self._windows, self._numbers.count_refused)
+        self._pending = Pending(
+            self._intake, self._windows, self._configuration, self._numbers.count_refused
+        )
         self._held_back = HeldBack(h, self.log, self.inbox, self.changed)
         self._answers = Answers(h, self)
         #: The user of each job that has resources.
@@ -236,7 +239,7 @@ class TreepoolScheduler(Receiver):
     def _judge(self, submission: Submission) -> None:
         self._pending.judge(submission)
 
-    def _owner_of(self, job: Waiting) -> tuple[int, str]:
+    def _owner_of(self, job: Waiting) -> Owner:
         return self._pending.owner_of(job)
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
@@ -392,10 +395,10 @@ class TreepoolScheduler(Receiver):
         """Whether a job that were submitted now would be held back."""
         return self._intake.awaited is not None
 
-    def waiting(self, jobid: int, priority: int, userid: int, line: str, spec: Any) -> Waiting:
+    def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
         request = self.pool.parse_resource_request(spec)
-        return self._pending.waiting(jobid, priority, userid, line, request, time.time())
+        return self._pending.waiting(jobid, priority, userid, queue, request, time.time())
 
     def windows(self) -> list[dict[str, Any]]:
         """The windows that are not over, and where each is kept."""

@@ -14,6 +14,7 @@ from flux.util import parse_datetime, parse_fsd
 from treepool.flux import client
 from treepool.flux.windownames import user_id
 from treepool.rfc import windows
+from treepool.rfc.queues import Queues
 from treepool.rfc.windows import WindowEntry
 
 #: A text that must be ISO 8601: Flux reads 2027-01-01T25:00 as 20:27 of the same day.
@@ -100,6 +101,11 @@ def _others(handle: Any, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
     if not jobs or not (entry.users or entry.queues):
         return jobs
     users: set[Optional[int]] = {user_id(user) for user in entry.users}
+    queues = Queues.of(handle.conf_get)
     listed = JobList(handle, ["userid", "queue"], ids=jobs, max_entries=0).jobs()
-    admitted = {int(j.id) for j in listed if j.userid in users or j.queue in entry.queues}
+    admitted = {
+        int(j.id)
+        for j in listed
+        if j.userid in users or not set(entry.queues).isdisjoint(queues.lineage(j.queue))
+    }
     return [jobid for jobid in jobs if jobid not in admitted]

@@ -58,7 +58,7 @@ class _Change:
 class Windows:
     """The windows of an instance.
 
-    *owner_of* gives the user and the queue of a waiting job, *changed* is called when there may be
+    *owner_of* gives the user and the queues of a waiting job, *changed* is called when there may be
     something to start. *configuration* has windows of its own, and the queues.
     """
 
@@ -118,9 +118,9 @@ class Windows:
                 self._log.warning(f"window {entry.name}: the one in the configuration counts")
         return tuple(entry for entry in kept if entry.name not in taken)
 
-    def admitted(self, user: int, queue: str) -> frozenset[Holder]:
-        """The windows that do not keep away a job of *user* (numeric id) in *queue*."""
-        return admitting(self._goal, user, queue)
+    def admitted(self, user: int, queues: tuple[str, ...]) -> frozenset[Holder]:
+        """The windows that do not keep away a job of *user* (numeric id) in *queues*."""
+        return admitting(self._goal, user, queues)
 
     def listed(self) -> list[dict[str, Any]]:
         """The windows that are not over, by their start, and where each is kept."""

@@ -40,12 +40,14 @@ _RESULTS = {
 class Closed:
     """Why a Flux queue ("" where there are none) starts no job, and why it accepts none.
 
-    Each is "" if no reason was given, None if it does.
+    Each is "" if no reason was given, None if it does. ``stopped_parent`` is the parent of a
+    virtual queue, if that is stopped and the queue itself is not; otherwise "".
     """
 
     queue: str = ""
     stopped: Optional[str] = None
     disabled: Optional[str] = None
+    stopped_parent: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -57,9 +59,9 @@ class Closed:
 class Facts:
     """What Flux and the scheduler tell of a job; times are in seconds since the epoch, 0 if unset.
 
-    ``state`` and ``result`` are Flux's words. ``stopped`` is why the job's queue is stopped, None
-    if it is not. ``answer`` is what the scheduler tells (doc/questions.md), None if it cannot be
-    asked. ``placement`` is in Flux's short form, ``domains`` are those that it has on its nodes.
+    ``state`` and ``result`` are Flux's words. ``stopped`` and ``stopped_parent`` tell of the job's
+    queue, see Closed. ``answer`` is what the scheduler tells (doc/questions.md), None if it cannot
+    be asked. ``placement`` is in Flux's short form, ``domains`` are those that it has on its nodes.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Facts:
     result: str = ""
     exception: str = ""
     stopped: Optional[str] = None
+    stopped_parent: str = ""
     answer: Optional[Mapping[str, Any]] = None
     placement: str = ""
     domains: str = ""
@@ -127,8 +130,8 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
             yield "is held: its priority is 0, as a plugin of the job manager decided"
             yield "next: nothing, until the plugin gives it another priority"
     elif facts.stopped is not None:
-        yield f"waits: {_queue(facts.queue)} is stopped{_why(facts.stopped)}"
-        yield _until_started(facts.queue)
+        yield f"waits: {_stopped(facts.queue, facts.stopped_parent, facts.stopped)}"
+        yield _until_started(facts.stopped_parent or facts.queue)
     elif facts.answer is None:
         yield "waits: this instance does not run sched-treepool, so nobody tells for what"
     elif facts.answer["state"] == "waiting":
@@ -148,6 +151,11 @@ def _queue(name: str) -> str:
     return f"queue {plain(name)}" if name else "the queue"
 
 
+def _stopped(queue: str, parent: str, why: str) -> str:
+    which = f"queue {plain(parent)}, the parent of {plain(queue)}," if parent else _queue(queue)
+    return f"{which} is stopped{_why(why)}"
+
+
 def _until_started(queue: str) -> str:
     start = f"flux queue start {plain(queue)}".rstrip()
     return f"next: nothing, until an administrator starts it ({start})"
@@ -161,7 +169,9 @@ def _outlook(facts: Facts, answer: Mapping[str, Any], now: float) -> Iterator[st
     """When a job in the queue will start."""
     ahead, policy = answer["ahead"], answer["policy"]
     before = "" if ahead is None else f"{count(ahead, 'job')} ahead of it, "
-    yield f"{_queue(facts.queue)}: {before}policy {policy}"
+    line = answer["queue"]
+    inside = f" in the order of {plain(line)}" if line != facts.queue else ""
+    yield f"{_queue(facts.queue)}{inside}: {before}policy {policy}"
     start = answer["t_estimate"]
     if start is None:
         yield f"next: when it starts cannot be told{_why_no_estimate(answer)}"
@@ -238,8 +248,9 @@ def answer_to_shape(
     if answer.get("limit") is not None:
         return [f"{shown}: would be refused: {plain(str(answer['limit']), MAX_LIST)}"]
     if closed.stopped is not None:
-        would = f"{shown}: would wait: {queue} is stopped{_why(closed.stopped)}"
-        return [would, f"     {_until_started(closed.queue)}"]
+        stopped = _stopped(closed.queue, closed.stopped_parent, closed.stopped)
+        start = _until_started(closed.stopped_parent or closed.queue)
+        return [f"{shown}: would wait: {stopped}", f"     {start}"]
     if answer["verdict"] == "now":
         return [
             f"{shown}: would start now",

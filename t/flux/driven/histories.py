@@ -36,9 +36,10 @@ class History:
         self.clock = Clock(chance if self.mixed else None, BEGIN)
         self.R = R_of(chance.randint(4, 6), chance.random() < 0.5)
         self.manager = JobManager(self.R, self.clock)
-        self.queues = chance.choice([*QUEUES, "abcd"])
+        self.queues = chance.choice([*QUEUES, "abcd", "av", "abcdv"])
         table = {"queues": {q: dict(QUEUES[q]) for q in QUEUES}}
-        self.conf = {"queues": {q: {} for q in QUEUES}, "sched-treepool": table}
+        queues = {**{q: {} for q in QUEUES}, "v": {"parent": "a"}}
+        self.conf = {"queues": queues, "sched-treepool": table}
         self.kvs, self.questions, self.jobid = {}, [], 0
         self.left, self.doomed = chance.randint(60, 120), set()
         self.names = 0
@@ -240,20 +241,23 @@ class History:
             start = self.clock.now + self.chance.choice([-1, 4, 12])
             hosts = self.chance.choice(["n0", "n1", "n[0-1]"])
             entry = {"name": f"w{self.names}", "hosts": hosts, "start": start, "end": start + 9}
-            more = self.chance.choice([{}, {"users": [1]}, {"queues": ["a"]}])
+            more = self.chance.choice([{}, {"users": [1]}, {"queues": ["a"]}, {"queues": ["v"]}])
             msg = Message("sched-treepool.window-add", {**entry, **more})
         self.questions.append(self.handle.send(msg))
         return msg
 
     def configure(self):
-        """A new configuration: another rule of a queue, or another meaning of all requests."""
-        table = self.conf["sched-treepool"]
-        if self.chance.random() < 0.7:
+        """A new configuration: another rule, another parent, or another meaning of all requests."""
+        table, queues = self.conf["sched-treepool"], self.conf["queues"]
+        what = self.chance.random()
+        if what < 0.6:
             rules = {**table["queues"], self.chance.choice("abcd"): self.some(QUEUES.values())}
             table = {**table, "queues": rules}
+        elif what < 0.75:
+            queues = {**queues, "v": self.chance.choice([{}, {"parent": "a"}, {"parent": "b"}])}
         else:
             table = {**table, "locality": self.chance.choice(["preferred", "required", "none"])}
-        self.conf = {**self.conf, "sched-treepool": table}
+        self.conf = {**self.conf, "queues": queues, "sched-treepool": table}
         self.handle.conf = self.conf
         msg = self.handle.send(Message("sched-treepool.config-reload", self.conf))
         self.questions.append(msg)

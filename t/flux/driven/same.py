@@ -53,7 +53,8 @@ class Plain:
     def windows(self):
         R = self.pool.inventory.resource_set
         entries = [entry for entry in self.entries if entry.end > self.clock.now]
-        return [window_of(entry, R, QUEUES, lambda line: None) for entry in entries]
+        queues = self.conf["queues"]
+        return [window_of(entry, R, queues, lambda line: None) for entry in entries]
 
     def add(self, job):
         self.waiting[job.jobid] = job
@@ -63,9 +64,9 @@ class Plain:
         except TreepoolError as e:
             self.refused(job, str(e))
             return
-        name = job.spec["attributes"]["system"]["queue"]
-        leave = admitting(self.windows, job.userid, name)
-        who = job.jobid, job.priority, request, leave, name, job.submitted, self.clock.now
+        _, queues = owner = self.owner(job)
+        leave = admitting(self.windows, *owner)
+        who = job.jobid, job.priority, request, leave, queues[0], job.submitted, self.clock.now
         self.queue.add(self.queue.waiting(*who))
 
     def remove(self, job):
@@ -83,8 +84,10 @@ class Plain:
     def failed(self, job, error):
         del self.waiting[job.jobid]
 
-    def owner(self, waiting):
-        return self.manager.jobs[waiting.jobid].userid, waiting.queue
+    def owner(self, job):
+        job = self.manager.jobs[job.jobid]
+        name = job.spec["attributes"]["system"]["queue"]
+        return job.userid, (self.conf["queues"][name].get("parent", name), name)
 
 
 def held(R, entries):
@@ -155,11 +158,11 @@ class Same(History):
 
     def configure(self):
         super().configure()
-        plain, old = self.plain, self.plain.options
+        plain, old, queues = self.plain, self.plain.options, self.plain.conf["queues"]
         plain.conf = self.conf
         new = plain.options
         plain.queue.set_rules(new.rule, new.queues)
-        if new.pool != old.pool:
+        if new.pool != old.pool or plain.conf["queues"] != queues:
             plain.pool.set_options(**new.pool)
             for jobid in list(plain.queue.jobs):
                 plain.queue.remove(jobid)

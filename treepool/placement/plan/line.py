@@ -1,4 +1,4 @@
-"""A line: the waiting jobs of one Flux queue, in order.
+"""A line: the waiting jobs of one Flux queue and its virtual queues, in order.
 
 Jobs without a reservation stand in groups of one class, and in these by their length: what waits
 is tried once per class and length. Places are kept instead of jobs: a place has the job id.
@@ -50,7 +50,7 @@ class Group:
 
 
 class Line:
-    """The waiting jobs of one Flux queue, which follow *rule*; *jobs* are those of all lines."""
+    """The waiting jobs of a line, which follow *rule*; *jobs* are those of all lines."""
 
     def __init__(self, name: str, rule: Rule, jobs: Mapping[int, Waiting]) -> None:
         self.name = name

@@ -14,8 +14,9 @@ from treepool.rfc import idset
 if TYPE_CHECKING:
     from treepool.placement.plan.queue import Queue
 
-#: Returns the user (numeric id) and the Flux queue of a waiting job.
-OwnerOf = Callable[[Waiting], tuple[int, str]]
+#: The user (numeric id) and the Flux queues of a job: in a virtual queue, it is in the parent, too.
+Owner = tuple[int, tuple[str, ...]]
+OwnerOf = Callable[[Waiting], Owner]
 
 #: Jobs between two yields.
 _STRIDE = 64
@@ -36,9 +37,9 @@ class Window:
     users: frozenset[int] = frozenset()
     queues: frozenset[str] = frozenset()
 
-    def admits(self, user: int, queue: str) -> bool:
-        """Whether a job of *user* in *queue* may use the nodes."""
-        return user in self.users or queue in self.queues
+    def admits(self, user: int, queues: tuple[str, ...]) -> bool:
+        """Whether a job of *user* in *queues* may use the nodes."""
+        return user in self.users or not self.queues.isdisjoint(queues)
 
     def parts(self, inventory: Inventory) -> tuple[Held, ...]:
         """All cores and GPUs of the nodes."""
@@ -62,9 +63,9 @@ class Conflicts:
     running: tuple[int, ...] = ()
 
 
-def admitting(windows: Iterable[Window], user: int, queue: str) -> frozenset[Holder]:
-    """The names of those *windows* whose nodes a job of *user* in *queue* may use."""
-    return frozenset(window.name for window in windows if window.admits(user, queue))
+def admitting(windows: Iterable[Window], user: int, queues: tuple[str, ...]) -> frozenset[Holder]:
+    """The names of those *windows* whose nodes a job of *user* in *queues* may use."""
+    return frozenset(window.name for window in windows if window.admits(user, queues))
 
 
 def change_windows(
@@ -95,7 +96,7 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
     class.
     """
     names = frozenset(window.name for window in windows)
-    leaves: dict[tuple[int, str], frozenset[Holder]] = {}
+    leaves: dict[Owner, frozenset[Holder]] = {}
     for count, jobid in enumerate(list(queue.jobs), 1):
         job = queue.jobs.get(jobid)
         if job is not None:

@@ -1,0 +1,242 @@
+"""Virtual queues (RFC 33): their jobs stand in one order with the parent's, on its nodes."""
+
+import json
+
+import pytest
+
+from broker import Instance
+from features import needs_virtual_queues
+from schemas import conforms
+
+pytestmark = needs_virtual_queues
+
+#: Queue batch has nodes 0 and 1, and so has its virtual queue express.
+CONF = [
+    'queues.batch.requires=["batch"]',
+    'queues.batch.policy.jobspec.defaults.system.duration="1h"',
+    'queues.express.parent="batch"',
+    "queues.other.requires=[]",
+]
+ENV = {"TREEPOOL_TEST_PROPERTIES": '{"batch": "0-1"}'}
+
+
+@pytest.fixture(scope="module")
+def instance():
+    """Three nodes of 4 cores, with policy fifo."""
+    with Instance(3, 4, 0, conf=CONF, env=ENV) as instance:
+        instance.load("sched-treepool")
+        yield instance
+
+
+@pytest.fixture
+def site(instance):
+    """The instance with a job on node 0, of which node 1 is free."""
+    instance.conf = json.loads(instance.flux("config", "get"))
+    instance.flux("queue", "start", "--all", "--quiet")
+    instance.first = submit(instance, "batch", "-N1", "--exclusive")
+    instance.wait(instance.first, "alloc")
+    yield instance
+    instance.flux("config", "load", stdin=json.dumps(instance.conf))
+    instance.cancel_all()
+
+
+def submit(instance, queue, *words):
+    return instance.submit(f"--queue={queue}", "-n1", *words)
+
+
+def both_nodes(instance, queue):
+    """A job that waits for both nodes of batch."""
+    return submit(instance, queue, "-N2", "-n2", "--exclusive")
+
+
+def waits(instance, job):
+    instance.settle()
+    return instance.state(job) == "S"
+
+
+def reload(instance, change):
+    """Reload the configuration after *change* to it; the finished process."""
+    conf = json.loads(instance.flux("config", "get"))
+    change(conf)
+    return instance.run("config", "load", stdin=json.dumps(conf))
+
+
+def explained(instance, *words):
+    """What ``explain`` says, as text and as JSON."""
+    kind = "explain-job" if words[0] == "--job" else "explain-instance"
+    line = json.loads(instance.run("treepool", "explain", "--json", *words).stdout)
+    conforms(line, kind)
+    return instance.run("treepool", "explain", *words).stdout, line
+
+
+# ---- One order ----
+
+
+def test_under_fifo_no_job_of_a_virtual_queue_passes_the_first_of_its_parent(site):
+    head = both_nodes(site, "batch")
+    small = submit(site, "express", "-t1m")
+    assert waits(site, head) and waits(site, small)
+    assert (
+        site.soon(lambda: site.annotation(small, "reason_pending"))
+        == f"{head} is ahead in the queue"
+    )
+    site.flux("cancel", head)
+    site.wait(small, "alloc")
+
+
+def test_nor_a_job_of_the_parent_the_first_of_the_virtual_queue(site):
+    head = both_nodes(site, "express")
+    assert waits(site, submit(site, "batch", "-t1m"))
+    site.flux("cancel", head)
+
+
+def test_a_job_of_higher_priority_is_ahead_from_whichever_queue(site):
+    both_nodes(site, "batch")
+    urgent = submit(site, "express", "--urgency=20")
+    site.wait(urgent, "alloc")
+    site.flux("cancel", urgent)
+    assert waits(site, submit(site, "express"))
+
+
+def test_jobs_change_their_order_when_the_configuration_changes_the_parent(site):
+    both_nodes(site, "batch")
+    small = submit(site, "express", "-t1m")
+    assert waits(site, small)
+    change = {"parent": "other"}
+    assert reload(site, lambda conf: conf["queues"].update(express=change)).returncode == 0
+    site.wait(small, "alloc")
+
+
+def test_a_job_has_its_place_in_the_order_of_the_parent(site):
+    head = both_nodes(site, "batch")
+    small = submit(site, "express", "-t1m")
+    waits(site, small)
+    text, line = explained(site, "--job", small)
+    assert "queue express in the order of batch: 1 job ahead of it, policy fifo" in text
+    assert (line["queue"], line["answer"]["queue"]) == ("express", "batch")
+    text, line = explained(site, "--instance", "slot/core=1", "--queue=express")
+    assert f"{head} is ahead in the queue" in text
+    assert line["answer"]["queue"] == "express"
+
+
+# ---- Stopped and disabled ----
+
+
+def test_a_virtual_queue_that_is_stopped_holds_up_only_its_own_jobs(site):
+    head = both_nodes(site, "express")
+    behind = submit(site, "batch")
+    assert waits(site, behind)
+    site.flux("queue", "stop", "--quiet", "--message=cooling", "express")
+    site.wait(behind, "alloc")
+    text, _ = explained(site, "--job", head)
+    assert "waits: queue express is stopped (cooling)" in text
+    assert "flux queue start express" in text
+    site.flux("queue", "start", "--quiet", "express")
+    assert waits(site, submit(site, "batch", "-t1m"))
+
+
+def test_jobs_of_a_virtual_queue_wait_for_the_start_of_its_parent(site):
+    site.flux("queue", "stop", "--quiet", "--message=cooling", "batch")
+    job = submit(site, "express")
+    site.wait(job, "priority")
+    for words in (["--job", job], ["--instance", "slot/core=1", "--queue=express"]):
+        text, line = explained(site, *words)
+        assert "queue batch, the parent of express, is stopped (cooling)" in text
+        assert "starts it (flux queue start batch)" in text
+        assert (line["stopped"], line["stopped_parent"]) == ("cooling", "batch")
+    site.flux("queue", "start", "--quiet", "batch")
+    site.wait(job, "alloc")
+
+
+def test_a_virtual_queue_may_be_disabled_alone(site):
+    site.flux("queue", "disable", "--quiet", "--message=closed", "express")
+    text, _ = explained(site, "--instance", "slot/core=1", "--queue=express")
+    assert text == "slot/core=1: would be refused: queue express is disabled (closed)\n"
+    assert "would start now" in explained(site, "--instance", "slot/core=1", "--queue=batch")[0]
+    site.flux("queue", "enable", "--quiet", "express")
+
+
+# ---- What it has of its parent ----
+
+
+def test_a_virtual_queue_has_the_nodes_of_its_parent(site):
+    said, line = explained(site, "--instance", "node=3/slot/core", "--queue=express")
+    assert "infeasible: the request asks 3 nodes: of those that satisfy the constraints, 2" in said
+    assert line["answer"]["constraints"] == {"and": [{"properties": ["batch"]}]}
+    said, line = explained(site, "--instance", "slot/core", "--queue=express")
+    assert "would start now" in said
+    assert line["placement"].startswith("rank1")
+
+
+@pytest.mark.parametrize(
+    ("queue", "duration", "nodes", "why"),
+    [
+        ("express", "2h", 1, "duration (2h) exceeds policy limit of 1h for queue express"),
+        ("express", "30m", 2, "nnodes (2) exceeds policy limit of 1 for queue express"),
+        ("batch", "2h", 1, None),
+        ("batch", "5h", 1, "duration (5h) exceeds policy limit of 4h for queue batch"),
+    ],
+)
+def test_a_virtual_queue_has_the_limits_of_its_parent_unless_it_has_its_own(
+    site, queue, duration, nodes, why
+):
+    limits = {"duration": "4h", "job-size": {"max": {"nnodes": 1}}}
+
+    def limited(conf):
+        conf["queues"]["batch"]["policy"]["limits"] = limits
+        conf["queues"]["express"]["policy"] = {"limits": {"duration": "1h"}}
+
+    assert reload(site, limited).returncode == 0
+    words = (f"node={nodes}/slot/core", f"--queue={queue}", f"--duration={duration}")
+    answer = explained(site, "--instance", *words)[1]["answer"]
+    submitted = (f"-N{nodes}", f"-n{nodes}", f"--queue={queue}", f"-t{duration}", "true")
+    refused = site.run("submit", *submitted)
+    if why is None:
+        assert answer["limit"] is None and refused.returncode == 0
+    else:
+        assert answer["limit"] == f"requested {why}"
+        assert why in refused.stderr
+
+
+def test_a_virtual_queue_has_the_defaults_of_its_parent_unless_it_has_its_own(site):
+    window = ("treepool", "window", "add", "--hosts=fake[0-1]", "--name=soon")
+    site.flux(*window, "--start=+2h", "--duration=1h")
+    asked = ("--instance", "slot/core", "--queue=express")
+    assert "would start now" in explained(site, *asked)[0]
+    policy = {"jobspec": {"defaults": {"system": {"duration": "3h"}}}}
+    reload(site, lambda conf: conf["queues"]["express"].update(policy=policy))
+    assert "would start now" not in explained(site, *asked)[0]
+    site.flux("treepool", "window", "remove", "soon")
+
+
+@pytest.mark.parametrize("queue", ["batch", "express"])
+def test_a_window_for_a_queue_admits_the_jobs_of_its_virtual_queues(site, queue):
+    window = ("treepool", "window", "add", "--hosts=fake1", "--name=kept", "--start=now")
+    site.flux(*window, "--duration=1h", f"--queue={queue}")
+    job = submit(site, "express")
+    site.wait(job, "alloc")
+    site.flux("cancel", job)
+    assert waits(site, submit(site, "batch")) == (queue == "express")
+    site.flux("treepool", "window", "remove", "kept")
+
+
+def test_a_window_does_not_name_the_running_jobs_that_it_admits(site):
+    job = submit(site, "express", "-N1", "--exclusive")
+    site.wait(job, "alloc")
+    window = ("treepool", "window", "add", "--hosts=fake[0-1]", "--duration=1h")
+    said = [
+        site.run(*window, "--start=+10m", f"--name={queue}", f"--queue={queue}").stderr
+        for queue in ("batch", "express")
+    ]
+    assert [site.first in text for text in said] == [False, True]
+    assert not any(job in text for text in said)
+    for queue in ("batch", "express"):
+        site.flux("treepool", "window", "remove", queue)
+
+
+def test_a_virtual_queue_has_no_rules_of_its_own(site):
+    rules = {"queues": {"express": {"policy": "easy"}}}
+    done = reload(site, lambda conf: conf.update({"sched-treepool": rules}))
+    assert done.returncode != 0
+    said = "sched-treepool.queues.express: a virtual queue has the rules of its parent"
+    assert said in done.stderr
