@@ -4,7 +4,7 @@ A record is what was read of an instance when all was over, and what those who r
 
 ================  ===============================================================================
 ``cluster``       ``nodes``, and ``cores`` and ``gpus`` of each; the ``key``'s ``topos`` as JSON,
-                  and its ``fabric`` if it has one
+                  and its ``fabric`` if it has one; the ``parents`` of virtual queues
 ``jobs``          ``id``, ``events`` (the eventlog), ``R`` (or null), ``wanted`` (from the jobspec)
 ``submitted``     ids that ingest gave out
 ``resource``      the resource module's eventlog: drain and undrain
@@ -18,7 +18,8 @@ A record is what was read of an instance when all was over, and what those who r
 ``housekeeping``  [job id, rank, start, end or null], as the scripts themselves noted
 ``stops``         [time, time, "stop" or "crash"]: when there was no instance
 ``promises``      by job id, of jobs that ran up to their limits while nothing else happened: the
-                  start that they were ``told`` first (or null), and when they ``started``
+                  start that they were ``told`` first (or null), and when they ``started``; their
+                  ``queue`` and its ``policy``
 ``problems``      what else went wrong, as texts
 ``quiet``         after all jobs were over: ``time``, nodes, cores, GPUs ``allocated`` and ``free``
 ================  ===============================================================================
@@ -51,6 +52,7 @@ KINDS = {
     "key": "the key is not cut to the ranks of R, or not the cluster's",
     "problem": "those who ran it could not go on as they should",
     "late": "a job started later than it was told",
+    "passed": "a job passed one that was ahead of it in a fifo queue",
     "order": "the events of a job are not in an order that makes sense",
 }
 
@@ -64,6 +66,9 @@ ROUNDING = 0.001
 
 #: Seconds that a start may take on a busy machine: the module, the job manager, the job's shell.
 LATE_GRACE = 3.0
+
+#: Seconds by which the alloc events of two jobs may be in another order than the jobs.
+ORDER_GRACE = 1.0
 
 #: Seconds that a job may wait while nothing runs: the scheduler may just be reloading.
 PATIENCE = 15.0
@@ -110,6 +115,7 @@ def check(record, validate=None):
         *order(record),
         *invalid(record, validate),
         *late(record["promises"]),
+        *passed(record),
         *(Violation("problem", text) for text in record.get("problems", ())),
     ]
     counts = {
@@ -147,6 +153,23 @@ def late(jobs, grace=LATE_GRACE):
                 f"was told {job['told']:.3f} and started {job['started'] - job['told']:.3f} s later"
             )
             yield Violation("late", f"job {jobid} {text}")
+
+
+def passed(record):
+    """Jobs that started before one of equal priority that was submitted before them.
+
+    Of those of a virtual queue and its parent none passes the first, either.
+    """
+    parents, latest = record["cluster"].get("parents", {}), {}
+    for jobid, job in sorted(record["promises"].items(), key=lambda item: int(item[0])):
+        if job.get("policy") == "fifo":
+            line = parents.get(job["queue"], job["queue"])
+            last, started = latest.get(line), job["started"]
+            if last is not None and started < last[0] - ORDER_GRACE:
+                text = f"passed job {last[1]}, which started {last[0] - started:.3f} s later"
+                yield Violation("passed", f"job {jobid} of {job['queue']} {text}")
+            if last is None or started > last[0]:
+                latest[line] = started, jobid
 
 
 def overlaps(holds):
@@ -256,6 +279,7 @@ def drained(record):
 
 def windows(record):
     """Allocations that reach into a window that was known before, and is not for their queue."""
+    parents = record["cluster"].get("parents", {})
     for job in record["jobs"] if record.get("windows") else ():
         alloc = times(job).get("alloc")
         if job["R"] is None or alloc is None:
@@ -265,7 +289,8 @@ def windows(record):
         for window in record["windows"]:
             known = window["added"] + DRAIN_GRACE < alloc < (window["removed"] or math.inf)
             meets = alloc < window["end"] and until > window["start"] + ROUNDING
-            for_it = job["wanted"].get("queue") in window["queues"]
+            queue = job["wanted"].get("queue")
+            for_it = not {queue, parents.get(queue)}.isdisjoint(window["queues"])
             if known and meets and not for_it and ranks & set(ids(window["ranks"])):
                 text = f"{alloc:.3f} to {until:.3f} on {window['ranks']}, kept from "
                 text += f"{window['start']:.3f} to {window['end']:.3f}"

@@ -42,6 +42,7 @@ class Admin:
             (0.04, self.add_window),
             (0.02, self.remove_window),
             (0.03, self.configure),
+            (0.02, self.stop),
             (0.01, self.lose),
         ]
 
@@ -96,6 +97,16 @@ class Admin:
             self.drained.discard(rank)
             self.hand.note("lost", json.dumps([rank, time.time()]))
             self.hand.counts["brokers lost"] += 1
+
+    # -- the queues
+
+    def stop(self):
+        """Stop a queue for a moment."""
+        queue = self.chance.choice(QUEUES)
+        self.command("queue", "stop", "--quiet", queue)
+        time.sleep(self.chance.uniform(0, 1))
+        self.command("queue", "start", "--quiet", queue)
+        self.hand.counts["queue stops"] += 1
 
     # -- the scheduler
 

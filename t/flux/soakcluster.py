@@ -7,7 +7,10 @@ CLUSTERS = {"a": (120, 8), "b": (96, 4)}
 SWITCH, RACK = 8, 8
 
 #: The queues. Jobs of ``debug`` run on the first half of the nodes, by a property of that name.
-QUEUES = ("batch", "debug", "large")
+QUEUES = ("batch", "debug", "large", "express")
+
+#: The parents of virtual queues, where flux-core has these.
+PARENTS = {"express": "batch"}
 
 #: Schedulers with treepool's pool, as ``flux module load`` takes them.
 SCHEDULERS = (

@@ -171,17 +171,24 @@ class Hand:
     def promise(self):
         """Let jobs run up to their limits; note when they should have started, and when they did.
 
-        Nothing else happens meanwhile, so that what they are told first must be kept.
+        Nothing else happens meanwhile, so that what they are told first must be kept. Under fifo
+        most are told an estimate, which is no promise, and the order must be kept.
         """
-        self.admin.reload(
-            (["sched-treepool", "policy=easy"], ["sched-treepool", "policy=conservative"])
-        )
+        policy = self.chance.choice(["fifo", "easy", "conservative"])
+        self.admin.reload((["sched-treepool", f"policy={policy}"],))
         journal = JournalConsumer(self.handle, full=False).start()
         cluster, nodes = self.told["cluster"], self.told["nodes"]
         specs = [limited_job(self.chance, cluster, nodes) for _ in range(self.told["promises"])]
-        jobs = {jobid: {"told": None, "started": None} for jobid in self.send(specs)}
+        queues = [spec.queue for spec in specs]
+        jobs = {
+            jobid: {"told": None, "started": None, "queue": queue, "policy": policy}
+            for jobid, queue in zip(self.send(specs), queues)
+        }
         watch(journal, jobs)
         journal.stop()
+        if policy == "fifo":
+            for job in jobs.values():
+                job["told"] = None
         self.note("promises", json.dumps(jobs))
         if not self.until(self.over):
             self.problem("jobs that were promised a start did not end")

@@ -18,9 +18,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from soakcluster import CLUSTERS, QUEUES, rset
+from soakcluster import CLUSTERS, PARENTS, QUEUES, rset
 
 from broker import GUEST, HERE, Instance, environment, key_of
+from features import HAS_VIRTUAL_QUEUES
 from treepool.errors import InvalidInput
 from treepool.placement.nodes.inventory import Inventory
 from treepool.rfc import idset
@@ -31,6 +32,9 @@ HAND, GUEST_HAND = HERE / "flux" / "soakhand.py", HERE / "flux" / "soakguest.py"
 #: Brokers unless told otherwise, on the first of the nodes. Housekeeping runs on these, and ends at
 #: once on the others; only these can be excluded.
 BROKERS = 4
+
+#: The parents of virtual queues.
+VIRTUAL = PARENTS if HAS_VIRTUAL_QUEUES else {}
 
 #: Options of sched-treepool when the instance starts.
 STARTS = ([], ["policy=easy"], ["policy=conservative"], ["policy=easy", "locality=required"])
@@ -76,7 +80,10 @@ class Site(Instance):
         if gone:
             conf["resource.exclude"] = json.dumps(gone)
         for queue in QUEUES:
-            conf[f"queues.{queue}.requires"] = '["debug"]' if queue == "debug" else "[]"
+            if queue in VIRTUAL:
+                conf[f"queues.{queue}.parent"] = json.dumps(VIRTUAL[queue])
+            else:
+                conf[f"queues.{queue}.requires"] = '["debug"]' if queue == "debug" else "[]"
         # Where there are queues, it refuses counts that are ranges, and slots of whole domains.
         conf["job-manager.plugins"] = '[{"remove": ".limit-job-size"}]'
         conf["modules.alternatives.sched"] = "sched-treepool"
@@ -238,6 +245,7 @@ class Soak:
                 "gpus": gpus,
                 "topos": [json.dumps(topo, sort_keys=True) for topo in topos],
                 "fabric": self.R["scheduling"]["fabric"],
+                "parents": VIRTUAL,
             },
             "jobs": [json.loads(line) for line in self.lines("jobs")],
             "submitted": [int(line) for line in self.lines("submitted")],

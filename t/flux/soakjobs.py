@@ -187,7 +187,7 @@ def random_job(chance, cluster, nodes, longest):
     if said:
         spec.setattr("system.treepool", said)
         wanted["form"] += f" {said}"
-    wanted["queue"] = chance.choice(["batch", "large"])
+    wanted["queue"] = chance.choice(["batch", "large", "express"])
     if kind >= 0.09 and chance.random() < 0.2:
         allowed, wanted["ranks"] = constraint(chance, nodes)
         spec.setattr("system.constraints", allowed)
@@ -200,7 +200,7 @@ def limited_job(chance, cluster, nodes):
     """A jobspec that runs up to its limit; half of them want a large part of the cluster."""
     large = chance.random() < 0.5
     shape, wanted = wide(chance, cluster, nodes) if large else shaped(chance, cluster)
-    wanted["queue"] = chance.choice(["batch", "large"] if large else QUEUES)
+    wanted["queue"] = chance.choice(["batch", "large", "express"] if large else QUEUES)
     spec = JobspecV1.from_command(["true"], num_tasks=1)
     spec.jobspec["resources"] = parse_shape(shape)
     spec.jobspec["tasks"][0]["slot"] = "default"

@@ -5,7 +5,17 @@ import json
 from pathlib import Path
 
 import pytest
-from checker import DRAIN_GRACE, KINDS, LATE_GRACE, PATIENCE, PROMPT, check, late, misplaced
+from checker import (
+    DRAIN_GRACE,
+    KINDS,
+    LATE_GRACE,
+    ORDER_GRACE,
+    PATIENCE,
+    PROMPT,
+    check,
+    late,
+    misplaced,
+)
 from records import domains
 
 TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
@@ -293,6 +303,8 @@ WINDOW = {"ranks": "1", "start": 130.0, "end": 150.0, "queues": [], "added": 90.
         ({}, 130.0, []),
         ({"ranks": "0"}, 130.1, []),
         ({"queues": ["debug"]}, 130.1, []),
+        ({"queues": ["parent"]}, 130.1, []),
+        ({"queues": ["other"]}, 130.1, ["window"]),
         ({"added": 112.1 - DRAIN_GRACE}, 130.1, []),
         ({"removed": 111.0}, 130.1, []),
         ({"start": 105.0, "end": 111.0}, 0.0, []),
@@ -302,6 +314,7 @@ def test_a_job_that_reaches_into_a_window_is_found(record, change, expiration, k
     record["windows"] = [{**WINDOW, **change}]
     record["jobs"][3]["R"]["execution"]["expiration"] = expiration
     record["jobs"][3]["wanted"]["queue"] = "debug"
+    record["cluster"]["parents"] = {"debug": "parent"}
     for other in record["jobs"][:3]:
         other["R"]["execution"]["expiration"] = 120.0
     assert found(record) == kinds
@@ -427,6 +440,24 @@ def test_a_job_that_starts_later_than_it_was_told_is_late():
 def test_a_soak_finds_one_that_is_late(record):
     record["promises"]["4"]["started"] += LATE_GRACE
     assert found(record) == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("queue", "policy", "kinds"),
+    [
+        ("batch", "fifo", ["passed"]),
+        ("express", "fifo", ["passed"]),
+        ("other", "fifo", []),
+        ("express", "easy", []),
+    ],
+)
+def test_a_job_that_passes_the_first_of_a_fifo_line_is_found(record, queue, policy, kinds):
+    record["cluster"]["parents"] = {"express": "batch"}
+    first = {"told": None, "started": 105.0 + ORDER_GRACE, "queue": "batch", "policy": policy}
+    record["promises"] = {"9": first, "10": {**first, "started": 104.9, "queue": queue}}
+    assert found(record) == kinds
+    record["promises"]["10"]["started"] = 105.1
+    assert found(record) == []
 
 
 def test_no_kind_is_without_a_test():
