@@ -41,7 +41,12 @@ from placement.wanted import (
     topo_storage,
     valid,
 )
-from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    InvalidJobspec,
+    Reason,
+)
 from treepool.rfc import count, hostlist, idset
 from treepool.rfc.count import Count
 from treepool.rfc.jobspec import from_resources
@@ -1552,7 +1557,7 @@ class ReferencePool:
     def check_feasibility(self, want: Wanted) -> None:
         idle = {rank: node.root.ids for rank, node in self.nodes.items()}
         if serve(want, self.nodes, idle, self.policy, self.fabric) is None:
-            raise InfeasibleRequest
+            raise InfeasibleRequest(Reason("together", "no way"))
 
     def serve(self, want: Wanted) -> Served:
         """What a job would get now."""
@@ -1560,7 +1565,7 @@ class ReferencePool:
         found = serve(want, self.nodes, free, self.policy, self.fabric)
         if found is None:
             self.check_feasibility(want)
-            raise InsufficientResources
+            raise InsufficientResources(Reason("in-use", "not now"))
         return found
 
     def meets(self, expected: Served, rank: int, given: Ids) -> bool:

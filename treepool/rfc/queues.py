@@ -33,13 +33,13 @@ class Queues:
     @property
     def parents(self) -> dict[str, str]:
         """The parent of each virtual queue."""
-        found = {name: inner(self.tables, name).get("parent") for name in self.tables}
-        return {name: parent for name, parent in found.items() if isinstance(parent, str)}
+        lineages = map(self.lineage, self.tables)
+        return {own[0]: parent for parent, *own in lineages if own}
 
     def lineage(self, name: str) -> tuple[str, ...]:
         """Queue *name*, and before it its parent if it is virtual."""
-        parent = self.parents.get(name)
-        return (name,) if parent is None else (parent, name)
+        parent = inner(self.tables, name).get("parent")
+        return (parent, name) if isinstance(parent, str) else (name,)
 
     def line(self, name: str) -> str:
         """The queue in whose order the jobs of queue *name* stand."""
