@@ -103,7 +103,7 @@ doc: $(DOC)
 conformance: $(INSTALLED)
 	$(BIN)/treepool conformance
 
-# Clusters of 16 to 1,000,000 nodes, in about two minutes; BENCH='--nodes 1152 --peer' for others.
+# Clusters of 16 to 100,000 nodes, in about a minute; BENCH='--nodes 1152 --peer' for others.
 bench: $(PLOTS)
 	$(BIN)/python t/bench $(BENCH)
 

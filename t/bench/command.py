@@ -20,7 +20,7 @@ from treepool.cli.screen import DONE, Stop, complain, draw, out
 
 _PROGRAM = "bench"
 
-_DEFAULT_NODES = (16, 1_152, 11_136, 100_000, 1_000_000)
+_DEFAULT_NODES = (16, 1_152, 11_136, 100_000)
 
 #: The eight-node form needs eight nodes besides the quarter that the large job has.
 _FEWEST_NODES, _MOST_NODES = 16, 1_000_000
