@@ -269,5 +269,5 @@ def test_a_search_is_given_up_after_a_bounded_number_of_choices():
     node_type = compile_topo({"numa": leaves}, (1 << 24) - 1, 0)
     search = Search(node_type, (1 << 24) - 1, 0)
     need = Need(parts=tuple(Part("numa", one(3), False, Need(cores=1)) for _ in range(4)))
-    assert search.one(node_type.root, Part(SLOT, one(1), False, need))
+    assert search.place(node_type.root, need)
     assert search.effort.tried <= effort.PER_REQUEST

@@ -86,20 +86,26 @@ def test_slices_have_no_part_in_links():
         given(cluster, "slot/[core;gpu=2]", gpu_link=50)
 
 
-#: NUMA domains of as many sizes as make a search for slots in them long.
-SIZES = (9, 2, 7, 8, 6, 2, 4, 5)
+#: Cores and GPUs of NUMA domains in which a search for SLOTS is long: these need 16 GPUs, one more
+#: than there are, but the search counts the slices, too, before it tries.
+SIZES = ((7, 3), (4, 3), (8, 1), (4, 3), (3, 3), (3, 2))
+SLOTS = "node=2/slot=4/[numa=3/[core;gpu];core=2;gpu]"
 
 
-@pytest.mark.parametrize(
-    "shape",
-    ["node=2/slot=4/[numa=2/core=3;core=4]", "switch/node=2/slot=4/[numa=2/core=3;core=4]"],
-)
+@pytest.mark.parametrize("shape", [SLOTS, f"switch/{SLOTS}"])
 @pytest.mark.parametrize("options", [{}, {"within": "switch"}, {"same": "driver"}])
 def test_a_search_beside_slices_that_is_given_up_is_no_no_in_any_domain(shape, options):
-    ends = list(accumulate(SIZES))
-    numa = [{"cores": f"{end - size}-{end - 1}"} for end, size in zip(ends, SIZES)]
-    topo = {"numa": numa, "mig-1g.10gb": [{"gpus": "0", "cores": str(ends[-1])}]}
-    children = {"core": f"0-{ends[-1]}", "gpu": "0"}
+    ends = [list(accumulate(sizes)) for sizes in zip(*SIZES)]
+    numa = [
+        {
+            "cores": f"{cores - ncores}-{cores - 1}",
+            "gpus": idset.encode_ids(range(gpus - ngpus, gpus)),
+        }
+        for (ncores, ngpus), cores, gpus in zip(SIZES, *ends)
+    ]
+    cores, gpus = ends[0][-1], ends[1][-1]
+    topo = {"numa": numa, "mig-1g.10gb": [{"gpus": f"{gpus}-{gpus + 7}", "cores": str(cores)}]}
+    children = {"core": f"0-{cores}", "gpu": f"0-{gpus + 7}"}
     execution = {
         "R_lite": [{"rank": "0-3", "children": children}],
         "nodelist": ["n[0-3]"],
@@ -107,7 +113,7 @@ def test_a_search_beside_slices_that_is_given_up_is_no_no_in_any_domain(shape, o
     }
     fabric = {"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}
     key = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": topo}], "fabric": fabric}
-    cluster = Pool({"version": 1, "execution": execution, "scheduling": key}, locality="required")
+    cluster = Pool({"version": 1, "execution": execution, "scheduling": key})
     spec = from_resources(parse_shape(shape), options=options)
     request = cluster.parse_resource_request(spec)
     for _ in range(2):  # also if it is known that a search was given up

@@ -198,6 +198,18 @@ def test_a_search_is_given_up_after_a_bounded_effort(topo, shape, used):
     assert effort.PER_REQUEST // 2 < found.effort < 2 * effort.PER_REQUEST
 
 
+def test_slots_that_are_too_large_for_a_node_are_counted_without_giving_up():
+    """Seven slots of 14 cores do not fit in 96, which is known without trying."""
+    domains = [{"cores": f"{first}-{first + 11}"} for first in range(0, 96, 12)]
+    R = cluster(2)
+    R["scheduling"]["children"][0]["topo"] = {"numa": domains}
+    pool = Pool(R)
+    assert pool.alloc(1, request(pool, "node/slot=6/[numa{x};numa/core=2]")).nslots == 6
+    pool.free(1)
+    with pytest.raises(InfeasibleRequest, match="the most that fits is 6"):
+        pool.alloc(2, request(pool, "node/slot=7/[numa{x};numa/core=2]"))
+
+
 @pytest.mark.parametrize("whole", ["", "{x}"])
 def test_a_hard_minimum_of_a_domain_is_refused_with_a_reason(whole):
     R = cluster(2)

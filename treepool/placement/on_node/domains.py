@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Sequence
 
 from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -95,11 +95,25 @@ class SuitableDomains:
                 found.append(d)
         return found
 
+    def grouped(
+        self, scope: Domain, part: Part, domains: list[Domain]
+    ) -> Sequence[Sequence[Domain]]:
+        """*domains* in *scope* for *part*, divided into those that one slot may take together."""
+        if not self.local or part.count.minimum == 1:
+            return [domains]
+        levels = self.group_levels(part)
+        groups: dict[Domain, list[Domain]] = {}
+        for domain in domains:
+            around = self.node_type.around[domain]
+            for host in around[: around.index(scope) + 1]:
+                if levels.get(host) == 0:
+                    groups.setdefault(host, []).append(domain)
+        return list(groups.values())
+
     def smallest(self, scope: Domain, need: Need) -> list[Domain]:
-        """The smallest kinds of domain in *scope* for *need*'s amount, the preferred first."""
+        """The smallest kinds of domain in *scope* for *need*'s amount."""
         levels = amount_levels(self.node_type, need, scope)
-        found = [d for d in scope.walk() if levels.get(d) == 0]
-        return sorted(found, key=lambda d: self.path(d, scope))
+        return [d for d in scope.walk() if levels.get(d) == 0]
 
     def within(self, domain: Domain, scope: Domain) -> bool:
         """Whether *domain* is *scope* or inside it."""

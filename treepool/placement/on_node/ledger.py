@@ -49,6 +49,10 @@ class Ledger:
         self.cores = {d: idset.size(d.cores & cores) for d in self.around}
         self.gpus = {d: idset.size(d.open_gpus & gpus) for d in self.around}
 
+    def copies(self, domain: Domain, need: Need) -> int:
+        """How often *need*'s amount is left in *domain*."""
+        return how_often(need.cores, need.gpus, self.cores[domain], self.gpus[domain])
+
     def promise(self, scope: Domain, ncores: int, ngpus: int) -> bool:
         """Set aside an amount in *scope*; if it is not available, change nothing, return False."""
         realm = self.realm[scope]

@@ -1,4 +1,4 @@
-"""The search: in which domains the parts of a need are met.
+"""The search: in which domains slots are placed.
 
 An amount affects the others only by its size, not by the ids it takes inside its domain. A match is
 therefore a choice of domains in which no domain promises more to the scopes inside it than it has
@@ -7,16 +7,20 @@ tries the choices depth first, the preferred one first, and abandons a branch as
 is overdrawn. If links or memory of GPUs are demanded, numbers are not enough: a match then also
 needs an assignment of GPUs to slots, see gpus/assignment.py.
 
+Slots are placed one after another. If they are *uniform*, that is if each takes k domains of one
+locality and perhaps an amount beside them, several are placed at once: what counts then is only how
+often each domain gives. The slots can be dealt out to the domains exactly if none gives more often
+than there are slots, and all together give k times as often (Gale and Ryser, for equal rows). Where
+that alone decides, the search never goes back.
+
 The search is exact: if it finds no way, there is none. It may also give up, see effort.py. It keeps
 its branches on a stack of its own, so Python's recursion limit does not apply.
-
-The file has more than 300 lines because able_domains() and the search call each other.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Iterator, Optional, Union
+from typing import Iterator, Mapping, Optional, Sequence, Union
 
 import attrs
 
@@ -29,7 +33,16 @@ from treepool.placement.on_node.domains import SuitableDomains
 from treepool.placement.on_node.gpu_assignment import claims_of, demanded
 from treepool.placement.on_node.ledger import Ledger, Take, how_often
 from treepool.placement.on_node.levels import MAX_MEMO, asked_of, has_capacity
-from treepool.placement.request.need import SLOT, Need, Part, least
+from treepool.placement.request.need import SLOT, Need, Part, is_uniform, least
+
+
+@attrs.frozen(eq=False)
+class _Slots:
+    """To do: place ``left`` slots of ``need`` in ``scope``."""
+
+    scope: Domain
+    need: Need
+    left: int
 
 
 @attrs.frozen(eq=False)
@@ -43,25 +56,48 @@ class _Amount:
     scope: Domain
     need: Need
     times: int
-    slot: int
+    slot: int = 0
     hosts: Optional[list[Domain]] = None
     start: int = 0
 
 
 @attrs.frozen(eq=False)
 class _Choice:
-    """To do: choose ``left`` more domains for ``part`` in ``scope``.
-
-    ``domains`` are the domains to choose from, None if not listed yet. Those before ``start`` are
-    already chosen or passed over.
-    """
+    """To do: choose the domains in ``scope`` that ``part`` asks for, for one slot."""
 
     scope: Domain
     part: Part
-    left: int
-    near: bool
     slot: int
-    domains: Optional[list[Domain]] = None
+
+
+@attrs.frozen(eq=False)
+class _Groups:
+    """To do: choose the domains that ``part`` asks for, for ``left`` slots.
+
+    Each of ``groups`` has domains that one slot may take together, the preferred first, and how
+    often each can give. ``beside`` is what the slots take besides.
+    """
+
+    part: Part
+    left: int
+    groups: Sequence[Mapping[Domain, int]]
+    beside: Optional[_Amount]
+
+
+@attrs.frozen(eq=False)
+class _Deal:
+    """To do: have ``domains`` give what ``part`` asks of each, ``times`` times in all.
+
+    Each gives at most as often as ``most`` says. Those before ``start`` already gave. ``beside`` is
+    what must be left beside them.
+    """
+
+    part: Part
+    times: int
+    domains: Sequence[Domain]
+    most: Sequence[int]
+    slot: int = 0
+    beside: Optional[_Amount] = None
     start: int = 0
 
 
@@ -72,7 +108,7 @@ class _Core:
     slot: int
 
 
-_Task = Union[_Amount, _Choice, _Core]
+_Task = Union[_Slots, _Amount, _Choice, _Groups, _Deal, _Core]
 
 #: How many domains can be listed or compared at the effort of one choice.
 _LOOKS = 8
@@ -82,12 +118,12 @@ _Tasks = Optional[tuple[_Task, "_Tasks"]]
 
 
 class Search:
-    """A search for ways to meet needs on a node of *node_type* where *cores* and *gpus* are free.
+    """A search for ways to place slots on a node of *node_type* where *cores* and *gpus* are free.
 
     With *local*, every amount and every group of domains must sit in a domain of level 0, see
     levels.levels_of(). With *plain*, domains are tried in the order of the tree. *effort* counts
     the choices, and what it takes to list and to compare domains for them; once it is spent, the
-    search raises GaveUp.
+    search gives up.
     """
 
     def __init__(
@@ -113,105 +149,58 @@ class Search:
         #: How many slots have been begun; the count numbers the slots.
         self.slots = 0
 
-    def one(self, scope: Domain, part: Part) -> bool:
-        """Meet *part*, its count at the minimum, in *scope*; ``takes`` then says how."""
-        self.has_gpu_demand = part.need.has_gpu_demand
-        return self._first(self._begin(scope, part, None))
+    def place(self, scope: Domain, need: Need, number: int = 1) -> Optional[list[Take]]:
+        """What *number* slots of *need* in *scope* take.
 
-    def meets(self, scope: Domain, need: Need) -> bool:
-        """Meet *need* once in *scope*; ``takes`` then says how."""
+        None if the search finds no way; ``effort.gave_up`` says whether there may be one.
+        """
         self.has_gpu_demand = need.has_gpu_demand
-        return self._first(self._inside(scope, need, None, 0))
+        try:
+            found = next(self._ways((_Slots(scope, need, number), None)), False)
+        except GaveUp:
+            self.effort.gave_up = True
+            return None
+        return self.takes if found else None
 
-    def _first(self, tasks: _Tasks) -> bool:
-        return next(self._ways(tasks), False)
+    # -- how many slots fit
 
-    def several(self, scope: Domain, part: Part, count: int) -> bool:
-        """Meet *count* slots of *part* in *scope*, with backtracking over earlier slots."""
-        self.has_gpu_demand = part.need.has_gpu_demand
-        failed: set[tuple[int, object]] = set()
-        single = attrs.evolve(part, count=attrs.evolve(part.count, minimum=1, maximum=1, ids=()))
-        stack = [self._ways(self._begin(scope, single, None))]
-        while stack:
-            if next(stack[-1], False):
-                if len(stack) == count:
-                    return True
-                key = (len(stack), self._standing())
-                if key not in failed and self.room_for(scope, part) >= count - len(stack):
-                    failed.add(key)
-                    stack.append(self._ways(self._begin(scope, single, None)))
-            else:
-                stack.pop()
-        return False
-
-    def _standing(self) -> object:
-        """A value that is equal for situations in which the same needs can still be met."""
-        self.effort.count(1 + len(self.ledger.cores) // _LOOKS)
-        if not self.has_gpu_demand:
-            return self.ledger.shape(self.node_type.root)
-        slots: dict[int, list[int]] = {}
-        for take in self.takes:
-            slots.setdefault(take.slot, []).append(id(take.scope))
-        return tuple(sorted(map(tuple, slots.values())))
-
-    def room_for(self, scope: Domain, part: Part) -> int:
-        """An upper bound of how many more slots of *part* fit in *scope*."""
-        need = part.need
+    def _room(self, scope: Domain, need: Need, most: int) -> int:
+        """An upper bound, at most *most*, of how many more slots of *need* fit in *scope*."""
         self.effort.count(1 + len(self.ledger.cores) * len(need.parts) // _LOOKS)
-        ncores, ngpus = least(need)
-        bounds = [self._copies(scope, ncores, ngpus)] if ncores or ngpus else []
-        if self.local and need.takes_amount:
-            hosts = self.domains.smallest(scope, asked_of(scope, need))
-            bounds.append(sum(self._copies(d, need.cores, need.gpus) for d in hosts))
-        for inner in need.parts:
-            if inner.name == SLOT:
-                continue
-            domains = self.domains.listed(scope, inner)
-            if inner.whole:
-                copies = len(domains)
-            else:
-                copies = sum(self._copies(d, *least(inner.need)) for d in domains)
-            bounds.append(copies // inner.count.minimum)
-        return min(bounds) if bounds else 0
+        bounds, (ncores, ngpus) = [most], least(need)
+        if need.takes_amount:
+            bounds.append(self._left(scope, asked_of(scope, need)))
+        for part in need.parts:
+            if part.name != SLOT:
+                domains = self.domains.listed(scope, part)
+                if part.whole and domains:  # each takes at least what the smallest has
+                    ncores += part.count.minimum * min(domain.ncores for domain in domains)
+                    ngpus += part.count.minimum * min(domain.ngpus for domain in domains)
+                times = (min(self._times(domain, part), most) for domain in domains)
+                bounds.append(sum(times) // part.count.minimum)
+        return min(self._copies(scope, ncores, ngpus), *bounds)
+
+    def _times(self, domain: Domain, part: Part) -> int:
+        """At most how often *domain* can give what *part* asks of it."""
+        if part.whole:
+            return 1
+        if part.need.parts:
+            return self._copies(domain, *least(part.need))
+        return self._left(domain, asked_of(domain, part.need))
 
     def _copies(self, domain: Domain, ncores: int, ngpus: int) -> int:
-        """How often an amount is left in *domain*; MANY for an empty amount."""
+        """At most how often so much is left in *domain*, in slices of GPUs too."""
         return how_often(ncores, ngpus, self.ledger.cores[domain], self.ledger.gpus_in(domain))
 
+    def _left(self, scope: Domain, need: Need) -> int:
+        """How often *need*'s amount is left in *scope*."""
+        return sum(self.ledger.copies(host, need) for host in self._hosts(scope, need))
+
+    def _hosts(self, scope: Domain, need: Need) -> list[Domain]:
+        """The domains that may give *need*'s amount when it is asked of *scope*."""
+        return self.domains.smallest(scope, need) if self.local else [scope]
+
     # -- the search
-
-    def _begin(self, scope: Domain, part: Part, rest: _Tasks, slot: int = 0) -> _Tasks:
-        """The tasks that meet *part* in *scope* for *slot*, before *rest*."""
-        if part.name != SLOT:
-            # The domains of one slot must be close to each other; domains above slots need not be.
-            near = all(inner.name != SLOT for inner in _all_parts(part.need))
-            return _Choice(scope, part, part.count.minimum, near, slot), rest
-        root = self.node_type.root
-        if part.count.minimum > root.ncores + root.ngpus:  # more slots than the node can have
-            return self._never(scope), rest
-        if not has_capacity(self.node_type, scope, part.need):
-            return self._never(scope), rest
-        if not (part.need.parts or self.has_gpu_demand):  # one task for all slots
-            return _Amount(scope, asked_of(scope, part.need), part.count.minimum, 0), rest
-        for _ in range(part.count.minimum):
-            self.slots += 1
-            rest = (_Core(self.slots), rest) if part.need.with_core else rest
-            rest = self._inside(scope, part.need, rest, self.slots)
-        return rest
-
-    def _inside(self, scope: Domain, need: Need, rest: _Tasks, slot: int) -> _Tasks:
-        """The tasks that meet *need* in *scope* for *slot*, before *rest*: whole domains first."""
-        if not has_capacity(self.node_type, scope, need):
-            return self._never(scope), rest
-        if need.takes_amount:
-            rest = _Amount(scope, asked_of(scope, need), 1, slot), rest
-        for part in sorted(need.parts, key=lambda p: p.whole):
-            rest = self._begin(scope, part, rest, slot)
-        return rest
-
-    def _never(self, scope: Domain) -> _Task:
-        """A task that no node can do."""
-        return _Amount(scope, Need(cores=self.node_type.root.ncores + 1), 1, 0)
 
     def _ways(self, tasks: _Tasks) -> Iterator[bool]:
         """Yield True for each way to do *tasks*; ledger and takes reflect it until the next one."""
@@ -228,62 +217,81 @@ class Search:
 
     def _branches(self, tasks: _Tasks) -> Iterator[_Tasks]:
         """Do the first of *tasks* in each possible way, and yield the remaining tasks each time."""
-        if tasks is None:
-            yield None
-            return
+        assert tasks is not None
         task, rest = tasks
-        if isinstance(task, _Amount):
+        if isinstance(task, _Slots):
+            yield from self._slot_ways(task, rest)
+        elif isinstance(task, _Groups):
+            yield from self._group_ways(task, rest)
+        elif isinstance(task, _Deal):
+            yield from self._deal_ways(task, rest)
+        elif isinstance(task, _Amount):
             yield from self._amount_ways(task, rest)
-        elif isinstance(task, _Core):
-            if any(take.scope.ncores for take in self.takes if take.slot == task.slot):
-                yield rest
-        elif task.domains is not None:
-            yield from self._choice_ways(task, task.domains, rest)
-        else:
+        elif isinstance(task, _Choice):
             for domains in self._listed(task):
-                # evolve() would take a tenth of the time of a fit.
-                listed = _Choice(task.scope, task.part, task.left, task.near, task.slot, domains)
-                yield from self._choice_ways(listed, domains, rest)
+                once = [1] * len(domains)
+                yield _Deal(task.part, task.part.count.minimum, domains, once, task.slot), rest
+        elif any(take.scope.ncores for take in self.takes if take.slot == task.slot):
+            yield rest  # a _Core
 
-    def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[_Tasks]:
-        """The ways to do *task*: the first host gives as many as it can, then one less, etc."""
-        need = task.need
-        hosts = self._hosts(task) if task.hosts is None else task.hosts
-        copies = [self._copies(host, need.cores, need.gpus) for host in hosts]
-        after = sum(copies[task.start :])
-        self.effort.count(1 + len(hosts) // _LOOKS)
-        for i in range(task.start, len(hosts)):
-            if after < task.times:
+    def _slot_ways(self, task: _Slots, rest: _Tasks) -> Iterator[_Tasks]:
+        """Begin one of the slots, if so many may fit."""
+        scope, need, left = task.scope, task.need, task.left
+        if not has_capacity(self.node_type, scope, need):
+            return
+        if not (need.parts or self.has_gpu_demand):  # one task for all slots
+            yield _Amount(scope, asked_of(scope, need), left), rest
+            return
+        if left > 1 and self._room(scope, need, left) < left:
+            return
+        if left > 1 and is_uniform(need):
+            yield self._together(scope, need, left, rest)
+            return
+        self.slots += 1
+        after = (attrs.evolve(task, left=left - 1), rest) if left > 1 else rest
+        after = (_Core(self.slots), after) if need.with_core else after
+        yield self._inside(scope, need, after, self.slots)
+
+    def _together(self, scope: Domain, need: Need, number: int, rest: _Tasks) -> _Tasks:
+        """The tasks that place *number* uniform slots of *need* at once, before *rest*."""
+        (part,), beside = need.parts, None
+        if need.takes_amount:
+            beside = _Amount(scope, asked_of(scope, need), number)
+            rest = beside, rest
+        domains = self.domains.listed if self.plain else self.domains.singly
+        groups = self.domains.grouped(scope, part, domains(scope, part))
+        times = [{d: self._times(d, part) for d in group} for group in groups]
+        return _Groups(part, number, times, beside), rest
+
+    def _group_ways(self, task: _Groups, rest: _Tasks) -> Iterator[_Tasks]:
+        """The ways to do *task*: the first group has as many slots as it can, then one less."""
+        part, left, beside = task.part, task.left, task.beside
+        room = [_slots_among(group, part, left) for group in task.groups]
+        self.effort.count(1 + sum(map(len, task.groups)) // _LOOKS)
+        for i, number in _shares(left, room, 0):
+            more = attrs.evolve(task, left=left - number, groups=task.groups[i + 1 :])
+            after = (more, rest) if number < left else rest
+            domains = _with_cores(task.groups[i], part, number)
+            most = [min(copies, number) for copies in domains.values()]
+            times = number * part.count.minimum
+            yield _Deal(part, times, list(domains), most, beside=beside), after
+
+    def _deal_ways(self, task: _Deal, rest: _Tasks) -> Iterator[_Tasks]:
+        """The ways to do *task*: the first domain gives as often as it can, then once less, etc."""
+        part, domains, beside = task.part, task.domains, task.beside
+        if beside is not None:
+            self.effort.count(1 + len(domains) // _LOOKS)
+            if self._left(beside.scope, beside.need) < beside.times:
                 return
-            after -= copies[i]
-            if self._like_an_earlier(hosts, i, task.start):
-                continue
-            for times in range(min(task.times, copies[i]), max(0, task.times - after - 1), -1):
-                amount = times * need.cores, times * need.gpus
-                self.effort.count()
-                if self.ledger.promise(hosts[i], *amount):
-                    self.takes += [Take(hosts[i], need, False, task.slot)] * times
-                    left = task.times - times
-                    more = attrs.evolve(task, times=left, hosts=hosts, start=i + 1)
-                    yield (more, rest) if left else rest
-                    del self.takes[-times:]
-                    self.ledger.release(hosts[i], *amount)
-
-    def _hosts(self, task: _Amount) -> list[Domain]:
-        """The domains that may give *task*'s amount, the preferred first."""
-        return self.domains.smallest(task.scope, task.need) if self.local else [task.scope]
-
-    def _choice_ways(self, task: _Choice, domains: list[Domain], rest: _Tasks) -> Iterator[_Tasks]:
-        part = task.part
-        for i in range(task.start, len(domains) - task.left + 1):
+        for i, times in _shares(task.times, task.most, task.start):
             if self._like_an_earlier(domains, i, task.start):
                 continue
-            domain = domains[i]
-            after = rest
-            if task.left > 1:
-                after = attrs.evolve(task, left=task.left - 1, start=i + 1), rest
+            domain, left = domains[i], task.times - times
+            after = (attrs.evolve(task, times=left, start=i + 1), rest) if left else rest
             self.effort.count()
-            if not part.whole:
+            if times > 1:
+                yield _Amount(domain, asked_of(domain, part.need), times), after
+            elif not part.whole:
                 yield self._inside(domain, part.need, after, task.slot)
             elif self.ledger.promise_whole(domain):
                 self.takes.append(Take(domain, part.need, True, task.slot))
@@ -291,13 +299,48 @@ class Search:
                 self.takes.pop()
                 self.ledger.release_whole(domain)
 
+    def _inside(self, scope: Domain, need: Need, rest: _Tasks, slot: int) -> _Tasks:
+        """The tasks that meet *need* in *scope* for *slot*, before *rest*: whole domains first."""
+        if need.takes_amount:
+            rest = _Amount(scope, asked_of(scope, need), 1, slot), rest
+        for part in sorted(need.parts, key=lambda p: p.whole):
+            if part.name == SLOT:
+                rest = _Slots(scope, part.need, part.count.minimum), rest
+            else:
+                rest = _Choice(scope, part, slot), rest
+        return rest
+
+    def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[_Tasks]:
+        """The ways to do *task*: the first host gives as many as it can, then one less, etc."""
+        need = task.need
+        hosts = task.hosts
+        if hosts is None:
+            hosts = sorted(
+                self._hosts(task.scope, need), key=lambda d: self.domains.path(d, task.scope)
+            )
+        copies = [self.ledger.copies(host, need) for host in hosts]
+        self.effort.count(1 + len(hosts) // _LOOKS)
+        for i, times in _shares(task.times, copies, task.start):
+            if self._like_an_earlier(hosts, i, task.start):
+                continue
+            amount = times * need.cores, times * need.gpus
+            self.effort.count()
+            if self.ledger.promise(hosts[i], *amount):
+                self.takes += [Take(hosts[i], need, False, task.slot)] * times
+                left, after = task.times - times, rest
+                if left:
+                    after = attrs.evolve(task, times=left, hosts=hosts, start=i + 1), rest
+                yield after
+                del self.takes[-times:]
+                self.ledger.release(hosts[i], *amount)
+
     def _listed(self, task: _Choice) -> Iterator[list[Domain]]:
-        """Lists of domains to choose ``left`` from; each list has the preferred domains first."""
-        part, count = task.part, task.left
+        """Lists of domains to choose from; each list has the preferred domains first."""
+        part, count = task.part, task.part.count.minimum
         self.effort.count(1 + len(self.node_type.named.get(part.name, ())) // _LOOKS)
         if self.plain:
             yield self.domains.listed(task.scope, part)
-        elif count == 1 or not task.near:
+        elif count == 1:
             yield self.domains.singly(task.scope, part)
         else:
             yield from self.domains.groups(task.scope, part, count)
@@ -308,7 +351,7 @@ class Search:
         graph = graph_of(self.node_type.links, demanded(self.takes))
         return assign(claims, graph, free, self.effort.count) is not None
 
-    def _like_an_earlier(self, domains: list[Domain], i: int, start: int) -> bool:
+    def _like_an_earlier(self, domains: Sequence[Domain], i: int, start: int) -> bool:
         """True if domains[i] is identical in shape to a sibling that was passed over before it."""
         if i == start or self.has_gpu_demand:  # with a demand, the GPUs themselves differ
             return False
@@ -325,6 +368,41 @@ class Search:
         return alike
 
 
+def _shares(times: int, most: Sequence[int], start: int) -> Iterator[tuple[int, int]]:
+    """Who gives next, from *start* on, and how often, so that the others can give the rest."""
+    after = sum(most[start:])
+    for i in range(start, len(most)):
+        if after < times:
+            return
+        after -= most[i]
+        for share in range(min(times, most[i]), max(0, times - after - 1), -1):
+            yield i, share
+
+
+def _slots_among(group: Mapping[Domain, int], part: Part, most: int) -> int:
+    """How many slots, at most *most*, can take domains for *part* in *group*.
+
+    So many slots n can just if the domains give n times as often as a slot takes, each of them at
+    most n times (Gale and Ryser, for equal rows).
+    """
+    if part.with_core:
+        most = min(most, sum(domain.ncores > 0 for domain in group))
+    while True:
+        slots = sum(min(times, most) for times in group.values()) // part.count.minimum
+        if slots >= most:
+            return most
+        most = slots
+
+
+def _with_cores(group: Mapping[Domain, int], part: Part, slots: int) -> Mapping[Domain, int]:
+    """*group* without whole domains that would leave one of the *slots* without a core."""
+    if not part.with_core:
+        return group
+    coreless = [domain for domain in group if not domain.ncores]
+    dropped = coreless[slots * (part.count.minimum - 1) :]
+    return {domain: times for domain, times in group.items() if domain not in dropped}
+
+
 def able_domains(
     node_type: NodeType, part: Part, effort: Optional[Effort] = None
 ) -> frozenset[Domain]:
@@ -339,11 +417,8 @@ def able_domains(
 
     def compute() -> tuple[Optional[frozenset[Domain]], int]:
         spent = Effort()
-        try:
-            domains = node_type.named.get(part.name, ())
-            return frozenset(d for d in domains if able(d, spent)), spent.tried
-        except GaveUp:
-            return None, spent.tried
+        found = frozenset(d for d in node_type.named.get(part.name, ()) if able(d, spent))
+        return None if spent.gave_up else found, spent.tried
 
     def able(domain: Domain, spent: Effort) -> bool:
         if part.whole and not domain.whole:
@@ -357,7 +432,8 @@ def able_domains(
             enough = domain.ncores >= need.cores and domain.ngpus >= need.gpus
             return enough and has_capacity(node_type, domain, need)
         root = node_type.root
-        return Search(node_type, root.cores, root.gpus, effort=spent).meets(domain, need)
+        search = Search(node_type, root.cores, root.gpus, effort=spent)
+        return search.place(domain, need) is not None
 
     found, units = remembered(node_type.able, MAX_MEMO, key, compute)
     if effort is not None and units and key not in effort.counted:
@@ -374,9 +450,3 @@ def meets_demand(node_type: NodeType, gpus: int, need: Need) -> bool:
         return False
     joined = graph_of(node_type.links, need.demand)
     return joined is None or is_clique(joined, gpus)
-
-
-def _all_parts(need: Need) -> Iterator[Part]:
-    for part in need.parts:
-        yield part
-        yield from _all_parts(part.need)

@@ -1,21 +1,19 @@
 """The slots of a scope: how many a node in some state can give, and what each takes.
 
-Slots are placed one after another, each in the best remaining way. layout.py and search.py say
-whether there is room for more slots than are placed this way; if so, all slots are placed together.
+Slots are placed one after another, each in the best remaining way. Where this is not exact, a
+search says whether there is room for more slots; if so, all slots are placed together.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Callable, Optional
+from typing import Optional
 
-from treepool.placement.effort import Effort, GaveUp
+from treepool.placement.effort import UNLIMITED, Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.amounts import amount_ids, lowest_ids
 from treepool.placement.on_node.domains import SuitableDomains
 from treepool.placement.on_node.ids import ids_of
-from treepool.placement.on_node.layout import Layout
 from treepool.placement.on_node.ledger import Ledger, Take
 from treepool.placement.on_node.levels import (
     amount_levels,
@@ -26,10 +24,7 @@ from treepool.placement.on_node.levels import (
     usable_gpus,
 )
 from treepool.placement.on_node.search import Search, able_domains
-from treepool.placement.request.need import SLOT, Need, Part, decided
-from treepool.rfc.count import Count
-
-_ONE = Count(1, 1)
+from treepool.placement.request.need import MANY, Need, Part, decided, is_uniform, takes_one
 
 #: Cores and GPUs (bitmasks).
 Ids = tuple[int, int]
@@ -71,154 +66,100 @@ class SlotPlacer:
         The first list has only local slots, the second as many slots as fit. The second is computed
         only if the count allows more slots than the first has.
         """
-        need, limit = part.need, part.count.maximum
+        need, most = part.need, MANY if part.count.maximum is None else part.count.maximum
         if not has_capacity(self.node_type, scope, need):
             return [], []
-        if not need.parts and not need.fair_share and need.demand is None:
-            total, nlocal = self._amounts(scope, asked_of(scope, need), limit)
-            local = total[:nlocal]
-        else:
-            local = self._most(scope, need, limit, not self.plain)
-            total = local
-            if not (self.plain or self.required) and len(local) != limit:
-                total = self._most(scope, need, limit, False)
-        return local, local if self.required or len(total) < len(local) else total
+        local = self._most(scope, need, most, not self.plain)
+        if self.plain or self.required or len(local) == most:
+            return local, local
+        total = self._most(scope, need, most, False)
+        return local, local if len(total) < len(local) else total
 
-    def _amounts(self, scope: Domain, need: Need, limit: Optional[int]) -> tuple[list[Ids], int]:
-        """What slots take that need only an amount, and how many of them are local.
+    def _most(self, scope: Domain, need: Need, most: int, local: bool) -> list[Ids]:
+        """What 1, 2, ... slots of *need* take, up to *most*: placed one by one, then together."""
+        slots = _Slots(self.state)
+        if takes_one(need):
+            self._in_order(slots, scope, need, most, local)
+            if not need.has_fair_share:
+                return slots.taken  # each takes what it asks for: no others fit together
+        effort = self._effort(need, local)
+        # Where one of uniform slots fits best takes a search, even if numbers decide how many fit.
+        alone = Effort() if is_uniform(need) else effort
 
-        The result is that of _most(), without a search. All slots take equally much from the scope,
-        so placing one after another is exact. Six slots of ``[core=8;gpu=1]`` on a node of RFC 49's
-        cluster A take 50 us this way, and 145 us with a search.
-        """
-        levels = amount_levels(self.node_type, need, scope)
-        among = usable_gpus(self.node_type, scope, need)
-        # Plain variables instead of _Slots save a tenth of the time.
-        cores, gpus = self.state.cores, self.state.gpus
-        want = need.gpus, need.cores
-        found: list[Ids] = []
-        nlocal = 0
-        hosts = smallest_hosts(scope, need, levels, cores, gpus, among)
-        host = next(hosts, None)
-        while host is not None and (limit is None or len(found) < limit):
-            if self.plain:
-                taken_cores, taken_gpus = lowest_ids(scope, want, cores, gpus & among)
-                nlocal += 1
-            else:
-                links = self.node_type.links
-                taken_cores, taken_gpus = amount_ids(host, want, cores, gpus & among, links)
-                # Slots are equal and resources only shrink: after a slot that is not local, no
-                # later slot is local.
-                nlocal += levels[host] == 0
-            cores &= ~taken_cores
-            gpus &= ~taken_gpus
-            found.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
-            while host is not None and not has_free(host, need, cores, gpus & among):
-                host = next(hosts, None)
-            if host is None:
-                hosts = smallest_hosts(scope, need, levels, cores, gpus, among)
-                host = next(hosts, None)
-        return found, nlocal
+        def search(number: int, cores: int, gpus: int, effort: Effort) -> Optional[Ids]:
+            search = Search(self.node_type, cores, gpus, local, self.plain, effort)
+            takes = search.place(scope, need, number)
+            return None if takes is None else ids_of(takes, self.node_type, cores, gpus, self.plain)
 
-    def _most(self, scope: Domain, need: Need, limit: Optional[int], local: bool) -> list[Ids]:
-        """What 1, 2, ... slots of *need* take: placed one by one, then together if more fit."""
-        effort = self.effort.part()
-        slots = self._singly(scope, need, limit, local)
-        found = slots.taken
-        one = partial(_slots_of, scope, need, 1)
-        aside = Effort()  # where arithmetic says what fits, and a search only where it fits best
-        while limit is None or len(found) < limit:
-            tries = effort if not decided(need) else aside if need.parts else Effort()
-            takes = self._takes(slots.cores, slots.gpus, local, tries, one)
-            if takes is None:
-                if not (found or tries.gave_up):
-                    self.effort.add(effort)
-                    return []  # the search is exact: not even one slot fits
+        while len(slots.taken) < most and not takes_one(need):
+            ids = search(1, slots.cores, slots.gpus, alone)
+            if ids is None:
                 break
-            slots.take(ids_of(takes, self.node_type, slots.cores, slots.gpus, self.plain))
-        together = self._together(scope, need, local, effort)
-        while limit is None or len(found) < limit:
-            takes = together(len(found) + 1)
-            if takes is None:
+            slots.take(ids)
+        while len(slots.taken) < most and (slots.taken or alone.gave_up):
+            ids = search(len(slots.taken) + 1, self.state.cores, self.state.gpus, effort)
+            if ids is None:
                 break
-            ids = ids_of(takes, self.node_type, self.state.cores, self.state.gpus, self.plain)
-            found.append(ids)
-        self.effort.add(effort)
-        return found
+            slots.taken.append(ids)
+        if self._is_searched(need):
+            self.effort.add(effort)
+        return slots.taken
 
-    def _singly(self, scope: Domain, need: Need, limit: Optional[int], local: bool) -> _Slots:
-        """The slots that _most() places one by one if each takes one domain, without a search.
+    def _effort(self, need: Need, local: bool) -> Effort:
+        """What a search for several slots of *need* may take."""
+        if self._is_searched(need):
+            return self.effort.part()
+        # How many slots are local may take a search, even if numbers decide how many fit.
+        return Effort(UNLIMITED) if decided(need, local) else Effort()
+
+    def _is_searched(self, need: Need) -> bool:
+        """Whether a search decides how many slots of *need* fit."""
+        beside = need.takes_amount and bool(need.parts)
+        return not decided(need, self.required) or (beside and bool(self.node_type.root.mig))
+
+    def _in_order(self, slots: _Slots, scope: Domain, need: Need, most: int, local: bool) -> None:
+        """Add slots that each take one amount or one whole domain, up to *most*.
 
         What is taken from a domain only makes it come earlier, so the order of the first slot's
-        domains is that of all slots: 1,024 slots take 0.2 s and not 5 s.
+        domains is that of all slots.
         """
-        slots = _Slots(self.state)
-        if limit == 1 or need.takes_amount or not (decided(need) and need.parts):
-            return slots
+        if not need.parts:
+            self._amounts(slots, scope, need, most, local)
+            return
         (part,) = need.parts
-        if part.count.minimum > 1:
-            return slots
         ledger = Ledger(self.node_type, slots.cores, slots.gpus)
         suitable = SuitableDomains(self.node_type, ledger, local, able_domains)
         domains = suitable.listed if self.plain else suitable.singly
         for domain in domains(scope, part):
-            while limit is None or len(slots.taken) < limit:
-                take = self._take_of(domain, part, local, slots.cores, slots.gpus)
-                if take is None:
-                    break
-                slots.take(ids_of([take], self.node_type, slots.cores, slots.gpus, self.plain))
-        return slots
+            if not part.whole:
+                self._amounts(slots, domain, part.need, most, local)
+            elif len(slots.taken) < most:
+                slots.take((domain.cores, domain.gpus))
 
-    def _take_of(
-        self, domain: Domain, part: Part, local: bool, cores: int, gpus: int
-    ) -> Optional[Take]:
-        """What a slot takes of *domain* for *part*, out of the free *cores* and *gpus*."""
-        if part.whole:
-            untouched = not (domain.cores & ~cores or domain.gpus & ~gpus)
-            return Take(domain, part.need, True) if untouched else None
-        need = asked_of(domain, part.need)
-        among = usable_gpus(self.node_type, domain, need)
-        if not local:
-            free = has_free(domain, need, cores, gpus & among)
-            return Take(domain, need, False) if free else None
-        levels = amount_levels(self.node_type, need, domain)
-        host = next(smallest_hosts(domain, need, levels, cores, gpus, among), None)
-        return None if host is None or levels[host] else Take(host, need, False)
+    def _amounts(self, slots: _Slots, scope: Domain, need: Need, most: int, local: bool) -> None:
+        """Add slots that take *need*'s amount from *scope*, up to *most* in all.
 
-    def _together(
-        self, scope: Domain, need: Need, local: bool, effort: Effort
-    ) -> Callable[[int], Optional[list[Take]]]:
-        """A function that returns the takes of a number of slots of *need*; None if impossible."""
-        cores, gpus = self.state.cores, self.state.gpus
-        if decided(need) and need.parts:
-            try:
-                layout = Layout(self.node_type, cores, gpus, scope, need, local, able_domains)
-            except GaveUp:
-                effort.gave_up = True
-                return lambda number: None
-            if layout.applies:
-                return layout.takes
-        ways = _slots_of if decided(need) and not need.parts else _several
-        return lambda number: self._takes(
-            cores, gpus, local, effort, partial(ways, scope, need, number)
-        )
-
-    def _takes(
-        self, cores: int, gpus: int, local: bool, effort: Effort, ways: Callable[[Search], bool]
-    ) -> Optional[list[Take]]:
-        """The takes of a search by *ways* out of *cores* and *gpus*; None if it finds none."""
-        search = Search(self.node_type, cores, gpus, local and not self.plain, self.plain, effort)
-        try:
-            return search.takes if ways(search) else None
-        except GaveUp:
-            effort.gave_up = True
-            return None
-
-
-def _slots_of(scope: Domain, need: Need, number: int, search: Search) -> bool:
-    return search.one(scope, Part(SLOT, Count(number, number), False, need))
-
-
-def _several(scope: Domain, need: Need, number: int, search: Search) -> bool:
-    part = Part(SLOT, _ONE, False, need)
-    return search.room_for(scope, part) >= number and search.several(scope, part, number)
+        All slots take equally much from the scope, so placing one after another is exact.
+        """
+        need = asked_of(scope, need)
+        levels = amount_levels(self.node_type, need, scope)
+        among = usable_gpus(self.node_type, scope, need)
+        want, links = (need.gpus, need.cores), self.node_type.links
+        before = -1
+        while before < len(slots.taken) < most:
+            before = len(slots.taken)
+            for host in smallest_hosts(scope, need, levels, slots.cores, slots.gpus, among):
+                if local and levels[host]:
+                    return
+                while len(slots.taken) < most:
+                    cores, gpus = slots.cores, slots.gpus & among
+                    if not has_free(host, need, cores, gpus):
+                        break
+                    if need.fair_share:
+                        take = Take(scope if self.plain else host, need, False)
+                        ids = ids_of([take], self.node_type, cores, slots.gpus, self.plain)
+                    elif self.plain:
+                        ids = lowest_ids(scope, want, cores, gpus)
+                    else:
+                        ids = amount_ids(host, want, cores, gpus, links)
+                    slots.take(ids)

@@ -54,11 +54,17 @@ class Need:
     with_core: bool = False
     #: Whether this need or a part in it demands links or memory of GPUs.
     has_gpu_demand: bool = attrs.field(init=False, eq=False)
+    #: Whether this need or a part in it takes its share of cores.
+    has_fair_share: bool = attrs.field(init=False, eq=False)
 
     @has_gpu_demand.default
     def _demands_of_gpus(self) -> bool:
         inside = any(part.need.has_gpu_demand for part in self.parts)
         return self.demand is not None or self.gpu_memory > 0 or inside
+
+    @has_fair_share.default
+    def _shares_cores(self) -> bool:
+        return self.fair_share or any(part.need.has_fair_share for part in self.parts)
 
     @property
     def takes_amount(self) -> bool:
@@ -148,7 +154,7 @@ class Ask:
         object.__setattr__(self, "min_gpus", units * ngpus)
         object.__setattr__(self, "counted", any(ranges))
         slot = above[-1].need
-        object.__setattr__(self, "searched", not _always_decided(slot))
+        object.__setattr__(self, "searched", not decided(slot, self.locality == "required"))
         object.__setattr__(self, "beside", slot.takes_amount and bool(slot.parts))
         need, fixed = self.group.need, self.fill or self.group.count.fixed
         exact = fixed and ncores > 0 and not (self.whole or need.parts or need.fair_share)
@@ -198,23 +204,33 @@ def slot_of(group: Part) -> Part:
     return list(_down_to_slot(group))[-1]
 
 
-def decided(need: Need) -> bool:
-    """Whether arithmetic decides how many slots of *need* fit, see layout.py.
+def is_uniform(need: Need) -> bool:
+    """Whether a slot takes domains of one locality, all of them or an amount in each.
 
-    This holds if a slot is an amount, or domains of one locality with an amount in each, or both.
+    It may take another amount beside them.
+    """
+    if len(need.parts) != 1 or need.has_gpu_demand:
+        return False
+    return need.parts[0].name != SLOT and not need.parts[0].need.parts
+
+
+def decided(need: Need, local: bool) -> bool:
+    """Whether numbers decide how many slots of *need* fit, or how many *local* slots.
+
+    This holds if a slot is an amount, or domains of one locality with an amount in each. It also
+    holds if a slot takes another amount beside them, unless the domains are whole and may differ in
+    size, or all must be local. See on_node/search.py.
     """
     if not need.parts:
         return need.demand is None and not (need.fair_share and need.gpu_memory)
-    return len(need.parts) == 1 and not need.has_gpu_demand and not need.parts[0].need.parts
+    return is_uniform(need) and not (need.takes_amount and (local or need.parts[0].whole))
 
 
-def _always_decided(need: Need) -> bool:
-    """Whether arithmetic decides on every node without MIG domains.
-
-    It does not if a slot takes whole domains and an amount beside them: the domains may differ in
-    size, and then the remaining amount depends on which of them are taken.
-    """
-    return decided(need) and not (need.takes_amount and any(part.whole for part in need.parts))
+def takes_one(need: Need) -> bool:
+    """Whether a slot of *need* takes one amount or one whole domain, and nothing else."""
+    if not need.parts:
+        return need.demand is None
+    return is_uniform(need) and need.parts[0].count.minimum == 1 and not need.takes_amount
 
 
 @attrs.frozen
