@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from treepool.placement.allocation import Allocation
     from treepool.placement.pool import Pool
     from treepool.placement.request.vertices import Request
-    from treepool.rfc.rset import ResourceSet
+    from treepool.rfc.rset import ResourceSet, subinstance
     from treepool.rfc.scheduling import SchedulingKey
     from treepool.rfc.shape import format_shape, parse_shape
-    from treepool.rfc.subinstance import subinstance
 
 __version__ = "0.2.0"
 
@@ -47,7 +46,7 @@ _HOMES = {
     "format_shape": "treepool.rfc.shape",
     "parse_shape": "treepool.rfc.shape",
     "pool_class": "treepool.flux.pool",
-    "subinstance": "treepool.rfc.subinstance",
+    "subinstance": "treepool.rfc.rset",
 }
 
 

@@ -14,7 +14,7 @@ from discovery.nodes import MI250X, with_matrix
 from hwlocfile import Device, Made
 from treepool.discovery.amd import read_topo
 from treepool.discovery.hwloc import read_hwloc
-from treepool.discovery.links import PCIE_GBPS, cliques
+from treepool.discovery.linking import PCIE_GBPS, cliques
 from treepool.discovery.report import combined
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset

@@ -12,7 +12,7 @@ import hwlocfile
 from discovery.nodes import real, with_matrix
 from rfc.wires import CUBE_MESH, NV1, NV2, NV4, PIX, joined
 from treepool.discovery.hwlocxml import Distances, parse
-from treepool.discovery.links import (
+from treepool.discovery.linking import (
     PCIE_GBPS,
     DeviceAt,
     cliques,
@@ -22,8 +22,8 @@ from treepool.discovery.links import (
     pcie_pairs,
     table,
 )
-from treepool.rfc import idset, linktable
-from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire
+from treepool.rfc import idset
+from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire, read_links
 from work import Lines
 
 
@@ -205,7 +205,7 @@ DEVICES = st.builds(
 def test_every_table_can_be_read_again(gpus, nics, values, switches):
     ids = {key: i for i, key in enumerate(sorted(set("abc") - switches))}
     links = table(fast_pairs([matrix("NVLinkBandwidth", "abc", values)], ids, switches), gpus, nics)
-    assert linktable.read(links.to_dict()) == links
+    assert read_links(links.to_dict()) == links
     for gpu, device in gpus.items():
         mine = [nic.path for nic in links.nics if nic.gpus >> gpu & 1]
         paths = [path(device, nic) for nic in nics]

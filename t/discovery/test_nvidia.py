@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from depth import examples
 from discovery.nodes import real
-from treepool.discovery.links import PCIE_GBPS
+from treepool.discovery.linking import PCIE_GBPS
 from treepool.discovery.nvidia import MAX_TEXT, read_topo
 from treepool.errors import InvalidHardware
-from treepool.rfc import idset, linktable
-from treepool.rfc.links import PATHS, Link, Links, Nic, Wire
+from treepool.rfc import idset
+from treepool.rfc.links import PATHS, Link, Links, Nic, Wire, read_links
 from work import Lines
 
 DATA = Path(__file__).parent / "data"
@@ -278,7 +278,7 @@ def test_any_text_is_read_or_is_an_error_of_one_line(text):
     except InvalidHardware as e:
         assert str(e).isprintable()
     else:
-        assert linktable.read(node.links.to_dict()) == node.links
+        assert read_links(node.links.to_dict()) == node.links
 
 
 @st.composite

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from treepool.errors import InvalidOption
 from treepool.flux import gpuopt
 from treepool.flux.gpuopt import GpuOption
-from treepool.rfc import units
+from treepool.rfc.count import BYTES, to_bytes
 from work import Lines
 
 
@@ -63,9 +63,9 @@ def test_a_size_is_in_gib_rounded_up(size: str, gib: int) -> None:
     assert gpuopt.parse(f"gmem={size}").memory == gib
 
 
-@given(st.integers(1, 10**6), st.sampled_from(sorted(units.BYTES)))
+@given(st.integers(1, 10**6), st.sampled_from(sorted(BYTES)))
 def test_no_gpu_with_less_memory_than_asked_is_enough(amount: int, unit: str) -> None:
-    size = Fraction(units.to_bytes(amount, unit), 1 << 30)
+    size = Fraction(to_bytes(amount, unit), 1 << 30)
     if size > 1 << 20:
         return
     memory = gpuopt.parse(f"gmem={amount}{unit}").memory

@@ -55,6 +55,7 @@ from treepool.errors import (
     TreepoolError,
 )
 from treepool.flux import gpuopt, options, waitopt
+from treepool.placement.choose.mix import read_mix
 from treepool.placement.request import job_options
 from treepool.rfc import (
     constraint,
@@ -65,11 +66,10 @@ from treepool.rfc import (
     jobcheck,
     jobspec,
     keycheck,
-    linktable,
-    mix,
     windows,
 )
 from treepool.rfc.hostindex import HostIndex
+from treepool.rfc.links import read_links
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
@@ -212,8 +212,8 @@ def _gpuopt(data):
 
 @target(InvalidOption, seeds=["7*slot/[core=12;gpu=1], 0.5*slot=2/node{x}", "slot/core", ""])
 def _mix(data):
-    kinds = mix.read(_text(data))
-    assert mix.read(",".join(f"{kind.weight:.9f}*{kind.shape}" for kind in kinds)) == kinds
+    kinds = read_mix(_text(data))
+    assert read_mix(",".join(f"{kind.weight:.9f}*{kind.shape}" for kind in kinds)) == kinds
 
 
 @target(InvalidOption, seeds=["1@10:00", "1@1-12:30:00", "1@90s", "2"])
@@ -328,9 +328,9 @@ def _read_all(kind, data):
 
 @target(InvalidKey, seeds=TABLES)
 def _linktable(data):
-    table = linktable.read(_text(data))
+    table = read_links(_text(data))
     table.pairs()
-    assert linktable.read(table.to_dict()).pairs() == table.pairs()
+    assert read_links(table.to_dict()).pairs() == table.pairs()
 
 
 @target(InvalidOption, seeds=CONFIGURATIONS)
@@ -460,7 +460,7 @@ def _nvidia_topo(data):
 @target(InvalidHardware, seeds=[AMD_TEXT, AMD_JSON])
 def _amd_topo(data):
     told = amd.read_topo(_text(data))
-    assert linktable.read(told.links.to_dict()) == told.links
+    assert read_links(told.links.to_dict()) == told.links
 
 
 @target(InvalidHardware, seeds=[LIST_TEXT])

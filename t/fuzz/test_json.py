@@ -10,7 +10,8 @@ from fuzz.targets import MAX_MESSAGE, TARGETS, attempt
 from fuzz.test_targets import places
 from treepool import Pool, subinstance
 from treepool.errors import InvalidInput
-from treepool.rfc import jobspec, linktable
+from treepool.rfc import jobspec
+from treepool.rfc.links import read_links
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.view import trace
@@ -22,7 +23,7 @@ CONSTRAINT = '{"properties": ["p"]}'
 TEXTS = {
     "R": (ResourceSet.read, RS[0]),
     "key": (SchedulingKey.read, KEYS[0]),
-    "link table": (linktable.read, TABLES[0]),
+    "link table": (read_links, TABLES[0]),
     "jobspec": (jobspec.read, JOBSPECS[0]),
     "jobspec for a pool": (Pool(RS[0]).parse_resource_request, JOBSPECS[0]),
     "pool": (Pool, RS[0]),

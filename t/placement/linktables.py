@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treepool.placement.nodes.links import LinkTable, compile_links
+from treepool.placement.nodes.link_table import LinkTable, compile_links
 from treepool.rfc.links import Links, Nic, Wire
 
 #: Pairs by bandwidth in GB/s; those not listed have ``rest``.

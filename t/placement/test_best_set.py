@@ -19,7 +19,7 @@ from placement.test_against_reference import SETTINGS
 from treepool import Pool
 from treepool.placement.gpus import cliques
 from treepool.placement.gpus.best_set import ANY, best_set, indifferent
-from treepool.placement.nodes.links import LinkTable, compile_links, smallest_link
+from treepool.placement.nodes.link_table import LinkTable, compile_links, smallest_link
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 from treepool.rfc.links import Links, Nic, Wire, digest

@@ -12,7 +12,7 @@ from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique, lowest_clique
 from treepool.placement.nodes.compile import compile_topo
-from treepool.placement.nodes.links import compile_links
+from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node import fit
 from treepool.placement.request.need import SLOT, Demand, Need, Part, ask_of

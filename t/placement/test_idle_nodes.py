@@ -6,7 +6,7 @@ import pytest
 
 from placement.test_work import cluster
 from treepool import Pool
-from treepool.placement.nodes.fabric import ROOT
+from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.rankset import RankSet
 
 

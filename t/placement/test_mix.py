@@ -15,13 +15,12 @@ from placement.test_against_reference import SETTINGS
 from placement.test_work import cluster, request
 from treepool import Pool
 from treepool.errors import InvalidOption
-from treepool.placement.choose.mix import Mix
+from treepool.placement.choose.mix import MAX_KINDS, Kind, Mix, read_kind, read_mix
 from treepool.placement.choose.policy import Packing
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.usable import PER_GPU, stranded
 from treepool.placement.on_node.fit import fit
 from treepool.rfc import idset
-from treepool.rfc.mix import MAX_KINDS, Kind, read, read_kind
 
 #: Four sockets of 24 cores and a GPU.
 POOL = Pool(cluster(2))
@@ -35,7 +34,7 @@ EIGHT, LISTED = Kind("slot/[core=8;gpu=1]", 7), Kind("slot/core=1,2,4")
 
 def lost(text, cores, gpus):
     """The GPUs that the mix *text* cannot use where these *cores* and *gpus* are free."""
-    return Mix(read(text)).stranded(TYPE, cores, gpus) / PER_GPU
+    return Mix(read_mix(text)).stranded(TYPE, cores, gpus) / PER_GPU
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def lost(text, cores, gpus):
     ],
 )  # fmt: skip
 def test_a_kind_of_job_is_a_shape_with_its_weight(text, kinds):
-    assert read(text) == kinds
+    assert read_mix(text) == kinds
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,8 @@ def test_where_no_kind_uses_a_gpu_all_are_stranded():
 
 def test_what_is_usable_is_never_more_after_a_job_than_the_bound():
     chance = random.Random(5)
-    mix = Mix(read("3*slot/[core=7;gpu=1],1*slot/socket{x},2*slot/[core=30;gpu=2],1*slot/node{x}"))
+    kinds = "3*slot/[core=7;gpu=1],1*slot/socket{x},2*slot/[core=30;gpu=2],1*slot/node{x}"
+    mix = Mix(read_mix(kinds))
     for _ in range(300):
         cores, gpus = chance.getrandbits(96) | chance.getrandbits(96), chance.getrandbits(4)
         taken = cores & chance.getrandbits(96), gpus & chance.getrandbits(4)
@@ -207,7 +207,7 @@ def test_what_a_gpu_is_worth_depends_on_the_mix():
         return min((thirds, whole), key=lambda state: policy.key(state, ask, fit(state, ask)))
 
     assert first(Packing()) is thirds, "there it wastes nothing that others could use"
-    assert first(Packing(mix=Mix(read("slot/[core=8;gpu=1]")))) is whole, "the fullest node"
+    assert first(Packing(mix=Mix(read_mix("slot/[core=8;gpu=1]")))) is whole, "the fullest node"
 
 
 @pytest.mark.parametrize("mix", ["1*slot/sockt{x}", "1*slot/gpu,2*node/slot/sockt/core=2"])

@@ -9,7 +9,7 @@ import pytest
 from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.placement.allocation import parts_of, short_form
-from treepool.placement.journal import Journal
+from treepool.placement.held import Journal
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import FAR, Rule, finish
 from treepool.placement.plan.queue import Queue

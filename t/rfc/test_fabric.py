@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from depth import examples
 from treepool.errors import InvalidKey
-from treepool.rfc import idset, subinstance
-from treepool.rfc.rset import ResourceSet
+from treepool.rfc import idset
+from treepool.rfc.rset import ResourceSet, subinstance
 from treepool.rfc.scheduling import SchedulingKey
 
 CELLS = {
@@ -164,7 +164,7 @@ def R_with(scheduling: dict, ranks: str) -> dict:
 
 def test_a_sub_instance_renumbers_the_fabric_like_the_children():
     entry = {"ranks": "15-17", "topo": {"cores": "0-3"}}
-    inner = subinstance.subinstance(R_with(key(CELLS, entry), "15-17"))
+    inner = subinstance(R_with(key(CELLS, entry), "15-17"))
     assert inner["scheduling"]["children"][0]["ranks"] == "0-2"
     assert inner["scheduling"]["fabric"] == {
         "cell": [

@@ -14,10 +14,20 @@ from depth import examples
 from rfc.hostile import anything
 from rfc.wires import CUBE_MESH, NV2, NV4, PIX, SYS, joined
 from treepool.errors import InvalidKey
-from treepool.rfc import idset, linktable
+from treepool.rfc import idset
 from treepool.rfc.findings import pointer_to
-from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire, digest
-from treepool.rfc.linktable import MAX_TABLES
+from treepool.rfc.links import (
+    MAX_GPUS,
+    MAX_TABLES,
+    PATHS,
+    Device,
+    Link,
+    Links,
+    Nic,
+    Wire,
+    digest,
+    read_links,
+)
 from treepool.rfc.scheduling import SchedulingKey
 from work import Lines
 
@@ -140,16 +150,16 @@ def test_the_work_for_the_most_gpus_and_the_worst_graph_is_bounded():
 @given(tables())
 @settings(max_examples=examples(60))
 def test_a_table_comes_back_from_its_json(links):
-    assert linktable.read(json.dumps(links.to_dict())) == links
+    assert read_links(json.dumps(links.to_dict())) == links
 
 
 def test_every_key_of_a_table_may_be_missing():
-    assert linktable.read({}) == Links()
+    assert read_links({}) == Links()
     assert Links().to_dict() == {}
 
 
 def test_a_table_is_written_as_it_was_read():
-    read = linktable.read(TABLE)
+    read = read_links(TABLE)
     assert read.links == (Link("nvlink", 50.0, (0x0F, 0xF0)),)
     assert read.nics == (Nic("hsi0", 1, "PIX"),)
     assert read.devices == (Device("A100", 80, 0xFF),)
@@ -222,7 +232,7 @@ def test_a_problem_of_a_table_has_its_pointer_in_the_key(table, expected):
         SchedulingKey.read(key)
     assert str(raised.value) == at
     with pytest.raises(InvalidKey):
-        linktable.read(table)
+        read_links(table)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +292,7 @@ def test_the_digest_is_the_sha256_of_the_topo_with_sorted_keys_and_no_blanks():
 
 def test_a_key_has_the_links_of_the_topos_that_have_a_table():
     key = SchedulingKey.read(key_with({digest(TOPO): TABLE, "0" * 64: {}}))
-    assert key.links_of(TOPO) == linktable.read(TABLE)
+    assert key.links_of(TOPO) == read_links(TABLE)
     assert key.links_of(TOPO) is key.links_of(dict(TOPO))
     assert key.links_of({"cores": "0"}) is None
 
@@ -302,12 +312,12 @@ def test_trimming_and_renumbering_a_key_keep_its_links():
         "children": [{"ranks": "0-1", "topo": TOPO}],
         "links": links,
     }
-    assert key.links_of(TOPO) == linktable.read(TABLE)
+    assert key.links_of(TOPO) == read_links(TABLE)
 
 
 def test_a_key_made_by_hand_knows_the_links_it_is_given():
     key = SchedulingKey((), extra={"links": {digest(TOPO): TABLE}})
-    assert key.links_of(TOPO) == linktable.read(TABLE)
+    assert key.links_of(TOPO) == read_links(TABLE)
     with pytest.raises(InvalidKey, match=r"^/links: must be an object"):
         SchedulingKey((), extra={"links": 3})
 
@@ -329,4 +339,4 @@ def test_any_wrong_table_raises_invalid_key(table):
     except InvalidKey as e:
         assert problems and "\n" not in str(e)
     else:
-        assert problems == [] and linktable.read(read.to_dict()) == read
+        assert problems == [] and read_links(read.to_dict()) == read

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treepool.rfc.spelling import did_you_mean, nearest
+from treepool.rfc.quote import did_you_mean, nearest
 
 KNOWN = ("node", "slot", "core", "gpu", "memory", "storage", "l3", "numa", "socket")
 

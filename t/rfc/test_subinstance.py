@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from treepool.errors import InvalidKey, InvalidR
 from treepool.rfc import idset
-from treepool.rfc.rset import ResourceSet
+from treepool.rfc.rset import ResourceSet, subinstance
 from treepool.rfc.scheduling import SchedulingKey
-from treepool.rfc.subinstance import subinstance
 
 KEY = json.loads((Path(__file__).parent / "data" / "rfc49-cluster-a.json").read_text())
 TOPO = KEY["children"][0]["topo"]

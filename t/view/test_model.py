@@ -4,7 +4,7 @@ import pytest
 
 from bench.workload import cluster
 from treepool import Pool, ResourceSet, parse_shape
-from treepool.placement.jobs import held_in
+from treepool.placement.held import held_in
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.view.model import OTHER, Job, Totals

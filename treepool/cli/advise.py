@@ -29,9 +29,9 @@ import attrs
 from treepool.cli import cluster, files
 from treepool.cli.screen import DONE, USAGE, Stop, draw, out_json, shortened
 from treepool.errors import InvalidInput, InvalidOption
+from treepool.placement.choose.mix import MAX_KINDS, Kind, read_kind
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.mix import MAX_KINDS, Kind, read_kind
 from treepool.view import trace
 from treepool.view.advise import Advice, Filled, advise, request_of
 

@@ -18,7 +18,7 @@ from treepool.flux.options import TABLE, InvalidSetting
 from treepool.placement.why.shortage import amount
 from treepool.rfc import document
 from treepool.rfc.findings import limited, pointer_to, shown
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 
 #: How the name of a file in TOML ends.
 SUFFIX = ".toml"

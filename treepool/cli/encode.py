@@ -35,8 +35,8 @@ from treepool.discovery.key import Encoded, Nodes
 from treepool.discovery.levels import LEVELS
 from treepool.errors import InvalidInput
 from treepool.rfc import idset
+from treepool.rfc.quote import did_you_mean
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.spelling import did_you_mean
 
 T = TypeVar("T")
 

@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
         """End with the usage error that *words* are no arguments, and the first one's spelling."""
         from treepool.cli.files import mistaken
-        from treepool.rfc.spelling import did_you_mean
+        from treepool.rfc.quote import did_you_mean
 
         known = [option for action in self._actions for option in action.option_strings]
         word = words[0].partition("=")[0]
@@ -121,7 +121,7 @@ class Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as e:
-            from treepool.rfc.spelling import did_you_mean
+            from treepool.rfc.quote import did_you_mean
 
             meant = did_you_mean(str(value), list(action.choices or ()))
             raise argparse.ArgumentError(action, f"{e.message}{meant}") from None

@@ -10,7 +10,7 @@ from typing import Callable
 
 from treepool.errors import InvalidInput
 from treepool.flux import options
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 from treepool.view.replay import Rules
 
 #: The options that a set of rules may have: those of the module that apply to a replay.

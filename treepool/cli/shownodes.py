@@ -10,7 +10,7 @@ from treepool.cli.screen import USAGE, Stop
 from treepool.placement.pool import Pool
 from treepool.rfc import hostlist, idset
 from treepool.rfc.findings import shown
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 from treepool.view.model import STATES
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, rows

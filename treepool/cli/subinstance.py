@@ -17,7 +17,7 @@ from argparse import ArgumentParser, Namespace
 
 from treepool.cli import files
 from treepool.cli.screen import DONE, out
-from treepool.rfc.subinstance import subinstance
+from treepool.rfc.rset import subinstance
 
 
 def define(parser: ArgumentParser) -> None:

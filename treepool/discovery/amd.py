@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from typing import Any, DefaultDict, Optional, Sequence
 
-from treepool.discovery.links import PCIE_GBPS, Pairs
+from treepool.discovery.linking import PCIE_GBPS, Pairs
 from treepool.discovery.report import XGMI_GBPS, ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import Findings, Readers, plain_json, shown

@@ -10,7 +10,7 @@ from typing import Iterator, Sequence
 
 import attrs
 
-from treepool.discovery.links import cliques
+from treepool.discovery.linking import cliques
 from treepool.discovery.machine import MIG, Gpu, Machine
 from treepool.rfc import idset
 from treepool.rfc.idset import union

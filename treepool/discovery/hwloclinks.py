@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Callable, Iterator, Optional, Sequence
 
-from treepool.discovery import links
+from treepool.discovery import linking
 from treepool.discovery.gpus import FoundGpu
 from treepool.discovery.hwlocxml import Distances, Object, Topology, number
-from treepool.discovery.links import DeviceAt
+from treepool.discovery.linking import DeviceAt
 from treepool.discovery.machine import Region
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_GPUS, Device, Links
@@ -49,8 +49,8 @@ def read_links(
         return DeviceAt(key, tuple(_bridges(device, numbers)), numa, socket)
 
     ids = _ids(gpus)
-    return links.table(
-        links.fast_pairs(
+    return linking.table(
+        linking.fast_pairs(
             filter(_usable, topology.distances), ids, _switch_keys(topology.root, gpus)
         ),
         {gpu.id: place(str(gpu.id), gpu.device) for gpu in gpus},

@@ -14,7 +14,7 @@ from typing import Mapping, Optional, Sequence, Union
 
 import attrs
 
-from treepool.discovery.links import PCIE_GBPS, Pairs
+from treepool.discovery.linking import PCIE_GBPS, Pairs
 from treepool.discovery.report import NVLINK_GBPS, ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown

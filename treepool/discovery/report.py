@@ -14,7 +14,7 @@ from typing import Mapping, Optional, Sequence
 import attrs
 
 from treepool.discovery.binding import cores_of
-from treepool.discovery.links import Pairs, nearest_nics
+from treepool.discovery.linking import Pairs, nearest_nics
 from treepool.discovery.machine import Gpu, Machine
 from treepool.rfc import idset
 from treepool.rfc.idset import union

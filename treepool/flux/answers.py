@@ -22,7 +22,7 @@ from treepool.flux.limits import refusal
 from treepool.flux.outlook import Estimate, Outlook
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.placement.allocation import Allocation, parts_of
-from treepool.placement.jobs import HELD_BACK
+from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
@@ -30,7 +30,7 @@ from treepool.placement.plan.reason import is_ahead, why_waiting
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 from treepool.rfc.queues import Queues, inner
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 
 #: The requests are ``sched-treepool.look``, ``.job``, ``.ask``, ``.numbers`` and ``.window-list``.
 TOPIC = "sched-treepool."

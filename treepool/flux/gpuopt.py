@@ -15,10 +15,10 @@ from typing import Any, Callable, NoReturn, Optional
 import attrs
 
 from treepool.errors import InvalidOption
-from treepool.rfc import units
+from treepool.rfc.count import BYTES
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_MEMORY
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 
 #: Longest text accepted, in characters; a text with every key once fits.
 MAX_TEXT = 512
@@ -34,7 +34,7 @@ _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)([A-Za-z]*)", re.ASCII)
 
 #: Bytes per unit of gmem: the units of RFC 14, and LSF's single letters.
 _BYTES = {
-    **units.BYTES,
+    **BYTES,
     **{
         c: 1024 ** (i + 1)
         for i, pair in enumerate(("kK", "mM", "gG", "tT", "pP", "eE"))
@@ -154,7 +154,7 @@ def gib(value: str) -> int:
     """
     match = _SIZE.fullmatch(value)
     if match is None or match[2] not in _BYTES:
-        known = ", ".join((*units.BYTES, "K to E"))
+        known = ", ".join((*BYTES, "K to E"))
         raise InvalidOption(
             f"{_quoted(value)}: a size such as 40G or 40GB is expected; units: {known}"
         )

@@ -19,7 +19,7 @@ from treepool.flux.callbacks import Timer, then
 from treepool.flux.hello import ask_hello, held_of
 from treepool.flux.inbox import Inbox
 from treepool.placement.allocation import Allocation, short_form
-from treepool.placement.jobs import HELD_BACK, held_in, held_on, ranks_in
+from treepool.placement.held import HELD_BACK, held_in, held_on, ranks_in
 from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
 from treepool.rfc import idset

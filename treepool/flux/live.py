@@ -22,7 +22,7 @@ from treepool.errors import InvalidInput, PoolConflict
 from treepool.flux import client, nesting, windowclient
 from treepool.flux.hardware import resources
 from treepool.placement.allocation import Allocation, short_form
-from treepool.placement.jobs import HELD_BACK, held_in, held_on
+from treepool.placement.held import HELD_BACK, held_in, held_on
 from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
 from treepool.rfc import idset

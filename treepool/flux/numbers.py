@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, Generator, Iterator
 
 from treepool.flux.callbacks import guarded
-from treepool.placement.jobs import HELD_BACK
+from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.plan.queue import Queue

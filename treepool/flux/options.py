@@ -17,7 +17,7 @@ from treepool.placement.options import Option as PoolOption
 from treepool.placement.options import check_together
 from treepool.placement.plan.jobs import POLICIES, Rule
 from treepool.rfc.findings import shown
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 
 #: The table of the configuration, and in it the table of tables for single queues.
 TABLE = "sched-treepool"

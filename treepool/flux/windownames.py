@@ -8,8 +8,8 @@ from typing import Callable, Collection, Optional, Union
 from treepool.placement.plan.windows import Window
 from treepool.rfc import hostlist, idset
 from treepool.rfc.findings import shown
+from treepool.rfc.quote import did_you_mean
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.spelling import did_you_mean
 from treepool.rfc.windows import WindowEntry
 
 #: Most names listed in a message.

@@ -22,13 +22,13 @@ from treepool.flux.callbacks import Timer, payload_of, refuse, then
 from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
 from treepool.flux.windownames import window_of
-from treepool.placement.jobs import HELD_BACK
+from treepool.placement.held import HELD_BACK
 from treepool.placement.plan.jobs import Holder
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import OwnerOf, Window, admitting, change_windows
 from treepool.rfc import windows
 from treepool.rfc.findings import shown
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 from treepool.rfc.windows import WindowEntry
 
 #: The key in the KVS.

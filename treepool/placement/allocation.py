@@ -15,7 +15,7 @@ from treepool.placement.choose.fitness import (
 )
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.job_r import job_R
+from treepool.placement.nodes.resource_sets import job_R
 from treepool.placement.nodes.state import Held
 from treepool.rfc import idset
 

@@ -4,10 +4,12 @@ Arithmetic decides requests of the usual forms. Other requests need a search. It
 in units of some 10 µs: about one choice of a search. There is one bound, so a request that is made
 to be hard cannot block the scheduler. A search that ends at the bound gives up: it is not known
 whether there is an answer. What counts is what an answer takes when nothing is remembered, so no
-answer depends on what was asked before.
+answer depends on what was asked before. ``remembered`` keeps the answers.
 """
 
 from __future__ import annotations
+
+from typing import Callable, TypeVar
 
 import attrs
 
@@ -82,3 +84,22 @@ class Effort:
             return False
         self.tried += units
         return True
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def remembered(memo: dict[K, V], most: int, key: K, compute: Callable[[], V]) -> V:
+    """The answer in *memo* for *key*, from *compute* the first time; at *most* many are kept.
+
+    All are forgotten once there are too many: that changes only how soon an answer comes.
+    """
+    try:
+        return memo[key]
+    except KeyError:
+        found = compute()
+        if len(memo) >= most:
+            memo.clear()
+        memo[key] = found
+        return found

@@ -9,16 +9,15 @@ import attrs
 
 from treepool.errors import InvalidJobspec, InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA, Weights
-from treepool.placement.choose.mix import Mix, smallest_domains
+from treepool.placement.choose.mix import Kind, Mix, read_mix, smallest_domains
 from treepool.placement.choose.policy import POLICIES, REPLACED, STRADDLE, Policy
-from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.placement.request.vertices import request_of
-from treepool.rfc import jobspec, mix
+from treepool.rfc import jobspec
 from treepool.rfc.findings import shown
-from treepool.rfc.mix import Kind
+from treepool.rfc.quote import did_you_mean
 from treepool.rfc.shape import parse_shape
-from treepool.rfc.spelling import did_you_mean
 
 
 @attrs.frozen
@@ -41,7 +40,7 @@ class Option:
         if self.most is not None:
             self.number(text)
         elif not self.choices:
-            mix.read(text)
+            read_mix(text)
         elif text not in self.choices:
             hint = did_you_mean(text, self.choices)
             raise InvalidOption(f"{self.now(text)}known are {', '.join(self.choices)}{hint}")
@@ -122,7 +121,7 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
 def kinds_of(text: object) -> tuple[Kind, ...]:
     """The kinds of jobs in the value of option ``mix``; raises InvalidOption."""
     try:
-        return mix.read(str(text))
+        return read_mix(str(text))
     except InvalidOption as e:
         raise InvalidOption(f"mix: {e}") from None
 

@@ -26,20 +26,21 @@ from treepool.placement.allocation import Allocation, parts_of, short_form
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.effort import REASON
-from treepool.placement.jobs import (
+from treepool.placement.held import (
     HELD_BACK,
     AnyR,
     Job,
+    Journal,
     check_free,
     ending,
     held_in,
     held_without,
+    of_rank,
     read_held,
 )
-from treepool.placement.journal import Journal, of_rank
 from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.pool_r import all_R, allocated_R, down_R
+from treepool.placement.nodes.resource_sets import all_R, allocated_R, down_R
 from treepool.placement.nodes.state import Held
 from treepool.placement.options import check_mix, chosen
 from treepool.placement.request.vertices import Request, request_of
@@ -57,7 +58,7 @@ class Pool:
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
     trees. Options: ``locality`` (preferred, required, none), ``policy`` (packing), its weight
     of locality, ``straddle``, the ``alpha`` and ``beta`` of fitness, kept as ``weights``, and
-    ``mix`` (rfc/mix.py). A pool may have no nodes: every request is then infeasible. Raises
+    ``mix`` (choose/mix.py). A pool may have no nodes: every request is then infeasible. Raises
     InvalidR, InvalidKey, or InvalidOption.
     """
 

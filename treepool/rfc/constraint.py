@@ -23,7 +23,7 @@ from treepool.errors import InvalidHostlist, InvalidIdset, InvalidJobspec
 from treepool.rfc import hostlist, idset
 from treepool.rfc.findings import Findings, Reader, T, shown
 from treepool.rfc.idset import union
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 
 #: Operators over text, and over constraints.
 TEXT_OPERATORS = ("properties", "hostlist", "ranks")

@@ -3,6 +3,8 @@
 A count is a fixed integer, a range with an optional step (``{"min": 2, "max": 16, "operator": "*",
 "operand": 2}``, as text ``2-16:2:*``), or an RFC 22 idset of the acceptable values (``4,9,16``).
 Ranges are never enumerated: ``1-4000000000`` costs as much as ``1-2``.
+
+Memory and storage have units (BYTES), in jobspecs as in RFC 49's topos.
 """
 
 from __future__ import annotations
@@ -242,3 +244,21 @@ def _integer(digits: str) -> int:
     if value > MAX_COUNT:
         raise InvalidCount(f"{digits} in a count is above the limit {MAX_COUNT}")
     return value
+
+
+_PREFIXES = "KMGTPE"
+
+#: Bytes per unit: decimal (kB or KB, MB, GB, ...) and binary (KiB, MiB, GiB, ...).
+BYTES = {
+    "B": 1,
+    "kB": 1000,
+    **{f"{p}B": 1000 ** (i + 1) for i, p in enumerate(_PREFIXES)},
+    **{f"{p}iB": 1024 ** (i + 1) for i, p in enumerate(_PREFIXES)},
+}
+
+
+def to_bytes(amount: Union[int, float], unit: str) -> int:
+    """*amount* of *unit*, which must be one of BYTES, in whole bytes, rounded down."""
+    numerator, denominator = amount.as_integer_ratio()
+    whole: int = numerator * BYTES[unit] // denominator
+    return whole

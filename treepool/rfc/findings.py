@@ -17,8 +17,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Type, T
 
 from treepool.errors import InvalidIdset, InvalidInput, Problem
 from treepool.rfc import document, idset
-from treepool.rfc.quote import quoted, shortened
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean, quoted, shortened
 
 T = TypeVar("T")
 

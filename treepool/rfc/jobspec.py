@@ -19,7 +19,7 @@ from treepool.rfc import constraint, count, document
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.count import Count
 from treepool.rfc.findings import Findings, Readers, pointer_to, shown
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 
 #: Deepest nesting of resource vertices accepted.
 MAX_DEPTH = 32

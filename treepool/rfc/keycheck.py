@@ -20,9 +20,9 @@ from treepool.rfc import idset, topo
 from treepool.rfc.findings import Findings, Unknown, pointer_to, shown, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import digest
+from treepool.rfc.quote import nearest
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool, read_into
-from treepool.rfc.spelling import nearest
 
 #: Most warnings about one key. A last one says that there are more.
 MAX_WARNINGS = 20

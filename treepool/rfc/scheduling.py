@@ -13,11 +13,11 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 import attrs
 
 from treepool.errors import InvalidKey, Problem
-from treepool.rfc import fabric, idset, linktable, topo
+from treepool.rfc import fabric, idset, topo
 from treepool.rfc.fabric import FabricDomain
 from treepool.rfc.findings import Findings, Readers, plain_json, shown, shown_ids
 from treepool.rfc.idset import union
-from treepool.rfc.links import Links, digest
+from treepool.rfc.links import Links, digest, read_tables
 
 #: Moves a rank set, both as bitmasks.
 Move = Callable[[int], int]
@@ -103,7 +103,7 @@ class SchedulingKey:
         if "links" not in self.extra:
             return {}
         findings = Findings()
-        tables = linktable.read_tables(findings, self.extra["links"], "/links")
+        tables = read_tables(findings, self.extra["links"], "/links")
         findings.check(InvalidKey)
         return tables
 
@@ -265,7 +265,7 @@ def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKe
         "writer": lambda v, at: findings.one_of(v, at, (WRITER,)),
         "children": lambda v, at: findings.items(v, at, reader.entry),
         "allocated": lambda v, at: findings.items(v, at, reader.allocated),
-        "links": lambda v, at: linktable.read_tables(findings, v, at),
+        "links": lambda v, at: read_tables(findings, v, at),
         "fabric": lambda v, at: fabric.read(findings, v, at),
     }
     found = findings.members(key, at, readers, required=("writer",))

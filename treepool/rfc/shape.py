@@ -19,7 +19,8 @@ import re
 from typing import Any, NoReturn, Tuple, Union
 
 from treepool.errors import InvalidCount, InvalidJobspec, InvalidShape
-from treepool.rfc import count, shapetoken, units
+from treepool.rfc import count, shapetoken
+from treepool.rfc.count import BYTES
 from treepool.rfc.findings import pointer_to
 from treepool.rfc.quote import printable, quoted, shortened
 from treepool.rfc.shapetoken import (
@@ -139,11 +140,11 @@ class _Parser:
         if comma is not None and (comma.end() < len(text) or after.isalpha()):
             self.tokens.fail(_COMMA, column + comma.start())
         amount = _WITH_UNIT.fullmatch(text)
-        if amount is not None and amount[2] in units.BYTES and len(kind) <= 40:
+        if amount is not None and amount[2] in BYTES and len(kind) <= 40:
             right = printable(f"{kind}={amount[1]}{{unit:{amount[2]}}}")
             self.tokens.fail(f"a unit goes in braces: write {right}", column + amount.start(2))
         if amount is not None and kind in ("memory", "storage"):
-            known = ", ".join(units.BYTES)
+            known = ", ".join(BYTES)
             number = printable(amount[1])
             self.tokens.fail(
                 f"a unit goes in braces, as in {kind}={number}{{unit:GB}}; units: {known}",

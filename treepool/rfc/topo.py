@@ -12,7 +12,7 @@ from typing import Any, Iterable, Iterator, Mapping
 
 import attrs
 
-from treepool.rfc import units
+from treepool.rfc.count import BYTES
 from treepool.rfc.findings import Findings, Readers, pointer_to, shown, shown_ids
 
 #: The keys that describe a domain. They cannot name a locality.
@@ -28,7 +28,7 @@ RESERVED = RESOURCE_KEYS | frozenset(("node", "slot", "core", "gpu", "ranks", "t
 DEFINED = ("socket", "numa")
 
 #: Units of a storage's capacity.
-UNITS = tuple(units.BYTES)
+UNITS = tuple(BYTES)
 
 #: Largest capacity of a storage, in its unit.
 MAX_CAPACITY = 1e30

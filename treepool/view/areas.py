@@ -10,7 +10,7 @@ from typing import Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.view import words
 from treepool.view.model import NOTHING, Totals
 from treepool.view.picture import Picture

@@ -15,7 +15,7 @@ from typing import Any, Mapping, NamedTuple, Optional
 import attrs
 
 from treepool.placement.allocation import Allocation
-from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
@@ -53,7 +53,7 @@ class Totals(NamedTuple):
     ``gpus_fragmented`` is the number of free GPUs that are in no whole domain: in the smallest
     domain that holds the GPU (the node, if no other does) some core or GPU is allocated, or was
     kept by the enclosing instance. ``gpus_stranded`` of the free GPUs cannot be used by the jobs
-    of the site's mix, see placement/mix.py; a GPU that some of them can use counts in part.
+    of the site's mix, see placement/choose/mix.py; a GPU that some of them can use counts in part.
     """
 
     nodes: int

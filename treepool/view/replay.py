@@ -55,7 +55,7 @@ class Rules:
 
 
 @attrs.frozen
-class Spread:
+class Scatter:
     """Domains of a locality that the ``jobs`` of several nodes span, over the fewest possible."""
 
     locality: str
@@ -93,7 +93,7 @@ class Outcome:
     wait_max: Optional[float]
     slots: int
     local: int
-    spreads: tuple[Spread, ...]
+    spreads: tuple[Scatter, ...]
     curve: tuple[Point, ...]
 
 
@@ -286,9 +286,9 @@ def _without_fabric(resource_set: ResourceSet) -> ResourceSet:
     return attrs.evolve(resource_set, scheduling=left or None)
 
 
-def _spread(locality: str, values: list[float]) -> Spread:
+def _spread(locality: str, values: list[float]) -> Scatter:
     mean = math.fsum(values) / len(values) if values else None
-    return Spread(locality, len(values), mean, quantile(values, 0.95))
+    return Scatter(locality, len(values), mean, quantile(values, 0.95))
 
 
 def _share(part: float, whole: float) -> float:

@@ -7,7 +7,7 @@ from typing import Iterable, Mapping, Sequence
 import attrs
 
 from treepool.placement.allocation import Allocation
-from treepool.placement.jobs import held_on
+from treepool.placement.held import held_on
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.view.model import Job

@@ -13,8 +13,8 @@ from bench.packing.clusters import Ask, Cluster, Ids, Mix
 from bench.peer import PeerPool
 from treepool import Pool
 from treepool.errors import InsufficientResources
+from treepool.placement.choose.mix import MAX_KINDS
 from treepool.rfc import idset, jobspec
-from treepool.rfc.mix import MAX_KINDS
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
 

@@ -13,7 +13,7 @@ from typing import Iterable, Iterator, NamedTuple, Optional
 import attrs
 
 from treepool.placement.choose.policy import ABOVE_KEYS, Policy
-from treepool.placement.memo import remembered
+from treepool.placement.effort import remembered
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.rankset import RankSet

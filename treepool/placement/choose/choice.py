@@ -3,6 +3,10 @@
 A request may leave open which property its nodes share (``same``) and how much each slot gets (a
 range as a count below the slot, see grown.py). Both allocation and explanation use this module to
 find out what a request would get.
+
+A property family is all properties with the same prefix before a colon: ``driver:550`` and
+``driver:560`` belong to the family ``driver``. Its members are the domains of a fabric of one level
+(``Inventory.family``), so what each of them can host is known as it is of switches (rooms.py).
 """
 
 from __future__ import annotations
@@ -14,13 +18,13 @@ import attrs
 from treepool.placement.choose.candidates import Candidates, reached, split_on
 from treepool.placement.choose.grown import Settled, Steps, grown
 from treepool.placement.choose.policy import Policy
-from treepool.placement.choose.rooms import RequestRooms, Value, units_in
-from treepool.placement.choose.same import by_fit, narrowed
+from treepool.placement.choose.rooms import RequestRooms, Rooms, Value, units_in
 from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import Domains, is_searched, least, serve, units_of
 from treepool.placement.choose.spread import Spread
 from treepool.placement.effort import Effort, GivenUp
 from treepool.placement.nodes.census import Census
+from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
@@ -267,3 +271,27 @@ def _best_of_same(request: Request, situation: Situation, effort: Effort) -> Ste
     if best.selection is None and not request.same.required:
         return (yield from grown(anywhere, situation.inventory, effort))
     return best
+
+
+def members(family: str, inventory: Inventory) -> list[str]:
+    """The properties of *family* that some node has, sorted."""
+    fabric = inventory.family(family)
+    return [fabric.name[domain] or "" for domain in fabric.children[ROOT]]
+
+
+def by_fit(rooms: Rooms, wanted: int, local: bool) -> list[int]:
+    """The members of a family with room for *wanted* units: the one with the fewest free cores on
+    its nodes first, then the fewest free GPUs (best fit: large free areas remain). If *local*,
+    those with room for *wanted* local units come before the others."""
+    able = [d for d in rooms.fabric.children[ROOT] if rooms(d).number >= wanted]
+    return sorted(able, key=lambda d: rooms.fitting(d, wanted if local else 0))
+
+
+def narrowed(request: Request, name: str) -> Request:
+    """*request* restricted to the nodes with property *name*."""
+    return attrs.evolve(request, constraint=_with(request.constraint, name), same=None)
+
+
+def _with(constraint: Optional[Constraint], name: str) -> Constraint:
+    one = Constraint("properties", (name,))
+    return one if constraint is None else Constraint("and", parts=(one, constraint))

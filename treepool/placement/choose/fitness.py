@@ -28,8 +28,8 @@ from typing import Iterable, Iterator, Optional, Sequence
 import attrs
 
 from treepool.placement.nodes.distances import nearness
-from treepool.placement.nodes.fabric import Fabric
-from treepool.placement.nodes.links import LinkTable, smallest_link
+from treepool.placement.nodes.fabric_tree import Fabric
+from treepool.placement.nodes.link_table import LinkTable, smallest_link
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 

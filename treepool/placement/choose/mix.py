@@ -4,20 +4,25 @@ A free GPU is *usable* for a kind of job if such a job fits there now, in the sm
 domain that could host it on an idle node. The kinds are averaged by the GPUs that their jobs take.
 Where counts are ranges, the smallest job of the kind counts; so does the smallest domain where all
 of a domain above the nodes is asked for.
+
+As text a mix is ``7*slot/[core=12;gpu=1],3*slot/node{x}``: the weight before an RFC 46 shape says
+how often such a job is asked for, relative to the others. This format is treepool's own.
+
 Without a mix the jobs to come are taken to be of one GPU with its fair share of cores, and the
 measure is that of nodes/usable.py. It is a pure function of what is free in either case.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Mapping, NamedTuple, Optional, Sequence
 
 import attrs
 
-from treepool.errors import InvalidJobspec
-from treepool.placement.memo import remembered
+from treepool.errors import InvalidJobspec, InvalidOption, InvalidShape
+from treepool.placement.effort import remembered
 from treepool.placement.nodes import usable
-from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NODE, Domain, NodeType
 from treepool.placement.nodes.usable import PER_GPU
@@ -27,9 +32,10 @@ from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request, request_of
 from treepool.rfc import idset, jobspec
 from treepool.rfc.count import Count
+from treepool.rfc.findings import shown
 from treepool.rfc.jobspec import Jobspec, Vertex
-from treepool.rfc.mix import Kind
 from treepool.rfc.shape import parse_shape
+from treepool.rfc.shapetoken import MAX_TEXT
 
 #: For so many states of nodes, and types of nodes, the answers are remembered.
 _MAX_STATES, _MAX_TYPES = 1 << 16, 1024
@@ -193,3 +199,50 @@ def _places(root: Domain, cores: int, gpus: int) -> tuple[Domain, ...]:
         return domain.ncores >= cores and idset.size(domain.gpus & root.open_gpus) >= gpus
 
     return tuple(domain for domain, level in levels_of(root, hosts).items() if not level)
+
+
+#: Most kinds of jobs in a text.
+MAX_KINDS = 64
+
+#: A weight and what follows it.
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
+_WEIGHTED = re.compile(rf"\s*({_NUMBER})\s*\*")
+
+#: Shapes have commas too, but none before a weight.
+_COMMA = re.compile(rf",(?=\s*{_NUMBER}\s*\*)")
+
+
+@attrs.frozen
+class Kind:
+    """A kind of job: the valid ``shape`` of a job, and its ``weight``, which is above 0."""
+
+    shape: str
+    weight: float = 1.0
+
+
+def read_mix(text: str) -> tuple[Kind, ...]:
+    """The kinds of jobs in *text*, none if it is empty; raises InvalidOption, which names one."""
+    if not text.strip():
+        return ()
+    if len(text) > MAX_TEXT:
+        raise InvalidOption(f"a mix has at most {MAX_TEXT} characters")
+    texts = _COMMA.split(text)
+    if len(texts) > MAX_KINDS:
+        raise InvalidOption(f"more than {MAX_KINDS} kinds of jobs")
+    return tuple(read_kind(one) for one in texts)
+
+
+def read_kind(text: str) -> Kind:
+    """The kind of job in *text*, a shape with or without a weight; raises InvalidOption."""
+    found = _WEIGHTED.match(text)
+    shape = (text[found.end() :] if found else text).strip()
+    weight = float(found[1]) if found else 1.0
+    if not weight:
+        raise InvalidOption(f"{shown(text)}: a weight is above 0")
+    try:
+        jobspec.from_resources(parse_shape(shape))
+    except InvalidShape as e:
+        raise InvalidOption(f"{shown(shape)}: {e.line}") from None
+    except InvalidJobspec as e:
+        raise InvalidOption(f"{shown(shape)}: {e}") from None
+    return Kind(shape, weight)

@@ -13,7 +13,7 @@ from typing import Callable, Dict, Generic, Iterable, NamedTuple, Optional, Sequ
 import attrs
 
 from treepool.placement.nodes.census import Census
-from treepool.placement.nodes.fabric import ROOT
+from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.request.job_options import Within

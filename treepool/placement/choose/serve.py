@@ -23,7 +23,7 @@ from treepool.placement.choose.selection import Grant, Selection, select
 from treepool.placement.choose.spread import Given, Spread, settled
 from treepool.placement.effort import PER_ATTEMPT, Effort
 from treepool.placement.nodes.census import Census
-from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState

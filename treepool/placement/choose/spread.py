@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 import attrs
 
 from treepool.placement.choose.rooms import RequestRooms, Rooms, roomiest, shares
-from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.request.need import Level
 from treepool.rfc.count import Count
 

@@ -14,7 +14,7 @@ import attrs
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import units_of
-from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level, ask_of
 from treepool.placement.request.vertices import Request

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Sequence
 
+from treepool.placement.effort import remembered
 from treepool.placement.gpus.cliques import clique, heaviest
-from treepool.placement.memo import remembered
-from treepool.placement.nodes.links import LinkTable
+from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset

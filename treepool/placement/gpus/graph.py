@@ -10,10 +10,10 @@ from typing import Optional
 
 import attrs
 
+from treepool.placement.effort import remembered
 from treepool.placement.gpus.best_set import MAX_MEMO
 from treepool.placement.gpus.cliques import clique
-from treepool.placement.memo import remembered
-from treepool.placement.nodes.links import LinkTable
+from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, AbstractSet, Iterable, Optional
 
-from treepool.placement.nodes.fabric import ROOT, Fabric
+from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 

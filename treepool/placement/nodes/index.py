@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, Iterable, Optional, Sequence
 
 from treepool.placement.nodes.census import Census
-from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.rfc import idset

@@ -11,9 +11,9 @@ from typing import Any, Iterable, Optional
 
 import attrs
 
-from treepool.placement.memo import remembered
+from treepool.placement.effort import remembered
 from treepool.placement.nodes.compile import flat_topo
-from treepool.placement.nodes.fabric import Fabric
+from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.node_types import types_of
 from treepool.placement.nodes.properties import Properties

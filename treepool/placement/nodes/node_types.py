@@ -8,7 +8,7 @@ import attrs
 
 from treepool.errors import InvalidKey
 from treepool.placement.nodes.compile import compile_topo
-from treepool.placement.nodes.links import compile_links
+from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids

@@ -12,7 +12,7 @@ from typing import Any, Iterator, Mapping, Optional
 import attrs
 
 from treepool.placement.nodes.distances import Apart
-from treepool.placement.nodes.links import LinkTable
+from treepool.placement.nodes.link_table import LinkTable
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from treepool.placement.memo import remembered
+from treepool.placement.effort import remembered
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Iterable, Optional, Sequence
 
 from treepool.placement.gpus.best_set import ANY, best_set, indifferent
-from treepool.placement.nodes.links import LinkTable
+from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.nodes.tree import Domain, lowest_id
 from treepool.placement.on_node.cover import nearest
 from treepool.placement.on_node.levels import Amount, free_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, Sequence
 
-from treepool.placement.memo import remembered
+from treepool.placement.effort import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
 from treepool.placement.on_node.ledger import Ledger

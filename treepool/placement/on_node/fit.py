@@ -1,6 +1,6 @@
 """The fit: which ids a request takes from a node in a given state.
 
-A fit is a pure function of (state, ask), and the state remembers it. units.py decides how many
+A fit is a pure function of (state, ask), and the state remembers it. slots.py decides how many
 units there are and what each takes. Some requests need a search (search.py), which may give up. The
 fit then says so; it does not mean that such a node cannot serve the request.
 """
@@ -14,7 +14,7 @@ import attrs
 from treepool.placement.effort import Effort
 from treepool.placement.nodes.state import MAX_FITS, NodeState
 from treepool.placement.on_node.search import meets_demand
-from treepool.placement.on_node.units import Placer
+from treepool.placement.on_node.slots import Placer
 from treepool.placement.request.need import SLOT, Ask, Need, slot_of
 
 

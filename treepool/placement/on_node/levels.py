@@ -11,9 +11,9 @@ from typing import Callable, Container, Iterator, Optional, Sequence
 
 import attrs
 
+from treepool.placement.effort import remembered
 from treepool.placement.gpus.graph import Graph, graph_of, has_clique
-from treepool.placement.memo import remembered
-from treepool.placement.nodes.memory import TIERS
+from treepool.placement.nodes.compile import TIERS
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.request.need import Need
 from treepool.rfc import idset

@@ -24,13 +24,12 @@ from typing import Iterator, Mapping, Optional, Sequence, Union
 
 import attrs
 
-from treepool.placement.effort import Effort, GaveUp
+from treepool.placement.effort import Effort, GaveUp, remembered
 from treepool.placement.gpus.assignment import assign
 from treepool.placement.gpus.graph import graph_of, is_clique
-from treepool.placement.memo import remembered
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.domains import SuitableDomains
-from treepool.placement.on_node.gpu_assignment import claims_of, demanded
+from treepool.placement.on_node.ids import claims_of, demanded
 from treepool.placement.on_node.ledger import Ledger, Take, how_often
 from treepool.placement.on_node.levels import MAX_MEMO, asked_of, has_capacity
 from treepool.placement.request.need import SLOT, Need, Part, is_uniform, least

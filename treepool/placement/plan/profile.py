@@ -15,8 +15,7 @@ from typing import Iterable, NamedTuple, Optional, Sequence
 import attrs
 
 from treepool.errors import PoolConflict
-from treepool.placement.jobs import held_without, ranks_in
-from treepool.placement.journal import Journal, of_rank
+from treepool.placement.held import Journal, held_without, of_rank, ranks_in
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.jobs import CENTURY, FAR, Holder
 from treepool.placement.pool import Pool

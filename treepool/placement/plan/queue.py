@@ -24,7 +24,7 @@ from treepool.errors import InfeasibleRequest
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.selection import Selection
-from treepool.placement.jobs import are_free
+from treepool.placement.held import are_free
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import (
     FAR,

@@ -44,7 +44,7 @@ import attrs
 
 from treepool.errors import InvalidJobspec
 from treepool.rfc.findings import number, shown
-from treepool.rfc.spelling import did_you_mean
+from treepool.rfc.quote import did_you_mean
 
 #: Values of ``locality``, the modes: see DESIGN "Which node".
 LOCALITIES = ("preferred", "required", "none")

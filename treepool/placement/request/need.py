@@ -6,7 +6,7 @@ from typing import Iterator, Optional
 
 import attrs
 
-from treepool.placement.memo import remembered
+from treepool.placement.effort import remembered
 from treepool.rfc.count import Count
 
 #: The name of the part that represents task slots; every other name is a locality.

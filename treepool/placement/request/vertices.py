@@ -15,7 +15,6 @@ import attrs
 
 from treepool.placement.nodes.tree import NODE
 from treepool.placement.request import job_options
-from treepool.placement.request.demands import with_demands
 from treepool.placement.request.job_options import JobOptions, Same, Segment, Within
 from treepool.placement.request.need import (
     SEGMENT,
@@ -27,7 +26,14 @@ from treepool.placement.request.need import (
     Part,
     ask_of,
 )
-from treepool.placement.request.slot import AMOUNTS, SlotReader, is_bare, is_whole, refused
+from treepool.placement.request.slot import (
+    AMOUNTS,
+    SlotReader,
+    is_bare,
+    is_whole,
+    refused,
+    with_demands,
+)
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.count import Count
 from treepool.rfc.findings import shown

@@ -12,7 +12,7 @@ from treepool.errors import Code, Reason
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.policy import BestFit
 from treepool.placement.choose.spread import Spread
-from treepool.placement.nodes.fabric import ROOT
+from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.vertices import Request
 from treepool.placement.why.shortage import plural

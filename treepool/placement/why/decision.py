@@ -10,8 +10,7 @@ from typing import Optional
 import attrs
 
 from treepool.errors import Reason
-from treepool.placement.choose.choice import Choice, Situation
-from treepool.placement.choose.same import members, narrowed
+from treepool.placement.choose.choice import Choice, Situation, members, narrowed
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import Domain, NodeType

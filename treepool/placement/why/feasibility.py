@@ -13,8 +13,7 @@ from treepool.placement.choose.choice import Choice, Situation
 from treepool.placement.choose.fitness import Fitness, Weights
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.strict import strict
-from treepool.placement.effort import TOO_COMPLEX, GivenUp
-from treepool.placement.memo import remembered
+from treepool.placement.effort import TOO_COMPLEX, GivenUp, remembered
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.vertices import Request
 from treepool.placement.why.infeasible import why_infeasible

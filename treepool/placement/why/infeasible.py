@@ -11,15 +11,15 @@ from typing import Callable, Optional, Sequence
 import attrs
 
 from treepool.errors import Code, Reason
-from treepool.placement.choose.same import members, narrowed
+from treepool.placement.choose.choice import members, narrowed
 from treepool.placement.effort import GaveUp
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.fit import compute
 from treepool.placement.on_node.search import able_domains
-from treepool.placement.request.demands import needs_in, without_link_demand
 from treepool.placement.request.need import SLOT, Ask, Need, Part
+from treepool.placement.request.slot import needs_in, without_link_demand
 from treepool.placement.request.vertices import Request
 from treepool.placement.why.above import why_not_above
 from treepool.placement.why.shortage import amount, links, size, why_no_amount, why_no_whole

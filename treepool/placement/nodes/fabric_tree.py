@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
-from treepool.placement.memo import remembered
+from treepool.placement.effort import remembered
 from treepool.placement.nodes.rankset import RankSet
 from treepool.rfc import idset
 from treepool.rfc.fabric import FabricDomain, written
