@@ -30,12 +30,6 @@ class Queues:
         """Those of an instance; *configured* returns the value of a key, or a default."""
         return cls(configured("queues", {}), configured("policy", {}))
 
-    @property
-    def parents(self) -> dict[str, str]:
-        """The parent of each virtual queue."""
-        lineages = map(self.lineage, self.tables)
-        return {own[0]: parent for parent, *own in lineages if own}
-
     def lineage(self, name: str) -> tuple[str, ...]:
         """Queue *name*, and before it its parent if it is virtual."""
         parent = inner(self.tables, name).get("parent")
@@ -44,6 +38,12 @@ class Queues:
     def line(self, name: str) -> str:
         """The queue in whose order the jobs of queue *name* stand."""
         return self.lineage(name)[0]
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """The parent of each virtual queue."""
+        lines = {name: self.line(name) for name in self.tables}
+        return {name: line for name, line in lines.items() if line != name}
 
     def requires(self, name: str) -> list[str]:
         """The properties that Flux adds to the constraints of each job of queue *name*."""

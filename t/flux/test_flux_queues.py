@@ -1,4 +1,4 @@
-"""Virtual queues (RFC 33): their jobs stand in one order with the parent's, on its nodes."""
+"""Queues as RFC 33 has them since 2026: virtual queues, and queues that name their hosts."""
 
 import json
 
@@ -17,7 +17,7 @@ CONF = [
     'queues.express.parent="batch"',
     "queues.other.requires=[]",
 ]
-ENV = {"TREEPOOL_TEST_PROPERTIES": '{"batch": "0-1"}'}
+ENV = {"TREEPOOL_TEST_PROPERTIES": '{"batch": "0-1", "+some": "1"}'}
 
 
 @pytest.fixture(scope="module")
@@ -240,3 +240,44 @@ def test_a_virtual_queue_has_no_rules_of_its_own(site):
     assert done.returncode != 0
     said = "sched-treepool.queues.express: a virtual queue has the rules of its parent"
     assert said in done.stderr
+
+
+# ---- Hosts ----
+
+
+@pytest.fixture
+def hosts(site):
+    """The site as a flux-core would have it in which queue some names its host.
+
+    No flux-core does so far: it refuses the key. It will give the host the property ``+some``, and
+    the jobs of the queue a constraint to it.
+    """
+    some = {"some": {"hosts": "fake1"}, "few": {"parent": "some"}}
+    conf = {**site.conf, "queues": {**site.conf["queues"], **some}}
+    tell = f"import flux; flux.Flux().rpc('sched-treepool.config-reload', {conf!r}).get()"
+    site.flux("python", "-c", tell)
+    return site
+
+
+@pytest.mark.parametrize("queue", ["some", "few"])
+def test_a_queue_that_names_hosts_is_judged_on_these(hosts, queue):
+    text, line = explained(hosts, "--instance", "slot/core", f"--queue={queue}")
+    assert "would start now" in text
+    assert line["placement"].startswith("rank1/")
+    assert line["answer"]["constraints"] == {"and": [{"properties": ["+some"]}]}
+    text, _ = explained(hosts, "--instance", "node=2/slot/core", f"--queue={queue}")
+    assert "infeasible: the request asks 2 nodes: of those that satisfy the constraints, 1" in text
+
+
+def test_a_job_of_a_queue_that_names_hosts_waits_for_these_and_says_so(hosts):
+    only = ("--queue=other", "--requires=+some", "-N1", "-n1", "--exclusive")
+    first, second = (hosts.submit(*only) for _ in range(2))
+    assert [entry[0] for entry in hosts.placed(first)] == ["1"]
+    assert "+some" not in json.dumps(hosts.R(first))
+    reason = hosts.soon(lambda: hosts.annotation(second, "reason_pending"))
+    assert reason.startswith("0 of 1 nodes free now")
+    _, line = explained(hosts, "--job", second)
+    assert line["explanation"]["nodes"] == 1
+    refused = hosts.submit("--queue=other", "--requires=+some", "-N2", "-n2")
+    note = hosts.wait(refused, "exception")["note"]
+    assert "of those that satisfy the constraints, 1 can serve it" in note
