@@ -90,7 +90,7 @@ class Bench:
         self.rng.shuffle(self.ended)
         Garbage().begin()  # as the module does once it is ready
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         self.ended.append(job.jobid)
 
     def refused(self, job, reason):

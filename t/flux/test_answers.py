@@ -32,7 +32,7 @@ class Source:
         self.queue.add(self.queue.waiting(2, 16, request, frozenset(), "", 1000.0, 1000.0))
         finish(self.queue.run())
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         pass
 
     def up_to_date(self):

@@ -34,7 +34,7 @@ class Case:
         self.pool.update_expiration(1, NOW + 100)
         self.outlook = Outlook(self.queue)
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         pass
 
     def request(self, shape, duration):

@@ -121,6 +121,18 @@ def test_the_estimate_goes_when_the_job_starts_and_a_new_end_moves_it(backfill):
     assert backfill.annotation(backfill.head, "t_estimate") == ""
 
 
+def test_a_job_is_told_how_it_was_selected_also_in_its_eventlog(backfill):
+    first = backfill.flux("jobs", "-no", "{id.f58}", "--filter=running")
+    passing = backfill.submit("-t30m", "-n1", "-c2")
+    backfill.wait(passing, "alloc")
+    for job in (first, passing):
+        backfill.flux("cancel", job)
+    expected = {first: "immediate", passing: "backfilled", backfill.head: "reserved"}
+    for job, how in expected.items():
+        told = backfill.wait(job, "alloc")["annotations"]["sched"]["selection_type"]
+        assert told == backfill.annotation(job, "selection_type") == how
+
+
 def test_a_job_passes_when_what_it_gets_is_not_reserved(small, idle):
     load(small, "policy=easy")
     small.wait(small.submit("-t1h", "-n1", "-c5"), "alloc")  # 3 cores are left on node 0

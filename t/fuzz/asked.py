@@ -53,7 +53,7 @@ class Source:
         for _ in self.queue.run():
             pass
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         pass
 
     def waiting(self, jobid, priority, userid, line, spec):

@@ -18,7 +18,7 @@ from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.placement.plan.jobs import CENTURY, FAR, Rule
-from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.queue import BACKFILLED, IMMEDIATE, Queue
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.windows import Window, admitting, change_windows
 from treepool.rfc import idset
@@ -113,6 +113,8 @@ class Site:
         self.wishes: dict[int, Wish] = {}
         self.running: dict[int, Span] = {}
         self.refusals: dict[int, str] = {}
+        #: How each job that started was selected, in the words of RFC 27.
+        self.hows: dict[int, str] = {}
         #: The latest start that a waiting job may have: what its first reservation said.
         self.promised: dict[int, float] = {}
         #: When each job was to start, at the last rest, and when that was.
@@ -250,7 +252,7 @@ class Site:
 
     # ---- What the queue does ----
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         jobid, wish = job.jobid, self.wishes[job.jobid]
         self.tell("start", jobid, allocation.dumps())
         end = self.now + wish.length if wish.request.duration else math.inf
@@ -261,10 +263,20 @@ class Site:
         in_time = Span(self.now, end - SECOND, span.parts)
         for window in self.queue.windows.values():
             assert not self.closed(window, jobid, in_time), f"{jobid} starts into {window.name}"
+        self.hows[jobid] = how
+        if how in (IMMEDIATE, BACKFILLED):
+            assert (how == BACKFILLED) == self.passes_a_reservation(job), how
         self.running[jobid] = span
         self.seen["as promised"] += self.promised.pop(jobid, None) is not None
         if self.now > self.planned.get(jobid, self.now) + SECOND:
             self.excuse(list(self.queue.jobs))
+
+    def passes_a_reservation(self, job):
+        """Whether a job with a reservation waits ahead of *job* in its line."""
+        place, line = (-job.priority, job.jobid), self.wishes[job.jobid].line
+        reserved = (self.queue.jobs[jobid] for jobid in self.queue.reservations)
+        mine = (other for other in reserved if self.wishes[other.jobid].line == line)
+        return any((-other.priority, other.jobid) < place for other in mine)
 
     def refused(self, job, reason):
         self.refusals[job.jobid] = reason

@@ -46,7 +46,7 @@ class Waits:
             finish(self.queue.run())
             self.now += 1.0
 
-    def started(self, job: Any, allocation: Any) -> None:
+    def started(self, job: Any, allocation: Any, how: str) -> None:
         self.has_started = True
 
     def refused(self, job: Any, reason: str) -> None:

@@ -42,7 +42,7 @@ class Case:
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, depth), rules)
         self.got = {}
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         self.got[job.jobid] = allocation.dumps()
 
     def refused(self, job, reason):

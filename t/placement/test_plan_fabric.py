@@ -23,7 +23,7 @@ class Run:
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, 8))
         self.placed = {}
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         self.placed[job.jobid] = allocation.ranks
 
     def refused(self, job, reason):

@@ -185,6 +185,23 @@ def test_a_job_passes_the_first_one_if_that_starts_as_early_and_not_under_fifo(
     assert waits(site, 3, "slot=1/core=1", length) != (in_time and policy != "fifo")
 
 
+@each_policy
+def test_a_job_that_starts_is_said_to_be_immediate_reserved_or_backfilled(policy):
+    site = site_of(policy, nodes=1)
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert not waits(site, 2, "slot=1/core=1")
+    assert waits(site, 3, "slot=1/core=8")
+    assert waits(site, 4, "slot=1/core=1", 50.0) == (policy == "fifo")
+    assert not waits(site, 5, "slot=1/core=1", 50.0, priority=17)
+    assert not waits(site, 6, "slot=1/core=1", 50.0, queue="other")
+    site.run(until=NOW + 100)
+    for jobid in set(site.running):
+        site.end(jobid)
+    site.run()
+    expected = {2: "immediate", 3: "reserved", 5: "immediate", 6: "immediate"}
+    assert site.hows == {**expected, **({} if policy == "fifo" else {4: "backfilled"})}
+
+
 def test_under_easy_only_the_first_job_is_not_delayed():
     for policy, passes in ("easy", True), ("conservative", False):
         site = site_of(policy, nodes=2)
@@ -464,10 +481,10 @@ def test_a_job_whose_start_raises_leaves_the_queue_and_holds_nothing(monkeypatch
     site = site_of(nodes=1)
     started, failures = site.started, []
 
-    def broken(job, allocation):
+    def broken(job, allocation, how):
         if job.jobid == 1:
             raise KeyError("what nobody thought of")
-        started(job, allocation)
+        started(job, allocation, how)
 
     monkeypatch.setattr(site, "started", broken)
     monkeypatch.setattr(site, "failed", lambda job, error: failures.append(job.jobid))

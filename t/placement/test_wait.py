@@ -45,7 +45,7 @@ class Run:
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, 8))
         self.placed = {}
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         self.placed[job.jobid] = list(allocation.ranks)
 
     def refused(self, job, reason):

@@ -318,10 +318,10 @@ class TreepoolScheduler(Receiver):
         if self.queue.next_time < math.inf:
             self._alarm.set(self.queue.next_time - time.time())
 
-    def started(self, job: Waiting, allocation: Allocation) -> None:
+    def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
         allocation.set_starttime(time.time())
-        annotations = {"resource_summary": allocation.dumps()}
+        annotations = {"resource_summary": allocation.dumps(), "selection_type": how}
         if self.pool.localities:
             annotations["locality"] = f"{self.pool.fitness(allocation, job.request).total:.2f}"
         passed = self.queue.passed(job)

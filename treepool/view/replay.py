@@ -247,7 +247,7 @@ class _Run:
 
     # -- jobs leave the queue
 
-    def started(self, job: Waiting, allocation: Allocation) -> None:
+    def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Let *job* run."""
         traced, request = self.jobs[job.jobid - 1], job.job_class.request
         self.ran += 1

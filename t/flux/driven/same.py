@@ -73,7 +73,7 @@ class Plain:
         self.queue.remove(job.jobid)
         self.waiting.pop(job.jobid, None)
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         if self.waiting[job.jobid].key in self.doomed:
             raise OSError("no memory")
         del self.waiting[job.jobid]

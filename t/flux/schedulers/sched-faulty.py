@@ -40,10 +40,10 @@ class Faulty(TreepoolScheduler):
     fails = -9
     hello_takes = 0.0
 
-    def started(self, job, allocation):
+    def started(self, job, allocation, how):
         if cores_of(allocation) == self.fails:
             raise RuntimeError("no annotations")
-        super().started(job, allocation)
+        super().started(job, allocation, how)
 
     def alloc_success(self, msg, R, annotations=None):
         if R["execution"]["R_lite"][0]["children"]["core"] == f"0-{self.fails + 1}":

@@ -49,6 +49,10 @@ from treepool.rfc import idset
 #: Seconds between two sweeps that move reservations to earlier starts.
 SWEEP = 5.0
 
+#: How a job was selected to start, in the words of RFC 27: it had a reservation; it passed a job
+#: that has one; or neither.
+RESERVED, BACKFILLED, IMMEDIATE = "reserved", "backfilled", "immediate"
+
 #: Work (see Meter) for a job that is looked at.
 _JOB = 4
 
@@ -56,8 +60,11 @@ _JOB = 4
 class Launcher(Protocol):
     """The owner of a queue, who receives the jobs that leave it."""
 
-    def started(self, job: Waiting, allocation: Allocation) -> None:
-        """*job* got *allocation*. If this raises, the queue frees the allocation."""
+    def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
+        """*job* got *allocation*; *how* is RESERVED, BACKFILLED or IMMEDIATE.
+
+        If this raises, the queue frees the allocation.
+        """
 
     def refused(self, job: Waiting, reason: str) -> None:
         """*job* can never run, because of *reason*."""
@@ -588,14 +595,16 @@ class Queue:
             pool.update_expiration(jobid, expiration)
             made = self.reservations.get(jobid)
             if made is None:
+                how = IMMEDIATE if self.passed(job) is None else BACKFILLED
                 self._lines[job.queue].remove(job)
             else:
+                how = RESERVED
                 room = self._give_up(jobid)
                 if now < made.start or parts != made.parts:
                     self._gains.append(room)
             self._forget(job)
             self.profile.hold(jobid, PRESENT, end, parts, False)
-            self._launcher.started(job, allocation)
+            self._launcher.started(job, allocation, how)
         except Exception as e:  # it must not hold up all others, now and after each reload
             if not held and pool.has_job(jobid):
                 pool.free(jobid)
