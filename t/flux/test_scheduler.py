@@ -175,15 +175,14 @@ def test_a_start_after_all_calendars_is_no_estimate_and_flux_jobs_can_list_the_j
     assert small.soon(lambda: small.flux("jobs", "-no", shown, head) == said)
 
 
-def test_the_command_of_the_guides_prints_the_day_of_an_expected_start(small, idle):
+def test_the_command_of_the_guide_prints_the_day_of_an_expected_start(small, idle):
     load(small, "policy=easy")
     small.wait(small.submit("-t30h", "-N2", "-n2", "--exclusive"), "alloc")
     head = small.submit("-N2", "-n2", "--exclusive")
     day = time.strftime("%b%d", time.localtime(time.time() + 30 * 3600))
-    for guide in ("user", "admin"):
-        text = (REPOSITORY / "doc" / f"{guide}.md").read_text()
-        (shown,) = re.findall("flux jobs -f pending -o '(.*t_estimate.*)'", text)
-        assert small.soon(lambda shown=shown: f" {day} " in small.flux("jobs", "-no", shown, head))
+    text = (REPOSITORY / "doc" / "user.md").read_text()
+    (shown,) = re.findall("flux jobs -f pending -o '(.*t_estimate.*)'", text)
+    assert small.soon(lambda: f" {day} " in small.flux("jobs", "-no", shown, head))
 
 
 def test_fifo_estimates_the_first_that_wait_in_order(small, idle):
