@@ -117,7 +117,7 @@ class NodeFit(BestFit):
 
 
 class Packing(Policy):
-    """The node on which the job spoils the least for the jobs to come.
+    """The node where the job costs later jobs the least.
 
     What is scarce are GPUs with cores beside them, *usable* for the jobs to come (mix.py). In GPUs,
 
