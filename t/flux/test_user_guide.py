@@ -19,10 +19,7 @@ TABLE = re.findall(r"^\| .* \| `(flux [^`]*)` \|$", GUIDE, re.M)
 COMMANDS = list(dict.fromkeys([*TABLE, *filter(None, TYPED)]))
 
 #: What stands in the guide for something of the reader's own.
-YOURS = {
-    "./train": "true",
-    "treepool explain 'slot=1/numa/core=20'": "flux treepool explain 'slot=1/numa/core=20'",
-}
+YOURS = {"./train": "true"}
 
 #: Commands that run inside a job: on this machine's real cores, of which there may be one.
 INSIDE = "flux run -n4 -c8 -g1"
