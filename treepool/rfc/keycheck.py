@@ -61,7 +61,7 @@ def warnings(resource_set: ResourceSet, strays: bool = False) -> list[str]:
 
 
 def key_warnings(key: Mapping[str, Any]) -> list[str]:
-    """The same for a scheduling *key* without an R."""
+    """What a scheduling *key* warns of, without an R."""
     unknown: list[Unknown] = []
     return [] if read_into(Findings(unknown), key, "") is None else _limited(_misspelt(unknown))
 

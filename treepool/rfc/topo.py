@@ -107,7 +107,7 @@ def nested(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def walk(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The same for all domains inside valid *domain*, at any depth, enclosing ones first."""
+    """The locality and the topo of each domain inside valid *domain*, enclosing ones first."""
     for name, item in nested(domain):
         yield name, item
         yield from walk(item)

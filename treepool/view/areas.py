@@ -54,7 +54,7 @@ class Area:
             yield from area.walk()
 
     def cut(self, depth: int) -> Area:
-        """The same, with no more than *depth* levels of areas inside."""
+        """This area with at most *depth* levels of areas inside."""
         if depth == 0 and self.inside:
             return attrs.evolve(self, inside=(), ranks=tuple(sorted(self.all_ranks())))
         return attrs.evolve(self, inside=tuple(area.cut(depth - 1) for area in self.inside))

@@ -79,7 +79,7 @@ class Situation:
     given_up: GivenUp = attrs.field(factory=GivenUp)
 
     def on(self, index: NodeIndex) -> Situation:
-        """The same where other things are free; what is given up is counted together."""
+        """This situation with another *index*: what is given up is counted together."""
         return Situation(self.inventory, index, self.policy, given_up=self.given_up)
 
     def choice(self, request: Request) -> Choice:
@@ -124,7 +124,7 @@ class Situation:
         self.prepared[request] = index.log_start + len(index.log)
 
     def _prepare(self, request: Request) -> Iterator[int]:
-        """The same for one attempt."""
+        """Compute in steps what one attempt computes and remembers."""
         if is_searched(request.ask, self.inventory):
             return
         units, nodes = request.units, request.nodes

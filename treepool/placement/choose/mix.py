@@ -76,7 +76,7 @@ class Mix:
         return self.usable_of(state.type, state.cores, state.gpus)
 
     def usable_of(self, node_type: NodeType, cores: int, gpus: int) -> int:
-        """The same of a node of *node_type* on which *cores* and *gpus* are free."""
+        """The usable GPUs on a node of *node_type* where *cores* and *gpus* are free."""
         if not self.kinds:
             return usable.usable_of(node_type, cores, gpus)
         return round(self._usable(node_type, cores, gpus))

@@ -134,7 +134,7 @@ class Domains:
         return found or plain
 
     def by_trial(self, domain: int, plain: Selection) -> Selection:
-        """The same as *plain* in the smallest domain that can serve as much.
+        """As much as *plain* gives, in the smallest domain that can serve it.
 
         This is for requests of which some nodes can give more than others. It tries one domain
         after another, and returns *plain* if no effort is left.

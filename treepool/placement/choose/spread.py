@@ -88,7 +88,7 @@ class Spread:
         self._values: dict[tuple[int, int], Optional[tuple[Any, ...]]] = {}
 
     def settled(self, levels: Sequence[Level], each: int) -> Spread:
-        """The same for other counts of the levels, and units of each innermost domain."""
+        """This spread with other *levels*, and *each* units of each innermost domain."""
         rooms = RequestRooms.of(self.rooms.units, levels, each, self.rooms.at_most)
         return Spread(rooms, levels, each, self.extent)
 

@@ -230,7 +230,7 @@ class Fabric:
         return found if inner else None
 
     def _cut_to(self, leaves: tuple[int, ...], ranks: str) -> Optional[dict[str, Any]]:
-        """The same for *ranks* that are all in one leaf."""
+        """The fabric cut to *ranks* that are all in one leaf."""
         found: dict[str, Any] = {"ranks": ranks}
         frame = self._frame(*leaves) if leaves else ()
         for locality, named, extra in frame:

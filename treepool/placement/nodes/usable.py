@@ -31,7 +31,7 @@ def usable(state: NodeState) -> int:
 
 
 def usable_of(node_type: NodeType, cores: int, gpus: int) -> int:
-    """The same of a node of *node_type* on which *cores* and *gpus* are free."""
+    """The usable GPUs on a node of *node_type* where *cores* and *gpus* are free."""
     found = 0
     for fair, places in _places(node_type).items():
         found += _used(fair, places, cores, gpus) * PER_GPU // fair

@@ -88,7 +88,7 @@ def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:
     sums = _sums(plain, len(plain))
 
     def most(count: int, i: int, g: int) -> int:
-        """The same of exactly *count*, some of mixed[i:] and the others of those in *sums*."""
+        """The most of the second kind that *count* give, some of mixed[i:] and others in *sums*."""
         from_mixed = range(max(0, count - len(sums) + 1), min(count, len(tables) - 1) + 1)
         found = ((tables[k][i][g], sums[count - k]) for k in from_mixed)
         return max((one + other for one, other in found if one >= 0), default=-1)

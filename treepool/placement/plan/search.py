@@ -118,7 +118,7 @@ def gained_later(
     times: tuple[float, float],
     leave: frozenset[Holder],
 ) -> Generator[None, None, int]:
-    """The same for a job that starts between two *times*: on each rank at the best of them.
+    """How many units became free for a job that starts between two *times*, at the best of them.
 
     A rank has most room at the first time, or when something ends on it.
     """
