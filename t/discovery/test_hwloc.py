@@ -472,7 +472,7 @@ def test_synthetic_topologies_of_lstopo(name):
     served_near_each_gpu(node)
 
 
-#: What lstopo draws, written down by a person (doc/encode.md shows three).
+#: What lstopo draws, written down by a person.
 PICTURES = json.loads((DATA / "pictures.json").read_text())
 
 
