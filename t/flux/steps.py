@@ -51,7 +51,7 @@ def scheduler_of_two_jobs():
     scheduler._cancels = Precedence()
     scheduler._held_back = Mock(known=True)
     scheduler._intake, scheduler._configuration = Mock(), Mock()
-    pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock())
+    pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
     scheduler._queue = []  # passes are not asked for
     scheduler._annotating = Mock()
@@ -266,7 +266,7 @@ def check_a_priority_that_changes_while_a_job_is_held_back_is_kept():
     intake = Intake(Mock(), Mock(), inbox, judged.append, Mock(), Mock())
     intake._pool, intake._discovery = Mock(), discovery
     intake.take(Submission(Mock(), 7, 16, 0, 0.0, {}))
-    pending = Pending(intake, Mock(), Mock())
+    pending = Pending(intake, Mock(), Mock(), Mock())
     pending.prioritize([(7, 31)])
     discovery.unknown = 0
     intake.release()
