@@ -204,7 +204,10 @@ def test_after_the_upgrade_the_new_version_runs(walk):
 
 
 def test_after_the_removal_nothing_of_it_is_left(walk):
-    ours = {"/etc/flux/system/conf.d/resource.toml", "/etc/flux/system/key.json"}
+    ours = {
+        f"/etc/flux/system/{name}"
+        for name in ("conf.d/resource.toml", "conf.d/key.toml", "key.json")
+    }
     assert {path for path in walk["left"] if not path.startswith("/var/tmp/")} == ours
 
 
