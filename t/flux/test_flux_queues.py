@@ -161,7 +161,9 @@ def test_a_virtual_queue_may_be_disabled_alone(site):
 
 def test_a_virtual_queue_has_the_nodes_of_its_parent(site):
     said, line = explained(site, "--instance", "node=3/slot/core", "--queue=express")
-    assert "infeasible: the request asks 3 nodes: of those that satisfy the constraints, 2" in said
+    assert (
+        "infeasible: the request asks for 3 nodes: of those that satisfy the constraints, 2" in said
+    )
     assert line["answer"]["constraints"] == {"and": [{"properties": ["batch"]}]}
     said, line = explained(site, "--instance", "slot/core", "--queue=express")
     assert "would start now" in said
@@ -266,7 +268,9 @@ def test_a_queue_that_names_hosts_is_judged_on_these(hosts, queue):
     assert line["placement"].startswith("rank1/")
     assert line["answer"]["constraints"] == {"and": [{"properties": ["+some"]}]}
     text, _ = explained(hosts, "--instance", "node=2/slot/core", f"--queue={queue}")
-    assert "infeasible: the request asks 2 nodes: of those that satisfy the constraints, 1" in text
+    assert (
+        "infeasible: the request asks for 2 nodes: of those that satisfy the constraints, 1" in text
+    )
 
 
 def test_a_job_of_a_queue_that_names_hosts_waits_for_these_and_says_so(hosts):

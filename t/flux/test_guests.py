@@ -323,7 +323,7 @@ def test_a_job_that_would_be_served_but_for_a_reservation(busy):
 def test_the_owner_sees_which_nodes_lack_what_too(busy):
     done = busy.run("treepool", "explain", "--job", busy.head)
     assert done.returncode == 1
-    assert "a whole node is asked, and jobs have 120 cores and 8 GPUs of it" in done.stdout
+    assert "it asks for a whole node, and jobs have 120 cores and 8 GPUs of it" in done.stdout
     assert f"job {busy.wide}: 360 cores, 24 GPUs" in done.stdout
 
 

@@ -174,7 +174,7 @@ def test_what_the_pool_can_no_longer_do_is_refused_whoever_is_ahead_or_asked_why
     if asked:
         assert case.why(4)
     case.run()
-    assert case.got[4] == "the request asks 3 nodes: of those in the pool, 2 can serve it"
+    assert case.got[4] == "the request asks for 3 nodes: of those in the pool, 2 can serve it"
     assert set(case.queue.jobs) == {3}
 
 

@@ -84,7 +84,7 @@ def test_of_a_shape_of_several_nodes_it_says_that_one_node_is_too_few():
     assert [(one.shape, one.reason) for one in advice.common if one.reason] == [
         ("node=2/slot/core", "it takes more than one such node"),
         ("slot=97/core", "it takes more than one such node"),
-        ("slot/node=4/core", "the request asks 4 nodes: of those in the pool, 3 can serve it"),
+        ("slot/node=4/core", "the request asks for 4 nodes: of those in the pool, 3 can serve it"),
         ("slot/core=97", "no node has 97 cores: the largest has 96"),
     ]
 

@@ -88,7 +88,7 @@ def test_a_policy_without_passes_is_not_told_in_passes(policy):
     found = words(told(two_sockets(), "slot=1/core=4", jobs, policy=policy))
     assert "\n     no slot is in the smallest kind of domain" in found
     assert "or in a larger one, as the order says" in found
-    assert "pass:" not in found and "if not to be had" not in found
+    assert "pass:" not in found and "if none is free" not in found
 
 
 def test_what_straddles_is_no_reason_under_a_policy_that_lets_it():
@@ -147,7 +147,7 @@ def test_too_few_local_slots_on_a_node_are_counted():
 def test_a_used_node_cannot_be_had_whole():
     found = told(two_sockets(), "slot=1/node{x}", ["slot=1/[core=3;gpu=1]"])
     (passed,) = found.passed
-    assert passed.why == "a whole node is asked, and jobs have 3 cores and 1 GPU of it"
+    assert passed.why == "it asks for a whole node, and jobs have 3 cores and 1 GPU of it"
     assert found.taken[0].whole
 
 
@@ -468,7 +468,7 @@ def test_a_shape_that_no_count_can_help_has_none_near_it():
     found = told(two_sockets(), "slot=1/core", None or (), {"hostlist": ["nobody"]})
     assert found.verdict == INFEASIBLE
     assert found.nearest == ()
-    assert "no shape near it" in words(found)
+    assert "no similar shape" in words(found)
 
 
 def test_what_nobody_understands_is_an_error():

@@ -1,4 +1,4 @@
-"""What ``treepool explain --job`` says in each state of a job; doc/user.md has the same list."""
+"""What ``treepool explain --job`` says in each state of a job."""
 
 import pytest
 

@@ -54,8 +54,8 @@ def define(parser: ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="the jobs to come, with how often each is asked relative to the others (default: 1); "
-        "@FILE has one on each line, or is a trace",
+        help="the expected jobs, and how often each is submitted relative to the others "
+        "(default: 1); @FILE has one on each line, or is a trace",
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each kind of node")
 

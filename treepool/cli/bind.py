@@ -65,7 +65,9 @@ def define(parser: ArgumentParser) -> None:
         + ", ".join(f"{name} ({who})" for name, who in binding.NIC_VARIABLES.items()),
     )
     parser.add_argument(
-        "--print", action="store_true", help="say what would be done, a fact a line; run nothing"
+        "--print",
+        action="store_true",
+        help="print what would be done, a line for each fact; run nothing",
     )
     parser.add_argument("--json", action="store_true", help="with --print: a line of JSON")
     here.add_options(parser)
@@ -79,7 +81,7 @@ def run(arguments: Namespace) -> int:
     if program[:1] == ["--"]:
         del program[0]
     if arguments.json and not arguments.print:
-        raise Stop("--json: only --print has facts to tell", USAGE)
+        raise Stop("--json needs --print", USAGE)
     if not program and not arguments.print:
         raise Stop("a COMMAND is needed (see treepool bind --help)", USAGE)
     environment = dict(os.environ)

@@ -38,7 +38,7 @@ def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--install", action="store_true", help="install, or upgrade")
-    what.add_argument("--uninstall", action="store_true", help="take away all of it")
+    what.add_argument("--uninstall", action="store_true", help="remove all of it")
     what.add_argument("--check", action="store_true", help="check what Flux finds, and where")
     what.add_argument(
         "--systemd", action="store_true", help="print the variables as a drop-in for flux.service"
@@ -46,13 +46,13 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="with --check: a line of JSON for each part"
     )
-    parser.add_argument("--prefix", metavar="DIR", help="not in Flux's own directories, but in DIR")
+    parser.add_argument("--prefix", metavar="DIR", help="use DIR instead of Flux's own directories")
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if arguments.json and not arguments.check:
-        raise Stop("--json: only --check has facts to tell", USAGE)
+        raise Stop("--json needs --check", USAGE)
     prefix = None
     if arguments.prefix is not None:  # shells do not expand --prefix=~/tools
         prefix = Path(os.path.abspath(os.path.expanduser(arguments.prefix)))

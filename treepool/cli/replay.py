@@ -90,8 +90,8 @@ def define(parser: ArgumentParser) -> None:
         type=rules_in,
         action="append",
         default=[],
-        help=f"options of sched-treepool: {FORMS}; and fabric=off, as if nothing were known of "
-        "what is above the nodes; repeatable (default: policy=fifo)",
+        help=f"options of sched-treepool: {FORMS}; and fabric=off, to ignore what is above the "
+        "nodes; repeatable (default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
     form.add_argument("--json", action="store_true", help="a line of JSON for each set of options")

@@ -138,7 +138,7 @@ def _replace(
 def _before(home: Path, prefix: Optional[Path]) -> Optional[Installed]:
     """What is installed at *home*, where an interrupted command may have left it beside it."""
     if home.is_symlink():
-        raise SetupError(f"{home}: is a link, and not to be replaced")
+        raise SetupError(f"{home}: is a link, which is not replaced")
     old = home.with_name(_OLD)
     if not home.exists() and (old / receipt.NAME).exists():
         old.rename(home)

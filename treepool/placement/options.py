@@ -81,19 +81,21 @@ OPTIONS = {
     "straddle": Option(
         str(STRADDLE),
         "GPUS",
-        "with policy packing: a job may straddle domains if that costs other jobs so many GPUs "
-        "less than a local place",
+        "with policy packing: what a slot that is not local costs, in GPUs that other jobs could "
+        "use; more keeps slots together",
         most=1000,
     ),
     "alpha": Option(
-        str(ALPHA), "0..1", "the weight in fitness of the nodes beside what is on them", most=1
+        str(ALPHA), "0..1", "the weight of nodes in fitness, beside that of cores and GPUs", most=1
     ),
-    "beta": Option(str(BETA), "0..1", "the weight in fitness of links beside memory", most=1),
+    "beta": Option(
+        str(BETA), "0..1", "the weight of GPU links in fitness, beside that of memory", most=1
+    ),
     "mix": Option(
         "",
         "WEIGHT*SHAPE[,...]",
-        "of policy packing: the jobs to come, with how often each is asked; it keeps what they "
-        "can use",
+        "with policy packing: the expected jobs, and how often each is submitted; it keeps what "
+        "they can use",
     ),
 }
 

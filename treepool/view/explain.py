@@ -223,7 +223,7 @@ class _Teller:
         if self.pool.choice(larger).selection is not None:
             message = "what is free is in larger domains than locality=required allows"
             return Reason("locality", message)
-        return Reason("apart", "what is free lies in no such domains as are asked")
+        return Reason("apart", "what is free is not in the domains that the request asks for")
 
     def allocated(self, base: Explanation, decided: Decision) -> Explanation:
         """Why *decided* gives these resources."""
@@ -323,7 +323,7 @@ class _Teller:
             taken = count(root.ncores - state.ncores, "core")
             if idset.size(root.gpus) > state.ngpus:
                 taken += f" and {count(idset.size(root.gpus) - state.ngpus, 'GPU')}"
-            return f"a whole node is asked, and jobs have {taken} of it"
+            return f"it asks for a whole node, and jobs have {taken} of it"
         if one.found is None:
             free = [lacks for each in group if (lacks := self.lacks(each)) is not None]
             if free:

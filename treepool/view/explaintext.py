@@ -66,14 +66,14 @@ def _asked(told: Explanation) -> Lines:
         offer = f"one {kinds}, the smallest kind of domain that an idle node could offer"
         if told.smallest == (NODE,):
             offer = "one node; no smaller domain could host it"
-        larger = "; if not to be had, in a larger one"
+        larger = "; if none is free, in a larger one"
         if not told.passes:
             larger = "; or in a larger one, as the order says"
         if told.smallest == (NODE,):
             larger = ""
         rule = {
             "preferred": f"each slot in {offer}{larger}",
-            "required": f"each slot in {offer}; nothing else will do",
+            "required": f"each slot in {offer}, or the job waits",
             "none": "cores and GPUs from anywhere on a node",
         }[told.locality]
         lines.append(_labelled("locality", f"{told.locality}: {rule}"))
@@ -203,7 +203,7 @@ def _waits(told: Explanation) -> Lines:
         if told.down or told.drained:
             states = [s for n, s in ((told.down, "down"), (told.drained, "drained")) if n]
             text = f"it waits for nodes that are {' or '.join(states)}"
-            return [Text(f"{text}: the end of jobs alone will not do")]
+            return [Text(f"{text}, which must come back first")]
         return [Text("no job shown here holds what it waits for")]
     one = told.waits.one_will_do
     head = "it can start when one of these ends" if one else "it can start when these end"
@@ -225,7 +225,7 @@ def _near(told: Explanation) -> Lines:
     if told.verdict != INFEASIBLE:
         return []
     if not told.nearest:
-        return [Text("no shape near it was found that this cluster could serve")]
+        return [Text("no similar shape was found that this cluster could serve")]
     lines = [Text("what would fit an idle cluster", style="bold")]
     for near in told.nearest:
         line = Text.assemble("     ", (plain(near.shape, 400), "bold"))

@@ -133,7 +133,7 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
         yield f"waits: {_stopped(facts.queue, facts.stopped_parent, facts.stopped)}"
         yield _until_started(facts.stopped_parent or facts.queue)
     elif facts.answer is None:
-        yield "waits: this instance does not run sched-treepool, so nobody tells for what"
+        yield "waits: this instance does not run sched-treepool, and its scheduler gives no reason"
     elif facts.answer["state"] == "waiting":
         yield f"waits: {plain(str(facts.answer['reason']), MAX_LIST)}"
         yield from _outlook(facts, facts.answer, now)
@@ -142,7 +142,7 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
         yield "next: it enters the queue when their brokers have answered"
     elif facts.answer["state"] == "unknown":
         yield "waits: the job manager has not sent it to the scheduler"
-        yield "next: it does at once, or, with queue-depth, when others leave the scheduler's queue"
+        yield "next: it is sent now, or with queue-depth, when others leave the scheduler's queue"
     else:  # it changes at this moment
         yield "is on its way between the job manager and the scheduler: ask again"
 

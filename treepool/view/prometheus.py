@@ -16,7 +16,7 @@ _METRICS = (
     ("free_gpus", "gauge", "Free GPUs of nodes that are up", "free.gpus"),
     ("fragmented_cores", "gauge", "Free cores in no whole domain", "free.cores_fragmented"),
     ("fragmented_gpus", "gauge", "Free GPUs in no whole domain", "free.gpus_fragmented"),
-    ("stranded_gpus", "gauge", "Free GPUs that the jobs expected cannot use", "free.gpus_stranded"),
+    ("stranded_gpus", "gauge", "Free GPUs that expected jobs cannot use", "free.gpus_stranded"),
     ("node_states", "gauge", "Different states of nodes", "states"),
     ("holdings", "gauge", "Jobs, reservations and windows in the plan", "holdings"),
     ("searches_given_up_total", "counter", "Searches that were given up", "given_up"),

@@ -1,7 +1,7 @@
 """Why no domains above the nodes can serve a request: the first number that does not fit.
 
-For example "no switch has 9 nodes: the largest has 8", or "the request asks 20 nodes in 2 switch
-domains at most: those with the most have 16, and it needs 3".
+For example "no switch has 9 nodes: the largest has 8", or "the request asks for 20 nodes in 2
+switch domains at most: those with the most have 16, and it needs 3".
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class _Why:
             limit = f"in {at_most.domains} {plural(at_most.domains, kind)} at most"
             message = f"{where} {has} {wanted} {what} {limit}: the most that one {has} is {most}"
             if not name:
-                asked = f"the request asks {wanted} {what} {limit}"
+                asked = f"the request asks for {wanted} {what} {limit}"
                 have = has.replace("has", "have")
                 message = f"{asked}: those with the most {have} {most}{self.needed()}"
             return Reason(code, message, name or at_most.locality, wanted, most)
-        message = f"the request asks {wanted} {what}: {where} {has} {max(rooms)}"
+        message = f"the request asks for {wanted} {what}: {where} {has} {max(rooms)}"
         if name:
             message = f"{where} {has} {wanted} {what}: the largest {has} {max(rooms)}"
         return Reason(code, message, name or "pool", wanted, max(rooms))

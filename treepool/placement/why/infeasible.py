@@ -58,7 +58,7 @@ def _why(request: Request, inventory: Inventory) -> Reason:
     if request.nodes is None:
         room = sum(units[t] * count for t, count in types.items())
         unit = request.ask.group.name
-        asked = f"the request asks {_number(request.units, unit)}"
+        asked = f"the request asks for {_number(request.units, unit)}"
         message = f"{asked}: all nodes{among} together have room for {room}"
         code: Code = "slots" if unit == SLOT else "domains"
         return Reason(code, message, "pool", request.units.minimum, room)
@@ -71,7 +71,7 @@ def _why(request: Request, inventory: Inventory) -> Reason:
     else:
         least, wanted = request.nodes.minimum, _number(request.nodes, "node")
     of = f"of those{among or ' in the pool'}, {able} can serve it"
-    return Reason("nodes", f"the request asks {wanted}: {of}", "pool", least, able)
+    return Reason("nodes", f"the request asks for {wanted}: {of}", "pool", least, able)
 
 
 def _why_not_same(request: Request, inventory: Inventory) -> Reason:

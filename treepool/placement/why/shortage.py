@@ -109,7 +109,11 @@ def _why_no_gpu_memory(need: Need, kind: str, places: Sequence[Place]) -> Option
         return Reason("gpus", message, kind, need.gpus, most)
     sizes = (t.gpu_memory.get(g, 0) for t, _ in places for g in idset.iterate(t.root.gpus))
     largest = max(sizes, default=0)
-    have = f"the largest has {size(largest)}" if largest else "no node says how much its have"
+    have = (
+        f"the largest has {size(largest)}"
+        if largest
+        else "no node says how much memory its GPUs have"
+    )
     message = f"no GPU is known to have {wanted}: {have}"
     return Reason("gpu-memory", message, "GPU", need.gpu_memory, largest)
 
