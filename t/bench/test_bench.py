@@ -171,7 +171,7 @@ class TestWorkload:
 
     def test_the_same_seed_makes_the_same_history(self):
         free = [
-            [(s.cores, s.gpus, list(ranks)) for s, ranks in w.pool.situation.index.buckets.items()]
+            [(s.cores, s.gpus, ranks) for s, ranks in w.pool.situation.index.buckets.items()]
             for w in (self.aged(seed=7), self.aged(seed=7), self.aged(seed=8))
         ]
         assert free[0] == free[1] != free[2]

@@ -44,7 +44,7 @@ def observed(pool: Pool) -> dict[str, Any]:
         "jobs": {job: rank_ids(parts_to_r_lite(j.parts)) for job, j in pool._jobs.items()},
         "end times": pool.job_end_times(),
         "buckets": {
-            (id(state.type), state.cores, state.gpus): sorted(ranks)
+            (id(state.type), state.cores, state.gpus): list(idset.iterate(ranks))
             for state, ranks in pool.situation.index.buckets.items()
         },
         "R": pool.to_dict(),

@@ -177,7 +177,8 @@ class Machine(Counted):
             for rank in sorted(up):
                 buckets.setdefault(instance.pool.situation.index.state_of[rank], []).append(rank)
             assert {
-                s: sorted(ranks) for s, ranks in instance.pool.situation.index.buckets.items()
+                s: list(idset.iterate(ranks))
+                for s, ranks in instance.pool.situation.index.buckets.items()
             } == buckets
 
     # ---- Jobs ----

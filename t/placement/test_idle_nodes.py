@@ -7,7 +7,7 @@ import pytest
 from placement.test_work import cluster
 from treepool import Pool
 from treepool.placement.nodes.fabric_tree import ROOT
-from treepool.placement.nodes.rankset import RankSet
+from treepool.rfc import idset
 
 
 def pool_of(nodes, switch, alone=0):
@@ -36,9 +36,7 @@ def obvious(index, fabric, states, within, domain):
         return [rank for rank in fabric.ranks_in(domain) if index.up[rank]]
 
     able = {
-        rank
-        for rank in ranks_in(domain)
-        if index.state_of[rank] in states and (within is None or rank in within)
+        rank for rank in ranks_in(domain) if index.state_of[rank] in states and within >> rank & 1
     }
     if not able:
         return -1
@@ -71,10 +69,9 @@ def test_it_is_found_after_any_changes_also_in_copies(seed):
             indexes = [*indexes[-2:], index.copy()]
         if chance.random() < 0.5:
             states = set(chance.sample(list(index.buckets), min(2, len(index.buckets))))
-            within = None
+            within = idset.EVERY
             if chance.random() < 0.3:
-                within = RankSet()
-                within.update(sorted(chance.sample(range(40), 9)))
+                within = idset.from_ids(chance.sample(range(40), 9))
             domain = chance.choice([ROOT, ROOT, chance.randrange(len(fabric))])
-            found = index.census(fabric).first(states, index, within, domain)
+            found = index.census(fabric).first(states, within, domain)
             assert found == obvious(index, fabric, states, within, domain), step

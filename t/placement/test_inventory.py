@@ -73,7 +73,7 @@ def matching(pool, **constraint):
     """The ranks that *constraint* matches, and the lines of treepool that this took."""
     with Lines() as work:
         found = pool.inventory.matching(parse(constraint))
-    return set(found), work.count
+    return set(idset.iterate(found)), work.count
 
 
 @pytest.mark.parametrize(

@@ -217,3 +217,17 @@ def test_any_set_that_is_read_survives_encode_and_decode(text: str) -> None:
     except InvalidIdset:
         return
     assert idset.decode(idset.encode(mask)) == mask
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(st.sampled_from((None, "a", "b")), min_size=1, max_size=40), st.integers(0, 1 << 40)
+)
+def test_each_value_has_the_ids_that_have_it(values, among):
+    among &= (1 << len(values)) - 1
+    found = idset.by_value(values, among)
+    assert {value: list(idset.iterate(ids)) for value, ids in found.items()} == {
+        value: having
+        for value in ("a", "b")
+        if (having := [i for i, v in enumerate(values) if v == value and among >> i & 1])
+    }

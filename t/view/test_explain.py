@@ -301,7 +301,7 @@ def check_passes(pool, shape, found):
         assert total == found.nodes - found.down
     free = {}
     for state, ranks in pool.situation.index.buckets.items():
-        free.update(dict.fromkeys(ranks, (state.ncores, state.ngpus)))
+        free.update(dict.fromkeys(idset.iterate(ranks), (state.ncores, state.ngpus)))
     all_nodes = [n for one in found.passed for n in one.nodes] + [t.nodes for t in found.taken]
     for nodes in all_nodes:
         for rank in nodes.ranks:

@@ -142,7 +142,7 @@ def _jobspec_problems(document: Any) -> list[Problem]:
 def _of_R(R: Mapping[str, Any]) -> str:
     """The contents of a valid *R*, as treepool reads it."""
     inventory = Inventory.of(ResourceSet.read(R))
-    kinds = [(len(ranks), _of_type(t)) for t, ranks in inventory.node_types.items()]
+    kinds = [(idset.size(ranks), _of_type(t)) for t, ranks in inventory.node_types.items()]
     text = amount(idset.size(inventory.ranks), "node")
     text += f": {_kinds(kinds)}" if kinds else ""
     if inventory.key is None:

@@ -150,7 +150,7 @@ def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
     each = 1 if mix.kinds else _STATES  # a mix takes up to some milliseconds for a state
     buckets = pool.situation.index.buckets
     # Counted first: the nodes may change their states between two yields.
-    sizes = [(state, len(ranks)) for state, ranks in buckets.items()]
+    sizes = [(state, idset.size(ranks)) for state, ranks in buckets.items()]
     for count, (state, nodes) in enumerate(sizes, 1):
         cores, gpus = fragmented(state.type.root, state.cores, state.gpus)
         found["cores"] += nodes * state.ncores

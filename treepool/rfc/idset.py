@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from itertools import compress
-from typing import Callable, Collection, Iterable, Iterator
+from typing import Callable, Collection, Iterable, Iterator, Optional, Sequence, TypeVar
 
 from treepool.errors import InvalidIdset
 from treepool.rfc.quote import quoted
+
+T = TypeVar("T")
 
 #: Largest id accepted. RFC 22 has no limit, but without one "0-99999999999" would fill the memory.
 #: The ranks of the largest machine are far below 2^22.
@@ -22,6 +24,10 @@ MAX_ID = 1 << 22
 MAX_TEXT = 1 << 25
 
 _ITEM = re.compile(r"(0|[1-9][0-9]{0,9})(?:-(0|[1-9][0-9]{0,9}))?")
+
+
+#: The bitmask of all ids there can be.
+EVERY = -1
 
 
 def decode(text: str) -> int:
@@ -202,6 +208,17 @@ def union(masks: Iterable[int]) -> int:
     return everything
 
 
+def by_value(values: Sequence[Optional[T]], among: int) -> dict[T, int]:
+    """For each of *values* (by id) except None, those of the ids *among* that have it."""
+    found: dict[Optional[T], list[tuple[int, int]]] = {}
+    for start, end in runs(among):
+        for i in range(start + 1, end + 1):
+            if i == end or values[i] is not values[start]:
+                found.setdefault(values[start], []).append((start, i))
+                start = i
+    return {value: from_runs(parts) for value, parts in found.items() if value is not None}
+
+
 def flags(mask: int, width: int) -> bytearray:
     """*mask* as one byte per id below *width*, 1 if the id is in it. *width* exceeds all ids."""
     found = bytearray(bin(mask)[:1:-1].encode().translate(_FLAGS))
@@ -251,7 +268,7 @@ def by_position(source: int, target: int) -> Callable[[int], int]:
 
 
 def lowest(mask: int) -> int:
-    """The lowest id in *mask*, which must not be empty."""
+    """The lowest id in *mask*, -1 if it is empty."""
     return (mask & -mask).bit_length() - 1
 
 

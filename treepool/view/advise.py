@@ -110,10 +110,10 @@ def advise(
     expected = [(kind.shape, request_of(pool, kind.shape)) for kind in mix]
     asked = [(shape, request_of(pool, shape)) for shape in shapes]
     inventory = pool.inventory
-    types = sorted(inventory.node_types.items(), key=lambda item: -len(item[1]))
+    types = sorted(inventory.node_types.items(), key=lambda item: -idset.size(item[1]))
     found = []
     for node_type, held in types[:MAX_TYPES]:
-        ranks = tuple(held)
+        ranks = tuple(idset.iterate(held))
         alike = pool.copy_idle()
         alike.mark_up("all")
         alike.remove_ranks(inventory.ranks & ~idset.from_ids(ranks))

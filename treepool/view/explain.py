@@ -174,8 +174,8 @@ class _Teller:
     def base(self, shape: str, drained: int, drains: Iterable[Drained]) -> Explanation:
         """The explanation before the search has looked at any node."""
         within = self.inventory.matching(self.request.constraint)
-        nodes = idset.size(self.inventory.ranks) if within is None else len(within)
-        away = [r for r in decision.ranks_down(self.situation) if within is None or r in within]
+        nodes = idset.size(self.inventory.ranks & within)
+        away = [r for r in decision.ranks_down(self.situation) if within >> r & 1]
         ndrained = sum(drained >> rank & 1 for rank in away)
         policy = self.situation.policy
         first = (type(policy).__doc__ or "").split("\n")[0].rstrip(".")

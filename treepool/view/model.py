@@ -250,7 +250,7 @@ class Cluster:
         They count as drained even if they are up, because Flux may tell the pool a moment later.
         """
         inventory = pool.inventory
-        known = sorted(inventory.node_types.items(), key=lambda item: -len(item[1]))
+        known = sorted(inventory.node_types.items(), key=lambda item: -idset.size(item[1]))
         place = {node_type: i for i, (node_type, _) in enumerate(known)}
         status = [UP] * len(inventory.types)
         for rank in idset.iterate(pool.copy_down().ranks):
@@ -260,7 +260,7 @@ class Cluster:
         properties = inventory.resource_set.properties
         return cls(
             tuple(node_type for node_type, _ in known),
-            tuple(tuple(ranks) for _, ranks in known),
+            tuple(tuple(idset.iterate(ranks)) for _, ranks in known),
             tuple(-1 if t is None else place[t] for t in inventory.types),
             tuple(status),
             tuple(inventory.hosts),

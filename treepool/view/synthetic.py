@@ -48,7 +48,7 @@ def synthetic(
     """*number* jobs for the cluster *resource_set*, in order of submission."""
     rng = random.Random(seed)
     inventory = Inventory.of(resource_set)
-    kinds = [(t, len(ranks)) for t, ranks in inventory.node_types.items() if t.root.ncores]
+    kinds = [(t, idset.size(ranks)) for t, ranks in inventory.node_types.items() if t.root.ncores]
     sizes = {t: _sizes(t) for t, _ in kinds}
     types = [t for t, _ in kinds]
     weights = [count * t.root.ncores for t, count in kinds]

@@ -16,12 +16,12 @@ from treepool.placement.choose.policy import ABOVE_KEYS, Policy
 from treepool.placement.effort import remembered
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node.fit import NOTHING, Fit, assess, possible, work_of
 from treepool.placement.on_node.levels import split_types
 from treepool.placement.request.need import Ask, slot_of
+from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
 
 #: States that are looked at in a step, at about 3 µs each.
@@ -62,7 +62,7 @@ class Candidates:
     index: NodeIndex
     ask: Ask
     policy: Policy
-    within: Optional[RankSet]
+    within: int
     split: frozenset[NodeType] = frozenset()
     states: Optional[Iterable[NodeState]] = None
     #: Entries of states, and which of them is true of each state; the others are of earlier times.
@@ -108,12 +108,11 @@ class Candidates:
         found: Optional[Fit] = state.fits.get(self.ask)
         if not (possible(state, self.ask) if found is None else found.steps):
             return
-        ranks = self.index.buckets.get(state)
-        if ranks is None:
+        ranks = self.index.buckets.get(state, 0) & self.within
+        if not ranks:
             return
-        rank = ranks.lowest(self.within)
-        live = self._live.get(state)
-        if rank < 0 or (live is not None and live.rank <= rank):
+        rank, live = idset.lowest(ranks), self._live.get(state)
+        if live is not None and live.rank <= rank:
             return
         if found is None:  # it counts as local: the entry is corrected before it is used
             shortfall = self.ask.least_shortfall(state.ncores)
@@ -144,8 +143,7 @@ class Candidates:
         state = entry.state
         if self._live.get(state) is not entry:
             return None
-        ranks = self.index.buckets.get(state)
-        lowest = -1 if ranks is None else ranks.lowest(self.within)
+        lowest = idset.lowest(self.index.buckets.get(state, 0) & self.within)
         if entry.sure and lowest == entry.rank:
             return entry
         found = NOTHING if lowest < 0 else assess(state, self.ask)
@@ -184,7 +182,8 @@ class Candidates:
                     found = assess(state, self.ask)
                     for segment in range(len(found.segments) if segments else 1):
                         order = self._order_of(state, found, segment)
-                        ranks = self.index.buckets[state].ascending(self.within, entry.rank + 1)
+                        after = self.within & -2 << entry.rank
+                        ranks = idset.iterate(self.index.buckets[state] & after)
                         following[state, segment] = ranks
                         heapq.heappush(heap, Entry(order, entry.rank, 0, state, segment))
                 elif now is not None:
@@ -205,7 +204,7 @@ class Candidates:
         buckets = self.index.buckets
         if wanted <= len(self._live):
             return False
-        found = (buckets[s].count(self.within) for s in self._live if s in buckets)
+        found = (idset.size(buckets[s] & self.within) for s in self._live if s in buckets)
         return sum(found) < wanted
 
     def equal(self, top: Entry) -> set[NodeState]:
@@ -246,7 +245,7 @@ class Candidates:
                 heapq.heappush(heap, now)
             elif now is not None and state in self.index.buckets:
                 each = assess(state, self.ask).segments[0].end if self.ask.fill else 1
-                units += each * self.index.buckets[state].count(self.within)
+                units += each * idset.size(self.index.buckets[state] & self.within)
 
 
 def split_on(
@@ -259,15 +258,15 @@ def split_on(
 
     def compute() -> frozenset[NodeType]:
         within = inventory.matching(constraint)
-        types = [t for t, ranks in inventory.node_types.items() if ranks.lowest(within) >= 0]
+        types = [t for t, ranks in inventory.node_types.items() if ranks & within]
         return split_types(types, slot_of(ask.group).need)
 
     return remembered(inventory.split, MAX_SPLIT, (ask, constraint), compute)
 
 
-def reached(index: NodeIndex, within: Optional[RankSet]) -> Iterable[NodeState]:
-    """The states that up ranks of *within* (None: all) may be in."""
-    if within is None or len(within) > len(index.buckets):
+def reached(index: NodeIndex, within: int) -> Iterable[NodeState]:
+    """The states that up ranks of *within* (bitmask) may be in."""
+    if within == idset.EVERY or idset.size(within) > len(index.buckets):
         return list(index.buckets)
-    states = (index.state_of[r] for r in within if r < len(index.up) and index.up[r])
+    states = (index.state_of[r] for r in idset.iterate(within) if r < len(index.up) and index.up[r])
     return {state: None for state in states if state is not None}

@@ -32,6 +32,7 @@ from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node.fit import assess, possible, work_of
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
+from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint
 
 #: For how many requests a situation keeps the rooms in domains above the nodes; and for how many
@@ -199,7 +200,7 @@ class Situation:
         lowest = [
             (not state.idle, rank, state)
             for state in reached(self.index, within)
-            if possible(state, ask) and (rank := buckets[state].lowest(within)) >= 0
+            if possible(state, ask) and (rank := idset.lowest(buckets[state] & within)) >= 0
         ]
         able: dict[NodeState, None] = {}
         for _, _, state in sorted(lowest):  # no rank is in two states

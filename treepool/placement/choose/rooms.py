@@ -14,10 +14,10 @@ import attrs
 
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import ROOT
-from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level
+from treepool.rfc import idset
 
 #: For how many numbers the smallest domains are kept.
 MAX_NUMBERS = 4
@@ -106,20 +106,20 @@ class Rooms(Known[Room]):
         return min(filter(None, inside), default=here)
 
 
-def units_in(census: Census, within: Optional[RankSet], value: Value) -> Rooms:
-    """The units of the up ranks of *within* (None: all), by the *value* of each state."""
+def units_in(census: Census, within: int, value: Value) -> Rooms:
+    """The units of the up ranks of *within* (bitmask), by the *value* of each state."""
     fabric = census.fabric
-    having = None if within is None else fabric.having(within)
+    having = fabric.having(within)
 
     def states(leaf: int) -> Iterable[tuple[NodeState, int]]:
-        if within is None:
+        if within == idset.EVERY:
             return census.held[leaf].items()
-        found = (census.state_of[rank] for rank in fabric.set_of(leaf).ascending(within))
+        found = (census.state_of[rank] for rank in fabric.ranks[leaf] if within >> rank & 1)
         return Counter(state for state in found if state is not None).items()
 
     def rule(domain: int) -> Room:
         units = local = cores = gpus = 0
-        if having is not None and domain not in having:
+        if domain not in having:
             return Room(units, local, cores, gpus)
         children = fabric.children[domain]
         if children:

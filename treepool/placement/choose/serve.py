@@ -25,11 +25,11 @@ from treepool.placement.effort import PER_ATTEMPT, Effort
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import NOTHING, assess, fit, possible
 from treepool.placement.request.need import SLOT, Ask
 from treepool.placement.request.vertices import Request
+from treepool.rfc import idset
 from treepool.rfc.count import Count
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def on_one(
         return None
     state, rank, index = top.state, top.rank, situation.index
     equal = set() if situation.policy.by_rank else candidates.equal(top)
-    if len(equal) > 1 or (equal and not index.buckets[state].only(rank)):
+    if len(equal) > 1 or (equal and index.buckets[state] != 1 << rank):
         census, within = index.census(fabric), situation.inventory.matching(request.constraint)
         while True:
-            rank = census.first(equal, index, within, domain)
+            rank = census.first(equal, within, domain)
             there = index.state_of[rank]
             assert there is not None
             if there is state or candidates.stands(there, top.order, units):
@@ -311,22 +311,12 @@ class Domains:
         """The candidates for the request in *leaves*."""
         index, within, ask = self.situation.index, self.within, self.request.ask
         split = self.situation.split(self.request)
-        states: dict[NodeState, None] = {}
-        ranks = RankSet()
         leaves = list(leaves)
-        if len(leaves) == 1 and within is None and self.searched is None:
-            ranks = self.fabric.set_of(leaves[0])
-            held = self.census.held[leaves[0]]
-            return Candidates(index, ask, self.situation.policy, ranks, split, held)
-        for leaf in leaves:
-            states.update(dict.fromkeys(self.census.held[leaf]))
-            if within is None:
-                ranks.update(self.fabric.ranks[leaf])
-            else:
-                ranks.update(rank for rank in self.fabric.ranks[leaf] if rank in within)
+        states = dict.fromkeys(state for leaf in leaves for state in self.census.held[leaf])
         if self.searched is not None:
-            states = {state: None for state in states if state in self.searched}
-        return Candidates(index, ask, self.situation.policy, ranks, split, states)
+            states = dict.fromkeys(state for state in states if state in self.searched)
+        within &= idset.from_ids(rank for leaf in leaves for rank in self.fabric.ranks[leaf])
+        return Candidates(index, ask, self.situation.policy, within, split, states)
 
     def granted(self, given: Iterable[Given], slots: int) -> Optional[Selection]:
         """The nodes for the units that each leaf gives; *slots* if these span nodes."""

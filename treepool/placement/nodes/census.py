@@ -10,7 +10,6 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, AbstractSet, Iterable, Optional
 
 from treepool.placement.nodes.fabric_tree import ROOT, Fabric
-from treepool.placement.nodes.rankset import RankSet
 from treepool.placement.nodes.state import NodeState
 
 if TYPE_CHECKING:
@@ -89,32 +88,28 @@ class Census:
             del order[bisect_left(order, (number, place))]
             insort(order, (number + more, place))
 
-    def first(
-        self,
-        states: AbstractSet[NodeState],
-        index: NodeIndex,
-        within: Optional[RankSet],
-        domain: int,
-    ) -> int:
+    def first(self, states: AbstractSet[NodeState], within: int, domain: int) -> int:
         """The first rank in one of *states* on the way down from *domain* into the domain with the
         fewest idle nodes, ties to the lowest rank; -1 if *domain* has no such rank.
 
-        So whole domains above the nodes stay whole. Only ranks of *within*, which never changes,
-        count (None: all).
+        So whole domains above the nodes stay whole. Only ranks of *within* (bitmask) count.
         """
-        fabric = self.fabric
-        if within is not None and domain not in fabric.having(within):
-            return -1
-        children = fabric.children[domain]
-        if not children:
-            here = self.held[domain].keys() & states
-            if not here:
+        fabric, state_of = self.fabric, self.state_of
+        having = fabric.having(within)
+
+        def first(domain: int) -> int:
+            if domain not in having:
                 return -1
-            ranks = fabric.set_of(domain).common(within)
-            lowest = (index.buckets[state].lowest(ranks) for state in here)
-            return min((rank for rank in lowest if rank >= 0), default=-1)
-        for _, place in self._by_idle[domain]:
-            rank = self.first(states, index, within, children[place])
-            if rank >= 0:
-                return rank
-        return -1
+            children = fabric.children[domain]
+            if not children:
+                if self.held[domain].keys().isdisjoint(states):
+                    return -1
+                ranks = fabric.ranks[domain]
+                return next((r for r in ranks if state_of[r] in states and within >> r & 1), -1)
+            for _, place in self._by_idle[domain]:
+                rank = first(children[place])
+                if rank >= 0:
+                    return rank
+            return -1
+
+        return first(domain)

@@ -12,10 +12,9 @@ The file has more than 300 lines because the lists are filled, read and cut by o
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Container, Iterable, Iterator, Mapping, Optional, Sequence
 
 from treepool.placement.effort import remembered
-from treepool.placement.nodes.rankset import RankSet
 from treepool.rfc import idset
 from treepool.rfc.fabric import FabricDomain, written
 
@@ -51,12 +50,11 @@ class Fabric:
         self.ranks: list[Sequence[int]] = []
         self.homes: list[tuple[int, ...]] = [()] * width
         self.extra: list[Mapping[str, Any]] = []
-        self._sets: dict[int, RankSet] = {}
         self._frames: dict[int, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
         self._named: dict[str, bytearray] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
-        self._having: dict[RankSet, frozenset[int]] = {}
+        self._having: dict[int, frozenset[int]] = {}
 
     @classmethod
     def of(cls, root: FabricDomain, ranks: int, width: int) -> Fabric:
@@ -66,14 +64,14 @@ class Fabric:
         return new
 
     @classmethod
-    def of_sets(cls, sets: Mapping[str, RankSet], width: int) -> Fabric:
+    def of_sets(cls, sets: Mapping[str, int], width: int) -> Fabric:
         """A fabric of one level: a domain for each of *sets*, by name. Their order, not their
         lowest rank, decides between equal ones."""
         new = cls(width)
         new._new("", None, -1, {})
         for place, (name, members) in enumerate(sets.items()):
             leaf = new._new("", name, ROOT, {})
-            new._leaf(leaf, list(members))
+            new._leaf(leaf, list(idset.iterate(members)))
             new.lowest[leaf] = place
         new._close(ROOT)
         return new
@@ -98,11 +96,13 @@ class Fabric:
             found.append((domain, *found[parent]) if parent >= 0 else (domain,))
         return found
 
-    def having(self, ranks: RankSet) -> frozenset[int]:
-        """The domains that have some of *ranks*, which never change."""
+    def having(self, ranks: int) -> Container[int]:
+        """The domains that have some of *ranks* (bitmask), all if that is EVERY."""
+        if ranks == idset.EVERY:
+            return range(len(self))
 
         def found() -> frozenset[int]:
-            leaves = {leaf for rank in ranks for leaf in self.homes[rank]}
+            leaves = {leaf for rank in idset.iterate(ranks) for leaf in self.homes[rank]}
             return frozenset(domain for leaf in leaves for domain in self.paths[leaf])
 
         return remembered(self._having, _MAX_SETS, ranks, found)
@@ -145,14 +145,6 @@ class Fabric:
         """All ranks in *domain*."""
         for leaf in self.leaves(domain):
             yield from self.ranks[leaf]
-
-    def set_of(self, leaf: int) -> RankSet:
-        """The ranks of *leaf* as a set, which is made when it is first asked for."""
-        found = self._sets.get(leaf)
-        if found is None:
-            found = self._sets[leaf] = RankSet()
-            found.update(self.ranks[leaf])
-        return found
 
     def shown(self, domain: int) -> str:
         """*domain* in words: its locality and name, or its lowest rank if it has no name."""

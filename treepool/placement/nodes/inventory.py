@@ -17,7 +17,6 @@ from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.node_types import types_of
 from treepool.placement.nodes.properties import Properties
-from treepool.placement.nodes.rankset import RankSet, ranks_of
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import constraint as rfc31
@@ -81,9 +80,9 @@ class Inventory:
         return self.resource_set.ranks
 
     @cached_property
-    def node_types(self) -> dict[NodeType, RankSet]:
-        """Each node type and its ranks."""
-        return ranks_of(self.types, self.ranks)
+    def node_types(self) -> dict[NodeType, int]:
+        """Each node type and its ranks (bitmask)."""
+        return idset.by_value(self.types, self.ranks)
 
     @cached_property
     def localities(self) -> tuple[str, ...]:
@@ -116,7 +115,7 @@ class Inventory:
 
         def members() -> Fabric:
             having = sorted(self.resource_set.properties.items())
-            sets = {n: RankSet.from_mask(m) for n, m in having if n.startswith(name + ":")}
+            sets = {n: mask for n, mask in having if n.startswith(name + ":")}
             return Fabric.of_sets(sets, len(self.types))
 
         return remembered(self._families, MAX_FAMILIES, name, members)
@@ -126,25 +125,24 @@ class Inventory:
         return HostIndex(self.hosts, self.ranks)
 
     @cached_property
-    def _matching(self) -> dict[Constraint, RankSet]:
+    def _matching(self) -> dict[Constraint, int]:
         return {}
 
-    def matching(self, constraint: Optional[Constraint]) -> Optional[RankSet]:
-        """The ranks that satisfy *constraint*; None stands for all of them."""
+    def matching(self, constraint: Optional[Constraint]) -> int:
+        """The ranks that satisfy *constraint* (bitmask); without one, EVERY."""
         if constraint is None:
-            return None
+            return idset.EVERY
 
-        def evaluated() -> RankSet:
+        def evaluated() -> int:
             properties = self.resource_set.properties
-            mask = rfc31.evaluate(constraint, self.ranks, properties, self._host_index.matching)
-            return RankSet.from_mask(mask)
+            return rfc31.evaluate(constraint, self.ranks, properties, self._host_index.matching)
 
         return remembered(self._matching, MAX_CONSTRAINTS, constraint, evaluated)
 
     @cached_property
     def idle_index(self) -> NodeIndex:
         """An index in which every rank is idle and up, to decide feasibility."""
-        up = idset.flags(union(ranks.mask() for ranks in self.node_types.values()), len(self.types))
+        up = idset.flags(union(self.node_types.values()), len(self.types))
         return NodeIndex(self.idle_states(), up)
 
     def idle_states(self) -> list[Optional[NodeState]]:

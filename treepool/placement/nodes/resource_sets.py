@@ -11,7 +11,6 @@ import attrs
 
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.rankset import ranks_of
 from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import hostlist, idset
@@ -28,11 +27,11 @@ def all_R(inventory: Inventory) -> ResourceSet:
 def allocated_R(inventory: Inventory, index: NodeIndex) -> ResourceSet:
     """What is allocated, without the key; it may be nothing."""
     entries = []
-    for state, ranks in ranks_of(index.state_of, inventory.ranks).items():
+    for state, ranks in idset.by_value(index.state_of, inventory.ranks).items():
         root = state.type.root
         cores, gpus = root.cores & ~state.cores, root.gpus & ~state.gpus
         if cores or gpus:
-            entries.append(RLiteEntry(ranks.mask(), cores, gpus))
+            entries.append(RLiteEntry(ranks, cores, gpus))
     return _with(inventory, entries)
 
 

@@ -88,7 +88,7 @@ class Units:
 
     def on(self, rank: int, state: Optional[NodeState]) -> int:
         """The units of *rank*, which is up, in *state*."""
-        if state is None or (self.within is not None and rank not in self.within):
+        if state is None or not self.within >> rank & 1:
             return 0
         return self.of(state)
 
@@ -96,7 +96,7 @@ class Units:
         """The units of all nodes that are up."""
         cores, gpus, within = self.ask.min_cores, self.ask.min_gpus, self.within
         return sum(
-            self.of(state) * ranks.count(within)
+            self.of(state) * idset.size(ranks & within)
             for state, ranks in situation.index.buckets.items()
             if state.ncores >= cores and state.ngpus >= gpus
         )

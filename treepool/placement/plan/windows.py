@@ -46,7 +46,7 @@ class Window:
         return tuple(
             (tuple(idset.iterate(mask)), node_type.root.cores, node_type.root.gpus)
             for node_type, ranks in inventory.node_types.items()
-            for mask in (ranks.mask() & self.ranks,)
+            for mask in (ranks & self.ranks,)
             if mask
         )
 

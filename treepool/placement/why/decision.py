@@ -55,7 +55,7 @@ def decide(situation: Situation, choice: Choice) -> Decision:
     ask, within = choice.request.ask, inventory.matching(choice.request.constraint)
     looked, split = [], situation.split(choice.request)
     for state, held in index.buckets.items():
-        ranks = tuple(held.ascending(within))
+        ranks = tuple(idset.iterate(held & within))
         if ranks:
             found = fit(state, ask)
             key = policy.key(state, ask, found)
@@ -95,11 +95,11 @@ def why_passed_over(situation: Situation, request: Request, state: NodeState) ->
 
     None if no single number explains it.
     """
-    rank = next(iter(situation.index.buckets.get(state, ())), None)
-    if rank is None or (request.ask.whole and not state.idle):
+    ranks = situation.index.buckets.get(state, 0)
+    if not ranks or (request.ask.whole and not state.idle):
         return None
     types: list[Optional[NodeType]] = [None] * len(situation.inventory.types)
-    types[rank] = free_part(state)
+    types[idset.lowest(ranks)] = free_part(state)
     return _why(situation, attrs.evolve(request, constraint=None, same=None), types)
 
 
@@ -112,8 +112,8 @@ def _why(
     if request.same is not None and request.same.required:
         tried = [narrowed(request, name) for name in members(request.same.family, inventory)]
     withins = [inventory.matching(one.constraint) for one in tried]
-    there = [rank for rank, node_type in enumerate(types) if node_type is not None]
-    if not any(within is None or rank in within for within in withins for rank in there):
+    there = idset.from_ids(rank for rank, node_type in enumerate(types) if node_type is not None)
+    if not any(within & there for within in withins):
         return None
     idle = Situation(inventory, inventory.idle_index, situation.policy)
     if request.same is None and idle.choice(request).selection is not None:

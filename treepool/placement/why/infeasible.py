@@ -24,6 +24,7 @@ from treepool.placement.request.vertices import Request
 from treepool.placement.why.above import why_not_above
 from treepool.placement.why.shortage import amount, links, size, why_no_amount, why_no_whole
 from treepool.placement.why.unsatisfied import unsatisfied
+from treepool.rfc import idset
 from treepool.rfc.count import Count
 
 _ANY = Count(1, None)
@@ -45,14 +46,14 @@ def _why(request: Request, inventory: Inventory) -> Reason:
     if request.same is not None and request.same.required:
         return _why_not_same(request, inventory)
     within = inventory.matching(request.constraint)
-    if within is not None and not within:
+    if not within:
         which = unsatisfied(request.constraint, inventory.matching)
         return Reason("constraint", f"no node satisfies the constraints{which}")
     types = _types_for(request, inventory)
     units = {t: _units_on(t, request.ask) for t in types}
     if request.above and any(units.values()):
         return why_not_above(request, inventory)
-    among = " that satisfy the constraints" if within is not None else ""
+    among = " that satisfy the constraints" if within != idset.EVERY else ""
     if not any(units.values()):
         return _Node(request.ask, list(types), inventory).why()
     if request.nodes is None:
@@ -95,7 +96,7 @@ def _why_not_same(request: Request, inventory: Inventory) -> Reason:
 def _types_for(request: Request, inventory: Inventory) -> dict[NodeType, int]:
     """How many nodes of each type satisfy the constraints of *request*."""
     within = inventory.matching(request.constraint)
-    types = {t: ranks.count(within) for t, ranks in inventory.node_types.items()}
+    types = {t: idset.size(ranks & within) for t, ranks in inventory.node_types.items()}
     return {node_type: count for node_type, count in types.items() if count}
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Sequence
 
-from treepool.placement.nodes.rankset import RankSet
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import MAX_SHOWN, shortened
 
 #: The ranks that satisfy a constraint, such as Inventory.matching.
-Matching = Callable[[Constraint], Optional[RankSet]]
+Matching = Callable[[Constraint], int]
 
 #: How many parts are tried alone. A constraint can have 4096 parts, and the ranks of each part take
 #: up to one bit per rank.
@@ -94,8 +93,7 @@ def _why_not_all(operands: Sequence[Constraint], matching: Matching) -> str:
     operands = operands[:_MAX_TRIED]
     masks: list[int] = []
     for operand in operands:
-        found = matching(operand)
-        masks.append(found.mask() if found else 0)
+        masks.append(matching(operand))
         if masks[-1]:
             continue
         if operand.operator != "properties":
