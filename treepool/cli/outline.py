@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
@@ -11,7 +12,7 @@ from treepool.discovery.machine import Machine
 from treepool.rfc import hostlist, idset
 from treepool.rfc.fabric import FabricDomain
 from treepool.rfc.links import Links
-from treepool.rfc.topo import nested
+from treepool.rfc.topo import Topo, read
 
 #: Most groups of GPUs shown for one kind of link, and most domains of the fabric.
 _MOST, _MOST_DOMAINS = 8, 64
@@ -83,7 +84,7 @@ def _kind(kind: Nodes, hosts: str) -> Iterator[str]:
     count = "1 node" if (size := idset.size(kind.ranks)) == 1 else f"{size} nodes"
     of = f"{hosts} (rank {idset.encode(kind.ranks)})"
     yield f"{count}: {of}: {outline(kind.node.topo)}"
-    yield from _drawn(_domain("node", kind.node.topo, kind.node.machine))
+    yield from _drawn(_domain("node", read(kind.node.topo), kind.node.machine))
     links = kind.node.machine.links
     if links is not None:
         yield from _links(links)
@@ -106,20 +107,23 @@ def _drawn(tree: _Tree, indent: str = "", last: Optional[bool] = None) -> Iterat
         yield from _drawn(one, below, number == len(inside))
 
 
-def _domain(name: str, topo: Mapping[str, Any], machine: Machine) -> _Tree:
-    words = [name]
-    if "cores" in topo:
-        words.append(f"cores {topo['cores']}")
-    if "gpus" in topo:
-        words.append(f"gpus {topo['gpus']}{_models(topo['gpus'], machine)}")
-    if "memory" in topo:
-        words.append(f"{topo['memory']} GiB")
-    inside = list(nested(topo))
+def _domain(label: str, topo: Topo, machine: Machine) -> _Tree:
+    words = [label]
+    cores = topo.cores & ~idset.union(inner.cores for inner in topo.inside)
+    gpus = topo.gpus & ~idset.union(inner.gpus for inner in topo.inside)
+    if cores:
+        words.append(f"cores {idset.encode(cores)}")
+    if gpus:
+        words.append(f"gpus {idset.encode(gpus)}{_models(gpus, machine)}")
+    if topo.memory:
+        words.append(f"{topo.memory >> 30} GiB")
     trees = []
-    for i, (kind, item) in enumerate(inside):
-        count = sum(1 for k, _ in inside[:i] if k == kind)
-        label = f"{kind} {count}" if sum(k == kind for k, _ in inside) > 1 else kind
-        trees.append(_domain(label, item, machine))
+    kinds = Counter(domain.locality for domain in topo.inside)
+    seen: Counter[str] = Counter()
+    for domain in topo.inside:
+        kind = domain.locality
+        trees.append(_domain(f"{kind} {seen[kind]}" if kinds[kind] > 1 else kind, domain, machine))
+        seen[kind] += 1
     return "  ".join(words), trees
 
 
@@ -140,12 +144,11 @@ def _above(label: str, domain: FabricDomain, host_of: Mapping[int, str]) -> _Tre
     return text, inside
 
 
-def _models(ids: str, machine: Machine) -> str:
-    wanted = set(idset.iterate(idset.decode(ids)))
+def _models(ids: int, machine: Machine) -> str:
     found = {
         " ".join(word for word in (gpu.model, gpu.profile) if word)
         for gpu in machine.gpus
-        if gpu.id in wanted
+        if ids >> gpu.id & 1
     } - {""}
     return f" ({', '.join(sorted(found))})" if found else ""
 

@@ -43,7 +43,7 @@ from treepool.rfc.findings import MAX_PROBLEMS, Findings, limited
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
-from treepool.rfc.topo import ids, walk
+from treepool.rfc.topo import read
 
 #: Most kinds of nodes that are described; the others are only counted.
 MAX_KINDS = 4
@@ -184,7 +184,8 @@ def _of_type(node_type: NodeType) -> str:
 
 
 def _of_topo(topo: Mapping[str, Any]) -> str:
-    return _described(*ids(topo), Counter(name for name, _ in walk(topo)))
+    tree = read(topo)
+    return _described(tree.cores, tree.gpus, Counter(inner.locality for inner in tree.walk()))
 
 
 def _described(cores: int, gpus: int, localities: Mapping[str, int]) -> str:

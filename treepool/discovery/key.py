@@ -16,7 +16,7 @@ from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import WRITER, AllocatedIds, KeyEntry, SchedulingKey
-from treepool.rfc.topo import ids, walk
+from treepool.rfc.topo import read
 
 _NUMBER_AT_END = re.compile(r"\d+$", re.ASCII)
 
@@ -227,11 +227,11 @@ def _hosts(names: Sequence[str]) -> str:
 
 def outline(topo: Mapping[str, Any]) -> str:
     """A topo in a few words: the numbers of domains of each locality, of cores, and of GPUs."""
-    cores, gpus = ids(topo)
-    counts = Counter(name for name, _ in walk(topo))
+    tree = read(topo)
+    counts = Counter(inner.locality for inner in tree.walk())
     words = [f"{count} {name}" for name, count in counts.items()]
-    for ids_of_kind, what in ((cores, "core"), (gpus, "GPU")):
-        number = idset.size(ids_of_kind)
+    for ids, what in ((tree.cores, "core"), (tree.gpus, "GPU")):
+        number = idset.size(ids)
         if number or what == "core":
             words.append(f"{number} {what}" + "s" * (number != 1))
     return ", ".join(words)

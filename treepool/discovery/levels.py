@@ -19,7 +19,7 @@ from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 from treepool.rfc.links import MAX_DISTANCE, MAX_DOMAINS, Distances, Links
-from treepool.rfc.topo import ids, walk
+from treepool.rfc.topo import read
 
 #: What ``--levels`` may name.
 LEVELS = (*KINDS, GPULINK, DEVICE, COREKIND)
@@ -79,8 +79,9 @@ def _distances(topo: Mapping[str, Any], machine: Machine) -> Optional[Distances]
     None if they are not known, or all equal.
     """
     number_of = {cores: number for number, cores in machine.numa_nodes.items()}
-    for name in dict.fromkeys(name for name, _ in walk(topo)):
-        cores = sorted((ids(d)[0] for n, d in walk(topo) if n == name), key=idset.lowest)
+    domains = list(read(topo).walk())
+    for name in dict.fromkeys(domain.locality for domain in domains):
+        cores = sorted((d.cores for d in domains if d.locality == name), key=idset.lowest)
         nodes = [number_of.get(mask, -1) for mask in cores]
         if set(nodes) == set(number_of.values()) and 2 < len(nodes) <= MAX_DOMAINS:
             far = machine.distances

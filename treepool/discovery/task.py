@@ -119,9 +119,9 @@ def has_instances(R: ResourceSet, rank: int) -> bool:
     mine = union(entry.gpus for entry in R.entries if rank >= 0 and entry.ranks >> rank & 1)
     key = R.key()
     gpus = idset.from_ids(_gpus_in_topo(mine, _allocated(key, rank)).values())
-    found = _topo(key, rank)
-    domains = topo.walk(found) if found is not None else ()
-    return any(name.startswith(MIG) and gpus & topo.ids(d)[1] for name, d in domains)
+    there = _topo(key, rank)
+    domains = topo.read(there).walk() if there is not None else ()
+    return any(one.locality.startswith(MIG) and gpus & one.gpus for one in domains)
 
 
 def with_bus_order(machine: Machine, bus_ids: Sequence[str]) -> Machine:
@@ -165,18 +165,17 @@ def _with_ids_of_R(machine: Machine, old: Mapping[int, int]) -> Machine:
     return attrs.evolve(machine, gpus=tuple(gpus))
 
 
-def _near_by_topo(found: Optional[Mapping[str, Any]], core_of: Mapping[int, int]) -> dict[int, int]:
-    """For each GPU in topo *found*, those of the job's cores that are in its domain.
+def _near_by_topo(there: Optional[Mapping[str, Any]], core_of: Mapping[int, int]) -> dict[int, int]:
+    """For each GPU in the topo *there*, those of the job's cores that are in its domain.
 
     *core_of* has the machine's ids of the job's cores by the topo's ids.
     """
     near: dict[int, int] = {}
-    for _, domain in topo.walk(found) if found is not None else ():
-        if "cores" not in domain or "gpus" not in domain:
+    for domain in topo.read(there).walk() if there is not None else ():
+        if not domain.cores:
             continue
-        cores = idset.decode(domain["cores"])
-        mine = idset.from_ids(core_of[c] for c in idset.iterate(cores) if c in core_of)
-        for gpu in idset.iterate(idset.decode(domain["gpus"])):
+        mine = idset.from_ids(core_of[c] for c in idset.iterate(domain.cores) if c in core_of)
+        for gpu in idset.iterate(domain.gpus):
             near[gpu] = mine  # a smaller domain comes later
     return near
 

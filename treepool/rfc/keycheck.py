@@ -129,7 +129,7 @@ class _Check:
             if name not in used:
                 yield f"{at}: no topo of the key has this digest, so the table is not used"
             elif far:
-                domains = sum(locality == far.locality for locality, _ in topo.walk(used[name]))
+                domains = sum(d.locality == far.locality for d in topo.read(used[name]).walk())
                 if domains != len(far.values):
                     what = f"{shown(far.locality)} has {domains} domains, not {len(far.values)}"
                     yield f"{at}/distances: {what}, so they are not used"
@@ -140,8 +140,8 @@ class _Check:
         for i, (entry, ranks) in enumerate(zip(self.key.children, self.ranks)):
             if not ranks:
                 continue
-            cores, gpus = topo.ids(entry.topo)
-            if not cores and not gpus:
+            there = topo.read(entry.topo)
+            if not there.cores and not there.gpus:
                 continue
             for r_lite in self.resource_set.entries:
                 pairs += 1
@@ -151,7 +151,7 @@ class _Check:
                 here = r_lite.ranks & ranks
                 if not here:
                     continue
-                absent = ("cores", cores & ~r_lite.cores), ("GPUs", gpus & ~r_lite.gpus)
+                absent = ("cores", there.cores & ~r_lite.cores), ("GPUs", there.gpus & ~r_lite.gpus)
                 text = " and ".join(f"{what} {shown_ids(ids)}" for what, ids in absent if ids)
                 if text:
                     rank = f"rank{'' if idset.size(here) == 1 else 's'} {shown_ids(here)}"

@@ -291,7 +291,7 @@ def _check_names(
     """Note each locality that is in a topo of *children* and in the fabric *above*."""
     names = above.localities()
     for i, entry in enumerate(children):
-        for name in names.intersection(name for name, _ in topo.walk(entry.topo)):
+        for name in names.intersection(d.locality for d in topo.read(entry.topo).walk()):
             names.discard(name)
             findings.note(
                 at, f"locality {shown(name)} is in the topo of entry {i} of children, too"

@@ -12,7 +12,8 @@ from typing import Any, Iterable, Iterator, Mapping
 
 import attrs
 
-from treepool.rfc.count import BYTES
+from treepool.rfc import idset
+from treepool.rfc.count import BYTES, to_bytes
 from treepool.rfc.findings import Findings, Readers, pointer_to, shown, shown_ids
 
 #: The keys that describe a domain. They cannot name a locality.
@@ -60,10 +61,44 @@ def check(topo: object, at: str, findings: Findings) -> None:
         findings.note(at, f"has more than {MAX_DOMAINS} domains")
 
 
-def ids(topo: Mapping[str, Any]) -> tuple[int, int]:
-    """All cores and all GPUs that valid *topo* mentions, as bitmasks."""
-    found = _Walk(Findings()).domain(topo, "", ())
-    return found.cores, found.gpus
+@attrs.frozen(eq=False)
+class Topo:
+    """A domain of a valid topo: of a locality, or the node itself.
+
+    ``cores`` and ``gpus`` (bitmasks) are all that it mentions, domains inside included. ``memory``
+    is what the domain itself lists, and ``storage`` the largest anywhere in it, both in bytes.
+    """
+
+    locality: str
+    cores: int
+    gpus: int
+    memory: int
+    storage: int
+    inside: tuple[Topo, ...]
+
+    def walk(self) -> Iterator[Topo]:
+        """All domains inside, enclosing ones first."""
+        for domain in self.inside:
+            yield domain
+            yield from domain.walk()
+
+
+def read(topo: Mapping[str, Any], locality: str = "node") -> Topo:
+    """The tree of a valid *topo*, whose outermost domain is of *locality*."""
+    inside = tuple(
+        read(item, name)
+        for name, items in topo.items()
+        if name not in RESOURCE_KEYS and is_locality(items)
+        for item in items
+    )
+    cores, gpus = idset.decode(topo.get("cores", "")), idset.decode(topo.get("gpus", ""))
+    for domain in inside:
+        cores, gpus = cores | domain.cores, gpus | domain.gpus
+    kept = topo.get("storage", [])
+    storage = [to_bytes(one["capacity"], one.get("unit", "GiB")) for one in kept]
+    storage += [domain.storage for domain in inside]
+    memory = int(topo.get("memory", 0)) << 30
+    return Topo(locality, cores, gpus, memory, max(storage, default=0), inside)
 
 
 def is_locality(value: object) -> bool:
@@ -96,21 +131,6 @@ def check_locality(
     else:
         return True
     return False
-
-
-def nested(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The locality and the topo of each domain directly inside valid *domain*."""
-    for name, items in domain.items():
-        if name not in RESOURCE_KEYS and is_locality(items):
-            for item in items:
-                yield name, item
-
-
-def walk(domain: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The locality and the topo of each domain inside valid *domain*, enclosing ones first."""
-    for name, item in nested(domain):
-        yield name, item
-        yield from walk(item)
 
 
 @attrs.frozen

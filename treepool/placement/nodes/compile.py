@@ -9,17 +9,14 @@ count only for requests that name them.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Optional
-
-import attrs
+from typing import Any, Mapping, NamedTuple, Optional
 
 from treepool.placement.nodes.distances import Apart, Places, apart, places_in
 from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.nodes.tree import NODE, UNKNOWN, Domain, NodeType, Physical, lowest_id
 from treepool.rfc import idset
-from treepool.rfc.count import to_bytes
 from treepool.rfc.links import Distances
-from treepool.rfc.topo import nested
+from treepool.rfc.topo import Topo, read
 
 
 def compile_topo(
@@ -47,30 +44,23 @@ def compile_topo(
     if topo is None:
         root = Domain(NODE, cores, gpus, True)
         return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
-    ids = _Ids(cores, gpus, physical)
-    ids.site = _missing(topo, ids) if site is None else site
+    tree, ids = read(topo), _Ids(cores, gpus, physical)
+    ids.site = (tree.cores & ~ids.cores, tree.gpus & ~ids.gpus) if site is None else site
     if distances is not None:
-        ids.distances, ids.places = distances, places_in(topo, distances)
-    inside = amounts_in(NODE, topo)
-    children, between = _children(topo, ids, 0)
-    root = Domain(NODE, cores, gpus, True, inside.local, children, inside.cxl, None, between)
+        ids.distances, ids.places = distances, places_in(tree, distances)
+    children, between, memory = _inside(tree, ids, 0)
+    root = Domain(NODE, cores, gpus, True, memory.local, children, memory.cxl, None, between)
     return NodeType(
         root,
         topo,
-        _storage(topo),
-        frozenset(_names(topo)),
+        tree.storage,
+        frozenset(domain.locality for domain in tree.walk()),
         physical,
         site is not None,
         ids.site,
         links,
         gpu_memory,
     )
-
-
-def _missing(topo: Mapping[str, Any], ids: _Ids) -> tuple[int, int]:
-    """The cores and GPUs of *topo* that R does not have."""
-    cores, gpus = _listed(topo)
-    return cores & ~ids.cores, gpus & ~ids.gpus
 
 
 class _Ids:
@@ -108,80 +98,20 @@ def flat_topo(cores: int, gpus: int) -> dict[str, Any]:
     return topo
 
 
-def _children(
-    topo: Mapping[str, Any], ids: _Ids, cxl: int
-) -> tuple[tuple[Domain, ...], Apart[Domain]]:
-    """The domains in *topo*, and how far apart they are; *cxl* is the memory around, in bytes."""
-    inside = list(nested(topo))
-    found = [(_domain(name, item, ids, cxl), ids.places.get(id(item), ())) for name, item in inside]
-    # Drop the domains of which R has nothing: nothing can be placed there.
-    found = [(d, places) for d, places in found if d.cores or d.gpus]
-    between = apart(found, ids.distances) if ids.distances is not None else {}
-    return tuple(sorted((d for d, _ in found), key=lowest_id)), between
-
-
-def _domain(name: str, topo: Mapping[str, Any], ids: _Ids, cxl: int) -> Domain:
-    listed_cores, listed_gpus = _listed(topo)
-    cores, gpus = ids.cores & listed_cores, ids.gpus & listed_gpus
-    missing = listed_cores & ~cores, listed_gpus & ~gpus
-    whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])
-    inside = amounts_in(name, topo)
-    around = cxl + (inside.own if name == "cxl" else 0)
-    children, between = _children(topo, ids, around)
-    return Domain(
-        name,
-        *ids.in_r(cores, gpus),
-        whole,
-        inside.local,
-        children,
-        cxl + inside.cxl,
-        inside.own if name in TIERS else None,
-        between,
-    )
-
-
-def _names(topo: Mapping[str, Any]) -> Iterator[str]:
-    for name, item in nested(topo):
-        yield name
-        yield from _names(item)
-
-
-def _storage(topo: Mapping[str, Any]) -> int:
-    """The largest storage of a node in bytes, anywhere in the topo."""
-    sizes = [
-        to_bytes(item["capacity"], item.get("unit", "GiB")) for item in topo.get("storage", [])
-    ]
-    return max([*sizes, *(_storage(item) for _, item in nested(topo))], default=0)
-
-
-def _listed(topo: Mapping[str, Any]) -> tuple[int, int]:
-    """All cores and GPUs that *topo* mentions, nested domains included."""
-    cores = idset.decode(topo.get("cores", ""))
-    gpus = idset.decode(topo.get("gpus", ""))
-    for _, item in nested(topo):
-        inner_cores, inner_gpus = _listed(item)
-        cores |= inner_cores
-        gpus |= inner_gpus
-    return cores, gpus
-
-
 #: Localities that are memory tiers.
 TIERS = frozenset(("hbm", "cxl", "nvm", "gpumem"))
 
 
-@attrs.frozen
-class Amounts:
+class _Memory(NamedTuple):
     """Bytes of memory in a domain, nested domains included.
 
     ``ordinary`` is the larger of what the domain lists and what the domains in it have. ``hbm`` and
-    ``cxl`` are the memory of such tiers in the domain, itself included. ``own`` is what the domain
-    lists.
+    ``cxl`` are the memory of such tiers in the domain, itself included.
     """
 
     ordinary: int
     hbm: int
     cxl: int
-    own: int
 
     @property
     def local(self) -> int:
@@ -189,14 +119,36 @@ class Amounts:
         return self.ordinary + self.hbm
 
 
-def amounts_in(name: str, topo: Mapping[str, Any]) -> Amounts:
-    """The memory in a domain called *name* with the RFC 49 JSON *topo*."""
-    own = int(topo.get("memory", 0)) << 30
-    inside = [amounts_in(inner, item) for inner, item in nested(topo)]
-    ordinary = sum(amounts.ordinary for amounts in inside)
-    return Amounts(
-        ordinary=ordinary if name in TIERS else max(own, ordinary),
-        hbm=sum(amounts.hbm for amounts in inside) + (own if name == "hbm" else 0),
-        cxl=sum(amounts.cxl for amounts in inside) + (own if name == "cxl" else 0),
-        own=own,
+def _inside(topo: Topo, ids: _Ids, cxl: int) -> tuple[tuple[Domain, ...], Apart[Domain], _Memory]:
+    """The domains in *topo*, how far apart they are, and its memory; *cxl* is the memory around."""
+    around = cxl + (topo.memory if topo.locality == "cxl" else 0)
+    inside = [(*_domain(one, ids, around), ids.places.get(one, ())) for one in topo.inside]
+    ordinary, hbm, far = (sum(sizes) for sizes in zip((0, 0, 0), *(one[1] for one in inside)))
+    memory = _Memory(
+        ordinary if topo.locality in TIERS else max(topo.memory, ordinary),
+        hbm + (topo.memory if topo.locality == "hbm" else 0),
+        far + (topo.memory if topo.locality == "cxl" else 0),
     )
+    # Drop the domains of which R has nothing: nothing can be placed there.
+    there = [(domain, places) for domain, _, places in inside if domain.cores or domain.gpus]
+    between = apart(there, ids.distances) if ids.distances is not None else {}
+    return tuple(sorted((domain for domain, _ in there), key=lowest_id)), between, memory
+
+
+def _domain(topo: Topo, ids: _Ids, cxl: int) -> tuple[Domain, _Memory]:
+    """The domain of *topo*, and its memory; *cxl* is the memory around it, in bytes."""
+    cores, gpus = ids.cores & topo.cores, ids.gpus & topo.gpus
+    missing = topo.cores & ~cores, topo.gpus & ~gpus
+    whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])
+    children, between, memory = _inside(topo, ids, cxl)
+    domain = Domain(
+        topo.locality,
+        *ids.in_r(cores, gpus),
+        whole,
+        memory.local,
+        children,
+        cxl + memory.cxl,
+        topo.memory if topo.locality in TIERS else None,
+        between,
+    )
+    return domain, memory

@@ -7,11 +7,11 @@ domains are as far apart as the memory in or around them, on average of both dir
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any, Callable, Hashable, Mapping, Sequence, TypeVar
+from typing import Callable, Hashable, Mapping, Sequence, TypeVar
 
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_DOMAINS, Distances
-from treepool.rfc.topo import ids, nested, walk
+from treepool.rfc.topo import Topo
 
 D = TypeVar("D", bound=Hashable)
 
@@ -21,28 +21,28 @@ _UNIT = 1000
 #: For each domain of some siblings, its distance to each of them; empty if all are as far apart.
 Apart = Mapping[D, Mapping[D, int]]
 
-#: The memory in or around each domain of a topo, by the id() of its JSON: places in a matrix.
-Places = Mapping[int, Sequence[int]]
+#: The memory in or around each domain of a topo: places in a matrix.
+Places = Mapping[Topo, Sequence[int]]
 
 
-def places_in(topo: Mapping[str, Any], distances: Distances) -> Places:
+def places_in(topo: Topo, distances: Distances) -> Places:
     """The places of all domains in *topo*; empty if *distances* are not about its domains."""
-    bases = [item for name, item in walk(topo) if name == distances.locality]
-    bases.sort(key=lambda d: idset.lowest(cores) if (cores := ids(d)[0]) else idset.MAX_ID)
+    bases = [domain for domain in topo.walk() if domain.locality == distances.locality]
+    bases.sort(key=lambda d: idset.lowest(d.cores) if d.cores else idset.MAX_ID)
     if len(bases) != len(distances.values):
         return {}
-    place = {id(item): i for i, item in enumerate(bases)}
-    found: dict[int, Sequence[int]] = {}
+    place = {domain: i for i, domain in enumerate(bases)}
+    places: dict[Topo, Sequence[int]] = {}
 
-    def visit(item: Mapping[str, Any], around: Sequence[int]) -> Sequence[int]:
-        own = [place[id(item)]] if id(item) in place else []
-        inside = [visit(inner, own or around) for _, inner in nested(item)]
+    def visit(domain: Topo, around: Sequence[int]) -> Sequence[int]:
+        own = [place[domain]] if domain in place else []
+        inside = [visit(inner, own or around) for inner in domain.inside]
         here = own or list(chain.from_iterable(inside))
-        found[id(item)] = here or around
+        places[domain] = here or around
         return here
 
     visit(topo, ())
-    return found
+    return places
 
 
 def farthest(among: Apart[D], some: Sequence[D]) -> float:
