@@ -23,8 +23,9 @@ from treepool.errors import (
     Reason,
 )
 from treepool.placement.allocation import Allocation, parts_of, short_form
-from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.fitness import Fitness
+from treepool.placement.choose.selection import Choice
 from treepool.placement.effort import REASON
 from treepool.placement.held import (
     HELD_BACK,

@@ -61,8 +61,8 @@ class FabricDomain:
 
     def localities(self) -> set[str]:
         """The names of all localities in the domain."""
-        found = {locality for locality, _ in self.inner}
-        return found.union(*(inner.localities() for _, inner in self.children() if inner.inner))
+        names = {locality for locality, _ in self.inner}
+        return names.union(*(inner.localities() for _, inner in self.children() if inner.inner))
 
     def mask(self) -> int:
         """The ranks as a bitmask."""
@@ -157,9 +157,9 @@ class _Reader:
                 continue
             nested = True
             if topo.check_locality(self.findings, name, key, inside, RESERVED):
-                found = tuple(self.siblings(items, key, (*inside, name)))
-                inner.append((name, found))
-                placed += [(f"{key}/{i}", domain) for i, domain in enumerate(found)]
+                domains = tuple(self.siblings(items, key, (*inside, name)))
+                inner.append((name, domains))
+                placed += [(f"{key}/{i}", domain) for i, domain in enumerate(domains)]
         below = self.disjoint(placed) if placed else ()  # most domains have no other inside
         ranks = below
         if "ranks" in value:
@@ -216,10 +216,10 @@ class _Reader:
 
 def _merged(runs: Iterable[tuple[int, int]]) -> Runs:
     """*runs*, which may touch or overlap, as Runs."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for first, end in sorted(runs):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            found.append((first, end))
-    return tuple(found)
+            merged.append((first, end))
+    return tuple(merged)

@@ -74,11 +74,11 @@ class HostIndex:
     @cached_property
     def _ranks_of_host(self) -> dict[str, list[int]]:
         """The ranks of each host that several brokers share."""
-        found: dict[str, list[int]] = {}
+        ranks_of: dict[str, list[int]] = {}
         if len(self._rank_of_host) < idset.size(self._ranks):
             for rank in idset.iterate(self._ranks):
-                found.setdefault(self._hosts[rank], []).append(rank)
-        return {host: ranks for host, ranks in found.items() if len(ranks) > 1}
+                ranks_of.setdefault(self._hosts[rank], []).append(rank)
+        return {host: ranks for host, ranks in ranks_of.items() if len(ranks) > 1}
 
     def _called(self, names: set[str]) -> Iterator[int]:
         """The ranks on the hosts with one of *names*."""
@@ -87,10 +87,10 @@ class HostIndex:
 
     @cached_property
     def _ranks_of_pattern(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        ranks_of: dict[str, list[int]] = {}
         for rank in idset.iterate(self._ranks):
-            found.setdefault(self._hosts[rank].translate(_PATTERN), []).append(rank)
-        return found
+            ranks_of.setdefault(self._hosts[rank].translate(_PATTERN), []).append(rank)
+        return ranks_of
 
     @cached_property
     def _longest(self) -> int:
@@ -123,20 +123,20 @@ class HostIndex:
 
     def _sorted_by(self, pattern: str, turned: int) -> _Sorted:
         """The hosts of *pattern*, each with its last *turned* characters in front."""
-        found = self._sorted.get((pattern, turned))
-        if found is None:
+        entry = self._sorted.get((pattern, turned))
+        if entry is None:
             named = [(_turned(self._hosts[r], turned), r) for r in self._ranks_of_pattern[pattern]]
-            found = self._sorted[pattern, turned] = _Sorted(sorted(named))
-        return found
+            entry = self._sorted[pattern, turned] = _Sorted(sorted(named))
+        return entry
 
     @cached_property
     def _ranks_of_letters(self) -> dict[tuple[str, ...], list[tuple[list[str], int]]]:
         """By the texts around the numbers of a name: the numbers of each host, and its rank."""
-        found: dict[tuple[str, ...], list[tuple[list[str], int]]] = {}
+        shapes: dict[tuple[str, ...], list[tuple[list[str], int]]] = {}
         for rank in idset.iterate(self._ranks):
             pieces = _NUMBER.split(self._hosts[rank])
-            found.setdefault(tuple(pieces[::2]), []).append((pieces[1::2], rank))
-        return found
+            shapes.setdefault(tuple(pieces[::2]), []).append((pieces[1::2], rank))
+        return shapes
 
     def _of_product(self, expression: Expression) -> list[int]:
         """The ranks on the hosts that an expression with several idlists lists."""
@@ -191,15 +191,15 @@ class _Ids:
 
     def among(self, texts: set[str]) -> set[str]:
         """Those of *texts*, which are all digits, that are an id."""
-        found = texts & self.single
+        hosts = texts & self.single
         for width, firsts, lasts in self.ranges:
             for text in texts:
                 if len(text) == width or (len(text) > width and text[0] != "0"):
                     number = int(text)
                     i = bisect_right(firsts, number)
                     if i and number <= lasts[i - 1]:
-                        found.add(text)
-        return found
+                        hosts.add(text)
+        return hosts
 
 
 def _written(parts: Sequence[Union[str, Idlist]], texts: set[str]) -> set[str]:

@@ -76,9 +76,9 @@ def read(jobspec: Union[Mapping[str, Any], str]) -> Jobspec:
     if isinstance(jobspec, str):
         jobspec = document.load(jobspec, InvalidJobspec, "jobspec")
     findings = Findings()
-    found = read_into(findings, dict(jobspec) if isinstance(jobspec, Mapping) else jobspec)
+    spec = read_into(findings, dict(jobspec) if isinstance(jobspec, Mapping) else jobspec)
     findings.check(InvalidJobspec)
-    return found
+    return spec
 
 
 def read_into(findings: Findings, jobspec: object, labels_required: bool = False) -> Jobspec:
@@ -94,12 +94,12 @@ def read_into(findings: Findings, jobspec: object, labels_required: bool = False
         "attributes": reader.attributes,
     }
     required = ("version", "resources", "attributes")
-    found = findings.members(jobspec, "", readers, required)
-    system = found.get("attributes", {})
+    members = findings.members(jobspec, "", readers, required)
+    system = members.get("attributes", {})
     # flux-core's queue-update plugin sets {}, which RFC 31 defines to match all.
     stated = system.get("constraints", Constraint())
     return Jobspec(
-        resources=found.get("resources", ()),
+        resources=members.get("resources", ()),
         duration=system.get("duration", 0.0),
         constraint=None if stated == Constraint() else stated,
         options=system.get("treepool", {}),
@@ -203,15 +203,15 @@ class _Reader:
         required = ["type", "count"]
         if isinstance(value, dict) and value.get("type") == "slot":
             required += ["label", "with"] if self.labels_required else ["with"]
-        found = self.findings.members(value, at, self.vertex_readers, required, closed=True)
+        members = self.findings.members(value, at, self.vertex_readers, required, closed=True)
         return Vertex(
-            type=found.get("type", ""),
-            count=found.get("count", _ONE),
-            children=found.get("with", ()),
-            exclusive=found.get("exclusive"),
-            unit=found.get("unit"),
-            label=found.get("label"),
-            id=found.get("id"),
+            type=members.get("type", ""),
+            count=members.get("count", _ONE),
+            children=members.get("with", ()),
+            exclusive=members.get("exclusive"),
+            unit=members.get("unit"),
+            label=members.get("label"),
+            id=members.get("id"),
             pointer=at,
         )
 
@@ -236,8 +236,8 @@ class _Reader:
         """What is read of ``attributes.system``. RFC 14 lets ``attributes`` be null, RFC 25 not."""
         required = ("system",) if self.version == 1 else ()
         if required or isinstance(value, dict):
-            found = self.findings.members(value, at, {"system": self.system}, required)
-            return dict(found.get("system", {}))
+            members = self.findings.members(value, at, {"system": self.system}, required)
+            return dict(members.get("system", {}))
         if value is not None:
             self.findings.mistyped(at, "an object or null", value)
         return {}
@@ -257,9 +257,9 @@ def _meant_slot(vertices: Sequence[Vertex]) -> str:
     """The first type in *vertices* that looks like a misspelling of slot, for a message, or ""."""
     for vertex in vertices:
         hint = did_you_mean(vertex.type, ("slot",))
-        found = f", only {shown(vertex.type)}{hint}" if hint else _meant_slot(vertex.children)
-        if found:
-            return found
+        only = f", only {shown(vertex.type)}{hint}" if hint else _meant_slot(vertex.children)
+        if only:
+            return only
     return ""
 
 

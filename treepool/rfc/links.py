@@ -144,13 +144,13 @@ class Links:
 
     def pairs(self) -> dict[tuple[int, int], Wire]:
         """The link of each pair of GPUs that has one. The lower id comes first."""
-        found: dict[tuple[int, int], Wire] = {}
+        wires: dict[tuple[int, int], Wire] = {}
         for link in self.links:
             wire = Wire(link.type, link.gbps)
             for among in link.among:
                 ids = list(idset.iterate(among))
-                found.update(((a, b), wire) for i, a in enumerate(ids) for b in ids[i + 1 :])
-        return found
+                wires.update(((a, b), wire) for i, a in enumerate(ids) for b in ids[i + 1 :])
+        return wires
 
     def nics_of(self, gpu: int) -> tuple[str, ...]:
         """The names of the NICs nearest to *gpu*, the one that it should use first.
@@ -253,7 +253,7 @@ def _cover(graph: dict[int, int]) -> tuple[int, ...]:
     candidates. Disjoint cliques are therefore found whole. 64 GPUs without a triangle take 0.1 s.
     *graph* is empty afterwards.
     """
-    found: list[int] = []
+    cliques: list[int] = []
     for gpu in sorted(graph):
         while graph[gpu]:
             clique, others = 1 << gpu, graph[gpu]
@@ -263,8 +263,8 @@ def _cover(graph: dict[int, int]) -> tuple[int, ...]:
                 others &= graph[best]
             for member in idset.iterate(clique):
                 graph[member] &= ~clique
-            found.append(clique)
-    return tuple(found)
+            cliques.append(clique)
+    return tuple(cliques)
 
 
 #: Most tables in a key. Even a mixed cluster has fewer kinds of nodes.
@@ -316,9 +316,9 @@ class _Reader:
             "nics": lambda v, at: items(v, at, self.nic),
             "devices": lambda v, at: items(v, at, self.device),
         }
-        found = self.findings.members(value, at, {**readers, "distances": self.distances})
-        links, nics, devices = (tuple(found.get(what, ())) for what in readers)
-        return Links(links, nics, devices, found.get("distances"))
+        members = self.findings.members(value, at, {**readers, "distances": self.distances})
+        links, nics, devices = (tuple(members.get(what, ())) for what in readers)
+        return Links(links, nics, devices, members.get("distances"))
 
     def distances(self, value: object, at: str) -> Distances:
         """A square matrix of distances between the domains of a locality."""
@@ -328,18 +328,18 @@ class _Reader:
             if isinstance(value, list) and len(value) > MAX_DOMAINS:
                 findings.note(at, f"has more than {MAX_DOMAINS} rows")
                 return ()
-            found = findings.items(value, at, lambda v, at: findings.items(v, at, distance), 1)
-            for i, row in enumerate(found):
-                if len(row) != len(found):
-                    findings.note(f"{at}/{i}", f"must have {len(found)} numbers, not {len(row)}")
-            return tuple(tuple(row) for row in found)
+            rows = findings.items(value, at, lambda v, at: findings.items(v, at, distance), 1)
+            for i, row in enumerate(rows):
+                if len(row) != len(rows):
+                    findings.note(f"{at}/{i}", f"must have {len(rows)} numbers, not {len(row)}")
+            return tuple(tuple(row) for row in rows)
 
         def distance(value: object, at: str) -> int:
             return findings.integer(value, at, 0, MAX_DISTANCE)
 
         readers: Readers = {"locality": self.name, "values": rows}
-        found = findings.members(value, at, readers, required=readers)
-        return Distances(found.get("locality", ""), found.get("values", ()))
+        members = findings.members(value, at, readers, required=readers)
+        return Distances(members.get("locality", ""), members.get("values", ()))
 
     def link(self, value: object, at: str) -> Link:
         """One type of link, and the sets of GPUs within which it joins all pairs."""
@@ -349,8 +349,10 @@ class _Reader:
             "gbps": lambda v, at: findings.number(v, at, 0, MAX_GBPS),
             "among": lambda v, at: findings.items(v, at, self.among, least=1),
         }
-        found = findings.members(value, at, readers, required=readers)
-        return Link(found.get("type", ""), found.get("gbps", 0.0), tuple(found.get("among", ())))
+        members = findings.members(value, at, readers, required=readers)
+        return Link(
+            members.get("type", ""), members.get("gbps", 0.0), tuple(members.get("among", ()))
+        )
 
     def among(self, value: object, at: str) -> int:
         """A set of GPUs. None of its pairs may be joined already."""
@@ -377,14 +379,14 @@ class _Reader:
             "gpus": self.gpus,
             "path": lambda v, at: self.findings.one_of(v, at, PATHS),
         }
-        found = self.findings.members(value, at, readers, required=readers)
-        gpus, path = found.get("gpus", 0), found.get("path", "")
+        members = self.findings.members(value, at, readers, required=readers)
+        gpus, path = members.get("gpus", 0), members.get("path", "")
         other = gpus & union(mask for word, mask in self.with_nic.items() if word != path)
         if other:
             message = f"GPUs {shown_ids(other)} have another path to a NIC in an earlier entry"
             self.findings.note(pointer_to(at, "gpus"), message)
         self.with_nic[path] = self.with_nic.get(path, 0) | gpus
-        return Nic(found.get("name", ""), gpus, path)
+        return Nic(members.get("name", ""), gpus, path)
 
     def device(self, value: object, at: str) -> Device:
         """The model and memory of some GPUs."""
@@ -393,9 +395,9 @@ class _Reader:
             "memory": lambda v, at: self.findings.integer(v, at, 0, MAX_MEMORY),
             "gpus": lambda v, at: self.gpus(v, at, self.with_model),
         }
-        found = self.findings.members(value, at, readers, required=readers)
-        self.with_model |= found.get("gpus", 0)
-        return Device(found.get("model", ""), found.get("memory", 0), found.get("gpus", 0))
+        members = self.findings.members(value, at, readers, required=readers)
+        self.with_model |= members.get("gpus", 0)
+        return Device(members.get("model", ""), members.get("memory", 0), members.get("gpus", 0))
 
     def gpus(self, value: object, at: str, earlier: int = 0) -> int:
         """A set of GPUs, which may not have any of the *earlier* ones; 0 after a problem."""

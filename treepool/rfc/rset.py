@@ -177,10 +177,10 @@ class _Reader:
             "execution": self.execution,
             "scheduling": self.scheduling,
         }
-        found = self.findings.members(R, "", readers, required=("version", "execution"))
+        members = self.findings.members(R, "", readers, required=("version", "execution"))
         if len(self.findings):
             return None
-        execution = found["execution"]
+        execution = members["execution"]
         return ResourceSet(
             merge_entries(execution["R_lite"]),
             tuple(execution.get("nodelist", ())),
@@ -188,7 +188,7 @@ class _Reader:
             execution.get("nslots"),
             execution.get("starttime", 0.0),
             execution.get("expiration", 0.0),
-            found.get("scheduling"),
+            members.get("scheduling"),
         )
 
     def execution(self, value: object, at: str) -> dict[str, Any]:
@@ -203,15 +203,15 @@ class _Reader:
             "expiration": lambda v, at: self.findings.number(v, at, 0, MAX_TIME),
         }
         required = ("R_lite",) if no_node else ("R_lite", "nodelist")
-        found = self.findings.members(value, at, readers, required)
-        self._starttime = found.get("starttime", 0.0)
-        for name in found.get("properties", {}):
+        members = self.findings.members(value, at, readers, required)
+        self._starttime = members.get("starttime", 0.0)
+        for name in members.get("properties", {}):
             if self.findings.enough:
                 break
             self.property_name(name, f"{at}/properties")
-        if 0 < found.get("expiration", 0) <= found.get("starttime", 0):
+        if 0 < members.get("expiration", 0) <= members.get("starttime", 0):
             self.findings.note(f"{at}/expiration", "must be greater than starttime")
-        return found
+        return members
 
     def R_lite(self, value: object, at: str) -> list[RLiteEntry]:
         """The entries of ``R_lite``, with disjoint ranks."""
@@ -224,20 +224,20 @@ class _Reader:
     def entry(self, value: object, at: str) -> RLiteEntry:
         """One entry of ``R_lite``."""
         readers: Readers = {"rank": self.findings.idset, "children": self.children}
-        found = self.findings.members(value, at, readers, required=readers)
-        ranks = found.get("rank", 0)
+        members = self.findings.members(value, at, readers, required=readers)
+        ranks = members.get("rank", 0)
         if ranks >> MAX_RANKS:
             highest = ranks.bit_length() - 1
             self.findings.note(f"{at}/rank", f"rank {highest} is above the limit {MAX_RANKS - 1}")
         self.findings.repeated(f"{at}/rank", "ranks", ranks & self._seen)
         self._seen |= ranks
-        return RLiteEntry(ranks, *found.get("children", (0, 0)))
+        return RLiteEntry(ranks, *members.get("children", (0, 0)))
 
     def children(self, value: object, at: str) -> tuple[int, int]:
         """The cores and GPUs of an entry."""
         readers = {"core": self.findings.idset, "gpu": self.findings.idset}
-        found = self.findings.members(value, at, readers, required=("core",), closed=True)
-        return found.get("core", 0), found.get("gpu", 0)
+        members = self.findings.members(value, at, readers, required=("core",), closed=True)
+        return members.get("core", 0), members.get("gpu", 0)
 
     def hosts(self, value: object, at: str) -> list[str]:
         """The names in ``nodelist``, as many as there are ranks."""

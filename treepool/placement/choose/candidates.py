@@ -105,8 +105,8 @@ class Candidates:
 
     def _offer(self, state: NodeState) -> None:
         """Put *state* on the heap unless it is already there at its lowest rank or below."""
-        found: Optional[Fit] = state.fits.get(self.ask)
-        if not (possible(state, self.ask) if found is None else found.steps):
+        gives: Optional[Fit] = state.fits.get(self.ask)
+        if not (possible(state, self.ask) if gives is None else gives.steps):
             return
         ranks = self.index.buckets.get(state, 0) & self.within
         if not ranks:
@@ -114,20 +114,20 @@ class Candidates:
         rank, live = idset.lowest(ranks), self._live.get(state)
         if live is not None and live.rank <= rank:
             return
-        if found is None:  # it counts as local: the entry is corrected before it is used
+        if gives is None:  # it counts as local: the entry is corrected before it is used
             shortfall = self.ask.least_shortfall(state.ncores)
             self._push(state, rank, self._placed(state, None, shortfall, False), False)
         else:
-            self._push(state, rank, self._order_of(state, found), True)
+            self._push(state, rank, self._order_of(state, gives), True)
 
-    def _order_of(self, state: NodeState, found: Fit, segment: int = 0) -> int:
-        """The order of a segment of the fit *found* of *state*."""
-        _, shortfall, remote = found.segments[segment]
-        return self._placed(state, found, shortfall, remote)
+    def _order_of(self, state: NodeState, gives: Fit, segment: int = 0) -> int:
+        """The order of a segment of the fit *gives* of *state*."""
+        _, shortfall, remote = gives.segments[segment]
+        return self._placed(state, gives, shortfall, remote)
 
-    def _placed(self, state: NodeState, found: Optional[Fit], shortfall: int, remote: bool) -> int:
+    def _placed(self, state: NodeState, gives: Optional[Fit], shortfall: int, remote: bool) -> int:
         straddles = remote + (state.type in self.split)
-        key = self.policy.key(state, self.ask, found)
+        key = self.policy.key(state, self.ask, gives)
         return key + straddles * self.policy.straddle + shortfall * 3 * ABOVE_KEYS
 
     def _push(self, state: NodeState, rank: int, order: int, sure: bool) -> Entry:
@@ -146,11 +146,11 @@ class Candidates:
         lowest = idset.lowest(self.index.buckets.get(state, 0) & self.within)
         if entry.sure and lowest == entry.rank:
             return entry
-        found = NOTHING if lowest < 0 else assess(state, self.ask)
-        if not found.steps:
+        gives = NOTHING if lowest < 0 else assess(state, self.ask)
+        if not gives.steps:
             del self._live[state]
             return None
-        return self._push(state, lowest, self._order_of(state, found), True)
+        return self._push(state, lowest, self._order_of(state, gives), True)
 
     def best(self) -> Optional[Entry]:
         """The first node in order; None if none can serve the ask."""
@@ -179,9 +179,9 @@ class Candidates:
             if entry.serial:  # an entry of a state, not of a node
                 now = self._corrected(entry)
                 if now is entry:
-                    found = assess(state, self.ask)
-                    for segment in range(len(found.segments) if segments else 1):
-                        order = self._order_of(state, found, segment)
+                    gives = assess(state, self.ask)
+                    for segment in range(len(gives.segments) if segments else 1):
+                        order = self._order_of(state, gives, segment)
                         after = self.within & -2 << entry.rank
                         ranks = idset.iterate(self.index.buckets[state] & after)
                         following[state, segment] = ranks
@@ -204,19 +204,19 @@ class Candidates:
         buckets = self.index.buckets
         if wanted <= len(self._live):
             return False
-        found = (idset.size(buckets[s] & self.within) for s in self._live if s in buckets)
-        return sum(found) < wanted
+        counts = (idset.size(buckets[s] & self.within) for s in self._live if s in buckets)
+        return sum(counts) < wanted
 
     def equal(self, top: Entry) -> set[NodeState]:
         """The states that may stand as high in the order as *top*, which is the best."""
-        found, heap, places = set(), self._heap, [0]
+        states, heap, places = set(), self._heap, [0]
         for place in places:  # in a heap, what follows an entry is behind it
             if place < len(heap) and heap[place].order == top.order:
                 state = heap[place].state
                 if self._live.get(state) is heap[place]:
-                    found.add(state)
+                    states.add(state)
                 places += (2 * place + 1, 2 * place + 2)
-        return found
+        return states
 
     def stands(self, state: NodeState, order: int, units: int) -> bool:
         """Whether *state* is at the place *order*, and can give *units* in its first segment."""

@@ -16,10 +16,10 @@ from typing import Iterator, Optional
 import attrs
 
 from treepool.placement.choose.candidates import Candidates, reached, split_on
-from treepool.placement.choose.grown import Settled, Steps, grown
+from treepool.placement.choose.grown import Steps, grown
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.rooms import RequestRooms, Rooms, Value, units_in
-from treepool.placement.choose.selection import Selection
+from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.choose.serve import Domains, is_searched, least, serve, units_of
 from treepool.placement.choose.spread import Spread
 from treepool.placement.effort import Effort, GivenUp
@@ -44,21 +44,6 @@ MAX_CANDIDATES = 64
 
 #: What decides the order of a request's candidates.
 _Key = tuple[Ask, Optional[Constraint], bool]
-
-
-@attrs.frozen(eq=False)
-class Choice:
-    """What a request would get: ``selection``, None if it cannot be served.
-
-    ``request`` is the request that was served, with its counts below the slot and its constraint
-    settled. If a search ``gave_up``, a better selection may exist, even if this one is None.
-    ``effort`` is what searches and attempts took, see effort.py.
-    """
-
-    request: Request
-    selection: Optional[Selection]
-    gave_up: bool = False
-    effort: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -91,9 +76,9 @@ class Situation:
             while True:
                 selection = self._served(steps.send(selection), effort)
         except StopIteration as stop:
-            best: Settled = stop.value
+            best: Choice = stop.value
         self.given_up.count += effort.gave_up
-        return Choice(best.request, best.selection, effort.gave_up, effort.tried)
+        return best._replace(gave_up=effort.gave_up, effort=effort.tried)
 
     def prepare(self, request: Request) -> Iterator[int]:
         """Compute in steps what ``choice(request)`` would compute and remember in one step.
@@ -256,7 +241,7 @@ def _best_of_same(request: Request, situation: Situation, effort: Effort) -> Ste
     wanted = request.least_asks
     counts = [level.count for level in request.levels]
     fixed = not request.growing and units_of(anywhere) is not None and all(c.fixed for c in counts)
-    best = Settled(request, None)
+    best = Choice(request, None)
     for place, member in enumerate(by_fit(rooms, wanted, fixed)):
         room, given = rooms(member), best.selection
         if given is not None:
@@ -285,7 +270,7 @@ def by_fit(rooms: Rooms, wanted: int, local: bool) -> list[int]:
     its nodes first, then the fewest free GPUs (best fit: large free areas remain). If *local*,
     those with room for *wanted* local units come before the others."""
     able = [d for d in rooms.fabric.children[ROOT] if rooms(d).number >= wanted]
-    return sorted(able, key=lambda d: rooms.fitting(d, wanted if local else 0))
+    return sorted(able, key=lambda d: rooms.order(d, wanted if local else 0))
 
 
 def narrowed(request: Request, name: str) -> Request:

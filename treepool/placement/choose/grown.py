@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import groupby, product
-from typing import Callable, Generator, NamedTuple, Optional, Sequence
+from typing import Callable, Generator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.choose.selection import Selection
+from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.effort import PER_ATTEMPT, Effort
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import NODE
@@ -21,33 +21,9 @@ from treepool.placement.request.need import SLOT, Growing, Need, ask_of, slot_of
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
-
-class Settled(NamedTuple):
-    """A request with what it leaves open settled, and what it gets; None if nothing.
-
-    ``values`` are those of its counts below the slot.
-    """
-
-    request: Request
-    selection: Optional[Selection]
-    values: tuple[int, ...] = ()
-
-    def better(self, other: Settled) -> bool:
-        """Whether this selection is preferred to that of *other*: counts first, then locality."""
-        if self.selection is None or other.selection is None:
-            return self.selection is not None
-        mine, theirs = (self.selection, self.values), (other.selection, other.values)
-        return _order(*mine) > _order(*theirs)
-
-
-def _order(selection: Selection, values: Sequence[int]) -> tuple[object, ...]:
-    """The larger, the better."""
-    return selection.extent, tuple(values), not selection.remote
-
-
 #: Settles what a request leaves open: yields one request after another to be served as it is, is
 #: sent what each gets, and returns the best.
-Steps = Generator[Request, Optional[Selection], Settled]
+Steps = Generator[Request, Optional[Selection], Choice]
 
 #: Serves a request with these values of its counts below the slot.
 _Attempt = Callable[[Sequence[int]], Steps]
@@ -61,12 +37,12 @@ def grown(request: Request, inventory: Inventory, effort: Effort) -> Steps:
     with them is served. What was found when no *effort* is left is the answer.
     """
     if not request.growing:
-        return Settled(request, (yield request))
+        return Choice(request, (yield request))
 
     def attempt(values: Sequence[int], locality: str = request.ask.locality) -> Steps:
         effort.tried += PER_ATTEMPT
         one = _settled(request, values, locality)
-        return Settled(one, (yield one), tuple(values))
+        return Choice(one, (yield one), tuple(values))
 
     counts = [_values(growing, request, inventory) for growing in request.growing]
     smallest = [values[0] for values in counts]
@@ -74,7 +50,7 @@ def grown(request: Request, inventory: Inventory, effort: Effort) -> Steps:
         return (yield from _largest(counts, attempt, (yield from attempt(smallest)), effort))
     anywhere = (yield from attempt(smallest, "none")).selection
     if anywhere is None:
-        return Settled(request, None)
+        return Choice(request, None)
     # A larger count may be local where a smaller one is not, because the smallest domain for it is
     # another. In a run that does not change.
     best = yield from attempt(smallest)
@@ -127,7 +103,7 @@ def _scope(growing: Growing, request: Request) -> str:
 
 
 def _largest(
-    counts: Sequence[Sequence[int]], attempt: _Attempt, smallest: Settled, effort: Effort
+    counts: Sequence[Sequence[int]], attempt: _Attempt, smallest: Choice, effort: Effort
 ) -> Steps:
     """The best choice if a smaller count always fits when a larger one does: by bisection.
 

@@ -106,14 +106,14 @@ class Mix:
         return remembered(self._known, _MAX_STATES, key, lambda: self._count(*key))
 
     def _count(self, node_type: NodeType, cores: int, gpus: int) -> float:
-        found = 0.0
+        worth = 0.0
         gpus &= node_type.root.open_gpus
         for want in self._wants_on(node_type).wants:
             for place in want.places:
                 free = idset.size(gpus & place.gpus)
                 if free >= want.gpus and idset.size(cores & place.cores) >= want.cores:
-                    found += want.weight * free
-        return found * PER_GPU
+                    worth += want.weight * free
+        return worth * PER_GPU
 
     def _wants_on(self, node_type: NodeType) -> _Wants:
         return remembered(self._wants, _MAX_TYPES, node_type, lambda: _wants_of(self, node_type))
@@ -121,11 +121,11 @@ class Mix:
 
 def smallest_domains(fabric: Optional[Fabric]) -> dict[str, int]:
     """The localities of *fabric*, and how many nodes the smallest domain of each has."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name, size in zip(fabric.locality, fabric.size) if fabric else ():
         if name and size:
-            found[name] = min(size, found.get(name, size))
-    return found
+            sizes[name] = min(size, sizes.get(name, size))
+    return sizes
 
 
 def _wants_of(mix: Mix, node_type: NodeType) -> _Wants:
@@ -136,11 +136,11 @@ def _wants_of(mix: Mix, node_type: NodeType) -> _Wants:
         spec = jobspec.read(jobspec.from_resources(parse_shape(kind.shape)))
         spec = attrs.evolve(spec, resources=tuple(map(_least, spec.resources)))
         request = _request(spec, node_type, mix.above)
-        found = fit(idle, request.ask) if request else None
-        if request is None or found is None:
+        gives = fit(idle, request.ask) if request else None
+        if request is None or gives is None:
             others += kind.weight * _named_gpus(spec.resources)
             continue
-        step = found.steps[0]
+        step = gives.steps[0]
         cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
         if gpus:
             places = _places(root, cores, gpus)
@@ -177,12 +177,12 @@ def _request(spec: Jobspec, node_type: NodeType, known: Mapping[str, int]) -> Op
 
 def _around_nodes(vertices: Sequence[Vertex]) -> set[str]:
     """The types of the vertices that a node stands below."""
-    found = set()
+    types = set()
     for vertex in vertices:
         below = _around_nodes(vertex.children)
         if below or any(child.type == NODE for child in vertex.children):
-            found |= {vertex.type, *below}
-    return found
+            types |= {vertex.type, *below}
+    return types
 
 
 def _named_gpus(vertices: Sequence[Vertex]) -> int:
@@ -234,9 +234,9 @@ def read_mix(text: str) -> tuple[Kind, ...]:
 
 def read_kind(text: str) -> Kind:
     """The kind of job in *text*, a shape with or without a weight; raises InvalidOption."""
-    found = _WEIGHTED.match(text)
-    shape = (text[found.end() :] if found else text).strip()
-    weight = float(found[1]) if found else 1.0
+    weighted = _WEIGHTED.match(text)
+    shape = (text[weighted.end() :] if weighted else text).strip()
+    weight = float(weighted[1]) if weighted else 1.0
     if not weight:
         raise InvalidOption(f"{shown(text)}: a weight is above 0")
     try:

@@ -59,10 +59,10 @@ class Policy:
         """Whether locality comes before all else: local slots of all nodes, then the others."""
         return self.straddle == ABOVE_KEYS
 
-    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
         """A non-negative number below 2^80; nodes with a lower one are used first for *ask*.
 
-        *found* is what the node can give to *ask*. It is None if that is not known yet. The key
+        *gives* is what the node can give to *ask*. It is None if that is not known yet. The key
         must then be a lower bound of the later key.
         """
         raise NotImplementedError
@@ -77,7 +77,7 @@ class BestFit(Policy):
 
     name = "best-fit"
 
-    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
         """(free cores, free GPUs)."""
         return state.ncores * _MANY + state.ngpus
 
@@ -88,7 +88,7 @@ class FirstFit(Policy):
     name = "first-fit"
     by_rank = True
 
-    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
         """The same for all nodes."""
         return 0
 
@@ -101,7 +101,7 @@ class WorstFit(Policy):
 
     name = "worst-fit"
 
-    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
         """(free cores, free GPUs), from the most to the fewest."""
         return (_MANY - state.ncores) * _MANY + _MANY - state.ngpus
 
@@ -146,7 +146,7 @@ class Packing(Policy):
         # One part more: of equal costs, the local one comes first.
         self.straddle = (round(gpus * PER_GPU) + 1) * _MANY
 
-    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
         """(cost, free cores)."""
         mix = self.mix
         before = mix.usable(state)
@@ -154,8 +154,8 @@ class Packing(Policy):
         own = root.open_gpus
         free = idset.size(state.gpus & own) * PER_GPU
         wasted, broken = before - free, False  # a job gains at most what is stranded
-        if found is not None and found.steps:
-            step = found.steps[0]
+        if gives is not None and gives.steps:
+            step = gives.steps[0]
             taken = idset.size(step.gpus & own) * PER_GPU
             after = mix.usable_of(state.type, state.cores & ~step.cores, state.gpus & ~step.gpus)
             wasted = before - after - taken
@@ -178,12 +178,12 @@ class MinSpan(BestFit):
 
     name = "min-span"
 
-    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
         """(units hosted, from the most to the fewest; free cores, free GPUs)."""
-        if found is None:
+        if gives is None:
             return 0
-        units = found.local or len(found.steps)  # local units are used first
-        return (_MANY - units) * _MANY * _MANY + super().key(state, ask, found)
+        units = gives.local or len(gives.steps)  # local units are used first
+        return (_MANY - units) * _MANY * _MANY + super().key(state, ask, gives)
 
 
 class BestLocality(BestFit):
@@ -195,14 +195,14 @@ class BestLocality(BestFit):
 
     name = "best-locality"
 
-    def key(self, state: NodeState, ask: Ask, found: Optional[Fit]) -> int:
+    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
         """(1 - fitness in steps of 1/1000, free cores, free GPUs)."""
-        if found is None:
+        if gives is None:
             return 0
-        step = found.steps[0]
+        step = gives.steps[0]
         share = Share(state.type, 1, step.cores, step.gpus, step.nslots)
         misfit = round(1000 * (1 - on_node(share, self.weights).total))
-        return misfit * _MANY * _MANY + super().key(state, ask, found)
+        return misfit * _MANY * _MANY + super().key(state, ask, gives)
 
 
 POLICIES: dict[str, type[Policy]] = {

@@ -57,7 +57,7 @@ class Room(NamedTuple):
     gpus: int
 
 
-class Fitting(NamedTuple):
+class Order(NamedTuple):
     """A place in the order of the domains that can host something: *best fit*.
 
     Domains in which all of it is local come first, then those with the fewest free cores, the
@@ -77,12 +77,12 @@ class Rooms(Known[Room]):
     def __init__(self, census: Census, rule: Callable[[int], Room]) -> None:
         super().__init__(census, rule)
         self.fabric = census.fabric
-        self._smallest: dict[int, Known[Optional[tuple[int, Fitting]]]] = {}
+        self._smallest: dict[int, Known[Optional[tuple[int, Order]]]] = {}
 
-    def fitting(self, domain: int, wanted: int) -> Fitting:
+    def order(self, domain: int, wanted: int) -> Order:
         """The place of *domain* in the order of those that can host it *wanted* times."""
         _, local, cores, gpus = self(domain)
-        return Fitting(local < wanted, cores, gpus, self.fabric.lowest[domain], domain)
+        return Order(local < wanted, cores, gpus, self.fabric.lowest[domain], domain)
 
     def smallest(self, wanted: int, around: int = ROOT) -> int:
         """The smallest domain in *around* that can host it *wanted* times, the first in order.
@@ -93,16 +93,16 @@ class Rooms(Known[Room]):
             if len(self._smallest) >= MAX_NUMBERS:
                 del self._smallest[next(iter(self._smallest))]
             self._smallest[wanted] = Known(self.census, lambda d: self._smallest_in(d, wanted))
-        found = self._smallest[wanted](around)
-        assert found is not None
-        return found[1].domain
+        smallest = self._smallest[wanted](around)
+        assert smallest is not None
+        return smallest[1].domain
 
-    def _smallest_in(self, domain: int, wanted: int) -> Optional[tuple[int, Fitting]]:
+    def _smallest_in(self, domain: int, wanted: int) -> Optional[tuple[int, Order]]:
         """The height of the smallest domain in *domain*, and its place; None if there is none."""
         if self(domain).number < wanted:
             return None
         inside = map(self._smallest[wanted], self.fabric.children[domain])
-        here = self.fabric.height[domain], self.fitting(domain, wanted)
+        here = self.fabric.height[domain], self.order(domain, wanted)
         return min(filter(None, inside), default=here)
 
 
@@ -114,8 +114,8 @@ def units_in(census: Census, within: int, value: Value) -> Rooms:
     def states(leaf: int) -> Iterable[tuple[NodeState, int]]:
         if within == idset.EVERY:
             return census.held[leaf].items()
-        found = (census.state_of[rank] for rank in fabric.ranks[leaf] if within >> rank & 1)
-        return Counter(state for state in found if state is not None).items()
+        states = (census.state_of[rank] for rank in fabric.ranks[leaf] if within >> rank & 1)
+        return Counter(state for state in states if state is not None).items()
 
     def rule(domain: int) -> Room:
         units = local = cores = gpus = 0
@@ -148,13 +148,13 @@ def together(inner: Rooms, locality: str, most: Callable[[Multiset], int]) -> Ro
         room = inner(domain)
         if named[domain]:
             return {room.number: 1}, {room.local: 1}
-        found: tuple[Multiset, Multiset] = {}, {}
+        counts: tuple[Multiset, Multiset] = {}, {}
         if room.cores or room.gpus:
             for child in inner.fabric.children[domain]:
-                for mine, theirs in zip(found, numbers(child)):
+                for mine, theirs in zip(counts, numbers(child)):
                     for number, domains in theirs.items():
                         mine[number] = mine.get(number, 0) + domains
-        return found
+        return counts
 
     numbers = Known(inner.census, each)
 
@@ -171,11 +171,11 @@ def in_few(units: Rooms, at_most: Within) -> Rooms:
     """The *units* in so few domains of a locality as *at_most* allows: those with the most."""
 
     def most(rooms: Multiset) -> int:
-        left, found = at_most.domains, 0
+        left, total = at_most.domains, 0
         for room in sorted(rooms, reverse=True):
-            found += room * min(rooms[room], left)
+            total += room * min(rooms[room], left)
             left = max(0, left - rooms[room])
-        return found
+        return total
 
     return together(units, at_most.locality, most)
 
@@ -183,7 +183,7 @@ def in_few(units: Rooms, at_most: Within) -> Rooms:
 def roomiest(units: Rooms, at_most: Within, around: int) -> Rooms:
     """The *units* in those domains of a locality in *around* that have the most."""
     named = [d for d in units.fabric.named_in(around, at_most.locality) if units(d).number]
-    key = {d: (-units(d).number, units.fitting(d, 0)) for d in named}
+    key = {d: (-units(d).number, units.order(d, 0)) for d in named}
     best = heapq.nsmallest(at_most.domains, named, key=key.__getitem__)
     return in_all(units, at_most.locality, {d: units(d) for d in best}.get)
 
@@ -196,8 +196,8 @@ def in_all(units: Rooms, locality: str, room: Callable[[int], Optional[Room]]) -
     named = units.fabric.named(locality)
 
     def rule(domain: int) -> Room:
-        found = room(domain) if named[domain] else None
-        return found or units(domain)._replace(number=0, local=0)
+        here = room(domain) if named[domain] else None
+        return here or units(domain)._replace(number=0, local=0)
 
     every = Rooms(units.census, rule)
     return together(every, locality, lambda rooms: sum(n * room for room, n in rooms.items()))
@@ -207,8 +207,8 @@ def shares(inner: Rooms, locality: str, most: int) -> Rooms:
     """What all domains of *locality* can host of what *inner* says, each *most* times at most."""
 
     def room(domain: int) -> Room:
-        found = inner(domain)
-        return found._replace(number=min(found.number, most), local=min(found.local, most))
+        inside = inner(domain)
+        return inside._replace(number=min(inside.number, most), local=min(inside.local, most))
 
     return in_all(inner, locality, room)
 
@@ -283,7 +283,7 @@ class RequestRooms:
     ) -> RequestRooms:
         """The rooms for *levels*, if there is room for *units*."""
         few = units if at_most is None else in_few(units, at_most)
-        found = [of_nodes(few, each, bool(levels) and levels[-1].whole)]
+        levels_of = [of_nodes(few, each, bool(levels) and levels[-1].whole)]
         for level in reversed(levels):
-            found.insert(0, of_level(found[0], level))
-        return cls(units, at_most, few, tuple(found))
+            levels_of.insert(0, of_level(levels_of[0], level))
+        return cls(units, at_most, few, tuple(levels_of))

@@ -6,7 +6,7 @@ This module changes nothing. The pool commits a complete selection or none.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Iterable, Iterator, Optional
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
@@ -55,6 +55,28 @@ class Selection:
     def remote(self) -> bool:
         """Whether some slot is not local."""
         return any(grant.units > grant.fit.local for grant in self.grants)
+
+
+class Choice(NamedTuple):
+    """What a request would get: ``selection``, None if it cannot be served.
+
+    ``request`` is the request that was served, with its counts below the slot, which have these
+    ``values``, and its constraint settled. If a search ``gave_up``, a better selection may exist,
+    even if this one is None. ``effort`` is what searches and attempts took, see effort.py.
+    """
+
+    request: Request
+    selection: Optional[Selection]
+    values: tuple[int, ...] = ()
+    gave_up: bool = False
+    effort: int = 0
+
+    def better(self, other: Choice) -> bool:
+        """Whether this selection is preferred to that of *other*: counts first, then locality."""
+        if self.selection is None or other.selection is None:
+            return self.selection is not None
+        mine = self.selection.extent, self.values, not self.selection.remote
+        return mine > (other.selection.extent, other.values, not other.selection.remote)
 
 
 def select(request: Request, candidates: Candidates) -> Optional[Selection]:

@@ -82,9 +82,9 @@ def on_one(
                 state = there
                 break
             equal = equal - {there}
-    found = fit(state, request.ask)
-    assert found is not None
-    return Selection((Grant(state, (rank,), found, units),), found.steps[units - 1].nslots)
+    gives = fit(state, request.ask)
+    assert gives is not None
+    return Selection((Grant(state, (rank,), gives, units),), gives.steps[units - 1].nslots)
 
 
 class Domains:
@@ -130,8 +130,8 @@ class Domains:
             return plain
         candidates = self.candidates_in(domain)
         candidates.refresh()
-        found = on_one(self.request, self.situation, self.fabric, domain, candidates, grant.units)
-        return found or plain
+        closer = on_one(self.request, self.situation, self.fabric, domain, candidates, grant.units)
+        return closer or plain
 
     def by_trial(self, domain: int, plain: Selection) -> Selection:
         """As much as *plain* gives, in the smallest domain that can serve it.
@@ -144,7 +144,7 @@ class Domains:
         inside = [
             d for d in self.fabric.inside(domain) if d != domain and rooms(d).number >= wanted
         ]
-        inside.sort(key=lambda d: (height[d], rooms.fitting(d, 0)))
+        inside.sort(key=lambda d: (height[d], rooms.order(d, 0)))
         for _, alike in groupby(inside, key=height.__getitem__):
             remote: Optional[Selection] = None
             for inner in alike:
@@ -180,10 +180,10 @@ class Domains:
                     given += spread.nodes(domain, each)
                     slots += request.units.minimum
                 elif request.at_most:
-                    found = extent(domain)
-                    assert found is not None
-                    given += spread.nodes(domain, math.prod(found))
-                    slots += found[0]
+                    counts = extent(domain)
+                    assert counts is not None
+                    given += spread.nodes(domain, math.prod(counts))
+                    slots += counts[0]
                 else:
                     part = self.serve(domain)
                     if part is None:  # only if a search gave up
@@ -220,8 +220,8 @@ class Domains:
                 return None
             if not self.attempts(domain):
                 return (least(self.request),)
-            found = self.select(domain)
-            return None if found is None else found.extent
+            selection = self.select(domain)
+            return None if selection is None else selection.extent
         if nodes is None or not self.request.spans:
             most = (units if nodes is None else nodes).largest(room)
             return None if most is None else (most,)
@@ -249,11 +249,11 @@ class Domains:
                 middle = (first + last) // 2
                 if i < len(levels):
                     trial = [*levels[:i], settled(levels[i], values[middle]), *levels[i + 1 :]]
-                    found = spread.settled(trial, spread.each)
+                    grown = spread.settled(trial, spread.each)
                 else:
-                    found = spread.settled(levels, values[middle])
-                if found.value(ROOT) == wanted:
-                    last, spread = middle, found
+                    grown = spread.settled(levels, values[middle])
+                if grown.value(ROOT) == wanted:
+                    last, spread = middle, grown
                 else:
                     first = middle + 1
             if i < len(levels):
@@ -284,8 +284,8 @@ class Domains:
 
         def assessed(state: NodeState) -> tuple[int, int]:
             known = possible(state, ask) if searched is None else state in searched
-            found = assess(state, ask) if known else NOTHING
-            return len(found.steps), 0 if state.type in split else found.local
+            gives = assess(state, ask) if known else NOTHING
+            return len(gives.steps), 0 if state.type in split else gives.local
 
         return assessed
 
@@ -334,11 +334,11 @@ class Domains:
             count = Count(units, units)
             nodes = count if self.request.nodes is not None else None
             request = attrs.evolve(self.request, nodes=nodes, units=count, spans=False)
-            found = select(request, self.candidates(leaves))
-            if found is None:  # only if a search gave up
+            part = select(request, self.candidates(leaves))
+            if part is None:  # only if a search gave up
                 return None
-            grants += found.grants
-            nslots += found.nslots
+            grants += part.grants
+            nslots += part.nslots
         return Selection(tuple(grants), slots if self.request.spans else nslots)
 
 

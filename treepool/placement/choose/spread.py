@@ -1,7 +1,7 @@
 """Spread: the domains above the nodes that a request gets.
 
 A job of several nodes gets the smallest domain that can serve all of it, and among those the best
-fit (``Fitting``). If no domain below the root can, it gets as few domains of the highest level as
+fit (``Order``). If no domain below the root can, it gets as few domains of the highest level as
 possible: those with the most room, and for the rest the best fit. The rule holds again for its
 share in that last domain; of all others the job takes all. The rule is the same for localities
 above the nodes that a request names: their domains then take the place of nodes.
@@ -46,13 +46,13 @@ def spread(domain: int, wanted: int, rooms: Rooms, last: Callable[[int], bool]) 
             return
         # The most room first, until one of the others has room for the rest.
         children = (d for d in fabric.children[domain] if rooms(d).number)
-        left = sorted(children, key=lambda d: (-rooms(d).number, rooms.fitting(d, 0)))
+        left = sorted(children, key=lambda d: (-rooms(d).number, rooms.order(d, 0)))
         while rooms(left[0]).number < wanted:
             first = left.pop(0)
             yield from all_of(first, rooms, last)
             wanted -= rooms(first).number
         able = (d for d in left if rooms(d).number >= wanted)
-        domain = min(rooms.fitting(d, wanted) for d in able).domain
+        domain = min(rooms.order(d, wanted) for d in able).domain
 
 
 def all_of(domain: int, rooms: Rooms, last: Callable[[int], bool]) -> Iterator[Given]:
@@ -155,7 +155,7 @@ class Spread:
             alike = [d for d in self.fabric.inside(domain) if self.value(d, depth) == wanted]
             height = min(self.fabric.height[d] for d in alike)
             lowest = (d for d in alike if self.fabric.height[d] == height)
-            domain = min(rooms.fitting(d, 1) for d in lowest).domain
+            domain = min(rooms.order(d, 1) for d in lowest).domain
         if self.inside(domain, level.name):
             yield from self.above(domain, depth + 1)
             return
@@ -167,7 +167,7 @@ class Spread:
             chosen = (d for d, _ in self.shared(domain, depth, number, 1))
         else:  # those that can give more come first; None only if a search gave up
             able = {d: value for d, value in values.items() if value is not None}
-            by_fit = sorted(able, key=lambda d: inside.fitting(d, 1))
+            by_fit = sorted(able, key=lambda d: inside.order(d, 1))
             chosen = sorted(by_fit, key=able.__getitem__, reverse=True)[: wanted[0]]
         for inner in chosen:
             yield from self.above(inner, depth + 1)

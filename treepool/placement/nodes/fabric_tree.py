@@ -91,21 +91,21 @@ class Fabric:
     @cached_property
     def paths(self) -> list[tuple[int, ...]]:
         """Each domain and all around it, the smallest first and the root last."""
-        found: list[tuple[int, ...]] = []
+        chains: list[tuple[int, ...]] = []
         for domain, parent in enumerate(self.parent):
-            found.append((domain, *found[parent]) if parent >= 0 else (domain,))
-        return found
+            chains.append((domain, *chains[parent]) if parent >= 0 else (domain,))
+        return chains
 
     def having(self, ranks: int) -> Container[int]:
         """The domains that have some of *ranks* (bitmask), all if that is EVERY."""
         if ranks == idset.EVERY:
             return range(len(self))
 
-        def found() -> frozenset[int]:
+        def having() -> frozenset[int]:
             leaves = {leaf for rank in idset.iterate(ranks) for leaf in self.homes[rank]}
             return frozenset(domain for leaf in leaves for domain in self.paths[leaf])
 
-        return remembered(self._having, _MAX_SETS, ranks, found)
+        return remembered(self._having, _MAX_SETS, ranks, having)
 
     def around(self, domain: int) -> tuple[int, ...]:
         """*domain* and all domains around it, without the root, the smallest first."""
@@ -113,20 +113,20 @@ class Fabric:
 
     def named(self, locality: str) -> bytearray:
         """By domain, whether it is a domain of *locality*; "" means all directly in the pool."""
-        found = self._named.get(locality)
-        if found is None:
+        flags = self._named.get(locality)
+        if flags is None:
             values, value = (self.locality, locality) if locality else (self.parent, ROOT)
-            found = self._named[locality] = bytearray(one == value for one in values)
-        return found
+            flags = self._named[locality] = bytearray(one == value for one in values)
+        return flags
 
     def within(self, locality: str) -> bytearray:
         """By domain, whether it is a domain of *locality* or is in one."""
-        found = self._within.get(locality)
-        if found is None:
-            found = self._within[locality] = self.named(locality).copy()
-            for domain in range(1, len(found)):
-                found[domain] |= found[self.parent[domain]]
-        return found
+        flags = self._within.get(locality)
+        if flags is None:
+            flags = self._within[locality] = self.named(locality).copy()
+            for domain in range(1, len(flags)):
+                flags[domain] |= flags[self.parent[domain]]
+        return flags
 
     def inside(self, domain: int) -> range:
         """*domain* and all domains in it, parents first."""
@@ -173,15 +173,15 @@ class Fabric:
         *types* has the kind of each rank.
         """
         key = locality, kinds
-        found = self._sizes.get(key)
-        if found is None:
+        sizes = self._sizes.get(key)
+        if sizes is None:
             counts = (
                 sum(types[rank] in kinds for rank in self.ranks_in(domain))
                 for domain, name in enumerate(self.locality)
                 if name == locality
             )
-            found = self._sizes[key] = sorted(filter(None, counts), reverse=True)
-        return found
+            sizes = self._sizes[key] = sorted(filter(None, counts), reverse=True)
+        return sizes
 
     def cut(self, ranks: Sequence[int]) -> Optional[dict[str, Any]]:
         """``scheduling.fabric`` for some *ranks* (ascending): without domains that are empty."""
@@ -218,27 +218,27 @@ class Fabric:
                 self.name[domain], ranks_here, _ordered(inner.get(domain, {})), self.extra[domain]
             )
             inner.setdefault(parent, {}).setdefault(self.locality[domain], []).append(one)
-        found = written(None, "", _ordered(inner.get(ROOT, {})), self.extra[ROOT])
-        return found if inner else None
+        tree = written(None, "", _ordered(inner.get(ROOT, {})), self.extra[ROOT])
+        return tree if inner else None
 
     def _cut_to(self, leaves: tuple[int, ...], ranks: str) -> Optional[dict[str, Any]]:
         """The fabric cut to *ranks* that are all in one leaf."""
-        found: dict[str, Any] = {"ranks": ranks}
+        tree: dict[str, Any] = {"ranks": ranks}
         frame = self._frame(*leaves) if leaves else ()
         for locality, named, extra in frame:
-            found = {locality: [{**named, **found, **extra}]}
-        return {**found, **self.extra[ROOT]} if frame else None
+            tree = {locality: [{**named, **tree, **extra}]}
+        return {**tree, **self.extra[ROOT]} if frame else None
 
     def _frame(self, leaf: int) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
         """The domains around *leaf* as JSON, without what is inside them, the smallest first."""
-        found = self._frames.get(leaf)
-        if found is None:
-            found = self._frames[leaf] = [
+        frames = self._frames.get(leaf)
+        if frames is None:
+            frames = self._frames[leaf] = [
                 (self.locality[d], written(self.name[d], "", {}, {}), self.extra[d])
                 for d in self.around(leaf)
                 if self.locality[d]
             ]
-        return found
+        return frames
 
     # -- compiling
 
@@ -291,7 +291,7 @@ class Fabric:
         if not domain.inner and parent >= 0:
             self._leaf(number, list(ranks))
             return
-        for inner, child in sorted(domain.children(), key=lambda found: found[1].ranks):
+        for inner, child in sorted(domain.children(), key=lambda pair: pair[1].ranks):
             self._add(inner, child, number)
         for rank in (*ranks, *alone):
             if not self.homes[rank]:
@@ -301,4 +301,4 @@ class Fabric:
 
 def _ordered(inner: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """*inner*, whose domains were met in descending order, in ascending order."""
-    return {name: found[::-1] for name, found in reversed(list(inner.items()))}
+    return {name: domains[::-1] for name, domains in reversed(list(inner.items()))}

@@ -75,20 +75,20 @@ NOTHING = Fit((), ())
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
     """What *state* can give to *ask*, None if nothing; the state remembers it."""
-    found = assess(state, ask)
-    return found if found.steps else None
+    gives = assess(state, ask)
+    return gives if gives.steps else None
 
 
 def assess(state: NodeState, ask: Ask) -> Fit:
     """The fit of *state* with the effort it took; it has no steps if *state* gives nothing."""
     try:
-        found: Fit = state.fits[ask]
-        return found
+        gives: Fit = state.fits[ask]
+        return gives
     except KeyError:
         if len(state.fits) >= MAX_FITS:
             state.fits.clear()
-        found = state.fits[ask] = _assessed(state, ask)
-        return found
+        gives = state.fits[ask] = _assessed(state, ask)
+        return gives
 
 
 def work_of(state: NodeState, ask: Ask) -> int:
@@ -97,17 +97,17 @@ def work_of(state: NodeState, ask: Ask) -> int:
     Slots with two GPUs or more take most, because the GPUs are chosen by their links; and slots
     that take several domains, because each goes through all domains of the node.
     """
-    found = assess(state, ask)
+    gives = assess(state, ask)
     slot = 1 + 4 * min(ask.min_gpus, 2) ** 2
     if slot_of(ask.group).need.parts:
         slot += len(state.type.parent) // 2
-    return 4 + len(found.steps) * slot + found.tried
+    return 4 + len(gives.steps) * slot + gives.tried
 
 
 def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
     """What *state* can give to *ask*, None if nothing; always computed, never remembered."""
-    found = _assessed(state, ask)
-    return found if found.steps else None
+    gives = _assessed(state, ask)
+    return gives if gives.steps else None
 
 
 def possible(state: NodeState, ask: Ask) -> bool:
@@ -139,8 +139,8 @@ def units_in(state: NodeState, ask: Ask) -> Optional[int]:
     root = state.type.root
     if ask.by_numbers and (not ask.min_gpus or root.open_gpus == root.gpus):
         return most_units(state, ask)
-    found = assess(state, ask)
-    return None if found.gave_up else len(found.steps)
+    gives = assess(state, ask)
+    return None if gives.gave_up else len(gives.steps)
 
 
 def _assessed(state: NodeState, ask: Ask) -> Fit:

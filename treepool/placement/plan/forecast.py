@@ -92,11 +92,11 @@ class Forecast:
 
         Returns its start; None if it cannot be planned.
         """
-        found, _ = yield from earliest_start(self._views, job, job.job_class.leave, begin)
-        if found is None:
+        first, _ = yield from earliest_start(self._views, job, job.job_class.leave, begin)
+        if first is None:
             return None
-        self._hold(job, found.start, parts_of(found.selection))
-        return found.start
+        self._hold(job, first.time, parts_of(first.selection))
+        return first.time
 
     def _hold(self, job: Waiting, start: float, parts: tuple[Held, ...]) -> None:
         if job.jobid not in self._profile.holdings:

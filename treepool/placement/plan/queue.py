@@ -22,8 +22,8 @@ import attrs
 
 from treepool.errors import InfeasibleRequest
 from treepool.placement.allocation import Allocation, parts_of
-from treepool.placement.choose.choice import Choice, Situation
-from treepool.placement.choose.selection import Selection
+from treepool.placement.choose.choice import Situation
+from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.held import are_free
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import (
@@ -40,7 +40,7 @@ from treepool.placement.plan.jobs import (
 )
 from treepool.placement.plan.line import Line, Source
 from treepool.placement.plan.profile import LATE, PRESENT, Change, Profile
-from treepool.placement.plan.search import Found, earliest_start, gained_later, gained_now
+from treepool.placement.plan.search import Start, earliest_start, gained_later, gained_now
 from treepool.placement.plan.views import Units, View, Views
 from treepool.placement.plan.windows import Window
 from treepool.placement.pool import Pool
@@ -526,10 +526,10 @@ class Queue:
         own = job.job_class
         view, choice, now = yield from self._present(job)
         own.gave_up = choice.gave_up
-        found = choice.selection
-        if found is not None:
+        selection = choice.selection
+        if selection is not None:
             self.views.keep(view)
-            self._launch(job, parts_of(found), found.nslots, now, now + job.length)
+            self._launch(job, parts_of(selection), selection.nslots, now, now + job.length)
             return True
         units = Units(job.request, self.profile)
         yield from self.views.count(view, units)
@@ -615,12 +615,12 @@ class Queue:
 
     def _reserve(self, job: Waiting, line: Line) -> Iterator[None]:
         """Reserve the earliest start of *job*."""
-        found, lack = yield from self._search(job, self._clock())
+        first, lack = yield from self._search(job, self._clock())
         if line.next() == job.place:
-            job.job_class.servable = found is not None
-            if found is not None:
+            job.job_class.servable = first is not None
+            if first is not None:
                 line.reserve(job)
-                self._hold(job, found, lack)
+                self._hold(job, first, lack)
 
     def _retry(self, made: Reservation, units: int) -> None:
         """Try a job before its reservation if the *units* that became free may suffice."""
@@ -642,13 +642,13 @@ class Queue:
         begin, until = made.since or (now, made.start)
         made.since, made.gained = None, 0
         if max(begin, now) < until:
-            found, lack = yield from self._search(job, max(begin, now), made, until)
+            first, lack = yield from self._search(job, max(begin, now), made, until)
             if self.reservations.get(job.jobid) is made:
                 whole = begin <= now and until >= made.start
                 made.lack = lack if whole else min(lack, made.lack)
-                if found is not None:
+                if first is not None:
                     self._gains.append(self.profile.drop(job.jobid))
-                    self._hold(job, found, made.lack)
+                    self._hold(job, first, made.lack)
 
     def _search(
         self,
@@ -656,7 +656,7 @@ class Queue:
         begin: float,
         made: Optional[Reservation] = None,
         before: Optional[float] = None,
-    ) -> Generator[None, None, tuple[Optional[Found], int]]:
+    ) -> Generator[None, None, tuple[Optional[Start], int]]:
         """The earliest start of *job* from *begin* on and before *before*; and its lack.
 
         It begins where the last search for a job of its class, not longer, found no room before. If
@@ -675,18 +675,18 @@ class Queue:
                 if before is not None and begin >= before:
                     return None, units
         from_now = begin <= now or units is not None
-        found, lack = yield from earliest_start(self.views, job, leave, begin, before)
+        first, lack = yield from earliest_start(self.views, job, leave, begin, before)
         lack = lack if units is None else min(lack, units)
-        end = found.start if found is not None else before
+        end = first.time if first is not None else before
         if from_now and end is not None:
             full = {length: lack for length, lack in own.full.items() if lack.until > now}
             own.full = {**full, job.length: Lack(job.length, min(end, job.patience), lack)}
-        return found, lack
+        return first, lack
 
-    def _hold(self, job: Waiting, found: Found, lack: int) -> None:
-        start, end, parts = found.start, found.start + job.length, parts_of(found.selection)
+    def _hold(self, job: Waiting, first: Start, lack: int) -> None:
+        start, end, parts = first.time, first.time + job.length, parts_of(first.selection)
         self.profile.hold(job.jobid, start, end, parts, True)
-        made = Reservation(job, start, end, parts, found.selection.nslots, lack)
+        made = Reservation(job, start, end, parts, first.selection.nslots, lack)
         self.reservations[job.jobid] = made
 
     def _give_up(self, jobid: int) -> Change:

@@ -26,10 +26,10 @@ TRIES = 8
 _MOST_COUNTED = 64
 
 
-class Found(NamedTuple):
+class Start(NamedTuple):
     """A selection for a request, and when its resources are free."""
 
-    start: float
+    time: float
     selection: Selection
 
 
@@ -39,23 +39,23 @@ def earliest_start(
     leave: frozenset[Holder],
     begin: float,
     before: Optional[float] = None,
-) -> Generator[None, None, tuple[Optional[Found], int]]:
+) -> Generator[None, None, tuple[Optional[Start], int]]:
     """The earliest start of *job* from *begin* on and before *before*, None if there is none; and
     how many units it lacked until then, at least 1.
 
     The job asks for its strict request until its patience ends, and then for the relaxed one.
     """
-    found, lack = None, 1
+    first, lack = None, 1
     if begin < job.patience:
         until = job.patience if before is None else min(before, job.patience)
         strict = until if job.job_class.relaxed is not None else before
-        found, lack = yield from _earliest(views, job, job.request, leave, begin, strict)
-    if found is None and job.job_class.relaxed is not None:
+        first, lack = yield from _earliest(views, job, job.request, leave, begin, strict)
+    if first is None and job.job_class.relaxed is not None:
         begin = max(begin, job.patience)
         if before is None or begin < before:
-            found, _ = yield from _earliest(views, job, job.relaxed, leave, begin, before)
+            first, _ = yield from _earliest(views, job, job.relaxed, leave, begin, before)
         lack = 1  # the numbers of two requests cannot be compared
-    return found, lack
+    return first, lack
 
 
 def _earliest(
@@ -65,7 +65,7 @@ def _earliest(
     leave: frozenset[Holder],
     begin: float,
     before: Optional[float],
-) -> Generator[None, None, tuple[Optional[Found], int]]:
+) -> Generator[None, None, tuple[Optional[Start], int]]:
     profile, length = views.profile, job.length
     units = Units(request, profile)
     view = yield from views.at(begin, begin + length, leave)
@@ -73,11 +73,11 @@ def _earliest(
     most = tries = 0
     while True:
         if view.free >= units.need:
-            found = yield from views.choice(view, request)
-            job.job_class.gave_up = found.gave_up
-            if found.selection is not None:
+            choice = yield from views.choice(view, request)
+            job.job_class.gave_up = choice.gave_up
+            if choice.selection is not None:
                 views.keep(view)
-                return Found(view.start, found.selection), max(1, units.need - most)
+                return Start(view.start, choice.selection), max(1, units.need - most)
             tries += 1
             if not units.exact:
                 units.become_exact()

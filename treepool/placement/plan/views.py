@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Generator, Iterable, Optional
 
-from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.choose.choice import Situation
+from treepool.placement.choose.selection import Choice
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import most_units, units_in
 from treepool.placement.plan.jobs import Holder

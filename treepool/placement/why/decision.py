@@ -10,8 +10,8 @@ from typing import Optional
 import attrs
 
 from treepool.errors import Reason
-from treepool.placement.choose.choice import Choice, Situation, members, narrowed
-from treepool.placement.choose.selection import Selection
+from treepool.placement.choose.choice import Situation, members, narrowed
+from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.fit import Fit, fit

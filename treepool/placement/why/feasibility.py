@@ -9,9 +9,10 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, Reason, TooComplex
 from treepool.placement.allocation import Allocation, parts_of
-from treepool.placement.choose.choice import Choice, Situation
+from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.fitness import Fitness, Weights
 from treepool.placement.choose.policy import Policy
+from treepool.placement.choose.selection import Choice
 from treepool.placement.choose.strict import strict
 from treepool.placement.effort import TOO_COMPLEX, GivenUp, remembered
 from treepool.placement.nodes.inventory import Inventory
