@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from depth import examples
 from discovery.nodes import MI250X, with_matrix
 from hwlocfile import Device, Made
-from treepool.discovery.amd import read_topo
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.linking import PCIE_GBPS, cliques
-from treepool.discovery.report import combined
+from treepool.discovery.reports.amd import read_topo
+from treepool.discovery.reports.report import combined
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.links import Wire

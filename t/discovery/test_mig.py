@@ -8,7 +8,7 @@ from discovery.nodes import MI250X
 from hwlocfile import Device, Made
 from treepool.discovery.describe import Describer
 from treepool.discovery.hwloc import read_hwloc
-from treepool.discovery.mig import read_list, with_instances
+from treepool.discovery.reports.mig import read_list, with_instances
 from treepool.errors import InvalidHardware
 
 TEXT = """\

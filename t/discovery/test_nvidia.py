@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from depth import examples
 from discovery.nodes import real
 from treepool.discovery.linking import PCIE_GBPS
-from treepool.discovery.nvidia import MAX_TEXT, read_topo
+from treepool.discovery.reports.nvidia import MAX_TEXT, read_topo
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.links import PATHS, Link, Links, Nic, Wire, read_links

@@ -6,10 +6,10 @@ import pytest
 
 from discovery.nodes import CONNECTX, MI250X
 from hwlocfile import Device, Made
-from treepool.discovery import nvidia
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.linking import PCIE_GBPS
-from treepool.discovery.report import combined
+from treepool.discovery.reports import nvidia
+from treepool.discovery.reports.report import combined
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.links import Nic, Wire

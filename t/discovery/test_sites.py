@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from treepool.discovery import sites
+from treepool.discovery.sites import read as sites
 from treepool.errors import InvalidHardware
 from treepool.rfc import hostlist, idset
 from treepool.rfc.scheduling import WRITER, SchedulingKey

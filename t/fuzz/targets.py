@@ -36,8 +36,10 @@ from fuzz.seeds import (
 )
 from treepool import Pool, parse_shape, subinstance
 from treepool.cli import vectors
-from treepool.discovery import amd, hwloc, mig, nvidia, sites, visible
+from treepool.discovery import hwloc, visible
 from treepool.discovery.levels import topo_of
+from treepool.discovery.reports import amd, mig, nvidia
+from treepool.discovery.sites import read as sites
 from treepool.errors import (
     InfeasibleRequest,
     InsufficientResources,

@@ -28,11 +28,12 @@ from treepool.cli.describednodes import Found, assigned, new_nodes
 from treepool.cli.hardware import Description
 from treepool.cli.progressbar import counted
 from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json
-from treepool.discovery import amd, key, mig, nvidia
+from treepool.discovery import key
 from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
 from treepool.discovery.levels import LEVELS
+from treepool.discovery.reports import amd, mig, nvidia
 from treepool.errors import InvalidInput
 from treepool.rfc import idset
 from treepool.rfc.quote import did_you_mean

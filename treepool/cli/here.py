@@ -151,7 +151,7 @@ def _divided(machine: Machine, R: ResourceSet, rank: int, file: Optional[str]) -
     """*machine* with the MIG instances that the job has there, from *file* or ``nvidia-smi -L``."""
     if file is None and not has_instances(R, rank):
         return machine
-    from treepool.discovery.mig import read_list, with_instances
+    from treepool.discovery.reports.mig import read_list, with_instances
 
     if file is not None:
         with files.naming(file):

@@ -9,9 +9,9 @@ import attrs
 
 from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
-from treepool.discovery import sites
 from treepool.discovery.key import Encoded
-from treepool.discovery.locations import Site
+from treepool.discovery.sites import read as sites
+from treepool.discovery.sites.locations import Site
 from treepool.errors import InvalidHardware
 from treepool.rfc.scheduling import WRITER, is_treepool
 

@@ -11,8 +11,8 @@ import attrs
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
 from treepool.discovery.machine import Machine
-from treepool.discovery.mig import ListedGpu, with_instances
-from treepool.discovery.report import ToolReport, combined
+from treepool.discovery.reports.mig import ListedGpu, with_instances
+from treepool.discovery.reports.report import ToolReport, combined
 
 #: Most topos in the cache; more than any site has kinds of node.
 MAX_KNOWN = 1024

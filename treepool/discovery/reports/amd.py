@@ -15,7 +15,7 @@ from collections import defaultdict
 from typing import Any, DefaultDict, Optional, Sequence
 
 from treepool.discovery.linking import PCIE_GBPS, Pairs
-from treepool.discovery.report import XGMI_GBPS, ToolReport
+from treepool.discovery.reports.report import XGMI_GBPS, ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import Findings, Readers, plain_json, shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, Wire

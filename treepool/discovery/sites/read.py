@@ -21,8 +21,8 @@ import csv
 import re
 from typing import Any, Callable, Iterable, Sequence
 
-from treepool.discovery import slurm
-from treepool.discovery.locations import HostLists, Location, Site
+from treepool.discovery.sites import slurm
+from treepool.discovery.sites.locations import HostLists, Location, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc import document, hostlist, idset
 from treepool.rfc.fabric import MAX_DOMAINS

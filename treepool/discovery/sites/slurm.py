@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Optional
 
 import attrs
 
-from treepool.discovery.locations import HostLists, Location, Site
+from treepool.discovery.sites.locations import HostLists, Location, Site
 from treepool.errors import InvalidHardware
 from treepool.rfc import topo
 from treepool.rfc.findings import shown

@@ -15,7 +15,7 @@ from typing import Mapping, Optional, Sequence, Union
 import attrs
 
 from treepool.discovery.linking import PCIE_GBPS, Pairs
-from treepool.discovery.report import NVLINK_GBPS, ToolReport
+from treepool.discovery.reports.report import NVLINK_GBPS, ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, PATHS, Wire
