@@ -10,7 +10,7 @@ import attrs
 
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
-from treepool.discovery.machine import Machine
+from treepool.discovery.machine import Machine, gib
 from treepool.discovery.reports.mig import ListedGpu, with_instances
 from treepool.discovery.reports.report import ToolReport, combined
 
@@ -25,12 +25,22 @@ _OF_ONE_NODE = re.compile(
     rb'XGMIHiveID|Kernel[A-Za-z]*|DMI[A-Za-z]*|ProcessName|hwlocVersion)" value="[^"]*"/>'
     rb"|<page_type [^>]*/>"
 )
+_MEMORY = re.compile(rb'(local_memory|total_memory)="(\d{1,20})(KiB)?"')
 _HOST_NAME = re.compile(rb'<info name="HostName" value="([^"]*)"/>')
 
 
 def digest(xml: bytes) -> bytes:
-    """The SHA-256 of hwloc *xml* without what differs between nodes of one kind."""
-    return hashlib.sha256(_OF_ONE_NODE.sub(b"", xml)).digest()
+    """The SHA-256 of hwloc *xml* without what differs between nodes of one kind.
+
+    Sizes of memory count in GiB, as in a topo: the kernel keeps some more or less on each node.
+    """
+    alike = _MEMORY.sub(_in_gib, _OF_ONE_NODE.sub(b"", xml))
+    return hashlib.sha256(alike).digest()
+
+
+def _in_gib(size: re.Match[bytes]) -> bytes:
+    unit = 1 << (10 if size[3] else 0)
+    return b'%s="%d"' % (size[1], gib(int(size[2]) * unit))
 
 
 @attrs.define

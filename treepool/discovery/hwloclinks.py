@@ -9,7 +9,7 @@ from treepool.discovery import linking
 from treepool.discovery.gpus import FoundGpu
 from treepool.discovery.hwlocxml import Distances, Object, Topology, number
 from treepool.discovery.linking import DeviceAt
-from treepool.discovery.machine import Region
+from treepool.discovery.machine import Region, gib
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_GPUS, Device, Links
 
@@ -169,7 +169,7 @@ def _devices(gpus: Sequence[FoundGpu]) -> list[Device]:
     for gpu in gpus:
         model = " ".join(word for word in (_printable(gpu.model), gpu.profile) if word)
         if model:
-            kind = (model[:128], (gpu.memory + (1 << 29)) >> 30)
+            kind = (model[:128], gib(gpu.memory))
             found[kind] = found.get(kind, 0) | 1 << gpu.id
     kinds = sorted(found.items(), key=lambda item: idset.lowest(item[1]))
     return [Device(model, memory, ids) for (model, memory), ids in kinds]

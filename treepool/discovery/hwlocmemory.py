@@ -12,7 +12,7 @@ from typing import Callable, Mapping, Optional, Sequence
 import attrs
 
 from treepool.discovery.hwlocxml import Object, Topology, bitmap, number
-from treepool.discovery.machine import FarMemory, Gpu, Region
+from treepool.discovery.machine import FarMemory, Gpu, Region, gib
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
 
@@ -154,7 +154,7 @@ def _is_like_a_gpus(node: Object, gpus: Sequence[Gpu]) -> bool:
     """Whether a NUMA node is a GPU's memory: it has that size, or all GPUs share memory."""
     if gpus and all(gpu.shares_memory for gpu in gpus):
         return True
-    return any(gpu.memory == _bytes(node) for gpu in gpus if gpu.memory)
+    return any(gib(gpu.memory) == gib(_bytes(node)) for gpu in gpus if gpu.memory)
 
 
 def _bytes(node: Object) -> int:

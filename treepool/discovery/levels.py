@@ -14,7 +14,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 import attrs
 
 from treepool.discovery.division import COREKIND, DEVICE, GPULINK, Domain, divide
-from treepool.discovery.machine import KINDS, TIERS, Gpu, Machine
+from treepool.discovery.machine import KINDS, TIERS, Gpu, Machine, gib
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.idset import union
@@ -27,7 +27,6 @@ LEVELS = (*KINDS, GPULINK, DEVICE, COREKIND)
 #: The levels used by default, where they add information.
 DEFAULT = ("socket", "numa")
 
-_GIB = 1 << 30
 
 
 @attrs.frozen
@@ -207,7 +206,7 @@ def _json(domain: Domain) -> dict[str, Any]:
         out["cores"] = idset.encode(domain.cores)
     if domain.gpus & ~union(c.gpus for c in nested):
         out["gpus"] = idset.encode(domain.gpus)
-    memory = _gib(domain.memory)
+    memory = gib(domain.memory)
     if memory and nested:
         memory += sum(_listed_memory(child) for child in nested)
     if memory:
@@ -218,7 +217,7 @@ def _json(domain: Domain) -> dict[str, Any]:
             rest = {t: m for t, m in domain.tiers.items() if TIERS.index(t) > TIERS.index(tier)}
             inner = attrs.evolve(domain, memory=0, tiers=rest)
             item = _json(inner)
-            item["memory"] = _gib(domain.tiers[tier])
+            item["memory"] = gib(domain.tiers[tier])
             item.setdefault("cores", idset.encode(domain.cores))
             if domain.gpus:
                 item.setdefault("gpus", idset.encode(domain.gpus))
@@ -230,9 +229,4 @@ def _json(domain: Domain) -> dict[str, Any]:
 
 
 def _listed_memory(domain: Domain) -> int:
-    return _gib(domain.memory) + sum(_listed_memory(child) for child in domain.children)
-
-
-def _gib(size: int) -> int:
-    """*size* in GiB, rounded to the nearest as in hwloc's lstopo."""
-    return (size + _GIB // 2) // _GIB
+    return gib(domain.memory) + sum(_listed_memory(child) for child in domain.children)

@@ -29,6 +29,11 @@ _SUPERCHIP = re.compile(r"\b(MI300A|GH200|GB200|GB300|GB10)\b", re.ASCII | re.IG
 MIG = "mig-"
 
 
+def gib(size: int) -> int:
+    """*size* in GiB, rounded to the nearest as in hwloc's lstopo."""
+    return (size + (1 << 29)) >> 30
+
+
 @attrs.frozen
 class Region:
     """One object that holds cores: a package, die, NUMA node, group or L3 cache.

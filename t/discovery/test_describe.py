@@ -1,0 +1,38 @@
+"""Which hwloc XML counts as that of one kind of node."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from discovery.nodes import real
+from hwlocfile import Made
+from treepool.discovery.describe import Describer, digest
+
+KIB, GIB = 1 << 10, 1 << 30
+
+
+def larger(xml: bytes, by: int) -> bytes:
+    """*xml* of a node that has *by* bytes more of each memory."""
+    return re.sub(rb'(local_memory=)"(\d+)"', lambda m: b'%s"%d"' % (m[1], int(m[2]) + by), xml)
+
+
+def test_nodes_whose_memory_differs_by_some_kib_are_of_one_kind():
+    xml = Made().xml().encode()
+    assert larger(xml, 12 * KIB) != xml
+    assert digest(larger(xml, 12 * KIB)) == digest(xml)
+    assert digest(larger(xml, 2 * GIB)) != digest(xml)
+
+
+@pytest.mark.parametrize("name", ["tuo.SPX.xml", "tuo.TPX.xml", "sierra.xml", "corona.xml"])
+def test_so_are_real_nodes_and_they_have_one_topo(name):
+    xml = real(f"hwloc/{name}").read_bytes()
+    other = larger(xml, 12 * KIB)
+    assert other != xml and digest(other) == digest(xml)
+    assert Describer().of_xml(xml).topo == Describer().of_xml(other).topo
+
+
+def test_sizes_with_a_unit_as_in_hwloc_3_count_alike():
+    plain = b'<object type="NUMANode" local_memory="137438953472"/>'
+    assert digest(plain) == digest(b'<object type="NUMANode" local_memory="134217728KiB"/>')
