@@ -28,7 +28,6 @@ LEVELS = (*KINDS, GPULINK, DEVICE, COREKIND)
 DEFAULT = ("socket", "numa")
 
 
-
 @attrs.frozen
 class NodeTopo:
     """A machine's RFC 49 topo, with a line for whatever was merged, left out or is unusual."""
