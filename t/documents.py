@@ -1,13 +1,16 @@
 """Documents that show commands: their fenced blocks, and what the commands print today."""
 
+import io
+import os
 import re
 import shlex
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
+from unittest import mock
 
 import attrs
 
 from commandline import REPOSITORY, bare_environment
+from treepool.cli.main import main
 
 #: How wide the tables in documents are.
 WIDTH = 100
@@ -43,16 +46,18 @@ def commands(text):
 
 def treepool(arguments):
     """The lines that ``treepool`` prints on stdout; nothing may come on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", "treepool", *arguments],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**bare_environment(), "COLUMNS": str(WIDTH)},
-    )
-    assert done.stderr == ""
-    return lines(done.stdout)
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    environment = {**bare_environment(), "COLUMNS": str(WIDTH)}
+    here = os.getcwd()
+    with mock.patch.dict(os.environ, environment, clear=True), redirect_stdout(out):
+        os.chdir(REPOSITORY)
+        try:
+            with redirect_stderr(err):
+                main(arguments)
+        finally:
+            os.chdir(here)
+    assert err.buffer.getvalue() == b""
+    return lines(out.buffer.getvalue().decode())
 
 
 def lines(text):
