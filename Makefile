@@ -9,7 +9,7 @@ RELEASE := $(VENV)/.release
 DOC := $(VENV)/.doc
 MUTANTS := $(VENV)/.mutants
 
-.PHONY: demo check ci check-flux check-upstream check-flux-versions check-browser lint types test depth machine
+.PHONY: demo check ci check-flux check-upstream check-flux-versions check-browser lint types test depth
 .PHONY: mutants versions conformance bench packing soak fuzz doc release clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
@@ -74,11 +74,6 @@ test: $(INSTALLED)
 depth: $(PLOTS)
 	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=ci $(UPSTREAM) || \
 	  $(BIN)/python -m pytest -q --hypothesis-profile=ci --last-failed $(UPSTREAM)
-
-# Every operation on a pool in any order, beside the reference; STEPS=1000000 to look harder.
-STEPS ?= 100000
-machine: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n 2 --steps=$(STEPS) t/placement/test_machine.py
 
 # Bugs that mutmut plants in one room of the engine: do the tests of t/placement notice each?
 ROOM ?= plan

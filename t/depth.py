@@ -10,7 +10,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 
 #: Examples of a property test that asks for no number of its own, by profile.
-CI, CHECK = 100, 20
+CI, CHECK = 100, 5
 
 #: Timings never decide a test.
 _TIMELESS = {

@@ -15,6 +15,8 @@ from bench.workload import LOAD, Workload, cluster
 from commandline import REPOSITORY, Result, bare_environment
 from treepool.placement.pool import Pool
 
+pytestmark = pytest.mark.depth
+
 QUICK = ("--samples", 3, "--steps", 60, "--seconds", 0.2)
 FORMS = [form.name for form in forms(16)]
 SERVED, REFUSED = FORMS[:7], FORMS[7:]

@@ -9,6 +9,8 @@ from bench.packing.clusters import CLUSTERS, MIXES, Cluster, cluster, halves, mi
 from bench.packing.pools import packer
 from treepool.placement.choose.policy import POLICIES
 
+pytestmark = pytest.mark.depth
+
 #: Two sockets of four cores and a GPU.
 SMALL = Cluster([halves(8, 2)], 4)
 

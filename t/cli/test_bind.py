@@ -227,8 +227,8 @@ def test_a_program_of_no_known_format_is_126(real, tmp_path):
 
 
 def test_pus_that_are_not_here_are_an_error(bind):
-    result = bind(allocated("3999"), "true", node=Made(1, 1, 4000, 1).xml())
-    assert result.is_one_line_error("cannot pin to PUs 3999")
+    result = bind(allocated("999"), "true", node=Made(1, 1, 1000, 1).xml())
+    assert result.is_one_line_error("cannot pin to PUs 999")
 
 
 # -- wrong uses

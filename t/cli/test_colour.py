@@ -8,10 +8,10 @@ from commandline import REPOSITORY, on_a_terminal
 COLOURED = (
     ("alloc", "slot=1/core", "slot=1/rack"),
     ("show", "--jobs", "slot=2/[core=8;gpu=1]"),
-    ("explain", "slot=1/core"),
-    ("explain", "slot=1/core=999"),
-    ("advise",),
-    ("replay", "--synthetic", "3"),
+    pytest.param(("explain", "slot=1/core"), marks=pytest.mark.depth),
+    pytest.param(("explain", "slot=1/core=999"), marks=pytest.mark.depth),
+    pytest.param(("advise",), marks=pytest.mark.depth),
+    pytest.param(("replay", "--synthetic", "3"), marks=pytest.mark.depth),
 )
 PLAIN = (
     ("validate", "doc/fabric.json"),
@@ -28,7 +28,7 @@ def shown(words, **environment):
     return found
 
 
-@pytest.mark.parametrize("words", COLOURED, ids=" ".join)
+@pytest.mark.parametrize("words", COLOURED, ids=str)
 def test_a_terminal_gets_colour_unless_it_has_none_or_the_user_wants_none(words):
     coloured = shown(words, NO_COLOR="")
     assert "\x1b[" in coloured

@@ -100,6 +100,7 @@ def shell(request, tmp_path_factory):
     return lambda typed: SHELLS[request.param](folder / "script", typed, folder)
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize(("typed", "word"), TYPED, ids=[word for _, word in TYPED])
 def test_what_is_typed_is_completed(shell, typed, word):
     assert word.rstrip("/") in {found.rstrip("/") for found in shell(typed)}

@@ -213,6 +213,7 @@ def test_every_table_can_be_read_again(gpus, nics, values, switches):
         assert mine == [least] * paths.count(least)
 
 
+@pytest.mark.depth
 def test_the_work_for_the_largest_node_is_bounded():
     gpus = {i: at(f"{'HK'[i % 2]}{chr(100 + i % 7)}", 1 + i % 2) for i in range(MAX_GPUS)}
     nics = [at(f"{'HK'[i % 2]}{chr(100 + i)}", key=f"hsi{i}") for i in range(64)]

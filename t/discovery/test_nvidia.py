@@ -314,6 +314,7 @@ def test_each_word_of_a_table_becomes_a_link_or_a_nic(node):
         assert mine == [(f"NIC{i}", path) for i, path in enumerate(row) if path == least]
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize(
     ("lines", "times"),
     [

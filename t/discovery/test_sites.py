@@ -269,6 +269,7 @@ def test_a_block_may_have_a_number_as_its_name_and_one_block_size():
     assert large["name"] == "an integer of 24000 bits"
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("filler", ["\n", " \n", "\t"])
 def test_a_file_with_many_blank_lines_is_read(filler):
     """A pattern that matches across lines would take hours."""
@@ -313,6 +314,7 @@ def test_more_levels_than_a_fabric_may_have_are_refused(levels):
     )
 
 
+@pytest.mark.depth
 def test_hosts_that_R_lacks_are_dropped_while_a_file_is_read():
     text = nested(16, lambda i: f"n[{50000 * i}-{50000 * i + 49999}]")
     found, peak = cost_of(text, ["n7"])

@@ -1241,7 +1241,7 @@ class History:
 @st.composite
 def histories(draw: Draw) -> History:
     """What may happen to a pool."""
-    R = draw(clusters())
+    R = draw(clusters().flatmap(with_fabric))
     locality = draw(some("preferred", "preferred", "required", "none"))
     occupied = draw(occupations(R)) if draw(st.booleans()) else None
     length = draw(some(8, 4, 12, 16))

@@ -254,9 +254,10 @@ def test_a_call_that_fails_at_any_line_changes_neither_the_pool_nor_a_copy(name)
 
 
 #: Every how many lines to fail.
-STEP = 1 if deep() else 7
+STEP = 1 if deep() else 61
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("name", ["alloc slot=1-9/core=3", "alloc slot=2/socket{x}", "free"])
 def test_a_call_that_fails_while_nothing_is_remembered_changes_nothing(name):
     """The first of its kind in a new pool: all fits are worked out."""

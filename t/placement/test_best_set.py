@@ -203,6 +203,7 @@ def random_graph(seed, count=24, bandwidths=(0, 50, 100, 200)):
     return compile_links(Links.from_matrix(wires), (1 << count) - 1)
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("seed", range(3))
 def test_24_gpus_without_any_order_take_bounded_work(seed):
     """Weighed vertices are counted, not time: the limit is about 40 ms."""

@@ -146,7 +146,7 @@ def test_with_locality_required_the_best_of_all_combinations_is_chosen(shape, ra
     numas = [{"cores": f"{12 * i}-{12 * i + 11}", "gpus": str(i)} for i in range(8)]
     topo = {"socket": [{"numa": numas[i : i + 2]} for i in (0, 2, 4, 6)]}
     chance = Random(shape)
-    for _ in range(4):
+    for _ in range(examples(20)):
         taken = [
             ((rank,), idset.from_ids(chance.sample(range(96), chance.choice([20, 60]))),
              chance.randrange(256))

@@ -243,6 +243,7 @@ def test_the_work_of_a_job_on_as_many_domains_as_a_key_may_have_is_bounded():
     assert work.count < 10 * MAX_DOMAINS**2
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("around", [{}, {"numa": [{"cores": "2000"}]}])
 def test_very_many_domains_beside_the_same_memory_are_not_compared(around):
     topo = {
@@ -257,6 +258,7 @@ def test_very_many_domains_beside_the_same_memory_are_not_compared(around):
     assert len(root.apart) == 4 and root.children[0].apart == {}
 
 
+@pytest.mark.depth
 def test_as_many_domains_as_a_key_may_have_are_compiled_in_bounded_work():
     with Lines() as work:
         sockets(MAX_DOMAINS, lambda i, j: 11 + (i + j) % 7, cores=1)

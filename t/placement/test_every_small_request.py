@@ -64,6 +64,7 @@ def filled(forest: Forest, values: Iterator[Any]) -> list[dict[str, Any]]:
 TYPES = [{"type": kind} for kind in ("node", "slot", "socket", "core", "gpu", "memory")]
 FEW = [{"type": kind} for kind in ("node", "slot", "socket", "core")]
 EXCLUSIVE = [*TYPES, *({**kind, "exclusive": said} for kind in TYPES for said in (True, False))]
+SLOTS = [kind for kind in EXCLUSIVE if kind["type"] in ("slot", "socket", "core")]
 KEYS = [
     *TYPES,
     {"type": "rack"},
@@ -75,13 +76,14 @@ KEYS = [
 @pytest.mark.parametrize(
     ("shapes", "vertices", "kinds"),
     [
-        *((forests, number, TYPES) for number in (1, 2, 3, 4)),
-        (chains, 5, FEW),
+        *((forests, number, TYPES) for number in (1, 2, 3)),
         (forests, 2, EXCLUSIVE),
-        (forests, 3, EXCLUSIVE),
-        (chains, 4, [kind for kind in EXCLUSIVE if kind["type"] in ("slot", "socket", "core")]),
         (forests, 2, KEYS),
-        (forests, 3, KEYS),
+        pytest.param(forests, 4, TYPES, marks=pytest.mark.depth),
+        pytest.param(chains, 5, FEW, marks=pytest.mark.depth),
+        pytest.param(forests, 3, EXCLUSIVE, marks=pytest.mark.depth),
+        pytest.param(chains, 4, SLOTS, marks=pytest.mark.depth),
+        pytest.param(forests, 3, KEYS, marks=pytest.mark.depth),
     ],
 )
 def test_the_reader_refuses_what_a_rule_refuses_and_nothing_else(shapes, vertices, kinds):

@@ -313,6 +313,7 @@ def asked(pool, shape, **options):
     return pool.parse_resource_request(random.jobspec(parse_shape(shape), options=options))
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize(
     "shape", ["slot/core=2", "node=12/slot/core=4", "switch=2/node=6/slot/core=4"]
 )
@@ -336,6 +337,7 @@ def test_the_work_for_domains_follows_what_changes_and_not_their_number(shape):
     assert work(1024) < 1.5 * work(64)
 
 
+@pytest.mark.depth
 def test_where_nodes_give_different_numbers_domains_are_tried_until_the_effort_is_spent():
     """In each switch a node has three free cores and the rest two, so no number says where the
     request fits. It is served all the same, if only with the least in most of the domains."""

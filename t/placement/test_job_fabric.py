@@ -97,6 +97,7 @@ def test_fitness_between_nodes_is_the_fewest_domains_over_those_spanned(ranks, i
     assert found == (None if inter is None else pytest.approx(inter))
 
 
+@pytest.mark.depth
 def test_the_work_for_a_jobs_fabric_follows_its_size_where_ranks_stand_alone():
     """A switch and a rank beside it in each of many racks."""
 

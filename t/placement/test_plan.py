@@ -6,6 +6,7 @@ from itertools import islice
 
 import pytest
 
+from depth import examples
 from generators import outcome
 from treepool import Pool, parse_shape
 from treepool.placement.allocation import parts_of, short_form
@@ -212,7 +213,7 @@ def some_queue(seed, policy, depth=math.inf):
 SHAPES = ("slot=1/core=3", "slot=2/core=5", "slot=1/core=8", "slot=2/node/core=4", "slot=3/node{x}")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(100)))
 def test_jobs_added_to_a_forecast_start_when_conservative_reserves_them(seed):
     case, _ = some_queue(seed, "conservative")
     forecast = Forecast(case.pool.copy())
@@ -222,7 +223,7 @@ def test_jobs_added_to_a_forecast_start_when_conservative_reserves_them(seed):
 
 
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(100)))
 def test_what_a_job_would_get_now_is_what_it_gets_when_it_is_submitted(seed, policy):
     case, chance = some_queue(seed, policy, 2)
     for jobid in range(100, 110):
@@ -427,7 +428,7 @@ def test_a_search_passes_many_ends_at_one_time(before):
     assert case.starts() == {700: NOW + 1 + before}
 
 
-@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("steps", range(examples(60)))
 def test_most_jobs_may_end_during_a_search(steps):
     case = Case(nodes=160)
     for jobid in range(640):

@@ -47,6 +47,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.depth
 def test_what_thousands_of_operations_asked_before_changes_no_answer():
     pool = Pool(nodes_of_a(8))
     before = [answer(pool, shape) for shape in SHAPES]

@@ -105,6 +105,7 @@ def test_a_task_is_found_and_checked_without_what_draws_and_validates(tmp_path):
     assert {"rich", "jsonschema"} & found == set()
 
 
+@pytest.mark.depth
 @pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on the PATH")
 def test_flux_loads_nothing_that_only_commands_need():
     script = SCRIPT.format(

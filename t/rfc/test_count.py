@@ -241,6 +241,7 @@ def test_huge_ranges_cost_no_more_than_small_ones(
     assert work.count < 1000
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize(
     ("text", "most"),
     [

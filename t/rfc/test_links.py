@@ -137,6 +137,7 @@ def test_gpus_that_share_nics_begin_with_different_ones():
     assert links.nics_of(7) == ()
 
 
+@pytest.mark.depth
 def test_the_work_for_the_most_gpus_and_the_worst_graph_is_bounded():
     no_triangle = {(a, b): SYS for a in range(64) for b in range(64, MAX_GPUS)}
     with Lines() as work:

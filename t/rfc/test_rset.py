@@ -369,6 +369,7 @@ def test_a_short_text_cannot_take_gigabytes(monkeypatch):
         ResourceSet.read(changed(lambda R, e: e.update(R_lite=entries)))
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("nodes", [11_136, 1_000_000])
 def test_the_work_of_reading_is_linear_in_the_nodes(nodes):
     last = nodes - 1

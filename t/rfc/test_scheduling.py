@@ -257,6 +257,7 @@ def test_localities_nest_sixteen_levels_and_no_deeper():
     assert line.endswith("/level15: localities are nested deeper than 16 levels")
 
 
+@pytest.mark.depth
 def test_a_topo_has_at_most_65536_domains():
     full = {"tile": [{}] * (topo.MAX_DOMAINS - 1)}
     SchedulingKey.read(key(entry("0", full)))

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from depth import examples
+from depth import deep, examples
 from schemas import SCHEMAS, validator
 from treepool import parse_shape
 from treepool.cli import vectors
@@ -197,6 +197,7 @@ def add_key(parent: Any, key: Any) -> None:
 #: Values of every type, each at the edge of some rule.
 VALUES = (None, True, 0, 1, -1, 1.5, 1e16, "", "x", "0-", "01", "[0", "1-2:", "0", [], [None], {})
 CHANGES = (delete, add_key, *map(put, VALUES))
+TRIED = CHANGES if deep() else CHANGES[::5]
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -204,12 +205,12 @@ def test_the_reader_refuses_every_example_with_one_change_that_the_schema_refuse
     refused = 0
     for document in GOOD[name][:2]:
         for path in inside(document):
-            for change in CHANGES:
+            for change in TRIED:
                 wrong = changed(document, path, change)
                 if not accepts(name, wrong):
                     refused += 1
                     assert READERS[name](wrong), (path, change)
-    assert refused > 100
+    assert refused > 10
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -331,6 +331,7 @@ def test_deep_and_oversized_shapes_fail_fast(text: str) -> None:
     assert len(caught.value.caret().splitlines()[0]) <= 72
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize(
     "text",
     [

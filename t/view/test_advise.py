@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 
 from bench.workload import cluster as cray
+from depth import examples
 from treepool import Pool, ResourceSet, parse_shape
 from treepool.errors import InsufficientResources, InvalidJobspec, InvalidShape
 from treepool.rfc import idset
@@ -145,7 +146,7 @@ def test_what_runs_or_is_down_does_not_matter():
     assert pool.copy_allocated().ranks
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_every_number_is_what_a_pool_of_one_node_does(seed):
     R = random_node(random.Random(seed))
     ((advice,), _) = advise(Pool(R), ["slot=2/core=1", "slot=1/node{x}", "slot=1/core=3"])
@@ -217,6 +218,7 @@ def test_a_shape_that_the_pool_does_not_understand_is_an_error():
         advise(Pool(xeon()), ["slot=1/rack/core"])
 
 
+@pytest.mark.depth
 def test_nodes_of_very_many_cores_are_filled_in_bounded_time():
     ((advice,), _) = advise(Pool(one_node(100_000)))
     assert "slot=1/core=1" not in by_shape(advice.common)

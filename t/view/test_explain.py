@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from depth import examples
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.why import decision
@@ -247,7 +248,7 @@ def test_links_are_told_beside_the_best_there_are():
     assert "links 0.07" in words(found)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(200)))
 def test_what_is_told_is_what_alloc_does(seed):
     chance = random.Random(seed)
     options = {
@@ -426,7 +427,7 @@ def test_the_nearest_shapes_that_fit(shape, shapes):
         assert near.shape in words(found)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(160)))
 def test_nearest_shapes_fit_and_one_more_would_not(seed):
     chance = random.Random(seed)
     pool = Pool(some_R())

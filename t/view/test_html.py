@@ -105,12 +105,14 @@ def test_jobs_whose_names_count_up_are_together(picture_of):
     assert data["kinds"] == [["slot=1/core", 1, 1, 1, 0], ["slot=2/core", 2, 1, 2, 0]]
 
 
+@pytest.mark.depth
 def test_11136_nodes_with_thousands_of_jobs_are_less_than_two_megabytes(picture_of):
     shapes = ["slot=1/[core=8;gpu=1]", "slot=1/[core=20;gpu=1]", "slot=3/core=5"] * 2000
     picture = picture_of(large(11_136), shapes)
     assert len(html(picture, rows(picture))) < 1_000_000
 
 
+@pytest.mark.depth
 def test_a_cluster_where_every_node_is_another_kind_is_small_too(picture_of):
     n = 3000
     R = large(n)

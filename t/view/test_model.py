@@ -3,6 +3,7 @@
 import pytest
 
 from bench.workload import cluster
+from depth import examples
 from treepool import Pool, ResourceSet, parse_shape
 from treepool.placement.held import held_in
 from treepool.rfc import idset
@@ -16,7 +17,7 @@ def jobs_of(running):
     return [Job.of(str(jobid), "?", allocation) for jobid, allocation in running.items()]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(240)))
 def test_the_numbers_are_those_counted_by_sets(seed):
     R = some_R()
     pool, running = pool_with_jobs(R, seed)
@@ -35,7 +36,7 @@ def test_the_clusters_counted_have_what_there_is_to_count():
         assert sum(getattr(c, field) > 0 for c in counts) > 5, field
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_numbers_of_every_step_are_those_of_the_jobs_so_far(seed):
     R = some_R()
     pool, running = pool_with_jobs(R, seed, jobs=8)
@@ -47,7 +48,7 @@ def test_the_numbers_of_every_step_are_those_of_the_jobs_so_far(seed):
         assert step.totals._asdict() == numbers(R, so_far)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_free_used_and_down_are_what_the_pool_itself_says(seed):
     pool, running = pool_with_jobs(some_R(), seed)
     pool.mark_down("0")
@@ -59,7 +60,7 @@ def test_free_used_and_down_are_what_the_pool_itself_says(seed):
     assert totals.down == idset.size(down.ranks) == 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_moves_of_the_steps_lead_to_the_last_one(seed):
     pool, running = pool_with_jobs(some_R(), seed)
     picture = Picture.of(pool, jobs_of(running))
@@ -148,6 +149,7 @@ def test_a_job_on_ranks_that_are_gone_is_shown_where_it_still_is():
     assert picture.totals.cores_used == 1
 
 
+@pytest.mark.depth
 def test_a_long_run_has_no_more_steps_than_a_slider_can_tell_apart(picture_of):
     picture = picture_of("b", ["slot=1/core"] * 1000)
     assert MAX_STEPS / 2 < len(picture.steps) <= MAX_STEPS + 1

@@ -5,6 +5,7 @@ from itertools import combinations
 
 import pytest
 
+from depth import examples
 from treepool.rfc import idset
 from treepool.view import palette
 from treepool.view.palette import COLOURS, GREYS, LETTERS
@@ -38,7 +39,7 @@ def test_the_simulation_sees_what_is_known():
     assert contrast("#000000", "#ffffff") == 21
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(120)))
 def test_jobs_on_one_node_have_different_letters_and_touching_ones_different_colours(seed):
     pool, running = pool_with_jobs(some_R(12), seed, 40)
     picture = Picture.of(pool, jobs_of(running))
@@ -50,7 +51,7 @@ def test_jobs_on_one_node_have_different_letters_and_touching_ones_different_col
                 assert shown[a].colour != shown[b].colour
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(120)))
 def test_holders_of_several_jobs_are_grey_and_those_that_touch_differ(seed):
     chance = random.Random(seed)
     owner = [chance.randrange(6) for _ in range(24)]

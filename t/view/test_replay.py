@@ -7,6 +7,7 @@ import random
 import attrs
 import pytest
 
+from depth import examples
 from rfc.test_fabric import key
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
@@ -185,7 +186,7 @@ def random_trace(chance, number):
     return jobs(*rows)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(40)))
 @pytest.mark.parametrize("rules", [FIFO, EASY, CONSERVATIVE], ids=lambda r: r.name)
 def test_nothing_is_used_twice_and_everything_ends(seed, rules):
     resource_set = ResourceSet.read(some_R(6))

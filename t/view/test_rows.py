@@ -2,6 +2,7 @@
 
 import pytest
 
+from depth import examples
 from treepool.view.picture import Picture
 from treepool.view.rows import MANY_ROWS, hosts, rows
 from view.counting import pool_with_jobs, some_R
@@ -27,7 +28,7 @@ def test_down_drained_and_idle_nodes_are_different_rows(picture_of):
     assert len(found) == 3
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 @pytest.mark.parametrize("most", (1, 3, 100))
 def test_every_node_is_in_one_row_or_counted_as_left_out(seed, most):
     pool, running = pool_with_jobs(some_R(12), seed, 20)

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.workload import cluster as large
+from depth import examples
 from treepool.view.palette import COLOURS
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
@@ -43,7 +44,7 @@ def differences(one, other):
     return [pair for pair in zip_longest(one, other, fillvalue="") if len(set(pair)) > 1][:3]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(80)))
 def test_it_says_what_the_terminal_says(seed):
     pool, running = pool_with_jobs(some_R(), seed)
     pool.mark_down("1")

@@ -5,6 +5,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
+from depth import examples
 from treepool import Pool
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
@@ -27,7 +28,7 @@ def number(pattern, shown):
     return int(found[1].replace(",", "")) if found else 0
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(120)))
 def test_every_number_is_that_counted_by_sets(seed):
     R = some_R()
     pool, running = pool_with_jobs(R, seed)
@@ -53,7 +54,7 @@ def test_no_nodes_have_no_numbers():
     assert drawn(Picture.of(Pool(R), [])) == "0 nodes"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_there_is_a_character_for_every_core_and_gpu(seed):
     pool, running = pool_with_jobs(some_R(), seed)
     pool.mark_down("1")
