@@ -1,4 +1,4 @@
-"""explain --instance tells what flux submit would lead to: defaults, limits, stopped queues."""
+"""explain --instance tells what flux submit would lead to: defaults, stopped queues."""
 
 import json
 
@@ -8,9 +8,6 @@ from broker import Instance
 from schemas import conforms
 
 SHAPE = "slot/core=1"
-
-#: Configuration that takes plugins out of the job manager.
-PLUGINS = 'job-manager.plugins=[{{"remove":"{}"}}]'
 
 
 @pytest.fixture(scope="module")
@@ -94,92 +91,6 @@ def test_a_queue_that_is_stopped_starts_no_job_and_one_that_is_disabled_accepts_
     assert (line["stopped"], line["disabled"]) == (None, "closed")
     site.flux("queue", "enable", "short")
     assert "would start now" in asked(site)[0]
-
-
-@pytest.fixture(scope="module")
-def limited():
-    """Four nodes of eight cores and two GPUs; the queues have limits of their own."""
-    conf = [
-        "policy.limits.job-size.max.nnodes=2",
-        "policy.limits.job-size.max.ngpus=2",
-        "policy.limits.job-size.min.ncores=2",
-        'policy.limits.duration="90m"',
-        'queues.batch.policy.limits.duration="100d"',
-        "queues.batch.policy.limits.job-size.max.nnodes=-1",
-        'queues.free.policy.limits.duration="0"',
-        "queues.free.policy.limits.job-size.min.ncores=-1",
-    ]
-    with Instance(4, 8, 2, conf=conf) as instance:
-        instance.load("sched-treepool")
-        instance.flux("queue", "start", "--all", "--quiet")
-        yield instance
-
-
-def refused(instance, shape, words):
-    """Why ``explain --instance`` says that a job would be refused; None if it says otherwise."""
-    done = instance.run("treepool", "explain", "--instance", shape, *words)
-    first = done.stdout.splitlines()[0]
-    assert done.returncode == (not first.endswith("would start now")), (first, done.stderr)
-    _, refused, why = first.partition(": would be refused: ")
-    return why if refused else None
-
-
-@pytest.mark.parametrize(
-    ("shape", "queue", "duration", "why"),
-    [
-        ("slot/core=2", "free", "1h", ""),
-        ("slot/core", "free", "", ""),
-        ("node=2/slot/core=8", "free", "", ""),
-        ("slot=2/node=2/core=8", "free", "", "nnodes (4) exceeds policy limit of 2"),
-        ("node=3/slot/core", "free", "1h", "nnodes (3) exceeds policy limit of 2"),
-        ("node=3/slot/core", "batch", "1h", ""),
-        ("slot/core", "batch", "1h", "ncores (1) is under policy limit of 2"),
-        ("node=2/slot=2/[core;gpu]", "free", "", "ngpus (4) exceeds policy limit of 2"),
-        ("slot/core=2", "batch", "", "duration (unlimited) exceeds policy limit of 1e+02d"),
-        ("slot/core=2", "batch", "101d", "duration (1e+02d) exceeds policy limit of 1e+02d"),
-        ("slot/node", "batch", "1h", "Unable to determine slot size"),
-        ("slot=1-2/core=2", "batch", "1h", "level 0: Expected integer"),
-    ],
-)
-def test_a_limit_of_the_site_is_told_in_the_words_of_the_job_manager(
-    limited, shape, queue, duration, why
-):
-    words = [f"--queue={queue}"]
-    if duration:
-        words.append(f"--duration={duration}")
-    said = refused(limited, shape, words)
-    assert (why in said) if why else said is None
-    # flux-core's own validator takes no ranges: the job manager is what is compared here.
-    options = [word.replace("--duration", "--time-limit") for word in words]
-    shaped = f"--resources-shape={shape}"
-    done = limited.run("submit", "--flags=novalidate", shaped, *options, "true")
-    assert bool(done.returncode) == bool(why)
-    assert why == "" or f"] {said}" in done.stderr
-    limited.cancel_all()
-
-
-@pytest.mark.parametrize(
-    ("conf", "shape", "why"),
-    [
-        ([], "slot/node", None),
-        (['policy.limits.duration="90s"'], "slot/node", "duration (unlimited)"),
-        (["policy.limits.job-size.max.ncores=3"], "slot/core=4", "ncores (4) exceeds"),
-        (
-            ["policy.limits.job-size.max.ncores=3", PLUGINS.format(".limit-job-size")],
-            "slot/core=4",
-            None,
-        ),
-        (['policy.limits.duration="90s"', PLUGINS.format(".limit-*")], "slot/core", None),
-    ],
-)
-def test_limits_are_those_of_plugins_that_the_site_has(conf, shape, why):
-    with Instance(1, 8, 0, conf=conf) as instance:
-        instance.load("sched-treepool")
-        said = refused(instance, shape, [])
-        assert (why in said) if why else said is None
-        done = instance.run("submit", f"--resources-shape={shape}", "true")
-        assert bool(done.returncode) == bool(why)
-        assert not why or done.stderr.rstrip().endswith(f"] {said}")
 
 
 def test_a_job_whose_queue_is_gone_from_the_configuration_is_explained_all_the_same(site):

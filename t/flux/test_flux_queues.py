@@ -170,36 +170,6 @@ def test_a_virtual_queue_has_the_nodes_of_its_parent(site):
     assert line["placement"].startswith("rank1")
 
 
-@pytest.mark.parametrize(
-    ("queue", "duration", "nodes", "why"),
-    [
-        ("express", "2h", 1, "duration (2h) exceeds policy limit of 1h for queue express"),
-        ("express", "30m", 2, "nnodes (2) exceeds policy limit of 1 for queue express"),
-        ("batch", "2h", 1, None),
-        ("batch", "5h", 1, "duration (5h) exceeds policy limit of 4h for queue batch"),
-    ],
-)
-def test_a_virtual_queue_has_the_limits_of_its_parent_unless_it_has_its_own(
-    site, queue, duration, nodes, why
-):
-    limits = {"duration": "4h", "job-size": {"max": {"nnodes": 1}}}
-
-    def limited(conf):
-        conf["queues"]["batch"]["policy"]["limits"] = limits
-        conf["queues"]["express"]["policy"] = {"limits": {"duration": "1h"}}
-
-    assert reload(site, limited).returncode == 0
-    words = (f"node={nodes}/slot/core", f"--queue={queue}", f"--duration={duration}")
-    answer = explained(site, "--instance", *words)[1]["answer"]
-    submitted = (f"-N{nodes}", f"-n{nodes}", f"--queue={queue}", f"-t{duration}", "true")
-    refused = site.run("submit", *submitted)
-    if why is None:
-        assert answer["limit"] is None and refused.returncode == 0
-    else:
-        assert answer["limit"] == f"requested {why}"
-        assert why in refused.stderr
-
-
 def test_a_virtual_queue_has_the_defaults_of_its_parent_unless_it_has_its_own(site):
     window = ("treepool", "window", "add", "--hosts=fake[0-1]", "--name=soon")
     site.flux(*window, "--start=+2h", "--duration=1h")

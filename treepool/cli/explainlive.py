@@ -79,7 +79,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         now = time.time()
         out("\n".join(answer_to_shape(arguments.shape, answer, closed, placement, now)))
         _details(told)
-    starts = answer["verdict"] == "now" and closed.is_open and answer.get("limit") is None
+    starts = answer["verdict"] == "now" and closed.is_open
     return DONE if starts else NO
 
 

@@ -18,7 +18,6 @@ from flux.util import parse_fsd
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
-from treepool.flux.limits import refusal
 from treepool.flux.outlook import Estimate, Outlook
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.placement.allocation import Allocation, parts_of
@@ -238,7 +237,6 @@ class Answers:
             yield {**said, "verdict": "held back"}
             return
         job = self._source.waiting(_NEW, _PRIORITY, asker.userid, name, spec)
-        said["limit"] = refusal(spec, name, self._source.configured)
         yield None
         try:
             pool.check_feasibility(job.relaxed)

@@ -245,8 +245,6 @@ def answer_to_shape(
         return [f"{shown}: infeasible: {plain(str(answer['reason']), MAX_LIST)}"]
     if closed.disabled is not None:
         return [f"{shown}: would be refused: {queue} is disabled{_why(closed.disabled)}"]
-    if answer.get("limit") is not None:
-        return [f"{shown}: would be refused: {plain(str(answer['limit']), MAX_LIST)}"]
     if closed.stopped is not None:
         stopped = _stopped(closed.queue, closed.stopped_parent, closed.stopped)
         start = _until_started(closed.stopped_parent or closed.queue)
