@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from discovery.nodes import MI250X, with_matrix
-from hwlocfile import Device, Made
+from discovery.nodes import MI250X, numbers_of
+from hwlocfile import Device, Made, distances
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.linking import PCIE_GBPS, cliques
 from treepool.discovery.reports.amd import read_topo
@@ -20,10 +22,15 @@ from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.links import Wire
 
-#: Pairs of one MI250X, which four links join (AMD's CDNA 2 white paper), and pairs that one link
-#: joins. The node is made up; other pairs need two links.
+#: GB/s of the pairs of GPUs of a node of four MI250X that links join: four those of one module
+#: (AMD's CDNA 2 white paper), two or one the others. All other pairs are two links apart.
+DOCUMENTED = Path(__file__).parents[2] / "doc" / "nodes" / "mi250x.json"
 MODULES = [(0, 1), (2, 3), (4, 5), (6, 7)]
-NEIGHBOURS = [(0, 2), (1, 3), (2, 4), (3, 5), (4, 6), (5, 7), (0, 6), (1, 7)]
+LINKS = {
+    **dict.fromkeys(MODULES, 200),
+    **dict.fromkeys([(0, 6), (2, 4)], 100),
+    **dict.fromkeys([(0, 2), (1, 3), (1, 5), (3, 7), (4, 6), (5, 7)], 50),
+}
 
 
 def bus(i):
@@ -32,13 +39,12 @@ def bus(i):
 
 def weight(a, b):
     pair = (min(a, b), max(a, b))
-    return 0 if a == b else 15 if pair in MODULES + NEIGHBOURS else 30
+    return 0 if a == b else 15 if pair in LINKS else 30
 
 
 def bandwidth(a, b):
-    pair = (min(a, b), max(a, b))
-    most = 200_000 if pair in MODULES else 50_000
-    return "N/A" if a == b else f"50000-{most}"
+    gbps = LINKS.get((min(a, b), max(a, b)))
+    return "N/A" if a == b else f"50000-{gbps * 1000}" if gbps else "0-0"
 
 
 def kind(a, b):
@@ -103,33 +109,79 @@ def as_json(count=8):
     )
 
 
-def machine(count=8):
-    """What hwloc says: all GPUs joined alike, at a flat 100 GB/s."""
+def machine(count=8, matrices=True, model="AMD INSTINCT MI250X"):
+    """What hwloc says: the number of links between GPUs, and a flat 100 GB/s for all of them."""
     devices = [
-        Device(bus(i), i // 2, MI250X, [(f"rsmi{i}", "RSMI")], {"GPUModel": "AMD INSTINCT MI250X"})
+        Device(bus(i), i // 2, MI250X, [(f"rsmi{i}", "RSMI")], {"GPUModel": model})
         for i in range(count)
     ]
-    return read_hwloc(with_matrix("XGMIBandwidth", 100_000, devices, packages=1, numas=4).xml())
+    made = Made(devices=devices, packages=1, numas=4)
+    if matrices:
+        numbers = numbers_of(made.xml(), "OSDev")
+        pairs = [(a, b) for a in range(count) for b in range(count)]
+        hops = distances("XGMIHops", "OSDev", numbers, [weight(*pair) // 15 for pair in pairs])
+        flat = [1_000_000 if a == b else 100_000 for a, b in pairs]
+        more = hops + distances("XGMIBandwidth", "OSDev", numbers, flat)
+        made = attrs.evolve(made, more=more)
+    return read_hwloc(made.xml())
 
 
+def found(machine):
+    return {pair: wire.gbps for pair, wire in machine.links.pairs().items()}
+
+
+@pytest.mark.parametrize("matrices", [False, True])
 @pytest.mark.parametrize("text", [amd_smi(), as_json()])
-def test_gpus_of_one_module_are_joined_best(text):
-    assert cliques(machine().links, 0xFF) == ()
-    after = combined(machine(), read_topo(text))
-    pairs = after.links.pairs()
-    assert {pair for pair, wire in pairs.items() if wire.gbps == 200} == set(MODULES)
-    assert pairs[0, 2] == Wire("xgmi", 50.0)
-    assert len(pairs) == 28
+def test_the_bandwidths_of_amd_smi_give_the_documented_links(text, matrices):
+    after = combined(machine(matrices=matrices), read_topo(text))
+    (table,) = json.loads(DOCUMENTED.read_text())["scheduling"]["links"].values()
+    assert after.links.to_dict()["links"] == table["links"]
+    assert found(after) == LINKS
     assert cliques(after.links, 0xFF) == (0b11, 0b1100, 0b110000, 0b11000000)
     assert after.warnings == ()
 
 
-def test_weights_order_links_whose_bandwidth_is_not_reported():
-    pairs = combined(machine(), read_topo(rocm())).links.pairs()
-    assert pairs[0, 1] == Wire("xgmi", 100.0)  # hwloc's figure, for a direct link
-    assert pairs[0, 4] == Wire("xgmi", 50.0)  # two links away
-    alone = read_topo(rocm()).links.pairs()
-    assert (alone[0, 1].gbps, alone[0, 4].gbps) == (50, 25)
+@pytest.mark.parametrize(
+    "after",
+    [
+        machine(),
+        combined(machine(), read_topo(rocm())),
+        combined(machine(matrices=False), read_topo(rocm())),
+        combined(machine(), read_topo(re.sub("50000-\\d+", "0-0", amd_smi()))),
+    ],
+    ids=["hwloc", "rocm-smi", "rocm-smi alone", "amd-smi without rates"],
+)
+def test_without_bandwidths_the_same_pairs_are_joined_and_those_of_a_module_best(after):
+    assert found(after) == {pair: 200 if gbps == 200 else 50 for pair, gbps in LINKS.items()}
+    assert {wire.type for wire in after.links.pairs().values()} == {"xgmi"}
+
+
+def test_gpus_that_are_two_links_apart_are_not_joined_whatever_is_printed_as_their_rate():
+    text = amd_smi().replace("0-0 ", "50000-50000 ")
+    assert set(read_topo(text).pairs) == set(LINKS)
+    assert set(read_topo(text.replace("0-0", "N/A")).pairs) == set(LINKS)
+    weights_alone = re.sub("HOPS TABLE:(.*\n){10}", "", amd_smi())
+    assert "HOPS" not in weights_alone and set(read_topo(weights_alone).pairs) == set(LINKS)
+
+
+@pytest.mark.parametrize(
+    ("model", "gbps"),
+    [("AMD Instinct MI300X", 64), ("Aqua Vanjaram [Instinct MI300A]", 128), ("MI355X", 76.8),
+     ("deon Instinct MI50 32GB", 50)],
+)  # fmt: skip
+def test_a_rate_that_no_tool_knows_is_that_of_the_model(model, gbps):
+    assert found(machine(2, model=model)) == {(0, 1): gbps}
+
+
+def test_a_cell_that_fills_its_column_is_cut_from_the_next():
+    text = (
+        amd_smi(4)
+        .replace("50000-200000 ", "100000-200000")
+        .replace("50000-50000  ", "100000-100000")
+    )
+    assert "100000-200000100000" in text
+    assert read_topo(text).pairs[0, 1] == Wire("xgmi", 200.0)
+    assert read_topo(text).pairs[0, 2] == Wire("xgmi", 100.0)
 
 
 def test_the_weight_of_a_pcie_path_says_whether_it_crosses_sockets():
@@ -156,11 +208,9 @@ def test_gpus_are_identified_by_their_bus_ids_and_not_by_their_order():
     devices.append(Device(bus(2), 2, MI250X, [("rsmi2", "RSMI")]))
     machine = read_hwloc(Made(packages=1, numas=4, devices=devices).xml())
     report = read_topo(amd_smi(3))
-    assert (report.pairs[0, 2].gbps, report.pairs[1, 2].gbps) == (50, 50)
-    assert combined(machine, report).links.pairs()[0, 1].gbps == 200
-    assert (report.pairs[0, 2], combined(machine, report).links.pairs()[1, 2]) == (
-        Wire("xgmi", 50),
-    ) * 2
+    assert (report.pairs[0, 2].gbps, (1, 2) in report.pairs) == (50, False)
+    assert {pair: w.gbps for pair, w in combined(machine, report).links.pairs().items()
+            if w.type == "xgmi"} == {(0, 1): 200, (1, 2): 50}  # fmt: skip
 
 
 def test_a_report_with_other_bus_ids_is_not_used():

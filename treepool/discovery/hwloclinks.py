@@ -11,7 +11,7 @@ from treepool.discovery.hwlocxml import Distances, Object, Topology, number
 from treepool.discovery.linking import DeviceAt
 from treepool.discovery.machine import Region, gib
 from treepool.rfc import idset
-from treepool.rfc.links import MAX_GPUS, Device, Links
+from treepool.rfc.links import MAX_GPUS, Device, Links, Wire
 
 _NETWORK = re.compile(r"02[0-9a-f]{2} ", re.ASCII)
 _PORT_STATE = re.compile(r"Port\d{1,3}State", re.ASCII)
@@ -48,14 +48,19 @@ def read_links(
         )
         return DeviceAt(key, tuple(_bridges(device, numbers)), numa, socket)
 
-    ids = _ids(gpus)
+    ids, matrices = _ids(gpus), list(filter(_usable, topology.distances))
+    near = {gpu.id: near_cores(gpu.device, cores_of) for gpu in gpus}
+    models = {gpu.id: gpu.model for gpu in gpus}
+    fast = linking.fast_pairs(matrices, ids, _switch_keys(topology.root, gpus))
+    for pair, wire in fast.items():
+        if linking.is_nominal(wire):
+            fast[pair] = Wire(wire.type, linking.xgmi_gbps(pair, models[pair[0]], near))
     return linking.table(
-        linking.fast_pairs(
-            filter(_usable, topology.distances), ids, _switch_keys(topology.root, gpus)
-        ),
+        fast,
         {gpu.id: place(str(gpu.id), gpu.device) for gpu in gpus},
         [place(name, device) for name, device in _nics(topology.root)],
         _devices(gpus),
+        linking.routed_pairs(matrices, ids),
     )
 
 

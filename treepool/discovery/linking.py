@@ -7,6 +7,7 @@ slower ones.
 
 from __future__ import annotations
 
+import re
 from typing import Collection, Iterable, Mapping, Sequence
 
 import attrs
@@ -20,10 +21,31 @@ from treepool.rfc.links import MAX_GBPS, PATHS, Device, Links, Nic, Wire
 #: generation of PCIe, its width and the processor.
 PCIE_GBPS = {"PIX": 16.0, "PXB": 14.0, "PHB": 12.0, "NODE": 10.0, "SOCKET": 9.0, "SYS": 8.0}
 
-#: The type of link in each of hwloc's matrices. Other matrices (hops, latencies) are not used.
+#: The type of link in each of hwloc's matrices of bandwidths.
 MATRICES = {"NVLinkBandwidth": "nvlink", "XGMIBandwidth": "xgmi"}
 
+#: hwloc's matrix of the number of xGMI links from one GPU to another.
+HOPS = "XGMIHops"
+
+#: The MB/s that hwloc has for any xGMI link: the real figure is not known.
+_FLAT_XGMI = 100_000
+
+#: GB/s per direction of what joins two AMD GPUs directly, by their model, where no tool knows it:
+#: one link, two between MI300A (AMD's CDNA 2, 3 and 4 white papers). Nominal for other models.
+XGMI_GBPS = 50.0
+_XGMI_OF_MODEL = (
+    (re.compile(r"MI300A", re.ASCII | re.IGNORECASE), 128.0),
+    (re.compile(r"MI3[02]\dX", re.ASCII | re.IGNORECASE), 64.0),
+    (re.compile(r"MI35\d", re.ASCII | re.IGNORECASE), 76.8),
+)
+
+#: Models of two GPUs in one module, and GB/s between these: four links.
+_MODULE, _MODULE_GBPS = re.compile(r"MI250", re.ASCII | re.IGNORECASE), 200.0
+
 Pairs = dict[tuple[int, int], Wire]
+
+#: Pairs of GPUs, the lower id first.
+PairSet = frozenset[tuple[int, int]]
 
 
 @attrs.frozen
@@ -45,14 +67,30 @@ def table(
     gpus: Mapping[int, DeviceAt],
     nics: Sequence[DeviceAt] = (),
     devices: Iterable[Device] = (),
+    routed: PairSet = frozenset(),
 ) -> Links:
     """Everything known about one node: the *fast* links, PCIe for the other pairs, NICs.
 
-    *gpus* has the position of each GPU, by id. A NIC's key is its name.
+    *gpus* has the position of each GPU, by id. A NIC's key is its name. Pairs that are *routed*
+    through other GPUs have no link of their own.
     """
     paths = {gpu: [path(at, nic) for nic in nics] for gpu, at in gpus.items()}
     nearest = nearest_nics([nic.key for nic in nics], paths)
-    return Links.from_matrix({**pcie_pairs(gpus), **fast}, nearest, devices)
+    pairs = {**pcie_pairs(gpus), **fast}
+    direct = {pair: wire for pair, wire in pairs.items() if pair not in routed}
+    return Links.from_matrix(direct, nearest, devices)
+
+
+def xgmi_gbps(pair: tuple[int, int], model: str, near: Mapping[int, int]) -> float:
+    """GB/s of the xGMI between a *pair* of GPUs of this *model* that no tool knows.
+
+    *near* has the cores near each GPU, 0 if not known. The two GPUs of a module have consecutive
+    ids, and are near the same cores.
+    """
+    a, b = pair
+    if _MODULE.search(model) and a // 2 == b // 2 and near.get(a, 0) == near.get(b, 0):
+        return _MODULE_GBPS
+    return next((gbps for form, gbps in _XGMI_OF_MODEL if form.search(model)), XGMI_GBPS)
 
 
 def fast_pairs(
@@ -68,14 +106,30 @@ def fast_pairs(
     six on each of two boards; all its 16 GPUs have equal links.) If both directions have a figure,
     the smaller counts. Other objects are left out, and the diagonals have no meaning.
     """
-    found: Pairs = {}
+    pairs: Pairs = {}
     for matrix in matrices:
         if matrix.name in MATRICES:
             for pair, mbps in _joined(matrix, ids, switches).items():
                 wire = Wire(MATRICES[matrix.name], min(mbps / 1000, MAX_GBPS))
-                if pair not in found or found[pair].gbps < wire.gbps:
-                    found[pair] = wire
-    return found
+                if pair not in pairs or pairs[pair].gbps < wire.gbps:
+                    pairs[pair] = wire
+    return pairs
+
+
+def routed_pairs(matrices: Iterable[Distances], ids: Mapping[str, int]) -> PairSet:
+    """The pairs whose xGMI goes through other GPUs: it takes two links, or more."""
+    return frozenset(
+        pair
+        for matrix in matrices
+        if matrix.name == HOPS
+        for pair, hops in _joined(matrix, ids, ()).items()
+        if hops > 1
+    )
+
+
+def is_nominal(wire: Wire) -> bool:
+    """Whether hwloc does not know the GB/s of a link of its matrices."""
+    return wire == Wire("xgmi", _FLAT_XGMI / 1000)
 
 
 def path(a: DeviceAt, b: DeviceAt) -> str:

@@ -4,18 +4,19 @@ Both tools print three tables: the weights, the hops and the types of the links 
 ``rocm-smi`` calls the GPUs GPU0, GPU1, ..., and ``amd-smi`` names them by their PCI bus ids.
 ``rocm-smi`` also prints the NUMA node of each GPU; ``amd-smi`` and ``rocm-smi --shownodesbw`` also
 print bandwidths. ``amd-smi topology --json`` has the same as JSON. A weight is a distance: 15 for a
-direct xGMI link, and more for each further link (see ROCm's documentation of
-rsmi_topo_get_link_weight).
+direct xGMI link, and as much for each further link (see ROCm's documentation of
+rsmi_topo_get_link_weight). GPUs that are two links apart, or more, have no link of their own,
+whatever is printed as their bandwidth.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Any, DefaultDict, Optional, Sequence
+from typing import Any, DefaultDict, Sequence
 
-from treepool.discovery.linking import PCIE_GBPS, Pairs
-from treepool.discovery.reports.report import XGMI_GBPS, ToolReport
+from treepool.discovery.linking import PCIE_GBPS, XGMI_GBPS, Pairs
+from treepool.discovery.reports.report import ToolReport
 from treepool.errors import InvalidHardware
 from treepool.rfc.findings import Findings, Readers, plain_json, shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, Wire
@@ -30,12 +31,15 @@ _DIRECT, _ONE_SOCKET = 15, 40
 _Cells = DefaultDict[str, dict[tuple[int, int], str]]
 
 #: The names of tables, by their titles.
-_TITLES = {"weight": "weight", "link type": "link_type", "bandwidth": "bandwidth"}
-_TITLES["numa bw"] = "bandwidth"
+_TITLES = {"weight": "weight", "hops": "num_hops", "link type": "link_type"}
+_TITLES.update({"bandwidth": "bandwidth", "numa bw": "bandwidth"})
+
+_TABLES = tuple(dict.fromkeys(_TITLES.values()))
 
 _TITLE = re.compile(
     r"[=\s]*([A-Za-z][A-Za-z -]{2,39}?)(?: between two GPUs| TABLE:)[=\s]*", re.ASCII
 )
+_WORD = re.compile(r"\S+")
 _DEVICE = re.compile(r"GPU(\d{1,3})|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
 _NUMA = re.compile(r"GPU ?\[?(\d{1,3})\]?\s*: \(Topology\) Numa Node: (\d{1,5})\s*", re.ASCII)
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
@@ -59,31 +63,47 @@ def _report(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> ToolRep
     """The report that the tables make. If two rows differ on a link, the slower one counts."""
     pairs: Pairs = {}
     nominal: set[tuple[int, int]] = set()
+    routed: set[tuple[int, int]] = set()
     kinds = cells["link_type"]
     for (a, b), kind in kinds.items():
-        wire, known = _wire(
-            kind, cells["weight"].get((a, b), ""), cells["bandwidth"].get((a, b), "")
-        )
-        pair = min(a, b), max(a, b)
-        if wire is not None and a != b and (pair not in pairs or wire.gbps < pairs[pair].gbps):
+        weight, hops, mbps = (cells[t].get((a, b), "") for t in ("weight", "num_hops", "bandwidth"))
+        pair, far = (min(a, b), max(a, b)), _number(weight)
+        if a == b or kind not in ("PCIE", "XGMI"):
+            continue
+        if kind == "XGMI" and (_number(hops) or round(far / _DIRECT)) > 1:
+            routed.add(pair)
+            continue
+        wire, known = Wire("pcie", PCIE_GBPS["NODE" if far <= _ONE_SOCKET else "SYS"]), True
+        if kind == "XGMI":
+            wire, known = _xgmi(mbps)
+        if pair not in pairs or wire.gbps < pairs[pair].gbps:
             pairs[pair] = wire
             (nominal.discard if known else nominal.add)(pair)
+    for pair in routed:
+        pairs.pop(pair, None)
     near = dict.fromkeys(sorted({*numa, *pci, *(i for pair in kinds for i in pair)}), 0)
-    buses = {i: bus for i, bus in pci.items() if bus}
-    return ToolReport("amd-smi", "amd", pairs, near, numa, buses, nominal=frozenset(nominal))
+    return ToolReport(
+        "amd-smi",
+        "amd",
+        pairs,
+        near,
+        numa,
+        {i: bus for i, bus in pci.items() if bus},
+        nominal=frozenset(nominal & pairs.keys()),
+        routed=frozenset(routed),
+    )
 
 
-def _wire(kind: str, weight: str, bandwidth: str) -> tuple[Optional[Wire], bool]:
-    """The link of this type, weight and bandwidth (MB/s), and whether its GB/s are known."""
-    far = int(weight) if weight.isascii() and weight.isdigit() and len(weight) < 6 else 0
-    if kind == "PCIE":
-        return Wire("pcie", PCIE_GBPS["NODE" if far <= _ONE_SOCKET else "SYS"]), True
-    if kind != "XGMI":
-        return None, True
+def _xgmi(bandwidth: str) -> tuple[Wire, bool]:
+    """The direct link of this bandwidth (MB/s), and whether its GB/s are known."""
     match = _RANGE.fullmatch(bandwidth)
     if match and int(match[2]):
         return Wire("xgmi", min(int(match[2]) / 1000, MAX_GBPS)), True
-    return Wire("xgmi", XGMI_GBPS * _DIRECT / max(far, _DIRECT)), False
+    return Wire("xgmi", XGMI_GBPS), False
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
 
 # -- text
@@ -93,6 +113,7 @@ def _of_text(text: str) -> ToolReport:
     cells: _Cells = defaultdict(dict)
     numa: dict[int, int] = {}
     names: list[str] = []
+    columns: list[int] = []  # where the columns begin in the header above
     begun = 0  # the line of the first header
     table, headed = "", False
     for number, line in enumerate([*text.split("\n"), _END], 1):
@@ -112,8 +133,10 @@ def _of_text(text: str) -> ToolReport:
                 names, begun = _header(words, where), number
             elif words != names:
                 raise InvalidHardware(f"{where}: the columns are not those of line {begun}")
-            headed = True
+            headed, columns = True, [word.start() for word in _WORD.finditer(line)]
         elif headed and words and _DEVICE.fullmatch(words[0]):
+            if len(words) <= len(names):  # a cell that fills its column touches the next one
+                words = _cut(line, columns)
             if words[0] not in names or len(words) != len(names) + 1:
                 raise InvalidHardware(
                     f"{where}: {shown(words[0])} does not begin a row of {len(names)} GPUs{_WHOLE}"
@@ -125,6 +148,12 @@ def _of_text(text: str) -> ToolReport:
     if not cells["link_type"]:
         raise InvalidHardware("amd-smi: line 1: there is no table of link types between GPUs")
     return _report(cells, numa, {i: name for i, name in enumerate(names) if ":" in name})
+
+
+def _cut(line: str, columns: Sequence[int]) -> list[str]:
+    """The cells of a row, cut where the *columns* begin; its name is before the first."""
+    ends = zip((0, *columns), (*columns, len(line)))
+    return [cell for first, last in ends if (cell := line[first:last].strip())]
 
 
 def _header(words: Sequence[str], where: str) -> list[str]:
@@ -166,12 +195,12 @@ def _of_json(text: str) -> ToolReport:
             findings.note(at, f"GPU {number} is there already")
         pci[number] = found.get("bdf", "")
         for link in found.get("links", ()):
-            for table in ("weight", "link_type", "bandwidth"):
+            for table in _TABLES:
                 cells[table][number, link.get("gpu", 0)] = link.get(table, "")
         return found
 
     def links(value: object, at: str) -> list[dict[str, Any]]:
-        readers: Readers = {**ends, "weight": word, "link_type": word, "bandwidth": word}
+        readers: Readers = {**ends, **dict.fromkeys(_TABLES, word)}
         return findings.items(
             value, at, lambda v, at: findings.members(v, at, readers, required=("gpu", "link_type"))
         )

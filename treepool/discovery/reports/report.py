@@ -14,7 +14,7 @@ from typing import Mapping, Optional, Sequence
 import attrs
 
 from treepool.discovery.binding import cores_of
-from treepool.discovery.linking import Pairs, nearest_nics
+from treepool.discovery.linking import Pairs, PairSet, nearest_nics, xgmi_gbps
 from treepool.discovery.machine import Gpu, Machine
 from treepool.rfc import idset
 from treepool.rfc.idset import union
@@ -28,9 +28,6 @@ _NVLINK_OF_MODEL = (
     (re.compile(r"\bP100", re.ASCII | re.IGNORECASE), 20.0),
 )
 
-#: GB/s of an xGMI link if the tool reports only its weight. The value is nominal: it orders paths.
-XGMI_GBPS = 50.0
-
 
 @attrs.frozen
 class ToolReport:
@@ -39,7 +36,8 @@ class ToolReport:
     ``pci`` has the bus ids of the GPUs, if the tool prints them. ``near`` has the PUs near a GPU,
     and ``numa`` the NUMA nodes (bitmasks of the operating system's numbers); 0 if not known.
     ``paths`` has the path from each GPU to each NIC of ``nics``, "" if not known. ``nominal`` are
-    the pairs whose bandwidth is not known. ``notes`` has a line for everything doubtful.
+    the pairs whose bandwidth is not known, and ``routed`` those that are joined through other GPUs.
+    ``notes`` has a line for everything doubtful.
     """
 
     tool: str
@@ -50,7 +48,8 @@ class ToolReport:
     pci: Mapping[int, str] = attrs.field(factory=dict)
     nics: Sequence[str] = ()
     paths: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
-    nominal: frozenset[tuple[int, int]] = frozenset()
+    nominal: PairSet = frozenset()
+    routed: PairSet = frozenset()
     nvswitch: bool = False
     notes: tuple[str, ...] = ()
 
@@ -138,14 +137,17 @@ def _pairs(
 ) -> Mapping[tuple[int, int], Wire]:
     """The link of each pair, from hwloc's *old* table and *report*."""
     pairs = old.pairs()
+    for a, b in report.routed:
+        pairs.pop((min(ids[a], ids[b]), max(ids[a], ids[b])), None)
     for (a, b), wire in report.pairs.items():
         pair = (min(ids[a], ids[b]), max(ids[a], ids[b]))
         known = pairs.get(pair)
         gbps = wire.gbps
         if wire.type == "nvlink":
             gbps *= _per_nvlink(gpus[pair[0]].model) / NVLINK_GBPS
-        elif (a, b) in report.nominal and known is not None and known.type == wire.type:
-            gbps *= known.gbps / XGMI_GBPS
+        elif (a, b) in report.nominal:
+            near = {i: gpus[i].cores for i in pair}
+            gbps = xgmi_gbps(pair, gpus[pair[0]].model, near)
         elif wire.type == "pcie" and known is not None and known.type == "pcie":
             gbps = max(gbps, known.gbps)
         pairs[pair] = Wire(wire.type, min(gbps, MAX_GBPS))
