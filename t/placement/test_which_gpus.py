@@ -1,0 +1,118 @@
+"""Which GPUs a slot of one to eight gets on an idle node of each kind: the table of the guide."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement.linktables import every_pair
+from treepool import Pool
+from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
+from treepool.rfc.links import Links, Wire, digest
+from treepool.rfc.shape import parse_shape
+
+DOC = Path(__file__).parents[2] / "doc"
+
+
+def node(domains: int, cores: int, gpus: int, links: dict[tuple[int, int], Wire], name="socket"):
+    """An R of one node: *domains* of as many cores and GPUs each, and the wire of each pair."""
+    parts = [
+        {"cores": f"{i * cores}-{i * cores + cores - 1}",
+         "gpus": idset.encode_ids(range(i * gpus, i * gpus + gpus))}
+        for i in range(domains)
+    ]  # fmt: skip
+    topo = {name: parts}
+    children = {"core": f"0-{domains * cores - 1}", "gpu": f"0-{domains * gpus - 1}"}
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0", "children": children}],
+            "starttime": 0,
+            "expiration": 0,
+            "nodelist": ["n0"],
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": "0", "topo": topo}],
+            "links": {digest(topo): Links.from_matrix(links).to_dict()},
+        },
+    }
+
+
+def alike(count: int, kind: str, gbps: float) -> dict[tuple[int, int], Wire]:
+    return dict.fromkeys(every_pair(count), Wire(kind, gbps))
+
+
+def pcie(count: int, fast: dict[tuple[int, int], Wire]) -> dict[tuple[int, int], Wire]:
+    """*fast*, and PCIe between all others: of one socket, which has half of the GPUs, or of two."""
+    near, far = Wire("pcie", 10), Wire("pcie", 8)
+    half = count // 2
+    rest = {(a, b): near if a // half == b // half else far for a, b in every_pair(count)}
+    return {**rest, **fast}
+
+
+DOUBLE, SINGLE = Wire("nvlink", 50), Wire("nvlink", 25)
+CUBE_MESH = {
+    **dict.fromkeys([(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)], DOUBLE),
+    **dict.fromkeys([(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)], SINGLE),
+}
+
+#: An R of one node of each kind.
+NODES: dict[str, dict[str, Any]] = {
+    "MI250X": json.loads((DOC / "nodes" / "mi250x.json").read_text()),
+    "MI300A": node(4, 24, 1, alike(4, "xgmi", 128), "numa"),
+    "MI300X": node(2, 48, 4, alike(8, "xgmi", 64)),
+    "DGX-1 (V100)": node(2, 20, 4, pcie(8, CUBE_MESH)),
+    "DGX-2": node(2, 24, 8, alike(16, "nvlink", 150)),
+    "DGX H100": node(2, 56, 4, alike(8, "nvlink", 450)),
+    "8 on PCIe": node(2, 32, 4, pcie(8, {})),
+    "4 NVLink pairs": node(
+        2, 32, 4, pcie(8, dict.fromkeys([(0, 1), (2, 3), (4, 5), (6, 7)], Wire("nvlink", 112)))
+    ),
+}
+
+
+def granted(R: dict[str, Any], number: int) -> str:
+    """The ids of the GPUs that a slot of *number* GPUs and as many cores gets; "" if none can."""
+    pool = Pool(R)
+    shape = parse_shape(f"slot=1/[core={number};gpu={number}]")
+    request = pool.parse_resource_request(from_resources(shape))
+    if number > idset.size(idset.decode(R["execution"]["R_lite"][0]["children"]["gpu"])):
+        return ""
+    return pool.alloc(1, request).to_dict()["execution"]["R_lite"][0]["children"]["gpu"]
+
+
+def row(name: str) -> str:
+    return f"| {name} | " + " | ".join(granted(NODES[name], k) for k in range(1, 9)) + " |"
+
+
+def test_the_guide_has_the_gpus_that_are_granted_on_each_node():
+    text = (DOC / "topology.md").read_text()
+    assert [row(name) for name in NODES if row(name) not in text] == []
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_no_set_has_a_larger_smallest_link_or_as_large_a_one_and_a_larger_sum(name):
+    R = NODES[name]
+    (table,) = R["scheduling"]["links"].values()
+    gbps = {
+        pair: link["gbps"]
+        for link in table["links"]
+        for among in link["among"]
+        for pair in combinations(idset.iterate(idset.decode(among)), 2)
+    }
+
+    def worth(gpus) -> tuple[float, float]:
+        joined = [gbps.get(pair, 0) for pair in combinations(sorted(gpus), 2)]
+        return min(joined, default=0), sum(joined)
+
+    every = list(idset.iterate(idset.decode(R["execution"]["R_lite"][0]["children"]["gpu"])))
+    for number in range(1, min(8, len(every)) + 1):
+        mine = list(idset.iterate(idset.decode(granted(R, number))))
+        assert len(mine) == number
+        assert worth(mine) == max(map(worth, combinations(every, number))), (number, mine)
