@@ -309,8 +309,12 @@ def test_the_slow_nic_of_the_service_network_is_ignored():
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", "no element found"),
-        ("no xml", "syntax error"),
+        ("", "is empty"),
+        ("no xml", "is not XML: it begins with 'no xml'"),
+        (b"\x1f\x8b\x08\x00", "is compressed by gzip: unpack it first"),
+        ("Machine (16GB total)\n  Package L#0", "is the text that lstopo prints: write XML"),
+        ('{"version": 1}', "is JSON"),
+        ("<topology", "line 1 column 1: unclosed token"),
         ("<topology>", "no element found"),
         ("<html/>", "the document is <html>, not <topology>"),
         ("<topology/>", "has no object of type Machine"),
@@ -500,3 +504,43 @@ def test_the_work_is_linear_in_the_objects():
     with Lines() as work:
         topo_of(read_hwloc(xml))
     assert work.count < 500 * xml.count("<object")
+
+
+# -- what an administrator is told
+
+
+AMD_VGA = "0300 [1002:66a1] [1002:0834] 02"
+
+
+def test_amd_gpus_of_display_class_are_named_where_hwloc_cannot_tell_them_from_consoles():
+    cards = [Device("0000:03:00.0", 0, AMD_VGA), Device("0000:83:00.0", 2, AMD_VGA)]
+    machine = read_hwloc(Made(devices=cards).xml())
+    assert machine.gpus == ()
+    assert "not counted as GPUs: 0000:03:00.0, 0000:83:00.0" in machine.warnings[0]
+    told = [attrs.evolve(card, backends=[(f"rsmi{i}", "RSMI")]) for i, card in enumerate(cards)]
+    machine = read_hwloc(Made(devices=told).xml())
+    assert (len(machine.gpus), machine.warnings) == (2, ())
+
+
+def test_memory_that_may_not_be_used_is_told():
+    text = re.sub(r'allowed_nodeset="0x[0-9a-f]+"', 'allowed_nodeset="0x3"', Made().xml())
+    assert 'allowed_nodeset="0x3"' in text
+    notes = read_hwloc(text).notes
+    assert "left out: NUMA 2-3, whose memory may not be used" in notes
+
+
+def test_a_format_of_a_later_version_is_read_with_a_warning():
+    text = re.sub(r'<topology version="[^"]*"', '<topology version="4.0"', Made().xml())
+    machine = read_hwloc(text)
+    assert machine.cores == read_hwloc(Made().xml()).cores
+    assert machine.warnings == ("XML of version 4 of hwloc's format is read as 3's",)
+
+
+def test_cores_that_differ_in_frequency_alone_are_told_to_count_as_one_kind():
+    kinds = "".join(
+        f'<cpukind cpuset="0x{mask:08x}"><info name="FrequencyMaxMHz" value="{mhz}"/></cpukind>'
+        for mask, mhz in ((0x00FF00FF, 3000), (0xFF00FF00, 2000))
+    )
+    machine = read_hwloc(attrs.evolve(Made(), more=kinds).xml())
+    assert machine.core_kinds == {}
+    assert "cores differ in frequency alone: they count as of one kind" in machine.notes

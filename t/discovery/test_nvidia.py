@@ -329,3 +329,17 @@ def test_the_largest_text_is_refused_fast(lines, times):
     with Lines() as work, pytest.raises(InvalidHardware):
         read_topo(lines * times)
     assert work.count < 10 * MAX_TEXT
+
+
+LEGEND = (
+    "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe and the SMP interconnect\n"
+    "  PIX  = Connection traversing at most a single PCIe bridge\n"
+)
+NVLINKS = "  NV#  = Connection traversing a bonded set of # NVLinks\n"
+
+
+def test_a_table_without_nvlink_is_refused_and_the_right_option_named():
+    text = "GPU0 GPU1\nGPU0 X SYS\nGPU1 SYS X\n" + LEGEND
+    assert read_topo(text + NVLINKS).pairs
+    with pytest.raises(InvalidHardware, match=r"line 5 column 1: .*\(-mp\).*topo -m$"):
+        read_topo(text)

@@ -65,6 +65,10 @@ def test_the_nearer_nic_counts_for_each_gpu():
         ("NVIDIA H100 80GB HBM3", 4 * 25),
         ("NVIDIA B200", 4 * 50),
         ("NVIDIA GB200", 4 * 50),
+        ("NVIDIA A40", 4 * 14),
+        ("NVIDIA RTX A6000", 4 * 14),
+        ("NVIDIA GeForce RTX 3090", 4 * 14),
+        ("NVIDIA A100-SXM4-40GB", 4 * 25),
     ],
 )
 def test_the_speed_of_an_nvlink_depends_on_the_model(model, gbps):

@@ -187,6 +187,34 @@ def _memory(objects: Sequence[Object]) -> int:
     return number(_first(objects, *_SIZES)) << 10
 
 
+def warnings_on(found: Sequence[FoundGpu], root: Object) -> list[str]:
+    """What may be wrong with the GPUs: known from the bus alone, or not told from a console."""
+    warnings = []
+    if found and all(gpu.osdev is gpu.device for gpu in found):
+        warnings.append(
+            f"{len(found)} GPUs are known from the PCI bus only: hwloc was built without their "
+            "vendor's library, and Flux does not see them in this XML"
+        )
+    everything = list(root.walk())
+    if not any(item.type == "OSDev" and item.backend == "RSMI" for item in everything):
+        counted = [gpu.device for gpu in found]
+        types = (
+            (item, _PCI_TYPE.match(item.attributes.get("pci_type", ""))) for item in everything
+        )
+        vga = [
+            bus
+            for item, kind in types
+            if kind and (kind[1], kind[2]) == ("0300", "1002") and item not in counted
+            if _BUS_ID.fullmatch(bus := item.attributes.get("pci_busid", "").lower())
+        ]
+        if vga:
+            warnings.append(
+                f"AMD display devices are not counted as GPUs: {', '.join(vga[:8])}; an hwloc with "
+                "RSMI tells GPUs such as MI50 and W7900 from consoles"
+            )
+    return warnings
+
+
 def notes_on(found: Sequence[FoundGpu], root: Object) -> list[str]:
     """What an administrator should know about the ids of the GPUs."""
     notes = []

@@ -13,7 +13,7 @@ from treepool.discovery import gpus as gpu_reader
 from treepool.discovery.hwlocdistances import numa_distances
 from treepool.discovery.hwloclinks import is_nvswitch, near_cores, rdma_ports, read_links
 from treepool.discovery.hwlocmemory import read_memory
-from treepool.discovery.hwlocxml import Object, Topology, bitmap, number, parse
+from treepool.discovery.hwlocxml import KNOWN, Object, Topology, bitmap, number, parse
 from treepool.discovery.machine import Gpu, Machine, Region
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
@@ -43,14 +43,11 @@ def read_hwloc(
     cores = _Cores(topology.root)
     if not cores.pus:
         raise InvalidHardware(f"{source}: has no core that may be used")
-    warnings: list[str] = []
     found = gpu_reader.find(topology.root, gpu_index)
     gpus = tuple(_placed(gpu, cores) for gpu in found)
-    if found and all(gpu.osdev is gpu.device for gpu in found):
-        warnings.append(
-            f"{len(found)} GPUs are known from the PCI bus only: hwloc was built without their "
-            "vendor's library, and Flux does not see them in this XML"
-        )
+    warnings = gpu_reader.warnings_on(found, topology.root)
+    if topology.version > KNOWN:
+        warnings.append(f"XML of version {topology.version} of hwloc's format is read as {KNOWN}'s")
     memory = read_memory(topology, cores.mask, gpus)
     regions = (*_regions(topology.root, cores), *memory.regions)
     infos = topology.root.infos
@@ -69,7 +66,12 @@ def read_hwloc(
         distances=numa_distances(topology),
         unified_memory=bool(gpus) and all(gpu.shares_memory for gpu in gpus),
         cxl=any(far.tier == "cxl" for far in memory.far) or _has_cxl(topology.root),
-        notes=(*cores.notes, *gpu_reader.notes_on(found, topology.root), *memory.notes()),
+        notes=(
+            *cores.notes,
+            *gpu_reader.notes_on(found, topology.root),
+            *memory.notes(),
+            *_notes_on_kinds(topology),
+        ),
         warnings=(*warnings, *memory.warnings()),
     )
 
@@ -153,6 +155,15 @@ def _core_kinds(topology: Topology, cores: _Cores) -> dict[str, int]:
         if name and mask:
             found[name] = found.get(name, 0) | mask
     return found if len(found) > 1 else {}
+
+
+def _notes_on_kinds(topology: Topology) -> list[str]:
+    """A line if kinds of cores differ in their frequency alone, so that they count as one."""
+    told = ("CoreType", "LinuxCapacity")
+    known = any(k.efficiency >= 0 or any(i in k.infos for i in told) for k in topology.cpu_kinds)
+    if len(topology.cpu_kinds) < 2 or known:
+        return []
+    return ["cores differ in frequency alone: they count as of one kind"]
 
 
 def _has_cxl(root: Object) -> bool:

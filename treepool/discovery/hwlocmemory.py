@@ -69,6 +69,8 @@ def read_memory(
 ) -> Memory:
     """The memory of the machine. *cores_of* gives the cores (bitmask) of an object."""
     found = Memory()
+    if denied := _denied(topology.root):
+        found.left_out["whose memory may not be used"] = denied
     others: list[tuple[Object, str]] = []
     for node in _numa_nodes(topology.root):
         tier, near = _named_tier(node), cores_of(node)
@@ -111,6 +113,12 @@ def _numa_nodes(root: Object) -> list[Object]:
         allowed = bitmap(text)
         nodes = (n for n in nodes if n.os_index >= 0 and allowed >> n.os_index & 1)
     return sorted(nodes, key=lambda node: node.os_index)
+
+
+def _denied(root: Object) -> list[Object]:
+    """The NUMA nodes that may not be used."""
+    usable = _numa_nodes(root)
+    return [n for n in root.walk() if n.type == "NUMANode" and n.os_index >= 0 and n not in usable]
 
 
 def _useless(node: Object) -> str:

@@ -19,6 +19,9 @@ from treepool.rfc.quote import printable, quoted, shortened
 #: Longest XML accepted, in bytes. Descriptions of today's largest nodes have less than 1 MiB.
 MAX_XML = 32 << 20
 
+#: The latest version of the format that is known.
+KNOWN = 3
+
 #: Most elements, and their deepest nesting.
 MAX_ELEMENTS = 1_000_000
 MAX_DEPTH = 128
@@ -130,6 +133,8 @@ class Topology:
     distances: list[Distances] = attrs.field(factory=list)
     memory_values: list[MemoryValue] = attrs.field(factory=list)
     cpu_kinds: list[CpuKind] = attrs.field(factory=list)
+    #: The first number of the version of the format; 0 in hwloc 1.
+    version: int = 0
 
 
 def parse(xml: Union[str, bytes], source: str = "hwloc XML") -> Topology:
@@ -152,6 +157,8 @@ def parse(xml: Union[str, bytes], source: str = "hwloc XML") -> Topology:
         parser.feed(data)
         parser.close()
     except ParseError as e:
+        if not builder.elements and not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+            raise InvalidHardware(f"{source}: {_no_xml(data)}") from None
         line, column = e.position
         what = str(e).split(":")[0]
         raise InvalidHardware(f"{source}: line {line} column {column + 1}: {what}") from None
@@ -164,6 +171,27 @@ def parse(xml: Union[str, bytes], source: str = "hwloc XML") -> Topology:
     return builder.topology()
 
 
+#: How files begin that are taken for XML, and what to do about it.
+_OTHER_FILES = (
+    (b"\x1f\x8b", "is compressed by gzip: unpack it first"),
+    (b"BZh", "is compressed by bzip2: unpack it first"),
+    (b"\xfd7zXZ", "is compressed by xz: unpack it first"),
+    (b"Machine", "is the text that lstopo prints: write XML with lstopo FILE.xml"),
+    (b"{", "is JSON, not XML of hwloc"),
+)
+
+
+def _no_xml(data: bytes) -> str:
+    """What *data* is, in which no XML element begins."""
+    start = data.lstrip()
+    if not start:
+        return "is empty"
+    for begin, what in _OTHER_FILES:
+        if start.startswith(begin):
+            return what
+    return f"is not XML: it begins with {quoted(start[:20].decode('utf-8', 'replace'))}"
+
+
 class _Builder:
     """The target of the XML parser: keeps known elements, skips others, counts all of them."""
 
@@ -173,6 +201,7 @@ class _Builder:
         self.here: Optional[Object] = None
         self.path: list[str] = []
         self.elements = 0
+        self.version = 0
         self.distances: list[Distances] = []
         self.memory_values: list[MemoryValue] = []
         self.cpu_kinds: list[CpuKind] = []
@@ -189,6 +218,8 @@ class _Builder:
             raise self.error("too many elements, or nested too deep, for a node")
         if not self.path and tag != "topology":
             raise self.error(f"the document is <{printable(shortened(tag))}>, not <topology>")
+        if not self.path:
+            self.version = number(attributes.get("version", "").partition(".")[0])
         self.path.append(tag)
         self.text = []
         if tag == "object":
@@ -281,7 +312,7 @@ class _Builder:
         for name in ("allowed_cpuset", "online_cpuset", "allowed_nodeset"):
             if name in root.attributes:
                 self.bitmap(root.attributes, name)
-        return Topology(root, self.distances, self.memory_values, self.cpu_kinds)
+        return Topology(root, self.distances, self.memory_values, self.cpu_kinds, self.version)
 
     def error(self, message: str) -> InvalidHardware:
         return InvalidHardware(f"{self.source}: {message}")

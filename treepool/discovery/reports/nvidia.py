@@ -85,6 +85,7 @@ def read_topo(text: Union[str, bytes]) -> ToolReport:
         if any(line.split(None, 2)[:2] == ["No", "devices"] for line in lines):
             return ToolReport(_TOOL, "nvidia")
         raise _error(1, 1, "no line has column names such as GPU0")
+    _refuse_pcie_only(lines)
     header = _words(lines, start)
     names, tails = _columns(header)
     rows = _rows(lines, start, names)
@@ -113,6 +114,15 @@ def read_topo(text: Union[str, bytes]) -> ToolReport:
         nvswitch=_is_switched(pairs, len(ids)),
         notes=tuple(notes),
     )
+
+
+def _refuse_pcie_only(lines: Sequence[str]) -> None:
+    """Raise InvalidHardware for the table of option ``-mp``, whose legend knows no NVLink."""
+    begin = next((n for n, line in enumerate(lines) if line.strip() == "Legend:"), len(lines))
+    words = {line.split()[0] for line in lines[begin:] if " = " in line}
+    if "SYS" in words and "NV#" not in words:
+        message = "the table leaves NVLink out (-mp): use that of nvidia-smi topo -m"
+        raise _error(begin + 1, 1, message)
 
 
 def _is_switched(pairs: Pairs, gpus: int) -> bool:

@@ -26,6 +26,8 @@ NVLINK_GBPS = 25.0
 _NVLINK_OF_MODEL = (
     (re.compile(r"\bG?B[123]00", re.ASCII | re.IGNORECASE), 50.0),
     (re.compile(r"\bP100", re.ASCII | re.IGNORECASE), 20.0),
+    # Of GA102: A40, A4500 to A6000, RTX 3090.
+    (re.compile(r"\b(A40|A[456][05]00|RTX 3090)\b", re.ASCII | re.IGNORECASE), 14.0),
 )
 
 
@@ -144,7 +146,7 @@ def _pairs(
         known = pairs.get(pair)
         gbps = wire.gbps
         if wire.type == "nvlink":
-            gbps *= _per_nvlink(gpus[pair[0]].model) / NVLINK_GBPS
+            gbps = gbps * _per_nvlink(gpus[pair[0]].model) / NVLINK_GBPS
         elif (a, b) in report.nominal:
             near = {i: gpus[i].cores for i in pair}
             gbps = xgmi_gbps(pair, gpus[pair[0]].model, near)
