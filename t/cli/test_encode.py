@@ -416,8 +416,8 @@ def test_a_wrong_command_is_told_in_one_line(treepool, xml, tmp_path, words, sai
 @pytest.mark.parametrize(
     "content, said",
     [
-        (b"", "no element found"),
-        (b"\xff\xfe\x00", "node.xml: line 1"),
+        (b"", "is empty"),
+        (b"\xff\xfe\x00", "node.xml: is not XML"),
         (b"<html></html>", "the document is <html>"),
         (b'<!DOCTYPE a [<!ENTITY b "c">]><topology>&b;</topology>', "refused"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 
 import pytest
@@ -140,7 +141,10 @@ NVL = {
 def test_slurms_trees_are_switches_by_their_levels(text):
     found, warnings = fabric(text)
     assert found == FAT_TREE
-    assert warnings == ["hosts in no domain, which stand alone: n5"]
+    assert warnings[-1] == "hosts in no domain, which stand alone: n5"
+    assert warnings[:-1] == (
+        ["topology 'other' is flat, and is left out"] if "flat" in text else []
+    )
 
 
 @pytest.mark.parametrize("text", SEEDS)
@@ -183,6 +187,151 @@ def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_first_one_counts():
     found, warnings = fabric(IBNETDISCOVER, "n[0-2]")
     assert found == {"switch": [leaf("leaf0", "0-1"), leaf("leaf1", "2")]}
     assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("descriptions", "names"),
+    [
+        (("MF0;leaf0:MQM8700/U1", "MF0;leaf1:MQM8700/U1"), ("leaf0", "leaf1")),
+        (("MF0;dir1:CS7500/L01/U1", "MF0;dir1:CS7500/L02/U1"),
+         ("dir1:CS7500/L01/U1", "dir1:CS7500/L02/U1")),
+        (("SwitchIB Mellanox Technologies", "SwitchIB Mellanox Technologies"),
+         ("SwitchIB Mellanox Technologies S-1", "SwitchIB Mellanox Technologies S-2")),
+        (("", "leaf1"), ("S-1", "leaf1")),
+    ],
+)  # fmt: skip
+def test_switches_are_told_apart_by_guid_and_called_by_what_is_their_own(descriptions, names):
+    text = "".join(
+        f'Switch\t41 "S-{i}"\t\t# "{text}" lid {i}\n[1]\t"H-{i}"[1](1) \t\t# "n{i} HCA-1" lid 9\n\n'
+        for i, text in enumerate(descriptions, 1)
+    )
+    assert fabric(text, "n[1-2]")[0] == {"switch": [leaf(names[0], "0"), leaf(names[1], "1")]}
+
+
+def cabling(joined):
+    """The output for switches and hosts (n0, ...) that are *joined*, from each switch's side."""
+    text = ""
+    for switch, others in joined.items():
+        text += f'Switch\t41 "S-{switch}"\t\t# "MF0;{switch}:X/U1" lid 1\n'
+        for port, other in enumerate(others, 1):
+            kind = "H" if other.startswith("n") else "S"
+            text += f'[{port}]\t"{kind}-{other}"[1](1) \t\t# "{other} HCA-1" lid 2\n'
+        text += "\n"
+    return text
+
+
+def test_spines_are_domains_where_the_cabling_is_a_tree():
+    tree = {
+        "l0": ["n0", "s0"], "l1": ["n1", "s0"], "l2": ["n2", "s1"], "l3": ["n3", "s1"],
+        "s0": ["l0", "l1", "top"], "s1": ["l2", "l3", "top"], "top": ["s0", "s1"],
+    }  # fmt: skip
+    leaves = [leaf(f"l{i}", str(i)) for i in range(4)]
+    assert fabric(cabling(tree), "n[0-3]")[0] == {
+        "spine": [{"name": "s0", "switch": leaves[:2]}, {"name": "s1", "switch": leaves[2:]}]
+    }
+    fat = {**tree, "l0": ["n0", "s0", "s1"], "s1": ["l0", "l2", "l3", "top"]}
+    assert fabric(cabling(fat), "n[0-3]")[0] == {"switch": leaves}
+
+
+# -- several topologies in one file
+
+
+def kubernetes(labels, *others):
+    nodes = [{"kind": "Node", "metadata": {"name": n, "labels": of}} for n, of in labels.items()]
+    return json.dumps({"kind": "List", "items": [*nodes, *others]})
+
+
+TIER, DOMAIN = "fabric.topograph.run/tier-", "accelerator.topograph.run/domain"
+
+
+def test_the_labels_of_topograph_1_are_tiers_from_the_node_outwards():
+    text = kubernetes(
+        {f"n{i}": {TIER + "0": f"l{i // 2}", TIER + "1": "s0", "a": "b"} for i in range(4)}
+    )
+    spine = {"name": "s0", "switch": [leaf("l0", "0-1"), leaf("l1", "2-3")]}
+    assert fabric(text, "n[0-3]")[0] == {"spine": [spine]}
+
+
+@pytest.mark.parametrize("label", [DOMAIN, "nvidia.com/gpu.clique"])
+def test_nvlink_domains_are_above_the_switches_that_they_hold(label):
+    text = kubernetes({f"n{i}": {TIER + "0": f"l{i // 2}", label: "uuid.1"} for i in range(4)})
+    assert fabric(text, "n[0-3]")[0] == {
+        "nvl": [{"name": "uuid.1", "switch": [leaf("l0", "0-1"), leaf("l1", "2-3")]}]
+    }
+
+
+KUEUE = {
+    "kind": "Topology",
+    "metadata": {"name": "default"},
+    "spec": {"levels": [{"nodeLabel": "cloud.com/topology-block"}, {"nodeLabel": "cloud.com/rack"},
+                        {"nodeLabel": "kubernetes.io/hostname"}]},
+}  # fmt: skip
+
+
+def test_the_levels_of_a_kueue_topology_are_localities():
+    labels = {
+        f"n{i}": {"cloud.com/topology-block": "b0", "cloud.com/rack": f"r{i // 2}"}
+        for i in range(4)
+    }
+    racks = [leaf("r0", "0-1"), leaf("r1", "2-3")]
+    text = kubernetes(labels, KUEUE)
+    assert fabric(text, "n[0-3]")[0] == {"block": [{"name": "b0", "rack": racks}]}
+    with pytest.raises(InvalidHardware, match="no topology 'x'; there are: 'default'"):
+        sites.read(text, ["n0"], "x")
+
+
+def test_labels_that_are_not_known_are_named():
+    text = kubernetes({"n0": {"rack": "r0", "kubernetes.io/hostname": "n0", "zone": "z"}})
+    with pytest.raises(InvalidHardware, match=r"no node of R has a label .* are: 'rack', 'zone'$"):
+        fabric(text, "n0")
+
+
+def yaml(**blocks):
+    """A tree of two leaves below a spine each, and a topology of blocks, by name and hosts."""
+    listed = "".join(
+        f"      - {{block: {name}, nodes: '{hosts}'}}\n" for name, hosts in blocks.items()
+    )
+    return f"""
+- topology: ib
+  cluster_default: true
+  tree:
+    switches:
+      - {{switch: s0, children: "l[0-1]"}}
+      - {{switch: l0, nodes: "n[0-1]"}}
+      - {{switch: l1, nodes: "n[2-3]"}}
+- topology: nvl
+  block:
+    blocks:
+{listed}- topology: daisy
+  ring: {{}}
+"""
+
+
+def test_topologies_that_nest_are_merged_whichever_is_inside():
+    inside, warnings = fabric(yaml(b0="n0", b1="n1", b2="n[2-3]"), "n[0-3]")
+    blocks = [leaf("b0", "0"), leaf("b1", "1")]
+    assert inside == {"spine": [{"name": "s0", "switch": [
+        {"name": "l0", "block": blocks}, {"name": "l1", "block": [leaf("b2", "2-3")]}
+    ]}]}  # fmt: skip
+    assert warnings == ["topology 'daisy' is ring, and is left out"]
+    hosts = hostlist.decode("n[0-3]")
+    found = sites.read(yaml(b0="n[0-3]"), hosts).locations["n0"]
+    assert [locality for locality, _ in found] == ["spine", "block", "switch"]
+
+
+def test_topologies_that_cross_are_refused_with_two_domains_and_one_may_be_chosen():
+    text = yaml(b0="n0", b1="n[1-2]", b2="n3")
+    with pytest.raises(InvalidHardware) as raised:
+        fabric(text, "n[0-3]")
+    assert str(raised.value) == (
+        "switch 'l0' of topology 'ib' and block 'b1' of 'nvl' cross: choose one with --topology"
+    )
+    assert sites.read(text, ["n1"], "nvl").locations == {"n1": (("block", "b1"),)}
+    assert sites.read(text, ["n1"], "ib").locations == {"n1": (("spine", "s0"), ("switch", "l0"))}
+    with pytest.raises(InvalidHardware, match="topology 'daisy' is ring, which has no domains"):
+        sites.read(text, ["n1"], "daisy")
+    with pytest.raises(InvalidHardware, match="has no topologies with names to choose from"):
+        sites.read(TABLE, ["n1"], "daisy")
 
 
 def test_nvidia_smi_reports_the_nvlink_domain_of_a_host():
@@ -236,7 +385,9 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
             "host,cell\nn0," + "c" * 129 + "\n",
             "host 'n0': the name of its 'cell' is longer than 128 characters",
         ),
-        (",".join("l" * 18) + "\n" + ",".join("n" * 18), "host 'n' is in more than 16 domains"),
+        ("host," + ",".join("l" * 17) + "\n" + ",".join("n" * 18), "host 'n' is in more than 16"),
+        ("n0,c0,s0\nn1,c0,s0\n", "line 1: must name the columns, host first, not 'n0'"),
+        ("# all\ninclude other.conf\n", "line 2: include is not followed"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),
@@ -247,7 +398,10 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
         ("- topology: a\n  tree: &x {}\n  block: *x\n", "YAML with aliases is not read"),
         ("- topology: a\n  tree: [", "not valid YAML: "),
         ("\u202e\n---\n- topology: a\n", r"not valid YAML: expected a single document"),
-        ("- topology: a\n  flat: true\n", "no topology with switches or blocks"),
+        (
+            "- topology: a\n  flat: true\n",
+            "switches or blocks: topology 'a' is flat, and is left out",
+        ),
         ("- topology: a\n  tree: {switches: 3}\n", "topology 'a': must have a list of switches"),
         (
             "- topology: a\n  tree: {switches: [{switch: s, nodes: [1]}]}\n",

@@ -113,6 +113,12 @@ def define(parser: ArgumentParser) -> None:
         'a table "host,cell,switch", JSON, output of ibnetdiscover, a folder of HOST.txt with '
         'output of "nvidia-smi -q", or the word cray for the names of the hosts',
     )
+    what.add_argument(
+        "--topology",
+        metavar="NAME",
+        help="the topology to read of those in the file of --fabric (topology.yaml, or Kueue's); "
+        "without it they are merged, if their domains nest",
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -126,11 +132,13 @@ def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if arguments.json and not arguments.dry_run:
         raise Stop("--json: without --dry-run all that is printed is JSON", USAGE)
+    if arguments.topology is not None and arguments.fabric is None:
+        raise Stop("--topology: says which one to read of the file of --fabric", USAGE)
     R = _given_R(arguments)
     try:
         encoded = _encode(arguments, R)
         if arguments.fabric is not None:
-            encoded = sitefiles.with_fabric(encoded, arguments.fabric)
+            encoded = sitefiles.with_fabric(encoded, arguments.fabric, arguments.topology or "")
     except InvalidInput as e:
         raise Stop(str(e)) from None
     text = json.dumps(encoded.R.to_dict())

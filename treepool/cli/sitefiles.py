@@ -19,13 +19,16 @@ from treepool.rfc.scheduling import WRITER, is_treepool
 _MOST_FILES, _MOST_BYTES = 200_000, 1 << 24
 
 
-def with_fabric(encoded: Encoded, source: str) -> Encoded:
-    """*encoded* with the fabric that *source* describes: a file, a folder, or the word cray."""
+def with_fabric(encoded: Encoded, source: str, topology: str = "") -> Encoded:
+    """*encoded* with the fabric that *source* describes: a file, a folder, or the word cray.
+
+    *topology* is the one to read of a file of several.
+    """
     R = encoded.R
     if R.scheduling is not None and not is_treepool(R.scheduling):
         raise InvalidHardware("R has a scheduling key of another scheduler: take it out first")
     with files.naming(source):
-        fabric, warnings = sites.fabric_of(_site(source, R.hosts), R.hosts, R.ranks)
+        fabric, warnings = sites.fabric_of(_site(source, R.hosts, topology), R.hosts, R.ranks)
     if not fabric:
         raise Stop(f"--fabric: {source:.80}: names none of the hosts of R")
     known = R.key()  # in the ranks of R
@@ -34,12 +37,12 @@ def with_fabric(encoded: Encoded, source: str) -> Encoded:
     return attrs.evolve(encoded, R=new, warnings=(*encoded.warnings, *warnings))
 
 
-def _site(source: str, hosts: tuple[str, ...]) -> Site:
+def _site(source: str, hosts: tuple[str, ...], topology: str) -> Site:
     if source == "cray":
         return sites.cray(hosts)
     folder = Path(source)
     if source == "-" or not os.path.isdir(source):
-        return sites.read(files.read_text(source), hosts)
+        return sites.read(files.read_text(source), hosts, topology)
     found = sorted(folder.glob("*.txt"))
     if not found or len(found) > _MOST_FILES:
         raise Stop(f"--fabric: {source:.80}: a folder has a file HOST.txt for each host", USAGE)

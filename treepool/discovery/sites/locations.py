@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Container
+from collections import Counter
+from typing import Container, Iterable, Mapping
 
 import attrs
 
@@ -22,12 +23,16 @@ class Site:
     """The location of each of the *hosts*, the first one that the file gives.
 
     Other hosts of the file are dropped: a site has more than an instance. ``twice`` has the hosts
-    to which the file gives several locations.
+    to which the file gives several locations. ``topology`` is the one to read of a file of several,
+    "" for all of them.
     """
 
     hosts: Container[str]
     locations: dict[str, Location] = attrs.field(factory=dict)
     twice: dict[str, None] = attrs.field(factory=dict)
+    topology: str = ""
+    #: A line for whatever was left out.
+    warnings: list[str] = attrs.field(factory=list)
     #: The last location that was checked: hosts of the same domain share it.
     _checked: Location = attrs.field(default=(), init=False, eq=False, repr=False)
 
@@ -90,3 +95,85 @@ class HostLists:
         if self.count > _MAX_HOSTS:
             raise InvalidHardware(f"{where}: more than {_MAX_HOSTS} hosts and switches so far")
         return found
+
+
+# -- several topologies of the same hosts
+
+#: The domain of each host in one locality, as its location down to there.
+_Level = dict[str, Location]
+
+
+def put_merged(site: Site, sites: Mapping[str, Site]) -> None:
+    """Put into *site* the locations of several *sites*, by the names of their topologies.
+
+    Their localities nest: of two domains that share hosts, one is in the other. Raises
+    InvalidHardware, with two domains that cross, or a locality that two topologies have.
+    """
+    order: list[tuple[str, str]] = []  # names of a topology and a locality, the highest first
+    levels: dict[tuple[str, str], _Level] = {}
+    for name, one in sites.items():
+        for locality in _highest_first(one.locations.values()):
+            new = _level(one, locality)
+            place = 0
+            for i, above in enumerate(order):
+                if above[1] == locality and above[0] != name:
+                    raise InvalidHardware(
+                        f"topologies {shown(above[0])} and {shown(name)} both have localities "
+                        f"called {shown(locality)}: choose one with --topology"
+                    )
+                if above[0] == name or _is_around(levels[above], new):
+                    place = i + 1
+            for below in order[:place]:
+                if below[0] != name and not _is_around(levels[below], new):
+                    _refuse(below[0], levels[below], name, new)
+            for below in order[place:]:
+                if not _is_around(new, levels[below]):
+                    _refuse(below[0], levels[below], name, new)
+            order.insert(place, (name, locality))
+            levels[name, locality] = new
+            if len(order) > topo.MAX_LEVELS:
+                raise InvalidHardware(f"more than {topo.MAX_LEVELS} localities")
+    hosts = dict.fromkeys(host for one in sites.values() for host in one.locations)
+    for host in hosts:
+        site.put(host, tuple(levels[at][host][-1] for at in order if host in levels[at]))
+    for one in sites.values():
+        site.twice.update(one.twice)
+
+
+def _highest_first(locations: Iterable[Location]) -> list[str]:
+    """The localities of *locations*, those with the most others below them first."""
+    below: dict[str, int] = {}
+    for location in set(locations):
+        for i, (locality, _) in enumerate(reversed(location)):
+            below[locality] = max(below.get(locality, 0), i)
+    return sorted(below, key=lambda locality: -below[locality])
+
+
+def _level(site: Site, locality: str) -> _Level:
+    return {
+        host: location[: i + 1]
+        for host, location in site.locations.items()
+        for i, (name, _) in enumerate(location)
+        if name == locality
+    }
+
+
+def _is_around(outer: _Level, inner: _Level) -> bool:
+    """Whether each domain of *inner* that shares hosts with one of *outer* is in it."""
+    sizes = Counter(inner.values())
+    shared = Counter((outer[host], domain) for host, domain in inner.items() if host in outer)
+    return all(number == sizes[domain] for (_, domain), number in shared.items())
+
+
+def _refuse(old_name: str, old: _Level, new_name: str, new: _Level) -> None:
+    """Raise InvalidHardware with two domains that cross, or nest the other way than others."""
+    pairs = Counter((old[host], domain) for host, domain in new.items() if host in old)
+    sizes, others = Counter(old.values()), Counter(new.values())
+    crossing = [
+        pair for pair, n in pairs.items() if n < sizes[pair[0]] and n < others[pair[1]]
+    ] or list(pairs)
+    (a, b) = crossing[0]
+    raise InvalidHardware(
+        f"{a[-1][0]} {shown(a[-1][1])} of topology {shown(old_name)} and {b[-1][0]} "
+        f"{shown(b[-1][1])} of {shown(new_name)} cross: choose one with --topology"
+    )

@@ -8,7 +8,7 @@ Slurm               ``topology.conf`` and ``topology.yaml``, trees and blocks; N
 table (CSV)         a line ``host,cell,switch`` with the localities, the highest first, then a line
                     for each host; an empty cell leaves that locality out
 JSON                ``{"n0": {"cell": "c0", "switch": "s3"}, ...}``, or a list of Kubernetes nodes
-                    with the labels of topograph (``network.topology.nvidia.com/leaf``, ...)
+                    with labels that say where they are, see ``labels.py``
 ``ibnetdiscover``   hosts by the names of their adapters; the switch of the first one is the leaf
 ``nvidia-smi -q``   a folder with the output of each host, ``HOST.txt``: NVLink domains and cliques
 ``cray``            no file: the names of the hosts, such as x1000c0s1b0n0
@@ -17,25 +17,15 @@ JSON                ``{"n0": {"cell": "c0", "switch": "s3"}, ...}``, or a list o
 
 from __future__ import annotations
 
-import csv
 import re
 from typing import Any, Callable, Iterable, Sequence
 
-from treepool.discovery.sites import slurm
-from treepool.discovery.sites.locations import HostLists, Location, Site
+from treepool.discovery.sites import infiniband, labels, slurm
+from treepool.discovery.sites.locations import Location, Site
 from treepool.errors import InvalidHardware
-from treepool.rfc import document, hostlist, idset
+from treepool.rfc import hostlist, idset
 from treepool.rfc.fabric import MAX_DOMAINS
-from treepool.rfc.findings import pointer_to, shown
 from treepool.rfc.quote import shortened
-
-#: The labels that topograph gives Kubernetes nodes, the highest level first.
-_LABELS = {
-    "network.topology.nvidia.com/core": "superspine",
-    "network.topology.nvidia.com/spine": "spine",
-    "network.topology.nvidia.com/leaf": "switch",
-    "network.topology.nvidia.com/accelerator": "nvl",
-}
 
 #: Most hosts that are written once more for a domain around theirs, in all such domains together.
 _MAX_WRITTEN = 1 << 22
@@ -44,14 +34,17 @@ _MAX_WRITTEN = 1 << 22
 _MOST_SHOWN = 200
 
 
-def read(text: str, hosts: Iterable[str]) -> Site:
+def read(text: str, hosts: Iterable[str], topology: str = "") -> Site:
     """The locations of *hosts* in the *text* of a file of any format above.
 
+    *topology* is the name of one of several topologies in the file; without it, they are merged.
     Raises InvalidHardware.
     """
-    site = Site(frozenset(hosts))
+    site = Site(frozenset(hosts), topology=topology)
     for looks, read_into in _FORMATS:
         if re.search(looks, text, re.MULTILINE | re.IGNORECASE):
+            if topology and read_into not in _SEVERAL:
+                raise InvalidHardware("has no topologies with names to choose from")
             read_into(text, site)
             return site
     raise InvalidHardware(
@@ -94,7 +87,7 @@ def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, A
                 inside[location[:depth]] += own
     for location, those in inside.items():
         domains[location]["ranks"] = idset.encode_ids(sorted(those))
-    warnings = []
+    warnings = list(site.warnings)
     if alone:
         warnings.append(f"hosts in no domain, which stand alone: {_listed(alone)}")
     twice = [host for host in hosts if host in site.twice]
@@ -109,66 +102,7 @@ def _listed(hosts: list[str]) -> str:
     return shortened(hostlist.encode(hosts), _MOST_SHOWN)
 
 
-# -- tables and labels
-
-
-def _table(text: str, site: Site) -> None:
-    """A line with ``host`` and the localities, and one for each host."""
-    hosts_of = HostLists(site.hosts)
-    rows = csv.reader(text.splitlines(), skipinitialspace=True)
-    try:
-        names = [name.strip() for name in next(rows)]
-        for row in rows:
-            if not row:
-                continue
-            if len(row) != len(names):
-                raise InvalidHardware(
-                    f"line {rows.line_num}: {len(row)} columns, the first line has {len(names)}"
-                )
-            cells = zip(names[1:], map(str.strip, row[1:]))
-            location = tuple((name, cell) for name, cell in cells if cell)
-            for host in hosts_of.names(row[0].strip(), f"line {rows.line_num}"):
-                site.put(host, location)
-    except csv.Error as e:
-        raise InvalidHardware(f"line {rows.line_num}: {e}") from None
-
-
-def _labels(text: str, site: Site) -> None:
-    """Labels of hosts in JSON."""
-    value = document.load(text, InvalidHardware, "file of labels")
-    items = value.get("items") if isinstance(value, dict) else None
-    if isinstance(items, list):
-        for item in items:
-            data = item.get("metadata") if isinstance(item, dict) else None
-            labels = data.get("labels") if isinstance(data, dict) else None
-            if isinstance(data, dict) and isinstance(labels, dict) and data.get("name"):
-                found = ((_LABELS[name], str(labels[name])) for name in _LABELS if name in labels)
-                site.put(str(data["name"]), tuple(found))
-        return
-    if not isinstance(value, dict):
-        raise InvalidHardware(f"must be an object of hosts, not {shown(value)}")
-    for host, levels in value.items():
-        if not isinstance(levels, dict) or not all(isinstance(v, str) for v in levels.values()):
-            at = pointer_to("", host)
-            raise InvalidHardware(f"{at}: must be an object of localities and names")
-        site.put(host, tuple((name, value) for name, value in levels.items() if value))
-
-
 # -- output of tools, and names of hosts
-
-
-def _infiniband(text: str, site: Site) -> None:
-    """``ibnetdiscover``: ports of switches, with the names of the adapters at their other ends."""
-    switch = ""
-    for line in text.splitlines():
-        head = re.match(r'Switch\s+\d+\s+"([^"]+)"\s*#\s*"([^"]*)"', line)
-        if head:
-            switch = head[2].split(";")[-1].split(":")[0].strip() or head[1]
-        elif not line.strip() or line.startswith("Ca"):
-            switch = ""
-        port = re.match(r'\[\d+\][^"]*"H-[^"]+"\[\d+\].*#\s*"([^"\s]+)', line)
-        if port and switch and port[1] not in site.locations:
-            site.put(port[1], (("switch", switch),))
 
 
 def nvlink(texts: Iterable[tuple[str, str]], hosts: Iterable[str]) -> Site:
@@ -203,9 +137,12 @@ def cray(hosts: Sequence[str]) -> Site:
 
 #: What a file of each format looks like.
 _FORMATS: tuple[tuple[str, Callable[[str, Site], None]], ...] = (
-    (r"\A\s*[{\[]", _labels),
-    (r"^[ \t]*(SwitchName|BlockName)=", slurm.read_conf),
+    (r"\A\s*[{\[]", labels.read_json),
+    (r"^[ \t]*(SwitchName|BlockName)=|^[ \t]*include[ \t]", slurm.read_conf),
     (r"^- *topology:|^ +(tree|block):", slurm.read_yaml),
-    (r'^Switch\s+\d+\s+"', _infiniband),
-    (r"\A[^\n]*,", _table),
+    (r'^Switch\s+\d+\s+"', infiniband.read),
+    (r"\A[^\n]*,", labels.read_table),
 )
+
+#: What reads files that may have several topologies.
+_SEVERAL = (slurm.read_yaml, labels.read_json)

@@ -8,14 +8,15 @@ from typing import Any, Iterable, Mapping, Optional
 
 import attrs
 
-from treepool.discovery.sites.locations import HostLists, Location, Site
+from treepool.discovery.sites.labels import switch_at
+from treepool.discovery.sites.locations import HostLists, Location, Site, put_merged
 from treepool.errors import InvalidHardware
 from treepool.rfc import topo
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import printable, shortened
 
-#: What switches are called by the levels of switches below them.
-_SWITCHES = ("switch", "spine", "superspine")
+#: Slurm's kinds of topology that are no trees.
+_NO_TREES = ("flat", "ring", "torus3d")
 
 #: Most characters of YAML. PyYAML takes 20 seconds for a megabyte.
 _MAX_YAML = 1 << 16
@@ -80,8 +81,7 @@ class _Topology:
             if len(location) >= topo.MAX_LEVELS:
                 text = f"switch {shown(switch)} is below {topo.MAX_LEVELS} others, or more"
                 raise InvalidHardware(text)
-            height = self._height(at, heights)
-            called = _SWITCHES[height] if height < len(_SWITCHES) else f"level{height}"
+            called = switch_at(self._height(at, heights))
             location.insert(0, domains.setdefault(at, (called, at)))
             at = self.above.get(at)
         return tuple(location)
@@ -106,6 +106,8 @@ def read_conf(text: str, site: Site) -> None:
     topology, hosts_of = _Topology(), HostLists(site.hosts)
     for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         where = f"line {number}"
+        if re.match(r"\s*include\s", line, re.IGNORECASE):
+            raise InvalidHardware(f"{where}: include is not followed: give one file with all lines")
         words = {
             key.lower(): value
             for word in line.partition("#")[0].split()
@@ -158,32 +160,51 @@ def _load_yaml(text: str) -> object:
 
 
 def read_yaml(text: str, site: Site) -> None:
-    """Slurm's topology.yaml: the default topology, or the first that has switches or blocks."""
+    """Slurm's topology.yaml: the topology of that name, or all of them, the default first."""
     value = _load_yaml(text)
     listed = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     listed.sort(key=lambda one: one.get("cluster_default") is not True)
-    for one in listed:
-        topology, hosts_of = _Topology(), HostLists(site.hosts)
-        tree, block = one.get("tree"), one.get("block")
-        name = shown(one.get("topology"))
-        if isinstance(tree, dict):
-            for item in _items(tree.get("switches"), f"topology {name}"):
-                where = f"topology {name}, switch {shown(item.get('switch'))}"
-                children = hosts_of.names(item.get("children", ""), where)
-                hosts = hosts_of(item.get("nodes", ""), where)
-                topology.switch(_text(item.get("switch")), children, hosts, where)
-        elif isinstance(block, dict):
-            for item in _items(block.get("blocks"), f"topology {name}"):
-                where = f"topology {name}, block {shown(item.get('block'))}"
-                hosts = hosts_of(item.get("nodes", ""), where)
-                topology.blocks.setdefault(_text(item.get("block")), []).extend(hosts)
-            sizes = block.get("block_sizes") or []
-            topology.sizes = _sizes(
-                sizes if isinstance(sizes, list) else [sizes], f"topology {name}"
-            )
-        if topology.nodes or topology.blocks:
-            return topology.put_into(site)
-    raise InvalidHardware("no topology with switches or blocks")
+    names = [_text(one.get("topology")) for one in listed]
+    if site.topology and site.topology not in names:
+        there = ", ".join(map(shown, names)) or "none"
+        raise InvalidHardware(f"no topology {shown(site.topology)}; there are: {there}")
+    sites: dict[str, Site] = {}
+    hosts_of = HostLists(site.hosts)
+    for name, one in zip(names, listed):
+        if site.topology in ("", name):
+            what = next((kind for kind in _NO_TREES if kind in one), "")
+            if what and site.topology:
+                raise InvalidHardware(f"topology {shown(name)} is {what}, which has no domains")
+            if what:
+                site.warnings.append(f"topology {shown(name)} is {what}, and is left out")
+                continue
+            topology = _of_yaml(one, shown(name), hosts_of)
+            if topology.nodes or topology.blocks:
+                sites[name] = Site(site.hosts)
+                topology.put_into(sites[name])
+    if not sites:
+        left = f": {'; '.join(site.warnings)}" if site.warnings else ""
+        raise InvalidHardware(f"no topology with switches or blocks{left}")
+    put_merged(site, sites)
+
+
+def _of_yaml(one: Mapping[str, Any], name: str, hosts_of: HostLists) -> _Topology:
+    """The switches or blocks of one topology, which is called *name* in messages."""
+    topology, tree, block = _Topology(), one.get("tree"), one.get("block")
+    if isinstance(tree, dict):
+        for item in _items(tree.get("switches"), f"topology {name}"):
+            where = f"topology {name}, switch {shown(item.get('switch'))}"
+            children = hosts_of.names(item.get("children", ""), where)
+            hosts = hosts_of(item.get("nodes", ""), where)
+            topology.switch(_text(item.get("switch")), children, hosts, where)
+    elif isinstance(block, dict):
+        for item in _items(block.get("blocks"), f"topology {name}"):
+            where = f"topology {name}, block {shown(item.get('block'))}"
+            hosts = hosts_of(item.get("nodes", ""), where)
+            topology.blocks.setdefault(_text(item.get("block")), []).extend(hosts)
+        sizes = block.get("block_sizes") or []
+        topology.sizes = _sizes(sizes if isinstance(sizes, list) else [sizes], f"topology {name}")
+    return topology
 
 
 def _text(value: object) -> str:
