@@ -14,24 +14,25 @@ NOW = 1_800_000_000.0
 @pytest.fixture
 def client(monkeypatch):
     """In the place of an instance: keeps what it is told, and has the windows in ``there``."""
-    fake = types.ModuleType("treepool.flux.windowclient")
+    fake = types.ModuleType("treepool.flux.client")
     fake.there, fake.told, fake.running, fake.refuses = [], [], (), None
 
-    def add(entry):
+    def add_window(entry):
         if fake.refuses:
             raise fake.refuses
         fake.told.append(entry)
         return types.SimpleNamespace(reserved=1, running=fake.running)
 
-    fake.add = add
-    fake.now = lambda: fake.there
-    fake.remove = fake.told.append
+    fake.add_window = add_window
+    fake.connected = lambda: None
+    fake.windows_now = lambda: fake.there
+    fake.ask = lambda handle, name, payload: fake.told.append((name, payload))
     fake.time_of = float
     fake.seconds_of = lambda text: 60.0 * float(text)
     import treepool.flux
 
-    monkeypatch.setitem(sys.modules, "treepool.flux.windowclient", fake)
-    monkeypatch.setattr(treepool.flux, "windowclient", fake, raising=False)
+    monkeypatch.setitem(sys.modules, "treepool.flux.client", fake)
+    monkeypatch.setattr(treepool.flux, "client", fake, raising=False)
     return fake
 
 
@@ -73,7 +74,7 @@ def test_an_empty_list_says_so(treepool, client):
 
 def test_remove_tells_what_it_removed(treepool, client):
     assert treepool("window", "remove", "a").out == "removed window a\n"
-    assert client.told == ["a"]
+    assert client.told == [("window-remove", {"name": "a"})]
 
 
 @pytest.mark.parametrize(
@@ -112,5 +113,5 @@ def test_what_the_scheduler_says_is_one_line(treepool, client, number, status):
 
 def test_without_flux_one_line_says_so(treepool, monkeypatch):
     monkeypatch.setitem(sys.modules, "flux", None)
-    monkeypatch.delitem(sys.modules, "treepool.flux.windowclient", raising=False)
+    monkeypatch.delitem(sys.modules, "treepool.flux.client", raising=False)
     assert treepool("window", "list").is_one_line_error("use flux treepool", status=2)

@@ -177,7 +177,7 @@ def test_a_guest_gets_the_numbers(busy):
 def test_without_sched_treepool_a_guest_is_told_so_and_the_owner_is_served(small, words):
     small.load("sched-simple")
     done = guest(small, *words)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (1, "")
     assert "does not run sched-treepool, and only its owner" in done.stderr
     assert "2 nodes" in small.flux("treepool", "status")
 

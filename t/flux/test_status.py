@@ -13,6 +13,10 @@ from broker import Instance, key_of
 from schemas import conforms
 
 
+def job_id(name):
+    return int(subprocess.check_output(["flux", "job", "id", "--to=dec", name]))
+
+
 @pytest.fixture(scope="module")
 def busy():
     """Sixteen nodes: a job of four GPUs, one of two nodes, one that waits; rank 0 is drained."""
@@ -60,6 +64,17 @@ def test_each_job_has_a_line_with_its_placement(busy):
         assert f"{by_id[job]['fitness']:.2f}" == busy.annotation(job, "locality")
     assert by_id[busy.wide]["name"] == "train"
     assert by_id[busy.waiting]["placement"] == ""
+
+
+@pytest.mark.parametrize("words", [[], ["--gpus"]])
+def test_jobs_that_wait_are_not_asked_for_unless_they_are_shown(busy, words):
+    """A status of an instance with 100,000 of them would otherwise take some seconds."""
+    traced = busy.with_env(FLUX_HANDLE_TRACE="1")
+    for options, asked in ((words, False), ([*words, "--jobs"], True)):
+        done = traced.run("treepool", "status", *options)
+        assert done.returncode == 0
+        assert "job-list.list" in done.stderr
+        assert (str(job_id(busy.waiting)) in done.stderr) == asked
 
 
 def test_each_gpu_has_a_line_with_its_job(busy):

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from treepool.cli.screen import DONE, USAGE, Stop, out, out_json
+from treepool.cli import instance
+from treepool.cli.screen import DONE, Stop, out, out_json
 
 
 def define(parser: ArgumentParser) -> None:
@@ -26,11 +27,10 @@ def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     from treepool.discovery.describe import digest
 
-    try:
+    with instance.asking():
         from treepool.flux.hardware import local_xml
-    except ImportError as e:
-        raise Stop(f"this Python has no Flux, use flux treepool: {e}", USAGE) from None
-    xml = local_xml()
+
+        xml = local_xml()
     if xml is None:
         raise Stop("there is no broker here that has a topology")
     found = digest(xml).hex()

@@ -23,7 +23,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from typing import Callable, Iterator, Optional, TypeVar
 
-from treepool.cli import files, hardware, sitefiles
+from treepool.cli import files, hardware, instance, sitefiles
 from treepool.cli.describednodes import Found, assigned, new_nodes
 from treepool.cli.hardware import Description
 from treepool.cli.progressbar import counted
@@ -239,17 +239,14 @@ def _read(description: Description, describer: Describer) -> Found:
 def _encode_instance(
     describer: Describer, R: Optional[ResourceSet], with_properties: bool
 ) -> Encoded:
-    try:
-        from treepool.flux import hardware as live
-    except ImportError as e:
-        raise Stop(f"--instance: this Python has no Flux, use flux treepool encode: {e}") from None
-    try:
-        handle = live.connected()
-    except OSError as e:
-        raise Stop(f"--instance: no Flux instance: {e.strerror or e}") from None
-    target = live.resources(handle) if R is None else R
+    with instance.asking("--instance: "):
+        from treepool.flux import client
+        from treepool.flux.hardware import resources, topologies
+
+        handle = client.connected()
+        target = resources(handle) if R is None else R
     nodes = []
-    for rank, answer in counted(live.topologies(handle, target.ranks), "brokers answered"):
+    for rank, answer in counted(topologies(handle, target.ranks), "brokers answered"):
         if isinstance(answer, bytes):
             nodes.append(Nodes(1 << rank, describer.of_xml(answer, f"rank {rank}")))
         else:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from contextlib import suppress
 from typing import Any, Optional
 
 import attrs
 
 from treepool.cli import files, instance
-from treepool.cli.screen import DONE, NO, USAGE, draw, out, out_json
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
 from treepool.placement.allocation import Allocation, short_form
 from treepool.rfc.shape import format_shape
 from treepool.rfc.windows import WindowEntry
@@ -24,17 +25,25 @@ _SERVED = ("RUN", "CLEANUP", "INACTIVE")
 
 def explain_job(name: str, as_json: bool) -> int:
     """Explain where the job called *name* stands; returns the exit status."""
-    jobid = instance.job_named(name)
-    facts, parts = instance.facts(jobid, name)
+    with instance.asking(f"job {name:.40}: "):
+        from treepool.flux import client
+
+        try:
+            jobid = client.job_id(name)
+        except ValueError:
+            raise Stop(f"--job {name:.40}: is not a job id", USAGE) from None
+        facts, parts = client.facts(jobid, name)
     told: Optional[Explanation] = None
     window: Optional[WindowEntry] = None
+    spec: Optional[dict[str, Any]] = None
     if parts or facts.waits_for_resources:
         live = instance.look()
         facts = attrs.evolve(facts, domains=domains_of(live.pool.inventory.types, parts))
         if facts.waits_for_resources:
             assert facts.answer is not None
             window = windows.behind(facts.answer, live.windows)
-            spec = instance.jobspec_of(jobid)
+            with suppress(OSError):  # this user may not read it
+                spec = client.jobspec_of(jobid)
             told = None if spec is None else _told(live, jobid, spec, name)
     if as_json:
         entry = None if window is None else window.to_dict()
@@ -52,16 +61,21 @@ def explain_job(name: str, as_json: bool) -> int:
 
 def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) -> int:
     """Explain what a shape would get of the running instance; returns the exit status."""
+    with instance.asking():
+        from treepool.flux import client
     question: dict[str, Any] = {"resources": resources}
     if arguments.duration is not None:
-        question["duration"] = instance.seconds("--duration", arguments.duration)
+        text = arguments.duration
+        question["duration"] = instance.read("--duration", text, client.seconds_of, "4h")
     if constraints is not None:
         question["constraints"] = constraints
     if arguments.queue is not None:
         question["queue"] = arguments.queue
     if arguments.locality != "preferred":  # the default is the instance's own
         question["options"] = {"locality": arguments.locality}
-    answer, closed, parts = instance.ask(question)
+    with instance.asking():
+        answer, closed = client.ask_for(question)
+    parts = client.parts_of(answer.get("parts", ()))
     told: Optional[Explanation] = None
     if answer["verdict"] not in ("now", "held back"):
         system = {  # with what the queue requires, and the site's defaults

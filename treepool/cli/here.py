@@ -9,7 +9,7 @@ from typing import Any, Mapping, Optional
 
 import attrs
 
-from treepool.cli import files
+from treepool.cli import files, instance
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery.machine import Machine
 from treepool.discovery.task import MAX_TASKS, Task, has_instances, task_of, with_bus_order
@@ -110,17 +110,10 @@ def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
             "not in a task of a Flux job: FLUX_TASK_RANK and FLUX_TASK_LOCAL_ID are no numbers",
             USAGE,
         )
-    try:
-        from treepool.flux import job as live
-    except ImportError as e:
-        raise Stop(f"Flux's Python bindings are needed (flux treepool has them): {e}") from None
-    try:
-        found = live.read(environment)
-    except InvalidInput as e:
-        raise Stop(f"the R of job {job:.40}: {e}") from None
-    except (OSError, ValueError, KeyError) as e:
-        why = getattr(e, "strerror", None) or e
-        raise Stop(f"job {job:.40}: Flux does not tell about it: {why}") from None
+    with instance.asking(f"job {job:.40}: "):
+        from treepool.flux.job import read
+
+        found = read(environment)
     if not found.R.ranks >> found.rank & 1:
         raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.ranks)}, this is {found.rank}")
     machine = _machine(found.xml, found.instance_cores is not None)

@@ -98,7 +98,7 @@ def _show_instance(arguments: Namespace) -> int:
             raise Stop(f"argument --{option}: with --instance, it is what the instance has", USAGE)
     live = instance.look()
     named = shownodes.check(arguments, live.pool)
-    picture = instance.picture(live)
+    picture = live.picture
     _write(arguments, picture, shownodes.chosen(arguments, picture, named))
     if arguments.svg is None and arguments.html is None and not arguments.json:
         for entry in live.windows:

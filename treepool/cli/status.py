@@ -62,7 +62,11 @@ def run(arguments: Namespace) -> int:
     if arguments.prometheus:
         if arguments.gpus or arguments.jobs or arguments.domains:
             raise Stop("--prometheus has no lines for --gpus, --jobs and --domains", USAGE)
-        out("\n".join(prometheus.text(instance.numbers())))
+        with instance.asking():
+            from treepool.flux import client
+
+            numbers = client.ask(client.connected(), "numbers")
+        out("\n".join(prometheus.text(numbers)))
     elif arguments.json:
         for fact in _facts(arguments):
             out_json(fact)
@@ -92,8 +96,8 @@ def _watch(arguments: Namespace) -> None:
 
 def _facts(arguments: Namespace) -> Iterator[dict[str, Any]]:
     """The JSON objects: GPUs, jobs, what is above the nodes, windows, and last the totals."""
-    live = instance.look()
-    picture = instance.picture(live)
+    live = instance.look(waiting=arguments.jobs)
+    picture = live.picture
     if arguments.gpus:
         yield from map(attrs.asdict, status.gpu_lines(picture, live.jobs))
     if arguments.jobs:
@@ -114,8 +118,8 @@ def _facts(arguments: Namespace) -> Iterator[dict[str, Any]]:
 def _text(arguments: Namespace) -> Iterator[str]:
     from treepool.cli.statustable import domain_table, gpu_table, job_table
 
-    live = instance.look()
-    picture = instance.picture(live)
+    live = instance.look(waiting=arguments.jobs)
+    picture = live.picture
     yield picture.totals.line
     for drained in live.drains:
         yield f"drained: {drained.line}"

@@ -18,20 +18,18 @@ exit status:
 
 from __future__ import annotations
 
-import errno
 import time
 from argparse import ArgumentParser, Namespace
-from typing import Any, Callable, Sequence, TypeVar
+from typing import Any, Sequence
 
+from treepool.cli import instance
 from treepool.cli.main import Parser
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, width
+from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json, width
 from treepool.errors import InvalidWindow
 from treepool.rfc import windows
 from treepool.rfc.windows import WindowEntry
 from treepool.view.windows import line
 from treepool.view.words import count
-
-T = TypeVar("T")
 
 #: Examples of times.
 _TIMES = "now, +2h, 'tomorrow 8am'"
@@ -75,25 +73,24 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    try:
-        from treepool.flux import windowclient as client
-    except ImportError as e:
-        raise Stop(f"this Python has no Flux, use flux treepool: {e}", USAGE) from None
-    if arguments.action == "add":
-        return _add(arguments, client)
-    if arguments.action == "list":
-        return _list(arguments, client)
-    _asked(lambda: client.remove(arguments.name))
+    with instance.asking():
+        from treepool.flux import client
+
+        if arguments.action == "add":
+            return _add(arguments, client)
+        if arguments.action == "list":
+            return _list(arguments, client)
+        client.ask(client.connected(), "window-remove", {"name": arguments.name})
     out(f"removed window {arguments.name}")
     return DONE
 
 
 def _add(arguments: Namespace, client: Any) -> int:
-    start = _read("--start", arguments.start, client.time_of, _TIMES)
+    start = instance.read("--start", arguments.start, client.time_of, _TIMES)
     if arguments.end is not None:
-        end = _read("--end", arguments.end, client.time_of, _TIMES)
+        end = instance.read("--end", arguments.end, client.time_of, _TIMES)
     else:
-        end = start + _read("--duration", arguments.duration, client.seconds_of, "4h")
+        end = start + instance.read("--duration", arguments.duration, client.seconds_of, "4h")
         if end <= time.time():  # who gives no end is not told of one
             over = f"the window is over already: it ends at {windows.clock(end, time.time())}"
             raise Stop(f"argument --start: {arguments.start[:60]!r}: {over}")
@@ -105,9 +102,9 @@ def _add(arguments: Namespace, client: Any) -> int:
         value["queues"] = arguments.queue
     _entry(value)
     if arguments.name is None:
-        value["name"] = _free_name([known.entry.name for known in _asked(client.now)])
+        value["name"] = _free_name([known.entry.name for known in client.windows_now()])
     entry = _entry(value)
-    added = _asked(lambda: client.add(entry))
+    added = client.add_window(entry)
     out(f"added {line(entry, time.time())}")
     if added.reserved:
         out(f"{count(added.reserved, 'reservation')} of waiting jobs moved out of its way")
@@ -119,7 +116,7 @@ def _add(arguments: Namespace, client: Any) -> int:
 
 
 def _list(arguments: Namespace, client: Any) -> int:
-    found = _asked(client.now)
+    found = client.windows_now()
     if arguments.json:
         for known in found:
             out_json({**known.entry.to_dict(), "source": known.source})
@@ -147,21 +144,6 @@ def _argument(problem: str) -> str:
         if problem.startswith(pointer):
             return option.rstrip() + problem[len(pointer) :].lstrip("0123456789")
     return "--" + problem.lstrip("/")
-
-
-def _asked(question: Callable[[], T]) -> T:
-    try:
-        return question()
-    except OSError as e:
-        status = NO if e.errno in (errno.EINVAL, errno.EPERM) else USAGE
-        raise Stop(e.strerror or str(e), status) from None
-
-
-def _read(option: str, text: str, reader: Callable[[str], float], such: str) -> float:
-    try:
-        return reader(text)
-    except ValueError as e:
-        raise Stop(f"argument {option}: {text[:60]!r}: {e} (use {such})", USAGE) from None
 
 
 def _is_id(text: str) -> bool:

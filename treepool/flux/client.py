@@ -1,18 +1,83 @@
-"""Questions to the ``sched-treepool`` of a running instance, for commands; see doc/questions.md."""
+"""The running Flux instance and its ``sched-treepool``, for commands; see doc/questions.md."""
 
 from __future__ import annotations
 
 import errno
 import json
-from typing import Any, Iterator, Mapping, Optional
+import math
+import re
+from typing import Any, Iterable, Iterator, Mapping, Optional
 
-from flux.constants import FLUX_RPC_STREAMING
+import attrs
+import flux
+from flux.constants import FLUX_JOB_LOOKUP_CURRENT, FLUX_RPC_STREAMING
+from flux.job import JobID, JobList
+from flux.job.info import resulttostr, statetostr
+from flux.job.kvslookup import job_info_lookup
+from flux.job.list import job_list_id
+from flux.util import parse_datetime, parse_fsd
+
+from treepool.flux import nesting
+from treepool.flux.windownames import user_id
+from treepool.placement.allocation import short_form
+from treepool.placement.nodes.state import Held
+from treepool.rfc import idset, windows
+from treepool.rfc.queues import Queues
+from treepool.rfc.windows import WindowEntry
+from treepool.view.jobstory import Closed, Facts
 
 #: The requests are called ``sched-treepool.NAME``.
 TOPIC = "sched-treepool."
 
 #: Seconds that the scheduler may take for each answer.
 PATIENCE = 60.0
+
+#: A text that must be ISO 8601: Flux reads 2027-01-01T25:00 as 20:27 of the same day.
+_BEGINS_AS_ISO = re.compile(r"\d{4}-\S*")
+
+_ATTRIBUTES = (
+    "urgency",
+    "priority",
+    "state",
+    "queue",
+    "t_run",
+    "t_cleanup",
+    "expiration",
+    "dependencies",
+    "annotations",
+    "result",
+    "exception_type",
+    "exception_note",
+)
+
+
+@attrs.frozen
+class Shown:
+    """A window, and where it is kept: "kvs" or "configuration"."""
+
+    entry: WindowEntry
+    source: str
+
+
+@attrs.frozen
+class Added:
+    """What a new window affects.
+
+    ``reserved`` counts the waiting jobs that lose their reservation. ``running`` has the names of
+    jobs that may still run on the nodes of the window when it starts.
+    """
+
+    reserved: int
+    running: tuple[str, ...]
+
+
+def connected() -> Any:
+    """A handle of the environment's instance (FLUX_URI); raises OSError if there is none."""
+    nesting.allow()  # for jobspecs and annotations
+    try:
+        return flux.Flux()
+    except OSError as e:
+        raise OSError(errno.ENOTCONN, f"no Flux instance: {e.strerror or e}") from None
 
 
 def ask(handle: Any, name: str, payload: Optional[Mapping[str, Any]] = None) -> Any:
@@ -45,3 +110,176 @@ def _explained(error: OSError) -> OSError:
     if error.errno == errno.ETIMEDOUT:
         return OSError(errno.ETIMEDOUT, f"sched-treepool did not answer in {PATIENCE:.0f} seconds")
     return error
+
+
+def parts_of(shown: Any) -> tuple[Held, ...]:
+    """What a job holds, from an answer of sched-treepool."""
+    return tuple(
+        (tuple(idset.iterate(idset.decode(ranks))), idset.decode(cores), idset.decode(gpus))
+        for ranks, cores, gpus in shown
+    )
+
+
+# -- jobs and shapes
+
+
+def job_id(text: str) -> int:
+    """The number of a job id in any of Flux's forms; raises ValueError for other text."""
+    return int(JobID(text))
+
+
+def jobspec_of(jobid: int) -> dict[str, Any]:
+    """The jobspec of a job, with later updates; raises OSError if it is not readable."""
+    now = FLUX_JOB_LOOKUP_CURRENT
+    answer = job_info_lookup(connected(), jobid, keys=["jobspec"], flags=now).get_decode()
+    jobspec = answer.get("jobspec")
+    if not isinstance(jobspec, dict):
+        raise OSError(errno.ENOENT, "it has no jobspec")
+    return jobspec
+
+
+def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
+    """What is known of job *jobid*, called *name*, and what it holds; raises OSError."""
+    handle = connected()
+    try:
+        job = job_list_id(handle, jobid, list(_ATTRIBUTES)).get_job()
+    except OSError as e:
+        if e.errno == errno.ENOENT:
+            raise OSError(errno.ENOENT, "there is no such job") from None
+        raise
+    state = statetostr(job["state"])
+    answer = _answer(handle, jobid) if state in ("SCHED", "RUN", "INACTIVE") else None
+    parts = parts_of((answer or {}).get("parts", ()))
+    exception = job.get("exception_type", "")
+    if exception and job.get("exception_note"):
+        exception = f"{exception}: {job['exception_note']}"
+    closed = _closed(handle, job.get("queue")) if state == "SCHED" else Closed()
+    found = Facts(
+        name=name,
+        state=state,
+        urgency=int(job.get("urgency", 16)),
+        priority=int(job.get("priority", 16)),
+        queue=str(job.get("queue", "")),
+        started=float(job.get("t_run", 0)),
+        over=float(job.get("t_cleanup", 0)),
+        expiration=float((answer or {}).get("expiration") or job.get("expiration", 0)),
+        dependencies=tuple(map(str, job.get("dependencies", ()))),
+        result=resulttostr(job["result"]) if "result" in job else "",
+        exception=str(exception),
+        stopped=closed.stopped,
+        stopped_parent=closed.stopped_parent,
+        answer=answer,
+        placement=short_form(parts),
+        fitness=fitness_in(job.get("annotations")),
+    )
+    return found, parts
+
+
+def fitness_in(annotations: Any) -> Optional[float]:
+    """The fitness in the *annotations* of a job, None if there is none."""
+    try:
+        return min(1.0, max(0.0, float(annotations["sched"]["locality"])))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:
+    """What a shape would get, and its queue; raises OSError."""
+    handle = connected()
+    answer = ask(handle, "ask", question)
+    return answer, _closed(handle, answer.get("queue", question.get("queue")))
+
+
+def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
+    try:
+        found: Mapping[str, Any] = ask(handle, "job", {"id": jobid})
+    except OSError as e:
+        if e.errno == errno.ENOSYS:
+            return None
+        raise
+    return found
+
+
+def _closed(handle: Any, queue: Optional[str]) -> Closed:
+    payload = {"name": queue} if queue else {}
+    try:
+        status = handle.rpc("job-manager.queue-status", payload, nodeid=0).get()
+    except OSError as e:
+        if e.errno != errno.EINVAL:
+            raise
+        status = {}  # the configuration has the queue no more, but the scheduler has its jobs
+    stopped = None if status.get("start", True) else str(status.get("stop_reason", ""))
+    parent = str(status["parent"]) if status.get("blocked") == "parent" else ""
+    return Closed(
+        str(queue or ""),
+        _closed(handle, parent).stopped if parent else stopped,
+        None if status.get("enable", True) else str(status.get("disable_reason", "")),
+        parent,
+    )
+
+
+# -- windows
+
+
+def windows_now(handle: Any = None) -> tuple[Shown, ...]:
+    """The windows that are not over, the earliest first; raises OSError."""
+    found = []
+    for value in ask(handle or connected(), "window-list")["windows"]:
+        source = str(value.pop("source"))
+        found.append(Shown(windows.read(value), source))
+    return tuple(found)
+
+
+def add_window(entry: WindowEntry) -> Added:
+    """Add a window; raises OSError if the scheduler refuses it."""
+    handle = connected()
+    answer = ask(handle, "window-add", entry.to_dict())
+    running = _others(handle, answer["running"], entry)
+    return Added(len(answer["reserved"]), tuple(str(JobID(jobid).f58) for jobid in running))
+
+
+def _others(handle: Any, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
+    """Those of *jobs* that the window does not admit."""
+    if not jobs or not (entry.users or entry.queues):
+        return jobs
+    users: set[Optional[int]] = {user_id(user) for user in entry.users}
+    queues = Queues.of(handle.conf_get)
+    listed = JobList(handle, ["userid", "queue"], ids=jobs, max_entries=0).jobs()
+    admitted = {
+        int(j.id)
+        for j in listed
+        if j.userid in users or not set(entry.queues).isdisjoint(queues.lineage(j.queue))
+    }
+    return [jobid for jobid in jobs if jobid not in admitted]
+
+
+# -- times as Flux reads them
+
+
+def time_of(text: str) -> float:
+    """The time in *text*, in seconds since the epoch; raises ValueError.
+
+    *text* has digits alone, ISO 8601 or else what Flux reads as a time.
+    """
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return windows.seconds_of_iso(text)
+    except ValueError:
+        if _BEGINS_AS_ISO.fullmatch(text):
+            raise
+    try:
+        return float(parse_datetime(text).timestamp())
+    except (OverflowError, OSError):
+        raise ValueError("is out of range") from None
+
+
+def seconds_of(text: str) -> float:
+    """The seconds in a Flux Standard Duration; raises ValueError."""
+    try:
+        seconds = float(parse_fsd(text))
+    except OverflowError:
+        raise ValueError("is out of range") from None
+    if not 0 < seconds < math.inf:
+        raise ValueError("must be more than 0s and less than infinity")
+    return seconds

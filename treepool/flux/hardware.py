@@ -38,11 +38,6 @@ def local_xml() -> Optional[bytes]:
     return answer.encode() if answer else None
 
 
-def connected() -> Any:
-    """A handle of the environment's instance (FLUX_URI); raises OSError if there is none."""
-    return flux.Flux()
-
-
 def resources(handle: Any) -> ResourceSet:
     """The R of the whole instance; raises OSError or InvalidR."""
     # In a task's environment, the default namespace is the job's own, which has no such key.

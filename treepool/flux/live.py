@@ -12,14 +12,12 @@ from functools import lru_cache
 from typing import Any, Mapping, Optional
 
 import attrs
-import flux
-from flux.constants import FLUX_JOB_LOOKUP_CURRENT
 from flux.job import JobID, JobList
 from flux.job.info import statetostr
 from flux.job.kvslookup import job_info_lookup
 
 from treepool.errors import InvalidInput, PoolConflict
-from treepool.flux import client, nesting, windowclient
+from treepool.flux import client
 from treepool.flux.hardware import resources
 from treepool.placement.allocation import Allocation, short_form
 from treepool.placement.held import HELD_BACK, held_in, held_on
@@ -29,6 +27,7 @@ from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
 from treepool.view.model import Drained, Job, drained_in
+from treepool.view.picture import Picture
 from treepool.view.status import Running
 
 #: Most job lookups in flight.
@@ -41,7 +40,8 @@ _ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "annotations")
 class Live:
     """The instance at one moment. ``drained`` is a bitmask of ranks, ``drains`` says why.
 
-    ``jobs`` are those that wait or have resources; what they hold may not be known.
+    ``jobs`` are those that have resources, and those that wait if these were asked for; what they
+    hold may not be known.
     In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
     user may not see. ``held_back`` is in short form what the scheduler holds back for jobs whose R
     it cannot read. ``windows`` are those that are not over. Only sched-treepool has these two.
@@ -55,14 +55,15 @@ class Live:
     drains: tuple[Drained, ...] = ()
 
     @classmethod
-    def now(cls) -> Live:
-        """The instance of the environment; raises OSError, or InvalidInput for an invalid R."""
-        nesting.allow()  # for annotations
-        handle = flux.Flux()
+    def now(cls, waiting: bool = False) -> Live:
+        """The instance of the environment; raises OSError, or InvalidInput for an invalid R.
+
+        Jobs that wait are asked for only if *waiting*: there may be very many.
+        """
+        handle = client.connected()
         status = handle.rpc("resource.status", nodeid=0)
-        listed = JobList(
-            handle, _ATTRIBUTES, ["running", "pending"], user="all", max_entries=0
-        ).fetch_jobs()
+        states = ["running", "pending"] if waiting else ["running"]
+        listed = JobList(handle, _ATTRIBUTES, states, user="all", max_entries=0).fetch_jobs()
         asked = _asked(handle)
         jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
         if asked is None:
@@ -84,33 +85,17 @@ class Live:
         drained = idset.union(map(idset.decode, reasons)) & pool.ranks
         away = idset.decode(told.get("offline") or "") | idset.decode(told.get("exclude") or "")
         pool.mark_down(idset.encode((away & pool.ranks) | drained))
-        entries = () if asked is None else windowclient.now(handle)
+        entries = () if asked is None else client.windows_now(handle)
         windows = tuple(known.entry for known in entries)
         jobs_now = tuple(_job(job, held) for job in jobs)
         kept = short_form(held.get(HELD_BACK, ()))
         return cls(pool, jobs_now, drained, windows, kept, drained_in(reasons, pool))
 
-
-def numbers() -> dict[str, Any]:
-    """What the scheduler counts and measures; raises OSError."""
-    found: dict[str, Any] = client.ask(flux.Flux(), "numbers")
-    return found
-
-
-def job_id(text: str) -> int:
-    """The number of a job id in any of Flux's forms; raises ValueError for other text."""
-    return int(JobID(text))
-
-
-def jobspec_of(jobid: int) -> dict[str, Any]:
-    """The jobspec of a job, with later updates; raises OSError if it is not readable."""
-    nesting.allow()
-    handle, now = flux.Flux(), FLUX_JOB_LOOKUP_CURRENT
-    answer = job_info_lookup(handle, jobid, keys=["jobspec"], flags=now).get_decode()
-    jobspec = answer.get("jobspec")
-    if not isinstance(jobspec, dict):
-        raise OSError(errno.ENOENT, "it has no jobspec")
-    return jobspec
+    @property
+    def picture(self) -> Picture:
+        """The picture of the pool and the jobs that hold some of it."""
+        holding = [running.job for running in self.jobs if running.job.parts]
+        return Picture.of(self.pool, holding, drained=self.drained)
 
 
 def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
@@ -122,31 +107,15 @@ def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
             if pool is None:
                 pool = Pool(answer["R"])
                 pool.follow_options(**answer["options"])
-                held[HELD_BACK] = parts_of(answer.get("held_back", ()))
+                held[HELD_BACK] = client.parts_of(answer.get("held_back", ()))
             for job in answer.get("jobs", ()):
                 jobid = -1 - len(held) if job["id"] is None else int(job["id"])
-                held[jobid] = parts_of(job["parts"])
+                held[jobid] = client.parts_of(job["parts"])
     except OSError as e:
         if e.errno == errno.ENOSYS:
             return None
         raise
     return None if pool is None else (pool, held)
-
-
-def parts_of(shown: Any) -> tuple[Held, ...]:
-    """What a job holds, from an answer of sched-treepool."""
-    return tuple(
-        (tuple(idset.iterate(idset.decode(ranks))), idset.decode(cores), idset.decode(gpus))
-        for ranks, cores, gpus in shown
-    )
-
-
-def fitness_in(annotations: Any) -> Optional[float]:
-    """The fitness in the *annotations* of a job, None if there is none."""
-    try:
-        return min(1.0, max(0.0, float(annotations["sched"]["locality"])))
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Running:
@@ -160,7 +129,7 @@ def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Runnin
         statetostr(job["state"]),
         since=float(job.get("t_run", 0)) or float(job.get("t_submit", 0)),
         note=str(sched.get("reason_pending", "")) if isinstance(sched, dict) else "",
-        fitness=fitness_in(annotations),
+        fitness=client.fitness_in(annotations),
         id=jobid,
     )
 
