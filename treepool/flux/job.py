@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
+import json
 from typing import Any, Mapping, Optional, Sequence
 
 import attrs
-import flux
-from flux.job import JobID, event_watch_async
-from flux.job.kvslookup import job_kvs_lookup
 
-from treepool.flux.hardware import TIMEOUT, TOPO_GET, answer_of, resources
+from treepool.flux.libflux import Broker, job_id
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
+
+#: Seconds that the broker may take for each answer.
+PATIENCE = 60.0
 
 
 @attrs.frozen
@@ -37,32 +37,36 @@ def read(environment: Mapping[str, str]) -> Job:
     Raises OSError if Flux does not answer. Raises ValueError if there is no such job or its data
     is invalid (InvalidR for its R). Each message gives the reason in one line.
     """
-    handle = flux.Flux(environment.get("FLUX_URI"))
-    jobid = JobID(environment["FLUX_JOB_ID"])
-    found = job_kvs_lookup(handle, jobid, keys=["R"])
-    if found is None:
-        raise ValueError("the instance has no such job")
-    R = ResourceSet.read(found["R"])
-    rank = int(handle.attr_get("rank"))
-    answer = answer_of(handle.rpc(TOPO_GET), TIMEOUT)
+    broker = Broker(environment.get("FLUX_URI"), PATIENCE)
+    jobid = job_id(environment["FLUX_JOB_ID"])
+    found = broker.ask("job-info.lookup", {"id": jobid, "keys": ["R"], "flags": 0})
+    R = ResourceSet.read(json.loads(found)["R"])
+    rank = int(broker.attribute("rank"))
     return Job(
         R,
         rank,
-        _local_tasks(handle, jobid, R, rank, environment),
-        answer if isinstance(answer, bytes) else None,
-        _instance_cores(handle, rank),
+        _local_tasks(broker, jobid, R, rank, environment),
+        _xml(broker),
+        _instance_cores(broker, rank),
     )
 
 
-def _instance_cores(handle: Any, rank: int) -> Optional[int]:
-    if int(handle.attr_get("instance-level")) == 0:
+def _xml(broker: Broker) -> Optional[bytes]:
+    try:
+        return broker.ask("resource.topo-get").encode() or None
+    except OSError:
         return None
-    entries = resources(handle).entries
+
+
+def _instance_cores(broker: Broker, rank: int) -> Optional[int]:
+    if int(broker.attribute("instance-level")) == 0:
+        return None
+    entries = ResourceSet.read(broker.value("resource.R")).entries
     return sum(idset.size(entry.cores) for entry in entries if entry.ranks >> rank & 1)
 
 
 def _local_tasks(
-    handle: Any, jobid: JobID, R: ResourceSet, rank: int, environment: Mapping[str, str]
+    broker: Broker, jobid: int, R: ResourceSet, rank: int, environment: Mapping[str, str]
 ) -> int:
     """How many tasks are on this node; the environment tells it only for one-node jobs."""
     size = environment.get("FLUX_JOB_SIZE", "")
@@ -70,26 +74,20 @@ def _local_tasks(
         return int(size[:9])
     # Shells are numbered in the order of the ranks in R.
     node = idset.size(R.ranks & ((1 << rank) - 1))
-    return tasks_on(_taskmap(handle, jobid), node)
+    return tasks_on(_taskmap(broker, jobid), node)
 
 
-def _taskmap(handle: Any, jobid: JobID) -> Sequence[Sequence[int]]:
+def _taskmap(broker: Broker, jobid: int) -> Sequence[Sequence[int]]:
     """The job's taskmap (RFC 34), which its first shell posts after it has started its tasks."""
-    watcher = event_watch_async(handle, jobid, "guest.exec.eventlog")
-    end = time.monotonic() + TIMEOUT
-    try:
-        while True:
-            watcher.wait_for(max(0.0, end - time.monotonic()))
-            event = watcher.get_event()
-            if event is None:
-                raise ValueError("the job ended before it told which tasks are where")
-            if event.name == "shell.start":
-                taskmap = event.context.get("taskmap")
-                # RFC 34 allows a bare list of blocks or a versioned object.
-                blocks = taskmap.get("map") if isinstance(taskmap, dict) else taskmap
-                return blocks or ()
-    finally:
-        watcher.cancel()
+    asked: dict[str, Any] = {"id": jobid, "path": "guest.exec.eventlog", "flags": 0}
+    for answer in broker.watch("job-info.eventlog-watch", asked):
+        event = json.loads(json.loads(answer)["event"])
+        if event["name"] == "shell.start":
+            taskmap = event["context"].get("taskmap")
+            # RFC 34 allows a bare list of blocks or a versioned object.
+            blocks = taskmap.get("map") if isinstance(taskmap, dict) else taskmap
+            return blocks or ()
+    raise ValueError("the job ended before it told which tasks are where")
 
 
 def tasks_on(taskmap: Sequence[Sequence[int]], node: int) -> int:
