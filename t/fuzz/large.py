@@ -600,6 +600,10 @@ LARGE = {
         "huge": lambda: "9" * 4300,
         "huge and negative": lambda: "-" + "9" * 4300,
     },
+    "command": {
+        "words": lambda: "x\n" * 60_000,
+        "a long word": lambda: "--policy\n" + "x" * 100_000,
+    },
     "shape": SHAPES,
     "resources": {
         "vertices": lambda: _filled("[", '{"type":"core","count":1}', "]", ","),

@@ -5,7 +5,9 @@ names, with a message of one printable line; all else is a bug.
 """
 
 import errno
+import io
 import json
+from contextlib import redirect_stderr, redirect_stdout
 from functools import lru_cache
 
 import attrs
@@ -36,6 +38,7 @@ from fuzz.seeds import (
 )
 from treepool import Pool, parse_shape, subinstance
 from treepool.cli import vectors
+from treepool.cli.main import main
 from treepool.discovery import hwloc, visible
 from treepool.discovery.levels import topo_of
 from treepool.discovery.reports import amd, mig, nvidia
@@ -339,6 +342,17 @@ def _linktable(data):
 def _configuration(data):
     read = options.read([], _json(data), ("debug",))
     assert set(read.queues) <= {"debug"}
+
+
+@target(seeds=["--json\nslot=1/core\nslot=2/node{x}", "--cluster\nb\nslot=1/numa{x}", "-x"])
+def _command(data):
+    """The words after ``treepool alloc``, one on each line; what they print is one line each."""
+    words = [word for word in _text(data).splitlines() if word != "-" and word[:3] != "-R-"]
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(["alloc", *words])
+    assert status in (0, 1, 2)
+    _lines([*out.getvalue().splitlines(), *err.getvalue().splitlines()])
 
 
 @target(InvalidWindow, seeds=WINDOWS)

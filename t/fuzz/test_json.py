@@ -1,6 +1,7 @@
 """What JSON allows and nobody means, at every entry point that takes JSON text or a file of it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,19 @@ STRANGE = {
     "prototype": '"__proto__": {"__class__": 1}, ',
 }
 
+#: Files that are no JSON from their first byte to their last.
+FILES = {
+    "empty": b"",
+    "blank": b" \n\t",
+    "binary": bytes(range(256)),
+    "UTF-16": "{}".encode("utf-16"),
+    "byte order mark": b"\xef\xbb\xbf{}",
+    "cut off": b'{"execution": {"R_lite": [',
+}
+
+#: What is no file that may be read.
+PATHS = ("no/such/file", ".", "", "\0", "\x1b[31m", "\udcff", "n" * 300, "/proc/self/mem")
+
 #: What may stand where something else is expected.
 WRONG = (None, True, 0, -1, 1.5, 1 << 62, 10**400, "", "x", "\ud800", [], [[]], {}, {"x": None})
 
@@ -135,14 +149,32 @@ def treepool(capsys, monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
 
-    def call(command, text):
+    def call(command, text, path="it.json"):
         if command[-1] == "--constraint":
             return run(capsys, *command[:-1], f"--constraint={text}")
-        with open("it.json", "w", encoding="utf-8") as file:
-            file.write(text)
-        return run(capsys, *command, "it.json")
+        if text is not None:
+            Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
+        return run(capsys, *command, path)
 
     return call
+
+
+READERS = [command for command in COMMANDS if command[-1] != "--constraint"]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_a_file_that_is_no_json_is_refused_in_one_line(treepool, command, name):
+    result = treepool(command, FILES[name])
+    assert well_behaved(result)
+    assert result.status in (1, 2)
+    assert len((result.out + result.err).splitlines()) == 1
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_a_file_that_cannot_be_read_is_status_2(treepool, command, path):
+    assert treepool(command, None, path).is_one_line_error(status=2)
 
 
 @pytest.mark.parametrize("first", FIRST)

@@ -260,13 +260,3 @@ def test_oversized_texts_fail_fast(text: str, most: int) -> None:
         count.parse(text)
     assert work.count < most
     assert len(str(caught.value)) < 200
-
-
-@given(st.one_of(st.text(), st.text("0123456789-+,:*^[]", max_size=12)))
-def test_any_text_is_a_count_or_raises_invalid_count(text: str) -> None:
-    try:
-        parsed = count.parse_text(text)
-    except InvalidCount:
-        return
-    assert count.parse_text(parsed.text()) == parsed
-    assert next(parsed.valid(MAX_COUNT)) == parsed.largest(MAX_COUNT)

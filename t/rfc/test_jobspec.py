@@ -7,8 +7,6 @@ import math
 from typing import Any, Optional
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rfc.vertices import CORE, NODE, slot, vertex
 from treepool.errors import InvalidJobspec
@@ -354,104 +352,6 @@ def test_a_wrong_vertex_is_named(wrong: Any, place: str, reason: str) -> None:
     assert message.startswith(f"/resources/0/with/1{place}: {reason}")
     problem = jobspec.resource_problems(resources)[0]
     assert message == f"/resources{problem}"
-
-
-def chain(depth: int) -> list[dict[str, Any]]:
-    value = CORE
-    for _ in range(depth - 1):
-        value = vertex("socket", 1, value)
-    return [value]
-
-
-def test_nesting_is_bounded() -> None:
-    jobspec.read(job(chain(jobspec.MAX_DEPTH)))
-    for depth in (jobspec.MAX_DEPTH + 1, 100_000):
-        assert "nesting depth is above 32" in rejection(job(chain(depth)))
-
-
-def test_the_number_of_vertices_is_bounded_over_the_whole_list() -> None:
-    half = vertex("socket", 1, *[CORE] * (jobspec.MAX_VERTICES // 2 - 1))
-    jobspec.read(job([half, half]))
-    assert "more than 4096 vertices" in rejection(job([half, half, CORE]))
-    assert "more than 4096 vertices" in rejection(job([CORE] * 1_000_000))
-
-
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.binary(max_size=2)
-    | st.sets(st.integers(), max_size=2)
-    | st.sampled_from([10**400, object(), (), 1j, "slot", "node", "core", "1-2", "\n"])
-)
-KEYS = st.sampled_from(
-    [
-        "type",
-        "count",
-        "unit",
-        "exclusive",
-        "with",
-        "label",
-        "id",
-        "version",
-        "resources",
-        "tasks",
-        "attributes",
-        "system",
-        "duration",
-    ]
-    + ["constraints", "treepool", "and", "not", "properties", "hostlist", "ranks", "min", "max"]
-    + ["operator", "operand"]
-)
-HOSTILE = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(KEYS | st.text(max_size=3) | st.integers(), inner, max_size=5)
-    ),
-    max_leaves=25,
-)
-PLACES = [
-    (),
-    ("version",),
-    ("resources",),
-    ("resources", 0),
-    ("resources", 0, "count"),
-    ("resources", 0, "with"),
-    ("resources", 0, "with", 0, "exclusive"),
-    ("resources", 0, "with", 0, "label"),
-    ("tasks",),
-    ("attributes",),
-    ("attributes", "system"),
-    ("attributes", "system", "duration"),
-    ("attributes", "system", "constraints"),
-    ("attributes", "system", "treepool"),
-]
-
-
-@given(st.sampled_from(PLACES), HOSTILE)
-def test_any_wrong_value_in_a_jobspec_raises_invalid_jobspec(
-    place: tuple[Any, ...], hostile: Any
-) -> None:
-    source: Any = job([slot(1, {**CORE, "exclusive": True, "label": "a"})])
-    source["attributes"]["system"].update({"constraints": {}, "treepool": {}})
-    at: Any = source
-    for step in place[:-1]:
-        at = at[step]
-    if place:
-        at[place[-1]] = hostile
-    else:
-        source = hostile
-    try:
-        jobspec.read(source)
-    except InvalidJobspec as error:
-        message = str(error)
-    else:
-        return
-    assert message.startswith(("/", "jobspec: ") if isinstance(source, str) else "/")
-    assert message.isprintable()
 
 
 # ---- The smallest jobspec ----

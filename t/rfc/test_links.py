@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from rfc.hostile import anything
 from rfc.wires import CUBE_MESH, NV2, NV4, PIX, SYS, joined
 from treepool.errors import InvalidKey
 from treepool.rfc import idset
@@ -321,23 +320,3 @@ def test_a_key_made_by_hand_knows_the_links_it_is_given():
     assert key.links_of(TOPO) == read_links(TABLE)
     with pytest.raises(InvalidKey, match=r"^/links: must be an object"):
         SchedulingKey((), extra={"links": 3})
-
-
-JSON = anything(
-    ["0-3", "nvlink", "PIX", "0"],
-    ["links", "nics", "devices", "type", "gbps", "among", "name", "gpus", "path"],
-    leaves=12,
-)
-
-
-@given(JSON)
-@settings(max_examples=examples(150), deadline=None)
-def test_any_wrong_table_raises_invalid_key(table):
-    key = {"writer": "TreePool", "links": {digest(TOPO): table}}
-    problems = SchedulingKey.problems(key)
-    try:
-        read = SchedulingKey.read(key).links_of(TOPO)
-    except InvalidKey as e:
-        assert problems and "\n" not in str(e)
-    else:
-        assert problems == [] and read_links(read.to_dict()) == read

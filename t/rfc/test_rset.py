@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from depth import examples
-from rfc.hostile import anything, replaced
 from treepool.errors import InvalidKey, InvalidR
 from treepool.rfc import findings, idset
 from treepool.rfc.rset import (
@@ -465,22 +463,3 @@ def test_flux_and_treepool_read_what_the_other_writes():
 
 
 # ---- anything ----
-
-JSON = anything(
-    ["", "0", "0-15", "8-", "a[0-15]", "[", "TreePool", "fluxion", "\x00"],
-    ["version", "execution", "R_lite", "nodelist", "rank", "children", "core", "gpu", "scheduling"]
-    + ["writer", "properties", "starttime", "topo"],
-    leaves=20,
-)  # fmt: skip
-
-
-@given(JSON)
-@settings(max_examples=examples(100), deadline=None)
-def test_any_value_that_is_not_an_r_raises_invalid_r_or_invalid_key(document):
-    problems(json.dumps(document) if isinstance(document, str) else document)
-
-
-@given(path=st.lists(st.integers(0, 9), min_size=1, max_size=8), value=JSON)
-@settings(max_examples=examples(300), deadline=None)
-def test_an_r_with_anything_wrong_anywhere_raises_invalid_r_or_invalid_key(path, value):
-    problems(replaced(CLUSTER, path, value))

@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from depth import examples
-from rfc.hostile import anything, replaced
 from treepool.errors import InvalidKey
 from treepool.rfc import findings, idset, topo
 from treepool.rfc.rset import ResourceSet
@@ -482,28 +480,6 @@ def test_any_other_ranks_are_an_error_that_names_both_sets():
     with pytest.raises(InvalidKey) as raised:
         some.map_to(0b111)
     assert "4-6,9" in str(raised.value) and "0-2 of R_lite" in str(raised.value)
-
-
-# ---- anything ----
-
-WORDS = (
-    ["writer", "TreePool", "children", "ranks", "topo", "cores", "gpus", "memory", "storage"]
-    + ["\ud800", "numa", "socket", "path", "capacity", "unit", "core", "slot", "0", "0-3", ""]
-)  # fmt: skip
-JSON = anything(WORDS, WORDS, leaves=25)
-
-
-@given(JSON)
-@settings(max_examples=examples(100), deadline=None)
-def test_any_value_that_is_not_a_key_raises_invalid_key(document):
-    problems(document)
-
-
-@pytest.mark.parametrize("cluster", [A, B], ids=["A", "B"])
-@given(path=st.lists(st.integers(0, 9), max_size=9), value=JSON)
-@settings(max_examples=examples(150), deadline=None)
-def test_a_key_with_anything_wrong_anywhere_raises_invalid_key(cluster, path, value):
-    problems(replaced(cluster, path, value))
 
 
 def test_a_key_of_great_depth_raises_invalid_key():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rfc.vertices import NODE, slot, vertex
-from treepool.errors import InvalidJobspec, InvalidShape
+from treepool.errors import InvalidJobspec
 from treepool.rfc import count
 from treepool.rfc.shape import format_shape, parse_shape
 
@@ -152,19 +152,3 @@ def test_parse_gives_back_the_resources_that_were_formatted(resources: list[Any]
     text = format_shape(resources)
     assert parse_shape(text) == resources
     assert format_shape(parse_shape(text)) == text
-
-
-@given(RESOURCES.map(labelled), st.data())
-def test_any_damaged_shape_is_a_shape_or_raises_invalid_shape(
-    resources: list[Any], data: st.DataObject
-) -> None:
-    text = format_shape(resources)
-    place = data.draw(st.integers(0, len(text) - 1))
-    damaged = (
-        text[:place] + data.draw(st.sampled_from(["", *"[]{};,/:=+-'\" x1"])) + text[place + 1 :]
-    )
-    try:
-        again = parse_shape(damaged)
-    except InvalidShape:
-        return
-    assert parse_shape(format_shape(again)) == again

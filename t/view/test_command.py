@@ -141,6 +141,17 @@ def test_columns_says_how_wide(width):
     assert max(map(len, lines)) == width
 
 
+@pytest.mark.parametrize("columns", ["99999999", "9" * 30])
+@pytest.mark.parametrize("words", [("show",), ("alloc", "slot/core"), ("explain", "slot/core")])
+def test_a_terminal_of_any_width_gets_lines_of_a_thousand_columns_at_most(
+    treepool, monkeypatch, columns, words
+):
+    monkeypatch.setenv("COLUMNS", columns)
+    result = treepool(*words, "--cluster", "a")
+    assert result.status == 0
+    assert max(map(len, result.out.splitlines())) <= 1000
+
+
 def on_a_terminal(**environment):
     """What the command writes to a terminal."""
     ours, theirs = pty.openpty()
