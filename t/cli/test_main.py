@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import treepool as package
-from commandline import Result, bare_environment, run_process, well_behaved
+from commandline import bare_environment, run_process, well_behaved
 from treepool.__main__ import run
 from treepool.cli import alloc, screen
 
@@ -149,10 +149,11 @@ def test_closed_streams_are_no_traceback(closed):
         "replay -",
     ],
 )
-def test_a_file_that_is_stdin_when_there_is_none_is_a_usage_error(words, write, R):
-    command = f'"{sys.executable}" -m treepool {words.format(R=write(R))} <&-'
-    done = subprocess.run(["sh", "-c", command], capture_output=True, env=bare_environment())
-    result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+def test_a_file_that_is_stdin_when_there_is_none_is_a_usage_error(
+    treepool, monkeypatch, words, write, R
+):
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it after <&-
+    result = treepool(*words.format(R=write(R)).split())
     if "--local" not in words:
         assert result.is_one_line_error("stdin", status=2)
     assert well_behaved(result)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from depth import examples
+from depth import deep, examples
 from generators import outcome
 from placement.promises import FAR, NOW, History, Site, nothing_could_be_earlier, pool_of
 from treepool.placement.plan.forecast import Forecast
@@ -445,7 +445,7 @@ MEANWHILE = {
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_a_pass_that_was_left_goes_on_from_what_is_now(monkeypatch, policy, what):
     monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
-    for steps in range(25):
+    for steps in range(25 if deep() else 6):
         site = site_of(policy, nodes=3)
         site.set_windows([Window("maint", 0b1, NOW + 50, NOW + 70)])
         site.lose("2")
