@@ -1,4 +1,4 @@
-"""Most tests here need Flux: where there is none, each says that it was skipped, and why."""
+"""Tests here need Flux: where there is none, each says that it was skipped, and why."""
 
 import shutil
 import sys
@@ -13,15 +13,6 @@ HERE = Path(__file__).parent
 
 sys.path.insert(0, str(HERE))
 
-#: These test what imports nothing of Flux.
-EVERYWHERE = {
-    "test_gpuopt.py",
-    "test_numbers.py",
-    "test_options.py",
-    "test_outlook.py",
-    "test_submissions.py",
-}
-
 WITHOUT = "flux is not on the PATH: treepool inside Flux was NOT tested (see doc/admin.md)"
 
 
@@ -34,7 +25,7 @@ def pytest_collection_modifyitems(items):
     """Skips this folder's tests where there is no Flux."""
     if not VERSION:
         for item in items:
-            if HERE in item.path.parents and item.path.name not in EVERYWHERE:
+            if HERE in item.path.parents:
                 item.add_marker(pytest.mark.skip(reason=WITHOUT))
 
 
