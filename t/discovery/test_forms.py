@@ -203,6 +203,8 @@ def test_memory_of_superchips_gives_one_note_and_no_warning(model):
     (note,) = [note for note in node.notes if "NUMA" in note]
     assert note.startswith("left out: NUMA 101-107,109-115")
     assert sorted(far.memory >> 30 for far in node.machine.far_memory) == [184] * 4
+    (device,) = node.machine.links.devices
+    assert (device.c2c, device.gpus) == (450, 0b1111)
 
 
 def test_a_gpu_whose_chip_is_called_like_a_superchip_does_not_share_memory():

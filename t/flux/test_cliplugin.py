@@ -273,7 +273,7 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
     ("words", "said"),
     [
         (["--locality="], "--locality: ''"),
-        (["--gpu-link=fast"], "--gpu-link: 'fast' is not nvlink, xgmi or a number"),
+        (["--gpu-link=fast"], "--gpu-link: 'fast' is not nvlink, xgmi, xelink or a number"),
         (["--gpu-link=0"], "--gpu-link: 0 is not"),
         (["--gpu-link=-3"], "--gpu-link: '-3' is not"),
         (["--gpu-link=1e3"], "--gpu-link: '1e3' is not"),

@@ -33,7 +33,7 @@ from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
 from treepool.discovery.levels import LEVELS
-from treepool.discovery.reports import amd, mig, nvidia
+from treepool.discovery.reports import amd, intel, mig, nvidia
 from treepool.errors import InvalidInput
 from treepool.rfc import idset
 from treepool.rfc.quote import did_you_mean
@@ -95,6 +95,11 @@ def define(parser: ArgumentParser) -> None:
         metavar="FILE",
         help='what "amd-smi topology" (or with --json) or "rocm-smi --showtopo" printed on such a '
         "node: links between GPUs",
+    )
+    what.add_argument(
+        "--xpu-smi",
+        metavar="FILE",
+        help='what "xpu-smi topology -m" printed on such a node: links between GPUs',
     )
     what.add_argument(
         "--mig",
@@ -186,6 +191,7 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
     told = (
         _told(arguments, "nvidia-smi", nvidia.read_topo),
         _told(arguments, "amd-smi", amd.read_topo),
+        _told(arguments, "xpu-smi", intel.read_topo),
     )
     describer.reports = [one for one in told if one is not None]
     describer.instances = _told(arguments, "mig", mig.read_list) or ()

@@ -165,6 +165,10 @@ def _links(links: Links) -> Iterator[str]:
         yield f"    {link.type} {speed}{link.gbps:g} GB/s among gpus {' '.join(shown)}"
     for nic in links.nics:
         yield f"  nic {nic.name} is nearest to gpus {idset.encode(nic.gpus)} ({nic.path})"
+    for device in links.devices:
+        if device.c2c:
+            gpus = idset.encode(device.gpus)
+            yield f"  c2c {device.c2c:g} GB/s between each of gpus {gpus} and its CPU"
     if links.distances is not None:
         rows = links.distances.values
         yield f"  distances between {links.distances.locality} domains, of the first to each:"

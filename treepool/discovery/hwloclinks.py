@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import Callable, Iterator, Optional, Sequence
 
 from treepool.discovery import linking
 from treepool.discovery.gpus import FoundGpu
 from treepool.discovery.hwlocxml import Distances, Object, Topology, number
 from treepool.discovery.linking import DeviceAt
-from treepool.discovery.machine import Region, gib
+from treepool.discovery.machine import Region, c2c_gbps, gib
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_GPUS, Device, Links, Wire
 
@@ -55,6 +56,7 @@ def read_links(
     for pair, wire in fast.items():
         if linking.is_nominal(wire):
             fast[pair] = Wire(wire.type, linking.xgmi_gbps(pair, models[pair[0]], near))
+    fast.update(_tiles(gpus))
     return linking.table(
         fast,
         {gpu.id: place(str(gpu.id), gpu.device) for gpu in gpus},
@@ -62,6 +64,13 @@ def read_links(
         _devices(gpus),
         linking.routed_pairs(matrices, ids),
     )
+
+
+def _tiles(gpus: Sequence[FoundGpu]) -> linking.Pairs:
+    """The pairs of tiles of one Intel GPU."""
+    tiles = [gpu for gpu in gpus if gpu.vendor == "intel" and gpu.profile]
+    pairs = [(a.id, b.id) for a, b in combinations(tiles, 2) if a.device is b.device]
+    return dict.fromkeys(pairs, Wire("xelink", linking.TILES_GBPS))
 
 
 def _bridges(device: Object, numbers: dict[int, str]) -> Iterator[str]:
@@ -177,7 +186,7 @@ def _devices(gpus: Sequence[FoundGpu]) -> list[Device]:
             kind = (model[:128], gib(gpu.memory))
             found[kind] = found.get(kind, 0) | 1 << gpu.id
     kinds = sorted(found.items(), key=lambda item: idset.lowest(item[1]))
-    return [Device(model, memory, ids) for (model, memory), ids in kinds]
+    return [Device(model, memory, ids, c2c_gbps(model)) for (model, memory), ids in kinds]
 
 
 def _printable(text: str) -> str:

@@ -22,7 +22,7 @@ from treepool.rfc.links import MAX_GBPS, PATHS, Device, Links, Nic, Wire
 PCIE_GBPS = {"PIX": 16.0, "PXB": 14.0, "PHB": 12.0, "NODE": 10.0, "SOCKET": 9.0, "SYS": 8.0}
 
 #: The type of link in each of hwloc's matrices of bandwidths.
-MATRICES = {"NVLinkBandwidth": "nvlink", "XGMIBandwidth": "xgmi"}
+MATRICES = {"NVLinkBandwidth": "nvlink", "XGMIBandwidth": "xgmi", "XeLinkBandwidth": "xelink"}
 
 #: hwloc's matrix of the number of xGMI links from one GPU to another.
 HOPS = "XGMIHops"
@@ -41,6 +41,9 @@ _XGMI_OF_MODEL = (
 
 #: Models of two GPUs in one module, and GB/s between these: four links.
 _MODULE, _MODULE_GBPS = re.compile(r"MI250", re.ASCII | re.IGNORECASE), 200.0
+
+#: GB/s per direction of a lane of Xe Link (53 Gb/s), and between the tiles of one GPU. Nominal.
+XELINK_LANE_GBPS, TILES_GBPS = 6.6, 200.0
 
 Pairs = dict[tuple[int, int], Wire]
 
@@ -96,7 +99,7 @@ def xgmi_gbps(pair: tuple[int, int], model: str, near: Mapping[int, int]) -> flo
 def fast_pairs(
     matrices: Iterable[Distances], ids: Mapping[str, int], switches: Collection[str] = ()
 ) -> Pairs:
-    """The pairs joined by NVLink or xGMI, from square matrices of MB/s.
+    """The pairs joined by NVLink, xGMI or Xe Link, from square matrices of MB/s.
 
     *ids* has the GPU ids of objects of the matrices, *switches* the objects that are NVSwitches.
 

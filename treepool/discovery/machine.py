@@ -28,6 +28,17 @@ _SUPERCHIP = re.compile(r"\b(MI300A|GH200|GB200|GB300|GB10)\b", re.ASCII | re.IG
 #: The prefix of the profile of a MIG instance, and of the locality that holds such instances.
 MIG = "mig-"
 
+#: GB/s per direction of NVLink-C2C between a CPU and a GPU, by the model (NVIDIA's white papers).
+_C2C = (
+    (re.compile(r"\b(GH200|GB200|GB300)\b", re.ASCII | re.IGNORECASE), 450.0),
+    (re.compile(r"\bGB10\b", re.ASCII | re.IGNORECASE), 300.0),
+)
+
+
+def c2c_gbps(model: str) -> float:
+    """GB/s per direction between a GPU of this *model* and its CPU, if NVLink-C2C joins them."""
+    return next((gbps for form, gbps in _C2C if form.search(model)), 0.0)
+
 
 def gib(size: int) -> int:
     """*size* in GiB, rounded to the nearest as in hwloc's lstopo."""

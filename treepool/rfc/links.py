@@ -7,7 +7,7 @@ ranks, so trimming and renumbering do not change it. A table is
 
     {"links": [{"type": "nvlink", "gbps": 50, "among": ["0-3", "4-7"]}],
      "nics": [{"name": "hsi0", "gpus": "0", "path": "PIX"}],
-     "devices": [{"model": "A100", "memory": 80, "gpus": "0-7"}],
+     "devices": [{"model": "GH200", "memory": 96, "gpus": "0-7", "c2c": 450}],
      "distances": {"locality": "numa", "values": [[10, 12, 32], [12, 10, 32], [32, 32, 10]]}}
 
 Each of its keys may be missing, and unknown keys are ignored. No pair of GPUs may be joined twice,
@@ -27,8 +27,11 @@ from treepool.rfc import idset
 from treepool.rfc.findings import Findings, Readers, plain_json, pointer_to, shown_ids
 from treepool.rfc.idset import union
 
-#: Types of link; the first two are between GPUs alone.
-TYPES = ("nvlink", "xgmi", "pcie")
+#: Types of fast link between GPUs: NVIDIA's, AMD's, and Intel's Xe Link.
+FAST = ("nvlink", "xgmi", "xelink")
+
+#: All types of link.
+TYPES = (*FAST, "pcie")
 
 #: How near two PCI devices are, nearest first, in the terms of ``nvidia-smi topo`` and one more:
 #: SOCKET is the path between NUMA nodes of one socket.
@@ -54,7 +57,7 @@ MAX_NAME = 128
 class Link:
     """All pairs within each of ``among`` (bitmasks of GPU ids) are joined by links of this type.
 
-    ``type`` is "nvlink", "xgmi" or "pcie"; ``gbps`` is GB/s per direction between the two.
+    ``type`` is one of TYPES; ``gbps`` is GB/s per direction between the two.
     """
 
     type: str
@@ -76,11 +79,15 @@ class Nic:
 
 @attrs.frozen
 class Device:
-    """The model and memory (GiB, 0 if unknown) of some GPUs (bitmask)."""
+    """The model and memory (GiB, 0 if unknown) of some GPUs (bitmask).
+
+    ``c2c`` is the GB/s per direction of NVLink-C2C between each of them and its CPU, 0 without it.
+    """
 
     model: str
     memory: int
     gpus: int
+    c2c: float = 0.0
 
 
 @attrs.frozen
@@ -221,6 +228,7 @@ class Links:
         if self.devices:
             table["devices"] = [
                 {"model": d.model, "memory": d.memory, "gpus": idset.encode(d.gpus)}
+                | ({"c2c": _plain(d.c2c)} if d.c2c else {})
                 for d in self.devices
             ]
         if self.distances:
@@ -394,10 +402,13 @@ class _Reader:
             "model": self.name,
             "memory": lambda v, at: self.findings.integer(v, at, 0, MAX_MEMORY),
             "gpus": lambda v, at: self.gpus(v, at, self.with_model),
+            "c2c": lambda v, at: self.findings.number(v, at, 0, MAX_GBPS),
         }
-        members = self.findings.members(value, at, readers, required=readers)
-        self.with_model |= members.get("gpus", 0)
-        return Device(members.get("model", ""), members.get("memory", 0), members.get("gpus", 0))
+        members = self.findings.members(value, at, readers, required=("model", "memory", "gpus"))
+        gpus = members.get("gpus", 0)
+        self.with_model |= gpus
+        c2c = members.get("c2c", 0.0)
+        return Device(members.get("model", ""), members.get("memory", 0), gpus, c2c)
 
     def gpus(self, value: object, at: str, earlier: int = 0) -> int:
         """A set of GPUs, which may not have any of the *earlier* ones; 0 after a problem."""

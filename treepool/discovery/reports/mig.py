@@ -141,6 +141,8 @@ def _renumbered(links: Links, ids: Mapping[int, Sequence[int]], gpus: Sequence[G
             name = f"{device.model} {gpu.profile}" if gpu.profile else device.model
             memory = gpu.memory >> 30 if gpu.profile else device.memory
             by_kind[name, memory] = by_kind.get((name, memory), 0) | 1 << i
-        devices += [Device(name, memory, mask) for (name, memory), mask in by_kind.items()]
+        devices += [
+            Device(name, memory, mask, device.c2c) for (name, memory), mask in by_kind.items()
+        ]
     nics = tuple(Nic(nic.name, all_of(nic.gpus), nic.path) for nic in links.nics)
     return Links(tuple(kept), nics, tuple(devices))

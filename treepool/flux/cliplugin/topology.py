@@ -24,7 +24,7 @@ from flux.cli.plugin import CLIPlugin
 OPTIONS = (
     ("--locality", "MODE", "How near a slot's cores and GPUs are: preferred, required or none"),
     ("--level", "NAME", "Each slot in one domain of this locality, such as numa or socket"),
-    ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink or xgmi"),
+    ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink, xgmi or xelink"),
     ("--same", "FAMILY[:MODE]", "All nodes alike, e.g. in driver; MODE is required or preferred"),
     ("--same-numa", "MODE", "Cores of a slot in one NUMA domain: preferred or required"),
     ("--memory", "SIZE", "Least memory near each slot, such as 64GB"),
@@ -87,7 +87,7 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                           required:  wait for the nearest; none: any
     --level=NAME          each slot in one domain of a locality: numa, socket, ...
     --gpu-link=LINK       between any two GPUs of a slot: at least so many GB/s,
-                          or nvlink, or xgmi
+                          or nvlink, xgmi, xelink
     --same=FAMILY[:MODE]  all nodes have the same property FAMILY:..., such as
                           driver:550; MODE is required (the default) or preferred
     --same-numa=MODE      the slot's cores in one NUMA domain: preferred, required

@@ -139,7 +139,7 @@ def _why_not_joined(need: Need, where: str, places: Sequence[Place]) -> Optional
 def links(demand: Optional[Demand]) -> str:
     """*demand* in words, such as "links of 50 GB/s"."""
     assert demand is not None
-    kind = {"nvlink": "NVLink", "xgmi": "xGMI"}.get(demand.type, "links")
+    kind = {"nvlink": "NVLink", "xgmi": "xGMI", "xelink": "Xe Link"}.get(demand.type, "links")
     return f"{kind} of {demand.gbps:g} GB/s" if demand.gbps else kind
 
 
