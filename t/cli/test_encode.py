@@ -392,7 +392,7 @@ def test_xml_without_a_host_name_does_not_take_this_machines(treepool, xml):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["encode"], "one of --xml, --local, --instance is needed, or --fabric with -R"),
+        (["encode"], "one of --xml, --slurm, --local, --instance is needed, or --fabric with -R"),
         (["encode", "--xml", "nowhere.xml"], "nowhere.xml: cannot be read"),
         (["encode", "--xml", "{xml}", "--levels", "socket,rack"], "no level is called rack"),
         (["encode", "--xml", "{xml}:5-"], "--xml"),
@@ -515,8 +515,16 @@ def test_a_folder_has_what_nvidia_smi_says_of_each_host(treepool, write, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--fabric", "FILE"], 2, "one of --xml, --local, --instance is needed, or --fabric with"),
-        (["-R", "R"], 2, "one of --xml, --local, --instance is needed, or --fabric with -R"),
+        (
+            ["--fabric", "FILE"],
+            2,
+            "one of --xml, --slurm, --local, --instance is needed, or --fabric with",
+        ),
+        (
+            ["-R", "R"],
+            2,
+            "one of --xml, --slurm, --local, --instance is needed, or --fabric with -R",
+        ),
         (["--fabric", "cray", "-R", "R"], 1, "--fabric: cray: names none of the hosts of R"),
         (["--fabric", "EMPTY", "-R", "R"], 2, "a folder has a file HOST.txt for each host"),
         (["--fabric", "FILE", "-R", "R"], 1, "line 1: "),

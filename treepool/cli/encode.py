@@ -10,6 +10,7 @@ examples:
   treepool encode --xml node.xml --ranks 0-15 --hosts 'gpu[0-15]' >R.json
   treepool encode --xml thin.xml:0-99 --xml gpu.xml:100-115 -R R.json
   treepool encode --xml xml-of-each-host/ -R R.json
+  treepool encode --slurm nodes.txt --slurm gres.conf >R.json    what scontrol show node printed
   treepool encode --instance                  all nodes of the running Flux instance
   treepool encode --fabric topology.conf -R R.json    add racks and switches, from Slurm's file
 
@@ -28,11 +29,11 @@ from treepool.cli.describednodes import Found, assigned, new_nodes
 from treepool.cli.hardware import Description
 from treepool.cli.progressbar import counted
 from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json
-from treepool.discovery import key
+from treepool.discovery import key, slurmnodes
 from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
-from treepool.discovery.levels import LEVELS
+from treepool.discovery.levels import LEVELS, topo_of
 from treepool.discovery.reports import amd, intel, mig, nvidia
 from treepool.errors import InvalidInput
 from treepool.rfc import idset
@@ -52,6 +53,14 @@ def define(parser: ArgumentParser) -> None:
         default=[],
         help="hwloc XML of a node, and the ranks or hosts that are like it (default: all that no "
         "other --xml names); or a folder or tar with a file HOST.xml for each host; repeatable",
+    )
+    source.add_argument(
+        "--slurm",
+        action="append",
+        metavar="FILE",
+        default=[],
+        help='what "scontrol show node" printed, and gres.conf: for a site that has nothing else; '
+        "repeatable",
     )
     source.add_argument(
         "--local",
@@ -182,9 +191,11 @@ def _given_R(arguments: Namespace) -> Optional[ResourceSet]:
 
 
 def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
-    if not (arguments.xml or arguments.local or arguments.instance):
+    if not (arguments.xml or arguments.slurm or arguments.local or arguments.instance):
         if R is None or arguments.fabric is None:
-            raise Stop("one of --xml, --local, --instance is needed, or --fabric with -R", USAGE)
+            raise Stop(
+                "one of --xml, --slurm, --local, --instance is needed, or --fabric with -R", USAGE
+            )
         return Encoded(R, (), ())
     levels = _levels(arguments.levels)
     describer = Describer(levels, arguments.gpu_index)
@@ -232,6 +243,11 @@ def _levels(text: Optional[str]) -> Optional[list[str]]:
 def _found(arguments: Namespace, describer: Describer) -> Iterator[Found]:
     if arguments.local:
         yield _read(hardware.local(), describer)
+    if arguments.slurm:
+        with files.naming("--slurm"):
+            machines = slurmnodes.read([files.read_text(file) for file in arguments.slurm])
+        for hosts, machine in machines:
+            yield Found(topo_of(machine, describer.levels), hosts[0], hosts=hosts)
     for argument in arguments.xml:
         for description in hardware.read(argument):
             yield _read(description, describer)

@@ -146,7 +146,7 @@ def _pairs(
         known = pairs.get(pair)
         gbps = wire.gbps
         if wire.type == "nvlink":
-            gbps = gbps * _per_nvlink(gpus[pair[0]].model) / NVLINK_GBPS
+            gbps = gbps * per_nvlink(gpus[pair[0]].model) / NVLINK_GBPS
         elif (a, b) in report.nominal:
             near = {i: gpus[i].cores for i in pair}
             gbps = xgmi_gbps(pair, gpus[pair[0]].model, near)
@@ -156,7 +156,8 @@ def _pairs(
     return pairs
 
 
-def _per_nvlink(model: str) -> float:
+def per_nvlink(model: str) -> float:
+    """GB/s per direction of one NVLink of GPUs of this *model*."""
     return next((gbps for form, gbps in _NVLINK_OF_MODEL if form.search(model)), NVLINK_GBPS)
 
 
