@@ -15,7 +15,7 @@ from typing import Iterator, Mapping, Optional, Sequence
 import attrs
 
 from treepool.discovery.linking import XGMI_GBPS, Pairs
-from treepool.discovery.machine import Gpu, Machine, Region
+from treepool.discovery.machine import Gpu, Machine, Region, gib
 from treepool.discovery.reports.report import per_nvlink
 from treepool.errors import InvalidHardware, InvalidHostlist, InvalidIdset
 from treepool.rfc import hostlist, idset
@@ -78,15 +78,15 @@ def read(texts: Sequence[str]) -> list[tuple[tuple[str, ...], Machine]]:
     first: dict[tuple[object, ...], tuple[_Record, Sequence[_Record]]] = {}
     for name, record in nodes.items():
         mine = [*gres.get("", ()), *gres.get(name, ())]
-        told = tuple(record.get(key, "") for key in _KEYS)
+        told = tuple(record.get(key, "") for key in _KEYS), gib(_number(record, "realmemory") << 20)
         kind = told, tuple(id(one) for one in gres.get("", ())), _plain(gres.get(name, ()))
         alike.setdefault(kind, []).append(name)
         first.setdefault(kind, (record, mine))
     return [(tuple(hosts), _machine(*first[kind], hosts[0])) for kind, hosts in alike.items()]
 
 
-#: The keys of a node that count.
-_KEYS = ("sockets", "boards", "socketsperboard", "corespersocket", "realmemory", "gres")
+#: The keys of a node that count, and its memory in GiB.
+_KEYS = ("sockets", "boards", "socketsperboard", "corespersocket", "gres")
 
 
 def _plain(records: Sequence[_Record]) -> tuple[object, ...]:
