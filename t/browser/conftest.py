@@ -34,17 +34,19 @@ def browser():
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """``show(picture, unfold, plot, **window)`` opens the page of a picture; returns the browser.
+    """``show(picture, ...)`` opens the page of a picture, as html() takes it; returns the browser.
 
     After the test, whatever it did: the browser has not complained, and asked for nothing.
     """
     path = tmp_path / "page.html"
 
-    def show(picture, unfold=None, plot=None, **window):
-        path.write_text(html(picture, rows(picture, unfold), plot), encoding="utf-8")
+    def show(picture, unfold=None, plot=None, image="", about=(), **window):
+        page = html(picture, rows(picture, unfold), plot, image, about)
+        path.write_text(page, encoding="utf-8")
         browser.open(path, **window)
         return browser
 
     yield show
     assert browser.complaints() == []
-    assert [url for url in browser.requests() if url != f"file://{path}"] == []
+    asked = [url for url in browser.requests() if not url.startswith("data:")]
+    assert [url for url in asked if url != f"file://{path}"] == []

@@ -1,5 +1,7 @@
 """The map of the page, how nodes are found, and what letters and colours mean, in a browser."""
 
+import pytest
+
 from browser.driver import END, LEFT, RIGHT
 from browser.test_page import choose, titles, write
 from treepool.view.html import html
@@ -61,11 +63,37 @@ def test_arrow_keys_go_from_domain_to_domain(show):
     assert browser.js(stops) == 1
 
 
-def test_the_map_of_11136_nodes_fits_a_screen(show):
-    browser = show(make_picture(fabric(11_136, 64, 29)), width=1440, height=1000)
+@pytest.mark.parametrize("across", [8, 29])
+def test_the_map_of_11136_nodes_fits_a_screen(show, across):
+    browser = show(make_picture(fabric(11_136, 64, across)), width=1280, height=900)
     assert sum(squares(browser).values()) == 11_136
-    assert browser.js("return document.getElementById('map').offsetHeight") <= 1000
-    assert browser.js("return document.documentElement.scrollWidth") <= 1440
+    assert browser.js("return document.getElementById('map').offsetHeight") <= 800
+    assert browser.js("return document.documentElement.scrollWidth") <= 1280
+    sizes = "const e = document.getElementById('areas'); return [e.scrollHeight, e.clientHeight]"
+    assert len(set(browser.js(sizes))) == 1  # nothing is behind a scroll bar
+
+
+def test_the_switches_of_a_cell_stand_in_one_row(show):
+    browser = show(make_picture(fabric(11_136, 64, 8)), width=1280, height=900)
+    tops = """
+        const top = e => e.getBoundingClientRect().top;
+        const cells = [...document.querySelectorAll("#areas .area")];
+        return cells.map(cell => new Set([...cell.querySelectorAll(".spot")].map(top)).size)"""
+    assert set(browser.js(tops)) == {1}
+
+
+def test_ten_jobs_are_listed_without_a_scroll_bar(show):
+    shapes = [f"slot={n}/core=1" for n in range(1, 11)]
+    browser = show(make_picture("b", shapes), width=1280, height=900)
+    sizes = "const e = document.getElementById('jobs'); return [e.scrollHeight, e.clientHeight]"
+    assert len(browser.texts("#jobs button")) == 10
+    assert len(set(browser.js(sizes))) == 1
+
+
+def test_what_is_shown_is_said_above(show):
+    lines = ["instance of alice on <b>tuo1</b>, 2026-11-25 18:00", "3 jobs wait"]
+    browser = show(make_picture("a"), about=lines)
+    assert browser.texts("header p")[:2] == lines
 
 
 def test_a_small_cluster_without_a_fabric_has_no_map(show):

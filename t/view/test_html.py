@@ -55,7 +55,7 @@ def test_the_totals_of_every_step_are_those_counted_by_sets():
         data = page_of(Picture.of(pool, jobs_of(running))).data
         assert data["fields"] == list(Totals._fields)
         so_far = [a.to_dict() for a in running.values()]
-        for i, (_, totals, _, _) in enumerate(data["steps"]):
+        for i, (_, totals, _) in enumerate(data["steps"]):
             assert dict(zip(data["fields"], totals)) == numbers(R, so_far[:i])
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from treepool.rfc.rset import ResourceSet
-from treepool.view.history import picture_of
 from treepool.view.plot import COLOURS, DASHES, Plot
 from treepool.view.replay import Rules, replay
 from treepool.view.trace import read
@@ -26,7 +25,7 @@ def test_lines_have_the_values_of_the_curve_in_the_order_of_the_names():
     plot = Plot.of(found)
     assert plot.names == ("one", "two")
     assert plot.title == "1 job replayed"
-    assert (plot.unit, plot.seconds) == ("minutes", 60)
+    assert plot.unit == "minutes"
     cores, gpus, lost, waiting = plot.panels
     assert set(cores.lines[0].values) == {50.0}
     assert set(gpus.lines[0].values) == {50.0}
@@ -65,11 +64,3 @@ def test_lines_can_be_seen_on_both_pages(colour):
 def test_the_busiest_step_is_the_first_with_the_most_in_use():
     picture = history()
     assert picture.steps[picture.busiest].label == "00:00:10: job b: slot=1/node{x}"
-    assert [step.at for step in picture.steps] == [0, 0, 10, 60, 60, 70, 120]
-
-
-def test_the_times_of_steps_are_since_the_first_submission():
-    resource_set, starts = ResourceSet.read(cluster_R("a")), []
-    trace = read('{"submit": 500, "duration": 9, "shape": "slot/core"}')
-    replay(resource_set, trace, Rules(), watch=lambda *start: starts.append(start))
-    assert [step.at for step in picture_of(resource_set, starts, 500).steps] == [0, 0, 9]

@@ -38,6 +38,6 @@ def style() -> Any:
     return rc_context(_STYLE)
 
 
-def write(figure: Any, path: Path) -> None:
-    """Write *figure* as SVG to *path*."""
-    figure.savefig(path, format="svg", metadata={"Date": None})
+def write(figure: Any, target: Any) -> None:
+    """Write *figure* as SVG to *target*, a path or a file."""
+    figure.savefig(target, format="svg", metadata={"Date": None})

@@ -132,8 +132,7 @@ def run(arguments: Namespace) -> int:
     with files.naming(arguments.trace or "synthetic"):
         found = _outcomes(resource_set, jobs, rules, starts)
     if arguments.html is not None:
-        began = jobs[0].submit if jobs else 0.0
-        _write_page(arguments.html, picture_of(resource_set, starts, began), found)
+        _write_page(arguments.html, picture_of(resource_set, starts), found)
     _write(arguments, found)
     return _refusals([outcome for outcome, _ in found])
 
@@ -172,11 +171,13 @@ def _outcomes(
 
 
 def _write_page(path: Path, picture: Picture, found: list[tuple[Outcome, float]]) -> None:
+    from treepool.cli import replayplot
     from treepool.view.html import html
     from treepool.view.plot import Plot
     from treepool.view.rows import rows
 
-    page = html(picture, rows(picture), Plot.of([outcome for outcome, _ in found]))
+    outcomes = [outcome for outcome, _ in found]
+    page = html(picture, rows(picture), Plot.of(outcomes), replayplot.text(outcomes))
     with files.writing(path):
         path.write_text(page, encoding="utf-8")
 

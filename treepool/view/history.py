@@ -15,11 +15,10 @@ from treepool.view.trace import TraceJob
 Start = tuple[TraceJob, float, Allocation]
 
 
-def picture_of(resource_set: ResourceSet, starts: Iterable[Start], began: float = 0.0) -> Picture:
+def picture_of(resource_set: ResourceSet, starts: Iterable[Start]) -> Picture:
     """The picture of a cluster on which jobs start as *starts* say, and end after their run time.
 
-    The cluster is idle at the end. *began* is the time of the first submission; the time of each
-    step is since then.
+    The cluster is idle at the end.
     """
     jobs: list[Job] = []
     events: list[tuple[float, int, int, str]] = []
@@ -30,8 +29,8 @@ def picture_of(resource_set: ResourceSet, starts: Iterable[Start], began: float 
         events.append((start, 1, number, f"{_clock(start)}: job {traced.name}: {traced.shape}"))
         events.append((end, 0, number, f"{_clock(end)}: job {traced.name} ends"))
     changes = [
-        Change(label, (number,) * starts_here, (number,) * (1 - starts_here), at - began)
-        for at, starts_here, number, label in sorted(events)
+        Change(label, (number,) * starts_here, (number,) * (1 - starts_here))
+        for _, starts_here, number, label in sorted(events)
     ]
     return Picture.of(Pool(resource_set), jobs, changes)
 

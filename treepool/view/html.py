@@ -23,7 +23,6 @@ from treepool.view.cells import MAX_CELLS, Block, block
 from treepool.view.model import OTHER, STATES, Job, Totals
 from treepool.view.palette import COLOURS, GREYS, SEVERAL
 from treepool.view.picture import Picture, Step
-from treepool.view.plot import COLOURS as LINES
 from treepool.view.plot import Plot
 from treepool.view.rows import MANY_ROWS, Rows, hosts
 
@@ -31,7 +30,7 @@ from treepool.view.rows import MANY_ROWS, Rows, hosts
 MAX_TYPES = 64
 
 #: The scripts beside this module, which the page contains as one script.
-_SCRIPTS = ("picture.js", "map.js", "plot.js", "page.js")
+_SCRIPTS = ("picture.js", "map.js", "page.js")
 
 #: Most domains above the nodes that are drawn.
 MAX_AREAS = 4096
@@ -40,11 +39,17 @@ _WHOLE = re.compile("[1-9][0-9]{0,14}")
 _NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]{0,8}|0[0-9]{1,8})")
 
 
-def html(picture: Picture, rows: Rows, plot: Optional[Plot] = None) -> str:
-    """*picture* as the text of an HTML file, and above it *plot*, whose time is that of the steps.
+def html(
+    picture: Picture,
+    rows: Rows,
+    plot: Optional[Plot] = None,
+    image: str = "",
+    about: Sequence[str] = (),
+) -> str:
+    """*picture* as the text of an HTML file, and above it *plot*, drawn as an SVG *image*.
 
     It opens on the nodes of *rows*, if those are not all, at the last step; with a plot at the
-    busiest. The reader can fold and filter.
+    busiest. The reader can fold and filter. The lines of *about* say what is shown.
     """
     here = Path(__file__).parent
     style = _style(here.joinpath("page.css").read_text(encoding="utf-8"))
@@ -56,14 +61,24 @@ def html(picture: Picture, rows: Rows, plot: Optional[Plot] = None) -> str:
     page = here.joinpath("page.html").read_text(encoding="utf-8")
     parts = {
         "policy": f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "base-uri 'none'; form-action 'none'",
+        "img-src data:; base-uri 'none'; form-action 'none'",
         "title": escape(f"{words.count(picture.totals.nodes, 'node')}: treepool"),
         "summary": escape(picture.totals.line),
+        "about": "".join(f'<p class="quiet">{escape(words.plain(one, 400))}</p>' for one in about),
+        "image": _image(image, plot.title) if plot is not None else "",
         "style": style,
         "script": script,
         "data": data,
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
+
+
+def _image(svg: str, title: str) -> str:
+    """An element with the picture *svg*, or what is needed to have one."""
+    if not svg:
+        return '<p class="quiet">A plot needs matplotlib: pip install treepool[plots]</p>'
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(title)}: use over time">'
 
 
 def _hash(text: str) -> str:
@@ -79,7 +94,6 @@ def _style(text: str) -> str:
     # A grey may look like a colour to people without some cones: greys are round.
     greys = range(len(COLOURS), len(COLOURS) + len(GREYS))
     rules += [f".c{i}, .cell.gpu.c{i} {{ border-radius: 50% }}" for i in greys]
-    rules += [f".l{i} {{ stroke: {colour} }}" for i, colour in enumerate(LINES)]
     return "\n".join([text, *rules, ""])
 
 
@@ -117,7 +131,7 @@ def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
         "looks": [[look.layout.number, *look.jobs] for look in picture.looks],
         "steps": [_step(step) for step in picture.steps],
         "opens": picture.busiest if plot is not None else len(picture.steps) - 1,
-        "plot": plot.data() if plot is not None else None,
+        "plot": None if plot is None else [plot.title, [plot.names, *plot.table]],
         "map": _map(picture),
         "only": None if rows.only is None else idset.encode_ids(rows.only),
         "unfolded": rows.unfolded,
@@ -145,7 +159,7 @@ def _mapped(area: Area) -> list[Any]:
 
 def _step(step: Step) -> list[Any]:
     moves = [[look, idset.encode_ids(ranks)] for look, ranks in step.moves]
-    return [words.plain(step.label, 120), list(step.totals), moves, round(step.at, 1)]
+    return [words.plain(step.label, 120), list(step.totals), moves]
 
 
 def _type(picture: Picture, place: int) -> dict[str, Any]:

@@ -41,12 +41,22 @@ function drawArea(area, named) {
   return make("div", "area", button, make("div", "inside", ...inside.map((inner) => drawArea(inner, named))));
 }
 
+/** How wide a domain is whose inner ones stand in one row; 300 if that is more than the window. */
+function columnWidth(inside, square) {
+  const wide = (area) => area[2].length
+    ? area[2].reduce((sum, inner) => sum + wide(inner), 0)
+    : 10 + (square + 1) * Math.ceil(Math.sqrt(idsIn(area).length));
+  const most = Math.max(...inside.map(wide));
+  return most < innerWidth - 80 ? Math.max(most, 300) : 300;
+}
+
 function drawMap() {
   if (!data.map) return;
   const [, , inside] = data.map;
   const spots = (area) => (area[2].length ? area[2].reduce((sum, inner) => sum + spots(inner), 0) : 1);
-  const square = ranks.length <= 512 ? 13 : ranks.length <= 4096 ? 8 : 5;
+  const square = ranks.length <= 512 ? 13 : ranks.length <= 4096 ? 8 : 4;
   $("areas").style.setProperty("--square", `${square}px`);
+  $("areas").style.setProperty("--column", `${columnWidth(inside, square)}px`);
   $("areas").classList.toggle("grid", inside.some((area) => area[2].length));
   $("areas").append(...inside.map((area) => drawArea(area, spots(data.map) <= MOST_NAMED)));
   $("map").hidden = false;

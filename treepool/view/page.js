@@ -211,7 +211,20 @@ function drawStep(wanted) {
   $("on").disabled = step === data.steps.length - 1;
   drawTiles();
   drawNodes();
-  drawCursor();
+}
+
+/** The numbers of replays, a column for each set of rules; the picture of them is in the page. */
+function drawPlot() {
+  if (!data.plot) return;
+  const [title, [names, ...rows]] = data.plot;
+  $("plot").hidden = false;
+  $("plot").querySelector("h2").textContent = title;
+  const heads = names.map((name, i) => make("th", "",
+    name.replaceAll(",", ", ") + (i === 0 && names.length > 1 ? " (drawn below)" : "")));
+  const body = rows.map(([label, ...cells]) =>
+    make("tr", "", make("th", "", label), ...cells.map((text) => make("td", "", text))));
+  $("numbers").append(make("table", "",
+    make("thead", "", make("tr", "", make("th", "", ""), ...heads)), make("tbody", "", ...body)));
 }
 
 /** Bring the first box into view, below the filters. */

@@ -22,15 +22,11 @@ MAX_STEPS = 400
 
 @attrs.frozen
 class Change:
-    """What happens at one time: the jobs (by place in the list of all jobs) that end and start.
-
-    ``at`` is the time in seconds, where the view has a clock.
-    """
+    """What happens at one time: the jobs (by place in the list of all jobs) that end and start."""
 
     label: str
     started: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
-    at: float = 0.0
 
 
 @attrs.frozen
@@ -40,7 +36,6 @@ class Step:
     label: str
     totals: Totals
     moves: tuple[tuple[int, tuple[int, ...]], ...]
-    at: float = 0.0
 
 
 @attrs.frozen(eq=False)
@@ -140,7 +135,7 @@ def _step(board: Board, changes: Sequence[Change]) -> Step:
     label = changes[-1].label
     if len(changes) > 1:
         label += f", and {len(changes) - 1:,} before it"
-    return Step(label, board.totals, _grouped(moved.items()), changes[-1].at)
+    return Step(label, board.totals, _grouped(moved.items()))
 
 
 def _all(board: Board) -> tuple[tuple[int, tuple[int, ...]], ...]:

@@ -1,12 +1,13 @@
 """The plot of replays: what is in use, fragmented and waiting over time, under several rules.
 
 A plot has a panel for each number, and each panel a line for each set of rules. Points are means
-over equal intervals, so the lines are steps. ``treepool replay --svg`` and the page draw it.
+over equal intervals, so the lines are steps. matplotlib draws it (cli/replayplot.py), for
+``treepool replay --svg`` and for the page.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Callable, Sequence
 
 import attrs
 
@@ -29,9 +30,6 @@ _UNITS = ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "secon
 #: The axis uses the largest unit of which it has at least this many.
 _FEWEST_UNITS = 3
 
-#: Digits of the values in a page.
-_DIGITS = 4
-
 
 @attrs.frozen
 class Series:
@@ -51,12 +49,11 @@ class Panel:
 
 @attrs.frozen
 class Plot:
-    """The panels, the names of the lines, and the unit of time: its name, its length in seconds."""
+    """The panels, the names of the lines, and the name of the unit of time."""
 
     title: str
     names: tuple[str, ...]
     unit: str
-    seconds: float
     panels: tuple[Panel, ...]
     #: The numbers: a label, and a text for each line.
     table: tuple[tuple[str, ...], ...]
@@ -84,29 +81,12 @@ class Plot:
             f"{words.count(first.jobs + first.nrefused, 'job')} replayed",
             tuple(printable(outcome.rules.name) for outcome in outcomes),
             unit,
-            seconds,
             tuple(
                 Panel(title, tuple(_line(outcome, seconds, value) for outcome in outcomes))
                 for title, value in panels
             ),
             _table(outcomes),
         )
-
-    def data(self) -> dict[str, Any]:
-        """The plot for JSON."""
-        return {
-            "title": self.title,
-            "names": self.names,
-            "unit": self.unit,
-            "seconds": self.seconds,
-            "table": [self.names, *self.table],
-            "colours": len(COLOURS),
-            "dashes": [" ".join(f"{2 * length:g}" for length in dash) for dash in DASHES],
-            "panels": [
-                [panel.title, [[_short(line.edges), _short(line.values)] for line in panel.lines]]
-                for panel in self.panels
-            ],
-        }
 
 
 def _table(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], ...]:
@@ -118,7 +98,3 @@ def _line(outcome: Outcome, seconds: float, value: Callable[[Point], float]) -> 
     edges = [point.start / seconds for point in outcome.curve]
     edges += [point.end / seconds for point in outcome.curve[-1:]]
     return Series(tuple(edges), tuple(value(point) for point in outcome.curve))
-
-
-def _short(values: Sequence[float]) -> list[float]:
-    return [float(f"{value:.{_DIGITS}g}") for value in values]
