@@ -1,6 +1,5 @@
 """``treepool flux-env`` as a command; what Flux makes of it is in t/flux."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commandline import well_behaved
-from treepool.flux import copying, site
+from treepool.flux import install, site
 
 HOME = Path("/opt/tree pool/lib/treepool")
 
@@ -75,27 +74,22 @@ def test_one_thing_at_a_time(treepool):
     assert treepool("flux-env", "--install", "--check").is_one_line_error("not allowed", status=2)
 
 
-# -- the receipt of a copy is anybody's text
+# -- what is in a directory of the user's
 
 
 @pytest.fixture
 def copy(tmp_path):
-    """``copy(**changes)`` makes a copy with a changed receipt in tmp_path/p; returns that path."""
+    """``copy()`` makes an installation in tmp_path/p; returns that path."""
 
-    def copy(**changes):
+    def copy():
         prefix = tmp_path / "p"
         home = prefix / "lib" / "treepool"
         (home / "bin").mkdir(parents=True)
         (home / "bin" / "treepool").write_text("")
+        (home / "treepool").symlink_to(install.PACKAGE)
+        (home / "libraries").symlink_to(install.LIBRARIES)
         (prefix / "bin").mkdir()
         (prefix / "bin" / "treepool").symlink_to(home / "bin" / "treepool")
-        receipt = {
-            "prefix": str(prefix),
-            "version": "0.2.0",
-            "links": [str(prefix / "bin" / "treepool")],
-            "directories": [str(prefix), str(prefix / "lib"), str(prefix / "bin")],
-        }
-        (home / "receipt.json").write_text(json.dumps({**receipt, **changes}))
         return prefix
 
     return copy
@@ -105,125 +99,65 @@ def tree(directory):
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
-def refused(treepool, prefix):
-    """Whether the receipt in *prefix* is a one-line error everywhere, and nothing is removed."""
-    receipt = prefix / "lib" / "treepool" / "receipt.json"
-    before = tree(prefix.parent)
-    for words in ([], ["--check"], ["--check", "--json"], ["--systemd"], ["--uninstall"]):
-        result = treepool("flux-env", *words, "--prefix", prefix)
-        assert result.is_one_line_error(f"{receipt}: ", f"remove {receipt.parent}")
-        assert result.out == ""
-    return tree(prefix.parent) == before
-
-
-def test_a_copy_with_its_receipt_is_removed(treepool, copy):
+def test_an_installation_is_removed_and_the_package_stays(treepool, copy):
     prefix = copy()
+    assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
+    assert not prefix.exists()
+    assert (install.PACKAGE / "__init__.py").exists()
+
+
+def test_links_of_another_version_are_removed_too(treepool, copy):
+    prefix = copy()
+    (prefix / "bin" / "treepool2").symlink_to(prefix / "lib/treepool/bin/treepool2")
     assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
     assert not prefix.exists()
 
 
-@pytest.mark.parametrize("version", ["0.2\ntouch x", "\x1b[31m0.2", "", "0;ls", 2, None, "1" * 99])
-def test_a_version_is_one(treepool, copy, version):
-    assert refused(treepool, copy(version=version))
-
-
-@pytest.mark.parametrize("key", ["links", "directories"])
-@pytest.mark.parametrize(
-    "paths",
-    [
-        ["/etc/x"],
-        ["{p}/../x"],
-        ["{p}x"],
-        ["bin"],
-        ["{p}/\x1b[31m"],
-        ["{p}/\0"],
-        [3],
-        [["{p}/x"]],
-        "{p}/x",
-        {"{p}/x": "{p}/x"},
-        None,
-    ],
-)
-def test_nothing_outside_the_prefix_is_the_copy_s(treepool, copy, tmp_path, key, paths):
-    text = json.dumps({key: paths}).replace("{p}", str(tmp_path / "p"))
-    assert refused(treepool, copy(**json.loads(text)))
-
-
-@pytest.mark.parametrize("prefix", [None, "/", "lib", 7, "/usr/local", "{p}/lib/..", "{other}"])
-def test_a_copy_below_a_prefix_is_of_that_prefix(treepool, copy, tmp_path, prefix):
-    other = tmp_path / "other"  # from which a link leads to the same copy
-    other.mkdir()
-    (other / "lib").symlink_to(tmp_path / "p" / "lib")
-    if isinstance(prefix, str):
-        prefix = prefix.format(p=tmp_path / "p", other=other)
-    assert refused(treepool, copy(prefix=prefix))
-
-
-def test_a_copy_is_removed_by_its_own_command_only_if_its_prefix_leads_to_it(
-    treepool, copy, monkeypatch, tmp_path
-):
-    prefix = copy(prefix=str(tmp_path), links=[str(tmp_path / "link")], directories=[])
-    home = prefix / "lib" / "treepool"
-    (tmp_path / "link").symlink_to(home / "bin" / "treepool")
-    monkeypatch.setattr(copying, "PACKAGE", home / "treepool")
-    result = treepool("flux-env", "--uninstall")
-    assert result.is_one_line_error(f"{home}/receipt.json: /prefix")
-    assert (tmp_path / "link").exists()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", "x", b"\xff", "[" * 100_000, '{"version":' * 60_000, " " * 10_000_000],
-    ids=lambda text: f"{text[:9]!r} {len(text)}",
-)
-def test_a_file_that_is_no_receipt(treepool, copy, text):
+@pytest.mark.parametrize("version", ["0.2\ntouch x", "\x1b[31m0.2", "", "0;ls", "1" * 99])
+def test_a_version_that_is_none_is_not_printed(treepool, copy, tmp_path, version):
+    """The package may be anybody's, and a shell evaluates what is printed."""
     prefix = copy()
-    receipt = prefix / "lib" / "treepool" / "receipt.json"
-    receipt.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert refused(treepool, prefix)
+    package = tmp_path / "treepool"
+    package.mkdir()
+    (package / "__init__.py").write_text(f'__version__ = "{version}"\n')
+    link = prefix / "lib" / "treepool" / "treepool"
+    link.unlink()
+    link.symlink_to(package)
+    for words in ([], ["--check"], ["--systemd"], ["--uninstall"]):
+        result = treepool("flux-env", *words, "--prefix", prefix)
+        assert "touch" not in result.out and "\x1b" not in result.out and ";ls" not in result.out
 
 
-def test_a_receipt_without_an_end(treepool, copy):
+def test_check_tells_that_the_package_is_gone(treepool, copy, tmp_path):
     prefix = copy()
-    receipt = prefix / "lib" / "treepool" / "receipt.json"
-    receipt.unlink()
-    os.mkfifo(receipt)
-    assert refused(treepool, prefix)
-    receipt.unlink()
-    receipt.symlink_to("/dev/zero")
-    assert refused(treepool, prefix)
+    link = prefix / "lib" / "treepool" / "treepool"
+    link.unlink()
+    link.symlink_to(tmp_path / "gone")
+    result = treepool("flux-env", "--check", "--prefix", prefix)
+    assert result.status == 1
+    first = result.out.splitlines()[0]
+    assert first.endswith(f"PROBLEM: {tmp_path}/gone is not there: install it again")
 
 
-def test_what_does_not_belong_to_the_copy_stays(treepool, copy, tmp_path):
-    """Links that lead elsewhere, files, and folders without a link to the copy."""
+def test_what_does_not_belong_to_the_installation_stays(treepool, copy, tmp_path):
+    """Links that lead elsewhere, and files."""
     prefix = copy()
-    (prefix / "mine" / "empty").mkdir(parents=True)
-    (prefix / "mine" / "link").symlink_to(tmp_path)
-    (prefix / "mine" / "loop").symlink_to("loop")
-    (prefix / "mine" / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    (prefix / "away").symlink_to(tmp_path)
-    listed = [str(path) for path in prefix.rglob("*") if "treepool" not in path.parts]
-    receipt = prefix / "lib" / "treepool" / "receipt.json"
-    told = json.loads(receipt.read_text())
-    told["links"] += listed
-    told["directories"] += [*listed, str(prefix / "away" / "empty")]
-    receipt.write_text(json.dumps(told))
+    (prefix / "bin" / "link").symlink_to(tmp_path)
+    (prefix / "bin" / "loop").symlink_to("loop")
+    (prefix / "bin" / "file").write_text("")
     assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
-    mine = ["mine", "mine/empty", "mine/file", "mine/link", "mine/loop"]
-    assert tree(prefix) == sorted(["away", *mine])
-    assert (tmp_path / "empty").is_dir()
+    assert tree(prefix) == ["bin", "bin/file", "bin/link", "bin/loop"]
 
 
-def test_a_copy_that_is_reached_through_a_link_is_removed_with_its_own(treepool, copy, tmp_path):
+def test_an_installation_that_is_reached_through_a_link_is_removed_with_its_own(
+    treepool, copy, tmp_path
+):
     prefix = copy()
     there = tmp_path / "there"
     there.symlink_to(prefix)
     link = prefix / "bin" / "treepool"
     link.unlink()
     link.symlink_to(there / "lib" / "treepool" / "bin" / "treepool")
-    receipt = prefix / "lib" / "treepool" / "receipt.json"
-    receipt.write_text(receipt.read_text().replace(str(prefix), str(there)))
     assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
     assert tree(prefix) == []
 

@@ -11,7 +11,7 @@ from schemas import SCHEMAS, conforms
 from treepool.cli.main import whole
 from treepool.cli.screen import JSON_VERSION
 from treepool.errors import Code
-from treepool.flux import installcheck, receipt, site
+from treepool.flux import install, installcheck, site
 from treepool.rfc.links import digest
 
 OUTPUT = SCHEMAS["output"]
@@ -96,7 +96,7 @@ def test_show(treepool, words):
 
 def test_flux_env(treepool, monkeypatch, tmp_path):
     found = [installcheck.Finding("a", "here"), installcheck.Finding("b", "", "not found")]
-    monkeypatch.setattr(receipt.Installed, "at", lambda home, prefix: home)
+    monkeypatch.setattr(install.Installed, "at", lambda home, prefix: home)
     monkeypatch.setattr(site.FluxSite, "here", lambda: None)
     monkeypatch.setattr(installcheck, "findings", lambda *what: iter(found))
     result = treepool("flux-env", "--check", "--json", "--prefix", tmp_path)

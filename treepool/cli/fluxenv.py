@@ -1,11 +1,12 @@
 """Make treepool part of the Flux on the PATH: the scheduler module sched-treepool,
 "flux treepool", options of "flux submit" such as --locality, the pool class that
-scheduling keys name, and the command treepool. The Python of users and jobs does
-not change. Each instance still chooses its scheduler by its configuration:
-modules.alternatives.sched. To upgrade, install again.
+scheduling keys name, and the command treepool. treepool stays where pip put it:
+Flux finds it by links. The Python of users and jobs does not change. Each instance
+still chooses its scheduler by its configuration: modules.alternatives.sched. To
+upgrade, upgrade it with pip and install again.
 
-With --prefix, everything goes into a directory of your own. Without --install,
---uninstall or --check, print the variables with which Flux finds it there. Where
+With --prefix, the links are in a directory of your own. Without --install,
+--uninstall or --check, print the variables with which Flux finds them there. Where
 these are set, other commands need no --prefix.
 
 examples:
@@ -28,10 +29,11 @@ from pathlib import Path
 
 import attrs
 
+from treepool import __version__
 from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
 from treepool.errors import SetupError
 from treepool.flux import install, installcheck, site
-from treepool.flux.receipt import Installed
+from treepool.flux.install import Installed
 
 
 def define(parser: ArgumentParser) -> None:
@@ -84,9 +86,9 @@ def run(arguments: Namespace) -> int:
 
 
 def _install(prefix: Path | None) -> int:
-    done = install.install(prefix)
-    out(printable(f"installed treepool {done.version} in {done.home}"))
-    for link in done.links:
+    home, links = install.install(prefix)
+    out(printable(f"installed treepool {__version__} in {home}"))
+    for link in links:
         out(printable(f"  {link}"))
     return DONE
 

@@ -1,170 +1,171 @@
-"""Install treepool into a Flux, or into a directory of the user's, and uninstall it.
+"""Make treepool part of a Flux, or put it into a directory of the user's, by links; and undo it.
 
-An installation is one directory, the *copy* (``copying.py``), and links to its files in the
-directories where Flux looks. Its receipt (``receipt.py``) says which links and directories were
-made. Installing again replaces the copy and the links. No step depends on the umask.
+pip has put treepool and its libraries somewhere, and they stay there. What is installed is one
+directory, the *home*: a link to the package, one to the directory of its libraries, and the command
+``treepool``. Links to files there are in the directories where Flux looks. Any link in these that
+leads into the home is ours, so no list of links is kept. Installing again points all of them anew.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-from contextlib import contextmanager, suppress
+import re
+import subprocess
+from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Iterable, Iterator, Optional
 
-from treepool import __version__
+import attrs
+
+import treepool
 from treepool.errors import SetupError
-from treepool.flux import copying, receipt, site
-from treepool.flux.receipt import Installed
+from treepool.flux import site
 from treepool.flux.site import FluxSite
 
-#: The names of directories beside the copy while it is made or removed.
-_NEW, _OLD = ".treepool-install.new", ".treepool-install.old"
+#: The package, and the directory that has its libraries: one directory has both, except in a clone.
+PACKAGE = Path(treepool.__file__).resolve().parent
+LIBRARIES = Path(attrs.__file__).resolve().parents[1]
+
+#: Where the home is below a prefix.
+_BELOW_PREFIX = Path("lib", "treepool")
+
+#: The command ``treepool``. It ignores the variables of the user's Python, and sets none.
+_COMMAND = """\
+#!{python} -Es
+import sys
+
+sys.path[:0] = {paths!r}
+sys.path.append({libraries!r})
+
+from treepool.__main__ import run
+
+sys.exit(run())
+"""
+
+#: Imports what Flux's Python needs, which is libraries of every room.
+_TRIAL = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+sys.path.extend(sys.argv[3:])
+import treepool.flux.sched, treepool.cli.main, treepool.view.text, treepool.discovery.hwloc
+"""
+
+#: The line of the package that has its version, as PEP 440 allows it.
+_VERSION = re.compile(r'^__version__ = "([0-9][0-9A-Za-z.!+_-]{0,63})"', re.M)
+
+
+@attrs.frozen
+class Installed:
+    """What is installed at ``home``; ``prefix`` is None if it is part of a Flux.
+
+    ``package`` is where the link to treepool leads, and ``version`` what is there, "" if nothing.
+    """
+
+    home: Path
+    prefix: Optional[Path]
+    package: Path
+    version: str
+
+    @classmethod
+    def at(cls, home: Path, prefix: Optional[Path] = None) -> Optional[Installed]:
+        """What is installed at *home*, below *prefix* if that is given; None if nothing is."""
+        link = home / "treepool"
+        if home.is_symlink() or not link.is_symlink():
+            return None
+        if prefix is None and Path(*home.parts[-2:]) == _BELOW_PREFIX:
+            above = home.parents[1]
+            prefix = above if (above / "bin" / "treepool").is_symlink() else None
+        version = None
+        with suppress(OSError, UnicodeDecodeError):
+            version = _VERSION.search((link / "__init__.py").read_text())
+        return cls(home, prefix, link.resolve(), version[1] if version else "")
 
 
 def home_of(prefix: Optional[Path]) -> Path:
-    """Where the copy for *prefix* is.
+    """Where the home for *prefix* is.
 
-    Without a prefix it is this treepool, or that to which the variables of the shell lead, or
-    Flux's.
+    Without a prefix it is that of this command, or that to which the variables of the shell lead,
+    or Flux's.
     """
     if prefix is not None:
-        return receipt.home_below(prefix)
-    for home in (copying.PACKAGE.parent, *site.homes(os.environ)):
+        return prefix / _BELOW_PREFIX
+    for home in (Path(treepool.__file__).parents[1], *site.homes(os.environ)):
         if Installed.at(home):
             return home
     return FluxSite.here().home
 
 
-def install(prefix: Optional[Path]) -> Installed:
+def install(prefix: Optional[Path]) -> tuple[Path, list[Path]]:
     """Install for the Flux on the PATH, in its own directories or in *prefix*.
 
-    An earlier installation there is replaced. If it raises SetupError, nothing has changed.
+    Returns the home, and the links that lead into it. What is installed there is replaced. If it
+    raises SetupError, nothing is newly installed.
     """
     flux = FluxSite.here()
     home = flux.home if prefix is None else home_of(prefix)
-    if home.resolve() == copying.PACKAGE.parent:
-        raise SetupError("this is the installed treepool: use another one to install that")
     links = _links(flux, home, prefix)
-    made: list[Path] = []
+    was_there = Installed.at(home, prefix) is not None
+    if os.path.lexists(home) and not was_there:
+        raise SetupError(f"{home}: exists, and is not treepool's")
+    for link in links:
+        if os.path.lexists(link) and not _is_ours(link, home):
+            raise SetupError(f"{link}: exists, and is not treepool's")
+    for directory in () if prefix else unreadable(PACKAGE, LIBRARIES):
+        raise SetupError(f"{directory}: other users cannot read it, so Flux could not use it")
+    _try(flux)
     umask = os.umask(0o022)
     try:
         for directory in (home.parent, *(link.parent for link in links)):
-            made += _make(directory)
-        with _alone(home):
-            return _replace(flux, home, prefix, links, made)
+            directory.mkdir(parents=True, exist_ok=True)
+            if not os.access(directory, os.W_OK):
+                raise PermissionError(0, "Permission denied", str(directory))
+        (home / "bin").mkdir(parents=True, exist_ok=True)
+        _point(home / "treepool", PACKAGE)
+        _point(home / "libraries", LIBRARIES)
+        _write_command(home, flux)
+        for link, target in links.items():
+            _point(link, target)
+        for link in set(_ours(links, home)) - set(links):
+            _unlink(link)
     except BaseException as e:  # including Ctrl-C
-        _remove_empty(made)
+        if not was_there:
+            _remove(links, home, prefix)
         if isinstance(e, OSError):
             raise _failure(e, prefix) from None
         raise
     finally:
         os.umask(umask)
+    return home, list(links)
 
 
 def uninstall(prefix: Optional[Path]) -> Installed:
-    """Remove a copy, its links, and the directories made for them; return what was there.
+    """Remove a home and the links that lead into it; return what was there.
 
-    It is the copy below *prefix*, or without one that of ``home_of``.
+    It is the home below *prefix*, or without one that of ``home_of``.
     """
     home = home_of(prefix)
-    found = None
-    if not home.parent.is_dir():
+    found = Installed.at(home, prefix)
+    if found is None:
         raise SetupError(f"no treepool is installed in {home}")
+    flux = FluxSite.here() if found.prefix is None else None
     try:
-        with _alone(home):
-            found = _before(home, prefix)
-            if found is None:
-                raise SetupError(f"no treepool is installed in {home}")
-            unlinked = [link for link in found.links if _unlink(link, home)]
-            old = home.with_name(_OLD)
-            home.rename(old)  # now there is no receipt at home, even if the removal is interrupted
-            shutil.rmtree(old)
+        _remove(_links(flux, home, found.prefix), home, found.prefix)
     except OSError as e:
-        raise _failure(e, found.prefix if found else None) from None
-    held = [Path(os.path.realpath(path.parent), path.name) for path in (home, *unlinked)]
-    ours = {directory for path in held for directory in path.parents}
-    _remove_empty([d for d in found.directories if Path(os.path.realpath(d)) in ours])
+        raise _failure(e, found.prefix) from None
     return found
 
 
-def _replace(
-    flux: FluxSite, home: Path, prefix: Optional[Path], links: dict[Path, Path], made: list[Path]
-) -> Installed:
-    """Replace the copy at *home* and its links; *made* are directories that were made for them."""
-    before = _before(home, prefix)
-    if home.exists() and before is None:
-        raise SetupError(f"{home}: exists, and has no receipt of treepool")
-    for link in links:
-        if os.path.lexists(link) and not _is_ours(link, home):
-            raise SetupError(f"{link}: exists, and is not treepool's")
-    stage, old = home.with_name(_NEW), home.with_name(_OLD)
-    old_links = set(before.links if before else ())
-    replaced = False
-    try:
-        for rest in (stage, old):
-            shutil.rmtree(rest, ignore_errors=True)
-        stage.mkdir()
-        copying.make(stage, home, flux)
-        kept = before.directories if before else ()
-        above = () if prefix is None else prefix.parents  # these stay
-        directories = (*kept, *(directory for directory in made if directory not in above))
-        done = Installed(home, prefix, __version__, tuple(links), directories)
-        done.write(stage)
-        if before is not None:
-            home.rename(old)
-        stage.rename(home)
-        replaced = True
-        for link, target in links.items():
-            _point(link, target)
-        for link in old_links - set(links):
-            _unlink(link, home)
-    except BaseException:
-        if replaced:
-            for link in set(links) - old_links:
-                _unlink(link, home)
-            home.rename(stage)
-        shutil.rmtree(stage, ignore_errors=True)
-        if old.exists() and not home.exists():
-            old.rename(home)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-    return done
+def unreadable(*places: Path) -> list[Path]:
+    """Those of *places*, and of the directories above them, that other users cannot read."""
+    all_of_them = dict.fromkeys(d for place in places for d in (place, *place.parents))
+    return [d for d in all_of_them if d.is_dir() and d.stat().st_mode & 0o5 != 0o5]
 
 
-def _before(home: Path, prefix: Optional[Path]) -> Optional[Installed]:
-    """What is installed at *home*, where an interrupted command may have left it beside it."""
-    if home.is_symlink():
-        raise SetupError(f"{home}: is a link, which is not replaced")
-    old = home.with_name(_OLD)
-    if not home.exists() and (old / receipt.NAME).exists():
-        old.rename(home)
-    return Installed.at(home, prefix)
-
-
-@contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Keep other commands from installing or removing at *home* meanwhile."""
-    directory = os.open(home.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(directory)
-        raise SetupError(f"{home}: another treepool flux-env is at work there") from None
-    except OSError:  # some network file systems cannot lock directories
-        pass
-    try:
-        yield
-    finally:
-        os.close(directory)
-
-
-def _links(flux: FluxSite, home: Path, prefix: Optional[Path]) -> dict[Path, Path]:
-    """The links to the copy at *home*; with a prefix, variables replace all but the command's."""
-    if prefix is not None:
+def _links(flux: Optional[FluxSite], home: Path, prefix: Optional[Path]) -> dict[Path, Path]:
+    """The links into *home*; with a prefix, variables replace all but the command's."""
+    if prefix is not None or flux is None:
+        assert prefix is not None
         return {prefix / "bin" / "treepool": home / "bin" / "treepool"}
     return {
         flux.command.parent / "treepool": home / "bin" / "treepool",
@@ -177,18 +178,37 @@ def _links(flux: FluxSite, home: Path, prefix: Optional[Path]) -> dict[Path, Pat
     }
 
 
+def _try(flux: FluxSite) -> None:
+    """Raise SetupError if Flux's Python cannot use this treepool; it also keeps its bytecode."""
+    words = [flux.python, "-I", "-c", _TRIAL, PACKAGE.parent, LIBRARIES, flux.libraries]
+    done = subprocess.run(list(map(str, words)), cwd=os.sep, capture_output=True, text=True)
+    if done.returncode != 0:
+        why = "".join(done.stderr.strip().splitlines()[-1:])
+        raise SetupError(f"Flux's Python ({flux.python_version}) cannot use this treepool: {why}")
+
+
+def _write_command(home: Path, flux: FluxSite) -> None:
+    paths = [str(home), str(home / "libraries")]
+    text = _COMMAND.format(python=flux.python, paths=paths, libraries=str(flux.libraries))
+    new = home / "bin" / ".treepool.new"
+    new.write_text(text)
+    new.chmod(0o755)
+    new.replace(home / "bin" / "treepool")
+
+
+def _ours(links: Iterable[Path], home: Path) -> Iterator[Path]:
+    """The links beside *links* that lead into *home*, also those of other versions."""
+    for directory in {link.parent for link in links}:
+        with suppress(FileNotFoundError):
+            yield from (path for path in directory.iterdir() if _is_ours(path, home))
+
+
 def _is_ours(link: Path, home: Path) -> bool:
-    return link.is_symlink() and home.resolve() in Path(os.path.realpath(link)).parents
-
-
-def _make(directory: Path) -> Iterator[Path]:
-    """Make *directory* and any missing directories above it; yield these, outermost first."""
-    missing = [d for d in (directory, *directory.parents) if not d.is_dir()]
-    for each in reversed(missing):
-        each.mkdir()
-        yield each
-    if not os.access(directory, os.W_OK):
-        raise PermissionError(0, "Permission denied", str(directory))
+    """Whether *link* leads into *home*, from which other links may lead elsewhere."""
+    where = os.path.realpath(home)
+    return link.is_symlink() and any(
+        os.path.realpath(above) == where for above in Path(os.readlink(link)).parents
+    )
 
 
 def _point(link: Path, target: Path) -> None:
@@ -200,28 +220,34 @@ def _point(link: Path, target: Path) -> None:
     new.replace(link)
 
 
-def _unlink(link: Path, home: Path) -> bool:
-    """Remove *link*, if it leads to *home*, and the bytecode that Python cached beside it."""
-    if not _is_ours(link, home):
-        return False
+def _remove(links: Iterable[Path], home: Path, prefix: Optional[Path]) -> None:
+    """Remove *home* and all links into it, and what is then empty of it and of *prefix*."""
+    for link in list(_ours(links, home)):
+        _unlink(link)
+    for file in (home / "bin" / "treepool", home / "libraries", home / "treepool"):
+        with suppress(FileNotFoundError):
+            file.unlink()
+    above = () if prefix is None else (home.parent, prefix / "bin", prefix)
+    _remove_empty(home / "bin", home, *above)
+
+
+def _unlink(link: Path) -> None:
+    """Remove *link*, and the bytecode that Python cached beside it."""
     link.unlink()
     cached = Path(cache_from_source(str(link))).parent
     if link.suffix == ".py" and cached.is_dir():
         for file in cached.glob(f"{link.stem}.*.pyc"):
             file.unlink()
-        _remove_empty([cached])
-    return True
+        _remove_empty(cached)
 
 
-def _remove_empty(directories: Sequence[Path]) -> None:
-    for directory in reversed(directories):
+def _remove_empty(*directories: Path) -> None:
+    for directory in directories:
         with suppress(OSError):
             directory.rmdir()
 
 
 def _failure(error: OSError, prefix: Optional[Path]) -> SetupError:
-    if isinstance(error, SetupError):
-        return error
     where, why = error.filename, error.strerror or str(error)
     hint = "" if prefix or not isinstance(error, PermissionError) else ": give --prefix DIR"
     return SetupError(f"{where}: {why}{hint}" if where else why)

@@ -13,7 +13,7 @@ import attrs
 
 from treepool.errors import InvalidInput
 from treepool.flux import site
-from treepool.flux.receipt import Installed
+from treepool.flux.install import Installed, unreadable
 from treepool.flux.site import FluxSite
 from treepool.rfc import document
 from treepool.rfc.quote import shortened
@@ -34,7 +34,8 @@ class Finding:
 def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> Iterator[Finding]:
     """The findings about *installed* for *flux*, in the environment *env*."""
     home = installed.home
-    yield Finding("treepool", f"{installed.version} in {home}")
+    gone = "" if installed.version else f"{installed.package} is not there: install it again"
+    yield Finding("treepool", f"{installed.version or '?'} in {home}", gone)
     yield Finding("flux-core", f"{flux.version}: {flux.command}")
     yield Finding("Flux's Python", f"{flux.python_version}: {flux.python}")
     if installed.prefix and home.resolve() not in map(Path.resolve, site.homes(env)):
@@ -49,12 +50,12 @@ def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> It
         given = _paths(env, variable)
         names = (name,) if name else ("topology.py", "treepool.py")
         candidates = [d / n for d in (*given, builtin) for n in names]
-        yield _place(part, _first(candidates), home)
+        yield _place(part, _first(candidates), installed)
     more = [path / "modprobe.d" for path in _paths(env, "FLUX_MODPROBE_PATH_APPEND")]
     files = [directory / "treepool.toml" for directory in (flux.modprobe, *more)]
-    yield _place("modprobe", _first(files), home)
-    yield _place("pool of a key", flux.pool, home)
-    yield from _harm(home, installed.prefix, env)
+    yield _place("modprobe", _first(files), installed)
+    yield _place("pool of a key", flux.pool, installed)
+    yield from _harm(installed, env)
     yield from _instance(flux, installed)
 
 
@@ -67,18 +68,17 @@ def _first(files: Iterable[Path]) -> Optional[Path]:
     return next(filter(os.path.isfile, files), None)
 
 
-def _place(part: str, found: Optional[Path], home: Path) -> Finding:
+def _place(part: str, found: Optional[Path], installed: Installed) -> Finding:
     if found is None:
         return Finding(part, "", "not found")
-    return Finding(
-        part, str(found), "" if home.resolve() in found.resolve().parents else "another treepool"
-    )
+    is_ours = not {installed.home.resolve(), installed.package}.isdisjoint(found.resolve().parents)
+    return Finding(part, str(found), "" if is_ours else "another treepool")
 
 
 def _command(installed: Installed, env: Mapping[str, str]) -> Finding:
     """The command ``treepool``: that of the copy, or another one of its version."""
     on_path = shutil.which("treepool", path=env.get("PATH"))
-    place = _place("command treepool", Path(on_path) if on_path else None, installed.home)
+    place = _place("command treepool", Path(on_path) if on_path else None, installed)
     if on_path is None or not place.problem:
         return place
     version = (_ask(on_path, "--version") or "").replace("treepool", "").strip()
@@ -86,14 +86,14 @@ def _command(installed: Installed, env: Mapping[str, str]) -> Finding:
     return attrs.evolve(place, problem=problem)
 
 
-def _harm(home: Path, prefix: Optional[Path], env: Mapping[str, str]) -> Iterator[Finding]:
+def _harm(installed: Installed, env: Mapping[str, str]) -> Iterator[Finding]:
     """Settings that affect unrelated programs, and directories that other users cannot read."""
     for path in _paths(env, "PYTHONPATH"):
         if os.path.isdir(path / "treepool"):
             yield Finding("PYTHONPATH", str(path), "reaches every Python: take it out")
-    if prefix is None:
-        closed = [d for d in (home, *home.parents) if d.stat().st_mode & 0o5 != 0o5]
-        for directory in closed:
+    if installed.prefix is None:
+        libraries = installed.home / "libraries"
+        for directory in unreadable(installed.home, installed.package, libraries.resolve()):
             yield Finding("modes", str(directory), "other users cannot read it")
 
 

@@ -12,6 +12,7 @@ The plugin is one file because Flux loads each file of the folder as a plugin of
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from importlib import import_module
@@ -165,9 +166,10 @@ def _is_set(args: Any, name: str) -> bool:
 
 def _find_treepool() -> None:
     """Make treepool importable, and what it needs, as in ``modules``."""
-    root = str(Path(__file__).resolve().parents[3])
-    if root not in sys.path:
-        sys.path.insert(0, root)
+    here = Path(__file__)
+    home = (here.parent / os.readlink(here) if here.is_symlink() else here).parents[3]
+    if str(home) not in sys.path:
+        sys.path[:0] = [str(home), str(home / "libraries")]
     try:
         import_module("treepool.placement.request.job_options")
     except ImportError as e:
