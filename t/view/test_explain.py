@@ -52,8 +52,34 @@ def told(R, shape, shapes=(), constraints=None, **options):
     return explain(pool, shape, parse_shape(shape), constraints, jobs)
 
 
-def words(explanation, width=200):
-    return text(explanation, width).plain
+def words(explanation, width=200, verbose=True):
+    return text(explanation, width, verbose).plain
+
+
+# -- the order
+
+
+@pytest.mark.parametrize(
+    ("shape", "jobs", "second"),
+    [
+        ("slot=1/core=2", (), "taken"),
+        ("slot=2/node{x}", ["slot=1/core"], "it can start when this job ends"),
+        ("slot=1/core=99", (), "what would fit an idle cluster"),
+    ],
+)
+def test_after_the_headline_comes_what_the_reader_asks_for(shape, jobs, second):
+    found = words(told(two_sockets(2), shape, jobs), verbose=False)
+    head, blank, third, *_ = found.split("\n")
+    assert head.startswith(f"{shape}: ")
+    assert (blank, third) == ("", second)
+
+
+def test_rules_and_what_goes_without_saying_are_told_to_those_who_ask():
+    found = told(two_sockets(), "slot=1/core=2")
+    short, long = words(found, verbose=False), words(found)
+    assert long.startswith(short)
+    for label in ("locality", "order", "nodes", "an idle cluster"):
+        assert (f"\n{label}" in short, f"\n{label}" in long) == (False, True)
 
 
 # -- what was passed over, and why

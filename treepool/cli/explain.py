@@ -1,7 +1,6 @@
-"""Say why a job gets what it gets: which nodes were looked at and in which order,
-what the nodes that were passed over lack, where each slot is, and what an idle
-cluster would have given. If the job has to wait, name the jobs that must end
-first. If it can never run, say why and list similar shapes that can.
+"""Say what a job gets and why: where each slot is, and what the nodes that were
+passed over lack. If the job has to wait, name the jobs that must end first. If it
+can never run, say why and list similar shapes that can.
 
 examples:
   treepool explain 'slot=2/[core=8;gpu=1]'
@@ -53,6 +52,11 @@ def define(parser: ArgumentParser) -> None:
     how.add_argument("--queue", metavar="NAME", help="with --instance: the queue of the job")
     how.add_argument("--duration", metavar="FSD", help="with --instance: its time limit")
     parser.add_argument("--json", action="store_true", help="print a line of JSON")
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="also tell the rules and the order in which nodes were looked at",
+    )
 
 
 def run(arguments: Namespace) -> int:
@@ -61,7 +65,7 @@ def run(arguments: Namespace) -> int:
     if arguments.job is not None:
         if arguments.shape is not None or arguments.instance or given:
             raise Stop("--job: the instance tells the shape, R and the other jobs", USAGE)
-        return explainlive.explain_job(arguments.job, arguments.json)
+        return explainlive.explain_job(arguments)
     if arguments.shape is None:
         raise Stop("a SHAPE or --job ID is needed (see treepool explain --help)", USAGE)
     cluster.check_stdin(arguments)
@@ -84,17 +88,17 @@ def run(arguments: Namespace) -> int:
         told = explain(pool, arguments.shape, resources, constraints, jobs)
     except InvalidInput as e:
         raise Stop(f"argument SHAPE: {e}{files.mistaken(arguments.shape)}") from None
-    _print(told, arguments.json)
+    _print(told, arguments)
     return DONE if told.verdict == ALLOCATED else NO
 
 
-def _print(told: Explanation, as_json: bool) -> None:
-    if as_json:
+def _print(told: Explanation, arguments: Namespace) -> None:
+    if arguments.json:
         out_json(facts(told))
     else:
         from treepool.view.explaintext import text
 
-        draw(lambda width: text(told, width))
+        draw(lambda width: text(told, width, arguments.verbose))
 
 
 def _allocated(pool: Pool, words: list[str]) -> dict[int, Allocation]:

@@ -23,8 +23,9 @@ from treepool.view.status import domains_of
 _SERVED = ("RUN", "CLEANUP", "INACTIVE")
 
 
-def explain_job(name: str, as_json: bool) -> int:
-    """Explain where the job called *name* stands; returns the exit status."""
+def explain_job(arguments: Namespace) -> int:
+    """Explain where the job of ``--job`` stands; returns the exit status."""
+    name = arguments.job
     with instance.asking(f"job {name:.40}: "):
         from treepool.flux import client
 
@@ -45,7 +46,7 @@ def explain_job(name: str, as_json: bool) -> int:
             with suppress(OSError):  # this user may not read it
                 spec = client.jobspec_of(jobid)
             told = None if spec is None else _told(live, jobid, spec, name)
-    if as_json:
+    if arguments.json:
         entry = None if window is None else window.to_dict()
         fact = attrs.asdict(facts)
         fact = {"job": fact.pop("name"), **fact, "window": entry, "explanation": _json(told)}
@@ -55,7 +56,7 @@ def explain_job(name: str, as_json: bool) -> int:
         out("\n".join(story(facts, now)))
         if window is not None:
             out(f"     it may not reach into {windows.line(window, now)}")
-        _details(told)
+        _details(told, arguments.verbose)
     return DONE if facts.state in _SERVED and facts.started else NO
 
 
@@ -92,7 +93,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
     else:
         now = time.time()
         out("\n".join(answer_to_shape(arguments.shape, answer, closed, placement, now)))
-        _details(told)
+        _details(told, arguments.verbose)
     starts = answer["verdict"] == "now" and closed.is_open
     return DONE if starts else NO
 
@@ -124,9 +125,9 @@ def _json(told: Optional[Explanation]) -> Optional[dict[str, Any]]:
     return None if told is None else explainfacts.facts(told)
 
 
-def _details(told: Optional[Explanation]) -> None:
+def _details(told: Optional[Explanation], verbose: bool) -> None:
     """Which nodes lack what; nothing if what is free would do, and only others come first."""
     if told is not None and told.verdict != ALLOCATED:
         from treepool.view.explaintext import details
 
-        draw(lambda width: details(told, width))
+        draw(lambda width: details(told, width, verbose))

@@ -1,4 +1,9 @@
-"""An explanation as a person would tell it, in lines that follow the width of the terminal."""
+"""An explanation as a person would tell it, in lines that follow the width of the terminal.
+
+The answer comes first: what the job gets, which jobs must end, or what would fit instead. Then come
+the nodes that were passed over. The rules, the order of the search and what an idle cluster gives
+anyway are for those who ask for it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,7 @@ _LABEL = 10
 _STYLES = {ALLOCATED: "green", INFEASIBLE: "red"}
 
 
-def text(told: Explanation, width: int) -> Text:
+def text(told: Explanation, width: int, verbose: bool = False) -> Text:
     """*told* in at most *width* columns (at least NARROWEST)."""
     width = max(width, NARROWEST)
     lines: Lines = []
@@ -36,13 +41,16 @@ def text(told: Explanation, width: int) -> Text:
     if told.reason is not None:
         head.append(f": {plain(told.reason.message, 1000)}")
     lines += wrapped(head, width, 2)
-    lines += _parts(told, width, _asked, _passed, _domains, _taken, _idle, _waits, _near)
+    lines += _parts(told, width, _taken, _idle, _domains, _waits, _near, _passed, _away)
+    lines += _parts(told, width, _rules, _rest) if verbose else []
     return Text("\n").join(lines)
 
 
-def details(told: Explanation, width: int) -> Text:
-    """Why *told* gets nothing, and which jobs would have to end or what would fit; no headline."""
-    return Text("\n").join(_parts(told, max(width, NARROWEST), _asked, _passed, _waits, _near))
+def details(told: Explanation, width: int, verbose: bool = False) -> Text:
+    """Which jobs would have to end or what would fit, and why *told* gets nothing; no headline."""
+    width = max(width, NARROWEST)
+    lines = _parts(told, width, _waits, _near, _passed, _away)
+    return Text("\n").join([*lines, *(_parts(told, width, _rules) if verbose else [])])
 
 
 def _parts(told: Explanation, width: int, *parts: Callable[[Explanation], Lines]) -> Lines:
@@ -52,12 +60,12 @@ def _parts(told: Explanation, width: int, *parts: Callable[[Explanation], Lines]
         lines += [Text()] if found else []
         for line in found:
             indent = len(line.plain) - len(line.plain.lstrip()) + 2
-            lines += wrapped(line, width, _LABEL if part is _asked else indent)
+            lines += wrapped(line, width, _LABEL if part in (_rules, _away) else indent)
     return lines
 
 
-def _asked(told: Explanation) -> Lines:
-    """What the decision is based on: domains, nodes, order."""
+def _rules(told: Explanation) -> Lines:
+    """What the decision is based on: domains and order."""
     if told.verdict == INFEASIBLE:
         return []
     lines = []
@@ -77,18 +85,23 @@ def _asked(told: Explanation) -> Lines:
             "none": "cores and GPUs from anywhere on a node",
         }[told.locality]
         lines.append(_labelled("locality", f"{told.locality}: {rule}"))
-    nodes = count(told.nodes, "node")
+    if not told.down and not told.drained:
+        lines.append(_labelled("nodes", count(told.nodes, "node")))
+    lines.append(_labelled("order", told.policy))
+    return lines
+
+
+def _away(told: Explanation) -> Lines:
+    """Nodes that cannot be had, and why; nothing if all can."""
     away = [
         f"{number:,} {'is' if number == 1 else 'are'} {state}"
         for number, state in ((told.down, "down"), (told.drained, "drained"))
         if number
     ]
-    if away:
-        nodes += f", of which {' and '.join(away)}"
-    lines.append(_labelled("nodes", nodes))
-    lines += [_labelled("drained", one.line) for one in told.drains]
-    lines.append(_labelled("order", told.policy))
-    return lines
+    if told.verdict == INFEASIBLE or not away:
+        return []
+    nodes = f"{count(told.nodes, 'node')}, of which {' and '.join(away)}"
+    return [_labelled("nodes", nodes), *(_labelled("drained", one.line) for one in told.drains)]
 
 
 def _passed(told: Explanation) -> Lines:
@@ -131,10 +144,6 @@ def _taken(told: Explanation) -> Lines:
         lines.append(Text(f"     {tried if told.passes else ''}{which} is {where}"))
     if told.fitness is not None:
         lines.append(Text(f"     fitness {_fitness(told.fitness)}"))
-    if told.unneeded:
-        lines.append(
-            Text(f"     {count(told.unneeded, 'node')} further on in the order: not needed")
-        )
     return lines
 
 
@@ -175,12 +184,22 @@ def _place(place: Place) -> str:
 
 
 def _idle(told: Explanation) -> Lines:
-    """What an idle cluster would have given."""
+    """What an idle cluster would have given, if not the same."""
+    if told.idle is None:
+        return []
+    return [Text("an idle cluster would have given", style="bold"), *_given(told.idle)]
+
+
+def _rest(told: Explanation) -> Lines:
+    """What went without saying."""
     if told.verdict != ALLOCATED:
         return []
+    lines = []
+    if told.unneeded:
+        lines.append(Text(f"{count(told.unneeded, 'node')} further on in the order: not needed"))
     if told.idle is None:
-        return [Text("an idle cluster would have given the same")]
-    return [Text("an idle cluster would have given", style="bold"), *_given(told.idle)]
+        lines.append(Text("an idle cluster would have given the same"))
+    return lines
 
 
 def _fitness(fitness: Fitness) -> str:
