@@ -63,9 +63,10 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-# Without those marked `depth`, those in real Flux instances, and those in a browser.
+# Without those marked `depth`, those in real Flux instances, and those in a browser. In one process:
+# each more takes 10 s of CPU to collect the tests.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n 2 -m 'not depth' --ignore=t/flux --ignore=t/browser
+	$(BIN)/python -m pytest -q -m 'not depth' --ignore=t/flux --ignore=t/browser
 
 # All tests, and as many examples of each as `make ci` asks for (t/depth.py).
 depth: $(PLOTS)

@@ -7,6 +7,8 @@ worth running is marked ``depth``: ``make check`` leaves it out.
 
 from __future__ import annotations
 
+from typing import Any, Iterable
+
 from hypothesis import HealthCheck, settings
 
 #: Examples of a property test that asks for no number of its own, by profile.
@@ -30,3 +32,8 @@ def deep() -> bool:
 def examples(number: int) -> int:
     """The share of *number* that the loaded profile does: all of it in ``ci``, at least one."""
     return max(1, number * settings.default.max_examples // CI)
+
+
+def some(cases: Iterable[Any], one_in: int = 5) -> list[Any]:
+    """Cases of a table in which each is like many others: all of them in ``ci``, else a share."""
+    return list(cases)[:: 1 if deep() else one_in]

@@ -69,6 +69,7 @@ def test_one_that_comes_back_after_a_cancellation_is_judged_once():
     assert (len(held), held.ready) == (0, False)
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("unknown", [0b00, 0b10])
 def test_a_release_looks_at_groups_and_not_at_each_of_50000_jobs(unknown):
     held = Submissions()
@@ -80,6 +81,7 @@ def test_a_release_looks_at_groups_and_not_at_each_of_50000_jobs(unknown):
     assert len(ready(held)) == 50_000 - 25_000 * (unknown > 0)
 
 
+@pytest.mark.depth
 def test_the_next_of_50000_jobs_is_found_at_once_and_also_after_many_were_cancelled():
     held = Submissions()
     for jobid in range(50_000):

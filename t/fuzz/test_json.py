@@ -1,11 +1,13 @@
 """What JSON allows and nobody means, at every entry point that takes JSON text or a file of it."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from commandline import run, well_behaved
+from depth import some
 from fuzz.seeds import JOBSPECS, KEYS, RS, TABLES, VECTORS
 from fuzz.targets import MAX_MESSAGE, TARGETS, attempt
 from fuzz.test_targets import places
@@ -162,8 +164,7 @@ def treepool(capsys, monkeypatch, tmp_path):
 READERS = [command for command in COMMANDS if command[-1] != "--constraint"]
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("command", READERS, ids=" ".join)
+@pytest.mark.parametrize(("command", "name"), some(product(READERS, FILES)))
 def test_a_file_that_is_no_json_is_refused_in_one_line(treepool, command, name):
     result = treepool(command, FILES[name])
     assert well_behaved(result)
@@ -171,14 +172,12 @@ def test_a_file_that_is_no_json_is_refused_in_one_line(treepool, command, name):
     assert len((result.out + result.err).splitlines()) == 1
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("command", READERS, ids=" ".join)
+@pytest.mark.parametrize(("command", "path"), some(product(READERS, PATHS)))
 def test_a_file_that_cannot_be_read_is_status_2(treepool, command, path):
     assert treepool(command, None, path).is_one_line_error(status=2)
 
 
-@pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(("command", "first"), some(product(COMMANDS, FIRST)))
 def test_a_command_refuses_what_is_no_json_in_one_line(treepool, command, first):
     result = treepool(command, with_first(COMMANDS[command], FIRST[first]))
     assert well_behaved(result)
@@ -186,8 +185,7 @@ def test_a_command_refuses_what_is_no_json_in_one_line(treepool, command, first)
     assert len((result.out + result.err).splitlines()) == 1
 
 
-@pytest.mark.parametrize("first", STRANGE)
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(("command", "first"), some(product(COMMANDS, STRANGE)))
 def test_a_command_answers_strange_json_without_a_traceback(treepool, command, first):
     result = treepool(command, with_first(COMMANDS[command], STRANGE[first]))
     assert well_behaved(result)

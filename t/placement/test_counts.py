@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from depth import examples
+from depth import examples, some
 from placement import strategies as random
 from placement.duel import Duel, outcome
 from placement.promises import Site
@@ -140,7 +140,7 @@ def size(shape, allocation):
     )
 
 
-@pytest.mark.parametrize(("shape", "ranges"), SHAPES)
+@pytest.mark.parametrize(("shape", "ranges"), some(SHAPES, 3))
 def test_with_locality_required_the_best_of_all_combinations_is_chosen(shape, ranges):
     """On three nodes of four sockets of two NUMA domains, of which parts are taken at random."""
     numas = [{"cores": f"{12 * i}-{12 * i + 11}", "gpus": str(i)} for i in range(8)]

@@ -37,7 +37,7 @@ from treepool.errors import (
 from treepool.rfc import hostlist
 
 SETTINGS = settings(
-    max_examples=examples(160),
+    max_examples=examples(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

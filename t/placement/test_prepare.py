@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from depth import some
 from treepool import Pool, parse_shape
 from treepool.placement.allocation import parts_of
 from treepool.placement.effort import PER_REQUEST
@@ -54,7 +55,7 @@ def granted(choice):
 
 @pytest.mark.parametrize("fabric", [False, True])
 @pytest.mark.parametrize("options", [{}, {"locality": "required"}, {"same": "driver"}])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", some(SHAPES, 3))
 def test_a_choice_that_was_prepared_is_the_same(shape, options, fabric):
     if shape.startswith("switch") and not fabric:
         return
@@ -69,7 +70,7 @@ def test_a_choice_that_was_prepared_is_the_same(shape, options, fabric):
     assert (found.gave_up, found.effort) == (expected.gave_up, expected.effort)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", some(SHAPES, 3))
 def test_what_is_prepared_may_be_left_alone_and_change_meanwhile(shape):
     pool, fresh = used_pool(shape, True), used_pool(shape, True)
     for jobid, options in enumerate(({}, {"same": "driver"}, {"locality": "required"})):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from depth import deep, examples
+from depth import deep
 from generators import outcome
 from placement.promises import FAR, NOW, History, Site, nothing_could_be_earlier, pool_of
 from treepool.placement.plan.forecast import Forecast
@@ -26,7 +26,7 @@ DAY = 86400.0
 EVENTS = st.lists(st.binary(min_size=12, max_size=12), min_size=40, max_size=40)
 
 
-@settings(max_examples=examples(1000), deadline=None, report_multiple_bugs=False)
+@settings(max_examples=5000 if deep() else 20, deadline=None, report_multiple_bugs=False)
 @given(st.binary(min_size=4, max_size=4), EVENTS)
 def test_no_history_breaks_a_promise(site, events):
     with pytest.MonkeyPatch.context() as patch:

@@ -322,6 +322,7 @@ def siblings(number):
     return R
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize(
     "shape",
     [

@@ -294,6 +294,7 @@ def test_an_error_without_a_text_is_one_line() -> None:
     assert str(caught.value) == "column 1: a shape is a string, not int"
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize(
     "text",
     [

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from depth import examples
+from depth import examples, some
 from treepool import Pool
 from treepool.rfc import idset
 from treepool.view.areas import areas, domain_lines, locality_lines
@@ -103,7 +103,9 @@ def test_domains_beside_larger_ones_have_a_heading_of_their_own():
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 200])
-@pytest.mark.parametrize("size", [(32, 8, 2), (11_136, 64, 29), (2_000, 3, 40), (9_000, 18, 8)])
+@pytest.mark.parametrize(
+    "size", some([(32, 8, 2), (11_136, 64, 29), (2_000, 3, 40), (9_000, 18, 8)], 2)
+)
 def test_the_map_of_any_cluster_fits_a_screen(size, width):
     picture = make_picture(cluster(*size), ["node=10/slot/core=4", "slot=3/core=1"], down="20")
     lines = shown(picture, width)
@@ -131,6 +133,7 @@ def test_where_even_that_is_too_much_domains_of_a_higher_level_are_drawn():
     assert sum(line.count(".") for line in lines) == 1 + 1000
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("width", [80])
 def test_of_more_domains_than_can_be_drawn_the_map_has_rows_and_says_why(width):
     fabric = {"rack": [{"ranks": f"{i}"} for i in range(20_000)]}
@@ -231,6 +234,7 @@ def test_a_small_cluster_without_a_fabric_has_no_map():
     assert '"map":null' in html(picture, rows(picture))
 
 
+@pytest.mark.depth
 def test_a_page_has_no_more_domains_than_can_be_drawn():
     page = html(*(lambda p: (p, rows(p)))(make_picture(cluster(20_000, 2, 100))))
     assert page.count('"cell c') == 100

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from bench.workload import cluster as large
+from depth import some
 from treepool.view.html import html
 from treepool.view.model import Totals
 from treepool.view.picture import Picture
@@ -48,6 +49,7 @@ def page_of(picture, unfold=None):
     return Page(html(picture, rows(picture, unfold)))
 
 
+@pytest.mark.depth
 def test_the_totals_of_every_step_are_those_counted_by_sets():
     R = some_R()
     for seed in range(20):
@@ -59,7 +61,7 @@ def test_the_totals_of_every_step_are_those_counted_by_sets():
             assert dict(zip(data["fields"], totals)) == numbers(R, so_far[:i])
 
 
-@pytest.mark.parametrize("R", [*map(cluster, NAMES), *LARGE.values()])
+@pytest.mark.parametrize("R", some([*map(cluster, NAMES), *LARGE.values()]))
 def test_whatever_is_in_R_the_page_has_the_same_elements_and_scripts(picture_of, R):
     plain = page_of(picture_of(cluster("numa")))
     page = page_of(picture_of(R, ["slot=1/core=3"]))

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.workload import cluster as large
-from depth import examples
+from depth import examples, some
 from treepool.view.palette import COLOURS
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
@@ -66,7 +66,7 @@ def test_the_environment_changes_nothing(picture_of, monkeypatch):
     assert drawn(picture) == wanted
 
 
-@pytest.mark.parametrize("R", [*map(cluster, NAMES), *LARGE.values()])
+@pytest.mark.parametrize("R", some([*map(cluster, NAMES), *LARGE.values()]))
 def test_names_are_text_and_the_file_is_small_whatever_is_in_R(picture_of, R):
     picture = picture_of(R, ["slot=1/core=3"])
     shown = drawn(picture)
@@ -76,6 +76,7 @@ def test_names_are_text_and_the_file_is_small_whatever_is_in_R(picture_of, R):
     assert len(shown) < 400_000
 
 
+@pytest.mark.depth
 def test_nothing_is_drawn_outside_the_page(picture_of):
     for R in ("a", "b", large(11_136), *LARGE.values()):
         tree = ElementTree.fromstring(drawn(picture_of(R, ["slot=1/core=3"])))
