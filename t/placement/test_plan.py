@@ -8,17 +8,14 @@ import pytest
 
 from depth import examples
 from generators import outcome
-from treepool import Pool, parse_shape
+from placement.promises import NOW, Site, pool_of
+from treepool import parse_shape
 from treepool.placement.allocation import parts_of, short_form
 from treepool.placement.held import Journal
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import FAR, Rule, finish
-from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.reason import why_waiting
-from treepool.placement.plan.windows import Window, admitting
+from treepool.placement.plan.windows import Window
 from treepool.rfc.jobspec import from_resources
-
-NOW = 1000.0
 
 
 @pytest.fixture(autouse=True)
@@ -27,20 +24,11 @@ def at_once(monkeypatch):
     monkeypatch.setattr("treepool.placement.plan.queue.SWEEP", 0.0)
 
 
-class Case:
-    """A queue on a few nodes of 8 cores, at NOW."""
+class Case(Site):
+    """A queue on a few nodes of 8 cores, which is not judged: tests change the pool themselves."""
 
     def __init__(self, nodes=2, policy="conservative", depth=8, rules=None):
-        self.now = NOW
-        ranks = f"0-{nodes - 1}" if nodes > 1 else "0"
-        self.pool = Pool({
-            "version": 1,
-            "execution": {
-                "R_lite": [{"rank": ranks, "children": {"core": "0-7"}}],
-                "nodelist": [f"n[{ranks}]"],
-            },
-        })  # fmt: skip
-        self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, depth), rules)
+        super().__init__(pool_of(nodes), Rule(policy, depth), rules)
         self.got = {}
 
     def started(self, job, allocation, how):
@@ -49,40 +37,13 @@ class Case:
     def refused(self, job, reason):
         self.got[job.jobid] = reason
 
-    def failed(self, job, error):
-        raise error
-
-    def submit(self, jobid, shape, duration=100.0, priority=16, queue="", user=0):
-        spec = from_resources(parse_shape(shape), duration=duration)
-        request = self.pool.parse_resource_request(spec)
-        leave = admitting(self.queue.windows.values(), user, (queue,))
-        waiting = self.queue.waiting
-        self.queue.add(waiting(jobid, priority, request, leave, queue, self.now, self.now, user))
+    def submit(self, jobid, shape, duration=100.0, **more):
+        super().submit(jobid, shape, duration, **more)
         self.run()
         return self.got.get(jobid)
 
     def run(self):
         finish(self.queue.run())
-
-    def runs(self, jobid, shape, end):
-        """Have a job run until *end*; 0 means without limit."""
-        spec = from_resources(parse_shape(shape))
-        self.pool.alloc(jobid, self.pool.parse_resource_request(spec))
-        self.pool.update_expiration(jobid, end)
-
-    def starts(self):
-        return {j: r.start for j, r in self.queue.reservations.items()}
-
-    def why(self, jobid):
-        return str(outcome(why_waiting(self.queue, self.queue.jobs[jobid], self.now)))
-
-
-def test_one_that_waits_for_a_node_that_is_down_gets_none():
-    case = Case()
-    case.pool.mark_down("1")
-    case.submit(2, "slot=2/core=8")
-    assert case.starts() == {}
-    assert case.why(2) == "nodes are down or drained: 1 of 2 slots up"
 
 
 @pytest.mark.parametrize("end", [5e17, 1e18, 1e300])
@@ -108,35 +69,6 @@ def test_a_job_that_is_late_to_end_is_expected_to_end_now():
     assert 2 in case.got
 
 
-def test_a_hole_before_a_reservation_is_used():
-    case = Case(nodes=1)
-    case.runs(1, "slot=1/core=4", NOW + 100)
-    case.runs(2, "slot=1/core=4", NOW + 10)
-    case.submit(3, "slot=1/core=8")
-    case.submit(4, "slot=1/core=4", 90)
-    case.submit(5, "slot=1/core=4", 91)
-    assert case.starts() == {3: NOW + 100, 4: NOW + 10, 5: NOW + 200}
-
-
-def test_other_rules_hold_at_once_and_only_lines_whose_rule_changes_are_planned_again():
-    case = Case(nodes=1, policy="fifo", rules={"debug": Rule("easy", 1)})
-    case.runs(1, "slot=1/core=4", NOW + 100)
-    case.submit(2, "slot=1/core=8", queue="debug")
-    case.submit(3, "slot=1/core=8")
-    assert case.submit(4, "slot=1/core=1", 50) is None
-    debug = case.queue.reservations[2]
-    case.queue.set_rules(Rule("easy", 1), {"debug": Rule("easy", 1)})
-    case.run()
-    assert case.got[4] == "rank0/core4"
-    assert case.queue.reservations[2] is debug
-    assert case.starts() == {2: NOW + 100, 3: NOW + 200}
-    case.queue.set_rules(Rule("fifo", 8), {"debug": Rule("conservative", 8)})
-    case.run()
-    assert case.submit(5, "slot=1/core=1", 50) is None
-    assert case.submit(6, "slot=1/core=8", queue="debug") is None
-    assert set(case.starts()) == {2, 3, 6}
-
-
 def test_a_plan_follows_other_options_of_its_pool():
     case = Case(nodes=2)
     case.runs(1, "slot=1/core=4", NOW + 100)
@@ -154,50 +86,6 @@ def test_a_job_that_the_clock_held_back_from_a_window_starts_when_it_is_set_back
     case.now = NOW + 10
     case.run()
     assert set(case.got) == {10}
-
-
-def test_what_the_pool_can_never_do_is_refused():
-    case = Case()
-    assert "the largest has 8" in case.submit(1, "slot/core=9")
-
-
-@pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
-@pytest.mark.parametrize("asked", [False, True])
-def test_what_the_pool_can_no_longer_do_is_refused_whoever_is_ahead_or_asked_why(policy, asked):
-    case = Case(nodes=3, policy=policy)
-    case.submit(1, "node=1/slot/core=8")
-    case.submit(2, "node=2{x}/slot/core", duration=0)
-    case.submit(3, "node=2/slot/core=8", priority=20)
-    case.submit(4, "node=3/slot/core")
-    assert set(case.queue.jobs) == {3, 4}
-    case.pool.remove_ranks("2")
-    case.queue.follow()
-    if asked:
-        assert case.why(4)
-    case.run()
-    assert case.got[4] == "the request asks for 3 nodes: of those in the pool, 2 can serve it"
-    assert set(case.queue.jobs) == {3}
-
-
-def test_a_window_moves_reservations_out_of_its_way():
-    case = Case(nodes=1)
-    case.runs(1, "slot=1/core=8", NOW + 10)
-    case.submit(2, "slot/core=8", 100)
-    case.queue.set_windows([Window("maint", 0b1, NOW + 50, NOW + 60)])
-    case.run()
-    assert case.starts() == {2: NOW + 60}
-
-
-def test_a_reason_says_what_is_lacking_and_when_it_comes():
-    case = Case(nodes=2, policy="easy", depth=1)
-    case.runs(1, "slot=1/core=4", NOW + 100)
-    case.submit(2, "slot=2/node{x}", 1000)
-    assert case.why(2).startswith("1 of 2 nodes free now, 2 at ")
-    case.submit(3, "slot/core=8", 1000)
-    assert case.why(3) == "what is free is reserved for 2"
-    case.now = NOW + 200  # the job is late to end
-    case.run()
-    assert case.why(2) == "1 of 2 nodes free now", "a time that has passed is not when it comes"
 
 
 def some_queue(seed, policy, depth=math.inf):

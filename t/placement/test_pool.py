@@ -230,19 +230,6 @@ def test_a_jobspec_may_be_text(pool):
     assert request == pool.parse_resource_request(spec("slot/core"))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"locality": "near"}, "/attributes/system/treepool/locality: .*preferred, required, none"),
-        ({"locality": ["none"]}, "/attributes/system/treepool/locality"),
-        ({"near": 1}, "/attributes/system/treepool: unknown option 'near'.*locality"),
-    ],
-)
-def test_treepool_options_are_checked(pool, options, message):
-    with pytest.raises(InvalidJobspec, match=message):
-        pool.parse_resource_request(spec("slot/core", **options))
-
-
 # ---- check_feasibility ----
 
 
@@ -506,14 +493,6 @@ def test_entries_are_grouped_and_ascend(pool):
 # ---- free ----
 
 
-def test_free_gives_back_all(pool):
-    alloc(pool, 1, "slot=4/node")
-    pool.free(1)
-    assert alloc(pool, 2, "slot=4/node") == "rank[0-3]/core[0-15],gpu[0-3]"
-    with pytest.raises(PoolConflict, match="job 1 has no allocation"):
-        pool.free(1)
-
-
 def test_free_of_some_ranks_leaves_the_job_the_others(pool):
     alloc(pool, 1, "slot=4/node/core=4")
     pool.free(1, bare("1,3", "0-3"))
@@ -589,12 +568,6 @@ def test_register_alloc_of_what_is_not_there_or_taken_is_an_error(pool, R, messa
         pool.register_alloc(9, R)
     assert pool.generation == generation
     assert alloc(pool, 2, "slot=3/node") == "rank[0-1,3]/core[0-15],gpu[0-3]"
-
-
-def test_register_alloc_for_a_live_job_is_an_error(pool):
-    alloc(pool, 1, "slot/core")
-    with pytest.raises(PoolConflict, match="job 1 has an allocation"):
-        pool.register_alloc(1, bare("3", "0"))
 
 
 # ---- Times ----
@@ -807,16 +780,6 @@ def test_questions_make_no_new_generation(pool):
     assert pool.generation == generation
 
 
-def test_a_copy_is_for_trying_things_out(pool):
-    alloc(pool, 1, "slot/node")
-    trial = pool.copy()
-    trial.free(1)
-    assert alloc(trial, 2, "slot=4/node")
-    with pytest.raises(InsufficientResources):
-        alloc(pool, 2, "slot=4/node")
-    assert [jobid for jobid, _ in pool.job_end_times()] == [1]
-
-
 def test_to_dict_is_the_R_the_pool_was_made_from(pool):
     assert pool.to_dict() == cluster()
     assert json.loads(pool.encode()) == cluster()
@@ -879,46 +842,3 @@ def test_occupying_takes_what_is_free_of_it(pool):
 def test_a_pool_names_its_localities(pool):
     assert pool.localities == ("numa", "socket")
     assert Pool(cluster(topo=None)).localities == ()
-
-
-#: Two NUMA domains of cores, and between them two of a GPU alone.
-COLD = {
-    "numa": [
-        {"cores": "0-7", "gpus": "2"},
-        {"gpus": "0"},
-        {"gpus": "1"},
-        {"cores": "8-15", "gpus": "3"},
-    ]
-}
-
-
-@pytest.mark.parametrize(
-    ("shape", "got"),
-    [
-        ("slot/numa=4{x}", "rank0/core[0-15],gpu[0-3]"),
-        ("slot/numa{x}", "rank0/core[0-7],gpu2"),
-        ("slot/[numa/core=1;numa{x}]", "rank0/core0,gpu0"),
-    ],
-)
-def test_of_the_whole_domains_of_a_slot_one_must_have_a_core_and_not_each(shape, got):
-    assert alloc(Pool(cluster("0", topo=COLD)), 1, shape) == got
-
-
-def test_each_slot_of_whole_domains_has_a_core():
-    pool = Pool(cluster("0", topo=COLD))
-    for jobid in (1, 2):
-        assert "core" in alloc(pool, jobid, "slot/numa=2{x}")
-    pool = Pool(cluster("0", topo=COLD))
-    assert alloc(pool, 1, "slot=1-4/numa=2{x}") == "rank0/core[0-15],gpu[0-3]"
-    with pytest.raises(InfeasibleRequest):
-        alloc(pool, 2, "slot=3/numa{x}")
-
-
-def test_locality_holds_inside_a_domain_that_is_taken_entirely_as_in_a_node():
-    nest = {"socket": [{"l3": [{"cores": "0-1"}], "cores": "0-15"}]}
-    for above in ("socket{x}", "node{x}"):
-        pool = Pool(cluster("0", topo=nest), locality="required")
-        with pytest.raises(InfeasibleRequest):
-            alloc(pool, 1, f"{above}/slot=2/core=2")
-        request = pool.parse_resource_request(spec(f"{above}/slot=1-3/core=2"))
-        assert pool.alloc(2, request).nslots == 1

@@ -9,16 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from placement.promises import NOW, Site, ranks_in
 from placement.test_job_fabric import cluster
-from treepool import Pool, parse_shape
+from treepool import Pool
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Rule, finish
-from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.reason import why_waiting
 from treepool.placement.request.job_options import Within
-from treepool.rfc.jobspec import from_resources
 
-NOW = 1000.0
 SWITCHES = {"switch": [{"ranks": "0-3"}, {"ranks": "4-7"}]}
 CELLS = {
     "cell": [
@@ -28,7 +25,7 @@ CELLS = {
 }
 
 
-def pool_of(fabric, nodes):
+def nodes_below(fabric, nodes):
     """Nodes of two sockets of two cores below *fabric*."""
     R = cluster(fabric, nodes)
     topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
@@ -36,13 +33,11 @@ def pool_of(fabric, nodes):
     return Pool(R)
 
 
-class Run:
-    """A queue over some switches, which notes what starts."""
+class Run(Site):
+    """A queue over some switches, which notes what starts, and is not judged."""
 
     def __init__(self, policy="easy", fabric=SWITCHES, nodes=8):
-        self.now = NOW
-        self.pool = pool_of(fabric, nodes)
-        self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, 8))
+        super().__init__(nodes_below(fabric, nodes), Rule(policy, 8))
         self.placed = {}
 
     def started(self, job, allocation, how):
@@ -51,23 +46,13 @@ class Run:
     def refused(self, job, reason):
         raise AssertionError(reason)
 
-    def failed(self, job, error):
-        raise error
-
-    def request(self, shape, duration=10.0, constraints=None, **options):
-        spec = from_resources(parse_shape(shape), duration, constraints, options)
-        return self.pool.parse_resource_request(spec)
-
     def runs(self, jobid, ranks, end):
         """Job *jobid* has all of *ranks* until *end*."""
         shape = f"node={len(ranks)}{{x}}/slot/core=4"
-        self.pool.alloc(jobid, self.request(shape, 0.0, {"ranks": [str(r) for r in ranks]}))
-        self.pool.update_expiration(jobid, end)
+        super().runs(jobid, shape, end, constraints={"ranks": [str(r) for r in ranks]})
 
-    def waits(self, jobid, shape, duration=10.0, submitted=NOW, priority=16, **options):
-        request = self.request(shape, duration, **options)
-        waiting = self.queue.waiting
-        self.queue.add(waiting(jobid, priority, request, frozenset(), "", submitted, self.now))
+    def waits(self, jobid, shape, duration=10.0, submitted=NOW, **options):
+        self.submit(jobid, shape, duration, waited=self.now - submitted, **options)
         self.step()
 
     def step(self, now=None):
@@ -76,15 +61,7 @@ class Run:
 
     def reserved(self, jobid):
         reservation = self.queue.reservations[jobid]
-        return reservation.start, sorted(r for ranks, _, _ in reservation.parts for r in ranks)
-
-    def why(self, jobid):
-        work = why_waiting(self.queue, self.queue.jobs[jobid], self.now)
-        while True:
-            try:
-                next(work)
-            except StopIteration as stop:
-                return str(stop.value)
+        return reservation.start, sorted(ranks_in(reservation.parts))
 
 
 def split():
