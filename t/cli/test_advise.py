@@ -91,30 +91,6 @@ def test_it_follows_the_width_of_the_terminal(treepool, monkeypatch, width):
     assert max(map(len, result.out.splitlines())) <= width
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (("--shape", "slot=["), 1, "column 7"),
-        (("--shape", "slot=1/core", "slot=1/rack/core"), 1, "rack"),
-        (("--shape", *["slot=1/core"] * 65), 2, "--shape"),
-        (("--shape",), 2, "--shape"),
-        (("-R", "no.json"), 2, "no.json"),
-        (("--mix", "0*slot/gpu"), 1, "--mix: '0*slot/gpu': a weight is above 0"),
-        (("--mix", "slot/rack"), 1, "--mix: slot/rack: "),
-        (("--mix", "@no.json"), 2, "no.json"),
-        (
-            ("--mix", *[f"slot/core={n}" for n in range(1, 66)]),
-            2,
-            "65 different shapes, at most 64",
-        ),
-        (("extra",), 2, "extra"),
-    ],
-)
-def test_errors_are_one_line(treepool, words, status, said, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert treepool("advise", *words).is_one_line_error(said, status=status)
-
-
 def test_advice_on_resources_that_have_expired_is_the_same(treepool, write):
     execution = {
         "R_lite": [{"rank": "0", "children": {"core": "0-3"}}],

@@ -213,21 +213,6 @@ def test_the_mix_says_what_is_kept_for_the_jobs_to_come(treepool):
     assert ranks == ["0", "1"]
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        (("--straddle", "-1"), "--straddle: not a number from 0 to 1000"),
-        (("--straddle", "much"), "--straddle: not a number from 0 to 1000"),
-        (("--straddle", "2: 3"), "--straddle: not a number from 0 to 1000"),
-        (("--straddle", "4", "--policy", "best-fit"), "policy best-fit does not weigh locality"),
-        (("--mix", "0*slot/gpu"), "argument --mix: '0*slot/gpu': a weight is above 0"),
-        (("--policy", "gpu-sparing"), "unknown policy 'gpu-sparing', now packing, known: packing"),
-    ],
-)
-def test_a_weight_or_policy_that_cannot_be_meant_is_a_usage_error(treepool, how, said):
-    assert treepool("alloc", *how, "slot/core").is_one_line_error(said, status=2)
-
-
 def test_a_mix_that_names_an_unknown_locality_is_refused(treepool):
     refused = treepool("alloc", "--mix", "1*slot/sockt{x}", "slot/core")
     assert refused.is_one_line_error(
@@ -240,12 +225,6 @@ def test_constraint_limits_the_shapes(treepool):
     constraint = '{"hostlist": ["xeon[4-7]"]}'
     (answer,) = treepool("alloc", "--json", "--constraint", constraint, "slot=1/core").json
     assert answer["R_lite"][0]["rank"] == "4"
-
-
-def test_a_bad_constraint_is_a_usage_error(treepool):
-    for text in ("{", "[]", '"{}"', '{"x": []}', '{"ranks": ["b"]}'):
-        result = treepool("alloc", "--constraint", text, "slot=1/core")
-        assert result.is_one_line_error("--constraint", status=2), text
 
 
 def answer_of(treepool, *words):
@@ -291,14 +270,6 @@ def test_an_unknown_option_is_an_invalid_job(treepool):
     assert "unknown option 'numa', known: allow_cxl, " in answer["message"]
 
 
-def test_an_option_without_a_name_or_value_or_given_twice_is_a_usage_error(treepool):
-    for option in ("", "level", "=numa", "\x1b[2J"):
-        result = treepool("alloc", "--option", option, "slot=1/core")
-        assert result.is_one_line_error("--option", "NAME=VALUE", status=2), option
-    result = treepool("alloc", "--option", "level=numa", "--option", "level=socket", "slot=1/core")
-    assert result.is_one_line_error("--option", "'level' is given twice", status=2)
-
-
 def test_a_jobspec_has_options_of_its_own(treepool, write):
     spec = from_resources(parse_shape("slot=1/core=20"), options={"level": "socket"})
     answers = treepool(
@@ -319,12 +290,3 @@ def test_a_bad_R_is_one_line_with_file_and_pointer(treepool, write, R):
     path = write(R)
     result = treepool("alloc", "-R", path, "slot=1/core")
     assert result.is_one_line_error(str(path), "/execution/nodelist: ")
-
-
-def test_nothing_asked_for_is_a_usage_error(treepool):
-    assert treepool("alloc").is_one_line_error("SHAPE", status=2)
-
-
-def test_stdin_is_read_only_once(treepool):
-    result = treepool("alloc", "-R", "-", "--jobspec", "-")
-    assert result.is_one_line_error("stdin", status=2)

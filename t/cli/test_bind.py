@@ -271,10 +271,6 @@ def test_which_rank_must_be_said_if_there_are_several(bind):
     assert facts(bind(allocated("0-3", rank="2-3"), "--rank=3", "--print"))["node"] == "n3, rank 3"
 
 
-def test_options_for_files_go_with_R(treepool):
-    assert treepool("bind", "--rank=0", "true").is_one_line_error("--rank goes with --R", status=2)
-
-
 @pytest.mark.parametrize("R", ["", "[]", "{}", '{"version": 1, "execution": {}}', b"\xff"])
 def test_an_R_that_is_none_names_its_file(bind, R):
     assert bind(R, "true").is_one_line_error("R.json: ")

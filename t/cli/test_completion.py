@@ -109,7 +109,3 @@ def test_what_is_typed_is_completed(shell, typed, word):
 def test_without_shtab_one_line_says_how_to_get_it(treepool, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert treepool("completion", "bash").is_one_line_error("treepool[completion]")
-
-
-def test_a_shell_that_is_none_of_the_three_is_a_usage_error(treepool):
-    assert treepool("completion", "tcsh").is_one_line_error("bash", "zsh", "fish", status=2)

@@ -70,10 +70,6 @@ def test_a_flux_that_does_not_work_is_one_line(treepool, tmp_path, monkeypatch):
     assert result.is_one_line_error("flux config builtin module_path: no such thing")
 
 
-def test_one_thing_at_a_time(treepool):
-    assert treepool("flux-env", "--install", "--check").is_one_line_error("not allowed", status=2)
-
-
 # -- what is in a directory of the user's
 
 

@@ -179,18 +179,6 @@ def test_replay(treepool):
         conforms(line, "replay")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["flux-env", "--json", "--install"],
-        ["bind", "--json", "true"],
-        ["encode", "--json", "--xml", "x"],
-    ],
-)
-def test_json_of_what_tells_no_facts_is_a_usage_error(treepool, words):
-    assert treepool(*words).is_one_line_error("--json", status=2)
-
-
 def test_every_command_with_json_is_in_the_guide_and_in_the_schema():
     told = set(re.findall(r"^\| `([a-z-]+)", GUIDE, re.M))
     _, subcommands = whole()

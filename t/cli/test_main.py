@@ -34,31 +34,6 @@ def test_version(treepool):
     assert treepool("--version").out == f"treepool {package.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        [],
-        ["nonsense"],
-        ["--nonsense"],
-        ["alloc", "--nonsense", "slot=1/core"],
-        ["alloc", "--cluster", "c", "slot=1/core"],
-        ["alloc", "--cluster"],
-        ["alloc", "--policy", "worst", "slot=1/core"],
-        ["alloc", "--locality", "", "slot=1/core"],
-        ["alloc", "--json", "--R", "slot=1/core"],
-        ["alloc", "-R", "x", "--cluster", "b", "slot=1/core"],
-        ["alloc", "--jso", "slot=1/core"],
-        ["alloc", "--policy", "\x1b[31m\n", "slot=1/core"],
-        ["validate"],
-        ["validate", "a", "b"],
-        ["subinstance", "--json", "a"],
-        ["conformance", "-x"],
-    ],
-)
-def test_a_usage_error_is_one_line_and_status_2(treepool, argv):
-    assert treepool(*argv).is_one_line_error("--help", status=2)
-
-
 def test_python_dash_m():
     result = run_process("alloc", "--json", "slot=1/core")
     assert result.status == 0
@@ -166,22 +141,6 @@ def test_printable_escapes_what_a_terminal_would_act_on():
 def test_stdin_with_bytes_that_are_no_text(treepool, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe{")))
     assert treepool("validate", "-").is_one_line_error("<stdin>", "UTF-8")
-
-
-@pytest.mark.parametrize(
-    ("argv", "meant"),
-    [
-        (["aloc"], "'alloc'"),
-        (["alloc", "--jsn", "slot=1/core"], "'--json'"),
-        (["alloc", "--polcy=first-fit", "slot=1/core"], "'--policy'"),
-        (["alloc", "--locality", "prefered", "slot=1/core"], "'preferred'"),
-        (["window", "remov"], "'remove'"),
-        (["verify", "-R", "x"], "'--R'"),
-        (["show", "doc/fabric.json"], "'-R doc/fabric.json'"),
-    ],
-)
-def test_a_misspelled_word_gets_the_right_one(treepool, argv, meant):
-    assert treepool(*argv).is_one_line_error(f"did you mean {meant}?", "--help", status=2)
 
 
 @pytest.mark.parametrize(

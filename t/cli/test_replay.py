@@ -212,46 +212,6 @@ def test_a_plot_without_matplotlib_is_one_line_that_names_the_extra(treepool, mo
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "TRACE"),
-        (("x.jsonl", "--synthetic", "3"), "TRACE"),
-        (("x.jsonl",), "cannot be read"),
-        (("-", "-R", "-"), "stdin"),
-        (("x.jsonl", "--print"), "--print"),
-        (("--synthetic", "0"), "'0'"),
-        (("--synthetic", "1e3"), "1e3"),
-        (("--synthetic", "9" * 30), "whole number"),
-        (("--synthetic", "3", "--seed", "-1"), "--seed"),
-        (("--synthetic", "3", "--load", "nan"), "nan"),
-        (("--synthetic", "3", "--load", "0"), "--load"),
-        (("--synthetic", "3", "--compare", "policy=best"), "policy=best"),
-        (("--synthetic", "3", "--compare", "node-policy=best"), "node-policy=best"),
-        (("--synthetic", "3", "--compare", "reservation-depth=0"), "reservation-depth=0"),
-        (("--synthetic", "3", "--compare", "node-policy=best-fit,straddle=4"), "does not weigh"),
-        (
-            ("--synthetic", "3", "--compare", "mix=1*slot/gpu,0*slot"),
-            "'0*slot': a weight is above 0",
-        ),
-        (("--synthetic", "3", "--compare", "queue-depth=4"), "unknown option"),
-        (("--synthetic", "3", "--compare", ""), "unknown option"),
-        (("--synthetic", "3", "--compare", "polcy=easy"), "did you mean 'policy'?"),
-        (("--synthetic", "3", "--compare", "policy=esay"), "did you mean 'easy'?"),
-        (("--synthetic", "3", "--compare", "policy"), "policy=VALUE is needed"),
-        (("--synthetic", "3", "--compare", "fabric=off,fabric=on"), "fabric is given twice"),
-        (("--synthetic", "3", "--compare", "policy=easy,policy=fifo"), "policy is given twice"),
-        (("--synthetic", "3", *["--compare", "policy=easy"] * 13), "more than 12"),
-        (("--synthetic", "3", "--svg", ""), "name of a file"),
-        (("--synthetic", "3", "--html", "no/such/folder/x.html"), "cannot be written"),
-        (("--synthetic", "3", "extra", "words"), ""),
-    ],
-)
-def test_usage_errors_are_one_line(treepool, words, said, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert treepool("replay", *words).is_one_line_error(said, status=2)
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "empty"),

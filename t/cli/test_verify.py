@@ -125,16 +125,5 @@ def test_another_process_outside_a_job_says_so(sleeper):
     assert result.is_one_line_error("not in a Flux job", status=2)
 
 
-@pytest.mark.parametrize("pid", ["0", "-1", "x", "", "9" * 30, "1.5"])
-def test_what_is_no_process_id_is_a_usage_error(treepool, pid):
-    result = treepool("verify", f"--pid={pid}")
-    assert result.is_one_line_error("--pid", "is not a process id", status=2)
-
-
-def test_a_process_that_is_not_there_is_a_usage_error(treepool):
-    result = treepool("verify", "--pid", "999999999")
-    assert result.is_one_line_error("there is no such process", status=2)
-
-
 def test_outside_a_job_it_says_so():
     assert run_process("verify").is_one_line_error("not in a Flux job", status=2)

@@ -82,12 +82,6 @@ def test_down_and_drained_nodes_get_no_jobs(treepool):
     assert "14 full, 1 down, 1 drained" in result.out
 
 
-@pytest.mark.parametrize("option", ("--ranks", "--down", "--drained"))
-@pytest.mark.parametrize("ids", ("16", "3,99", "x", "", "5-1", "99999999999"))
-def test_ranks_that_are_no_idset_or_not_there_are_a_usage_error(treepool, option, ids):
-    assert treepool("show", option, ids).is_one_line_error(option, status=2)
-
-
 def test_svg_and_html_go_to_files_and_nothing_is_printed(treepool, tmp_path):
     svg, page = tmp_path / "a.svg", tmp_path / "a.html"
     result = treepool("show", "--svg", svg, "--html", page)
@@ -99,15 +93,6 @@ def test_svg_and_html_go_to_files_and_nothing_is_printed(treepool, tmp_path):
 @pytest.mark.parametrize(("form", "start"), [("--svg", "<svg "), ("--html", "<!DOCTYPE html>")])
 def test_a_dash_is_stdout(treepool, form, start):
     assert treepool("show", form, "-").out.startswith(start)
-
-
-def test_only_one_picture_can_go_to_stdout(treepool):
-    assert treepool("show", "--svg", "-", "--html", "-").is_one_line_error("stdout", status=2)
-
-
-@pytest.mark.parametrize("path", ("no/such/folder/a.svg", ".", "", "\0"))
-def test_a_file_that_cannot_be_written_is_a_usage_error(treepool, path):
-    assert treepool("show", "--svg", path).is_one_line_error("cannot be written", status=2)
 
 
 def test_an_R_that_is_none_is_an_answer(treepool, write):
@@ -252,23 +237,6 @@ def test_a_name_of_several_domains_names_them(treepool, write):
         status=2,
     )
     assert treepool("show", "-R", write(R), "--domain", "row r").out.count("rank 3") == 1
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--policy", "best-fit"),
-        ("--straddle", "2"),
-        ("--mix", "slot/gpu"),
-        ("--locality", "preferred"),
-        ("--down", "1"),
-        ("--drained", "1"),
-        ("--jobs", "slot/core"),
-    ],
-)
-def test_what_an_instance_decides_itself_is_refused(treepool, option, value):
-    result = treepool("show", "--instance", option, value)
-    assert result.is_one_line_error(f"argument {option}: with --instance", status=2)
 
 
 def test_a_pipe_has_80_columns():
