@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from depth import examples
 from treepool import Pool
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.on_node.cover import fewest, nearest
@@ -83,40 +78,6 @@ def cores_of(allocation):
 
 
 # -- the choice
-
-
-@settings(max_examples=examples(300), deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=3, max_size=8),
-    st.integers(0, 5),
-    st.integers(0, 12),
-    st.integers(0, 10**9),
-    st.sets(st.integers(0, 7), max_size=2),
-)
-def test_of_the_fewest_children_the_nearest_are_taken(amounts, gpus, cores, seed, beside):
-    def far(i, j):
-        return 11 + seed // (1 + min(i, j) * 8 + max(i, j)) % 3
-
-    root = sockets(8, far)
-    children = root.children[: len(amounts)]
-    others = [root.children[i] for i in sorted(beside) if i >= len(amounts)]
-    want = (gpus, cores)
-    options = [
-        chosen
-        for number in range(len(amounts) + 1)
-        for chosen in combinations(range(len(amounts)), number)
-        if all(sum(amounts[i][kind] for i in chosen) >= want[kind] for kind in (0, 1))
-    ]
-    if not options:
-        return
-
-    def how_far(chosen):
-        here = [root.children.index(d) for d in others] + list(chosen)
-        steps = [10 if a == b else far(a, b) for a, b in combinations(here, 2)]
-        return max(steps, default=0), sum(steps), chosen
-
-    few = [chosen for chosen in options if len(chosen) == len(options[0])]
-    assert nearest(root, children, amounts, want, others) == list(min(few, key=how_far))
 
 
 def test_without_distances_or_if_all_are_equal_the_first_are_taken():
