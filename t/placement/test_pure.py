@@ -10,7 +10,6 @@ import pytest
 from placement.test_work import HARD, UNEVEN, cluster, request
 from treepool import Pool, parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
-from treepool.placement.request import need
 from treepool.rfc.jobspec import from_resources
 
 VECTORS = Path(__file__).parents[2] / "testvectors"
@@ -66,18 +65,6 @@ def test_what_thousands_of_operations_asked_before_changes_no_answer():
     for jobid in live:
         pool.free(jobid)
     assert [answer(pool, shape) for shape in SHAPES] == before
-
-
-def test_a_search_that_is_given_up_is_given_up_again_whatever_was_remembered():
-    R = cluster(3)
-    R["scheduling"]["children"][0]["topo"] = UNEVEN
-    pool = Pool(R)
-    first = answer(pool, HARD)
-    assert first[0] == "TooComplex"
-    for _ in range(20):
-        assert answer(Pool(R), HARD) == first
-    need._asks.clear()
-    assert answer(pool, HARD) == first
 
 
 @pytest.mark.parametrize("size", [256, 1024])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -124,24 +122,6 @@ def test_a_set_that_is_too_large_for_memory_is_rejected_at_once(text: str) -> No
 def test_a_text_that_is_too_long_is_rejected_unread() -> None:
     with pytest.raises(InvalidIdset, match="too long"):
         idset.decode("," * (idset.MAX_TEXT + 1))
-
-
-def test_single_ids_are_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the lowest ids are or-ed, because an or takes time in proportion to the width."""
-    set_bits, calls = idset._set_bits, []
-
-    def counting(*arguments: Any) -> None:
-        calls.append(arguments)
-        set_bits(*arguments)
-
-    monkeypatch.setattr(idset, "_set_bits", counting)
-    count = 20_000
-    text = ",".join(map(str, range(0, 2 * count, 2)))
-    with Lines() as work:
-        mask = idset.decode(text)
-    assert idset.size(mask) == count
-    assert len(calls) == count - idset._SMALL // 2
-    assert work.count < 30 * count
 
 
 @pytest.mark.depth

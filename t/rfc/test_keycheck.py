@@ -219,19 +219,3 @@ def test_warnings_are_few_short_and_printable():
     assert len(lines) == keycheck.MAX_WARNINGS + 1
     assert lines[-1] == "/scheduling: more warnings, not shown"
     assert all(line.isprintable() and len(line) < 300 for line in lines)
-
-
-def test_many_entries_and_many_names_take_bounded_work(monkeypatch):
-    compared = []
-    real = keycheck.nearest
-    monkeypatch.setattr(keycheck, "nearest", lambda *a: compared.append(a) or real(*a))
-    many = {f"{i:x}{'k' * 8}": 0 for i in range(5_000)}
-    nodes = [{"ranks": str(i), "topo": {"cores": "0"}} for i in range(2_000)]
-    R = an_R({"writer": "TreePool", "children": nodes, **many})
-    R["execution"]["R_lite"] = [
-        {"rank": str(i), "children": {"core": f"0,{i + 1}"}} for i in range(2_000)
-    ]
-    R["execution"]["nodelist"] = ["n[0-1999]"]
-    lines = keycheck.warnings(ResourceSet.read(R))
-    assert lines == ["/scheduling/children: too many entries to compare all ids with R_lite"]
-    assert len(compared) <= keycheck.MAX_NAMES

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,11 +57,6 @@ def test_an_abbreviation_of_two_names_is_neither() -> None:
 def test_the_question_follows_the_unknown_name() -> None:
     assert did_you_mean("cores", KNOWN) == " (did you mean 'core'?)"
     assert did_you_mean("rack", KNOWN) == ""
-
-
-def test_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(difflib, "get_close_matches", pytest.fail)
-    assert nearest("core" * 20_000, KNOWN) == ""
 
 
 @given(st.text(), st.lists(st.text(max_size=40)))
