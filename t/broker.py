@@ -234,7 +234,7 @@ class Instance:
         """Annotation ``sched.NAME`` of *job*, "" if it has none."""
         return self.flux("jobs", "-no", f"{{annotations.sched.{name}}}", job)
 
-    def soon(self, question, seconds=10):
+    def soon(self, question, seconds=PATIENCE):
         """The first answer of *question()* that is true, or the last one."""
         end = time.monotonic() + seconds
         while not (answer := question()) and time.monotonic() < end:
