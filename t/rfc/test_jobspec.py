@@ -4,99 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any, Iterable, Iterator, Optional
 
 import pytest
 
-from rfc.vertices import CORE, NODE, slot, vertex
+from rfc.vertices import CORE, slot, vertex
 from treepool.errors import InvalidJobspec
 from treepool.rfc import constraint, count, jobspec
 from treepool.rfc.jobspec import Vertex
 
-# ---- The resource lists of the RFCs' example files ----
-
-
-SHARED_NODE = {"min": 1}
-SQUARE = {"min": 3, "max": 30, "operator": "+", "operand": 1}
-
-RFC_14 = {
-    "example1": [vertex("node", 4, slot(1, vertex("core", 2)))],
-    "example2": [slot(4, NODE)],
-    "use_case_1.1": [slot(4, NODE)],
-    "use_case_1.2": [slot(SQUARE, NODE)],
-    "use_case_1.3": [
-        slot(
-            4,
-            vertex(
-                "node",
-                1,
-                vertex("socket", {"min": 2}, vertex("core", {"min": 4})),
-                exclusive=False,
-            ),
-            label="nodelevel",
-        )
-    ],
-    "use_case_1.4": [
-        slot(4, vertex("node", 1, vertex("socket", 2, vertex("core", 4))), label="nodelevel")
-    ],
-    "use_case_1.5": [
-        vertex(
-            "cluster",
-            1,
-            slot(
-                2,
-                vertex("node", 1, vertex("memory", 4, unit="GB"), vertex("ib10g", 1)),
-                label="ib",
-            ),
-        ),
-        vertex("switch", 1, slot(2, vertex("node", 1, vertex("core", 2)), label="bicore")),
-    ],
-    "use_case_1.6": [
-        vertex(
-            "cluster", 2, slot(1, vertex("node", SHARED_NODE, vertex("core", 30), exclusive=False))
-        )
-    ],
-    "use_case_1.7": [
-        vertex("switch", 3, slot(1, vertex("node", SHARED_NODE, CORE, exclusive=False)))
-    ],
-    "use_case_1.8": [slot("4,9,16,25", NODE)],
-    "use_case_2.1": [slot(4, NODE)],
-    "use_case_2.2": [slot(4, NODE, label="myslot")],
-    "use_case_2.3": [slot(10, vertex("core", 2))],
-    "use_case_2.4": [
-        vertex(
-            "node",
-            1,
-            slot(10, CORE, vertex("memory", 4, unit="GB"), label="read-db"),
-            slot(1, vertex("core", 6), vertex("memory", 24, unit="GB"), label="db"),
-        )
-    ],
-    "use_case_2.5": [slot(10, vertex("memory", {"min": 2}, unit="GB"), CORE)],
-    "use_case_2.6": [
-        slot(2, vertex("node", 1, vertex("memory", {"min": 4}, unit="GB")), label="4GB-node")
-    ],
-    "use_case_2.7": [slot(1, NODE)],
-    "use_case_2.8": [slot(1, NODE)],
-    "use_case_2.9": [slot(1, NODE)],
-}
-RFC_25 = {
-    "example1": [vertex("node", 4, slot(1, vertex("core", 2)))],
-    "use_case_1.1": [vertex("node", 4, slot(1, CORE))],
-    "use_case_2.1": [vertex("node", 4, slot(1, CORE, label="myslot"))],
-    "use_case_2.2": [slot(10, vertex("core", 2))],
-    "use_case_2.3": [slot(10, vertex("core", 2), vertex("gpu", 1))],
-    "use_case_2.4": [vertex("node", 4, slot(4, CORE, vertex("gpu", 1)))],
-}
-#: Keys of attributes.system in the examples beside the usual duration, cwd and environment.
-SYSTEM: dict[str, dict[str, Any]] = {
-    "use_case_1.5": {"duration": 14400.0},
-    "use_case_2.8": {"dependencies": [{"type": "in", "scope": "user", "scheme": "string"}]},
-    "use_case_2.9": {"constraints": {"properties": ["amd-mi50"]}},
-}
-EXAMPLES = [
-    pytest.param(999 if "use_case" in name else 1, name, resources, id=f"rfc14-{name}")
-    for name, resources in RFC_14.items()
-] + [pytest.param(1, name, resources, id=f"rfc25-{name}") for name, resources in RFC_25.items()]
+#: The example files of RFC 14 and RFC 25, by name.
+EXAMPLES = json.loads((Path(__file__).parent / "data" / "rfc14-jobspecs.json").read_text())
 
 
 def job(
@@ -112,19 +31,6 @@ def job(
     }
 
 
-def as_written(vertices: tuple[Vertex, ...]) -> list[dict[str, Any]]:
-    """The RFC 14 list that *vertices* came from."""
-    written = []
-    for v in vertices:
-        value: dict[str, Any] = {"type": v.type, "count": v.count.spec()}
-        optional = (("exclusive", v.exclusive), ("unit", v.unit), ("label", v.label), ("id", v.id))
-        value.update({key: field for key, field in optional if field is not None})
-        if v.children:
-            value["with"] = as_written(v.children)
-        written.append(value)
-    return written
-
-
 def rejection(value: Any) -> str:
     """The message with which *value* is refused as a jobspec; it is one line."""
     with pytest.raises(InvalidJobspec) as caught:
@@ -136,18 +42,27 @@ def rejection(value: Any) -> str:
 # ---- What is read ----
 
 
-@pytest.mark.parametrize(("version", "name", "resources"), EXAMPLES)
-def test_the_examples_of_rfc_14_and_25(
-    version: int, name: str, resources: list[dict[str, Any]]
-) -> None:
-    source = job(resources, version, SYSTEM.get(name) if version == 999 else None)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_rfc_14_and_25(name: str) -> None:
+    source = EXAMPLES[name]
     read = jobspec.read(source)
-    normal = json.loads(json.dumps(resources).replace(json.dumps(SQUARE), '{"min": 3, "max": 30}'))
-    assert as_written(read.resources) in (resources, normal)
-    assert read.version == version
+    assert [v.type for v in walk(read.resources)] == types_in(source["resources"])
+    assert read.version == source["version"]
     assert read.duration == source["attributes"]["system"]["duration"]
     assert jobspec.read(json.dumps(source)) == read
-    assert jobspec.resource_problems(resources) == []
+    assert jobspec.resource_problems(source["resources"]) == []
+
+
+def walk(vertices: Iterable[Vertex]) -> Iterator[Vertex]:
+    """All of *vertices*, each before its children."""
+    for v in vertices:
+        yield v
+        yield from walk(v.children)
+
+
+def types_in(resources: list[dict[str, Any]]) -> list[str]:
+    """The types of a resource list, in the same order."""
+    return [t for v in resources for t in (v["type"], *types_in(v.get("with", [])))]
 
 
 def test_every_key_of_a_vertex_is_read() -> None:
@@ -357,10 +272,9 @@ def test_a_wrong_vertex_is_named(wrong: Any, place: str, reason: str) -> None:
 # ---- The smallest jobspec ----
 
 
-@pytest.mark.parametrize(("version", "name", "resources"), EXAMPLES)
-def test_a_resource_list_becomes_a_jobspec(
-    version: int, name: str, resources: list[dict[str, Any]]
-) -> None:
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_resource_list_becomes_a_jobspec(name: str) -> None:
+    resources = EXAMPLES[name]["resources"]
     made = jobspec.from_resources(resources, 60.0, {"ranks": ["0-3"]}, options={"locality": "none"})
     read = jobspec.read(json.dumps(made))
     assert read.resources == jobspec.read(job(resources)).resources
@@ -376,7 +290,7 @@ def test_the_smallest_jobspec_runs_one_task_in_each_slot() -> None:
         "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
         "attributes": {"system": {"duration": 0.0}},
     }
-    two = jobspec.from_resources(RFC_14["use_case_2.4"])
+    two = jobspec.from_resources(EXAMPLES["14/use_case_2.4"]["resources"])
     assert [task["slot"] for task in two["tasks"]] == ["read-db", "db"]
 
 
