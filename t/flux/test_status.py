@@ -1,8 +1,10 @@
 """What a person sees of a running instance is what Flux says of it."""
 
+import getpass
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -151,6 +153,18 @@ def test_explain_tells_how_a_running_job_was_placed(busy):
     said = busy.run("treepool", "explain", "--job", busy.near)
     assert said.returncode in (0, 1)
     assert "numa" in said.stdout
+
+
+def test_the_page_says_which_instance_when_and_what_waits(busy, tmp_path):
+    page = tmp_path / "now.html"
+    busy.flux("treepool", "show", "--instance", "--html", str(page))
+    text = page.read_text()
+    said = re.findall(r'<p class="quiet">(.*?)</p>', text)
+    user = getpass.getuser()
+    assert re.match(rf"Flux instance \(.*\) of {user} at .*, \d{{4}}-\d\d-\d\d \d\d:", said[0])
+    assert said[1] == "2 jobs wait, 1 with a reservation"
+    assert said[2].startswith(f"{busy.waiting} of {user} waits (true): ")
+    assert said[3].startswith(f"{busy.blocked} of {user} waits (true): ")
 
 
 @pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])

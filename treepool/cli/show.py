@@ -30,6 +30,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Sequence
 
 from treepool.cli import cluster, files, instance, shownodes
 from treepool.cli.answers import Refusal
@@ -99,14 +100,17 @@ def _show_instance(arguments: Namespace) -> int:
     live = instance.look()
     named = shownodes.check(arguments, live.pool)
     picture = live.picture
-    _write(arguments, picture, shownodes.chosen(arguments, picture, named))
+    lines = []
+    if arguments.html is not None:
+        lines = [*instance.about(), *(windows.line(one, time.time()) for one in live.windows)]
+    _write(arguments, picture, shownodes.chosen(arguments, picture, named), lines)
     if arguments.svg is None and arguments.html is None and not arguments.json:
         for entry in live.windows:
             out(windows.line(entry, time.time()))
     return DONE
 
 
-def _write(arguments: Namespace, picture: Picture, shown: Rows) -> None:
+def _write(arguments: Namespace, picture: Picture, shown: Rows, about: Sequence[str] = ()) -> None:
     if arguments.svg is not None:
         from treepool.view.svg import svg
 
@@ -114,7 +118,7 @@ def _write(arguments: Namespace, picture: Picture, shown: Rows) -> None:
     if arguments.html is not None:
         from treepool.view.html import html
 
-        _write_file(arguments.html, html(picture, shown))
+        _write_file(arguments.html, html(picture, shown, about=about))
     if arguments.json:
         from treepool.view.facts import facts
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import pwd
+import time
 from functools import lru_cache
 from typing import Any, Mapping, Optional
 
@@ -32,6 +33,9 @@ from treepool.view.status import Running
 
 #: Most job lookups in flight.
 IN_FLIGHT = 64
+
+#: How many of the jobs that wait are told one by one.
+_FIRST = 5
 
 _ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "annotations")
 
@@ -96,6 +100,38 @@ class Live:
         """The picture of the pool and the jobs that hold some of it."""
         holding = [running.job for running in self.jobs if running.job.parts]
         return Picture.of(self.pool, holding, drained=self.drained)
+
+
+def about() -> list[str]:
+    """Which instance this is, and when; how many jobs wait, and why the first of them do."""
+    handle = client.connected()
+    jobid = _attribute(handle, "jobid")
+    here = f"job {jobid} of the instance around it" if jobid else "the system's or a user's own"
+    host, owner = _attribute(handle, "hostname"), _attribute(handle, "security.owner")
+    user = _user(int(owner)) if owner.isdigit() else "?"
+    when = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    lines = [f"Flux instance ({here}) of {user} at {host}, {when}"]
+    try:
+        queues = client.ask(handle, "numbers").get("queues", {})
+    except OSError:  # another scheduler
+        queues = {}
+    for name, queue in queues.items():
+        where = f"queue {name}: " if name else ""
+        lines.append(f"{where}{queue['waiting']} jobs wait, {queue['reserved']} with a reservation")
+    first = JobList(handle, _ATTRIBUTES, ["pending"], user="all", max_entries=_FIRST).fetch_jobs()
+    for job in first.get_jobs():
+        told = _job(job, {})
+        note = told.note or "not judged yet"
+        lines.append(f"{told.job.name} of {told.user} waits ({told.title}): {note}")
+    return lines
+
+
+def _attribute(handle: Any, name: str) -> str:
+    """A broker attribute, "" if it has none of that name."""
+    try:
+        return str(handle.attr_get(name))
+    except OSError:
+        return ""
 
 
 def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
