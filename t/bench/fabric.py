@@ -16,7 +16,8 @@ import argparse
 import random
 import time
 
-from treepool import Pool, parse_shape
+from treepool import parse_shape
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 
 SLOT = "slot/[core=24;gpu=1]"

@@ -20,11 +20,12 @@ import statistics
 import time
 from pathlib import Path
 
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InsufficientResources
 from treepool.flux.garbage import Garbage
 from treepool.placement.plan.jobs import Rule
 from treepool.placement.plan.queue import SWEEP, Queue
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,9 +10,9 @@ import attrs
 import pytest
 
 from hwlocfile import Device, Made, distances
-from treepool import Pool
 from treepool.discovery.key import Nodes, encode_new
 from treepool.discovery.levels import NodeTopo
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.shape import parse_shape
 

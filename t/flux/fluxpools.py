@@ -13,8 +13,9 @@ from flux.resource import ResourcePool, ResourceSet
 from flux.resource.Rv1Pool import Rv1Pool
 
 import TreePool  # noqa: F401 (makes treepool importable)
-from treepool import Pool, parse_shape, subinstance
+from treepool import parse_shape, subinstance
 from treepool.flux.pool import TreepoolPool
+from treepool.placement.pool import Pool
 
 VECTORS = Path(os.environ["TREEPOOL_TEST_ROOT"]) / "testvectors"
 

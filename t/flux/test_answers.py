@@ -11,7 +11,8 @@ SCRIPT = """
 import json
 from itertools import islice
 import TreePool  # makes treepool importable
-from treepool import Pool, parse_shape
+from treepool import parse_shape
+from treepool.placement.pool import Pool
 from treepool.flux.answers import Answers
 from treepool.flux.outlook import Outlook
 from treepool.flux.questions import Asker

@@ -18,10 +18,10 @@ from broker import PATIENCE, VECTORS, Instance, environment, key_of
 from commandline import run_process
 from features import HAS_TREE_POOL, NO_TREE_POOL, needs_tree_pool
 from hwlocfile import Device, Made
-from treepool import Pool
 from treepool.cli import vectors
 from treepool.errors import InvalidKey
 from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 SCRIPT = Path(__file__).with_name("fluxpools.py")

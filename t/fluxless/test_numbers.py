@@ -7,9 +7,10 @@ from unittest.mock import Mock
 import pytest
 
 from generators import outcome
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InsufficientResources
 from treepool.flux.numbers import Passes, Steps, free_of
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 from treepool.view.picture import Picture
 

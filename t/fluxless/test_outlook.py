@@ -7,11 +7,12 @@ from unittest.mock import Mock
 import pytest
 
 from generators import outcome
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.flux.outlook import Outlook
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.queue import Queue
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 
 NOW = 1_800_000_000.0

@@ -36,7 +36,7 @@ from fuzz.seeds import (
     jobspec_text,
     small_R,
 )
-from treepool import Pool, parse_shape, subinstance
+from treepool import parse_shape, subinstance
 from treepool.cli import vectors
 from treepool.cli.main import main
 from treepool.discovery import hwloc, visible
@@ -61,6 +61,7 @@ from treepool.errors import (
 )
 from treepool.flux import gpuopt, options, waitopt
 from treepool.placement.choose.mix import read_mix
+from treepool.placement.pool import Pool
 from treepool.placement.request import job_options
 from treepool.rfc import (
     constraint,

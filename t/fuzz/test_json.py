@@ -11,8 +11,9 @@ from depth import some
 from fuzz.seeds import JOBSPECS, KEYS, RS, TABLES, VECTORS
 from fuzz.targets import MAX_MESSAGE, TARGETS, attempt
 from fuzz.test_targets import places
-from treepool import Pool, subinstance
+from treepool import subinstance
 from treepool.errors import InvalidInput
+from treepool.placement.pool import Pool
 from treepool.rfc import jobspec
 from treepool.rfc.links import read_links
 from treepool.rfc.rset import ResourceSet

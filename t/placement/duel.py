@@ -9,8 +9,9 @@ from placement.exhaustive import TooBig
 from placement.reference import Ids, ReferencePool, Served, ids_of, r_lite, told_by
 from placement.strategies import History, Step
 from placement.wanted import Wanted, ids
-from treepool import Allocation, Pool
 from treepool.errors import TreepoolError
+from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
 from treepool.rfc import hostlist, idset
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from treepool import Pool
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 

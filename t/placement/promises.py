@@ -15,12 +15,13 @@ from typing import Any
 import attrs
 
 from generators import outcome
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.placement.plan.jobs import CENTURY, FAR, Rule
 from treepool.placement.plan.queue import BACKFILLED, IMMEDIATE, Queue
 from treepool.placement.plan.reason import why_waiting
 from treepool.placement.plan.windows import Window, admitting, change_windows
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.rset import ResourceSet, RLiteEntry

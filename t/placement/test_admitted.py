@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from depth import examples
 from placement import strategies as random
 from placement.test_work import UNEVEN, UNEVEN_SOCKETS, cluster, request
-from treepool import Pool
 from treepool.errors import InfeasibleRequest, InvalidJobspec, TooComplex
 from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.queue import Queue
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 NOW = 1000.0

@@ -12,9 +12,10 @@ from functools import lru_cache, partial
 import pytest
 
 from depth import deep
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, TreepoolError
 from treepool.placement.choose import policy
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 
 _PLACEMENT = os.sep + os.path.join("treepool", "placement") + os.sep

@@ -15,9 +15,9 @@ from placement import strategies
 from placement.duel import Duel
 from placement.strategies import jobspec
 from placement.test_against_reference import SETTINGS
-from treepool import Pool
 from treepool.placement.gpus.best_set import best_set, indifferent
 from treepool.placement.nodes.link_table import compile_links
+from treepool.placement.pool import Pool
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 from treepool.rfc.links import Links, Nic, Wire, digest

@@ -13,9 +13,10 @@ from depth import examples, some
 from placement import strategies as random
 from placement.duel import Duel, outcome
 from placement.promises import Site
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.plan.jobs import Rule
+from treepool.placement.pool import Pool
 from treepool.rfc import count, idset
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from treepool import Pool
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.on_node.cover import fewest, nearest
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_DOMAINS, Distances, digest
 from treepool.rfc.shape import parse_shape

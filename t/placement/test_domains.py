@@ -3,7 +3,7 @@
 import pytest
 
 from placement.test_work import cluster, request
-from treepool import Pool
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 #: A core of each socket. On a node without these, 24 cores are in two sockets.

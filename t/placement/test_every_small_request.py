@@ -11,8 +11,8 @@ from placement.duel import outcome
 from placement.reference import ReferencePool
 from placement.strategies import jobspec
 from placement.wanted import places
-from treepool import Pool
 from treepool.errors import InvalidJobspec
+from treepool.placement.pool import Pool
 
 R = {
     "version": 1,

@@ -12,12 +12,12 @@ from depth import examples
 from placement import strategies as random
 from placement.duel import Duel
 from placement.test_work import cluster as nodes_with_sockets
-from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.allocation import parts_of
 from treepool.placement.choose.choice import Situation
 from treepool.placement.effort import PER_REQUEST
 from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.shape import parse_shape
 from work import Lines

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treepool import Pool
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import Fitness, Share, Weights, memory_locality
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Link, Links, digest

@@ -8,13 +8,13 @@ from itertools import combinations
 import pytest
 
 from placement.strategies import jobspec
-from treepool import Pool
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique, lowest_clique
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node import fit
+from treepool.placement.pool import Pool
 from treepool.placement.request.need import SLOT, Demand, Need, Part, ask_of
 from treepool.rfc import idset
 from treepool.rfc.count import Count

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from placement.test_work import cluster
-from treepool import Pool
 from treepool.placement.nodes.fabric_tree import ROOT
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 

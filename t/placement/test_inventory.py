@@ -6,7 +6,8 @@ import tracemalloc
 
 import pytest
 
-from treepool import Pool, parse_shape
+from treepool import parse_shape
+from treepool.placement.pool import Pool
 from treepool.rfc import idset, rset
 from treepool.rfc.constraint import parse
 from work import Lines

@@ -18,8 +18,9 @@ from depth import examples
 from placement import strategies as random
 from placement.duel import Duel
 from placement.test_against_reference import SETTINGS
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InsufficientResources
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 CLUSTER_A = Path(__file__).parents[2] / "testvectors/rfc49-cluster-a.json"

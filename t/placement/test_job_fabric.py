@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from depth import examples
 from rfc.test_fabric import key, paths, trees
-from treepool import Pool, subinstance
+from treepool import subinstance
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.scheduling import SchedulingKey

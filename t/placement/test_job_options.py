@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.cli.files import data_folder
 from treepool.errors import InvalidJobspec
+from treepool.placement.pool import Pool
 from treepool.placement.request import job_options
 from treepool.placement.request.job_options import JobOptions, Same, Segment, Within
 from treepool.placement.request.vertices import request_of
@@ -378,7 +379,7 @@ def node(**execution):
 POOL = node()
 
 
-def request(shape, constraints=None, **options):
+def request(shape, constraints=None, /, **options):
     spec = from_resources(parse_shape(shape), constraints=constraints, options=options)
     return POOL.parse_resource_request(spec)
 

@@ -7,9 +7,10 @@ from itertools import accumulate
 import pytest
 
 from placement.test_gpu_link import given, node_R
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, TooComplex
 from treepool.placement.nodes.compile import compile_topo
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Links, Wire

@@ -13,13 +13,13 @@ from placement.exhaustive import TooBig
 from placement.reference import Ids, ReferencePool, usable
 from placement.test_against_reference import SETTINGS
 from placement.test_work import cluster, request
-from treepool import Pool
 from treepool.errors import InvalidOption
 from treepool.placement.choose.mix import MAX_KINDS, Kind, Mix, read_kind, read_mix
 from treepool.placement.choose.policy import Packing
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.usable import PER_GPU, stranded
 from treepool.placement.on_node.fit import fit
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 #: Four sockets of 24 cores and a GPU.

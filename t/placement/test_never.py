@@ -26,7 +26,7 @@ from placement.duel import (
 from placement.inherited import with_key_of
 from placement.reference import Ids, ReferencePool, ids_of, topo_by_rank
 from placement.wanted import ids
-from treepool import Pool, ResourceSet, subinstance
+from treepool import ResourceSet, subinstance
 from treepool.errors import (
     InfeasibleRequest,
     InsufficientResources,
@@ -34,6 +34,7 @@ from treepool.errors import (
     PoolConflict,
     TreepoolError,
 )
+from treepool.placement.pool import Pool
 from treepool.rfc import hostlist
 
 SETTINGS = settings(

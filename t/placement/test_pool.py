@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from treepool import Pool, ResourceSet, parse_shape, subinstance
+from treepool import ResourceSet, parse_shape, subinstance
 from treepool.errors import (
     InfeasibleRequest,
     InsufficientResources,
@@ -18,6 +18,7 @@ from treepool.errors import (
     InvalidR,
     PoolConflict,
 )
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 #: Two sockets of two NUMA domains, each with four cores and a GPU.
@@ -160,7 +161,7 @@ def test_a_pool_without_nodes_serves_nothing(nodelist, key):
     for one in (pool, pool.copy(), pool.copy_idle()):
         assert (one.ranks, one.up, one.localities, one.dumps()) == (0, 0, (), "")
         assert one.to_dict()["execution"]["R_lite"] == []
-        assert one.copy_allocated().ranks == one.copy_down().ranks == 0
+        assert one.copy_allocated().mask == one.copy_down().mask == 0
 
 
 def test_a_pool_whose_last_node_is_removed_serves_nothing():

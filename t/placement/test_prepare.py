@@ -5,9 +5,10 @@ import random
 import pytest
 
 from depth import some
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.placement.allocation import parts_of
 from treepool.placement.effort import PER_REQUEST
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 
 TOPO = {

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from placement.test_work import HARD, UNEVEN, cluster, request
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 
 VECTORS = Path(__file__).parents[2] / "testvectors"

@@ -11,8 +11,9 @@ import random
 import pytest
 
 from placement.inherited import excluding, ids, inherited, inherited_contained
-from treepool import Pool, ResourceSet, parse_shape, subinstance
+from treepool import ResourceSet, parse_shape, subinstance
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidKey
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import digest
 from treepool.view.model import Cluster

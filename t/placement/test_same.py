@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from depth import examples
 from placement.strategies import some, subsets
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.placement.pool import Pool
 from treepool.placement.why.decision import why_insufficient
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources

@@ -9,12 +9,13 @@ import pytest
 from placement.reference import Ids
 from placement.strategies import jobspec
 from placement.wanted import Need, Part
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import TooComplex
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node import fit
+from treepool.placement.pool import Pool
 from treepool.placement.request import need
 from treepool.rfc import idset
 from treepool.rfc.count import Count

@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from treepool import Pool, parse_shape, subinstance
+from treepool import parse_shape, subinstance
 from treepool.cli.validate import _of_key
 from treepool.errors import InvalidJobspec
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 
 NODE = {

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InvalidJobspec
+from treepool.placement.pool import Pool
 from treepool.placement.why.unsatisfied import unsatisfied
 from treepool.rfc.constraint import Constraint, evaluate, parse
 from treepool.rfc.hostindex import HostIndex

@@ -5,13 +5,13 @@ import random
 import pytest
 
 from placement.test_work import cluster, request
-from treepool import Pool
 from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import ABOVE_KEYS, POLICIES, Packing
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.usable import PER_GPU, stranded, usable
 from treepool.placement.on_node.fit import fit
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 (TYPE,) = Pool(cluster(2)).inventory.node_types

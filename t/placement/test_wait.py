@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from depth import examples
 from placement.promises import NOW, Site, ranks_in
 from placement.test_job_fabric import cluster
-from treepool import Pool
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Rule, finish
+from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import Within
 
 SWITCHES = {"switch": [{"ranks": "0-3"}, {"ranks": "4-7"}]}

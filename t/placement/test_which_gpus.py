@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placement.linktables import every_pair
-from treepool import Pool
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Links, Wire, digest

@@ -11,10 +11,10 @@ from itertools import product
 import pytest
 
 from placement.test_work import cluster, request
-from treepool import Pool
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import fit
+from treepool.placement.pool import Pool
 
 GPUS = 4
 USED = list(product(range(GPUS + 1), repeat=2))

@@ -9,9 +9,10 @@ import random
 
 import pytest
 
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec, TooComplex
 from treepool.placement import effort
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from work import Lines
 

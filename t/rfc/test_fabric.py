@@ -53,7 +53,7 @@ def test_the_example_of_design_is_read_and_written_as_it_is():
     read = SchedulingKey.read(json.dumps(key(CELLS)))
     assert read.to_dict() == key(CELLS)
     assert read.fabric.localities() == {"cell", "switch"}
-    assert read.ranks == (1 << 64) - 1
+    assert read.mask == (1 << 64) - 1
 
 
 def test_ranks_of_a_domain_with_domains_inside_are_their_union_or_more():

@@ -73,7 +73,7 @@ def test_the_example_of_rfc_20_is_read():
         starttime=1676560542.0,
         expiration=1676562342.0,
     )
-    assert read.ranks == 0xF << 19
+    assert read.mask == 0xF << 19
     assert read.to_dict() == EXAMPLE
 
 
@@ -147,7 +147,7 @@ def test_the_key_is_about_the_ranks_of_r():
     assert key is not None and key.to_dict() == KEY
     some = changed(lambda R, e: (R.update(scheduling=renamed("100-115")), e.update(starttime=1)))
     key = ResourceSet.read(some).key()
-    assert key is not None and key.ranks == 0xFFFF
+    assert key is not None and key.mask == 0xFFFF
     assert ResourceSet.read(some).to_dict()["scheduling"]["children"][0]["ranks"] == "100-115"
 
 
@@ -158,7 +158,7 @@ def test_an_R_without_ranks_is_read_as_flux_writes_it(nodelist, scheduling):
     document = {"version": 1, "execution": {"R_lite": [], **nodelist}, **scheduling}
     assert problems(document) == []
     R = ResourceSet.read(document)
-    assert (R.entries, R.hosts, R.ranks) == ((), (), 0)
+    assert (R.entries, R.hosts, R.ranks) == ((), (), ())
     key = R.key()
     assert key is None if not scheduling else key is not None and key.children == ()
     assert R.to_dict()["execution"] == {
@@ -167,7 +167,7 @@ def test_an_R_without_ranks_is_read_as_flux_writes_it(nodelist, scheduling):
         "expiration": 0.0,
         "nodelist": [],
     }
-    assert ResourceSet.read(R.to_dict()).ranks == 0
+    assert ResourceSet.read(R.to_dict()).ranks == ()
 
 
 def renamed(ranks: str) -> dict[str, Any]:
@@ -384,7 +384,7 @@ def test_the_work_of_reading_is_linear_in_the_nodes(nodes):
     )
     with Lines() as work:
         read = ResourceSet.read(text)
-    assert idset.size(read.ranks) == nodes == len(read.hosts)
+    assert idset.size(read.mask) == nodes == len(read.hosts)
     assert work.count < 2 * nodes + 5000
 
 

@@ -53,7 +53,7 @@ def problems_of_topo(node: object) -> list[str]:
 @pytest.mark.parametrize(("cluster", "size"), [(A, 16), (B, 1152)], ids=["A", "B"])
 def test_the_keys_of_rfc_49_are_valid_and_come_out_as_they_went_in(cluster, size):
     read = SchedulingKey.read(cluster)
-    assert idset.size(read.ranks) == size
+    assert idset.size(read.mask) == size
     assert read.to_dict() == cluster
     assert SchedulingKey.read(json.dumps(cluster)) == read
     assert problems(cluster) == []
@@ -366,7 +366,7 @@ def test_a_rank_becomes_its_position_among_all_ranks_of_the_r(some, flat):
 
 @given(keys(), RANKS)
 def test_a_key_about_the_ranks_of_r_lite_stays_as_it_is(some, flat):
-    assert some.map_to(some.ranks | text(flat)) is some
+    assert some.map_to(some.mask | text(flat)) is some
 
 
 @given(keys().filter(lambda some: some.children), st.data())
@@ -419,7 +419,7 @@ def test_children_and_fabric_must_each_be_about_ranks_of_R(ranks, above, allocat
 
 @given(keys(), st.integers(0, 300))
 def test_as_many_other_ranks_are_mapped_by_sorted_position(some, first):
-    size = idset.size(some.ranks)
+    size = idset.size(some.mask)
     mapped = some.map_to(((1 << size) - 1) << first, allocated=True)
     before = topos(some)
     assert topos(mapped) == {first + i: before[r] for i, r in enumerate(sorted(before))}
@@ -427,7 +427,7 @@ def test_as_many_other_ranks_are_mapped_by_sorted_position(some, first):
 
 @given(keys(), st.integers(0, 300))
 def test_mapping_to_as_many_ranks_with_gaps_keeps_the_order(some, first):
-    ranks = [first + i * i for i in range(idset.size(some.ranks))]
+    ranks = [first + i * i for i in range(idset.size(some.mask))]
     before = topos(some)
     assert topos(some.map_to(text(set(ranks)), allocated=True)) == dict(
         zip(ranks, (before[r] for r in sorted(before)))

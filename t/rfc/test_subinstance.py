@@ -122,7 +122,7 @@ def test_each_node_keeps_its_host_its_resources_and_its_topo(ranks, with_topo):
         "scheduling": key(*((str(r), {"memory": r}) for r in known)),
     }
     sub = ResourceSet.read(subinstance(R))
-    assert sub.ranks == (1 << len(order)) - 1
+    assert sub.mask == (1 << len(order)) - 1
     cores = {r: e.cores for e in sub.entries for r in idset.iterate(e.ranks)}
     topos = SchedulingKey.read(sub.scheduling or {})
     memory = {r: e.topo["memory"] for e in topos.children for r in idset.iterate(e.ranks)}

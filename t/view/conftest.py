@@ -5,8 +5,9 @@ import json
 import pytest
 
 from commandline import run
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.cli.files import data_folder
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.view.model import Job

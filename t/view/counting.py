@@ -8,8 +8,9 @@ import random
 
 from placement import reference
 from placement.reference import ReferencePool
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.placement.pool import Pool
 from treepool.rfc import hostlist, idset
 from treepool.rfc.jobspec import from_resources
 

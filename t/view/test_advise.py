@@ -7,8 +7,9 @@ import pytest
 
 from bench.workload import cluster as cray
 from depth import examples
-from treepool import Pool, ResourceSet, parse_shape
+from treepool import ResourceSet, parse_shape
 from treepool.errors import InsufficientResources, InvalidJobspec, InvalidShape
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.view.advise import MAX_JOBS, advise, shares, slot_sizes

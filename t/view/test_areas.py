@@ -6,7 +6,7 @@ import re
 import pytest
 
 from depth import examples, some
-from treepool import Pool
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.view.areas import areas, domain_lines, locality_lines
 from treepool.view.html import MAX_AREAS, html

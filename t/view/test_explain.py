@@ -6,8 +6,9 @@ import re
 import pytest
 
 from depth import examples
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.placement.pool import Pool
 from treepool.placement.why import decision
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources

@@ -2,7 +2,7 @@
 
 import re
 
-from treepool import Pool
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import Device, Link, Links, digest
 from treepool.view import status

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from depth import examples, some
-from treepool import Pool
+from treepool.placement.pool import Pool
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.text import text

@@ -210,7 +210,7 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
         return _encode_instance(describer, R, arguments.properties)
     found = list(counted(_found(arguments, describer), "nodes read"))
     if R is not None:
-        nodes = assigned(found, R.ranks, R.hosts)
+        nodes = assigned(found, R.mask, R.hosts)
         return key.encode_into(R, nodes, arguments.properties)
     ranks, hosts = new_nodes(arguments, found)
     nodes = assigned(found, ranks, hosts)
@@ -268,7 +268,7 @@ def _encode_instance(
         handle = client.connected()
         target = resources(handle) if R is None else R
     nodes = []
-    for rank, answer in counted(topologies(handle, target.ranks), "brokers answered"):
+    for rank, answer in counted(topologies(handle, target.mask), "brokers answered"):
         if isinstance(answer, bytes):
             nodes.append(Nodes(1 << rank, describer.of_xml(answer, f"rank {rank}")))
         else:

@@ -114,8 +114,8 @@ def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         from treepool.flux.job import read
 
         found = read(environment)
-    if not found.R.ranks >> found.rank & 1:
-        raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.ranks)}, this is {found.rank}")
+    if not found.R.mask >> found.rank & 1:
+        raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.mask)}, this is {found.rank}")
     machine = _machine(found.xml, found.instance_cores is not None)
     machine = _divided(machine, found.R, found.rank, arguments.mig)
     nested = found.instance_cores
@@ -231,9 +231,9 @@ def _from_files(arguments: Namespace, environment: Mapping[str, str]) -> Here:
 
 def _rank(text: Optional[str], R: ResourceSet) -> int:
     if text is None:
-        if idset.size(R.ranks) > 1:
-            raise Stop(f"which of the ranks {shown_ids(R.ranks)}? (--rank)", USAGE)
-        return idset.lowest(R.ranks)
+        if idset.size(R.mask) > 1:
+            raise Stop(f"which of the ranks {shown_ids(R.mask)}? (--rank)", USAGE)
+        return idset.lowest(R.mask)
     if not _NUMBER.fullmatch(text):
         raise Stop(f"--rank {text:.40}: is not a rank", USAGE)
     return int(text)
@@ -248,5 +248,5 @@ def _part(text: Optional[str]) -> tuple[int, int]:
 
 
 def _host(R: ResourceSet, rank: int) -> str:
-    place = idset.size(R.ranks & ((1 << rank) - 1))
+    place = idset.size(R.mask & ((1 << rank) - 1))
     return R.hosts[place] if place < len(R.hosts) else ""

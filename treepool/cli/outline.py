@@ -58,7 +58,7 @@ def facts(encoded: Encoded) -> Iterator[dict[str, Any]]:
 
 
 def _host_of(encoded: Encoded) -> dict[int, str]:
-    return dict(zip(idset.iterate(encoded.R.ranks), encoded.R.hosts))
+    return dict(zip(idset.iterate(encoded.R.mask), encoded.R.hosts))
 
 
 def _hosts(ranks: int, host_of: Mapping[int, str]) -> str:

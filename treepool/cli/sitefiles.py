@@ -28,7 +28,7 @@ def with_fabric(encoded: Encoded, source: str, topology: str = "") -> Encoded:
     if R.scheduling is not None and not is_treepool(R.scheduling):
         raise InvalidHardware("R has a scheduling key of another scheduler: take it out first")
     with files.naming(source):
-        fabric, warnings = sites.fabric_of(_site(source, R.hosts, topology), R.hosts, R.ranks)
+        fabric, warnings = sites.fabric_of(_site(source, R.hosts, topology), R.hosts, R.mask)
     if not fabric:
         raise Stop(f"--fabric: {source:.80}: names none of the hosts of R")
     known = R.key()  # in the ranks of R

@@ -64,11 +64,11 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
         raise InvalidHardware(
             "R has a scheduling key of another scheduler, which would be lost: take it out first"
         )
-    here = [attrs.evolve(n, ranks=n.ranks & R.ranks) for n in nodes if n.ranks & R.ranks]
+    here = [attrs.evolve(n, ranks=n.ranks & R.mask) for n in nodes if n.ranks & R.mask]
     kinds = _merged(here)
     described = union(kind.ranks for kind in kinds)
     known = R.key()  # in the ranks of R, as the children will be
-    kept = known.trim(R.ranks & ~described) if known is not None else None
+    kept = known.trim(R.mask & ~described) if known is not None else None
     key: dict[str, Any] = {"writer": WRITER}
     if known is not None:
         key = attrs.evolve(known, allocated=_allocated(known, here)).to_dict()
@@ -200,7 +200,7 @@ def _odd_hosts(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
     """
     if len(kinds) < 2 or not R.hosts:
         return []
-    host_of = dict(zip(idset.iterate(R.ranks), R.hosts))
+    host_of = dict(zip(idset.iterate(R.mask), R.hosts))
     families: dict[str, list[list[str]]] = {}
     for i, kind in enumerate(kinds):
         for rank in idset.iterate(kind.ranks):

@@ -71,7 +71,7 @@ def task_of(
     """
     entry = next((e for e in R.entries if rank >= 0 and e.ranks >> rank & 1), None)
     if entry is None:
-        raise InvalidR(f"R has ranks {shown_ids(R.ranks)}, not {rank}")
+        raise InvalidR(f"R has ranks {shown_ids(R.mask)}, not {rank}")
     if not 0 <= index < tasks <= MAX_TASKS:
         raise InvalidInput(f"there is no local task {index} of {tasks} (at most {MAX_TASKS})")
     if entry.gpus.bit_length() > MAX_GPUS:

@@ -73,7 +73,7 @@ def _local_tasks(
     if environment.get("FLUX_JOB_NNODES") == "1" and size.isascii() and size.isdigit():
         return int(size[:9])
     # Shells are numbered in the order of the ranks in R.
-    node = idset.size(R.ranks & ((1 << rank) - 1))
+    node = idset.size(R.mask & ((1 << rank) - 1))
     return tasks_on(_taskmap(broker, jobid), node)
 
 

@@ -248,7 +248,7 @@ class TreepoolScheduler(Receiver):
             self.resources.impl.free(jobid, R, final)
         except ValueError as e:
             self.log.error(f"free: {e}: what it holds there is free")
-            self._held_back.give_back(jobid, None if final else R.ranks)
+            self._held_back.give_back(jobid, None if final else R.mask)
         if not self.pool.has_job(jobid):
             self._users.pop(jobid, None)
         self._held_back.freed()

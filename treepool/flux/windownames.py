@@ -49,7 +49,7 @@ def user_id(user: Union[str, int]) -> Optional[int]:
 def _ranks(R: ResourceSet, hosts: str) -> tuple[int, list[str]]:
     """The ranks (bitmask) on *hosts*, a hostlist, and which of these are not in *R*."""
     wanted = dict.fromkeys(hostlist.decode(hosts))
-    ids = [rank for rank, host in zip(idset.iterate(R.ranks), R.hosts) if host in wanted]
+    ids = [rank for rank, host in zip(idset.iterate(R.mask), R.hosts) if host in wanted]
     known = set(R.hosts)
     return idset.from_ids(ids), [host for host in wanted if host not in known]
 

@@ -52,7 +52,7 @@ def warnings(resource_set: ResourceSet, strays: bool = False) -> list[str]:
     key = read_into(Findings(unknown), scheduling, "/scheduling")
     if key is None:
         return []
-    place = resource_set.ranks, resource_set.allocated
+    place = resource_set.mask, resource_set.allocated
     if next(key.misplaced(*place), None):
         return []
     check = _Check(key, resource_set, key.ranks_in(*place))
@@ -111,7 +111,7 @@ class _Check:
 
     def uncovered(self) -> Iterator[str]:
         """Ranks without an entry, in a key that has entries for other ranks."""
-        lacking = self.resource_set.ranks & ~union(self.ranks)
+        lacking = self.resource_set.mask & ~union(self.ranks)
         if not lacking or not self.key.children:
             return
         one = idset.size(lacking) == 1

@@ -63,11 +63,16 @@ class ResourceSet:
     expiration: float = 0.0
     scheduling: Optional[Mapping[str, Any]] = None
     #: All ranks, as bitmask.
-    ranks: int = attrs.field(init=False, repr=False, eq=False)
+    mask: int = attrs.field(init=False, repr=False, eq=False)
 
-    @ranks.default
+    @mask.default
     def _all_ranks(self) -> int:
         return union(entry.ranks for entry in self.entries)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks, ascending."""
+        return tuple(idset.iterate(self.mask))
 
     @classmethod
     def read(cls, R: Union[Mapping[str, Any], str]) -> ResourceSet:
@@ -113,7 +118,7 @@ class ResourceSet:
         """
         if self.scheduling is None or not scheduling.is_treepool(self.scheduling):
             return None
-        return SchedulingKey.read(self.scheduling).map_to(self.ranks, self.allocated)
+        return SchedulingKey.read(self.scheduling).map_to(self.mask, self.allocated)
 
     def to_dict(self) -> dict[str, Any]:
         """The R as RFC 20 JSON. The times are always there, as in what flux-core writes."""
@@ -301,7 +306,7 @@ def subinstance(R: Union[Mapping[str, Any], str]) -> dict[str, Any]:
     is copied unchanged. Raises InvalidR or InvalidKey.
     """
     allocated = ResourceSet.read(R)
-    move = idset.from_zero(allocated.ranks)
+    move = idset.from_zero(allocated.mask)
     key = allocated.key()
     return attrs.evolve(
         allocated,
@@ -313,6 +318,6 @@ def subinstance(R: Union[Mapping[str, Any], str]) -> dict[str, Any]:
         },
         nslots=None,
         scheduling=(
-            allocated.scheduling if key is None else key.renumber(allocated.ranks).to_dict()
+            allocated.scheduling if key is None else key.renumber(allocated.mask).to_dict()
         ),
     ).to_dict()

@@ -96,7 +96,7 @@ class SchedulingKey:
     #: All ranks in the fabric, as bitmask.
     above: int = attrs.field(init=False, repr=False, eq=False)
     #: All ranks that have an entry or are in the fabric, as bitmask.
-    ranks: int = attrs.field(init=False, repr=False, eq=False)
+    mask: int = attrs.field(init=False, repr=False, eq=False)
 
     @tables.default
     def _tables_of_extra(self) -> Mapping[str, Links]:
@@ -111,9 +111,14 @@ class SchedulingKey:
     def _ranks_of_the_fabric(self) -> int:
         return self.fabric.mask() if self.fabric is not None else 0
 
-    @ranks.default
+    @mask.default
     def _all_ranks(self) -> int:
         return self.described | self.above
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks that have an entry or are in the fabric, ascending."""
+        return tuple(idset.iterate(self.mask))
 
     @property
     def described(self) -> int:
@@ -170,7 +175,7 @@ class SchedulingKey:
         Each rank becomes its position in bitmask *within*, which includes all ranks of the key. The
         default is exactly these ranks. A key that leaves out flat nodes needs *within*.
         """
-        move = idset.from_zero(self.ranks if within is None else within)
+        move = idset.from_zero(self.mask if within is None else within)
         return self._moved(move)
 
     def map_to(self, ranks: int, allocated: bool = False) -> SchedulingKey:
@@ -186,7 +191,7 @@ class SchedulingKey:
         """
         for problem in self.misplaced(ranks, allocated):
             raise InvalidKey(str(problem))
-        if self.ranks & ~ranks == 0:
+        if self.mask & ~ranks == 0:
             return self
         return self._moved(*(move for _, _, move in self._moves(ranks, allocated)))
 
@@ -218,7 +223,7 @@ class SchedulingKey:
         together = not (below & ~above and above & ~below)
         parts = ("children", below), ("fabric", above)
         return tuple(
-            (name, own, _move(self.ranks if together else own, ranks, allocated))
+            (name, own, _move(self.mask if together else own, ranks, allocated))
             for name, own in parts
         )
 

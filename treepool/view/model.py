@@ -253,7 +253,7 @@ class Cluster:
         known = sorted(inventory.node_types.items(), key=lambda item: -idset.size(item[1]))
         place = {node_type: i for i, (node_type, _) in enumerate(known)}
         status = [UP] * len(inventory.types)
-        for rank in idset.iterate(pool.copy_down().ranks):
+        for rank in idset.iterate(pool.copy_down().mask):
             status[rank] = DOWN
         for rank in idset.iterate(drained & inventory.ranks):
             status[rank] = DRAINED

@@ -25,10 +25,12 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
 
-from treepool import Allocation, Pool, ResourceSet, parse_shape
+from treepool import ResourceSet, parse_shape
 from treepool.cli import plots
 from treepool.cli.main import INTERRUPTED, Parser
 from treepool.cli.screen import DONE, complain, out
+from treepool.placement.allocation import Allocation
+from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 from treepool.view import replay
 from treepool.view.trace import TraceJob

@@ -11,9 +11,9 @@ from typing import Any, Optional, Protocol
 
 from bench.packing.clusters import Ask, Cluster, Ids, Mix
 from bench.peer import PeerPool
-from treepool import Pool
 from treepool.errors import InsufficientResources
 from treepool.placement.choose.mix import MAX_KINDS
+from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape

@@ -7,7 +7,7 @@ from chances import BEGIN, QUEUES, SHAPES
 from histories import History, by_rank
 from manager import Job, text
 
-from treepool import Pool, parse_shape
+from treepool import parse_shape
 from treepool.errors import TreepoolError
 from treepool.flux import options
 from treepool.flux.windownames import window_of
@@ -15,6 +15,7 @@ from treepool.placement.plan import queue
 from treepool.placement.plan.jobs import finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import admitting, change_windows
+from treepool.placement.pool import Pool
 from treepool.rfc import jobspec, windows
 from treepool.rfc.rset import ResourceSet
 from treepool.view.replay import Rules, replay

@@ -58,7 +58,7 @@ class Inventory:
 
         It has room for at least *width* ranks, because jobs may still hold ranks that were removed.
         """
-        ranks = resource_set.ranks
+        ranks = resource_set.mask
         width = max(ranks.bit_length(), width)
         key = resource_set.key()
         if key is not None:
@@ -77,7 +77,7 @@ class Inventory:
     @property
     def ranks(self) -> int:
         """All ranks, as a bitmask."""
-        return self.resource_set.ranks
+        return self.resource_set.mask
 
     @cached_property
     def node_types(self) -> dict[NodeType, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional
+from typing import Any, Iterator, Optional
 
 import attrs
 
@@ -188,6 +188,10 @@ class Ask:
             if self.group is slot:
                 nslots = min(nslots, units)
         return self.shortfall(units, nslots)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, it becomes the one Ask with these values there."""
+        return ask_of, (self.group, self.fill, self.whole, self.locality)
 
 
 def _down_to_slot(part: Part) -> Iterator[Part]:
