@@ -61,7 +61,7 @@ def test_no_width_loses_anything(treepool, monkeypatch, width):
 def test_ids_are_broken_only_after_a_comma(treepool, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     out = treepool("alloc", "--cluster", "b", "slot=9/core=17").out
-    pieces = out.split()
+    pieces = [piece for word in out.split() for piece in word.split(",")]
     assert "72-88" in pieces
     assert not [piece for piece in pieces if piece.endswith("-") and piece != "-"]
 
@@ -92,7 +92,7 @@ def test_control_characters_are_escaped(treepool):
 
 def test_a_terminal_gets_colour():
     shown, _ = on_a_terminal("-m", "treepool", "alloc", "slot=1/rack")
-    assert "\x1b[31minvalid\x1b[0m" in shown
+    assert "\x1b[31minvalid: " in shown
 
 
 def test_no_colour_in_a_pipe():

@@ -28,7 +28,7 @@ from typing import Any, Iterator, Optional
 
 from treepool.cli import cluster, files
 from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, width
 from treepool.errors import InvalidInput
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
@@ -160,7 +160,7 @@ def _print_table(answers: Iterator[Answer]) -> int:
     from treepool.cli.alloctable import table
 
     found = list(answers)
-    draw(lambda width: table(found, width))
+    out("\n".join(table(found, width())))
     refused = {n: a.outcome for n, a in enumerate(found, 1) if isinstance(a.outcome, Refusal)}
     for number, refusal in refused.items():
         if refusal.caret:

@@ -39,7 +39,7 @@ import attrs
 from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress
 from treepool.cli.replayarguments import FORMS, file_named, load_in, rules_in, whole_number
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json, shortened
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, shortened, width
 from treepool.errors import InvalidOption
 from treepool.rfc.rset import ResourceSet
 from treepool.view import trace
@@ -195,7 +195,7 @@ def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
     else:
         from treepool.cli.replaytable import table
 
-        draw(lambda width: table(found, width))
+        out("\n".join(table(found, width())))
 
 
 def _line(outcome: Outcome, seconds: float) -> dict[str, Any]:

@@ -8,41 +8,32 @@ from __future__ import annotations
 from typing import Iterator, Sequence
 
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from treepool.cli.screen import printable
+from treepool.cli.screen import coloured, printable
 from treepool.view.outcome import numbers
 from treepool.view.replay import Outcome
-
-_GAP = 3
+from treepool.view.table import GAP, Cell, lines
 
 #: An outcome, and how many seconds the replay took.
 Timed = tuple[Outcome, float]
 
 
-def table(found: Sequence[Timed], width: int) -> RenderableType:
+def table(found: Sequence[Timed], width: int) -> Iterator[str]:
     """*found* in at most *width* columns."""
-    rows = [[*numbers(outcome), _rate(outcome, seconds)] for outcome, seconds in found]
-    labels = [label for label, _ in rows[0]]
-    first = max(map(cell_len, labels))
-    columns = [
-        [*head, *(value for _, value in row)]
-        for head, row in zip(_heads([outcome for outcome, _ in found]), rows)
-    ]
-    blank = [""] * (len(columns[0]) - len(labels))
-    parts: list[Text] = []
-    for some in _fitting(columns, width - first):
-        parts += [Text()] if parts else []
-        widths = [max(map(cell_len, column)) for column in some]
-        for i, label in enumerate([*blank, *labels]):
-            cells = [column[i] for column in some]
-            if not any((label, *cells)):
-                continue
-            line = _line(label, cells, first, widths)
-            line.stylize("bold" if i < len(blank) else "")
-            parts.append(line)
-    return Group(*parts)
+    outcomes = [[*numbers(outcome), _rate(outcome, seconds)] for outcome, seconds in found]
+    heads = _heads([outcome for outcome, _ in found])
+    blank = [""] * len(heads[0])
+    labels = [*blank, *(label for label, _ in outcomes[0])]
+    columns = [[*head, *(value for _, value in outcome)] for head, outcome in zip(heads, outcomes)]
+    for number, some in enumerate(_fitting(columns, width - max(map(cell_len, labels)))):
+        if number:
+            yield ""
+        rows: list[list[Cell]] = []
+        for row in zip(labels, *some):
+            colour = "bold" if len(rows) < len(blank) else ""
+            if any(row):
+                rows.append([(cell, colour) for cell in row])
+        yield from lines((), rows, width, "l" + "r" * len(some), paint=coloured)
 
 
 def _heads(outcomes: Sequence[Outcome]) -> list[list[str]]:
@@ -65,20 +56,13 @@ def _fitting(columns: Sequence[list[str]], room: int) -> Iterator[list[list[str]
     some: list[list[str]] = []
     left = room
     for column in columns:
-        needed = _GAP + max(map(cell_len, column))
+        needed = GAP + max(map(cell_len, column))
         if some and needed > left:
             yield some
             some, left = [], room
         some.append(column)
         left -= needed
     yield some
-
-
-def _line(label: str, values: Sequence[str], first: int, widths: Sequence[int]) -> Text:
-    line = Text(label + " " * (first - cell_len(label)), no_wrap=True, overflow="ellipsis")
-    for value, width in zip(values, widths):
-        line.append(" " * (_GAP + width - cell_len(value)) + value)
-    return line
 
 
 def _rate(outcome: Outcome, seconds: float) -> tuple[str, str]:

@@ -12,7 +12,6 @@ import shutil
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Mapping
-from unicodedata import combining, east_asian_width
 
 from treepool.cli import progressbar
 from treepool.rfc.quote import printable as printable
@@ -73,11 +72,6 @@ def has_colour() -> bool:
 def coloured(text: str, colour: str) -> str:
     """*text* in a *colour* of _COLOURS where stdout shows colours."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if has_colour() else text
-
-
-def columns(text: str) -> int:
-    """How many columns of a terminal *text* takes."""
-    return sum(0 if combining(c) else 2 if east_asian_width(c) in ("W", "F") else 1 for c in text)
 
 
 def width() -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Iterator, Sequence
 
-from treepool.cli.table import Cell, lines
+from treepool.cli.screen import coloured
 from treepool.rfc.windows import WindowEntry, clock
 from treepool.view import windows
 from treepool.view.areas import DomainLine
 from treepool.view.status import GpuLine, JobLine
+from treepool.view.table import Cell, lines
 
 _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
 
@@ -19,54 +20,50 @@ _OPTIONAL = (2, 3, 4)
 def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[str]:
     """A row for each GPU; of model, memory and domain, columns without information are left out."""
     names = ("host", "gpu", "model", "memory", "domain", "state", "job", "user")
-    rows = []
+    rows: list[list[Cell]] = []
     for line in gpus:
         memory = f"{line.memory} GiB" if line.memory else ""
         state = line.state, _COLOURS.get(line.state, "")
-        what = _plain(line.host, str(line.gpu), line.model, memory, line.domain)
-        rows.append([*what, state, *_plain(line.job, line.user)])
-    kept = [i for i in range(len(names)) if i not in _OPTIONAL or any(row[i][0] for row in rows)]
-    return lines([names[i] for i in kept], [[row[i] for i in kept] for row in rows], width)
+        what = (line.host, str(line.gpu), line.model, memory, line.domain)
+        rows.append([*what, state, line.job, line.user])
+    kept = [i for i in range(len(names)) if i not in _OPTIONAL or any(row[i] for row in rows)]
+    some = [[row[i] for i in kept] for row in rows]
+    return lines([names[i] for i in kept], some, width, paint=coloured)
 
 
 def domain_table(domains: Sequence[DomainLine], width: int) -> Iterator[str]:
     """A row for each domain above the nodes."""
     names = ("domain", "in", "nodes", "idle", "partial", "full", "not up", "free cores", "GPUs")
-    rows = []
+    rows: list[list[Cell]] = []
     for line in domains:
         nodes = line.nodes, line.idle, line.partly, line.full, line.away
         numbers = (*nodes, line.cores_free, line.gpus_free)
-        rows.append(_plain(line.domain, line.within, *(f"{number:,}" for number in numbers)))
-    return lines(names, rows, width)
+        rows.append([line.domain, line.within, *(f"{number:,}" for number in numbers)])
+    return lines(names, rows, width, "llrrrrrrr", paint=coloured)
 
 
 def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[str]:
     """A row for each job; *now* is the time, in seconds since the epoch."""
-    rows = []
+    rows: list[list[Cell]] = []
     for line in jobs:
         fitness = "" if line.fitness is None else f"{line.fitness:.2f}"
         colour = "" if line.fitness is None or line.fitness >= 0.99 else "yellow"
-        what = _plain(line.job, line.user, line.name, line.state, _age(now - line.since))
-        where = _plain(line.domains, line.placement or line.note)
-        rows.append([*what, (fitness, colour), *where])
+        what = (line.job, line.user, line.name, line.state, _age(now - line.since))
+        rows.append([*what, (fitness, colour), line.domains, line.placement or line.note])
     names = ("job", "user", "name", "state", "for", "fitness", "in", "placement")
-    return lines(names, rows, width)
+    return lines(names, rows, width, paint=coloured)
 
 
 def window_table(
     entries: Sequence[tuple[WindowEntry, str]], now: float, width: int
 ) -> Iterator[str]:
     """A row for each window and its source; *now* is the time, in seconds since the epoch."""
-    rows = []
+    rows: list[list[Cell]] = []
     for entry, source in entries:
         when = clock(entry.start, now), clock(entry.end, now)
-        rows.append(_plain(entry.name, entry.hosts, *when, windows.whom(entry), source))
-    return lines(("name", "hosts", "start", "end", "for", "source"), rows, width)
-
-
-def _plain(*texts: str) -> list[Cell]:
-    """Cells without a colour."""
-    return [(text, "") for text in texts]
+        rows.append([entry.name, entry.hosts, *when, windows.whom(entry), source])
+    names = ("name", "hosts", "start", "end", "for", "source")
+    return lines(names, rows, width, paint=coloured)
 
 
 def _age(seconds: float) -> str:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
 from treepool.view.advise import Advice, Filled, Level
+from treepool.view.table import GAP, lines
 from treepool.view.textboxes import Lines, cut_words, wrapped
 from treepool.view.words import count, listed, plain, size
 
 #: Smallest width supported, in columns.
 NARROWEST = 40
-
-_GAP = 2
 
 _Row = Sequence[str]
 
@@ -138,13 +136,6 @@ def _rounded(amount: int) -> int:
 
 
 def _table(rows: Sequence[_Row], align: str, width: int) -> Lines:
-    """*rows* in columns, aligned by *align* ("l" or "r" each); lines that are too long are cut."""
-    widths = [max(map(cell_len, column)) for column in zip(*rows)]
-    lines = []
-    for row in rows:
-        words = ""
-        for i, (cell, room) in enumerate(zip(row, widths)):
-            blanks = " " * (room - cell_len(cell))
-            words += " " * _GAP + (cell + blanks if align[i] == "l" else blanks + cell)
-        lines.append(Text(cut_words(words.rstrip(), width)))
-    return lines
+    """*rows* in columns, aligned by *align* ("l" or "r" each), indented."""
+    indent = " " * GAP
+    return [Text(cut_words(indent + line, width)) for line in lines((), rows, width - GAP, align)]

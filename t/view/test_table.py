@@ -2,11 +2,11 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from treepool.cli.screen import columns
 from treepool.cli.statustable import gpu_table
-from treepool.cli.table import lines
 from treepool.view.status import GpuLine
+from treepool.view.table import lines
 from work import Lines
 
 TEXTS = st.text(st.sampled_from("ab ,é字"), max_size=30)
@@ -30,14 +30,19 @@ def test_the_widest_column_is_folded_where_a_table_is_too_wide():
     assert shown == ["job  placement", "f1   rank0/core0,", "     rank1/core1"]
 
 
-def test_the_width_of_a_text_is_that_on_a_terminal():
-    assert list(map(columns, ("ab", "é", "e\u0301", "字"))) == [2, 1, 1, 2]
+def test_the_last_cell_of_a_short_row_has_the_rest_of_the_width():
+    shown = list(lines(("a", "b", "c"), [["1", "2", "3"], ["1", "a long remark"]], 10))
+    assert shown == ["a  b  c", "1  2  3", "1  a long", "   remark"]
+
+
+def test_numbers_may_be_on_the_right():
+    assert list(lines((), [["a", "1"], ["b", "22"]], 40, "lr")) == ["a   1", "b  22"]
 
 
 @given(ROWS, st.integers(20, 100))
 def test_nothing_but_blanks_is_lost_and_lines_fit(rows, width):
     shown = list(lines(("one", "two", "three"), cells(*rows), width))
-    assert all(columns(line) <= max(width, 3 * 8 + 4) for line in shown)
+    assert all(cell_len(line) <= max(width, 3 * 8 + 4) for line in shown)
     wanted = "onetwothree" + "".join(text for row in rows for text in row)
     assert sorted("".join(shown).replace(" ", "")) == sorted(wanted.replace(" ", ""))
 
