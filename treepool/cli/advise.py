@@ -123,7 +123,7 @@ def _line(advice: Advice) -> dict[str, Any]:
     """The JSON object for *advice*; memory is in bytes, least and most are pairs."""
     return {
         "ranks": idset.encode_ids(advice.ranks),
-        "levels": [attrs.asdict(level) for level in advice.levels],
+        "levels": advice.levels,
         **{
             name: [_filled(advice, one) for one in filled]
             for name, filled in (

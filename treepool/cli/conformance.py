@@ -19,10 +19,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any, Iterator
 
-import attrs
-
 from treepool.cli import files, vectors
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, printable
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, plain, printable
 
 
 def define(parser: ArgumentParser) -> None:
@@ -50,7 +48,7 @@ def run(arguments: Namespace) -> int:
         for result in vectors.play(document):
             played, passed = played + 1, passed + result.passed
             if arguments.json:
-                out_json({"file": path, **attrs.asdict(result)})
+                out_json({"file": path, **plain(result)})
             else:
                 out(_text(result))
     if played and not arguments.json:

@@ -10,7 +10,7 @@ from typing import Any, Optional
 import attrs
 
 from treepool.cli import files, instance
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json, plain
 from treepool.placement.allocation import Allocation, short_form
 from treepool.rfc.shape import format_shape
 from treepool.rfc.windows import WindowEntry
@@ -47,9 +47,8 @@ def explain_job(arguments: Namespace) -> int:
                 spec = client.jobspec_of(jobid)
             told = None if spec is None else _told(live, jobid, spec, name)
     if arguments.json:
-        entry = None if window is None else window.to_dict()
-        fact = attrs.asdict(facts)
-        fact = {"job": fact.pop("name"), **fact, "window": entry, "explanation": _json(told)}
+        fact = plain(facts)
+        fact = {"job": fact.pop("name"), **fact, "window": window, "explanation": _json(told)}
         out_json(fact)
     else:
         now = time.time()
@@ -88,7 +87,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
     placement = short_form(parts)
     if arguments.json:
         fact = {"shape": arguments.shape, "answer": answer, "placement": placement}
-        state = {name: value for name, value in attrs.asdict(closed).items() if name != "queue"}
+        state = {name: value for name, value in plain(closed).items() if name != "queue"}
         out_json({**fact, **state, "explanation": _json(told)})
     else:
         now = time.time()

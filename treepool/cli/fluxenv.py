@@ -27,8 +27,6 @@ import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-import attrs
-
 from treepool import __version__
 from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
 from treepool.errors import SetupError
@@ -97,7 +95,7 @@ def _check(found: Installed, as_json: bool) -> int:
     findings = list(installcheck.findings(found, site.FluxSite.here(), os.environ))
     for finding in findings:
         if as_json:
-            out_json(attrs.asdict(finding))
+            out_json(finding)
             continue
         problem = finding.problem and f"PROBLEM: {finding.problem}"
         out(printable(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}"))

@@ -40,19 +40,18 @@ def facts(encoded: Encoded) -> Iterator[dict[str, Any]]:
     """The JSON objects about *encoded*: one for each kind, then fabric and warnings, if any."""
     host_of = _host_of(encoded)
     for kind in encoded.kinds:
-        links = kind.node.machine.links
         yield {
             "ranks": idset.encode(kind.ranks),
             "hosts": _hosts(kind.ranks, host_of),
             "topo": kind.node.topo,
-            "links": None if links is None else links.to_dict(),
+            "links": kind.node.machine.links,
             "properties": _properties(encoded, kind),
             "notes": list(kind.node.notes),
             "warnings": list(kind.node.warnings),
         }
     fabric = _fabric(encoded)
     if fabric is not None:
-        yield {"fabric": fabric.to_dict()}
+        yield {"fabric": fabric}
     if encoded.warnings:
         yield {"warnings": list(encoded.warnings)}
 

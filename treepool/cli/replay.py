@@ -34,8 +34,6 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress
 from treepool.cli.replayarguments import FORMS, file_named, load_in, rules_in, whole_number
@@ -223,7 +221,7 @@ def _line(outcome: Outcome, seconds: float) -> dict[str, Any]:
             s.locality: {"jobs": s.jobs, "mean": s.mean, "p95": s.p95} for s in outcome.spreads
         },
         "replayed_in": seconds,
-        "curve": [attrs.asdict(point) for point in outcome.curve],
+        "curve": outcome.curve,
     }
 
 

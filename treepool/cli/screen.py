@@ -11,7 +11,9 @@ import os
 import shutil
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable
+
+import attrs
 
 from treepool.cli import progressbar
 from treepool.rfc.quote import printable as printable
@@ -50,9 +52,20 @@ def out(line: str) -> None:
     print(line)
 
 
-def out_json(fact: Mapping[str, Any]) -> None:
-    """Write *fact* to stdout as a line of JSON that says its version."""
-    out(json.dumps({"version": JSON_VERSION, **fact}))
+def out_json(fact: Any) -> None:
+    """Write *fact*, a dict or what ``plain`` takes, to stdout: a line of JSON with its version."""
+    fields = fact if isinstance(fact, dict) else plain(fact)
+    out(json.dumps({"version": JSON_VERSION, **fields}, default=plain))
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """An object as a dict for JSON: its own form of JSON, or its fields."""
+    found: dict[str, Any]
+    if hasattr(value, "to_dict"):
+        found = value.to_dict()
+    else:
+        found = attrs.asdict(value, recurse=False)
+    return found
 
 
 def complain(command: str, message: str) -> None:

@@ -27,8 +27,6 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Iterator
 
-import attrs
-
 from treepool.cli import instance
 from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
 from treepool.view import prometheus, status, windows, words
@@ -94,25 +92,25 @@ def _watch(arguments: Namespace) -> None:
         time.sleep(arguments.watch)
 
 
-def _facts(arguments: Namespace) -> Iterator[dict[str, Any]]:
+def _facts(arguments: Namespace) -> Iterator[Any]:
     """The JSON objects: GPUs, jobs, what is above the nodes, windows, and last the totals."""
     live = instance.look(waiting=arguments.jobs)
     picture = live.picture
     if arguments.gpus:
-        yield from map(attrs.asdict, status.gpu_lines(picture, live.jobs))
+        yield from status.gpu_lines(picture, live.jobs)
     if arguments.jobs:
-        yield from map(attrs.asdict, status.job_lines(picture, live.jobs))
+        yield from status.job_lines(picture, live.jobs)
     whole = areas(picture)
     if whole is not None:
-        fabric = {"localities": [attrs.asdict(line) for line in locality_lines(whole)]}
+        fabric: dict[str, Any] = {"localities": list(locality_lines(whole))}
         if arguments.domains:
-            fabric["domains"] = [attrs.asdict(line) for line in domain_lines(whole)]
+            fabric["domains"] = list(domain_lines(whole))
         yield {"fabric": fabric}
     if live.held_back:
         yield {"held_back": live.held_back}
     for entry in live.windows:
-        yield {"window": entry.to_dict()}
-    yield {"totals": picture.totals._asdict(), "drained": [one.to_dict() for one in live.drains]}
+        yield {"window": entry}
+    yield {"totals": picture.totals._asdict(), "drained": live.drains}
 
 
 def _text(arguments: Namespace) -> Iterator[str]:

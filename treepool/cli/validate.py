@@ -88,7 +88,7 @@ def run(arguments: Namespace) -> int:
     summary = None if found else kind.summary(document)
     if arguments.json:
         fact = {"file": arguments.file, "kind": kind_name, "valid": not found, "summary": summary}
-        out_json({**fact, "problems": [attrs.asdict(p) for p in found], "warnings": warnings})
+        out_json({**fact, "problems": found, "warnings": warnings})
         return NO if found else DONE
     for problem in found:
         out(printable(str(problem)))

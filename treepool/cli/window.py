@@ -24,7 +24,7 @@ from typing import Any, Sequence
 
 from treepool.cli import instance
 from treepool.cli.main import Parser
-from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json, width
+from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json, plain, width
 from treepool.errors import InvalidWindow
 from treepool.rfc import windows
 from treepool.rfc.windows import WindowEntry
@@ -119,7 +119,7 @@ def _list(arguments: Namespace, client: Any) -> int:
     found = client.windows_now()
     if arguments.json:
         for known in found:
-            out_json({**known.entry.to_dict(), "source": known.source})
+            out_json({**plain(known.entry), "source": known.source})
     elif not found:
         out("no windows")
     else:
