@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from made import alloc
 from placement import strategies as random
 from placement.duel import Duel
 from placement.test_against_reference import SETTINGS
@@ -43,9 +44,7 @@ TWO = pool_R(numas(8), numas(7))
 
 def ranks(pool, jobid, shape, constraints=None, **options):
     """The ranks that a job gets."""
-    spec = random.jobspec(parse_shape(shape), constraints, options=options)
-    parts = pool.alloc(jobid, pool.parse_resource_request(spec)).parts
-    return sorted(rank for some, _, _ in parts for rank in some)
+    return list(alloc(pool, jobid, shape, constraints, **options).ranks)
 
 
 @pytest.mark.parametrize("policy", ["packing", "best-fit", "min-span", "worst-fit", "first-fit"])

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from made import nodes
 from placement import strategies as random
 from placement.duel import Duel, outcome
 from treepool.errors import InvalidJobspec
@@ -100,13 +101,7 @@ def test_each_domain_above_the_slot_gives_what_it_can(data):
 
 
 def node_R(topo, cores, gpus):
-    children = {"core": cores, **({"gpu": gpus} if gpus else {})}
-    entry = {"rank": "0", "children": children}
-    return {
-        "version": 1,
-        "execution": {"R_lite": [entry], "nodelist": ["n0"]},
-        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]},
-    }
+    return nodes("0", cores, gpus, topo)
 
 
 #: Three sockets of two NUMA domains of two cores; one of each socket's is taken.

@@ -12,11 +12,10 @@ from functools import lru_cache, partial
 import pytest
 
 from depth import deep
-from treepool import parse_shape
+from made import asked
 from treepool.errors import InfeasibleRequest, InsufficientResources, TreepoolError
 from treepool.placement.choose import policy
 from treepool.placement.pool import Pool
-from treepool.rfc.jobspec import from_resources
 
 _PLACEMENT = os.sep + os.path.join("treepool", "placement") + os.sep
 
@@ -104,17 +103,12 @@ PROBES = (
 ALLOCATIONS = (*PROBES[:6], "slot=1-9/core=3", "slot=2/node=1-3/core", "slot=2/gpu")
 
 
-def request(pool, shape, **options):
-    """The request of *shape*, with *options* of treepool's."""
-    return pool.parse_resource_request(from_resources(parse_shape(shape), options=options))
-
-
 def busy():
     """A pool with three jobs, one of them on two nodes, and a node that is down."""
     pool = Pool(R)
-    pool.alloc(1, request(pool, "slot=1/[core=2;gpu=1]"))
-    pool.alloc(2, request(pool, "slot=2/node=1/core=3"))
-    pool.alloc(3, request(pool, "slot=1/socket{x}"))
+    pool.alloc(1, asked(pool, "slot=1/[core=2;gpu=1]"))
+    pool.alloc(2, asked(pool, "slot=2/node=1/core=3"))
+    pool.alloc(3, asked(pool, "slot=1/socket{x}"))
     pool.mark_down("3")
     return pool
 
@@ -139,7 +133,7 @@ def answers(pool):
     def probe(first):
         for jobid, shape in enumerate(PROBES, first):
             try:
-                found.append(pool.alloc(jobid, request(pool, shape)).to_dict())
+                found.append(pool.alloc(jobid, asked(pool, shape)).to_dict())
             except TreepoolError as e:
                 found.append(str(e))
 
@@ -164,7 +158,7 @@ def held(jobid):
     """The R of what job *jobid* holds in ``busy()``."""
     pool = Pool(R)
     shapes = {1: "slot=1/[core=2;gpu=1]", 2: "slot=2/node=1/core=3"}
-    found = [pool.alloc(i, request(pool, shape)).to_dict() for i, shape in shapes.items()]
+    found = [pool.alloc(i, asked(pool, shape)).to_dict() for i, shape in shapes.items()]
     return found[jobid - 1]
 
 
@@ -193,17 +187,17 @@ _KEY = {
 
 
 def _alloc(shape, pool):
-    pool.alloc(9, request(pool, shape))
+    pool.alloc(9, asked(pool, shape))
 
 
 CALLS = {
     **{f"alloc {shape}": partial(_alloc, shape) for shape in ALLOCATIONS},
     "alloc of alike nodes": lambda pool: pool.alloc(
-        9, request(pool, "node=2/slot=1/core", same="driver")
+        9, asked(pool, "node=2/slot=1/core", same="driver")
     ),
     "alloc that has to wait": lambda pool: _refused(pool, "slot=4/node{x}"),
     "alloc of too much": lambda pool: _refused(pool, "slot=1/core=9"),
-    "check_feasibility": lambda pool: pool.check_feasibility(request(pool, "slot=3/core=2")),
+    "check_feasibility": lambda pool: pool.check_feasibility(asked(pool, "slot=3/core=2")),
     "free": lambda pool: pool.free(2),
     "free of all, told": lambda pool: pool.free(2, _TWO, final=True),
     "free of a part": lambda pool: pool.free(2, part_of(_TWO, _FIRST_OF_TWO)),
@@ -224,7 +218,7 @@ CALLS = {
 
 def _refused(pool, shape):
     with pytest.raises((InfeasibleRequest, InsufficientResources)):
-        pool.alloc(9, request(pool, shape))
+        pool.alloc(9, asked(pool, shape))
 
 
 def warm():
@@ -292,7 +286,7 @@ def test_a_policy_that_fails_changes_nothing(monkeypatch, error):
         with monkeypatch.context() as patch:
             patch.setattr(policy.BestFit, "key", failing)
             try:
-                pool.alloc(9, request(pool, "slot=5/core=2"))
+                pool.alloc(9, asked(pool, "slot=5/core=2"))
             except error:
                 assert seen(pool) == before
                 assert answers(pool) == expected()

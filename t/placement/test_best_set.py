@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from made import alloc, nodes
 from placement import linktables as tables
 from placement import strategies
 from placement.duel import Duel
@@ -136,15 +137,6 @@ def test_24_gpus_without_any_order_take_bounded_work(seed):
 TOPO = {"socket": [{"cores": "0-7", "gpus": "0-3"}, {"cores": "8-15", "gpus": "4-7"}]}
 
 
-def node_R(links):
-    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": TOPO}]}
-    if links is not None:
-        key["links"] = {digest(TOPO): links.to_dict()}
-    entry = {"rank": "0", "children": {"core": "0-15", "gpu": "0-7"}}
-    execution = {"R_lite": [entry], "nodelist": ["n0"]}
-    return {"version": 1, "execution": execution, "scheduling": key}
-
-
 CROSSED = Links.from_matrix({pair: Wire("nvlink", 50) for pair in ((0, 2), (1, 3), (4, 6), (5, 7))})
 
 
@@ -157,11 +149,10 @@ CROSSED = Links.from_matrix({pair: Wire("nvlink", 50) for pair in ((0, 2), (1, 3
     ],
 )
 def test_a_key_with_links_decides_which_gpus_of_a_domain_a_job_gets(links, locality, expected):
-    pool = Pool(node_R(links), locality=locality)
+    pool = Pool(nodes(gpus="0-7", cores="0-15", topo=TOPO, links=links), locality=locality)
     found = []
     for jobid, shape in enumerate(("gpu=1", "gpu=1", "gpu=2", "gpu=4")):
-        spec = jobspec(parse_shape(f"slot/[core=1;{shape}]"))
-        R = pool.alloc(jobid, pool.parse_resource_request(spec)).to_dict()
+        R = alloc(pool, jobid, f"slot/[core=1;{shape}]").to_dict()
         found.append(R["execution"]["R_lite"][0]["children"]["gpu"])
     assert found == expected
 
@@ -169,12 +160,13 @@ def test_a_key_with_links_decides_which_gpus_of_a_domain_a_job_gets(links, local
 def test_cores_follow_the_gpus_that_links_choose():
     """GPUs 0, 1, 6 and 7 are linked to each other, across the sockets."""
     quad = {pair: Wire("nvlink", 50) for pair in combinations((0, 1, 6, 7), 2)}
-    pool = Pool(node_R(Links.from_matrix(quad)))
-    taken = node_R(None)
+    pool = Pool(nodes(gpus="0-7", cores="0-15", topo=TOPO, links=Links.from_matrix(quad)))
+    taken = nodes(gpus="0-7", cores="0-15", topo=TOPO)
     taken["execution"]["R_lite"][0]["children"] = {"core": "0-5", "gpu": "2-3"}
     pool.register_alloc(1, taken)
-    request = pool.parse_resource_request(jobspec(parse_shape("slot/[core=10;gpu=4]")))
-    children = pool.alloc(2, request).to_dict()["execution"]["R_lite"][0]["children"]
+    children = alloc(pool, 2, "slot/[core=10;gpu=4]").to_dict()["execution"]["R_lite"][0][
+        "children"
+    ]
     assert children == {"core": "6-15", "gpu": "0-1,6-7"}
 
 
@@ -182,17 +174,16 @@ def test_gpus_whose_cores_are_beside_them_come_before_those_nearer_to_the_networ
     topo = {"numa": [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(3)]}
     wires = {pair: Wire("nvlink", 50) for pair in combinations(range(3), 2)}
     links = Links.from_matrix(wires, (Nic("hsn0", 0b001, "PIX"),))
-    R = node_R(None)
+    R = nodes(gpus="0-7", cores="0-15", topo=TOPO)
     R["execution"]["R_lite"][0]["children"] = {"core": "0-11", "gpu": "0-2"}
     R["scheduling"]["children"][0]["topo"] = topo
     R["scheduling"]["links"] = {digest(topo): links.to_dict()}
-    taken = node_R(None)
+    taken = nodes(gpus="0-7", cores="0-15", topo=TOPO)
     taken["execution"]["R_lite"][0]["children"] = {"core": "0-3"}
     pool = Pool(R)
     pool.register_alloc(1, taken)
-    request = pool.parse_resource_request(jobspec(parse_shape("slot/[core=8;gpu=2]")))
-    children = pool.alloc(2, request).to_dict()["execution"]["R_lite"][0]["children"]
-    assert children == {"core": "4-11", "gpu": "1-2"}
+    given = alloc(pool, 2, "slot/[core=8;gpu=2]").to_dict()
+    assert given["execution"]["R_lite"][0]["children"] == {"core": "4-11", "gpu": "1-2"}
 
 
 @settings(SETTINGS, max_examples=examples(400))

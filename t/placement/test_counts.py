@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples, some
+from made import alloc
 from placement import strategies as random
 from placement.duel import Duel, outcome
 from placement.promises import Site
@@ -50,8 +51,7 @@ def domains(name, *sizes, first=0):
 
 def got(pool, shape, **options):
     """What a job gets of *pool*, in Flux's short form."""
-    spec = random.jobspec(parse_shape(shape), options=options)
-    return pool.alloc(1, pool.parse_resource_request(spec)).dumps()
+    return alloc(pool, 1, shape, **options).dumps()
 
 
 #: Two sockets of two NUMA domains of 24 cores.

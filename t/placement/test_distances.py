@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from made import alloc, nodes
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.on_node.cover import fewest, nearest
 from treepool.placement.pool import Pool
@@ -42,19 +43,9 @@ def cube(i, j):
 
 
 def R(topo, cores, distances):
-    tables = {digest(topo): {"distances": distances}}
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": {"core": cores}}],
-            "nodelist": ["n0"],
-        },
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [{"ranks": "0", "topo": topo}],
-            "links": tables,
-        },
-    }
+    made = nodes(cores=cores, topo=topo)
+    made["scheduling"]["links"] = {digest(topo): {"distances": distances}}
+    return made
 
 
 EIGHT = R(
@@ -62,15 +53,6 @@ EIGHT = R(
     "0-31",
     {"locality": "socket", "values": [list(row) for row in matrix(8, cube)]},
 )
-
-
-def placed(pool, shape, jobid=1):
-    spec = {
-        "version": 1,
-        "resources": parse_shape(shape),
-        "attributes": {"system": {"duration": 60}},
-    }
-    return pool.alloc(jobid, pool.parse_resource_request(spec))
 
 
 def cores_of(allocation):
@@ -138,16 +120,16 @@ def test_cores_that_go_with_gpus_come_from_the_nearest_domains():
     values = [list(row) for row in matrix(8, cube)]
     resources = R(topo, "0-15", {"locality": "socket", "values": values})
     resources["execution"]["R_lite"][0]["children"]["gpu"] = "0"
-    given = cores_of(placed(Pool(resources), "slot/[core=4;gpu=1]"))
+    given = cores_of(alloc(Pool(resources), 1, "slot/[core=4;gpu=1]"))
     assert given == "2-3,6-7"  # sockets 1 and 3
 
 
 def test_a_job_inside_a_job_knows_the_distances():
     pool = Pool(EIGHT)
-    placed(pool, "slot/socket{x}", 1)
-    outer = placed(pool, "slot/core=20", 2)
+    alloc(pool, 1, "slot/socket{x}")
+    outer = alloc(pool, 2, "slot/core=20")
     inner = Pool(outer.to_dict())
-    found = placed(inner, "slot/core=8", 1)
+    found = alloc(inner, 1, "slot/core=8")
     chosen = idset.decode(cores_of(found))
     places = [i for i in range(8) if chosen >> 4 * i & 1]
     assert frozenset(places) in CUBE
@@ -160,8 +142,8 @@ def test_what_is_near_counts_more_than_what_is_far():
     def fitness(shape, jobs=()):
         pool = Pool(EIGHT)
         for i, job in enumerate(jobs, 2):
-            placed(pool, job, i)
-        return placed(pool, shape).fitness().memory
+            alloc(pool, i, job)
+        return alloc(pool, 1, shape).fitness().memory
 
     assert fitness("slot/core=4") == 1
     near = fitness("slot/core=8")
@@ -170,10 +152,10 @@ def test_what_is_near_counts_more_than_what_is_far():
     kept = ["slot/socket{x}"] * 8
     pool = Pool(EIGHT)
     for i, job in enumerate(kept):
-        placed(pool, job, 10 + i)
+        alloc(pool, 10 + i, job)
     pool.free(10)
     pool.free(11)
-    assert placed(pool, "slot/core=8", 1).fitness().memory == 0.5
+    assert alloc(pool, 1, "slot/core=8").fitness().memory == 0.5
 
 
 def test_explain_says_how_far_apart_the_domains_of_a_slot_are():
@@ -182,7 +164,7 @@ def test_explain_says_how_far_apart_the_domains_of_a_slot_are():
     ((place,),) = [one.places for one in told.taken]
     assert (place.spans, place.apart, place.nearest) == ("2 sockets", 21, 21)
     for i in range(8):
-        placed(pool, "slot/socket{x}", 10 + i)
+        alloc(pool, 10 + i, "slot/socket{x}")
     pool.free(10)
     pool.free(11)
     ((place,),) = [one.places for one in explain(pool, "x", parse_shape("slot/core=8")).taken]
@@ -199,7 +181,7 @@ def test_the_work_of_a_job_on_as_many_domains_as_a_key_may_have_is_bounded():
         )
     )
     with Lines(20 * MAX_DOMAINS**2) as work:
-        allocation = placed(pool, f"slot/core={MAX_DOMAINS // 2}")
+        allocation = alloc(pool, 1, f"slot/core={MAX_DOMAINS // 2}")
         assert 0 < allocation.fitness().memory < 1
     assert work.count < 10 * MAX_DOMAINS**2
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from made import asked, nodes
 from placement import strategies as random
 from placement.duel import Duel
 from placement.test_work import cluster as nodes_with_sockets
@@ -301,16 +302,7 @@ def machine(switches):
     last = 16 * switches - 1
     leaves = [{"ranks": f"{first}-{first + 15}"} for first in range(0, last, 16)]
     cells = [{"switch": leaves[first : first + 16]} for first in range(0, switches, 16)]
-    execution = {
-        "R_lite": [{"rank": f"0-{last}", "children": {"core": "0-3"}}],
-        "nodelist": [f"n[0-{last}]"],
-    }
-    scheduling = {"writer": "TreePool", "children": [], "fabric": {"cell": cells}}
-    return Pool({"version": 1, "execution": execution, "scheduling": scheduling})
-
-
-def asked(pool, shape, **options):
-    return pool.parse_resource_request(random.jobspec(parse_shape(shape), options=options))
+    return Pool(nodes(f"0-{last}", "0-3", fabric={"cell": cells}))
 
 
 @pytest.mark.depth

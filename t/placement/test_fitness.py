@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made import asked, nodes
 from treepool.errors import InvalidOption
 from treepool.placement.choose.fitness import Fitness, Share, Weights, memory_locality
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.jobspec import from_resources
-from treepool.rfc.links import Link, Links, digest
-from treepool.rfc.shape import parse_shape
+from treepool.rfc.links import Link, Links
 
 NUMA = [
     {"cores": "0-3", "gpus": "0-1"},
@@ -23,20 +22,9 @@ PAIRS = Links(
 )
 
 
-def cluster(nodes=2, topo=TOPO, links=PAIRS):
-    """An R of *nodes* nodes of 8 cores and 4 GPUs."""
-    ranks = idset.encode((1 << nodes) - 1)
-    key = {"writer": "TreePool", "children": [{"ranks": ranks, "topo": topo}]}
-    if links is not None:
-        key["links"] = {digest(topo): links.to_dict()}
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": ranks, "children": {"core": "0-7", "gpu": "0-3"}}],
-            "nodelist": [f"n[{ranks}]"],
-        },
-        "scheduling": key,
-    }
+def cluster(count=2, links=PAIRS):
+    """An R of *count* nodes of 8 cores and 4 GPUs."""
+    return nodes(idset.encode((1 << count) - 1), gpus="0-3", topo=TOPO, links=links)
 
 
 def jobspec(slots, cores, gpus):
@@ -128,10 +116,6 @@ def test_among_equals_it_is_best_fit():
 
 
 # -- measured against what an idle cluster could give the very request
-
-
-def asked(pool, shape):
-    return pool.parse_resource_request(from_resources(parse_shape(shape)))
 
 
 def fitness_of(pool, shape, jobid=1):

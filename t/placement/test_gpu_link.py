@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from placement.strategies import jobspec
+from made import alloc, nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique, lowest_clique
 from treepool.placement.nodes.compile import compile_topo
@@ -18,8 +18,7 @@ from treepool.placement.pool import Pool
 from treepool.placement.request.need import SLOT, Demand, Need, Part, ask_of
 from treepool.rfc import idset
 from treepool.rfc.count import Count
-from treepool.rfc.links import Device, Links, Wire, digest
-from treepool.rfc.shape import parse_shape
+from treepool.rfc.links import Device, Links, Wire
 
 #: Links of 50 GB/s in a ring 0-1-2-3-4-5-0, and of 8 across it.
 RING = {
@@ -30,20 +29,11 @@ TOPO = {"socket": [{"cores": "0-5", "gpus": "0-2"}, {"cores": "6-11", "gpus": "3
 
 
 def node_R(links, topo=TOPO, cores="0-11", gpus="0-5"):
-    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]}
-    if links is not None:
-        key["links"] = {digest(topo): links.to_dict()}
-    entry = {"rank": "0", "children": {"core": cores, "gpu": gpus}}
-    return {
-        "version": 1,
-        "execution": {"R_lite": [entry], "nodelist": ["n0"]},
-        "scheduling": key,
-    }
+    return nodes(cores=cores, gpus=gpus, topo=topo, links=links)
 
 
 def given(pool, shape, jobid=1, **options):
-    request = pool.parse_resource_request(jobspec(parse_shape(shape), options=options))
-    return pool.alloc(jobid, request).to_dict()["execution"]["R_lite"][0]["children"]
+    return alloc(pool, jobid, shape, **options).to_dict()["execution"]["R_lite"][0]["children"]
 
 
 def test_slots_in_a_row_are_found_though_one_after_another_would_not_do():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from commandline import run_process
 from depth import examples
+from made import alloc
 from placement import strategies as random
 from placement.duel import Duel
 from placement.test_against_reference import SETTINGS
@@ -46,8 +47,7 @@ for place, domain in enumerate(UNEQUAL["scheduling"]["children"][0]["topo"]["soc
 
 def placed(pool, jobid, shape, **options):
     """What a slot gets: (rank, cores, GPUs)."""
-    request = pool.parse_resource_request(random.jobspec(parse_shape(shape), options=options))
-    ((ranks, cores, gpus),) = pool.alloc(jobid, request).parts
+    ((ranks, cores, gpus),) = alloc(pool, jobid, shape, **options).parts
     return ranks[0], idset.encode(cores), idset.encode(gpus)
 
 

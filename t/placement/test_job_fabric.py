@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from made import alloc
 from rfc.test_fabric import key, paths, trees
 from treepool import subinstance
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.jobspec import from_resources
 from treepool.rfc.scheduling import SchedulingKey
-from treepool.rfc.shape import parse_shape
 from work import Lines
 
 
@@ -28,11 +27,8 @@ def cluster(fabric, nodes, cores=4):
 
 def on_ranks(pool, ranks, jobid=1):
     """The R of a job that has all of *ranks*."""
-    spec = from_resources(
-        parse_shape(f"node={len(ranks)}{{x}}/slot=1/core=1"),
-        constraints={"ranks": [idset.encode_ids(sorted(ranks))]},
-    )
-    return pool.alloc(jobid, pool.parse_resource_request(spec)).to_dict()
+    constraints = {"ranks": [idset.encode_ids(sorted(ranks))]}
+    return alloc(pool, jobid, f"node={len(ranks)}{{x}}/slot=1/core=1", constraints).to_dict()
 
 
 @settings(max_examples=examples(200))
@@ -73,11 +69,8 @@ CELLS = {
 
 def inter_of(ranks, fabric=CELLS):
     pool = Pool(cluster(fabric, 16))
-    spec = from_resources(
-        parse_shape(f"node={len(ranks)}{{x}}/slot=1/core=1"),
-        constraints={"ranks": [idset.encode_ids(sorted(ranks))]},
-    )
-    return pool.alloc(1, pool.parse_resource_request(spec)).fitness().inter
+    constraints = {"ranks": [idset.encode_ids(sorted(ranks))]}
+    return alloc(pool, 1, f"node={len(ranks)}{{x}}/slot=1/core=1", constraints).fitness().inter
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from made import nodes
 from treepool import parse_shape
 from treepool.cli.files import data_folder
 from treepool.errors import InvalidJobspec
@@ -359,27 +360,14 @@ def test_preferring_one_numa_domain_is_preferring_locality_whatever_the_pools_mo
 def node(**execution):
     """A pool of one node of 2 sockets of 2 NUMA domains of 4 cores and a GPU."""
     numa = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": {"core": "0-15", "gpu": "0-3"}}],
-            "nodelist": ["n0"],
-            **execution,
-        },
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [
-                {"ranks": "0", "topo": {"socket": [{"numa": numa[:2]}, {"numa": numa[2:]}]}}
-            ],
-        },
-    }
-    return Pool(R)
+    topo = {"socket": [{"numa": numa[:2]}, {"numa": numa[2:]}]}
+    return Pool(nodes("0", "0-15", "0-3", topo, **execution))
 
 
 POOL = node()
 
 
-def request(shape, constraints=None, /, **options):
+def request(shape, constraints=None, **options):
     spec = from_resources(parse_shape(shape), constraints=constraints, options=options)
     return POOL.parse_resource_request(spec)
 

@@ -5,11 +5,10 @@ import random
 import pytest
 
 from depth import some
-from treepool import parse_shape
+from made import asked, nodes
 from treepool.placement.allocation import parts_of
 from treepool.placement.effort import PER_REQUEST
 from treepool.placement.pool import Pool
-from treepool.rfc.jobspec import from_resources
 
 TOPO = {
     "socket": [
@@ -30,24 +29,16 @@ SHAPES = (
 def used_pool(seed, fabric):
     """A pool of 32 nodes on which most states are different."""
     chance = random.Random(seed)
-    key = {"writer": "TreePool", "children": [{"ranks": "0-31", "topo": TOPO}]}
-    pool = Pool({
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-31", "children": {"core": "0-15", "gpu": "0-3"}}],
-            "nodelist": ["n[0-31]"],
-            "properties": {"driver:1": "0-9,20-25", "driver:2": "10-19"},
-        },
-        "scheduling": {**key, **({"fabric": SWITCHES} if fabric else {})},
-    })  # fmt: skip
+    having = {"driver:1": "0-9,20-25", "driver:2": "10-19"}
+    below = SWITCHES if fabric else None
+    pool = Pool(nodes("0-31", "0-15", "0-3", TOPO, fabric=below, properties=having))
     for rank in range(32):
         pool.occupy(-1 - rank, (((rank,), chance.getrandbits(14), chance.getrandbits(3)),))
     return pool
 
 
 def request_of(pool, shape, options):
-    spec = from_resources(parse_shape(shape), duration=100.0, options=options or None)
-    return pool.parse_resource_request(spec)
+    return asked(pool, shape, duration=100.0, **options)
 
 
 def granted(choice):

@@ -10,8 +10,9 @@ import random
 
 import pytest
 
+from made import alloc, nodes
 from placement.inherited import excluding, ids, inherited, inherited_contained
-from treepool import ResourceSet, parse_shape, subinstance
+from treepool import ResourceSet, subinstance
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidKey
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -24,18 +25,7 @@ TOPO = {"socket": [{"numa": NUMA[:2]}, {"numa": NUMA[2:]}]}
 
 
 def cluster():
-    execution = {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-15", "gpu": "0-3"}}],
-        "nodelist": ["n[0-3]"],
-    }
-    key = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": TOPO}]}
-    return {"version": 1, "execution": execution, "scheduling": key}
-
-
-def alloc(pool, jobid, shape):
-    attributes = {"system": {"duration": 0}}
-    spec = {"version": 1, "resources": parse_shape(shape), "tasks": [], "attributes": attributes}
-    return pool.alloc(jobid, pool.parse_resource_request(spec))
+    return nodes("0-3", "0-15", "0-3", TOPO)
 
 
 def held(R):

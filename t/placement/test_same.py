@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
+from made import alloc
 from placement.strategies import some, subsets
 from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
@@ -36,9 +37,8 @@ def children(cores, gpus):
 
 def ask(pool, jobid, shape, constraints=None, **options):
     """What a job gets: its R_lite, or the kind of no."""
-    spec = from_resources(parse_shape(shape), constraints=constraints, options=options)
     try:
-        allocation = pool.alloc(jobid, pool.parse_resource_request(spec))
+        allocation = alloc(pool, jobid, shape, constraints, **options)
     except (InfeasibleRequest, InsufficientResources) as e:
         assert str(e).isprintable()
         return type(e)
@@ -47,9 +47,8 @@ def ask(pool, jobid, shape, constraints=None, **options):
 
 def slots_of(pool, shape, constraints=None, **options):
     """How many slots a job gets, 0 if none."""
-    spec = from_resources(parse_shape(shape), constraints=constraints, options=options)
     try:
-        return pool.alloc(1 << 30, pool.parse_resource_request(spec)).nslots
+        return alloc(pool, 1 << 30, shape, constraints, **options).nslots
     except (InfeasibleRequest, InsufficientResources):
         return 0
 

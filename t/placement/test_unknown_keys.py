@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from treepool import parse_shape, subinstance
+from made import alloc, nodes
+from treepool import subinstance
 from treepool.cli.validate import _of_key
 from treepool.errors import InvalidJobspec
 from treepool.placement.pool import Pool
-from treepool.rfc.jobspec import from_resources
 
 NODE = {
     "vendor": "x",
@@ -32,21 +32,11 @@ KEY = {
 
 
 def an_R(key):
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-1", "children": {"core": "0-7", "gpu": "0-1"}}],
-            "nodelist": ["n[0-1]"],
-            "starttime": 0,
-            "expiration": 0,
-        },
-        "scheduling": copy.deepcopy(key),
-    }
+    return {**nodes("0-1", gpus="0-1"), "scheduling": copy.deepcopy(key)}
 
 
 def allocated(pool, jobid, shape):
-    request = pool.parse_resource_request(from_resources(parse_shape(shape)))
-    return pool.alloc(jobid, request).to_dict()
+    return alloc(pool, jobid, shape).to_dict()
 
 
 def test_a_pool_has_the_key_that_it_was_made_from():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made import asked, nodes
 from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InvalidJobspec
 from treepool.placement.pool import Pool
@@ -21,22 +22,8 @@ from treepool.rfc.jobspec import from_resources
 def pool() -> Pool:
     """Four nodes with two sockets each."""
     sockets = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-    return Pool(
-        {
-            "version": 1,
-            "execution": {
-                "R_lite": [{"rank": "0-3", "children": {"core": "0-7", "gpu": "0-1"}}],
-                "nodelist": ["n[0-3]"],
-                "properties": {"red": "0-1", "blue": "2-3", "all": "0-3"},
-                "starttime": 0,
-                "expiration": 0,
-            },
-            "scheduling": {
-                "writer": "TreePool",
-                "children": [{"ranks": "0-3", "topo": {"socket": sockets}}],
-            },
-        }
-    )
+    having = {"red": "0-1", "blue": "2-3", "all": "0-3"}
+    return Pool(nodes("0-3", gpus="0-1", topo={"socket": sockets}, properties=having))
 
 
 @pytest.mark.parametrize(
@@ -69,9 +56,8 @@ def test_a_type_like_no_other_suggests_nothing(pool: Pool) -> None:
 
 def why(pool: Pool, constraint: dict[str, Any]) -> str:
     """What the pool says of a job with *constraint*, behind the sentence common to all."""
-    spec = from_resources(parse_shape("slot/core"), constraints=constraint)
     with pytest.raises(InfeasibleRequest) as caught:
-        pool.check_feasibility(pool.parse_resource_request(spec))
+        pool.check_feasibility(asked(pool, "slot/core", constraint))
     said = str(caught.value)
     assert said.isprintable()
     assert len(said) < 500
