@@ -94,7 +94,7 @@ def allocate_jobspec(
         return Answer(name, Refusal("invalid", "/: a jobspec is an object, not a string"))
     if options:
         spec = _with_options(spec, options)
-    return Answer(_shape_of(spec) or name, _outcome(pool, jobid, lambda: spec))
+    return Answer(shape_of(spec) or name, _outcome(pool, jobid, lambda: spec))
 
 
 def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocation, Refusal]:
@@ -110,7 +110,7 @@ def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocatio
         return Refusal("insufficient", str(e), reason=e.reason)
 
 
-def _shape_of(spec: object) -> Optional[str]:
+def shape_of(spec: object) -> Optional[str]:
     """The shape of a jobspec's resources, if they have one."""
     resources = spec.get("resources") if isinstance(spec, dict) else None
     try:

@@ -3,10 +3,15 @@ one pool. Without an argument, run the vectors that come with treepool: those of
 RFC 49 (TVA1-11, TVB1-9) and its own. For a step that fails, print what was
 expected and what came instead.
 
+--with plays them on another allocator: a program that answers lines of JSON, as
+doc/conformance.md describes, or flux-core's own TreePool.
+
 examples:
   treepool conformance                   the vectors that come with treepool
   treepool conformance my/vectors        every *.json in a folder of your own
   treepool conformance --json site.json | jq 'select(.passed | not)'
+  treepool conformance --with 'python3 my_allocator.py'
+  flux treepool conformance --with flux-core
 
 exit status:
   0 all passed; 1 not all, or a file is not valid; 2 usage, or no such file
@@ -16,18 +21,27 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from pathlib import Path
 from typing import Any, Iterator
 
 from treepool.cli import files, vectors
+from treepool.cli.implementations import Implementation, started
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, plain, printable
 
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.usage = "treepool conformance [--json] [DIR|FILE...]"
+    parser.usage = "treepool conformance [--json] [--with COMMAND] [DIR|FILE...]"
     parser.add_argument(
         "words", metavar="DIR|FILE", nargs="*", help="test vector files, or folders of them"
+    )
+    parser.add_argument(
+        "--with",
+        dest="other",
+        metavar="COMMAND",
+        default="",
+        help="play them on this allocator, a program or flux-core",
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each vector")
 
@@ -35,25 +49,55 @@ def define(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     words = arguments.words or [str(files.data_folder("testvectors"))]
-    played = passed = unreadable = 0
-    for path in [path for word in words for path in _files(word)]:
-        try:
-            document = _read(path)
-        except Stop as e:
-            complain("treepool conformance", str(e))
-            unreadable = max(unreadable, e.status)
-            continue
-        if not arguments.json:
-            out(f"{printable(files.shown(path))}: {printable(document['title'])}")
-        for result in vectors.play(document):
-            played, passed = played + 1, passed + result.passed
-            if arguments.json:
-                out_json({"file": path, **plain(result)})
-            else:
-                out(_text(result))
-    if played and not arguments.json:
-        out(f"{passed} of {played}")
-    return unreadable or (DONE if passed == played else NO)
+    paths = [path for word in words for path in _files(word)]
+    unreadable = 0
+    sources: dict[str, Counter[str]] = {}
+    with started(arguments.other) as implementation:
+        for path in paths:
+            try:
+                document = _read(path)
+            except Stop as e:
+                complain("treepool conformance", str(e))
+                unreadable = max(unreadable, e.status)
+                continue
+            mine = _play(arguments, path, document, implementation)
+            source = document["source"].split(",")[0].split(":")[0]
+            sources.setdefault(source, Counter()).update(mine)
+    total = sum(sources.values(), Counter[str]())
+    if not arguments.json:
+        if len(sources) > 1:
+            for source, counted in sorted(sources.items()):
+                out(f"{printable(source)}: {_total(counted)}")
+        if sources:
+            out(_total(total))
+    return unreadable or (DONE if not total["failed"] else NO)
+
+
+def _play(
+    arguments: Namespace, path: str, document: Any, implementation: Implementation
+) -> Counter[str]:
+    """Play a file, and print its results; how many passed, failed and were not judged."""
+    counted: Counter[str] = Counter()
+    lacking = sorted(set(document.get("features", ())) - implementation.features)
+    title = f"{printable(files.shown(path))}: {printable(document['title'])}"
+    if not arguments.json:
+        out(title + (f"\n  not judged: needs {', '.join(lacking)}" if lacking else ""))
+    if lacking:
+        counted["not judged"] = sum("expect" in step for step in document["vectors"])
+        return counted
+    for result in vectors.play(document, implementation):
+        counted["passed" if result.passed else "failed" if result.judged else "not judged"] += 1
+        if arguments.json:
+            out_json({"file": path, **plain(result)})
+        else:
+            out(_text(result))
+    return counted
+
+
+def _total(counted: Counter[str]) -> str:
+    judged = counted["passed"] + counted["failed"]
+    more = f", {counted['not judged']} not judged" if counted["not judged"] else ""
+    return f"{counted['passed']} of {judged}{more}"
 
 
 def _files(path: str) -> Iterator[str]:
@@ -79,8 +123,9 @@ def _read(path: str) -> Any:
 
 
 def _text(result: vectors.Result) -> str:
-    line = f"  {'ok  ' if result.passed else 'FAIL'}  {result.id:<6} {printable(result.action)}"
-    if result.passed:
+    word = "ok  " if result.passed else "FAIL" if result.judged else "--  "
+    line = f"  {word}  {result.id:<6} {printable(result.action)}"
+    if result.passed or not result.judged:
         return line
     return "\n".join(
         (

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.cli.answers import allocate_jobspec, allocate_shape
-from treepool.errors import InvalidKey, InvalidOption, PoolConflict, Problem
+from treepool.cli.answers import shape_of
+from treepool.cli.implementations import FEATURES, FORMAT, Implementation, Own
+from treepool.errors import InvalidInput, InvalidKey, InvalidOption, Problem
 from treepool.placement.options import OPTIONS
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import CHECKS
-from treepool.rfc import idset
+from treepool.rfc import hostlist, idset, jobspec
 from treepool.rfc.findings import Findings, Reader, Readers
 from treepool.rfc.findings import shown as quoted
-from treepool.rfc.rset import ResourceSet
+from treepool.rfc.rset import ResourceSet, RLiteEntry, subinstance
+from treepool.rfc.shape import parse_shape
+from treepool.rfc.topo import read
 
 #: The JSON pointer to the R of a file's cluster.
 _R = "/cluster/R"
@@ -32,16 +35,17 @@ _ID = re.compile("[A-Za-z0-9_.-]+")
 class Result:
     """The result of one step: the step, what was expected, and what the pool returned.
 
-    ``expected`` and ``got`` are JSON values, None for a step that only has to succeed.
-    ``rationale`` is the reason that the file gives for the expectation.
+    ``expected`` and ``got`` are JSON values. A step that is not ``judged`` neither passed nor
+    failed. ``rationale`` is the reason that the file gives for the expectation.
     """
 
     id: str
     action: str
     passed: bool
-    expected: Optional[Mapping[str, Any]] = None
+    expected: Mapping[str, Any]
     got: Optional[Mapping[str, Any]] = None
     rationale: str = ""
+    judged: bool = True
 
 
 def problems(document: Any) -> list[Problem]:
@@ -50,7 +54,7 @@ def problems(document: Any) -> list[Problem]:
     _Reader(findings).document(document)
     if not len(findings):
         try:
-            _pool(document)
+            Pool(document["cluster"]["R"], **document.get("options", {}))
         except InvalidOption as e:
             findings.note("/options", str(e))
         except InvalidKey as e:  # a valid key, but for other nodes
@@ -73,6 +77,8 @@ class _Reader:
             "cluster": self.cluster,
             "vectors": lambda v, at: self.findings.items(v, at, self.step, least=1),
             "options": self.pool_options,
+            "format": self.one_of((FORMAT,)),
+            "features": lambda v, at: self.findings.items(v, at, self.one_of(FEATURES)),
         }
         required = ("title", "source", "cluster", "vectors")
         self.findings.members(value, "", readers, required, closed=True)
@@ -101,7 +107,7 @@ class _Reader:
         }
         self.findings.members(value, at, readers, closed=True)
 
-    def one_of(self, choices: tuple[str, ...]) -> Reader[str]:
+    def one_of(self, choices: tuple[Any, ...]) -> Reader[Any]:
         """A reader of one of *choices*."""
         return lambda value, at: self.findings.one_of(value, at, choices)
 
@@ -154,11 +160,33 @@ class _Reader:
             }
             self.findings.members(value, at, readers, closed=True)
             return
+        if isinstance(value, dict) and "any_of" in value:
+            several: Readers = {
+                "any_of": lambda v, at: self.findings.items(v, at, self.expectation, least=1)
+            }
+            self.findings.members(value, at, several, closed=True)
+            return
+        if isinstance(value, dict) and "slots" in value:
+            self.findings.members(value, at, {"slots": self.slots}, closed=True)
+            return
         readers = {
             "R_lite": lambda v, at: self.findings.items(v, at, self.entry, least=1),
             "nslots": lambda v, at: self.findings.integer(v, at, least=1),
+            "nodelist": lambda v, at: self.findings.items(v, at, self.text, least=1),
+            "key": lambda v, at: self.findings.items(v, at, lambda v, at: v),
+            "subinstance": lambda v, at: self.findings.items(v, at, self.entry, least=1),
         }
         self.findings.members(value, at, readers, required=("R_lite",), closed=True)
+
+    def slots(self, value: object, at: str) -> None:
+        """Check a property: so many slots, each in one domain of a locality."""
+        readers: Readers = {
+            "number": lambda v, at: self.findings.integer(v, at, least=1),
+            "core": self.findings.integer,
+            "gpu": self.findings.integer,
+            "in": self.text,
+        }
+        self.findings.members(value, at, readers, ("number", "in"), closed=True)
 
     def entry(self, value: object, at: str) -> None:
         """Check an entry of the expected R_lite."""
@@ -171,72 +199,186 @@ class _Reader:
         self.findings.members(value, at, readers, required=readers, closed=True)
 
 
-def play(document: Mapping[str, Any]) -> Iterator[Result]:
-    """Play the steps of a file that has no ``problems``, in order."""
-    pool = _pool(document)
+def play(
+    document: Mapping[str, Any], implementation: Optional[Implementation] = None
+) -> Iterator[Result]:
+    """Play the steps of a file that has no ``problems``, in order, on treepool's pool or another.
+
+    There is a result for each step that expects something. After a step that differs, what was
+    expected is told to the implementation; where that cannot be, the rest is not judged.
+    """
+    pool = Own() if implementation is None else implementation
+    made = {"op": "pool", "R": document["cluster"]["R"], "options": document.get("options", {})}
+    refused = pool.ask(made)
     jobids: dict[str, int] = {}
+    known = True  # whether the implementation holds what the file expects so far
     for jobid, step in enumerate(document["vectors"], 1):
         jobids[step["id"]] = jobid
-        if "expect" in step:
-            yield _ask(pool, jobid, step)
-        else:
-            yield _act(pool, jobids, step)
+        if "expect" not in step:
+            done = _act(pool, jobids, step) if known else {}
+            if "error" in done:
+                yield Result(step["id"], _action(step), False, {}, done, step.get("rationale", ""))
+                known = False
+            continue
+        message = _message(jobid, step)
+        if not known or ("jobspec" not in message and "shapes" not in pool.features):
+            yield Result(step["id"], _action(step), False, step["expect"], judged=False)
+            continue
+        got = refused if "error" in refused else pool.ask(message)
+        passed = _meets(step["expect"], got, document["cluster"]["R"], pool.name == Own.name)
+        yield Result(
+            step["id"], _action(step), passed, step["expect"], _facts(got), step["rationale"]
+        )
+        if not passed and "error" not in refused:
+            known = _restored(pool, jobid, step["expect"], got, document["cluster"]["R"])
 
 
-def _pool(document: Mapping[str, Any]) -> Pool:
-    pool = Pool(document["cluster"]["R"], **document.get("options", {}))
-    pool.set_expiration(0.0)  # what vectors expect holds at all times
-    return pool
-
-
-def _ask(pool: Pool, jobid: int, step: Mapping[str, Any]) -> Result:
-    """Allocate, and compare the result with the expectation."""
+def _message(jobid: int, step: Mapping[str, Any]) -> dict[str, Any]:
+    """The message for a step that allocates: the jobspec, and the shape if the step has one."""
+    message: dict[str, Any] = {"op": "alloc", "id": jobid}
     options = step.get("options")
+    if options:
+        message["options"] = options
     if "jobspec" in step:
-        answer = allocate_jobspec(pool, jobid, step["jobspec"], "jobspec", options)
-    else:
-        answer = allocate_shape(pool, jobid, step["shape"], options=options)
-    expected, got = step["expect"], answer.facts
-    passed = _alike(expected, got)
-    return Result(step["id"], answer.shape, passed, expected, got, step["rationale"])
-
-
-def _act(pool: Pool, jobids: Mapping[str, int], step: Mapping[str, Any]) -> Result:
-    """Free a job, or mark ranks up or down."""
-    acts: dict[str, Callable[[str], None]] = {
-        "free": lambda id: pool.free(jobids[id], final=True),
-        "down": pool.mark_down,
-        "up": pool.mark_up,
-    }
-    name = next(name for name in acts if name in step)
-    action = f"{name} {step[name]}"
+        return {**message, "jobspec": step["jobspec"]}
+    message["shape"] = step["shape"]
     try:
-        acts[name](step[name])
-    except PoolConflict:
-        got = {"error": f"{step[name]} holds nothing"}
-        return Result(step["id"], action, False, {}, got, step.get("rationale", ""))
-    return Result(step["id"], action, True)
+        resources = parse_shape(step["shape"])
+        return {**message, "jobspec": jobspec.from_resources(resources, options=options)}
+    except InvalidInput:
+        return message
 
 
-def _alike(expected: Mapping[str, Any], got: Mapping[str, Any]) -> bool:
-    """Whether *got* matches *expected*: "0,1" equals "0-1", and a message may contain more."""
-    if "error" in expected:
-        message = expected.get("message", "")
-        return expected["error"] == got.get("error") and message in got["message"]
-    if "R_lite" not in got or expected.get("nslots", got["nslots"]) != got["nslots"]:
+#: The steps that expect nothing.
+_ACTS = ("free", "down", "up")
+
+
+def _action(step: Mapping[str, Any]) -> str:
+    if "shape" in step:
+        return str(step["shape"])
+    if "jobspec" in step:
+        return shape_of(step["jobspec"]) or "jobspec"
+    return next(f"{name} {step[name]}" for name in _ACTS if name in step)
+
+
+def _act(
+    pool: Implementation, jobids: Mapping[str, int], step: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The answer to a step that frees a job, or marks ranks up or down."""
+    name = next(name for name in _ACTS if name in step)
+    what = {"id": jobids[step[name]]} if name == "free" else {"ranks": step[name]}
+    return pool.ask({"op": name, **what})
+
+
+def _restored(
+    pool: Implementation,
+    jobid: int,
+    expected: Mapping[str, Any],
+    got: Mapping[str, Any],
+    cluster: Any,
+) -> bool:
+    """Whether a job now holds what was *expected* of it, where it *got* something else."""
+    if "R" in got and "error" in pool.ask({"op": "free", "id": jobid}):
         return False
-    return _masks(expected["R_lite"]) == _masks(got["R_lite"])
+    if "error" in expected:
+        return True
+    if "R_lite" not in expected:
+        return False
+    nodes = ResourceSet.read(cluster)
+    host_of = dict(zip(nodes.ranks, nodes.hosts))
+    entries = _entries(expected["R_lite"])
+    ranks = sorted(_resources(entries))
+    if any(rank not in host_of for rank in ranks):
+        return False
+    R = ResourceSet(tuple(entries), tuple(host_of[rank] for rank in ranks)).to_dict()
+    return "error" not in pool.ask({"op": "register", "id": jobid, "R": R})
 
 
-def _masks(R_lite: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+def _facts(got: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer as results show it."""
+    if "R" not in got:
+        return dict(got)
+    execution = got["R"].get("execution", {}) if isinstance(got["R"], dict) else {}
+    return {name: execution[name] for name in ("R_lite", "nslots") if name in execution}
+
+
+def _meets(expected: Mapping[str, Any], got: Mapping[str, Any], R: Any, ours: bool) -> bool:
+    """Whether the answer *got* is what is *expected*; messages are compared if they are *ours*."""
+    if "error" in expected:
+        message = str(got.get("message", "")) if ours else expected.get("message", "")
+        return expected["error"] == got.get("error") and expected.get("message", "") in message
+    if "any_of" in expected:
+        return any(_meets(one, got, R, ours) for one in expected["any_of"])
+    try:
+        execution = got["R"]["execution"]
+        has = _resources(_entries(execution["R_lite"]))
+    except (KeyError, TypeError, AttributeError, InvalidInput):
+        return False
+    if "slots" in expected:
+        return _sit(expected["slots"], has, ResourceSet.read(R))
+    nslots = execution.get("nslots")
+    if "nslots" in expected and nslots not in (None, expected["nslots"]):
+        return False
+    return _resources(_entries(expected["R_lite"])) == has and _tells(expected, got["R"])
+
+
+def _tells(expected: Mapping[str, Any], R: Any) -> bool:
+    """Whether *R* has the node names and the key, and makes the sub-instance, that are expected."""
+    if not {"nodelist", "key", "subinstance"} & expected.keys():
+        return True
+    try:
+        whole, inner = ResourceSet.read(R), ResourceSet.read(subinstance(R))
+    except InvalidInput:
+        return False
+    hosts = [host for text in expected.get("nodelist", ()) for host in hostlist.decode(text)]
+    within = _resources(_entries(expected.get("subinstance", ())))
+    return (
+        ("nodelist" not in expected or list(whole.hosts) == hosts)
+        and ("key" not in expected or expected["key"] == _key_of(whole))
+        and ("subinstance" not in expected or within == _resources(inner.entries))
+    )
+
+
+def _key_of(R: ResourceSet) -> Any:
+    """The entries of an R's key, without what treepool adds to RFC 49."""
+    key = R.key()
+    return None if key is None else [entry.to_dict() for entry in key.children]
+
+
+def _entries(R_lite: Sequence[Mapping[str, Any]]) -> list[RLiteEntry]:
+    ids = idset.decode
     return [
-        (
-            idset.decode(entry["rank"]),
-            idset.decode(entry["children"]["core"]),
-            idset.decode(entry["children"].get("gpu", "")),
+        RLiteEntry(
+            ids(entry["rank"]),
+            ids(entry["children"]["core"]),
+            ids(entry["children"].get("gpu", "")),
         )
         for entry in R_lite
     ]
+
+
+def _resources(entries: Iterable[RLiteEntry]) -> dict[int, tuple[int, int]]:
+    """The cores and GPUs of each rank: how entries are grouped and ordered means nothing."""
+    return {rank: (e.cores, e.gpus) for e in entries for rank in idset.iterate(e.ranks)}
+
+
+def _sit(
+    slots: Mapping[str, Any], has: Mapping[int, tuple[int, int]], cluster: ResourceSet
+) -> bool:
+    """Whether *has* is so many slots of the *cluster*, each in one domain of a locality."""
+    cores, gpus, number = slots.get("core", 0), slots.get("gpu", 0), slots["number"]
+    key, wanted = cluster.key(), slots["in"]
+    found = total_cores = total_gpus = 0
+    for rank, (has_cores, has_gpus) in has.items():
+        total_cores += idset.size(has_cores)
+        total_gpus += idset.size(has_gpus)
+        entry = next((e for e in key.children if e.ranks >> rank & 1), None) if key else None
+        domains = [d for d in read(entry.topo).walk() if d.locality == wanted] if entry else []
+        for domain in domains:
+            rooms = [idset.size(has_cores & domain.cores) // cores] if cores else []
+            rooms += [idset.size(has_gpus & domain.gpus) // gpus] if gpus else []
+            found += min(rooms, default=0)
+    return (found, total_cores, total_gpus) == (number, number * cores, number * gpus)
 
 
 def shown(value: Optional[Mapping[str, Any]]) -> str:
