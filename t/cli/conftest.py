@@ -5,6 +5,7 @@ import json
 import pytest
 
 from commandline import run
+from made import nodes
 
 
 @pytest.fixture
@@ -33,16 +34,4 @@ def write(tmp_path):
 def R():
     """An R of two nodes, each with two sockets of four cores and a GPU."""
     socket = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "3,5", "children": {"core": "0-7", "gpu": "0-1"}}],
-            "nodelist": ["n[3,5]"],
-            "starttime": 0,
-            "expiration": 0,
-        },
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [{"ranks": "3,5", "topo": {"socket": socket}}],
-        },
-    }
+    return nodes("3,5", gpus="0-1", topo={"socket": socket}, starttime=0, expiration=0)

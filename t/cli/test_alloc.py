@@ -6,6 +6,7 @@ import time
 import pytest
 
 from commandline import run_process
+from made import nodes
 from treepool import parse_shape
 from treepool.placement.options import OPTIONS
 from treepool.rfc.jobspec import from_resources
@@ -117,13 +118,7 @@ def test_full_R_of_a_job_without_a_duration_has_no_times(treepool):
 
 def expiring(seconds):
     """An R of one core that expires in so many *seconds*."""
-    execution = {
-        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
-        "nodelist": ["n0"],
-        "starttime": 1,
-        "expiration": time.time() + seconds,
-    }
-    return {"version": 1, "execution": execution}
+    return nodes("0", "0", starttime=1, expiration=time.time() + seconds)
 
 
 @pytest.mark.parametrize(("duration", "end"), [(0, 3600), (60, 60), (7200, 3600)])

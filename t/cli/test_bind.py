@@ -8,6 +8,7 @@ import pytest
 
 from commandline import run_process
 from hwlocfile import Device, Made, has_library
+from made import nodes
 from treepool.cli import here
 from treepool.discovery import libhwloc
 from treepool.errors import InvalidHardware
@@ -30,9 +31,7 @@ def xml(kind=NVIDIA, backend="CUDA", model="H100", **more):
 
 
 def allocated(cores, gpus="", rank="0"):
-    children = {"core": cores, **({"gpu": gpus} if gpus else {})}
-    execution = {"R_lite": [{"rank": rank, "children": children}], "nodelist": [f"n[{rank}]"]}
-    return {"version": 1, "execution": execution}
+    return nodes(rank, cores, gpus)
 
 
 @pytest.fixture

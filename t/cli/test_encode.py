@@ -10,6 +10,7 @@ import pytest
 
 from commandline import run_process
 from hwlocfile import Device, Made
+from made import nodes
 from schemas import conforms
 from treepool.cli import hardware
 from treepool.errors import InvalidHardware
@@ -120,16 +121,8 @@ def test_the_output_is_valid(treepool, xml, write):
 @pytest.fixture
 def old_R():
     """An R of three nodes without key."""
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "4-6", "children": {"core": "0-15", "gpu": "0"}}],
-            "nodelist": ["n[4-6]"],
-            "starttime": 1.0,
-            "expiration": 100.0,
-            "properties": {"mine": "5"},
-        },
-    }
+    times = {"starttime": 1.0, "expiration": 100.0}
+    return nodes("4-6", "0-15", "0", **times, properties={"mine": "5"})
 
 
 def test_the_key_is_added_and_R_stays_as_it_is(treepool, xml, write, old_R):
@@ -463,13 +456,7 @@ def test_a_bad_R_is_told(treepool, xml, write):
 # -- the fabric
 
 
-FLAT = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-3"}}],
-        "nodelist": ["n[0-3]"],
-    },
-}
+FLAT = nodes("0-3", "0-3")
 
 
 def test_a_fabric_from_a_sites_file_is_added_to_an_R(treepool, write):

@@ -8,15 +8,14 @@ import pytest
 
 from commandline import bare_environment, run_process
 from hwlocfile import Device, Made
+from made import nodes
 
 HERE = sorted(os.sched_getaffinity(0))
 FIRST = HERE[0]
 
 
 def allocated(cores, gpus=""):
-    children = {"core": cores, **({"gpu": gpus} if gpus else {})}
-    execution = {"R_lite": [{"rank": "7", "children": children}], "nodelist": ["n7"]}
-    return {"version": 1, "execution": execution}
+    return nodes("7", cores, gpus)
 
 
 @pytest.fixture

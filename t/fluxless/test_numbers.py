@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from generators import outcome
+from made import nodes
 from treepool import parse_shape
 from treepool.errors import InsufficientResources
 from treepool.flux.numbers import Passes, Steps, free_of
@@ -15,14 +16,8 @@ from treepool.rfc.jobspec import from_resources
 from treepool.view.picture import Picture
 
 TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1-2"}]}
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-5", "children": {"core": "0-8", "gpu": "0-3"}}],
-        "nodelist": ["n[0-5]"],
-    },
-    "scheduling": {"writer": "TreePool", "children": [{"ranks": "0-4", "topo": TOPO}]},
-}
+R = nodes("0-5", "0-8", "0-3", TOPO)
+R["scheduling"]["children"][0]["ranks"] = "0-4"
 SHAPES = ("slot=1/core=1", "slot=2/[core=2;gpu=1]", "slot=1/node{x}", "slot=1/gpu=2", "slot/core=5")
 
 

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from generators import outcome
+from made import nodes
 from treepool import parse_shape
 from treepool.flux.outlook import Outlook
 from treepool.placement.plan.forecast import Forecast
@@ -16,13 +17,7 @@ from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 
 NOW = 1_800_000_000.0
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0", "children": {"core": "0-7"}}],
-        "nodelist": ["n0"],
-    },
-}
+R = nodes()
 
 
 class Case:

@@ -5,11 +5,10 @@ import json
 import pytest
 
 from commandline import run
-from treepool import parse_shape
+from made import alloc
 from treepool.cli.files import data_folder
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.jobspec import from_resources
 from treepool.view.model import Job
 from treepool.view.picture import Picture
 
@@ -41,6 +40,5 @@ def make_picture(R="a", shapes=(), down="", drained=""):
     pool.mark_down(idset.encode(away))
     jobs = []
     for jobid, shape in enumerate(shapes, 1):
-        request = pool.parse_resource_request(from_resources(parse_shape(shape)))
-        jobs.append(Job.of(str(jobid), shape, pool.alloc(jobid, request)))
+        jobs.append(Job.of(str(jobid), shape, alloc(pool, jobid, shape)))
     return Picture.of(pool, jobs, drained=idset.decode(drained))

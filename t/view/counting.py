@@ -6,13 +6,12 @@ used.
 
 import random
 
+from made import alloc
 from placement import reference
 from placement.reference import ReferencePool
-from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.pool import Pool
 from treepool.rfc import hostlist, idset
-from treepool.rfc.jobspec import from_resources
 
 RESOURCE_KEYS = ("cores", "gpus", "memory", "storage")
 
@@ -123,8 +122,7 @@ def pool_with_jobs(R, seed, jobs=12):
     for jobid in range(1, jobs + 1):
         shape = rng.choice(SHAPES)
         try:
-            request = pool.parse_resource_request(from_resources(parse_shape(shape)))
-            running[jobid] = pool.alloc(jobid, request)
+            running[jobid] = alloc(pool, jobid, shape)
         except (InfeasibleRequest, InsufficientResources, InvalidJobspec):
             continue
         if rng.random() < 0.2:

@@ -1,5 +1,7 @@
 """Clusters whose names try to be something else, or that are larger than any picture."""
 
+from made import nodes
+
 #: Names that would end a script, a tag or an attribute, or move a terminal's cursor.
 NAMES = (
     "</script><script>window.hacked=1</script>",
@@ -26,31 +28,14 @@ def cluster(name):
     topo = {name: [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
     # RFC 20 forbids some characters in properties.
     named = "".join(c for c in name if c not in "!&'\"^`|()") or "p"
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-3", "children": {"core": "0-7", "gpu": "0-1"}}],
-            "nodelist": [",".join(HOSTS)],
-            "properties": {named: "1"},
-            "starttime": 0.0,
-            "expiration": 0.0,
-        },
-        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": topo}]},
-    }
+    R = nodes("0-3", gpus="0-1", topo=topo, properties={named: "1"})
+    R["execution"]["nodelist"] = [",".join(HOSTS)]
+    return R
 
 
 def one_node(cores, topo):
     """One node of *cores* (an idset) divided as *topo*."""
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": {"core": cores}}],
-            "nodelist": ["one"],
-            "starttime": 0.0,
-            "expiration": 0.0,
-        },
-        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]},
-    }
+    return nodes("0", cores, topo=topo)
 
 
 def nested(levels):

@@ -7,27 +7,18 @@ import pytest
 
 from bench.workload import cluster as cray
 from depth import examples
-from treepool import ResourceSet, parse_shape
+from made import alloc, nodes
+from treepool import ResourceSet
 from treepool.errors import InsufficientResources, InvalidJobspec, InvalidShape
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.jobspec import from_resources
 from treepool.view.advise import MAX_JOBS, advise, shares, slot_sizes
 from treepool.view.advisetext import text
 from view.counting import some_R
 
 
 def one_node(cores=8, gpus=0, topo=None):
-    children = {"core": f"0-{cores - 1}"}
-    if gpus:
-        children["gpu"] = idset.encode((1 << gpus) - 1)
-    R = {
-        "version": 1,
-        "execution": {"R_lite": [{"rank": "0", "children": children}], "nodelist": ["n0"]},
-    }
-    if topo:
-        R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]}
-    return R
+    return nodes("0", f"0-{cores - 1}", idset.encode((1 << gpus) - 1), topo or None)
 
 
 def xeon():
@@ -140,8 +131,7 @@ def test_each_kind_of_node_has_its_own_advice_the_most_frequent_first():
 def test_what_runs_or_is_down_does_not_matter():
     pool = Pool(some_R())
     idle = advise(pool)
-    request = pool.parse_resource_request(from_resources(parse_shape("slot=3/node{x}")))
-    pool.alloc(1, request)
+    alloc(pool, 1, "slot=3/node{x}")
     pool.mark_down("0-3")
     assert advise(pool) == idle
     assert pool.copy_allocated().ranks
@@ -168,9 +158,8 @@ def fill(R, shape, locality="preferred"):
     pool, slots = Pool(R, locality=locality), 0
     held = {"core": set(), "gpu": set()}
     for jobid in count(1):
-        request = pool.parse_resource_request(from_resources(parse_shape(shape)))
         try:
-            job = pool.alloc(jobid, request).to_dict()["execution"]
+            job = alloc(pool, jobid, shape).to_dict()["execution"]
         except InsufficientResources:
             break
         slots += job["nslots"]

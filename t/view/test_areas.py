@@ -6,6 +6,7 @@ import re
 import pytest
 
 from depth import examples, some
+from made import nodes
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.view.areas import areas, domain_lines, locality_lines
@@ -29,15 +30,8 @@ def cluster(nodes, per_switch, per_cell):
     return with_fabric(nodes, {"cell": cells})
 
 
-def with_fabric(nodes, fabric):
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": f"0-{nodes - 1}", "children": {"core": "0-3"}}],
-            "nodelist": [f"n[0-{nodes - 1}]"],
-        },
-        "scheduling": {"writer": "TreePool", "children": [], "fabric": fabric},
-    }
+def with_fabric(number, fabric):
+    return nodes(f"0-{number - 1}", "0-3", fabric=fabric)
 
 
 def shown(picture, width=100):

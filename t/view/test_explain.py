@@ -6,6 +6,7 @@ import re
 import pytest
 
 from depth import examples
+from made import asked, nodes
 from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.pool import Pool
@@ -20,19 +21,11 @@ from treepool.view.nearest import nearest, oracle
 from view.counting import SHAPES, some_R
 
 
-def two_sockets(nodes=3):
+def two_sockets(number=3):
     """Nodes of two sockets of two NUMA domains of four cores and a GPU each."""
-    ranks = f"0-{nodes - 1}" if nodes > 1 else "0"
     numa = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
     topo = {"socket": [{"numa": numa[:2]}, {"numa": numa[2:]}]}
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": ranks, "children": {"core": "0-15", "gpu": "0-3"}}],
-            "nodelist": [f"n[{ranks}]"],
-        },
-        "scheduling": {"writer": "TreePool", "children": [{"ranks": ranks, "topo": topo}]},
-    }
+    return nodes(idset.encode_ids(range(number)), "0-15", "0-3", topo)
 
 
 def with_jobs(R, shapes, **options):
@@ -40,12 +33,8 @@ def with_jobs(R, shapes, **options):
     pool = Pool(R, **options)
     jobs = {}
     for jobid, shape in enumerate(shapes, 1):
-        jobs[jobid] = pool.alloc(jobid, request(pool, shape))
+        jobs[jobid] = pool.alloc(jobid, asked(pool, shape))
     return pool, jobs
-
-
-def request(pool, shape):
-    return pool.parse_resource_request(from_resources(parse_shape(shape)))
 
 
 def told(R, shape, shapes=(), constraints=None, **options):
@@ -293,7 +282,7 @@ def test_what_is_told_is_what_alloc_does(seed):
         assert pool.copy_allocated() == before, "nothing is changed"
         check_passes(pool, shape, found)
         try:
-            allocation = pool.alloc(jobid, request(pool, shape))
+            allocation = pool.alloc(jobid, asked(pool, shape))
         except InsufficientResources:
             assert found.verdict == WAITS
             check_holders(pool, shape, found, jobs)
@@ -331,9 +320,9 @@ def check_passes(pool, shape, found):
     for state, ranks in pool.situation.index.buckets.items():
         free.update(dict.fromkeys(idset.iterate(ranks), (state.ncores, state.ngpus)))
     all_nodes = [n for one in found.passed for n in one.nodes] + [t.nodes for t in found.taken]
-    for nodes in all_nodes:
-        for rank in nodes.ranks:
-            assert free[rank] == (nodes.cores_free, nodes.gpus_free)
+    for some in all_nodes:
+        for rank in some.ranks:
+            assert free[rank] == (some.cores_free, some.gpus_free)
     for one in found.passed:
         need = re.fullmatch(
             r"needs (\d+) (core|GPU)s?: the nodes? ha(?:s|ve) (\d+)(?: to (\d+))? free", one.why
@@ -365,7 +354,7 @@ def fits_without(pool, shape, ended):
     for jobid in ended:
         copy.free(jobid)
     try:
-        copy.alloc(999, request(copy, shape))
+        copy.alloc(999, asked(copy, shape))
     except InsufficientResources:
         return False
     return True
@@ -536,7 +525,7 @@ def test_large_clusters_are_told_in_few_lines():
 
 def test_a_decision_lists_all_nodes_once_in_the_policys_order():
     pool, _ = with_jobs(two_sockets(5), ["slot=1/core=3", "slot=1/node{x}", "slot=2/node/core=5"])
-    decided = decision.decide(pool.situation, pool.choice(request(pool, "slot=1/core=1")))
+    decided = decision.decide(pool.situation, pool.choice(asked(pool, "slot=1/core=1")))
     ranks = [rank for one in decided.looked for rank in one.ranks]
     assert sorted(ranks) == [0, 1, 2, 3, 4]
     free = [one.state.ncores for one in decided.looked]

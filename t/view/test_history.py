@@ -3,18 +3,13 @@
 import json
 
 from commandline import run_process
+from made import nodes
 from treepool.rfc.rset import ResourceSet
 from treepool.view.history import picture_of
 from treepool.view.replay import Rules, replay
 from treepool.view.trace import read
 
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-1", "children": {"core": "0-3"}}],
-        "nodelist": ["n[0-1]"],
-    },
-}
+R = nodes("0-1", "0-3")
 TRACE = "\n".join(
     json.dumps({"id": name, "submit": submit, "duration": 60, "shape": "slot=1/node{x}"})
     for name, submit in (("a", 0), ("b", 10), ("c", 20))

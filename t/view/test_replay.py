@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from depth import examples
+from made import nodes
 from rfc.test_fabric import key
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
@@ -22,29 +23,14 @@ FIFO, EASY = Rules("fifo", "fifo", 8), Rules("easy", "easy", 1)
 CONSERVATIVE = Rules("conservative", "conservative", 64)
 
 
-def cluster(nodes=1, cores=8):
-    return ResourceSet.read({
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": idset.encode((1 << nodes) - 1),
-                        "children": {"core": f"0-{cores - 1}"}}],
-            "nodelist": [f"n[0-{nodes - 1}]"],
-        },
-    })  # fmt: skip
+def cluster(number=1, cores=8):
+    return ResourceSet.read(nodes(idset.encode((1 << number) - 1), f"0-{cores - 1}"))
 
 
 def two_sockets():
     """A node of two sockets of four cores and a GPU each."""
     socket = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-    return ResourceSet.read({
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": {"core": "0-7", "gpu": "0-1"}}],
-            "nodelist": ["n0"],
-        },
-        "scheduling": {"writer": "TreePool", "children": [
-            {"ranks": "0", "topo": {"socket": socket}}]},
-    })  # fmt: skip
+    return ResourceSet.read(nodes(gpus="0-1", topo={"socket": socket}))
 
 
 def jobs(*rows):

@@ -2,6 +2,7 @@
 
 import re
 
+from made import alloc
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import Device, Link, Links, digest
@@ -31,19 +32,7 @@ def cluster(topo=TOPO):
 
 
 def allocated(pool, jobid, cores, gpus, slots=1):
-    spec = {
-        "version": 1,
-        "resources": [
-            {
-                "type": "slot",
-                "count": slots,
-                "label": "s",
-                "with": [{"type": "core", "count": cores}, {"type": "gpu", "count": gpus}],
-            }
-        ],
-        "attributes": {"system": {"duration": 0}},
-    }
-    return pool.alloc(jobid, pool.parse_resource_request(spec))
+    return alloc(pool, jobid, f"slot={slots}/[core={cores};gpu={gpus}]")
 
 
 def situation():
