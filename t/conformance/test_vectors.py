@@ -63,11 +63,6 @@ def served():
                 yield resources, {**document.get("options", {}), **step.get("options", {})}
 
 
-def test_there_are_sixty_of_treepools_own_and_more():
-    asked = [step for document in OURS.values() for step in document["vectors"] if "expect" in step]
-    assert len(asked) >= 60
-
-
 AMOUNTS = ("core", "gpu", "memory", "storage")
 
 #: DESIGN's table of forms, row by row, and what it says of counts.
