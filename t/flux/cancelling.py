@@ -3,10 +3,9 @@
 from unittest.mock import Mock, patch
 
 import checks
-from steps import scheduler_of_two_jobs
+from steps import Alone, scheduler_of_two_jobs
 
-from treepool.flux.inbox import Inbox
-from treepool.flux.turns import Precedence
+from treepool.flux.runner import Inbox, Precedence, Runner
 
 
 class Cancelled:
@@ -18,10 +17,9 @@ class Cancelled:
         scheduler._h = Mock(rpc=lambda topic: Mock(then=self.answers.append), pollevents=lambda: 0)
         scheduler._asking = False
         scheduler._cancels = Precedence(5.0)
-        scheduler.inbox = Inbox(scheduler._h, lambda: None)
-        scheduler.inbox.begin()
+        self.reactor = Alone()
+        scheduler.inbox = Inbox(self.reactor, Runner(self.reactor, Mock()), Mock())
         scheduler._intake.held.cancel = Mock(return_value=None)
-        scheduler.start_schedule = lambda: None
         scheduler.queue.run = self.run
 
     def run(self):
@@ -37,8 +35,7 @@ class Cancelled:
         self.answers.pop(0)(Mock())
 
     def empty(self):
-        while self.scheduler.inbox:
-            self.scheduler.inbox._on_timer()
+        self.reactor.run()
 
     def has_passed(self):
         """Whether a pass may come now."""
@@ -63,7 +60,7 @@ def check_jobs_that_are_cancelled_after_others_but_before_these_are_done_hold_pa
 
 def check_who_always_cancels_takes_half_of_the_time_from_passes_and_no_more():
     case, now, passed = Cancelled(), [1000.0], []
-    with patch("treepool.flux.turns.time.monotonic", lambda: now[0]):
+    with patch("treepool.flux.runner.time.monotonic", lambda: now[0]):
         for _ in range(200):
             now[0] += 0.1
             case.cancel()

@@ -122,9 +122,9 @@ def check_guests_ask_nothing_for_which_they_have_no_share_of_the_time():
             patch.object(windows, "_in_kvs", return_value=[]),
         ):
             if room is answers:
-                Answers(Mock(), Mock())
+                Answers(Mock(), Mock(), Mock())
             else:
-                windows.Windows(Mock(), Mock(), Mock(), Mock(), Mock(windows=()))
+                windows.Windows(*5 * [Mock()], Mock(windows=()))
         topics[room] = {c.args[1]: c.kwargs.get("guests", True) for c in asked.call_args_list}
     assert topics[answers]["sched-treepool.window-list"]
     assert topics[windows] and not any(topics[windows].values())

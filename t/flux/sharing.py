@@ -4,13 +4,13 @@ import errno
 from unittest.mock import Mock, patch
 
 import checks
-from flux.constants import FLUX_POLLIN
 from flux.message import Message
 
 import TreePool  # noqa: F401 (makes treepool importable)
 
-from treepool.flux import questions, turns  # isort: skip
+from treepool.flux import questions  # isort: skip
 from treepool.flux.callbacks import refuse  # isort: skip
+from treepool.flux.runner import Runner  # isort: skip
 from treepool.flux.questions import _LATER, _MOST_OF_ONE, _SAVED, _SHARE, Questions  # isort: skip
 
 OWNER, GUEST = 1, 2
@@ -25,8 +25,9 @@ class Case:
             timer_watcher_create=self.timer,
             respond=lambda msg, payload: self.told.append((msg.userid, payload["said"])),
             respond_error=lambda msg, number, text: self.told.append((msg.userid, number)),
+            pollevents=lambda: 0,
         )
-        self.questions = Questions(handle)
+        self.questions = Questions(handle, Runner(handle, Mock()))
 
     def timer(self, _after, callback):
         timer = Mock()
@@ -184,25 +185,6 @@ def check_a_question_that_comes_during_the_unload_is_refused():
     made.ask(7)
     made.ask(0, OWNER)
     assert made.told == [(7, errno.ENOSYS), (0, errno.ENOSYS)]
-
-
-def check_work_that_is_interrupted_waits_while_messages_arrive_but_not_for_ever():
-    now, messages, steps = [0.0], [1000], []
-    handle = Mock(pollevents=lambda: FLUX_POLLIN if messages[0] else 0)
-
-    def work():
-        while len(steps) < 500:
-            now[0] += 0.005
-            steps.append(messages[0])
-            yield
-
-    with patch.object(turns.time, "monotonic", lambda: now[0]):
-        for _ in turns.Turns(handle).paced(work()):
-            now[0] += 0.001 * bool(messages[0])
-            messages[0] -= bool(messages[0])
-    before = sum(left > 0 for left in steps)
-    assert 1000 // 12 <= before <= 1000 // 10, "about one step in ten milliseconds of messages"
-    assert len(steps) == 500
 
 
 if __name__ == "__main__":

@@ -11,28 +11,24 @@ from unittest.mock import Mock, patch
 import checks
 import flux
 from adapter import R, spec
-from flux.constants import FLUX_POLLIN
+from running import Alone
 
 import attrs  # isort: skip
 from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage, let_go
-from treepool.flux.inbox import Inbox
 from treepool.flux.intake import Intake
 from treepool.flux.numbers import Passes
 from treepool.flux.pending import Pending
 from treepool.flux.pool import TreepoolPool
+from treepool.flux.runner import Inbox, Precedence, Runner
 from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission
-from treepool.flux.turns import Precedence, Turns
 from treepool.flux.windows import Windows
 from treepool.placement.plan.jobs import Rule
 from treepool.placement.plan.queue import Queue
 from treepool.rfc.windows import clock
-
-#: Modules that look at the clock to share the time.
-_TIMED = "inbox", "turns"
 
 
 def scheduler_of_two_jobs():
@@ -44,7 +40,6 @@ def scheduler_of_two_jobs():
     scheduler._resources = TreepoolPool(R)
     scheduler._resources.mark_down("all")
     scheduler._garbage = Garbage()
-    scheduler._turns, scheduler._spare_turns = [Turns(Mock(pollevents=lambda: 0)) for _ in "ab"]
     scheduler._numbers = Mock(passes=Passes())
     scheduler.cancelling, scheduler.ending = 0, False
     scheduler.inbox, scheduler._precedence = deque(), Precedence()
@@ -53,8 +48,8 @@ def scheduler_of_two_jobs():
     scheduler._intake, scheduler._configuration = Mock(), Mock()
     pending = scheduler._pending = Pending(scheduler._intake, Mock(), Mock(), Mock())
     queue = scheduler.queue = Queue(scheduler.pool, scheduler, time.time)
-    scheduler._queue = []  # passes are not asked for
-    scheduler._annotating = Mock()
+    scheduler._queue = []
+    scheduler._passes = scheduler._annotations = Mock()
     scheduler._annotator = Annotator(queue, pending.request_of)
     pending.begin(queue, scheduler._annotator)
     jobspec = spec(cores=120, tasks=2)
@@ -65,17 +60,22 @@ def scheduler_of_two_jobs():
     return scheduler
 
 
+def applied(scheduler):
+    """Let all be applied that passes wait for; returns how many steps that took."""
+    return sum(1 for _ in iter(scheduler._pending.apply, False))
+
+
 def judged_again(scheduler):
     """The submissions that are judged again after the localities of the pool changed."""
     scheduler._on_topology(True)
-    list(scheduler._pending.apply())
+    applied(scheduler)
     return [call.args[0] for call in scheduler._intake.held.hold.call_args_list]
 
 
 def check_a_job_that_is_judged_again_keeps_the_priority_it_was_given_meanwhile():
     scheduler = scheduler_of_two_jobs()
     scheduler.prioritize([(1, 5)])
-    list(scheduler._pending.apply())
+    applied(scheduler)
     scheduler.prioritize([(2, 20)])  # not applied yet
     again = judged_again(scheduler)
     assert {each.jobid: each.priority for each in again} == {1: 5, 2: 20}
@@ -93,59 +93,26 @@ def check_a_job_that_is_judged_again_is_told_that_what_it_was_told_is_void():
 
 
 def check_jobs_are_judged_again_in_steps():
-    clock = iter(range(1000))
     scheduler = scheduler_of_two_jobs()
     scheduler._on_topology(True)
-    with patch("treepool.flux.pending.time.monotonic", lambda: next(clock)):
-        for _ in scheduler._pending.apply():
-            break  # an event arrives
-        left = [sorted(scheduler.queue.jobs)]
-        left += [sorted(scheduler.queue.jobs) for _ in scheduler._pending.apply()]
+    left = []
+    while scheduler._pending.apply():
+        left.append(sorted(scheduler.queue.jobs))
     # First they are put in order, last they are released.
     assert left == [[1, 2], [1, 2], [2], [], []]
     assert scheduler._intake.release.call_count == 1
 
 
 def check_jobs_to_be_judged_again_are_not_forgotten_when_the_rest_of_the_queue_is_cancelled():
-    clock = iter(range(1000))
     scheduler = scheduler_of_two_jobs()
-    scheduler._queue = scheduler.queue.jobs
     scheduler._intake.held.cancel = Mock(return_value=None)
-    scheduler._sched_last_request = None
-    scheduler.inbox.append("the submission of job 1")
     scheduler._pending.judge_again()
-    asked = "flux.scheduler.Scheduler.start_schedule"
-    with patch("treepool.flux.pending.time.monotonic", lambda: next(clock)), patch(asked) as start:
-        work = scheduler.schedule()
-        while 1 in scheduler.queue.jobs:
-            next(work)
-        scheduler.cancel(2)
-        work.close()
-        scheduler.cancelling = 1
-        scheduler._end_cancels()
-        assert start.call_count == 1
-        list(scheduler.schedule())
+    work = scheduler.schedule()
+    while 1 in scheduler.queue.jobs:
+        next(work)
+    scheduler.cancel(2)
+    list(work)
     assert scheduler._intake.release.call_count == 1
-
-
-def check_neither_passes_nor_forecasts_wait_for_each_other_while_messages_arrive():
-    scheduler, steps, now = scheduler_of_two_jobs(), [], [1000.0]
-    scheduler._turns._handle = scheduler._spare_turns._handle = Mock(pollevents=lambda: FLUX_POLLIN)
-
-    def work(name):
-        while True:
-            steps.append(name)
-            yield
-
-    scheduler.queue = Mock(run=lambda: work("pass"))
-    scheduler._annotator = Mock(run=lambda: work("forecast"))
-    with patch("treepool.flux.turns.time.monotonic", lambda: now[0]):
-        going = scheduler.schedule(), scheduler.forecast()
-        for _ in range(1000):
-            now[0] += 0.001
-            for each in going:
-                next(each)
-    assert min(map(steps.count, ("pass", "forecast"))) >= 90
 
 
 def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
@@ -159,7 +126,7 @@ def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
     waiting = scheduler.queue.waiting
     pending._submissions[1] = submission
     scheduler.queue.add(waiting(1, 16, request, frozenset(), "", 0.0, time.time()))
-    list(pending.apply())
+    applied(scheduler)
     assert scheduler.queue.jobs[1].priority == 16
 
 
@@ -173,7 +140,7 @@ def check_what_keeps_coming_holds_passes_back_for_a_tenth_of_a_second_and_then_h
             yield
 
     scheduler.queue = Mock(run=work, next_time=math.inf)
-    with patch("treepool.flux.turns.time.monotonic", lambda: now[0]):
+    with patch("treepool.flux.runner.time.monotonic", lambda: now[0]):
         for _ in range(1000):
             now[0] += 0.001
             for _ in zip(range(1), scheduler.schedule()):
@@ -185,42 +152,6 @@ def check_what_keeps_coming_holds_passes_back_for_a_tenth_of_a_second_and_then_h
         next(scheduler.schedule())
         scheduler.inbox.append("a new submission")
         assert not list(scheduler.schedule())
-
-
-def check_what_arrived_and_messages_have_a_share_each():
-    clock, shares = [100.0], []
-    handle = Mock(pollevents=lambda: FLUX_POLLIN)
-    inbox = Inbox(handle, Mock())
-    inbox.begin()
-    clocks = [patch(f"treepool.flux.{name}.time.monotonic", lambda: clock[-1]) for name in _TIMED]
-    with clocks[0], clocks[1]:
-        for _ in range(1000):
-            inbox.put(lambda: clock.append(clock[-1] + 0.001))
-        for _ in range(6):
-            began = clock[-1]
-            inbox._on_timer()
-            shares.append(round(clock[-1] - began, 3))
-            clock.append(clock[-1] + 0.004)  # messages
-    assert shares == [0.002, 0, 0, 0.002, 0, 0]
-
-
-def check_what_is_put_into_the_inbox_is_done_once_and_in_order():
-    done, changed = [], Mock()
-    inbox = Inbox(Mock(pollevents=lambda: 0), changed)
-    inbox.put(lambda: done.append("before it begins"))
-    inbox.begin()
-    left = iter([True, True, False])
-    inbox.put(lambda: [done.append("part"), next(left)][1])
-    inbox.put(lambda: done.append("last"))
-    assert done == ["before it begins"]
-    asked = inbox.emptied()
-    next(asked)
-    inbox.put(lambda: done.append("later"))
-    while inbox:
-        inbox._on_timer()
-    assert done == ["before it begins", "part", "part", "part", "last", "later"]
-    assert not list(asked)
-    assert changed.called
 
 
 def check_queues_that_are_no_tables_are_refused_and_not_left_to_the_questions():
@@ -245,7 +176,7 @@ def check_a_change_of_windows_that_comes_during_the_unload_is_refused():
     assert not made._changes
 
 
-def check_a_full_collection_comes_after_a_pass_and_at_most_every_ten_minutes():
+def check_a_full_collection_comes_when_nothing_is_to_do_and_at_most_every_ten_minutes():
     scheduler = scheduler_of_two_jobs()
     now = [1000.0]
     clock = patch("treepool.flux.garbage.time.monotonic", lambda: now[0])
@@ -253,12 +184,9 @@ def check_a_full_collection_comes_after_a_pass_and_at_most_every_ten_minutes():
         scheduler._garbage.begin()
         counts = []
         for now[0] in (1000.0, 1599.0, 1601.0, 1602.0, 2202.0):
-            list(scheduler.forecast())
+            scheduler.idle()
             counts.append(gc.collect.call_count)
-        now[0] = 2803.0
-        scheduler._request_forecast()  # after a pass that started all jobs there were
-        counts.append(gc.collect.call_count)
-    assert counts == [0, 0, 1, 1, 2, 3]
+    assert counts == [0, 0, 1, 1, 2]
 
 
 def check_a_priority_that_changes_while_a_job_is_held_back_is_kept():
@@ -279,15 +207,14 @@ def check_a_priority_that_changes_while_a_job_is_held_back_is_kept():
 
 def check_nodes_that_come_up_wait_for_what_arrived_before_them():
     scheduler = scheduler_of_two_jobs()
-    scheduler.inbox = Inbox(Mock(pollevents=lambda: 0), Mock())
-    scheduler.inbox.begin()
+    reactor = Alone()
+    scheduler.inbox = Inbox(reactor, Runner(reactor, Mock()), Mock())
     scheduler._intake.filtered = lambda data: data
     seen = []
     scheduler.inbox.put(lambda: seen.append(scheduler.pool.up))
     scheduler._apply_resource_update({"up": "0"})
     scheduler.inbox.put(lambda: seen.append(scheduler.pool.up))
-    while scheduler.inbox:
-        scheduler.inbox._on_timer()
+    reactor.run()
     assert seen == [0, 0b1]
 
 
@@ -317,36 +244,31 @@ def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():
 
 
 class Reactor:
-    """Runs the forecasts of a scheduler and its timer for them, by a clock that stands still."""
+    """Runs the forecasts of a scheduler, by a clock that stands still."""
 
     def __init__(self, scheduler):
         self.scheduler = scheduler
-        scheduler._queue = scheduler.queue.jobs
-        scheduler._forecast_generator = None
-        scheduler._forecast_idle = scheduler._forecast_check = Mock()
-        scheduler._annotating = self
-        scheduler._forecast_passes = scheduler._forecast_yields = 0
+        scheduler._annotations = self
         self.now, self.timer = 100.0, math.inf
 
-    def set(self, wait):
-        self.timer = self.now + max(0.0, wait)
+    def wake(self, wait=0.0):
+        self.timer = min(self.timer, self.now + max(0.0, wait))
 
     def event(self):
         """Something happens, and a pass has ended."""
         self.scheduler.queue.follow()
-        self.during(self.scheduler._request_forecast)
+        self.scheduler._annotator.changed()
+        self.during()
 
     def wait(self):
         """Wait for the timer; returns the time."""
         self.now, self.timer = self.timer, math.inf
-        self.during(self.scheduler._annotate)
+        self.during()
         return self.now
 
-    def during(self, call):
+    def during(self):
         with patch("treepool.flux.annotate.time.monotonic", lambda: self.now):
-            call()
-            while self.scheduler._forecast_generator is not None:
-                self.scheduler._on_forecast_check()
+            list(self.scheduler.forecast())
 
     def told(self, jobid):
         """The reasons that a job has been told."""

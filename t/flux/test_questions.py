@@ -111,7 +111,8 @@ MALFORMED = [
 
 
 def test_what_is_malformed_is_refused_with_the_place(instance):
-    said = answers(instance, *[(topic, payload) for topic, payload, _, _ in MALFORMED])
+    asked = [(topic, payload) for topic, payload, _, _ in MALFORMED]
+    said = answers(instance, *asked[:10]) + answers(instance, *asked[10:])  # 16 at a time
     for (topic, payload, number, problem), (error,) in zip(MALFORMED, said):
         assert error[0] == number, (topic, payload[:60], error)
         assert problem in error[1]

@@ -17,9 +17,6 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import Room, why_waiting
 from treepool.rfc.windows import MAX_TIME
 
-#: Annotations pause for this many times as long as they took, so that they do not slow down starts.
-_SHARE = 10
-
 #: Seconds between two annotations of a job, unless its estimate changes.
 _INTERVAL = 5.0
 
@@ -56,13 +53,19 @@ class Annotator:
         self._next_turn = 0.0
         #: Whether the estimates may have changed.
         self._estimating = True
-        #: When to run again at the earliest (monotonic seconds).
-        self.due = 0.0
 
     @property
     def next_time(self) -> float:
         """When to run again although nothing changes (monotonic seconds); infinity if never."""
-        return self.due if self._turn else max(self.due, self._next_turn)
+        return 0.0 if self._turn or self._may_estimate else self._next_turn
+
+    @property
+    def _may_estimate(self) -> bool:
+        """Whether estimates may have changed, and can be made.
+
+        Until a pass has ended, jobs may have lost reservations of which they get others.
+        """
+        return self._estimating and self._queue.settled
 
     def changed(self) -> None:
         """Take note that what the jobs are to be told may have changed."""
@@ -80,27 +83,7 @@ class Annotator:
 
     def run(self) -> Iterator[None]:
         """Tell the jobs what has changed; yields between steps."""
-        began = time.monotonic()
-        spent = 0.0
-        for step in self._steps():
-            spent += step
-            yield
-        self.due = time.monotonic() + _SHARE * min(spent, time.monotonic() - began)
-
-    def _steps(self) -> Iterator[float]:
-        """The work, in steps; each yields how long it took, in seconds."""
-        work = self._work()
-        while True:
-            began = time.monotonic()
-            try:
-                next(work)
-            except StopIteration:
-                return
-            yield time.monotonic() - began
-
-    def _work(self) -> Iterator[None]:
-        # Until a pass has ended, jobs may have lost reservations of which they get others.
-        if self._estimating and self._queue.settled:
+        if self._may_estimate:
             self._estimating = False
             yield from self._tell_estimates()
         yield from self._tell_reasons()

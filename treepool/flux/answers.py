@@ -20,6 +20,7 @@ from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
 from treepool.flux.outlook import Estimate, Outlook
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
+from treepool.flux.runner import Runner
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.state import Held
@@ -88,9 +89,9 @@ class Source(Protocol):
 class Answers:
     """Answers the questions about *source*."""
 
-    def __init__(self, handle: Any, source: Source) -> None:
+    def __init__(self, handle: Any, runner: Runner, source: Source) -> None:
         self._source = source
-        self._questions = Questions(handle)
+        self._questions = Questions(handle, runner)
         self._outlook: Outlook
         answers = {
             "look": self._look,

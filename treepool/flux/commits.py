@@ -51,8 +51,3 @@ class Committer(Scheduler):  # type: ignore[misc]  # flux has no types
         self._committing -= 1
         if self.ending and not self._committing:
             self.stop()
-
-    def start_schedule(self) -> None:
-        """Ask for a pass, unless the module is being unloaded."""
-        if not self.ending:
-            super().start_schedule()

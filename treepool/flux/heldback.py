@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 
 from treepool.flux.callbacks import Timer, then
 from treepool.flux.hello import ask_hello, held_of
-from treepool.flux.inbox import Inbox
+from treepool.flux.runner import Inbox
 from treepool.placement.allocation import Allocation, short_form
 from treepool.placement.held import HELD_BACK, held_in, held_on, ranks_in
 from treepool.placement.nodes.state import Held

@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from treepool.discovery.key import Nodes, encode_into
 from treepool.flux.discover import Discovery
-from treepool.flux.inbox import Inbox
+from treepool.flux.runner import Inbox
 from treepool.flux.submissions import Submission, Submissions
 from treepool.placement.pool import Pool
 from treepool.rfc import idset

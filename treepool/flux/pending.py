@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from typing import Any, Callable, Iterable, Iterator, Optional
+from typing import Any, Callable, Iterable, Optional
 
 import attrs
 
@@ -22,9 +22,6 @@ from treepool.placement.plan.jobs import Place, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import Owner
 from treepool.placement.request.vertices import Request
-
-#: Seconds spent on changes of the queue before other messages get their turn.
-_SLICE = 0.01
 
 
 class Pending:
@@ -140,25 +137,23 @@ class Pending:
         self._intake.held.prioritize(jobs)
         self._priorities.update(jobs)
 
-    def apply(self) -> Iterator[None]:
-        """Apply to the queue what concerns all jobs; no pass may come before the end.
+    def apply(self) -> bool:
+        """Apply to the queue one thing that concerns all jobs; returns whether there was one.
 
-        The caller may leave this at any yield. The next call goes on from there.
+        No pass may come before the last of them is applied.
         """
-        end = time.monotonic() + _SLICE
-        while self._judging or self._priorities:
-            if self._unordered:
-                self._put_in_order(self._unordered.popleft())
-            elif self._outdated:
-                self._take_out(heapq.heappop(self._outdated)[1])
-            elif self._judging:
-                self._judging = False
-                self._intake.release()
-            else:
-                self._queue.prioritize(*self._priorities.popitem())
-            if time.monotonic() > end:
-                yield
-                end = time.monotonic() + _SLICE
+        if self._unordered:
+            self._put_in_order(self._unordered.popleft())
+        elif self._outdated:
+            self._take_out(heapq.heappop(self._outdated)[1])
+        elif self._judging:
+            self._judging = False
+            self._intake.release()
+        elif self._priorities:
+            self._queue.prioritize(*self._priorities.popitem())
+        else:
+            return False
+        return True
 
     def request_of(self, jobid: int) -> Any:
         """The AllocRequest of a job in the queue."""

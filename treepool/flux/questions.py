@@ -1,8 +1,8 @@
 """Questions that commands ask of the scheduler, also for guests, answered in small steps.
 
 An answer may take long, because hundreds of jobs are planned for it. It is therefore a generator
-that does a few milliseconds of work between two yields, and all answers together get only a
-fraction of the time.
+that does a few milliseconds of work between two yields, and all answers together are one task (see
+runner.py), which has only a fraction of the time.
 
 A guest may ask as fast as he can. Each guest has a share of the time and can save some of it. Who
 has used up his share waits, and others' questions come first. Who has too many questions open is
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import time
 from collections import Counter, deque
 from typing import Any, Callable, Generator, Mapping, Optional
@@ -23,13 +22,14 @@ import attrs
 from flux.constants import FLUX_MSGTYPE_REQUEST
 from flux.core.inner import ffi, lib
 
-from treepool.flux.callbacks import Refused, Timer, answered, guarded, refuse
+from treepool.flux.callbacks import Refused, answered, guarded, refuse
+from treepool.flux.runner import Runner, Work
 
 #: The version of all payloads, see doc/questions.md.
 VERSION = 1
 
-#: Seconds of work between two events, and the pause after it, as a multiple of the work.
-_SLICE, _PAUSE = 0.005, 3
+#: How long all answers pause after each had a step, as a multiple of the work.
+_PAUSE = 3
 
 #: Most questions that guests may have open, all together and each of them.
 _MOST, _MOST_OF_ONE = 256, 16
@@ -107,18 +107,16 @@ class Shares:
 class Questions:
     """The questions that are open. They take turns, so that short answers are ready soon."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, runner: Runner) -> None:
         self._handle = handle
         self._open: deque[_Question] = deque()
         #: How many of them each guest has, and the share of the time that each has used up.
         self._count: Counter[int] = Counter()
         self._shares = Shares()
-        self._timer = Timer(handle, self._step)
-        #: When the pause after the last work ends, and when the timer goes off.
-        self._next, self._awake = 0.0, math.inf
+        self._answering = runner.task("questions", self._rounds, _PAUSE)
         #: Questions to refuse, without their payload, and when to.
         self._refused: deque[tuple[float, Any]] = deque()
-        self._refusing = Timer(handle, self._refuse_all)
+        self._refusing = runner.task("refusals", self._refusals)
         self._ended = False
 
     def __len__(self) -> int:
@@ -145,8 +143,7 @@ class Questions:
         self._count[asker.userid] += 1
         streams = bool(lib.flux_msg_is_streaming(_c(msg)))
         self._open.append(_Question(msg, asker, work, streams))
-        now = time.monotonic()
-        self._wake(max(self._next, now + self._wait(asker, now)), now)
+        self._answering.wake(self._wait(asker, time.monotonic()))
 
     def end(self) -> None:
         """Refuse the questions, those to come too, because the module is being unloaded."""
@@ -155,42 +152,35 @@ class Questions:
             question = self._open.popleft()
             question.work.close()
             refuse(self._handle, question.msg, _unloaded())
-        self._refuse_all(math.inf)
+        while self._refused:
+            refuse(self._handle, self._refused.popleft()[1], _too_many())
 
-    def _step(self) -> None:
-        """Do some of the work."""
-        began = now = time.monotonic()
-        waits = 0.0
-        skipped = 0
-        while skipped < len(self._open) and now - began < _SLICE:
-            question = self._open.popleft()
-            asker = question.asker
-            wait = self._wait(asker, now)
-            if wait:
-                waits = min(waits or wait, wait)
-                skipped += 1
-                self._open.append(question)
-                continue
-            if self._go_on(question):
-                self._open.append(question)
-            else:
-                self._count[asker.userid] -= 1
-            skipped, waits, before, now = 0, 0.0, now, time.monotonic()
-            self._shares.use(asker.userid, now - before, now)
-        self._next = now + _PAUSE * (now - began)
-        self._awake = math.inf
-        if self._open:
-            self._wake(max(now + waits, self._next), now)
+    def _rounds(self) -> Work:
+        """The work in rounds: in each, every question whose asker may have more has a step."""
+        while self._open:
+            waits = []
+            for _ in range(len(self._open)):
+                if not self._open:  # the module is being unloaded
+                    return
+                question = self._open.popleft()
+                asker, began = question.asker, time.monotonic()
+                wait = self._wait(asker, began)
+                if wait:
+                    waits.append(wait)
+                    self._open.append(question)
+                    continue
+                if self._go_on(question):
+                    self._open.append(question)
+                else:
+                    self._count[asker.userid] -= 1
+                now = time.monotonic()
+                self._shares.use(asker.userid, now - began, now)
+                yield None
+            yield min(waits) if len(waits) == len(self._open) and waits else 0.0
 
     def _wait(self, asker: Asker, now: float) -> float:
         """Seconds until there may be more work for *asker*."""
         return 0.0 if asker.privileged else self._shares.wait(asker.userid, now)
-
-    def _wake(self, when: float, now: float) -> None:
-        """Go on at *when*, or earlier if that was said before."""
-        if when < self._awake:
-            self._awake = when
-            self._timer.set(when - now)
 
     def _go_on(self, question: _Question) -> bool:
         """Do a step of the work on *question*; returns whether more is to do.
@@ -222,17 +212,18 @@ class Questions:
         if len(self._refused) >= _MOST_REFUSED:
             refuse(self._handle, msg, _too_many())
             return
-        if not self._refused:
-            self._refusing.set(_LATER)
         self._refused.append((time.monotonic() + _LATER, _without_payload(msg)))
+        self._refusing.wake(_LATER)
 
-    def _refuse_all(self, until: Optional[float] = None) -> None:
+    def _refusals(self) -> Work:
         """Refuse those whose time has come."""
-        now = time.monotonic() if until is None else until
-        while self._refused and self._refused[0][0] <= now:
-            refuse(self._handle, self._refused.popleft()[1], _too_many())
-        if self._refused:
-            self._refusing.set(self._refused[0][0] - now)
+        while self._refused:
+            wait = self._refused[0][0] - time.monotonic()
+            if wait > 0:
+                yield wait
+            else:
+                refuse(self._handle, self._refused.popleft()[1], _too_many())
+                yield None
 
 
 def _text(msg: Any) -> Optional[str]:

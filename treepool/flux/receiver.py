@@ -14,7 +14,7 @@ from treepool.flux import nesting
 from treepool.flux.callbacks import then
 from treepool.flux.commits import Committer
 from treepool.flux.hello import held_of
-from treepool.flux.inbox import Inbox
+from treepool.flux.runner import Inbox, Runner
 
 
 class Receiver(Committer):
@@ -23,14 +23,15 @@ class Receiver(Committer):
     def __init__(self, h: Any, *args: str) -> None:
         nesting.allow()  # a request that cannot be read ends the module
         super().__init__(h, *args)
-        self.inbox = Inbox(h, self.changed)
+        self.runner = Runner(h, self.idle)
+        self.inbox = Inbox(h, self.runner, self.start_schedule)
         #: How many series of requests to cancel are not done yet: no job may start.
         self.cancelling = 0
         #: Whether more of the last series may be on their way.
         self._asking = False
 
-    def changed(self) -> None:
-        """Some of what the scheduler was told has been done."""
+    def idle(self) -> None:
+        """Nothing is left to do now."""
 
     def _handle_alloc(self, msg: Any) -> None:  # no hook: acted on later
         self._act_later(self._take_alloc, msg)
@@ -79,4 +80,3 @@ class Receiver(Committer):
 
     def _end_cancels(self) -> None:
         self.cancelling -= 1
-        self.start_schedule()  # also if no job is left in the queue: some may be on their way to it

@@ -3,16 +3,14 @@
 flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27); ``receiver.py`` lets what the
 job manager tells wait behind questions, and ``commits.py`` sees to it that no allocation is lost at
 unload. ``plan/queue.py`` decides the order in which jobs start, ``intake.py`` when a submission is
-judged, ``pending.py`` how, and ``annotate.py`` what waiting jobs are told. A pass over the queue is
-a generator, and Flux closes it at a ``yield`` whenever an event arrives. The queue keeps its place
-for the next pass.
+judged, ``pending.py`` how, and ``annotate.py`` what waiting jobs are told. Passes over the queue
+are one of the tasks of ``runner.py``, in place of flux-core's own driver (``start_schedule``).
 
 The scheduler is one class, and this file therefore long, because flux-core's protocol is one class.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import suppress
 from errno import EINVAL
@@ -25,7 +23,7 @@ from treepool import __version__
 from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
-from treepool.flux.callbacks import Timer, answered, payload_of, report, then
+from treepool.flux.callbacks import answered, payload_of, then
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
@@ -36,8 +34,8 @@ from treepool.flux.options import Options
 from treepool.flux.pending import Pending
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
 from treepool.flux.receiver import Receiver
+from treepool.flux.runner import Precedence, Work
 from treepool.flux.submissions import Submission
-from treepool.flux.turns import Precedence, Turns
 from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
@@ -46,8 +44,8 @@ from treepool.placement.plan.windows import Owner
 from treepool.placement.pool import Pool
 from treepool.rfc.findings import shown
 
-#: Seconds without annotations after one of them failed, and until a pass that failed is repeated.
-_PENANCE, _AGAIN = 60.0, 1.0
+#: How long annotations pause, as a multiple of the work, so that they do not slow down starts.
+_PAUSE = 10
 
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
@@ -71,7 +69,7 @@ class TreepoolScheduler(Receiver):
             self._configuration = Configuration(h, self.log, self._pending_args)
             self.configured = self._configuration.get
             self._windows = Windows(
-                h, self.log, self._owner_of, self._request_schedule, self._configuration
+                h, self.log, self.runner, self._owner_of, self.start_schedule, self._configuration
             )
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
@@ -81,20 +79,18 @@ class TreepoolScheduler(Receiver):
         self.queue: Queue
         self._numbers = Numbers(h)
         self._garbage = Garbage()
-        self._turns, self._spare_turns = Turns(h), Turns(h)
         self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
         self._intake = Intake(h, self.log, self.inbox, self._judge, self._answer, self._on_topology)
         self._pending = Pending(
             self._intake, self._windows, self._configuration, self._numbers.count_refused
         )
-        self._held_back = HeldBack(h, self.log, self.inbox, self.changed)
-        self._answers = Answers(h, self)
+        self._held_back = HeldBack(h, self.log, self.inbox, self.start_schedule)
+        self._answers = Answers(h, self.runner, self)
         #: The user of each job that has resources.
         self._users: dict[int, int] = {}
         self._annotator: Annotator
-        self._annotating = Timer(h, self._annotate)
-        #: For starts that no event causes, such as at the end of a window.
-        self._alarm = Timer(h, self._request_schedule)
+        self._passes = self.runner.task("pass", self.schedule)
+        self._annotations = self.runner.task("annotations", self.forecast, _PAUSE)
 
     @property
     def pool(self) -> Pool:
@@ -128,8 +124,6 @@ class TreepoolScheduler(Receiver):
         self._annotator = Annotator(self.queue, self._pending.request_of)
         self._pending.begin(self.queue, self._annotator)
         self._answers.begin()
-        # flux-core asks its own queue only whether it is empty, and how many jobs it has.
-        self._queue = self.queue.jobs
         if pool.localities:
             self.log.info(f"topology: {', '.join(pool.localities)}")
         elif discovers:
@@ -166,7 +160,7 @@ class TreepoolScheduler(Receiver):
             self._pending.judge_again()
         self._windows.configure(self._configuration.windows)
         self.handle.respond(msg, None)
-        self._request_schedule()
+        self.start_schedule()
 
     def _use_flux_options(self) -> None:
         """Use those of the table that no argument of the module gives."""
@@ -211,18 +205,12 @@ class TreepoolScheduler(Receiver):
     def _sched_ready(self) -> None:  # no hook: what comes after must not delay it
         super()._sched_ready()
         self._held_back.begin(self.pool)
-        self.inbox.begin()
         # Not earlier: the time that hello takes would count towards the brokers' timeout.
         self._intake.begin()
         self._numbers.steps.begin()
         self._garbage.begin()
 
     # -- what changes the queue and the pool
-
-    def changed(self) -> None:
-        """Ask for a pass, because something has been done that the scheduler was told."""
-        self.queue.follow()
-        self._request_schedule()
 
     def alloc(
         self,
@@ -267,6 +255,7 @@ class TreepoolScheduler(Receiver):
         """Apply a running job's new end, in seconds since the epoch, 0 for never."""
         self.resources.update_expiration(jobid, expiration)
         self.handle.respond(msg, None)
+        self.start_schedule()
 
     def feasibility_check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
         """Say whether a job could ever run, once the nodes that were asked have answered."""
@@ -293,30 +282,33 @@ class TreepoolScheduler(Receiver):
                 self.log.error(str(e))
         if localities_changed:
             self._pending.judge_again()
-        self._request_schedule()
+        self.start_schedule()
 
     # -- starting jobs
 
-    def schedule(self) -> Iterator[None]:
-        """Start and reserve what can be, in steps of a few milliseconds."""
-        try:
-            yield from self._pass()
-        except Exception as e:  # it must not end the module
-            report(self.handle, e, "pass")
-            self._alarm.set(_AGAIN)
+    def start_schedule(self) -> None:
+        """Ask for a pass, because something has changed."""
+        self._passes.wake()
 
-    def _pass(self) -> Iterator[None]:
+    @property
+    def _may_pass(self) -> bool:
+        """Whether a pass may go on now; what is in its way asks for a pass when that is done."""
         if not self._held_back.known or self._cancels.waits(self.cancelling > 0):
-            return
-        yield from self._pending.apply()
-        work = self._turns.paced(self._numbers.passes.timed(self.queue.run()))
-        # The first job of the queue may be among the submissions, which may also come meanwhile.
-        while not (self.ending or self._precedence.waits(bool(self.inbox))):
-            if next(work, self) is self:
-                break
-            yield
-        if self.queue.next_time < math.inf:
-            self._alarm.set(self.queue.next_time - time.time())
+            return False
+        # The first job of the queue may be among what the scheduler was told.
+        return not self._precedence.waits(bool(self.inbox))
+
+    def schedule(self) -> Work:
+        """Start and reserve what can be, in steps of a few milliseconds."""
+        self.queue.follow()
+        work = self._numbers.passes.timed(self.queue.run())
+        while self._may_pass:
+            if not self._pending.apply() and next(work, self) is self:
+                self._passes.wake(self.queue.next_time - time.time())
+                self._annotator.changed()
+                self._annotations.wake()
+                return
+            yield None
 
     def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
@@ -344,33 +336,18 @@ class TreepoolScheduler(Receiver):
 
     # -- what waiting jobs are told
 
-    def forecast(self) -> Iterator[None]:
+    def forecast(self) -> Work:
         """Keep the annotations of the waiting jobs up to date."""
-        try:
-            yield from self._spare_turns.paced(self._annotator.run())
-        except Exception as e:  # what jobs are told must not stop what they get
-            self.log.error(f"annotations: {type(e).__name__}: {e}")
-            self._annotator.due = time.monotonic() + _PENANCE
-        else:
-            if self._annotator.next_time < math.inf:
-                self._annotating.set(self._annotator.next_time - time.monotonic())
+        yield from self._annotator.run()
+        self._annotations.wake(self._annotator.next_time - time.monotonic())
+
+    def idle(self) -> None:
+        """Nothing is left to do now."""
         self._garbage.idle()
-
-    def _request_forecast(self) -> None:  # no hook: postponed, so that starts are not slowed down
-        self._annotator.changed()
-        self._annotate()
-        if not self._queue:  # no forecast comes
-            self._garbage.idle()
-
-    def _annotate(self) -> None:
-        wait = self._annotator.due - time.monotonic()
-        if wait <= 0:
-            super()._request_forecast()
-        else:
-            self._annotating.set(wait)
 
     def end(self) -> None:
         """Refuse what waits for an answer."""
+        self.runner.stop()
         self._answers.end()
         self._intake.end()
         self._windows.end()
@@ -413,6 +390,7 @@ class TreepoolScheduler(Receiver):
         stats: dict[str, Any] = super().stats_get()
         more = {
             "version": __version__,
+            "sched_passes": report["passes"]["count"],
             "policy": self.options.rule.policy,
             "hwloc": self._intake.stats,
         }

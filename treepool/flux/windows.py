@@ -18,9 +18,10 @@ import attrs
 from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 
 from treepool.errors import InvalidWindow
-from treepool.flux.callbacks import Timer, payload_of, refuse, then
+from treepool.flux.callbacks import payload_of, refuse, then
 from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
+from treepool.flux.runner import Runner, Work
 from treepool.flux.windownames import window_of
 from treepool.placement.held import HELD_BACK
 from treepool.placement.plan.jobs import Holder
@@ -36,9 +37,6 @@ KEY = "sched-treepool.windows"
 
 #: The RPCs are ``sched-treepool.window-add`` and ``-remove``; answers.py answers ``-list``.
 TOPIC = "sched-treepool.window-"
-
-#: Seconds of work between two events.
-_SLICE = 0.005
 
 
 @attrs.frozen
@@ -66,6 +64,7 @@ class Windows:
         self,
         handle: Any,
         log: Any,
+        runner: Runner,
         owner_of: OwnerOf,
         changed: Callable[[], None],
         configuration: Configuration,
@@ -84,8 +83,7 @@ class Windows:
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
         self._ended = False
-        self._work: Optional[Generator[None, None, None]] = None
-        self._timer = Timer(handle, self._step)
+        self._task = runner.task("windows", self._apply_first)
         self._watchers = [
             request_watcher(handle, f"{TOPIC}add", self._on_add, guests=False),
             request_watcher(handle, f"{TOPIC}remove", self._on_remove, guests=False),
@@ -134,7 +132,7 @@ class Windows:
     def end(self) -> None:
         """Refuse the requests, those to come too, because the module is being unloaded."""
         self._ended = True
-        changes, self._changes, self._work = self._changes, deque(), None
+        changes, self._changes = self._changes, deque()
         for change in filter(lambda change: change.msg, changes):
             text = "the scheduler is being unloaded"
             self._handle.respond_error(change.msg, errno.ENOSYS, text)
@@ -208,27 +206,17 @@ class Windows:
         self._kept = kept
         if change.fixed is not None:
             self._fixed = change.fixed
-        self._work = self._apply(change)
-        self._timer.set(0.0)
+        self._task.wake()
 
-    def _step(self) -> None:
-        """Do some of the work on a change."""
-        end = time.monotonic() + _SLICE
-        while self._work is not None and time.monotonic() < end:
-            try:
-                next(self._work)
-            except StopIteration:
-                self._work = None
-                self._changes.popleft()
-                self._next()
-                return
-            except Exception as e:  # the others must not wait for it
-                self._work = None
-                self._give_up(e)
-                self._next()
-                return
-        if self._work is not None:
-            self._timer.set(0.0)
+    def _apply_first(self) -> Work:
+        """Apply the first change, which is in the KVS."""
+        change = self._changes[0]
+        try:
+            yield from self._apply(change)
+            self._changes.popleft()
+        except Exception as e:  # the others must not wait for it
+            self._give_up(e)
+        self._next()
 
     def _apply(self, change: _Change) -> Generator[None, None, None]:
         """Give the queue the windows as they are now, and answer *change*."""

@@ -321,7 +321,6 @@ class History:
     def compare(self):
         """The module rests: nothing is on its way, and its pool and queue are as the books are."""
         scheduler, manager = self.module.scheduler, self.manager
-        assert scheduler._sched_generator is None
         assert not len(scheduler._intake.held) and not scheduler.inbox
         assert all(msg.responses == 1 for msg in self.questions)
         self.questions.clear()
@@ -338,7 +337,7 @@ class History:
         for job in manager.jobs.values():
             if job.answer in (SUCCESS, CANCEL):
                 assert job.key not in self.doomed or job.answer == CANCEL
-        if scheduler._annotator.next_time == math.inf and not scheduler._forecast_generator:
+        if scheduler._annotations.due == math.inf:
             self.told(scheduler)
         for rank in manager.ranks:
             self.apart(scheduler.queue, rank)
