@@ -89,7 +89,7 @@ class Bench:
             self.pool.update_expiration(self.jobid, NOW + self.rng.uniform(10, DAY))
             self.ended.append(self.jobid)
         self.rng.shuffle(self.ended)
-        Garbage().begin()  # as the module does once it is ready
+        Garbage()  # as the module does once it is ready
 
     def started(self, job, allocation, how):
         self.ended.append(job.jobid)

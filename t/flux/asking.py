@@ -76,7 +76,6 @@ def discovery(ranks):
         },
     })  # fmt: skip
     made = Discovery(brokers, R, lambda *batch: received.append(batch), False)
-    made.begin()
     return made, brokers
 
 

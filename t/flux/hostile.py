@@ -102,9 +102,9 @@ def check_while_it_is_not_known_what_is_allocated_nothing_is_freed_and_no_job_st
     for R_lite in (None, [], 7, [bad], [good]):
         handle, log, pool, inbox = Mock(), Mock(), Pool(has), Mock(put=lambda work: work())
         pool.register_alloc(7, has)
-        made = HeldBack(handle, log, inbox, Mock())
+        made = HeldBack(handle, log, pool, inbox, Mock())
         made.add(7, has)
-        made.begin(pool)
+        made.ask()
         answer = R_lite if R_lite is None or R_lite == [] else {"execution": {"R_lite": R_lite}}
         future = handle.rpc.return_value
         future.get.return_value = R_lite if answer is R_lite else {"allocated": answer}
@@ -117,14 +117,12 @@ def check_while_it_is_not_known_what_is_allocated_nothing_is_freed_and_no_job_st
 def check_guests_ask_nothing_for_which_they_have_no_share_of_the_time():
     topics = {}
     for room in (answers, windows):
-        with (
-            patch.object(room, "request_watcher") as asked,
-            patch.object(windows, "_in_kvs", return_value=[]),
-        ):
+        with patch.object(room, "request_watcher") as asked:
             if room is answers:
                 Answers(Mock(), Mock(), Mock())
             else:
-                windows.Windows(*5 * [Mock()], Mock(windows=()))
+                configuration = Mock(windows=())
+                windows.Windows(*4 * [Mock()], configuration, (), Mock(), Mock())
         topics[room] = {c.args[1]: c.kwargs.get("guests", True) for c in asked.call_args_list}
     assert topics[answers]["sched-treepool.window-list"]
     assert topics[windows] and not any(topics[windows].values())

@@ -9,7 +9,7 @@ from checks import names_in
 from broker import PATIENCE, environment
 
 HERE = Path(__file__).parent
-NAMES = "asking", "cancelling", "hostile", "judging", "running", "sharing", "steps"
+NAMES = "asking", "cancelling", "hostile", "running", "sharing", "steps"
 SCRIPTS = tuple(HERE / f"{name}.py" for name in NAMES)
 CHECKS = [(script.name, check) for script in SCRIPTS for check in names_in(script)]
 

@@ -6,11 +6,11 @@ import math
 import time
 from collections import deque
 from itertools import islice
-from typing import Any, Callable, Generator, Iterator, Optional
+from typing import Generator, Iterator, Optional
 
-import attrs
 from flux.job import JobID
 
+from treepool.flux.submissions import Submissions
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import FAR, JobClass, Waiting
 from treepool.placement.plan.queue import Queue
@@ -31,23 +31,13 @@ _AFTER_ALL = MAX_TIME - 86400
 _MAX_ESTIMATES = 1024
 
 
-@attrs.define
-class _Told:
-    """What a job was told last, and when (monotonic seconds)."""
-
-    estimate: Optional[float] = None
-    reason: Optional[str] = None
-    when: float = -math.inf
-
-
 class Annotator:
-    """Annotates the jobs of *queue*; *request_of* gives the AllocRequest of a job id."""
+    """Annotates the jobs of *queue*, whose *submissions* have what they were told."""
 
-    def __init__(self, queue: Queue, request_of: Callable[[int], Any]) -> None:
+    def __init__(self, queue: Queue, submissions: Submissions) -> None:
         self._queue = queue
-        self._request_of = request_of
+        self._submissions = submissions
         self._forecast = Forecast(queue.pool, queue.windows)
-        self._told: dict[int, _Told] = {}
         #: The jobs that get a reason in turn, and when the next turn of all jobs begins.
         self._turn: deque[int] = deque()
         self._next_turn = 0.0
@@ -72,15 +62,6 @@ class Annotator:
         self._estimating = True
         self._next_turn = 0.0
 
-    def forget(self, jobid: int) -> None:
-        """Forget what job *jobid* was told, as it leaves the queue."""
-        self._told.pop(jobid, None)
-
-    def withdraw(self, jobid: int) -> None:
-        """Take back what job *jobid* was told."""
-        if jobid in self._told:
-            self._tell(jobid, None, None)
-
     def run(self) -> Iterator[None]:
         """Tell the jobs what has changed; yields between steps."""
         if self._may_estimate:
@@ -92,14 +73,16 @@ class Annotator:
         estimates: dict[int, Optional[float]] = {}
         complete = yield from self._estimate(estimates)
         jobs, now = self._queue.jobs, time.time()
-        for jobid, told in self._told.items():
-            if told.estimate and (complete or told.estimate < now):
+        for count, jobid in enumerate(list(jobs), 1):
+            told = jobid in jobs and self._submissions[jobid].told.get("t_estimate")
+            if told and (complete or told < now):
                 estimates.setdefault(jobid, None)
+            if count % _MAX_ESTIMATES == 0:
+                yield
         for count, (jobid, start) in enumerate(estimates.items(), 1):
             if jobid in jobs:
-                told = self._told.get(jobid) or _Told()
                 known = start is not None and start < min(_AFTER_ALL, now + FAR)
-                self._tell(jobid, start if known else None, told.reason)
+                self._tell(jobid, t_estimate=start if known else None)
             if count % _FIRST == 0:
                 yield
         yield
@@ -108,13 +91,14 @@ class Annotator:
         jobs = self._queue.jobs
         free: dict[JobClass, Room] = {}
         for job in self._round():
-            told = self._told.get(job.jobid) or _Told()
-            if told.when + _INTERVAL > time.monotonic():
-                self._next_turn = min(self._next_turn, told.when + _INTERVAL)
-            elif job.jobid in jobs:
-                reason = yield from why_waiting(self._queue, job, time.time(), name_of, free)
-                if job.jobid in jobs:
-                    self._tell(job.jobid, told.estimate, reason.message)
+            if job.jobid in jobs:
+                due = self._submissions[job.jobid].told_why + _INTERVAL
+                if due > time.monotonic():
+                    self._next_turn = min(self._next_turn, due)
+                else:
+                    why = yield from why_waiting(self._queue, job, time.time(), name_of, free)
+                    if job.jobid in jobs:
+                        self._tell(job.jobid, reason_pending=why.message)
             yield
 
     def _estimate(self, estimates: dict[int, Optional[float]]) -> Generator[None, None, bool]:
@@ -156,20 +140,13 @@ class Annotator:
                 found[jobid] = jobs[jobid]
         return list(found.values())
 
-    def _tell(self, jobid: int, estimate: Optional[float], reason: Optional[str]) -> None:
-        told = self._told.setdefault(jobid, _Told())
-        changes: dict[str, Any] = {}
-        if told.estimate != estimate:
-            changes["t_estimate"] = estimate
-        if told.reason != reason:
-            changes["reason_pending"] = reason
-        told.estimate, told.reason = estimate, reason
-        if "reason_pending" in changes:
-            told.when = time.monotonic()
-        elif changes:  # the reason may name the time
-            told.when = -math.inf
-        if changes:
-            self._request_of(jobid).annotate({"sched": changes})
+    def _tell(self, jobid: int, **annotations: object) -> None:
+        submission = self._submissions[jobid]
+        changed = submission.tell(annotations)
+        if "reason_pending" in changed:
+            submission.told_why = time.monotonic()
+        elif changed:  # the reason may name the time
+            submission.told_why = -math.inf
 
 
 def name_of(jobid: int) -> str:

@@ -92,7 +92,7 @@ class Answers:
     def __init__(self, handle: Any, runner: Runner, source: Source) -> None:
         self._source = source
         self._questions = Questions(handle, runner)
-        self._outlook: Outlook
+        self._outlook = Outlook(source.queue)
         answers = {
             "look": self._look,
             "job": self._job,
@@ -104,15 +104,11 @@ class Answers:
             request_watcher(handle, f"{TOPIC}{name}", partial(self._questions.take, answer=answer))
             for name, answer in answers.items()
         ]
+        for watcher in self._watchers:
+            watcher.start()
 
     def __len__(self) -> int:
         return len(self._questions)
-
-    def begin(self) -> None:
-        """Answer from now on: the pool and the queue are there."""
-        self._outlook = Outlook(self._source.queue)
-        for watcher in self._watchers:
-            watcher.start()
 
     def end(self) -> None:
         """Refuse what is open, because the module is being unloaded."""

@@ -62,8 +62,7 @@ class Discovery:
     """Asks brokers for the topology of their nodes, and hands it to *receive* in batches.
 
     With *exact*, a node must have exactly the cores that R lists: in a sub-instance whose brokers
-    see the whole machine, the ids in R do not tell which of its cores the instance has. No broker
-    is asked before ``begin``.
+    see the whole machine, the ids in R do not tell which of its cores the instance has.
     """
 
     def __init__(self, handle: Any, R: ResourceSet, receive: Receiver, exact: bool) -> None:
@@ -72,7 +71,6 @@ class Discovery:
         self._exact = exact
         self._entries = R.entries
         self._describer = Describer()
-        self._begun = False
         self._digests = Digests(handle, self._on_digest)
         #: For each rank whose XML is asked for on behalf of others too, its digest; and by digest,
         #: the others, which wait for that XML.
@@ -128,13 +126,11 @@ class Discovery:
         """Whether no more answers are expected soon."""
         return not (self._open or self._waiting or self._digests.open)
 
-    def begin(self) -> None:
-        """Start asking; call this when the reactor is about to run and can receive answers."""
-        self._begun = True
-        self._ask()
-
     def want(self, ranks: int) -> None:
-        """Ask for the topology of *ranks* (bitmask), which came up, unless it is known already."""
+        """Ask for the topology of *ranks* (bitmask), which came up, unless it is known already.
+
+        The reactor must be running, or about to: it receives the answers, which can be late.
+        """
         new = ranks & ~self._described & ~self.unknown
         for rank in idset.iterate(new):
             self._tries.pop(rank, None)
@@ -147,7 +143,7 @@ class Discovery:
         self._ask()
 
     def _ask(self) -> None:
-        while self._begun and self._waiting and len(self._open) < IN_FLIGHT:
+        while self._waiting and len(self._open) < IN_FLIGHT:
             rank = self._waiting.popleft()
             if self._described >> rank & 1 or rank in self._open:
                 continue
@@ -156,7 +152,7 @@ class Discovery:
             self._open[rank] = request
             future = self._handle.rpc(TOPO_GET, nodeid=rank)
             then(self._handle, future, self._on_answer, request)
-        if self._begun and self._many:
+        if self._many:
             many, self._many = self._many, []
             self._digests.ask(many)
         self._keep_ticking()

@@ -21,13 +21,9 @@ _THRESHOLDS = 700, 10, 1000
 
 
 class Garbage:
-    """Collects what is garbage."""
+    """Leaves alone what there is now, and collects the rest when ``idle`` says so."""
 
     def __init__(self) -> None:
-        self._due = 0.0
-
-    def begin(self) -> None:
-        """Leave alone what there is now, and collect the rest when ``idle`` says so."""
         gc.freeze()  # at 11,136 nodes, a full collection takes 30 ms longer without it
         gc.set_threshold(*_THRESHOLDS)
         self._due = time.monotonic() + _PERIOD

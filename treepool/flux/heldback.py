@@ -40,12 +40,14 @@ class HeldBack:
     turn in *inbox*.
     """
 
-    def __init__(self, handle: Any, log: Any, inbox: Inbox, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, handle: Any, log: Any, pool: Pool, inbox: Inbox, changed: Callable[[], None]
+    ) -> None:
         self._handle = handle
         self._log = log
         self._inbox = inbox
         self._changed = changed
-        self._pool: Pool
+        self._pool = pool
         #: Whether it is known what is allocated. Until then no job may start.
         self.known = False
         #: What the jobs had of which hello told.
@@ -58,14 +60,15 @@ class HeldBack:
         """Take note that job *jobid* has *held* at hello."""
         self._at_hello[jobid] = held
 
-    def begin(self, pool: Pool) -> None:
+    def ask(self) -> None:
         """Ask what is allocated; call this after ready.
 
         The answer arrives after every release that precedes it, and before every later release. In
         its turn in the inbox it therefore matches what the jobs have in the pool.
         """
-        self._pool = pool
-        self._ask()
+        asked, future = time.monotonic(), self._handle.rpc(ALLOCATED)
+        put = self._inbox.put
+        then(self._handle, future, lambda _: put(lambda: self._on_answer(future, asked)))
 
     def give_back(self, jobid: int, ranks: Optional[int] = None) -> None:
         """Free what *jobid* holds, on *ranks* (bitmask) or at all, though others may have that.
@@ -77,17 +80,12 @@ class HeldBack:
         if parts:
             self._pool.free(jobid, Allocation(self._pool.inventory, parts, 1))
         self.known = False
-        self._ask()
+        self.ask()
 
     def freed(self) -> None:
         """Something was freed: perhaps what is held back."""
         if self._pool.has_job(HELD_BACK):
             self._ask_again(self._least)
-
-    def _ask(self) -> None:
-        asked, future = time.monotonic(), self._handle.rpc(ALLOCATED)
-        put = self._inbox.put
-        then(self._handle, future, lambda _: put(lambda: self._on_answer(future, asked)))
 
     def _ask_anew(self) -> None:
         """Ask what is allocated; the job manager must not repeat its last answer.
@@ -101,7 +99,7 @@ class HeldBack:
         try:
             future.get()
         except OSError:  # the end of the stream
-            self._ask()
+            self.ask()
         else:
             future.reset()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Generator, Iterator
+from typing import Any, Generator, Iterator, Optional
 
 from treepool.flux.callbacks import guarded
 from treepool.placement.held import HELD_BACK
@@ -71,17 +71,18 @@ class Steps:
 
     def __init__(self, handle: Any) -> None:
         self._watcher = handle.prepare_watcher_create(guarded(handle, lambda *_: self._end()))
-        self._began = self._worst = 0.0
+        #: When the present step began; None before the first.
+        self._began: Optional[float] = None
+        self._worst = 0.0
         self._count = self._long = 0
-
-    def begin(self) -> None:
-        """Measure from now on."""
-        self._began = time.thread_time()
         self._watcher.start()
 
     def _end(self) -> None:
         now = time.thread_time()
-        spent, self._began = now - self._began, now
+        began, self._began = self._began, now
+        if began is None:
+            return
+        spent = now - began
         self._count += 1
         self._long += spent > _LONG
         self._worst = max(self._worst, spent)

@@ -28,19 +28,17 @@ from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
 from treepool.flux.hello import end_time, read_held, running_jobs
-from treepool.flux.intake import Intake
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
-from treepool.flux.pending import Pending
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
 from treepool.flux.receiver import Receiver
 from treepool.flux.runner import Precedence, Work
-from treepool.flux.submissions import Submission
-from treepool.flux.windows import Windows
+from treepool.flux.submissions import Submission, Submissions
+from treepool.flux.topology import Topology
+from treepool.flux.windows import Windows, in_kvs
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.windows import Owner
 from treepool.placement.pool import Pool
 from treepool.rfc.findings import shown
 
@@ -68,29 +66,15 @@ class TreepoolScheduler(Receiver):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
             self._configuration = Configuration(h, self.log, self._pending_args)
             self.configured = self._configuration.get
-            self._windows = Windows(
-                h, self.log, self.runner, self._owner_of, self.start_schedule, self._configuration
-            )
+            self._kept_windows = in_kvs(h)
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
         self._pending_args = []
         self._use_flux_options()
-        self.queue: Queue
-        self._numbers = Numbers(h)
-        self._garbage = Garbage()
-        self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
-        self._intake = Intake(h, self.log, self.inbox, self._judge, self._answer, self._on_topology)
-        self._pending = Pending(
-            self._intake, self._windows, self._configuration, self._numbers.count_refused
-        )
-        self._held_back = HeldBack(h, self.log, self.inbox, self.start_schedule)
-        self._answers = Answers(h, self.runner, self)
         #: The user of each job that has resources.
         self._users: dict[int, int] = {}
-        self._annotator: Annotator
-        self._passes = self.runner.task("pass", self.schedule)
-        self._annotations = self.runner.task("annotations", self.forecast, _PAUSE)
+        self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
 
     @property
     def pool(self) -> Pool:
@@ -119,21 +103,48 @@ class TreepoolScheduler(Receiver):
         except InvalidOption as e:
             self.log.error(str(e))
             raise _Refused(EINVAL, str(e)) from None
-        self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
-        self._windows.begin(self.queue)
-        self._annotator = Annotator(self.queue, self._pending.request_of)
-        self._pending.begin(self.queue, self._annotator)
-        self._answers.begin()
         if pool.localities:
             self.log.info(f"topology: {', '.join(pool.localities)}")
         elif discovers:
             self.log.info("topology: none in R, asking the brokers")
-            self._intake.discover(pool, R)
         elif R.scheduling is not None and pool.inventory.key is None:
             writer = shown(R.scheduling.get("writer", "fluxion"))
             self.log.info(f"topology: the key in R is that of {writer}, nodes are flat")
         else:
             self.log.info("topology: none in R, nodes are flat")
+        self._begin(pool, discovers and not pool.localities)
+
+    def _begin(self, pool: Pool, discovers: bool) -> None:
+        """Make all that works on *pool*."""
+        h, log, runner, options = self.handle, self.log, self.runner, self.options
+        self.queue = Queue(pool, self, time.time, options.rule, options.queues)
+        self._numbers = Numbers(h)
+        self._topology = Topology(h, log, pool, discovers, self._on_topology)
+        self._windows = Windows(
+            h,
+            log,
+            runner,
+            self.queue,
+            self._configuration,
+            self._kept_windows,
+            lambda job: self._submissions.owner_of(job),
+            self.start_schedule,
+        )
+        self._submissions = Submissions(
+            h,
+            self.queue,
+            self._topology,
+            self._windows,
+            self._configuration,
+            self.inbox,
+            super().feasibility_check,
+            self._numbers.count_refused,
+        )
+        self._held_back = HeldBack(h, log, pool, self.inbox, self.start_schedule)
+        self._answers = Answers(h, runner, self)
+        self._annotator = Annotator(self.queue, self._submissions)
+        self._annotations = runner.task("annotations", self.forecast, _PAUSE)
+        self._passes = runner.task("pass", self.schedule)
 
     # -- the configuration
 
@@ -148,7 +159,7 @@ class TreepoolScheduler(Receiver):
         answered(self.handle, self._reconfigure)(msg)
 
     def _reconfigure(self, msg: Any) -> None:
-        conf, complete = payload_of(msg), self._intake.complete
+        conf, complete = payload_of(msg), self._topology.complete
         try:
             meaning_changed = self._configuration.follow(conf, self.queue, complete)
         except ValueError as e:
@@ -157,7 +168,7 @@ class TreepoolScheduler(Receiver):
             return
         self._use_flux_options()
         if meaning_changed:
-            self._pending.judge_again()
+            self._submissions.judge_again()
         self._windows.configure(self._configuration.windows)
         self.handle.respond(msg, None)
         self.start_schedule()
@@ -204,11 +215,8 @@ class TreepoolScheduler(Receiver):
 
     def _sched_ready(self) -> None:  # no hook: what comes after must not delay it
         super()._sched_ready()
-        self._held_back.begin(self.pool)
-        # Not earlier: the time that hello takes would count towards the brokers' timeout.
-        self._intake.begin()
-        self._numbers.steps.begin()
-        self._garbage.begin()
+        self._held_back.ask()
+        self._garbage = Garbage()
 
     # -- what changes the queue and the pool
 
@@ -222,13 +230,7 @@ class TreepoolScheduler(Receiver):
         jobspec: Mapping[str, Any],
     ) -> None:
         """Queue a job, or deny it with the reason if it can never run."""
-        self._intake.take(Submission(request, jobid, priority, userid, t_submit, jobspec))
-
-    def _judge(self, submission: Submission) -> None:
-        self._pending.judge(submission)
-
-    def _owner_of(self, job: Waiting) -> Owner:
-        return self._pending.owner_of(job)
+        self._submissions.take(Submission(request, jobid, priority, userid, t_submit, jobspec))
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Take back what a job gives; of a job that had something else at hello, all there."""
@@ -243,13 +245,11 @@ class TreepoolScheduler(Receiver):
 
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
-        submission = self._pending.cancel(jobid)
-        if submission is not None:
-            submission.request.cancel()
+        self._submissions.cancel(jobid)
 
     def prioritize(self, jobs: Any) -> None:
         """Apply new priorities."""
-        self._pending.prioritize(jobs)
+        self._submissions.prioritize(jobs)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         """Apply a running job's new end, in seconds since the epoch, 0 for never."""
@@ -259,29 +259,27 @@ class TreepoolScheduler(Receiver):
 
     def feasibility_check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
         """Say whether a job could ever run, once the nodes that were asked have answered."""
-        self._intake.check(msg, jobspec)
+        self._submissions.check(msg, jobspec)
         if self.ending:
-            self._intake.end()
-
-    def _answer(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
-        super().feasibility_check(msg, jobspec)
+            self._submissions.end()
 
     def _apply_resource_update(self, data: Mapping[str, Any]) -> None:  # no hook before it applies
         self.inbox.put(lambda: self._update(data))
 
     def _update(self, data: Mapping[str, Any]) -> None:
-        super()._apply_resource_update(self._intake.filtered(data))
-        self._intake.release()
+        super()._apply_resource_update(self._topology.filtered(data))
+        self._submissions.release()
 
     def _on_topology(self, localities_changed: bool) -> None:
         """Use nodes that got their topology."""
-        if self._intake.complete:
+        if self._topology.complete:
             try:
                 self._configuration.set_options(self.pool, True)
             except InvalidOption as e:
                 self.log.error(str(e))
         if localities_changed:
-            self._pending.judge_again()
+            self._submissions.judge_again()
+        self._submissions.release()
         self.start_schedule()
 
     # -- starting jobs
@@ -303,7 +301,7 @@ class TreepoolScheduler(Receiver):
         self.queue.follow()
         work = self._numbers.passes.timed(self.queue.run())
         while self._may_pass:
-            if not self._pending.apply() and next(work, self) is self:
+            if not self._submissions.apply() and next(work, self) is self:
                 self._passes.wake(self.queue.next_time - time.time())
                 self._annotator.changed()
                 self._annotations.wake()
@@ -319,20 +317,21 @@ class TreepoolScheduler(Receiver):
         passed = self.queue.passed(job)
         if passed is not None:
             annotations["backfill"] = JobID(passed.jobid).f58
-        request = self._pending.request_of(job.jobid)
+        request = self._submissions[job.jobid].request
         request.success(AllocatedR(allocation), {"sched": annotations})
-        self._users[job.jobid] = self._pending.leave(job.jobid).userid
+        self._users[job.jobid] = self._submissions.leave(job.jobid).userid
         self._numbers.placed += 1
 
     def refused(self, job: Waiting, reason: str) -> None:
         """Deny a job that can never run."""
-        self._pending.refuse(job, reason)
+        self._submissions.refuse(job.jobid, reason)
 
     def failed(self, job: Waiting, error: Exception) -> None:
         """Deny a job on which the scheduler failed; it would hold up all others."""
         self.log.error(f"{JobID(job.jobid).f58}: {type(error).__name__}: {error}")
         self._numbers.failed += 1
-        self._pending.leave(job.jobid).request.deny(f"the scheduler failed on this job: {error}")
+        request = self._submissions.leave(job.jobid).request
+        request.deny(f"the scheduler failed on this job: {error}")
 
     # -- what waiting jobs are told
 
@@ -349,19 +348,19 @@ class TreepoolScheduler(Receiver):
         """Refuse what waits for an answer."""
         self.runner.stop()
         self._answers.end()
-        self._intake.end()
+        self._submissions.end()
         self._windows.end()
 
     # -- questions, see answers.py
 
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job that waits or has resources; None if there is no such job."""
-        user = self._pending.user_of(jobid)
+        user = self._submissions.user_of(jobid)
         return self._users.get(jobid) if user is None else user
 
     def is_held_back(self, jobid: int) -> bool:
         """Whether a job is held back until the topology of nodes is known."""
-        return self._intake.held.get(jobid) is not None
+        return self._submissions.is_held(jobid)
 
     def up_to_date(self) -> Iterator[None]:
         """Yields until all is known that the scheduler was told before now."""
@@ -370,12 +369,12 @@ class TreepoolScheduler(Receiver):
     @property
     def holds_back(self) -> bool:
         """Whether a job that were submitted now would be held back."""
-        return self._intake.awaited is not None
+        return self._topology.awaited is not None
 
     def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
         request = self.pool.parse_resource_request(spec)
-        return self._pending.waiting(jobid, priority, userid, queue, request, time.time())
+        return self._submissions.waiting(jobid, priority, userid, queue, request, time.time())
 
     def windows(self) -> list[dict[str, Any]]:
         """The windows that are not over, and where each is kept."""
@@ -386,13 +385,13 @@ class TreepoolScheduler(Receiver):
 
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats sched-treepool`` shows."""
-        report = yield from self._numbers.report(self.queue, len(self._intake.held))
+        report = yield from self._numbers.report(self.queue, self._submissions.held)
         stats: dict[str, Any] = super().stats_get()
         more = {
             "version": __version__,
             "sched_passes": report["passes"]["count"],
             "policy": self.options.rule.policy,
-            "hwloc": self._intake.stats,
+            "hwloc": self._topology.stats,
         }
         return {**stats, **report, **more, "questions": len(self._answers)}
 

@@ -1,24 +1,50 @@
-"""Submissions that cannot be checked yet, because the topology of some nodes is not known.
+"""The jobs that the scheduler was asked to allocate, and that still need an answer.
 
-The meaning of a jobspec depends on the localities of the pool: ``same_numa=required`` is a level if
-there are NUMA domains, and ``numa`` is an unknown word if there are none. A submission therefore
-waits for every node that was being asked for its topology when the submission arrived. The wait
-ends when each of these nodes has sent its topology, or is known to have none.
+======== ==================================================== ======================================
+state    the job                                              next
+======== ==================================================== ======================================
+held     waits for the topology of nodes                      ready, when that is known
+ready    is to be judged, in the order of the queue           waiting, over if it is denied, or held
+waiting  is in the queue                                      over if it starts, is denied or is
+                                                              cancelled; ready if it may ask for
+                                                              something else now
+over     is forgotten
+======== ==================================================== ======================================
+
+The meaning of a jobspec depends on the localities and the options of the pool:
+``same_numa=required`` is a level if there are NUMA domains, and ``numa`` is an unknown word if
+there are none. A submission is therefore held until each node that was being asked for its topology
+when it arrived has sent it, or is known to have none. If the meaning changes, all are judged again.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
+from errno import ENOSYS
 from heapq import heappop, heappush
-from itertools import count
-from typing import Any, Iterable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 
 import attrs
 
-from treepool.placement.plan.jobs import Place
+from treepool.flux.config import Configuration
+from treepool.placement.plan.jobs import Place, Waiting
+from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.windows import Owner
+from treepool.placement.request.vertices import Request
+
+if TYPE_CHECKING:  # they import flux, and this does not
+    from treepool.flux.runner import Inbox
+    from treepool.flux.topology import Topology
+    from treepool.flux.windows import Windows
+
+#: Places in the queue, as a heap. A job has one more place there for each new priority: only the
+#: latest counts.
+Heap = list[Place]
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Submission:
     """A job as the scheduler was asked to allocate it; *request* still needs an answer.
 
@@ -31,6 +57,11 @@ class Submission:
     userid: int
     t_submit: float
     jobspec: Mapping[str, Any]
+    #: Where it is held or ready; None while it waits in the queue.
+    heap: Optional[Heap] = None
+    #: The annotations that it has, and when it was last told why it waits (monotonic seconds).
+    told: dict[str, Any] = attrs.field(factory=dict)
+    told_why: float = -math.inf
 
     @property
     def queue(self) -> str:
@@ -38,111 +69,254 @@ class Submission:
         attributes = self.jobspec.get("attributes") or {}
         return str((attributes.get("system") or {}).get("queue") or "")
 
+    @property
+    def place(self) -> Place:
+        """Its place in the order of the queue."""
+        return -self.priority, self.jobid
 
-@attrs.define(eq=False)
-class _Held:
-    """What is here of a job: a submission, which may get another priority; None once it is gone.
+    def tell(self, annotations: Mapping[str, Any]) -> set[str]:
+        """Annotate the job with those of *annotations* that it has not; returns which."""
+        changes = {name: it for name, it in annotations.items() if self.told.get(name) != it}
+        if changes:
+            self.told.update(changes)
+            self.request.annotate({"sched": changes})
+        return set(changes)
 
-    ``place`` is its place in the queue, once it is put in order.
-    """
-
-    submission: Optional[Submission]
-    place: Optional[Place] = None
+    def withdraw(self) -> None:
+        """Take back what it was told."""
+        self.tell(dict.fromkeys(self.told))
 
 
 class Submissions:
-    """Submissions, in groups that wait for the same ranks (bitmask).
+    """The jobs that are not over yet, and feasibility checks, which wait for topology, too.
 
-    Tens of thousands of jobs may arrive between two changes of what is known. A release therefore
-    moves whole groups: it looks at no job of a group that becomes ready or goes on waiting. Those
-    that are ready are put in the order of the queue, one at a time, before the first is checked.
+    *answer* is called for each check when its meaning is clear. What was held is done in its turn
+    in *inbox*; *refused* is called for each job that is denied.
     """
 
-    def __init__(self) -> None:
-        self._held: dict[int, _Held] = {}
-        self._waiting: dict[int, deque[_Held]] = {}
-        #: Groups that are ready and to be put in order; and a heap of those that are in order. The
-        #: heap has one more entry for each new priority: only that of the latest place counts.
-        self._unordered: deque[deque[_Held]] = deque()
-        self._ordered: list[tuple[Place, int, _Held]] = []
-        self._count = count()
+    def __init__(
+        self,
+        handle: Any,
+        queue: Queue,
+        topology: Topology,
+        windows: Windows,
+        configuration: Configuration,
+        inbox: Inbox,
+        answer: Callable[[Any, Mapping[str, Any]], None],
+        refused: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        self._queue = queue
+        self._topology = topology
+        self._windows = windows
+        self._configuration = configuration
+        self._inbox = inbox
+        self._answer = answer
+        self._refused = refused
+        self._jobs: dict[int, Submission] = {}
+        #: Those that are held, by the ranks that they wait for (bitmask), and those that are ready.
+        #: Tens of thousands of jobs may arrive between two changes of what is known. A release
+        #: therefore moves whole heaps, and looks at no job.
+        self._held: dict[int, list[Heap]] = {}
+        self._ready: list[Heap] = []
+        #: Jobs in the queue that are to be judged again; None if all are judged.
+        self._outdated: Optional[deque[int]] = None
+        #: Jobs that have another priority than in the queue.
+        self._moved: dict[int, None] = {}
+        #: Feasibility checks, and the ranks that each waits for.
+        self._checks: list[tuple[Any, Mapping[str, Any], int]] = []
 
-    def __len__(self) -> int:
-        return len(self._held)
+    def __getitem__(self, jobid: int) -> Submission:
+        return self._jobs[jobid]
 
     @property
-    def ready(self) -> bool:
-        """Whether there is a submission that can be checked now."""
-        while self._unordered:
-            group = self._unordered[0]
-            while group:
-                if group[0].submission is not None:
-                    return True
-                group.popleft()
-            self._unordered.popleft()
-        while self._ordered:
-            place, _, held = self._ordered[0]
-            if held.submission is not None and held.place == place:
-                return True
-            heappop(self._ordered)
-        return False
+    def held(self) -> int:
+        """How many jobs are not in the queue yet."""
+        return len(self._jobs) - len(self._queue.jobs)
 
-    def hold(self, submission: Submission, ranks: int) -> None:
-        """Keep *submission* until all of *ranks* are known, and at least until ``release``."""
-        held = self._held[submission.jobid] = _Held(submission)
-        self._waiting.setdefault(ranks, deque()).append(held)
+    def is_held(self, jobid: int) -> bool:
+        """Whether a job is not in the queue yet."""
+        return jobid in self._jobs and self._jobs[jobid].heap is not None
 
-    def release(self, unknown: int) -> None:
-        """Make ready all submissions that wait for none of the ranks *unknown*."""
-        waiting, self._waiting = self._waiting, {}
-        for ranks, group in waiting.items():
-            awaited = ranks & unknown
-            if not awaited:
-                self._unordered.append(group)
-            elif awaited in self._waiting:  # the later group is joined to the earlier one
-                self._waiting[awaited].extend(group)
-            else:
-                self._waiting[awaited] = group
+    def user_of(self, jobid: int) -> Optional[int]:
+        """The user of a job; None if it is over."""
+        return self._jobs[jobid].userid if jobid in self._jobs else None
 
-    def next(self) -> Optional[Submission]:
-        """Remove and return the first submission that is ready.
+    def owner_of(self, job: Waiting) -> Owner:
+        """The user and the Flux queues of a job in the queue."""
+        submission = self._jobs[job.jobid]
+        return submission.userid, self._configuration.queues.lineage(submission.queue)
 
-        None if there is none, or if one of them was put in order instead, which takes less time.
-        """
-        if not self.ready:
-            return None
-        if self._unordered:
-            self._put_in_order(self._unordered[0].popleft())
-            return None
-        return self._removed(heappop(self._ordered)[2])
+    # -- what the job manager tells
 
-    def _put_in_order(self, held: _Held) -> None:
-        assert held.submission is not None
-        held.place = -held.submission.priority, held.submission.jobid
-        heappush(self._ordered, (held.place, next(self._count), held))
+    def take(self, submission: Submission) -> None:
+        """Judge *submission*, now or when its meaning is clear."""
+        self._jobs[submission.jobid] = submission
+        awaited = self._topology.awaited
+        if awaited is None:
+            self._judge(submission)
+        else:
+            self._hold(submission, awaited)
 
-    def get(self, jobid: int) -> Optional[Submission]:
-        """The submission of job *jobid*; None if it is not here."""
-        held = self._held.get(jobid)
-        return None if held is None else held.submission
-
-    def cancel(self, jobid: int) -> Optional[Submission]:
-        """Remove and return the submission of job *jobid*; None if it is not here."""
-        held = self._held.get(jobid)
-        return None if held is None else self._removed(held)
-
-    def _removed(self, held: _Held) -> Optional[Submission]:
-        """Remove and return the submission in *held*."""
-        submission, held.submission = held.submission, None
-        if submission is not None:
-            del self._held[submission.jobid]
-        return submission
+    def cancel(self, jobid: int) -> None:
+        """End a job that is cancelled."""
+        self._queue.remove(jobid)
+        if jobid in self._jobs:
+            self.leave(jobid).request.cancel()
 
     def prioritize(self, jobs: Iterable[tuple[int, int]]) -> None:
-        """Apply new priorities, by job id."""
+        """Take note of new priorities, by job id."""
         for jobid, priority in jobs:
-            held = self._held.get(jobid)
-            if held is not None and held.submission is not None:
-                held.submission = attrs.evolve(held.submission, priority=priority)
-                if held.place is not None:
-                    self._put_in_order(held)
+            submission = self._jobs.get(jobid)
+            if submission is None:
+                continue
+            submission.priority = priority
+            if submission.heap is None:
+                self._moved[jobid] = None
+            else:
+                heappush(submission.heap, submission.place)
+
+    def check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
+        """Answer a feasibility check, once the nodes that were asked have answered.
+
+        As long as no node is up that could be asked, any job might run.
+        """
+        awaited = self._topology.awaited
+        if awaited is None:
+            self._answer(msg, jobspec)
+        elif awaited:
+            self._checks.append((msg, jobspec, awaited))
+        else:
+            self._handle.respond(msg, None)
+
+    def end(self) -> None:
+        """Answer the checks that are open, because the module is being unloaded."""
+        checks, self._checks = self._checks, []
+        for msg, _, _ in checks:
+            self._handle.respond_error(msg, ENOSYS, "the scheduler is being unloaded")
+
+    # -- from one state to another
+
+    def _hold(self, submission: Submission, ranks: int) -> None:
+        """Hold a job until all of *ranks* are known, and at least until the next release."""
+        heaps = self._held.setdefault(ranks, [[]])
+        submission.heap = heaps[-1]
+        heappush(submission.heap, submission.place)
+
+    def release(self) -> None:
+        """Make ready what waits for no rank whose topology is still to come."""
+        awaited, unknown = self._topology.awaited, self._topology.unknown
+        if awaited == 0:
+            return
+        held, self._held = self._held, {}
+        for ranks, heaps in held.items():
+            if ranks & unknown:
+                self._held.setdefault(ranks & unknown, []).extend(heaps)
+            else:
+                self._ready.extend(heaps)
+        if self._ready:
+            self._inbox.put(self._judge_next)
+        checks, self._checks = self._checks, []
+        for msg, jobspec, ranks in checks:
+            if ranks & unknown:
+                self._checks.append((msg, jobspec, ranks))
+            elif awaited is None:
+                self._answer(msg, jobspec)
+            else:  # it may run on a node that came up since
+                self._handle.respond(msg, None)
+
+    def _judge_next(self) -> bool:
+        """Judge the first of the jobs that are ready; returns whether there are more."""
+        heap = min(self._ready, default=[])
+        if heap:
+            place = heappop(heap)
+            submission = self._jobs.get(place[1])
+            if submission and submission.heap is heap and submission.place == place:
+                self._judge(submission)
+        self._ready = [heap for heap in self._ready if heap]
+        return bool(self._ready)
+
+    def _judge(self, submission: Submission) -> None:
+        """Queue a job, or deny it with the reason if it can never run."""
+        pool = self._queue.pool
+        submission.heap = None
+        try:
+            request = pool.parse_resource_request(submission.jobspec)
+            pool.check_feasibility(request)
+            job = self.waiting(
+                submission.jobid,
+                submission.priority,
+                submission.userid,
+                submission.queue,
+                request,
+                submission.t_submit,
+            )
+            self._queue.add(job)
+        except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
+            self._deny(submission, str(e) or type(e).__name__)
+
+    def refuse(self, jobid: int, reason: str) -> None:
+        """Deny a job that left the queue because it can never run."""
+        self._jobs[jobid].withdraw()
+        self._deny(self._jobs[jobid], reason)
+
+    def _deny(self, submission: Submission, reason: str) -> None:
+        """Deny a job, or hold it if more nodes will be known."""
+        awaited = self._topology.awaited
+        if awaited is not None:
+            self._hold(submission, awaited)
+        else:
+            self._refused()
+            self.leave(submission.jobid).request.deny(reason)
+
+    def leave(self, jobid: int) -> Submission:
+        """Forget a job that is over; returns its submission."""
+        self._moved.pop(jobid, None)
+        return self._jobs.pop(jobid)
+
+    # -- changes of all that wait
+
+    def judge_again(self) -> None:
+        """Let ``apply`` judge all waiting jobs again, which may ask for something else now."""
+        self._outdated = deque(self._queue.jobs)
+
+    def apply(self) -> bool:
+        """Do one step of what concerns all jobs; returns whether there was something to do.
+
+        No pass may come before the last of them: it could start a job that one ahead of it, which
+        is to be judged again, holds back.
+        """
+        if self._outdated:
+            self._take_out(self._outdated.popleft())
+        elif self._outdated is not None:
+            self._outdated = None
+            self.release()
+        elif self._moved:
+            jobid, _ = self._moved.popitem()
+            self._queue.prioritize(jobid, self._jobs[jobid].priority)
+        else:
+            return False
+        return True
+
+    def _take_out(self, jobid: int) -> None:
+        """Take a job out of the queue, if it is still there, to be judged again."""
+        if self._queue.remove(jobid) is not None:
+            self._moved.pop(jobid, None)
+            self._jobs[jobid].withdraw()
+            self._hold(self._jobs[jobid], 0)
+
+    def waiting(
+        self,
+        jobid: int,
+        priority: int,
+        userid: int,
+        queue: str,
+        request: Request,
+        submitted: float,
+    ) -> Waiting:
+        """The job as the queue sees it now; *queue* is its Flux queue."""
+        queues = self._configuration.queues
+        leave, line = self._windows.admitted(userid, queues.lineage(queue)), queues.line(queue)
+        return self._queue.waiting(
+            jobid, priority, request, leave, line, submitted, time.time(), userid
+        )

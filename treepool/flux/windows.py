@@ -3,8 +3,6 @@
 Windows that were added by RPC are in the KVS and survive reloads and restarts. Those of the table
 ``[sched-treepool]`` of the configuration change with it. Changes are made one after the other. Each
 is written to the KVS first, and then applied in steps of a few milliseconds.
-
-The file has more than 300 lines because one class takes a change from the request to the answer.
 """
 
 from __future__ import annotations
@@ -54,10 +52,11 @@ class _Change:
 
 
 class Windows:
-    """The windows of an instance.
+    """The windows of an instance, in *queue*, which has no jobs yet.
 
-    *owner_of* gives the user and the queues of a waiting job, *changed* is called when there may be
-    something to start. *configuration* has windows of its own, and the queues.
+    *configuration* has windows of its own, and the queues; *kept* are those in the KVS. *owner_of*
+    gives the user and the queues of a waiting job, *changed* is called when there may be something
+    to start.
     """
 
     def __init__(
@@ -65,40 +64,36 @@ class Windows:
         handle: Any,
         log: Any,
         runner: Runner,
+        queue: Queue,
+        configuration: Configuration,
+        kept: tuple[WindowEntry, ...],
         owner_of: OwnerOf,
         changed: Callable[[], None],
-        configuration: Configuration,
     ) -> None:
-        """Raises InvalidWindow if the KVS has bad ones."""
         self._handle = handle
         self._log = log
+        self._queue = queue
+        self._configuration = configuration
         self._owner_of = owner_of
         self._changed = changed
-        self._configuration = configuration
-        self._queue: Queue
         self._fixed = configuration.windows
-        self._kept = _read(_in_kvs(handle), f"KVS: {KEY}")
-        #: All windows that the queue has once the current change is applied.
-        self._goal: tuple[Window, ...] = ()
+        self._kept = kept
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
         self._ended = False
         self._task = runner.task("windows", self._apply_first)
+        valid = self._beside(self._fixed)
+        if valid != kept:
+            self._kept = valid
+            transaction = _transaction(handle, valid)
+            commit(handle, _kvstxn=transaction)
+        #: All windows that the queue has once the current change is applied.
+        self._goal = self._windows(self._kept, log.warning)
+        queue.set_windows(self._goal)
         self._watchers = [
             request_watcher(handle, f"{TOPIC}add", self._on_add, guests=False),
             request_watcher(handle, f"{TOPIC}remove", self._on_remove, guests=False),
         ]
-
-    def begin(self, queue: Queue) -> None:
-        """Apply the windows to *queue*, which has no jobs yet, and answer requests from now on."""
-        self._queue = queue
-        kept = self._beside(self._fixed)
-        if kept != self._kept:
-            self._kept = kept
-            transaction = _transaction(self._handle, kept)
-            commit(self._handle, _kvstxn=transaction)
-        self._goal = self._windows(self._kept, self._log.warning)
-        queue.set_windows(self._goal)
         for watcher in self._watchers:
             watcher.start()
 
@@ -263,20 +258,16 @@ def _not_over(entries: Iterable[WindowEntry]) -> tuple[WindowEntry, ...]:
     return tuple(entry for entry in entries if entry.end > now)
 
 
-def _read(value: Any, where: str) -> tuple[WindowEntry, ...]:
+def in_kvs(handle: Any) -> tuple[WindowEntry, ...]:
+    """The windows in the KVS; raises InvalidWindow."""
     try:
-        return windows.read_all(value)
-    except InvalidWindow as e:
-        raise InvalidWindow(f"{where}: {e}") from None
-
-
-def _in_kvs(handle: Any) -> Any:
-    try:
-        return get_key_direct(handle, KEY)
+        return windows.read_all(get_key_direct(handle, KEY))
     except OSError as e:
         if e.errno == errno.ENOENT:
-            return []
+            return ()
         raise InvalidWindow(f"KVS: {KEY}: {e.strerror or e}") from None
+    except InvalidWindow as e:
+        raise InvalidWindow(f"KVS: {KEY}: {e}") from None
 
 
 def _transaction(handle: Any, kept: Iterable[WindowEntry]) -> Any:

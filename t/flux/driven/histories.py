@@ -321,14 +321,13 @@ class History:
     def compare(self):
         """The module rests: nothing is on its way, and its pool and queue are as the books are."""
         scheduler, manager = self.module.scheduler, self.manager
-        assert not len(scheduler._intake.held) and not scheduler.inbox
+        assert not scheduler._submissions.held and not scheduler.inbox
         assert all(msg.responses == 1 for msg in self.questions)
         self.questions.clear()
         has = {j: by_rank(scheduler.pool.job(j).parts) for j, _ in scheduler.pool.job_end_times()}
         assert has == {j: job.held for j, job in manager.jobs.items() if job.held}
         waiting = {job.jobid for job in manager.jobs.values() if job.waits}
-        assert set(scheduler.queue.jobs) == waiting == set(scheduler._pending._submissions)
-        assert set(scheduler._annotator._told) <= waiting
+        assert set(scheduler.queue.jobs) == waiting == set(scheduler._submissions._jobs)
         for jobid in waiting:
             assert scheduler.queue.jobs[jobid].priority == manager.jobs[jobid].priority
         assert set(scheduler._users) == set(has)

@@ -3,6 +3,7 @@
 import errno
 import json
 import time
+from contextlib import contextmanager
 from functools import partial
 from unittest.mock import patch
 
@@ -268,6 +269,15 @@ class Module:
         self.handle, self.manager, self.args = handle, manager, args
 
     def run(self):
+        """From its load to its unload."""
+        with self.world():
+            self.scheduler = sched.TreepoolScheduler(self.handle, *self.args)
+            self.scheduler.run()
+        assert not self.handle.failed
+
+    @contextmanager
+    def world(self):
+        """What the module takes for the broker, the KVS and the time."""
         clock, handle, manager = self.handle.clock, self.handle, self.manager
         manager.serve(handle)
         manager.module = self
@@ -287,9 +297,7 @@ class Module:
                 get_key_direct=get_key,
             ),
         ):
-            self.scheduler = sched.TreepoolScheduler(handle, *self.args)
-            self.scheduler.run()
-        assert not handle.failed
+            yield
 
 
 def _key(jobid):

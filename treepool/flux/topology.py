@@ -1,0 +1,94 @@
+"""What is known of the nodes' topology where R has no key; see discover.py for how it is found."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional
+
+from treepool.discovery.key import Nodes, encode_into
+from treepool.flux.discover import Discovery
+from treepool.placement.pool import Pool
+from treepool.rfc import idset
+
+
+class Topology:
+    """The topology of the nodes of *pool*, which brokers are asked for if *discovers*.
+
+    A node stays down until its topology is known. *changed* is called when nodes got theirs, with
+    whether localities changed by that.
+    """
+
+    def __init__(
+        self, handle: Any, log: Any, pool: Pool, discovers: bool, changed: Callable[[bool], None]
+    ) -> None:
+        self._log = log
+        self._pool = pool
+        self._changed = changed
+        self._discovery: Optional[Discovery] = None
+        if discovers:
+            R = pool.inventory.resource_set
+            exact = int(handle.attr_get("instance-level")) > 0
+            self._discovery = Discovery(handle, R, self._on_topology, exact)
+
+    @property
+    def stats(self) -> Optional[dict[str, int]]:
+        """How discovery stands; None if nothing is discovered."""
+        return self._discovery.stats if self._discovery else None
+
+    @property
+    def unknown(self) -> int:
+        """The ranks that are asked for their topology (bitmask)."""
+        return self._discovery.unknown if self._discovery else 0
+
+    @property
+    def awaited(self) -> Optional[int]:
+        """The ranks whose topology a submission must wait for (bitmask); None if it need not wait.
+
+        0 stands for any rank: no node that could be asked has been up yet.
+        """
+        discovery = self._discovery
+        if discovery is None:
+            return None
+        if discovery.unknown or (not discovery.known and self._pool.ranks):
+            return discovery.unknown
+        return None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the topology of all nodes that could be asked is known."""
+        return self._discovery is None or not self._pool.ranks & ~self._discovery.known
+
+    def filtered(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A resource update without the nodes that must stay down until they are known."""
+        discovery, ranks = self._discovery, self._pool.ranks
+        if discovery is None:
+            return data
+        if "up" in data:
+            up = ranks if data["up"] == "all" else idset.decode(str(data["up"])) & ranks
+            discovery.up |= up
+            discovery.want(up)
+            data = {**data, "up": idset.encode(up & discovery.known)}
+        if "down" in data:
+            down = str(data["down"])
+            discovery.up &= 0 if down == "all" else ~idset.decode(down)
+        return data
+
+    def _on_topology(self, found: list[Nodes], failed: dict[int, str]) -> None:
+        """Give nodes the topology that their brokers sent, and use the nodes."""
+        discovery, pool = self._discovery, self._pool
+        assert discovery is not None
+        localities = pool.localities
+        if found:
+            try:
+                encoded = encode_into(pool.inventory.resource_set, found)
+                pool.replace_key(encoded.R.scheduling or {})
+            except Exception as e:  # the nodes must be of use all the same
+                self._log.error(f"topology: {str(e) or type(e).__name__}: nodes stay flat")
+        for reason in sorted(set(failed.values())):
+            ranks = idset.encode(idset.from_ids(r for r, why in failed.items() if why == reason))
+            self._log.warning(f"topology: rank {ranks} is flat: {reason}")
+        pool.mark_up(idset.encode(discovery.up & discovery.known))
+        if not discovery.unknown:
+            known = ", ".join(pool.localities) or "none, nodes are flat"
+            nodes = f"{discovery.nodes} node" + "s" * (discovery.nodes != 1)
+            self._log.info(f"topology: {known} (hwloc of {nodes})")
+        self._changed(pool.localities != localities)
