@@ -35,7 +35,7 @@ class Loaded:
         module = Module(self.handle, self.manager)
         WORLDS.enter_context(module.world())
         scheduler = self.scheduler = module.scheduler = sched.TreepoolScheduler(self.handle)
-        scheduler._acquire_resources()
+        scheduler._acquire_resources()  # as run() does, which ends with the module
         scheduler._sched_hello()
         scheduler._sched_ready()
         self.rest()

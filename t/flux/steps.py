@@ -112,9 +112,9 @@ def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
 
 
 def check_a_priority_that_changes_while_a_job_is_held_is_kept():
-    topology, inbox, denied = Mock(awaited=0b1, unknown=0b1), Mock(), Mock()
+    topology, inbox, numbers = Mock(awaited=0b1, unknown=0b1), Mock(), Mock(refused=0)
     queue = Mock(jobs={}, add=lambda job: None)
-    held = Submissions(Mock(), queue, topology, Mock(), Mock(), inbox, Mock(), denied)
+    held = Submissions(Mock(), queue, topology, Mock(), Mock(), inbox, Mock(), numbers)
     held.take(Submission(Mock(), 7, 16, 0, 0.0, {}))
     held.prioritize([(7, 31)])
     topology.awaited, topology.unknown = None, 0
@@ -123,7 +123,7 @@ def check_a_priority_that_changes_while_a_job_is_held_is_kept():
     assert held.is_held(7)
     while judge_next():
         pass
-    assert not held.is_held(7) and not denied.called
+    assert not held.is_held(7) and not numbers.refused
     assert queue.waiting.call_args.args[:2] == (7, 31)
 
 

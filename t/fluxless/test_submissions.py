@@ -53,7 +53,7 @@ class Held:
         inbox = SimpleNamespace(put=self.inbox.append)
         windows = SimpleNamespace(admitted=lambda *_: frozenset())
         configuration = SimpleNamespace(queues=Queues.of(lambda key, default: default))
-        rest = windows, configuration, inbox, Mock(), Mock()
+        rest = windows, configuration, inbox, Mock(), Mock(refused=0)
         self.submissions = Submissions(Mock(), self.queue, self.topology, *rest)
 
     def __len__(self):

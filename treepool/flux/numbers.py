@@ -100,10 +100,6 @@ class Numbers:
         self.steps = Steps(handle)
         self.placed = self.refused = self.failed = 0
 
-    def count_refused(self) -> None:
-        """Count a job that was denied."""
-        self.refused += 1
-
     def report(self, queue: Queue, held_back: int) -> Generator[None, None, dict[str, Any]]:
         """All of it, by name."""
         pool = queue.pool

@@ -1,37 +1,32 @@
-"""The scheduler module ``sched-treepool``: flux-core's scheduler protocol for treepool's queue.
+"""The scheduler module ``sched-treepool``: treepool's queue in flux-core's scheduler protocol.
 
-flux-core's ``flux.scheduler.Scheduler`` speaks the protocol (RFC 27); ``receiver.py`` lets what the
-job manager tells wait behind questions, and ``commits.py`` sees to it that no allocation is lost at
-unload. ``plan/queue.py`` decides the order in which jobs start, ``intake.py`` when a submission is
-judged, ``pending.py`` how, and ``annotate.py`` what waiting jobs are told. Passes over the queue
-are one of the tasks of ``runner.py``, in place of flux-core's own driver (``start_schedule``).
-
-The scheduler is one class, and this file therefore long, because flux-core's protocol is one class.
+``protocol.py`` speaks the protocol (RFC 27), and ``runner.py`` decides whose turn it is.
+``plan/queue.py`` decides the order in which jobs start, ``submissions.py`` when a submission is
+judged and whether it can ever run, and ``annotate.py`` what waiting jobs are told.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from errno import EINVAL
 from typing import Any, Generator, Iterator, Mapping, Optional
 
 from flux.brokermod import request_handler
-from flux.job import JobID, job_raise_async
+from flux.job import JobID
 
 from treepool import __version__
 from treepool.errors import InvalidOption
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
-from treepool.flux.callbacks import answered, payload_of, then
+from treepool.flux.callbacks import answered, payload_of
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
-from treepool.flux.hello import end_time, read_held, running_jobs
+from treepool.flux.hello import end_time
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
-from treepool.flux.receiver import Receiver
+from treepool.flux.protocol import Protocol
 from treepool.flux.runner import Precedence, Work
 from treepool.flux.submissions import Submission, Submissions
 from treepool.flux.topology import Topology
@@ -49,31 +44,23 @@ _PAUSE = 10
 _CANCELS = 5.0
 
 
-class _Refused(OSError):
-    """R or an option that the scheduler cannot use, found when Flux takes it for running."""
-
-
-class TreepoolScheduler(Receiver):
+class TreepoolScheduler(Protocol):
     """Starts jobs by priority, then in the order of submission, as ``options`` say."""
 
     pool_class = TreepoolPool
 
     def __init__(self, h: Any, *args: str) -> None:
-        self._pending_args: list[str] = []
         try:
             super().__init__(h, *args)
             if any(arg.startswith("pool-class=") for arg in args):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
-            self._configuration = Configuration(h, self.log, self._pending_args)
+            self._configuration = Configuration(h, self.log, self.take_arguments())
             self.configured = self._configuration.get
             self._kept_windows = in_kvs(h)
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
-        self._pending_args = []
         self._use_flux_options()
-        #: The user of each job that has resources.
-        self._users: dict[int, int] = {}
         self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
 
     @property
@@ -82,27 +69,16 @@ class TreepoolScheduler(Receiver):
         impl: PoolV1 = self.resources.impl
         return impl.pool
 
-    def run(self) -> None:
-        """Run until the module is unloaded; it ends at once if it cannot use R or an option.
-
-        That is no error for Flux: one of a running module would end the broker.
-        """
-        with suppress(_Refused):
-            super().run()
-
-    def _acquire_resources(self) -> None:  # no hook: the pool is made here, and may be invalid
-        try:
-            super()._acquire_resources()
-            pool = self.pool
-        except ValueError as e:  # the pool has already logged it
-            raise _Refused(EINVAL, str(e)) from None
+    def begin(self) -> None:
+        """Make all that works on the pool; raises ValueError, once it is logged."""
+        pool = self.pool
         R = pool.inventory.resource_set
         discovers = self.options.discover and R.scheduling is None
         try:
             self._configuration.set_options(pool, not discovers)
         except InvalidOption as e:
             self.log.error(str(e))
-            raise _Refused(EINVAL, str(e)) from None
+            raise
         if pool.localities:
             self.log.info(f"topology: {', '.join(pool.localities)}")
         elif discovers:
@@ -112,10 +88,6 @@ class TreepoolScheduler(Receiver):
             self.log.info(f"topology: the key in R is that of {writer}, nodes are flat")
         else:
             self.log.info("topology: none in R, nodes are flat")
-        self._begin(pool, discovers and not pool.localities)
-
-    def _begin(self, pool: Pool, discovers: bool) -> None:
-        """Make all that works on *pool*."""
         h, log, runner, options = self.handle, self.log, self.runner, self.options
         self.queue = Queue(pool, self, time.time, options.rule, options.queues)
         self._numbers = Numbers(h)
@@ -138,7 +110,7 @@ class TreepoolScheduler(Receiver):
             self._configuration,
             self.inbox,
             super().feasibility_check,
-            self._numbers.count_refused,
+            self._numbers,
         )
         self._held_back = HeldBack(h, log, pool, self.inbox, self.start_schedule)
         self._answers = Answers(h, runner, self)
@@ -183,24 +155,6 @@ class TreepoolScheduler(Receiver):
 
     # -- jobs that are already running
 
-    def _sched_hello(self) -> None:  # no hook: flux-core's ends at an R that is no JSON
-        for told in running_jobs(self.handle):
-            jobid = told["id"]
-            name = JobID(jobid)
-            self._users[jobid] = told["userid"]
-            try:
-                has = read_held(self.handle, told)
-            except (OSError, ValueError) as e:
-                self.log.error(f"hello: {name.f58}: its R cannot be read: {e}")
-                continue
-            try:
-                self.hello(jobid, told["priority"], told["userid"], told["t_submit"], has)
-            except Exception as e:
-                self.log.error(f"hello: {name.f58} is ended: {e}")
-                why = "failed to reallocate R for running job"
-                raised = job_raise_async(self.handle, jobid, "scheduler-restart", 0, why)
-                then(self.handle, raised, self._job_raise_continuation, name)
-
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Take over a job that holds *R*, a ResourceSet; raises if the pool lacks some of that."""
         try:
@@ -213,8 +167,8 @@ class TreepoolScheduler(Receiver):
         self.resources.update_expiration(jobid, end_time(self.handle, jobid, R))
         self.queue.follow()
 
-    def _sched_ready(self) -> None:  # no hook: what comes after must not delay it
-        super()._sched_ready()
+    def ready(self) -> None:
+        """The job manager knows that this scheduler is ready."""
         self._held_back.ask()
         self._garbage = Garbage()
 
@@ -240,7 +194,7 @@ class TreepoolScheduler(Receiver):
             self.log.error(f"free: {e}: what it holds there is free")
             self._held_back.give_back(jobid, None if final else R.mask)
         if not self.pool.has_job(jobid):
-            self._users.pop(jobid, None)
+            self.users.pop(jobid, None)
         self._held_back.freed()
 
     def cancel(self, jobid: int) -> None:
@@ -263,11 +217,12 @@ class TreepoolScheduler(Receiver):
         if self.ending:
             self._submissions.end()
 
-    def _apply_resource_update(self, data: Mapping[str, Any]) -> None:  # no hook before it applies
-        self.inbox.put(lambda: self._update(data))
+    def usable(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A resource update without nodes whose topology is not known yet."""
+        return self._topology.filtered(data)
 
-    def _update(self, data: Mapping[str, Any]) -> None:
-        super()._apply_resource_update(self._topology.filtered(data))
+    def resource_update(self) -> None:
+        """Nodes went up or down."""
         self._submissions.release()
 
     def _on_topology(self, localities_changed: bool) -> None:
@@ -319,7 +274,7 @@ class TreepoolScheduler(Receiver):
             annotations["backfill"] = JobID(passed.jobid).f58
         request = self._submissions[job.jobid].request
         request.success(AllocatedR(allocation), {"sched": annotations})
-        self._users[job.jobid] = self._submissions.leave(job.jobid).userid
+        self.users[job.jobid] = self._submissions.leave(job.jobid).userid
         self._numbers.placed += 1
 
     def refused(self, job: Waiting, reason: str) -> None:
@@ -346,7 +301,6 @@ class TreepoolScheduler(Receiver):
 
     def end(self) -> None:
         """Refuse what waits for an answer."""
-        self.runner.stop()
         self._answers.end()
         self._submissions.end()
         self._windows.end()
@@ -356,7 +310,7 @@ class TreepoolScheduler(Receiver):
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job that waits or has resources; None if there is no such job."""
         user = self._submissions.user_of(jobid)
-        return self._users.get(jobid) if user is None else user
+        return self.users.get(jobid) if user is None else user
 
     def is_held_back(self, jobid: int) -> bool:
         """Whether a job is held back until the topology of nodes is known."""
@@ -380,8 +334,9 @@ class TreepoolScheduler(Receiver):
         """The windows that are not over, and where each is kept."""
         return self._windows.listed()
 
-    def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
-        answered(self.handle, self._answers.stats)(msg)
+    def stats(self, msg: Any) -> None:
+        """Answer ``stats-get`` as the question for the numbers."""
+        self._answers.stats(msg)
 
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats sched-treepool`` shows."""

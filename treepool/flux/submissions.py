@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
 import attrs
 
 from treepool.flux.config import Configuration
+from treepool.flux.numbers import Numbers
 from treepool.placement.plan.jobs import Place, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import Owner
@@ -91,7 +92,7 @@ class Submissions:
     """The jobs that are not over yet, and feasibility checks, which wait for topology, too.
 
     *answer* is called for each check when its meaning is clear. What was held is done in its turn
-    in *inbox*; *refused* is called for each job that is denied.
+    in *inbox*; *numbers* count those that are denied.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Submissions:
         configuration: Configuration,
         inbox: Inbox,
         answer: Callable[[Any, Mapping[str, Any]], None],
-        refused: Callable[[], None],
+        numbers: Numbers,
     ) -> None:
         self._handle = handle
         self._queue = queue
@@ -112,7 +113,7 @@ class Submissions:
         self._configuration = configuration
         self._inbox = inbox
         self._answer = answer
-        self._refused = refused
+        self._numbers = numbers
         self._jobs: dict[int, Submission] = {}
         #: Those that are held, by the ranks that they wait for (bitmask), and those that are ready.
         #: Tens of thousands of jobs may arrive between two changes of what is known. A release
@@ -266,7 +267,7 @@ class Submissions:
         if awaited is not None:
             self._hold(submission, awaited)
         else:
-            self._refused()
+            self._numbers.refused += 1
             self.leave(submission.jobid).request.deny(reason)
 
     def leave(self, jobid: int) -> Submission:

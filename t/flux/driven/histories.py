@@ -330,7 +330,7 @@ class History:
         assert set(scheduler.queue.jobs) == waiting == set(scheduler._submissions._jobs)
         for jobid in waiting:
             assert scheduler.queue.jobs[jobid].priority == manager.jobs[jobid].priority
-        assert set(scheduler._users) == set(has)
+        assert set(scheduler.users) == set(has)
         index = scheduler.pool.situation.index
         assert {r for r in manager.ranks if index.up[r]} == manager.up == manager.known_up
         for job in manager.jobs.values():

@@ -1,0 +1,202 @@
+"""flux-core's scheduler protocol (RFC 27), as this module needs it.
+
+All private methods of flux-core's ``Scheduler`` that are overridden are here. Each says which hook
+is missing; doc/upstream.md proposes them. Requests of the job manager and resource updates are put
+into an inbox when they arrive, so that questions that come behind a thousand of them are answered
+soon. Passes are asked for by ``start_schedule``, which flux-core lets a subclass replace.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from errno import EINVAL
+from typing import Any, Callable, Mapping
+
+from flux.job import JobID, job_raise_async
+from flux.scheduler import AllocRequest, Scheduler
+
+from treepool.flux import nesting
+from treepool.flux.callbacks import Timer, answered, then
+from treepool.flux.garbage import let_go
+from treepool.flux.hello import held_of, read_held, running_jobs
+from treepool.flux.runner import Inbox, Runner
+
+#: Seconds that the module waits at unload for allocations that are being written.
+_LAST_WORDS = 10.0
+
+
+class Unusable(OSError):
+    """R or an option that the scheduler cannot use, found when Flux takes it for running."""
+
+
+class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
+    """Calls ``alloc``, ``free``, ``cancel`` and ``prioritize`` in the order of the requests.
+
+    It ends only when the job manager knows all that it has allocated. Otherwise the KVS could hold
+    an R of a job that the job manager does not know of. It would find that R after a restart, and
+    refuse the job's allocation from then on.
+    """
+
+    def __init__(self, h: Any, *args: str) -> None:
+        nesting.allow()  # a request that cannot be read ends the module
+        super().__init__(h, *args)
+        self.runner = Runner(h, self.idle)
+        self.inbox = Inbox(h, self.runner, self.start_schedule)
+        #: How many series of requests to cancel are not done yet: no job may start.
+        self.cancelling = 0
+        #: Whether more of the last series may be on their way.
+        self._asking = False
+        #: The user of each job that has resources.
+        self.users: dict[int, int] = {}
+        #: How many allocations are being written to the KVS.
+        self._committing = 0
+        #: Whether this module is being unloaded.
+        self.ending = False
+
+    # -- for the subclass
+
+    def begin(self) -> None:
+        """The pool is made; raises ValueError, once it is logged, if it cannot be used."""
+
+    def ready(self) -> None:
+        """The job manager knows that this scheduler is ready."""
+
+    def usable(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A resource update as it is to be applied."""
+        return data
+
+    def stats(self, msg: Any) -> None:
+        """Answer ``stats-get``."""
+
+    def idle(self) -> None:
+        """Nothing is left to do now."""
+
+    def end(self) -> None:
+        """The module is being unloaded: refuse what it has not answered."""
+
+    def take_arguments(self) -> list[str]:
+        """The arguments of the module that flux-core does not know."""
+        given = list(self._pending_args)
+        self._pending_args.clear()
+        return given
+
+    # -- from load to unload
+
+    def run(self) -> None:
+        """Run until the module is unloaded and no allocation is on its way.
+
+        It ends at once if it cannot use R or an option. That is no error for Flux: one of a running
+        module would end the broker.
+        """
+        with suppress(Unusable):
+            super().run()
+            self.ending = True
+            self.runner.stop()
+            self.end()
+            if self._committing:
+                stop = Timer(self.handle, self.stop)
+                stop.set(_LAST_WORDS)
+                self.handle.reactor_run()
+                stop.stop()
+
+    def _acquire_resources(self) -> None:  # no hook between the pool and hello, nor for its errors
+        try:
+            super()._acquire_resources()
+            self.begin()
+        except ValueError as e:
+            raise Unusable(EINVAL, str(e)) from None
+
+    def _sched_hello(self) -> None:  # no hook: flux-core's ends at an R that is no JSON
+        for told in running_jobs(self.handle):
+            jobid = told["id"]
+            name = JobID(jobid).f58
+            self.users[jobid] = told["userid"]
+            try:
+                has = read_held(self.handle, told)
+            except (OSError, ValueError) as e:
+                self.log.error(f"hello: {name}: its R cannot be read: {e}")
+                continue
+            try:
+                self.hello(jobid, told["priority"], told["userid"], told["t_submit"], has)
+            except Exception as e:
+                self.log.error(f"hello: {name} is ended: {e}")
+                why = "failed to reallocate R for running job"
+                raised = job_raise_async(self.handle, jobid, "scheduler-restart", 0, why)
+                then(self.handle, raised, lambda future: future.get())
+
+    def _sched_ready(self) -> None:  # no hook after it
+        super()._sched_ready()
+        self.ready()
+
+    # -- what arrives
+
+    def _apply_resource_update(self, data: Mapping[str, Any]) -> None:  # no hook before it applies
+        self.inbox.put(lambda: self._update(data))
+
+    def _update(self, data: Mapping[str, Any]) -> None:
+        super()._apply_resource_update(self.usable(data))
+
+    def _handle_alloc(self, msg: Any) -> None:  # no hook: acted on later
+        self._act_later(self._take_alloc, msg)
+
+    def _handle_free(self, msg: Any) -> None:  # no hook, as for alloc
+        self._act_later(self._take_free, msg)
+
+    def _handle_cancel(self, msg: Any) -> None:  # no hook, as for alloc
+        self._await_cancels()
+        self._act_later(lambda _, told: self.cancel(told["id"]), msg)
+
+    def _handle_prioritize(self, msg: Any) -> None:  # no hook, as for alloc
+        self._act_later(lambda _, told: self.prioritize(told.get("jobs", [])), msg)
+
+    def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
+        answered(self.handle, self.stats)(msg)
+
+    def _act_later(self, act: Callable[[Any, Any], None], msg: Any) -> None:
+        self.inbox.put(lambda: act(msg, msg.payload))
+
+    def _take_alloc(self, msg: Any, told: Any) -> None:
+        names = "id", "priority", "userid", "t_submit", "jobspec"
+        request = AllocRequest(self, msg)
+        try:
+            self.alloc(request, *(told[name] for name in names))
+        except Exception as e:
+            request.deny(f"the scheduler failed on this job: {e}")
+            raise
+
+    def _take_free(self, msg: Any, told: Any) -> None:
+        self.free(told["id"], held_of(told["R"]["execution"]), told.get("final", False))
+
+    def _await_cancels(self) -> None:
+        """Start no job until the job manager has sent all it cancels now.
+
+        When a queue is stopped, the job manager cancels one pending request after another. A pass
+        between two of them would start jobs that those cancelled first were holding back. All
+        arrive before the answer to a question that is asked now. Those that arrive after the answer
+        are another series, even if the first one still waits in the inbox.
+        """
+        if not self._asking:
+            self._asking = True
+            self.cancelling += 1
+            then(self.handle, self.handle.rpc("job-manager.getinfo"), self._on_cancels)
+
+    def _on_cancels(self, _future: Any) -> None:
+        self._asking = False
+        self.inbox.put(self._end_cancels)
+
+    def _end_cancels(self) -> None:
+        self.cancelling -= 1
+
+    # -- allocations
+
+    def alloc_success(self, msg: Any, R: Any, annotations: Any = None) -> None:
+        """Write a job's R to the KVS, then tell the job manager."""
+        super().alloc_success(msg, R, annotations)
+        self._committing += 1
+
+    def _alloc_commit_continuation(self, future: Any, args: Any) -> None:  # no hook: counted
+        super()._alloc_commit_continuation(future, args)
+        let_go(future)
+        self._committing -= 1
+        if self.ending and not self._committing:
+            self.stop()
