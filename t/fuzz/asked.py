@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import sys
+from itertools import islice
 from types import ModuleType, SimpleNamespace
 from unittest.mock import MagicMock, patch
 
@@ -23,6 +24,7 @@ def _imported():
     stubs["flux.job"].JobID = lambda jobid: SimpleNamespace(f58=f"f{jobid}")
     stubs["flux.util"].parse_fsd = float
     stubs["flux.constants"].FLUX_MSGTYPE_REQUEST = 1
+    stubs["flux.constants"].FLUX_POLLIN = 1
     stubs["flux.core.inner"].ffi = MagicMock()
     stubs["flux.core.inner"].lib = SimpleNamespace(
         FLUX_ROLE_OWNER=1,
@@ -86,15 +88,13 @@ def answered(pool, topic, text):
     # As flux-core's do, which fail for what is not valid Unicode.
     handle.respond.side_effect = lambda _msg, told: json.dumps(told, ensure_ascii=False).encode()
     handle.respond_error.side_effect = lambda _msg, _number, reason: reason.encode()
-    asked = ANSWERS.Answers(handle, Source(pool))
-    asked.begin()
+    asked = ANSWERS.Answers(handle, MagicMock(), Source(pool))
     msg = SimpleNamespace(topic=topic, userid=8, rolemask=2, payload_str=text, handle=None)
     QUESTIONS.lib.flux_msg_is_streaming = lambda _msg: topic == "look"
     asked._questions.take(msg, getattr(asked, f"_{topic}"))
-    for _ in range(MOST_STEPS):
+    for _ in islice(asked._questions._rounds(), MOST_STEPS):
         if not len(asked):
             break
-        asked._questions._step()
     assert not len(asked), "no answer"
     assert not handle.log.called, handle.log.call_args
     errors = [call.args[1:] for call in handle.respond_error.call_args_list]
