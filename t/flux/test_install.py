@@ -208,6 +208,24 @@ def test_what_other_users_could_not_read_is_not_installed_for_them(machine):
     assert machine.changed() == before
 
 
+def test_flux_works_where_the_package_is_not_there(machine):
+    """As when its file system is not mounted on a node: only what needs treepool fails."""
+    machine.sh(f"mkdir /opt/old; cp -r {REPOSITORY}/treepool /opt/old")
+    machine.sh(f"{treepool_at('/opt/old')} flux-env --install; rm -r /opt/old")
+    said = machine.sh("flux start flux submit --wait true; flux help; flux start flux module list")
+    assert "sched-simple" in said
+    failed = machine.run("flux submit --dry-run --locality=required true")
+    assert failed.returncode == 1
+    (line,) = failed.stderr.splitlines()
+    assert "treepool's options cannot be used" in line
+    assert (
+        "PROBLEM: /opt/old/treepool is not there"
+        in machine.run(f"{TREEPOOL} flux-env --check").stdout
+    )
+    machine.sh(f"{TREEPOOL} flux-env --uninstall")
+    assert not any("treepool" in path for path in machine.changed() if "pycache" not in path)
+
+
 def test_who_may_not_write_there_is_told_of_prefix(machine):
     machine.sh(f"{TREEPOOL} flux-env --install --prefix /opt/theirs")
     before = machine.changed()

@@ -1,9 +1,11 @@
 """Make treepool part of a Flux, or put it into a directory of the user's, by links; and undo it.
 
 pip has put treepool and its libraries somewhere, and they stay there. What is installed is one
-directory, the *home*: a link to the package, one to the directory of its libraries, and the command
-``treepool``. Links to files there are in the directories where Flux looks. Any link in these that
-leads into the home is ours, so no list of links is kept. Installing again points all of them anew.
+directory, the *home*: a link to the package, one to the directory of its libraries, the command
+``treepool``, and copies of the files that every Flux command or broker reads, so that these work
+where the package is not there. Links to files there are in the directories where Flux looks. Any
+link in these that leads into the home is ours, so no list of links is kept. Installing again
+replaces all of it.
 """
 
 from __future__ import annotations
@@ -50,6 +52,13 @@ sys.path[:0] = sys.argv[1:3]
 sys.path.extend(sys.argv[3:])
 import treepool.flux.sched, treepool.cli.main, treepool.view.text, treepool.discovery.hwloc
 """
+
+#: The files of which the home has copies.
+_COPIES = (
+    Path("flux", "cliplugin", "topology.py"),
+    Path("flux", "modprobe", "modprobe.d", "treepool.toml"),
+    Path("flux", "help.d", "treepool.json"),
+)
 
 #: The line of the package that has its version, as PEP 440 allows it.
 _VERSION = re.compile(r'^__version__ = "([0-9][0-9A-Za-z.!+_-]{0,63})"', re.M)
@@ -124,6 +133,8 @@ def install(prefix: Optional[Path]) -> tuple[Path, list[Path]]:
         _point(home / "treepool", PACKAGE)
         _point(home / "libraries", LIBRARIES)
         _write_command(home, flux)
+        for file in _COPIES:
+            _replace(home / file.name, (PACKAGE / file).read_text())
         for link, target in links.items():
             _point(link, target)
         for link in set(_ours(links, home)) - set(links):
@@ -171,10 +182,10 @@ def _links(flux: Optional[FluxSite], home: Path, prefix: Optional[Path]) -> dict
         flux.command.parent / "treepool": home / "bin" / "treepool",
         flux.modules / "sched-treepool.py": home / site.MODULES / "sched-treepool.py",
         flux.commands / "flux-treepool.py": home / site.COMMANDS / "flux-treepool.py",
-        flux.plugins / "treepool.py": home / site.PLUGINS / "topology.py",
+        flux.plugins / "treepool.py": home / "topology.py",
         flux.libraries / "TreePool.py": home / site.POOLS / "TreePool.py",
-        flux.modprobe / "treepool.toml": home / site.MODPROBE / "modprobe.d" / "treepool.toml",
-        flux.help / "treepool.json": home / "treepool/flux/help.d/treepool.json",
+        flux.modprobe / "treepool.toml": home / "treepool.toml",
+        flux.help / "treepool.json": home / "treepool.json",
     }
 
 
@@ -190,10 +201,15 @@ def _try(flux: FluxSite) -> None:
 def _write_command(home: Path, flux: FluxSite) -> None:
     paths = [str(home), str(home / "libraries")]
     text = _COMMAND.format(python=flux.python, paths=paths, libraries=str(flux.libraries))
-    new = home / "bin" / ".treepool.new"
+    _replace(home / "bin" / "treepool", text, 0o755)
+
+
+def _replace(file: Path, text: str, mode: int = 0o644) -> None:
+    """Write *file*; users see the old one or the new one, nothing between."""
+    new = file.with_name(f".{file.name}.new")
     new.write_text(text)
-    new.chmod(0o755)
-    new.replace(home / "bin" / "treepool")
+    new.chmod(mode)
+    new.replace(file)
 
 
 def _ours(links: Iterable[Path], home: Path) -> Iterator[Path]:
@@ -224,20 +240,21 @@ def _remove(links: Iterable[Path], home: Path, prefix: Optional[Path]) -> None:
     """Remove *home* and all links into it, and what is then empty of it and of *prefix*."""
     for link in list(_ours(links, home)):
         _unlink(link)
-    for file in (home / "bin" / "treepool", home / "libraries", home / "treepool"):
+    copies = (home / file.name for file in _COPIES)
+    for file in (*copies, home / "bin" / "treepool", home / "libraries", home / "treepool"):
         with suppress(FileNotFoundError):
-            file.unlink()
+            _unlink(file)
     above = () if prefix is None else (home.parent, prefix / "bin", prefix)
     _remove_empty(home / "bin", home, *above)
 
 
-def _unlink(link: Path) -> None:
-    """Remove *link*, and the bytecode that Python cached beside it."""
-    link.unlink()
-    cached = Path(cache_from_source(str(link))).parent
-    if link.suffix == ".py" and cached.is_dir():
-        for file in cached.glob(f"{link.stem}.*.pyc"):
-            file.unlink()
+def _unlink(file: Path) -> None:
+    """Remove *file*, and the bytecode that Python cached beside it."""
+    file.unlink()
+    cached = Path(cache_from_source(str(file))).parent
+    if file.suffix == ".py" and cached.is_dir():
+        for code in cached.glob(f"{file.stem}.*.pyc"):
+            code.unlink()
         _remove_empty(cached)
 
 

@@ -165,9 +165,10 @@ def _is_set(args: Any, name: str) -> bool:
 
 
 def _find_treepool() -> None:
-    """Make treepool importable, and what it needs, as in ``modules``."""
+    """Make treepool and what it needs importable, also from an installation's copy of this file."""
     here = Path(__file__)
-    home = (here.parent / os.readlink(here) if here.is_symlink() else here).parents[3]
+    real = here.parent / os.readlink(here) if here.is_symlink() else here
+    home = next(above for above in real.parents if os.path.lexists(above / "treepool"))
     if str(home) not in sys.path:
         sys.path[:0] = [str(home), str(home / "libraries")]
     try:
