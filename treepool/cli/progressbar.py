@@ -24,51 +24,38 @@ class _Bar:
     """The bar of a command. ``done`` is from 0 to 1, None if it is not known how much is left."""
 
     def __init__(self, doing: str) -> None:
-        from threading import Lock, Timer
+        from threading import Timer
 
         self.done: Optional[float] = None
         self.doing = doing
         self.began = time.monotonic()
         self.shown: Optional[Progress] = None
-        self.over = False
-        self.lock = Lock()
         self.timer = Timer(DELAY, self.start)
         self.timer.daemon = True
         self.timer.start()
 
     def start(self) -> None:
-        """Show the bar, unless the command has written something meanwhile."""
-        bar = _made(self.began)
-        with self.lock, suppress(OSError):  # the terminal may be gone
-            if not self.over:
-                self.shown = bar
-                self.update()
-                bar.start()
-
-    def tell(self, done: Optional[float], doing: str) -> None:
-        """Set the progress and the label."""
-        self.done, self.doing = done, doing
-        with self.lock:
+        """Show the bar."""
+        with suppress(OSError):  # the terminal may be gone
+            bar = _made(self.began)
+            bar.start()
+            self.shown = bar
             self.update()
 
     def update(self) -> None:
+        """Show the progress and the label."""
         if self.shown is not None:
             total = None if self.done is None else 1.0
-            self.shown.update(
-                self.shown.task_ids[0],
-                total=total,
-                completed=self.done or 0.0,
-                description=self.doing,
-            )
+            task = self.shown.task_ids[0]
+            self.shown.update(task, total=total, completed=self.done or 0.0, description=self.doing)
 
     def stop(self) -> None:
         """Take the bar away for good."""
         self.timer.cancel()
-        with self.lock, suppress(OSError):
-            self.over = True
-            if self.shown is not None:
+        self.timer.join()  # it may be about to show the bar
+        if self.shown is not None:
+            with suppress(OSError):
                 self.shown.stop()
-                self.shown = None
 
 
 _current: Optional[_Bar] = None
@@ -89,7 +76,8 @@ def watched(command: str) -> Iterator[None]:
 def progress(done: Optional[float], doing: str) -> None:
     """Say how far the command is, from 0 to 1 (None if that is not known), and what it does."""
     if _current is not None:
-        _current.tell(done, doing)
+        _current.done, _current.doing = done, doing
+        _current.update()
 
 
 def clear() -> None:
