@@ -384,6 +384,20 @@ def test_a_job_that_waits_for_nodes_that_are_down_is_told_so_and_holds_up_nobody
     assert 2 in site.running
 
 
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_job_whose_node_comes_back_while_others_leave_has_the_first_reservation(policy):
+    site = site_of(policy, nodes=4, depth=1, fast="2-3")
+    site.runs(1, "slot=4/node/core=1", NOW + 100)
+    site.lose("2")
+    assert waits(site, 2, "slot=2/node{x}", constraints={"properties": ["fast"]})
+    assert waits(site, 3, "slot=1/node{x}")
+    assert list(site.starts()) == [3]
+    site.lose("1", for_good=True)
+    site.up("2")
+    site.run()
+    assert 2 in site.starts()
+
+
 @each_policy
 def test_what_the_pool_can_no_longer_do_is_refused_whoever_is_ahead(policy):
     site = site_of(policy, nodes=3)

@@ -374,19 +374,24 @@ class Queue:
             self._look_at_all(now)
         if profile.nodes_changed:
             profile.nodes_changed, self._idle = False, None
-            for line in self._lines.values():
-                for group in line.groups.values():
-                    first = group.first()
-                    if group.job_class.servable is False and first and line.passes(first):
-                        self._ahead[first[1]] = None
-            for own in self.classes:
-                own.servable = None
+            self._judge_again()
             for line in self._lines.values():
                 self._offer_all(line)
+
+    def _judge_again(self) -> None:
+        """Judge anew whom the nodes that are up can serve: who could not be is planned first."""
+        for line in self._lines.values():
+            for group in line.groups.values():
+                first = group.first()
+                if group.job_class.servable is False and first and line.passes(first):
+                    self._ahead[first[1]] = None
+        for own in self.classes:
+            own.servable = None
 
     def _look_at_all(self, now: float) -> None:
         """Look at everything anew; what was learned so far need not be so any more."""
         self._work = None
+        self._judge_again()
         for own in self.classes:
             own.forget()
         for made in self.reservations.values():
