@@ -29,7 +29,8 @@ KEYED = """
 echo '{"writer": "TreePool", "children": [{"ranks": "0", "topo": {"socket": [
         {"cores": "0-3"}, {"cores": "4-7"}]}}]}' >/var/key.json
 flux R encode -r0 -c0-7 -Hnode0 | jq --slurpfile key /var/key.json '.scheduling = $key[0]' >/var/R
-flux start --conf=resource.path=/var/R --conf=resource.noverify=true flux dmesg
+flux start --conf=resource.path=/var/R --conf=resource.noverify=true \
+    sh -c "flux run true; flux dmesg"
 """
 
 
