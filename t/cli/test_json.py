@@ -74,6 +74,13 @@ def test_encode(treepool, write):
         conforms(line, "encode")
 
 
+def test_where(treepool, R, write):
+    lines = treepool("where", "-R", write(R), "--json").json
+    assert lines
+    for line in lines:
+        conforms(line, "where")
+
+
 def test_bind_and_verify(treepool, write, R):
     words = ["--R", write(R), "--rank", "3", "--xml", REPOSITORY / "doc" / "node.xml"]
     (line,) = treepool("bind", *words, "--print", "--json", "true").json

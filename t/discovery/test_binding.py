@@ -9,7 +9,7 @@ import pytest
 
 from depth import some
 from hwlocfile import Device, Made
-from treepool.discovery.binding import bind, distance, nic_settings, numactl_option, share
+from treepool.discovery.binding import bind, distance, nic_settings, numactl_option
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.task import Task, has_instances, task_of, with_bus_order
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
@@ -68,12 +68,12 @@ def shown(binding):
     ],
 )
 def test_shares_are_contiguous_and_cover_all_ids(tasks, shares):
-    found = [share(ids("2-7"), i, tasks) for i in range(tasks)]
+    found = idset.shares(ids("2-7"), tasks)
     assert [idset.encode(part) for part in found] == shares
 
 
 def test_a_share_of_no_ids_is_empty():
-    assert share(0, 1, 3) == 0
+    assert idset.shares(0, 3) == [0, 0, 0]
 
 
 def test_a_task_gets_all_pus_of_its_cores():

@@ -209,22 +209,3 @@ def test_a_job_on_another_node_only_says_so(pair):
     pair.cancel_all()
     assert done.returncode == 1
     assert "is on ranks 1, this is 0" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "taskmap, counts",
-    [
-        ([[0, 4, 4, 1]], [4, 4, 4, 4, 0]),
-        ([[0, 2, 1, 3]], [3, 3, 0, 0, 0]),
-        ([[0, 1, 2, 1], [1, 2, 1, 4]], [2, 4, 4, 0, 0]),
-        ([], [0, 0, 0, 0, 0]),
-    ],
-)
-def test_tasks_on_a_node_by_taskmap(instance, taskmap, counts):
-    script = (
-        "import json, sys; del sys.path[0]; import TreePool; "
-        "from treepool.flux.job import tasks_on; "
-        "print([tasks_on(json.loads(sys.argv[1]), node) for node in range(5)])"
-    )
-    said = instance.flux("python", "-c", script, json.dumps(taskmap))
-    assert json.loads(said) == counts

@@ -48,6 +48,7 @@ COMMANDS = {
     ("replay", "--synthetic", "3", "-R"): RS[0],
     ("replay", "--cluster", "a"): TRACE,
     ("verify", "--R"): RS[0],
+    ("where", "-R"): RS[0],
     ("alloc", "--cluster", "a", "slot=1/core", "--constraint"): CONSTRAINT,
     ("explain", "--cluster", "a", "slot=1/core", "--constraint"): CONSTRAINT,
 }

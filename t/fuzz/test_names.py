@@ -75,6 +75,9 @@ def saved(value, name="R.json"):
         ("replay", "--synthetic", "9", "--print", "-R"),
         ("verify", "--R"),
         ("bind", "--print", "--R"),
+        ("where", "-R"),
+        ("where", "--json", "-R"),
+        ("where", "--hostfile", "-R"),
     ],
     ids=" ".join,
 )

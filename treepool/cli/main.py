@@ -32,6 +32,7 @@ SUBCOMMANDS = (
     ("validate", "validate", "check an R, a scheduling key or a jobspec"),
     ("subinstance", "subinstance", "make the R of a sub-instance from the R of a job"),
     ("bind", "bind", "inside a job: run a program bound to what the job has"),
+    ("where", "where", "show where a job's nodes and tasks are"),
     ("verify", "verify", "inside a job: check that a task is bound"),
     ("conformance", "conformance", "run test vectors: those of RFC 49, treepool's, or your own"),
     ("flux-env", "fluxenv", "install treepool into a Flux, or remove it"),

@@ -64,7 +64,7 @@ def _numa(task: Task, affinity: int) -> Iterator[Misalignment]:
     """A task on more NUMA nodes than the share of cores that ``treepool bind`` would give it."""
     cores = binding.cores_of(task.machine, affinity) & task.cores
     spanned = binding.numa_of(task.machine, cores)
-    own = binding.share(task.cores, task.index, task.tasks)
+    own = idset.shares(task.cores, task.tasks)[task.index]
     needed = idset.size(binding.numa_of(task.machine, own))
     if idset.size(spanned) > needed > 0:
         would_do = "one would" if needed == 1 else f"{needed} would"
@@ -87,7 +87,7 @@ def _shared(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misal
     """
     cores = binding.cores_of(task.machine, affinity) & task.cores
     gpus = idset.from_ids(visible) & task.gpus
-    own = [binding.share(ids, task.index, task.tasks) for ids in (task.cores, task.gpus)]
+    own = [idset.shares(ids, task.tasks)[task.index] for ids in (task.cores, task.gpus)]
     ncores, ngpus = map(idset.size, own)
     if idset.size(cores) > ncores and idset.size(gpus) > ngpus:
         mine = f"its share is {_count(ncores, 'core')} and {_count(ngpus, 'GPU')}"
@@ -103,7 +103,7 @@ def _sockets(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misa
     machine = task.machine
     here = binding.sockets_of(machine, binding.cores_of(machine, affinity))
     mine = [gpu for gpu in visible if task.gpus >> gpu & 1]
-    count = idset.size(binding.share(task.gpus, task.index, task.tasks))
+    count = idset.size(idset.shares(task.gpus, task.tasks)[task.index])
     for gpu in mine[:count]:
         there = binding.sockets_of(machine, binding.near_cores(machine, gpu))
         if here and there and not here & there:

@@ -61,7 +61,7 @@ def bind(
     task = attrs.evolve(task, cores=cores_of(task.machine, job_pus))
     pus = affinity & job_pus
     if not pus or pus == job_pus:
-        pus = pus_of(task.machine, share(task.cores, task.index, task.tasks)) & job_pus
+        pus = pus_of(task.machine, idset.shares(task.cores, task.tasks)[task.index]) & job_pus
     cores = cores_of(task.machine, pus)
     given = idset.from_ids(visible) & task.gpus if visible is not None else 0
     if given and given != task.gpus:
@@ -69,25 +69,11 @@ def bind(
     elif gpu_order == "nearest":
         gpus = _nearest_share(task)
     else:
-        gpus = share(task.gpus, task.index, task.tasks)
+        gpus = idset.shares(task.gpus, task.tasks)[task.index]
     ordered = list(idset.iterate(gpus))
     if gpu_order == "nearest":
         ordered.sort(key=lambda gpu: (distance(task.machine, cores, gpu), gpu))
     return Binding(cores, pus, numa_of(task.machine, cores), tuple(ordered))
-
-
-def share(ids: int, index: int, total: int) -> int:
-    """The part of *ids* for task *index* of *total*.
-
-    Parts are contiguous and in order. If there are fewer ids than tasks, tasks share ids.
-    """
-    return _part(list(idset.iterate(ids)), index, total)
-
-
-def _part(ids: Sequence[int], index: int, total: int) -> int:
-    start = index * len(ids) // total
-    end = max(start + 1, (index + 1) * len(ids) // total)
-    return idset.from_ids(ids[start:end])
 
 
 def _nearest_share(task: Task) -> int:
@@ -98,15 +84,15 @@ def _nearest_share(task: Task) -> int:
     division uses the shares of cores in order and ignores affinity, because a task does not know
     the affinity of the others.
     """
-    cores, gpus = list(idset.iterate(task.cores)), list(idset.iterate(task.gpus))
+    gpus = list(idset.iterate(task.gpus))
     if task.tasks == 1 or not 1 < len(gpus) <= _MAX_PAIRS // task.tasks:
-        return share(task.gpus, task.index, task.tasks)
-    in_order = [_part(gpus, i, task.tasks) for i in range(task.tasks)]
+        return idset.shares(task.gpus, task.tasks)[task.index]
+    in_order = idset.shares(task.gpus, task.tasks)
     wanted = [idset.size(part) for part in in_order]
     # If tasks share GPUs, each GPU serves as many tasks as it would in order.
     serves = {gpu: sum(part >> gpu & 1 for part in in_order) for gpu in gpus}
     # Tasks that share cores are equally far from a GPU.
-    parts = [_part(cores, i, task.tasks) for i in range(task.tasks)]
+    parts = idset.shares(task.cores, task.tasks)
     far = {part: {gpu: distance(task.machine, part, gpu) for gpu in gpus} for part in set(parts)}
     pairs = ((far[part][gpu], i, gpu) for i, part in enumerate(parts) for gpu in gpus)
     found = 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional
 
 import attrs
 
 from treepool.flux.libflux import Broker, job_id
-from treepool.rfc import idset
+from treepool.rfc import idset, taskmap
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.taskmap import Taskmap
 
 #: Seconds that the broker may take for each answer.
 PATIENCE = 60.0
@@ -39,8 +41,7 @@ def read(environment: Mapping[str, str]) -> Job:
     """
     broker = Broker(environment.get("FLUX_URI"), PATIENCE)
     jobid = job_id(environment["FLUX_JOB_ID"])
-    found = broker.ask("job-info.lookup", {"id": jobid, "keys": ["R"], "flags": 0})
-    R = ResourceSet.read(json.loads(found)["R"])
+    R = _R(broker, jobid)
     rank = int(broker.attribute("rank"))
     return Job(
         R,
@@ -49,6 +50,30 @@ def read(environment: Mapping[str, str]) -> Job:
         _xml(broker),
         _instance_cores(broker, rank),
     )
+
+
+def located(job: str, environment: Mapping[str, str]) -> tuple[ResourceSet, Taskmap, int]:
+    """The R of *job*, or of the instance if that is "", its tasks, and the rank of this broker.
+
+    There are no tasks if no shell has started any. Raises OSError and ValueError as ``read`` does.
+    """
+    broker = Broker(environment.get("FLUX_URI"), PATIENCE)
+    rank = int(broker.attribute("rank"))
+    if not job:
+        return ResourceSet.read(broker.value("resource.R")), (), rank
+    jobid = job_id(job)
+    R = _R(broker, jobid)
+    try:
+        return R, _taskmap(broker, jobid), rank
+    except OSError as e:
+        if e.errno != errno.ENOENT:
+            raise
+        return R, (), rank
+
+
+def _R(broker: Broker, jobid: int) -> ResourceSet:
+    found = broker.ask("job-info.lookup", {"id": jobid, "keys": ["R"], "flags": 0})
+    return ResourceSet.read(json.loads(found)["R"])
 
 
 def _xml(broker: Broker) -> Optional[bytes]:
@@ -74,27 +99,14 @@ def _local_tasks(
         return int(size[:9])
     # Shells are numbered in the order of the ranks in R.
     node = idset.size(R.mask & ((1 << rank) - 1))
-    return tasks_on(_taskmap(broker, jobid), node)
+    return taskmap.tasks_on(_taskmap(broker, jobid), node)
 
 
-def _taskmap(broker: Broker, jobid: int) -> Sequence[Sequence[int]]:
-    """The job's taskmap (RFC 34), which its first shell posts after it has started its tasks."""
+def _taskmap(broker: Broker, jobid: int) -> Taskmap:
+    """The job's task map, which its first shell posts after it has started its tasks."""
     asked: dict[str, Any] = {"id": jobid, "path": "guest.exec.eventlog", "flags": 0}
     for answer in broker.watch("job-info.eventlog-watch", asked):
         event = json.loads(json.loads(answer)["event"])
         if event["name"] == "shell.start":
-            taskmap = event["context"].get("taskmap")
-            # RFC 34 allows a bare list of blocks or a versioned object.
-            blocks = taskmap.get("map") if isinstance(taskmap, dict) else taskmap
-            return blocks or ()
+            return taskmap.read(event["context"].get("taskmap"))
     raise ValueError("the job ended before it told which tasks are where")
-
-
-def tasks_on(taskmap: Sequence[Sequence[int]], node: int) -> int:
-    """The number of tasks that an RFC 34 *taskmap* has on its node number *node*.
-
-    Each block is (first node, number of nodes, tasks on each node, number of repetitions).
-    """
-    return sum(
-        tasks * repeat for first, count, tasks, repeat in taskmap if first <= node < first + count
-    )

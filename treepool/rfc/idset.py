@@ -293,3 +293,13 @@ def take_lowest(mask: int, wanted: int) -> int:
         else:
             high = middle
     return mask & ((1 << low) - 1)
+
+
+def shares(mask: int, total: int) -> list[int]:
+    """*mask* dealt to *total* parts: contiguous, in order, and equal but for one id.
+
+    If there are fewer ids than parts, each part has one id, and parts share it.
+    """
+    ids = list(iterate(mask))
+    starts = [index * len(ids) // total for index in range(total + 1)]
+    return [from_ids(ids[a : max(a + 1, b)]) for a, b in zip(starts, starts[1:])]
