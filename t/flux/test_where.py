@@ -1,41 +1,42 @@
-"""``treepool where`` in jobs of three brokers on this machine, whose ranks and switches cross."""
+"""``treepool where`` in jobs of four brokers on this machine, whose ranks and switches cross."""
 
 import json
 import os
 
 import pytest
 
-from broker import Instance
+from broker import REPOSITORY, Instance
+from documents import blocks
 
 pytestmark = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="needs two cores of this machine"
 )
 
 TOPO = {"numa": [{"cores": "0"}, {"cores": "1"}]}
-FABRIC = {"switch": [{"name": "a", "ranks": "0,2"}, {"name": "b", "ranks": "1"}]}
+FABRIC = {"switch": [{"name": "a", "ranks": "0,2"}, {"name": "b", "ranks": "1,3"}]}
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory):
-    """Three nodes with two cores each; ranks 0 and 2 are in switch a, rank 1 is in b."""
+def four(tmp_path_factory):
+    """Four nodes with two cores each; ranks 0 and 2 are in switch a, the others in b."""
     path = tmp_path_factory.mktemp("where") / "R.json"
     R = {
         "version": 1,
         "execution": {
-            "R_lite": [{"rank": "0-2", "children": {"core": "0-1"}}],
-            "nodelist": ["fake[0-2]"],
+            "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
+            "nodelist": ["fake[0-3]"],
             "starttime": 0,
             "expiration": 0,
         },
         "scheduling": {
             "writer": "TreePool",
-            "children": [{"ranks": "0-2", "topo": TOPO}],
+            "children": [{"ranks": "0-3", "topo": TOPO}],
             "fabric": FABRIC,
         },
     }
     path.write_text(json.dumps(R))
     conf = [f"resource.path={path}", "resource.noverify=true"]
-    with Instance(0, size=3, conf=conf) as instance:
+    with Instance(0, size=4, conf=conf) as instance:
         yield instance
 
 
@@ -43,10 +44,10 @@ def told(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_task_learns_the_address_and_the_position_of_its_node(three):
+def test_a_task_learns_the_address_and_the_position_of_its_node(four):
     names = "TREEPOOL_(FIRST|NNODES|POS|TOPO)"
     script = f'eval "$(flux treepool where --env)"; echo $(env | grep -E "{names}" | sort)'
-    said = three.flux("run", "-N3", "-n3", "--label-io", "sh", "-c", script)
+    said = four.flux("run", "-N3", "-n3", "--label-io", "sh", "-c", script)
     lines = dict(line.split(": ", 1) for line in sorted(said.splitlines()))
     first = "TREEPOOL_FIRST_HOST=fake0 TREEPOOL_NNODES=3"
     for task, position, address in (("0", 0, "a.fake0"), ("1", 2, "b.fake1"), ("2", 1, "a.fake2")):
@@ -58,12 +59,12 @@ def test_a_task_learns_the_address_and_the_position_of_its_node(three):
         ]
 
 
-def test_the_owner_sees_where_the_tasks_of_a_job_are(three):
-    job = three.flux("submit", "-N3", "-n6", "sleep", "60").strip()
-    three.wait(job, "start")
-    found = told(three.flux("treepool", "where", "--job", job, "--json"))
-    table = three.flux("treepool", "where", "--job", job)
-    three.cancel_all()
+def test_the_owner_sees_where_the_tasks_of_a_job_are(four):
+    job = four.flux("submit", "-N3", "-n6", "sleep", "60").strip()
+    four.wait(job, "start")
+    found = told(four.flux("treepool", "where", "--job", job, "--json"))
+    table = four.flux("treepool", "where", "--job", job)
+    four.cancel_all()
     assert [one["host"] for one in found] == ["fake0", "fake2", "fake1"]
     assert [(t["task"], t["domain"]) for one in found for t in one["tasks"]] == [
         (0, "numa 0"),
@@ -76,27 +77,48 @@ def test_the_owner_sees_where_the_tasks_of_a_job_are(three):
     assert "4 numa 0, 5 numa 1" in table
 
 
-def test_a_task_map_from_the_instance_puts_tasks_in_topology_order(three):
+def test_a_task_map_from_the_instance_puts_tasks_in_topology_order(four):
     """In a batch job: neighbours in rank are neighbours in the fabric."""
     script = (
         'flux run -N3 -n6 --label-io --taskmap=manual:"$(flux treepool where --taskmap 2)"'
         " sh -c 'eval \"$(flux treepool where --env)\"; echo $TREEPOOL_POSITION'"
     )
-    said = three.flux("alloc", "-N3", "sh", "-c", script)
+    said = four.flux("alloc", "-N3", "sh", "-c", script)
     assert sorted(said.split("\n"))[-6:] == ["0: 0", "1: 0", "2: 1", "3: 1", "4: 2", "5: 2"]
 
 
-def test_a_hostfile_does_the_same(three):
+def test_a_hostfile_does_the_same(four):
     script = (
         "flux treepool where --hostfile > hosts; "
         "flux run -N3 -n3 --label-io --taskmap=hostfile:hosts flux getattr rank"
     )
-    said = three.flux("alloc", "-N3", "sh", "-c", f"cd $(mktemp -d); {script}")
+    said = four.flux("alloc", "-N3", "sh", "-c", f"cd $(mktemp -d); {script}")
     assert sorted(said.split("\n"))[-3:] == ["0: 0", "1: 2", "2: 1"]
 
 
-def test_an_unknown_job_is_one_line(three):
-    done = three.run("treepool", "where", "--job", "f1")
+def test_an_unknown_job_is_one_line(four):
+    done = four.run("treepool", "where", "--job", "f1")
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "f1" in done.stderr
-    done = three.run("treepool", "where", "--job", "nonsense")
+    done = four.run("treepool", "where", "--job", "nonsense")
     assert done.returncode == 1 and "job nonsense: it is not a job id" in done.stderr
+
+
+def test_the_scripts_of_the_guide(four, tmp_path):
+    """Those of doc/user.md; the programs tell what they were told."""
+    (guide,) = blocks((REPOSITORY / "doc" / "user.md").read_text(), "bash")
+    script = guide.replace("-n32", "-n8").replace("--taskmap 8", "--taskmap 2")
+    for name, tells in (
+        ("solve", 'echo "solve $FLUX_TASK_RANK $(flux getattr rank)"'),
+        ("torchrun", 'echo "torchrun $(flux getattr rank) $*"'),
+    ):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{tells}\n")
+        program.chmod(0o755)
+    said = four.flux("alloc", "-N4", "sh", "-c", f"cd {tmp_path}; PATH=$PWD:$PATH\n{script}")
+    lines = [line.split() for line in said.splitlines()]
+    rank_of = {int(task): rank for name, task, rank in (w for w in lines if w[0] == "solve")}
+    assert [rank_of[task] for task in range(8)] == ["0", "0", "2", "2", "1", "1", "3", "3"]
+    nodes = {words[1]: words[2:] for words in lines if words[0] == "torchrun"}
+    for rank, position in (("0", 0), ("2", 1), ("1", 2), ("3", 3)):
+        assert nodes[rank][:2] == ["--nnodes=4", f"--node-rank={position}"]
+        assert nodes[rank][3:] == ["--master-addr=fake0", "train.py"]

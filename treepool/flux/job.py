@@ -16,6 +16,9 @@ from treepool.rfc.taskmap import Taskmap
 #: Seconds that the broker may take for each answer.
 PATIENCE = 60.0
 
+#: The same where a job may be without tasks.
+_SOON = 5.0
+
 
 @attrs.frozen
 class Job:
@@ -55,18 +58,19 @@ def read(environment: Mapping[str, str]) -> Job:
 def located(job: str, environment: Mapping[str, str]) -> tuple[ResourceSet, Taskmap, int]:
     """The R of *job*, or of the instance if that is "", its tasks, and the rank of this broker.
 
-    There are no tasks if no shell has started any. Raises OSError and ValueError as ``read`` does.
+    There are no tasks if no shell starts any soon. Raises OSError and ValueError as ``read`` does.
     """
-    broker = Broker(environment.get("FLUX_URI"), PATIENCE)
+    uri = environment.get("FLUX_URI")
+    broker = Broker(uri, PATIENCE)
     rank = int(broker.attribute("rank"))
     if not job:
         return ResourceSet.read(broker.value("resource.R")), (), rank
     jobid = job_id(job)
     R = _R(broker, jobid)
     try:
-        return R, _taskmap(broker, jobid), rank
+        return R, _taskmap(Broker(uri, _SOON), jobid), rank
     except OSError as e:
-        if e.errno != errno.ENOENT:
+        if e.errno not in (errno.ENOENT, errno.ETIMEDOUT):
             raise
         return R, (), rank
 
