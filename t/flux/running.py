@@ -92,7 +92,7 @@ def check_messages_go_first_but_every_task_has_a_turn_each_hundredth_of_a_second
         turns.until(0.001)
     for name in ("pass", "annotations"):
         times = [when for who, when in turns.steps if who == name]
-        assert len(times) >= 90, "a turn in ten milliseconds of messages"
+        assert 200 <= len(times) <= 350, "a turn of two steps in ten milliseconds of messages"
         assert max(later - when for when, later in zip(times, times[1:])) < 0.02
 
 

@@ -302,7 +302,6 @@ class Submissions:
     def _take_out(self, jobid: int) -> None:
         """Take a job out of the queue, if it is still there, to be judged again."""
         if self._queue.remove(jobid) is not None:
-            self._moved.pop(jobid, None)
             self._jobs[jobid].withdraw()
             self._hold(self._jobs[jobid], 0)
 
