@@ -401,7 +401,7 @@ def test_an_explanation_goes_by_the_options_of_the_scheduler(small, idle):
     small.submit("--cc=1-4", "-t1h", "-n1", "-c3")  # a core is left in each NUMA domain
     job = small.submit("-t1h", "-n1", "-c2")
     small.settle()
-    done = small.run("treepool", "explain", "--job", job)
+    done = small.run("treepool", "explain", "--job", job, "--verbose")
     assert done.returncode == 1
     assert "required: each slot in one numa" in done.stdout
     assert "order     first-fit" in done.stdout
