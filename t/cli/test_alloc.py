@@ -177,10 +177,11 @@ LOCAL_OR_FULLER = ("node=2/slot/core", "node/slot=8/[core=8;gpu=1]", "slot/core=
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_option_of_a_pool_is_an_argument_and_no_other_value_is(treepool, name):
     option = OPTIONS[name]
-    value = option.choices[-1] if option.choices else "0.5" if option.most else "2*slot/gpu"
-    assert treepool("alloc", f"--{name}={value}", "slot/core").status == 0
-    wrong = treepool("alloc", f"--{name}=#", "slot/core")
-    assert wrong.is_one_line_error(f"--{name}", status=2)
+    value = option.choices[-1] if option.choices else "1" if option.most else "2*slot/gpu"
+    flag = f"--{name.replace('_', '-')}"
+    assert treepool("alloc", f"{flag}={value}", "slot/core").status == 0
+    wrong = treepool("alloc", f"{flag}=#", "slot/core")
+    assert wrong.is_one_line_error(flag, status=2)
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,15 @@ def check_copies_are_independent():
 
 def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
     pool = TreepoolPool(R, locality="none", colour="blue")
-    assert pool.impl.known_options == {"locality", "policy", "straddle", "alpha", "beta", "mix"}
+    assert pool.impl.known_options == {
+        "locality",
+        "policy",
+        "straddle",
+        "alpha",
+        "beta",
+        "gpu_cores",
+        "mix",
+    }
     pool.mark_up("all")
 
 

@@ -40,8 +40,8 @@ def test_options_of_the_pool_go_there_by_its_names():
 @pytest.mark.parametrize("name", POOL_OPTIONS)
 def test_each_option_of_a_pool_is_one_of_the_module_of_its_table_and_of_replay(name):
     option = POOL_OPTIONS[name]
-    value = option.choices[-1] if option.choices else "0.5" if option.most else "2*slot/gpu"
-    named = "node-policy" if name == "policy" else name
+    value = option.choices[-1] if option.choices else "1" if option.most else "2*slot/gpu"
+    (named,) = [own for own, pools in options.OF_POOL.items() if pools == name]
     assert options.read([f"{named}={value}"]).pool == {name: value}
     assert options.read(table={named: value}).pool == {name: value}
     assert rules_in(f"{named}={value}").pool == {name: value}

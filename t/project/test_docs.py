@@ -7,7 +7,7 @@ import pytest
 from commandline import REPOSITORY
 from documents import blocks, commands
 from treepool import parse_shape
-from treepool.placement import options
+from treepool.flux.options import OF_POOL
 from treepool.placement.choose import policy
 from treepool.placement.request import job_options
 
@@ -56,9 +56,9 @@ def test_the_options_of_jobs_in_the_guides_are_options():
 def test_the_options_of_a_pool_are_those_in_the_guides():
     keys = GUIDES["admin.md"].partition("## Options")[2].partition("\n## ")[0]
     asked = next(line for line in GUIDES["questions.md"].splitlines() if "| `options` |" in line)
-    for name in options.OPTIONS:
+    for key, name in OF_POOL.items():
         assert f"`{name}`" in asked
-        assert f"`{'node-policy' if name == 'policy' else name} = " in keys
+        assert f"`{key} = " in keys
 
 
 def test_the_costs_of_packing_are_those_of_the_policy():

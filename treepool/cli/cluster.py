@@ -64,8 +64,8 @@ def add_placement(parser: Any) -> Any:
         form: dict[str, Any] = {"metavar": option.form, "type": partial(_value, name)}
         if option.form == "|".join(option.choices):
             form = {"choices": option.choices}
-        own = option.default if name == "locality" else None
-        group.add_argument(f"--{name}", default=own, help=f"{option.about}{default}", **form)
+        own, flag = option.default if name == "locality" else None, name.replace("_", "-")
+        group.add_argument(f"--{flag}", default=own, help=f"{option.about}{default}", **form)
     return group
 
 

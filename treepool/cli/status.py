@@ -110,7 +110,8 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
         yield {"held_back": live.held_back}
     for entry in live.windows:
         yield {"window": entry}
-    yield {"totals": picture.totals._asdict(), "drained": live.drains}
+    totals = {**picture.totals._asdict(), "cores_kept": status.cores_kept(live.pool)}
+    yield {"totals": totals, "drained": live.drains}
 
 
 def _text(arguments: Namespace) -> Iterator[str]:
@@ -119,6 +120,9 @@ def _text(arguments: Namespace) -> Iterator[str]:
     live = instance.look(waiting=arguments.jobs)
     picture = live.picture
     yield picture.totals.line
+    kept = status.cores_kept(live.pool)
+    if kept:
+        yield f"{words.count(kept, 'free core')} kept for jobs with GPUs"
     for drained in live.drains:
         yield f"drained: {drained.line}"
     whole = areas(picture)

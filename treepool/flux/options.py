@@ -183,7 +183,9 @@ def _depth(text: str) -> float:
 _OF_FLUX = ("queue-depth", "log-level")
 
 #: The name of the pool option that each module option sets: ``policy`` is the queue's here.
-OF_POOL = {"node-policy" if name == "policy" else name: name for name in POOL_OPTIONS}
+OF_POOL = {
+    "node-policy" if name == "policy" else name.replace("_", "-"): name for name in POOL_OPTIONS
+}
 
 #: Options that a single queue may have.
 OF_QUEUE = ("policy", "reservation-depth")

@@ -24,7 +24,8 @@ from treepool.rfc.shape import parse_shape
 class Option:
     """An option of a pool: its ``default``, the ``form`` of its values, and what it is for.
 
-    A value is one of ``choices``, a number from 0 to ``most``, or if it has neither, a mix.
+    A value is one of ``choices``, a number from 0 to ``most``, perhaps a ``whole`` one, or if it
+    has neither, a mix.
     ``replaced`` has values of earlier releases, and what they are called now.
     """
 
@@ -33,6 +34,7 @@ class Option:
     about: str
     choices: tuple[str, ...] = ()
     most: Optional[float] = None
+    whole: bool = False
     replaced: Mapping[str, str] = MappingProxyType({})
 
     def check(self, text: str) -> None:
@@ -57,8 +59,9 @@ class Option:
             found = float(value)
         except (TypeError, ValueError, OverflowError):
             found = -1.0
-        if not 0 <= found <= self.most:
-            raise InvalidOption(f"not a number from 0 to {self.most:g}")
+        if not 0 <= found <= self.most or (self.whole and found != int(found)):
+            what = "whole number" if self.whole else "number"
+            raise InvalidOption(f"not a {what} from 0 to {self.most:g}")
         return found
 
 
@@ -86,10 +89,20 @@ OPTIONS = {
         most=1000,
     ),
     "alpha": Option(
-        str(ALPHA), "0..1", "the weight of nodes in fitness, beside that of cores and GPUs", most=1
+        str(ALPHA),
+        "0..1",
+        "the weight of nodes in fitness, beside that of cores and GPUs",
+        most=1,
     ),
     "beta": Option(
         str(BETA), "0..1", "the weight of GPU links in fitness, beside that of memory", most=1
+    ),
+    "gpu_cores": Option(
+        "0",
+        "CORES",
+        "how many cores near each GPU are kept for jobs with GPUs",
+        most=1024,
+        whole=True,
     ),
     "mix": Option(
         "",
@@ -169,6 +182,7 @@ def chosen(
     """
     values = checked(options)
     weights = Weights(_number("alpha", values), _number("beta", values))
+    _number("gpu_cores", values)
     jobs = Mix(kinds_of(values["mix"]), smallest_domains(fabric))
     policy = POLICIES[values["policy"]](weights, _number("straddle", values), jobs)
     if not policy.weighs:

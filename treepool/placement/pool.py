@@ -58,9 +58,9 @@ class Pool:
 
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
     trees. Options: ``locality`` (preferred, required, none), ``policy`` (packing), its weight
-    of locality, ``straddle``, the ``alpha`` and ``beta`` of fitness, kept as ``weights``, and
-    ``mix`` (choose/mix.py). A pool may have no nodes: every request is then infeasible. Raises
-    InvalidR, InvalidKey, or InvalidOption.
+    of locality, ``straddle``, the ``alpha`` and ``beta`` of fitness, kept as ``weights``,
+    ``gpu_cores`` (nodes/kept.py), and ``mix`` (choose/mix.py). A pool may have no nodes: every
+    request is then infeasible. Raises InvalidR, InvalidKey, or InvalidOption.
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
@@ -87,7 +87,7 @@ class Pool:
         Raises InvalidJobspec naming the vertex or attribute this pool does not know.
         """
         locality, above = self.options["locality"], self.fabric_localities
-        return request_of(jobspec.read(spec), self.localities, locality, above)
+        return request_of(jobspec.read(spec), self.localities, locality, above, self.gpu_cores)
 
     def check_feasibility(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
@@ -258,8 +258,8 @@ class Pool:
     def set_options(self, **options: str) -> None:
         """Go on with these options, and the defaults of all others.
 
-        Requests that were made before keep the locality that they have. Raises InvalidOption, and
-        changes nothing.
+        Requests that were made before keep the locality that they have, and the cores that are
+        kept from them. Raises InvalidOption, and changes nothing.
         """
         check_mix(chosen(options, self.inventory.fabric)[2].mix, *self.inventory.known)
         self.follow_options(**options)
@@ -323,6 +323,11 @@ class Pool:
     def fabric_localities(self) -> tuple[str, ...]:
         """The names of the localities above the nodes, the highest first."""
         return self.inventory.known[1]
+
+    @property
+    def gpu_cores(self) -> int:
+        """How many cores near each GPU are kept for jobs with GPUs."""
+        return int(float(self.options["gpu_cores"]))
 
     @property
     def journal(self) -> Journal[int]:

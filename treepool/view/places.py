@@ -14,7 +14,7 @@ from treepool.placement.nodes.link_table import smallest_link
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.fit import Step, compute
+from treepool.placement.on_node.fit import Step, compute, seen
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
 from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.placement.request.vertices import Request
@@ -97,7 +97,7 @@ def smallest(node_type: NodeType, ask: Ask) -> list[str]:
     need = _amount(ask)
     if need is None:
         return []
-    levels = amount_levels(node_type, need)
+    levels = amount_levels(seen(NodeState(node_type, 0, 0), ask).type, need)
     return list(dict.fromkeys(domain.name for domain, level in levels.items() if not level))
 
 
@@ -106,7 +106,7 @@ def too_little(state: NodeState, ask: Ask) -> Optional[tuple[str, int]]:
 
     None if the cause is not a plain shortage of some amount.
     """
-    need = _amount(ask)
+    state, need = seen(state, ask), _amount(ask)
     if need is None:
         return None
     if state.ncores < need.cores:
@@ -117,7 +117,7 @@ def too_little(state: NodeState, ask: Ask) -> Optional[tuple[str, int]]:
 
 def shortage(state: NodeState, ask: Ask) -> Optional[str]:
     """What the smallest kinds of domain lack for slots of *ask*; None if it is not an amount."""
-    need = _amount(ask)
+    state, need = seen(state, ask), _amount(ask)
     if need is None:
         return None
     levels = amount_levels(state.type, need)

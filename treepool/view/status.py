@@ -11,8 +11,10 @@ import attrs
 
 from treepool.placement.allocation import short_form
 from treepool.placement.choose.fitness import memory_domains
+from treepool.placement.nodes.kept import kept_cores
 from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.view import words
 from treepool.view.model import DOWN, DRAINED, Job
@@ -167,3 +169,12 @@ def _domains(types: Sequence[Any], part: tuple[tuple[int, ...], int, int]) -> st
         return ""
     domains = memory_domains(node_type)
     return f"{found[0].name} {idset.encode_ids([domains.index(d) for d in found])}"
+
+
+def cores_kept(pool: Pool) -> int:
+    """The free cores of nodes that are up that are kept for jobs with GPUs."""
+    return sum(
+        idset.size(state.cores & kept_cores(state.type, pool.gpu_cores)) * idset.size(ranks)
+        for state, ranks in pool.situation.index.buckets.items()
+        if pool.gpu_cores
+    )

@@ -16,6 +16,7 @@ from treepool.placement.choose.policy import ABOVE_KEYS, Policy
 from treepool.placement.effort import remembered
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.kept import without_kept
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node.fit import NOTHING, Fit, assess, possible, work_of
@@ -259,7 +260,8 @@ def split_on(
     def compute() -> frozenset[NodeType]:
         within = inventory.matching(constraint)
         types = [t for t, ranks in inventory.node_types.items() if ranks & within]
-        return split_types(types, slot_of(ask.group).need)
+        seen = {without_kept(t, ask.spare) if ask.spare else t: t for t in types}
+        return frozenset(seen[t] for t in split_types(list(seen), slot_of(ask.group).need))
 
     return remembered(inventory.split, MAX_SPLIT, (ask, constraint), compute)
 

@@ -17,7 +17,7 @@ from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.effort import PER_ATTEMPT, Effort
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import NODE
-from treepool.placement.request.need import SLOT, Growing, Need, ask_of, slot_of, with_count
+from treepool.placement.request.need import SLOT, Growing, Need, slot_of, with_count
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
@@ -73,7 +73,7 @@ def _settled(request: Request, values: Sequence[int], locality: str) -> Request:
     group = ask.group
     for growing, value in zip(request.growing, values):
         group = with_count(group, growing, value)
-    return attrs.evolve(request, ask=ask_of(group, ask.fill, ask.whole, locality), growing=())
+    return attrs.evolve(request, ask=ask.but(group=group, locality=locality), growing=())
 
 
 def _values(growing: Growing, request: Request, inventory: Inventory) -> list[int]:

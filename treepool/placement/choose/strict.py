@@ -16,7 +16,7 @@ from treepool.placement.choose.selection import Selection
 from treepool.placement.choose.serve import units_of
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.request.job_options import Within
-from treepool.placement.request.need import Level, ask_of
+from treepool.placement.request.need import Level
 from treepool.placement.request.vertices import Request
 from treepool.rfc.count import Count
 
@@ -34,7 +34,7 @@ def strict(request: Request, idle: Situation) -> Request:
     That pool can serve it, or it cannot serve *request* either.
     """
     ask, last = request.ask, relaxed(request)
-    local = attrs.evolve(last, ask=ask_of(ask.group, ask.fill, ask.whole, "required"))
+    local = attrs.evolve(last, ask=ask.but(locality="required"))
     selection = idle.choice(local).selection
     if selection is None:  # the slots of the job cannot all be local
         local, selection = last, idle.choice(last).selection

@@ -127,6 +127,8 @@ class NodeType:
     able: dict[Any, tuple[Optional[frozenset[Domain]], int]] = attrs.field(factory=dict)
     #: The answer of nodes.usable.
     places: dict[None, Any] = attrs.field(factory=dict)
+    #: Answers of nodes.kept.without_kept().
+    seen: dict[int, NodeType] = attrs.field(factory=dict)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
     #: For each domain: itself and the domains around it, the innermost first, the root last.
     around: dict[Domain, tuple[Domain, ...]] = attrs.field(init=False)

@@ -12,6 +12,7 @@ from typing import NamedTuple, Optional
 import attrs
 
 from treepool.placement.effort import Effort
+from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
 from treepool.placement.on_node.search import meets_demand
 from treepool.placement.on_node.slots import Placer
@@ -91,6 +92,11 @@ def assess(state: NodeState, ask: Ask) -> Fit:
         return gives
 
 
+def seen(state: NodeState, ask: Ask) -> NodeState:
+    """*state* as a job sees it that asks for *ask*: without what is kept for jobs with GPUs."""
+    return state_without_kept(state, ask.spare) if ask.spare else state
+
+
 def work_of(state: NodeState, ask: Ask) -> int:
     """About how much work the fit of *state* is, in the units of effort.py (some 10 µs).
 
@@ -112,6 +118,10 @@ def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
 
 def possible(state: NodeState, ask: Ask) -> bool:
     """False if the totals of free cores and GPUs rule out that *state* gives *ask* anything."""
+    return _possible(seen(state, ask), ask)
+
+
+def _possible(state: NodeState, ask: Ask) -> bool:
     if state.ncores < ask.min_cores or state.ngpus < ask.min_gpus:
         return False
     return state.idle if ask.whole else True
@@ -119,7 +129,8 @@ def possible(state: NodeState, ask: Ask) -> bool:
 
 def most_units(state: NodeState, ask: Ask) -> int:
     """At most how many units *state* gives to *ask*, by the numbers of free cores and GPUs."""
-    if not possible(state, ask):
+    state = seen(state, ask)
+    if not _possible(state, ask):
         return 0
     if not ask.fill:
         return 1
@@ -144,8 +155,8 @@ def units_in(state: NodeState, ask: Ask) -> Optional[int]:
 
 
 def _assessed(state: NodeState, ask: Ask) -> Fit:
-    group = ask.group
-    if not possible(state, ask):
+    state, group = seen(state, ask), ask.group
+    if not _possible(state, ask):
         return NOTHING
     if ask.whole and group.need == Need():
         return _fit([Step(state.cores, state.gpus, 1, group.nslots)], [(0, False)])

@@ -82,7 +82,8 @@ def why_waiting(
     if room is None:
         room = known[own] = yield from _room(queue, job)
     if room.number < need:
-        message = f"{room.number} of {need} {unit} free now{later}"
+        kept = " without cores kept for jobs with GPUs" if job.request.ask.spare else ""
+        message = f"{room.number} of {need} {unit} free now{kept}{later}"
         return Reason("in-use", message, unit, need, room.number)
     if not room.together:
         return Reason("apart", f"enough {unit} are free now, but not together{later}", unit)

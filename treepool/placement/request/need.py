@@ -131,12 +131,15 @@ class Ask:
     search may be necessary on nodes with MIG domains: a slot takes an amount beside its domains.
     With ``exact``, the first unit takes just ``min_cores`` and ``min_gpus``. With ``by_numbers``,
     the numbers of free cores and GPUs alone decide how many units a node can give.
+
+    An ask without GPUs may not have ``spare`` cores near each GPU of the node, see nodes/kept.py.
     """
 
     group: Part
     fill: bool
     whole: bool
     locality: str
+    spare: int = 0
     min_cores: int = attrs.field(init=False)
     min_gpus: int = attrs.field(init=False)
     counted: bool = attrs.field(init=False)
@@ -191,7 +194,12 @@ class Ask:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled, it becomes the one Ask with these values there."""
-        return ask_of, (self.group, self.fill, self.whole, self.locality)
+        return ask_of, (self.group, self.fill, self.whole, self.locality, self.spare)
+
+    def but(self, **changes: Any) -> Ask:
+        """The one Ask with other values."""
+        names = ("group", "fill", "whole", "locality", "spare")
+        return ask_of(*(changes.get(name, getattr(self, name)) for name in names))
 
 
 def _down_to_slot(part: Part) -> Iterator[Part]:
@@ -279,6 +287,11 @@ def _need_with(need: Need, growing: Growing, path: tuple[int, ...], number: int)
     return attrs.evolve(need, parts=tuple(parts))
 
 
+def has_gpus(part: Part) -> bool:
+    """Whether *part* has GPUs, as whole domains do."""
+    return part.whole or part.need.gpus > 0 or any(map(has_gpus, part.need.parts))
+
+
 def least(need: Need) -> tuple[int, int]:
     """The fewest cores and GPUs that meet *need*, without what whole domains take."""
     ncores, ngpus = need.cores, need.gpus
@@ -290,11 +303,11 @@ def least(need: Need) -> tuple[int, int]:
     return ncores, ngpus
 
 
-_asks: dict[tuple[Part, bool, bool, str], Ask] = {}
+_asks: dict[tuple[Part, bool, bool, str, int], Ask] = {}
 _MAX_ASKS = 4096  # the only effect of dropping asks is that fits are computed again
 
 
-def ask_of(group: Part, fill: bool, whole: bool, locality: str) -> Ask:
+def ask_of(group: Part, fill: bool, whole: bool, locality: str, spare: int = 0) -> Ask:
     """The one Ask with these values."""
-    key = (group, fill, whole, locality)
+    key = (group, fill, whole, locality, spare)
     return remembered(_asks, _MAX_ASKS, key, lambda: Ask(*key))

@@ -25,6 +25,7 @@ from treepool.placement.request.need import (
     Need,
     Part,
     ask_of,
+    has_gpus,
 )
 from treepool.placement.request.slot import (
     AMOUNTS,
@@ -94,7 +95,7 @@ class Request:
         ask = self.ask
         if not self.growing or ask.locality != "required":
             return ask
-        return ask_of(ask.group, ask.fill, ask.whole, "none")
+        return ask.but(locality="none")
 
     @property
     def least_asks(self) -> int:
@@ -108,15 +109,22 @@ class Request:
 
 
 def request_of(
-    jobspec: Jobspec, localities: Sequence[str], locality: str, above: Sequence[str] = ()
+    jobspec: Jobspec,
+    localities: Sequence[str],
+    locality: str,
+    above: Sequence[str] = (),
+    gpu_cores: int = 0,
 ) -> Request:
     """The Request of *jobspec* for a pool whose trees have these *localities*.
 
     *above* are the localities above the nodes, the highest first. *locality* is the pool's mode,
-    which the jobspec may override. Raises InvalidJobspec with the JSON pointer of a vertex that no
-    form of DESIGN's table covers.
+    which the jobspec may override. A job without GPUs may not have *gpu_cores* cores near each GPU.
+    Raises InvalidJobspec with the JSON pointer of a vertex that no form of DESIGN's table covers.
     """
-    return _Reader(localities, above).request(jobspec, locality)
+    request = _Reader(localities, above).request(jobspec, locality)
+    if gpu_cores and not (request.ask.whole or has_gpus(request.ask.group)):
+        request = attrs.evolve(request, ask=request.ask.but(spare=gpu_cores))
+    return request
 
 
 class _Reader:

@@ -14,6 +14,7 @@ from treepool.errors import Code, Reason
 from treepool.placement.choose.choice import members, narrowed
 from treepool.placement.effort import GaveUp
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.kept import kept_cores, without_kept
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.fit import compute
@@ -36,9 +37,14 @@ KEPT = "the enclosing instance kept a part of each"
 def why_infeasible(request: Request, inventory: Inventory) -> Reason:
     """Why an idle pool of *inventory* could not serve *request*."""
     try:
-        return _why(request, inventory)
+        reason = _why(request, inventory)
     except GaveUp:  # to find the reason takes more searches than to find that there is no way
         return Reason("together", "no way was found to have all that is asked")
+    spare = request.ask.spare
+    kept = spare and any(kept_cores(t, spare) for t in inventory.node_types)
+    if kept and reason.code != "constraint":
+        return reason.said(f"{reason}, without the cores that are kept for jobs with GPUs")
+    return reason
 
 
 def _why(request: Request, inventory: Inventory) -> Reason:
@@ -89,7 +95,7 @@ def _why_not_same(request: Request, inventory: Inventory) -> Reason:
         able = sum(_units_on(t, one.ask) * count for t, count in types.items())
         return able, sum(types.values())
 
-    reason = why_infeasible(max(found, key=room), inventory)
+    reason = _why(max(found, key=room), inventory)
     return reason.said(f"on nodes of the same {family}: {reason}")
 
 
@@ -97,12 +103,14 @@ def _types_for(request: Request, inventory: Inventory) -> dict[NodeType, int]:
     """How many nodes of each type satisfy the constraints of *request*."""
     within = inventory.matching(request.constraint)
     types = {t: idset.size(ranks & within) for t, ranks in inventory.node_types.items()}
-    return {node_type: count for node_type, count in types.items() if count}
+    spare = request.ask.spare
+    return {without_kept(t, spare) if spare else t: n for t, n in types.items() if n}
 
 
 def _units_on(node_type: NodeType, ask: Ask) -> int:
     """How many units of *ask* an idle node of *node_type* hosts."""
-    found = compute(NodeState(node_type, node_type.root.cores, node_type.root.gpus), ask)
+    idle = NodeState(node_type, node_type.root.cores, node_type.root.gpus)
+    found = compute(idle, ask.but(spare=0))  # the type is without what is kept from the job
     return 0 if found is None else len(found.steps)
 
 
