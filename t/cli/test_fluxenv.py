@@ -33,17 +33,10 @@ def test_only_variables_of_flux_are_set():
     assert all(name.startswith("FLUX_") for name in site.variables(HOME))
 
 
-def test_what_the_variables_name_is_there():
-    root = Path(site.__file__).parents[2]
-    for path in site.variables(root).values():
-        assert path.is_dir()
-    assert os.access(root / site.COMMANDS / "flux-treepool.py", os.X_OK)
-
-
 def test_the_drop_in_quotes_as_systemd_reads():
     lines = site.systemd(Path('/opt/50% "x"')).splitlines()
     assert lines[0] == "[Service]"
-    path = r"/opt/50%% \"x\"/treepool/flux/modules"
+    path = r"/opt/50%% \"x\"/modules"
     assert lines[1] == f'Environment="FLUX_MODULE_PATH_PREPEND={path}"'
 
 

@@ -56,7 +56,7 @@ def test_the_command_line_is_a_subcommand_of_flux(site):
 def test_the_environment_has_flux_s_own_variables_only():
     home = installed() / "lib" / "treepool"
     env = environment()
-    assert env["FLUX_MODULE_PATH_PREPEND"] == f"{home}/treepool/flux/modules"
+    assert env["FLUX_MODULE_PATH_PREPEND"] == f"{home}/modules"
     assert not [name for name in env if "PYTHON" in name and not name.startswith("FLUX_")]
 
 
@@ -138,7 +138,7 @@ def test_check_finds_what_the_variables_lead_to_and_no_problem(venv, tmp_path, w
 def test_the_variables_of_the_shell_say_which_installation_is_meant(venv, tmp_path):
     done = venv(f"{EVAL} treepool flux-env; treepool flux-env --systemd")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f"{tmp_path}/p/lib/treepool/treepool/flux/modules") == 2
+    assert done.stdout.count(f"{tmp_path}/p/lib/treepool/modules") == 2
     done = venv(f"{EVAL} treepool flux-env --uninstall")
     assert done.stdout.endswith(f" from {tmp_path}/p/lib/treepool\n")
     assert not (tmp_path / "p").exists()

@@ -53,12 +53,16 @@ sys.path.extend(sys.argv[3:])
 import treepool.flux.sched, treepool.cli.main, treepool.view.text, treepool.discovery.hwloc
 """
 
-#: The files of which the home has copies.
-_COPIES = (
-    Path("flux", "cliplugin", "topology.py"),
-    Path("flux", "modprobe", "modprobe.d", "treepool.toml"),
-    Path("flux", "help.d", "treepool.json"),
-)
+#: The files of which the home has copies, and where in the package they are.
+_COPIES = {
+    Path(site.MODULES, "sched-treepool.py"): Path("flux", "modules", "sched-treepool.py"),
+    Path("topology.py"): Path("flux", "cliplugin", "topology.py"),
+    Path("treepool.toml"): Path("flux", "modprobe", "modprobe.d", "treepool.toml"),
+    Path("treepool.json"): Path("flux", "help.d", "treepool.json"),
+}
+
+#: The directories in a home.
+_DIRECTORIES = ("bin", site.MODULES)
 
 #: The line of the package that has its version, as PEP 440 allows it.
 _VERSION = re.compile(r'^__version__ = "([0-9][0-9A-Za-z.!+_-]{0,63})"', re.M)
@@ -129,12 +133,13 @@ def install(prefix: Optional[Path]) -> tuple[Path, list[Path]]:
             directory.mkdir(parents=True, exist_ok=True)
             if not os.access(directory, os.W_OK):
                 raise PermissionError(0, "Permission denied", str(directory))
-        (home / "bin").mkdir(parents=True, exist_ok=True)
+        for name in _DIRECTORIES:
+            (home / name).mkdir(parents=True, exist_ok=True)
         _point(home / "treepool", PACKAGE)
         _point(home / "libraries", LIBRARIES)
         _write_command(home, flux)
-        for file in _COPIES:
-            _replace(home / file.name, (PACKAGE / file).read_text())
+        for copy, file in _COPIES.items():
+            _replace(home / copy, (PACKAGE / file).read_text())
         for link, target in links.items():
             _point(link, target)
         for link in set(_ours(links, home)) - set(links):
@@ -240,12 +245,12 @@ def _remove(links: Iterable[Path], home: Path, prefix: Optional[Path]) -> None:
     """Remove *home* and all links into it, and what is then empty of it and of *prefix*."""
     for link in list(_ours(links, home)):
         _unlink(link)
-    copies = (home / file.name for file in _COPIES)
+    copies = (home / copy for copy in _COPIES)
     for file in (*copies, home / "bin" / "treepool", home / "libraries", home / "treepool"):
         with suppress(FileNotFoundError):
             _unlink(file)
     above = () if prefix is None else (home.parent, prefix / "bin", prefix)
-    _remove_empty(home / "bin", home, *above)
+    _remove_empty(*(home / name for name in _DIRECTORIES), home, *above)
 
 
 def _unlink(file: Path) -> None:

@@ -18,8 +18,8 @@ import attrs
 
 from treepool.errors import SetupError
 
-#: The directories in a copy of treepool that Flux's variables can name.
-MODULES = "treepool/flux/modules"
+#: The directories of a home that Flux's variables can name.
+MODULES = "modules"
 COMMANDS = "treepool/flux/bin"
 PLUGINS = "treepool/flux/cliplugin"
 POOLS = "treepool/flux/pools"
@@ -59,7 +59,7 @@ class FluxSite:
 
     @property
     def home(self) -> Path:
-        """Where a copy of treepool belongs that is installed into this Flux."""
+        """Where the home belongs of a treepool that is installed into this Flux."""
         return self.modules.parent / "treepool"
 
     @classmethod
@@ -93,7 +93,7 @@ class FluxSite:
 
 
 def variables(home: Path) -> Mapping[str, Path]:
-    """The variables by which a Flux finds a copy at *home*, outside its own directories."""
+    """The variables by which a Flux finds the *home*, outside its own directories."""
     return {
         "FLUX_MODULE_PATH_PREPEND": home / MODULES,
         "FLUX_EXEC_PATH_PREPEND": home / COMMANDS,
@@ -104,7 +104,7 @@ def variables(home: Path) -> Mapping[str, Path]:
 
 
 def homes(env: Mapping[str, str]) -> list[Path]:
-    """Where the copies should be to which the ``variables`` in *env* lead, in Flux's order."""
+    """Where the homes should be to which the ``variables`` in *env* lead, in Flux's order."""
     modules = env.get("FLUX_MODULE_PATH_PREPEND", "").split(":")
     return [Path(path[: -len(MODULES)]) for path in modules if path.endswith(f"/{MODULES}")]
 
