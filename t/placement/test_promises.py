@@ -606,3 +606,27 @@ def test_a_plain_job_does_not_wait_for_the_hard_ones_of_another_user(kind, steps
             next(work, None)
         spent += lines.count
         assert spent < SOON
+
+
+def test_jobs_that_are_cancelled_together_make_no_long_step():
+    site = site_of(nodes=1)
+    site.runs(1, "slot/core=8", NOW + 1000)
+    for jobid in range(2, 3002):
+        site.submit(jobid, "slot/core=8")
+    site.run()
+    for jobid in range(2, 3001):
+        site.cancel(jobid)
+    with Lines(most=STEP // 20) as lines:
+        for _ in site.queue.run():
+            lines.count = 0
+    assert list(site.queue.reservations) == [3001]
+
+
+@pytest.mark.parametrize("shape", ["slot/core=80", "slot=3/[numa=3/core;numa=2/core;numa=2/core]"])
+def test_thousands_of_requests_that_all_differ_make_no_long_step(shape):
+    site = uneven(1)
+    for number in range(2000):
+        site.submit(1000 + number, shape, constraints={"properties": [f"^x{number}"]})
+    with Lines(most=STEP // 4) as lines:
+        for _ in zip(range(30), site.queue.run()):
+            lines.count = 0

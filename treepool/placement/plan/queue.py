@@ -38,7 +38,7 @@ from treepool.placement.plan.jobs import (
     Rule,
     Waiting,
 )
-from treepool.placement.plan.line import Line, Source
+from treepool.placement.plan.line import Group, Line, Source
 from treepool.placement.plan.profile import LATE, PRESENT, Change, Profile
 from treepool.placement.plan.search import Start, earliest_start, gained_later, gained_now
 from treepool.placement.plan.views import Units, View, Views
@@ -104,6 +104,8 @@ class Queue:
         self._heap: list[tuple[Place, int, Optional[Source]]] = []
         self._offered: dict[Source, Place] = {}
         self._serial = count()
+        #: Sources to be offered; and whether the nodes that were up could not serve them before.
+        self._anew: dict[Source, bool] = {}
         #: The same for hard jobs; and the work that was done for those of each user.
         self._hard: dict[Source, None] = {}
         self._spent: dict[int, int] = {}
@@ -296,6 +298,8 @@ class Queue:
     def _next_work(self) -> Optional[Iterator[None]]:
         """What is to be done next; None if nothing is."""
         now = self._clock()
+        if self._anew:
+            return self._offer_anew()
         if self._void:
             return self._give_up_void()
         if self._patience and self._patience[0][0] <= now:
@@ -320,6 +324,8 @@ class Queue:
                 if source.next() == place:
                     return self._serve(source, self.jobs[place[1]])
                 self._offer(source)
+            if self.profile.meter.spend(1):  # most may be of jobs that have left
+                return iter((None,))
         if self._hard:
             return self._serve_hard()
         if not self._sweep and self._due and now >= self._swept + SWEEP:
@@ -374,31 +380,24 @@ class Queue:
             self._look_at_all(now)
         if profile.nodes_changed:
             profile.nodes_changed, self._idle = False, None
-            self._judge_again()
-            for line in self._lines.values():
-                self._offer_all(line)
+            self._offer_again()
 
-    def _judge_again(self) -> None:
-        """Judge anew whom the nodes that are up can serve: who could not be is planned first."""
+    def _offer_again(self) -> None:
+        """Offer all anew; jobs that the nodes that were up could not serve are planned first."""
         for line in self._lines.values():
-            for group in line.groups.values():
-                first = group.first()
-                if group.job_class.servable is False and first and line.passes(first):
-                    self._ahead[first[1]] = None
+            self._offer_all(line)
         for own in self.classes:
             own.servable = None
 
     def _look_at_all(self, now: float) -> None:
         """Look at everything anew; what was learned so far need not be so any more."""
         self._work = None
-        self._judge_again()
+        self._offer_again()
         for own in self.classes:
             own.forget()
         for made in self.reservations.values():
             self._retry(made, made.stuck)
             self._may_move(made, made.lack, now, made.start)
-        for line in self._lines.values():
-            self._offer_all(line)
 
     # -- what to look at
 
@@ -419,9 +418,24 @@ class Queue:
             self._push(place, source)
 
     def _offer_all(self, line: Line) -> None:
-        self._offer(line)
+        """Offer *line* and its groups, of which there may be thousands: in steps."""
+        self._done = False
+        self._anew[line] = False
         for group in line.groups.values():
-            self._offer(group)
+            unable = group.job_class.servable is False
+            self._anew[group] = unable or self._anew.get(group, False)
+
+    def _offer_anew(self) -> Iterator[None]:
+        """Offer what is to be offered; what can be served only now may come ahead of others."""
+        while self._anew:
+            source, unable = self._anew.popitem()
+            if unable and isinstance(source, Group):
+                first = source.first()
+                if first and source.line.passes(first):
+                    self._ahead[first[1]] = None
+            self._offer(source)
+            if self.profile.meter.spend(1):
+                yield
 
     def _first_due(self, now: float) -> Optional[Waiting]:
         """The first job whose reservation has come, unless it was tried and nothing has changed."""
@@ -443,9 +457,13 @@ class Queue:
             else:
                 job = self.jobs[place[1]]
                 jobs.append((self._spent.get(job.user, 0), place, id(source), source))
+            if self.profile.meter.spend(1):
+                yield
         if not jobs:
             return
         spent, place, _, source = min(jobs)
+        if source.next() != place:
+            return  # it has changed between two steps
         del self._hard[source]
         job = self.jobs[place[1]]
         least = min(self._spent.values(), default=0)
