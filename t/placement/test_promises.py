@@ -630,3 +630,13 @@ def test_thousands_of_requests_that_all_differ_make_no_long_step(shape):
     with Lines(most=STEP // 4) as lines:
         for _ in zip(range(30), site.queue.run()):
             lines.count = 0
+
+
+def test_it_takes_no_longer_to_add_a_job_if_thousands_wait_for_nodes_that_are_down():
+    site = site_of(nodes=2)
+    site.lose("1")
+    for jobid in range(1, 3001):
+        site.submit(jobid, "node=2/slot/core=8")
+    site.run()
+    with Lines(most=2000):
+        site.submit(3001, "node=2/slot/core=8")

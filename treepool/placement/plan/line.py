@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from heapq import merge
+from itertools import islice
 from typing import Iterator, Mapping, Optional, Union
 
 from treepool.placement.plan.jobs import JobClass, Place, Rule, Waiting
@@ -103,20 +104,36 @@ class Line:
     def in_order(self) -> Iterator[Waiting]:
         """The jobs that can be served, as far as is known, in order."""
         for place in merge(self.reserved, self._others):
-            job = self._jobs[place[1]]
-            if job.job_class.servable is not False:
-                yield job
+            if self._is_servable(place):
+                yield self._jobs[place[1]]
+
+    def _is_servable(self, place: Place) -> bool:
+        return self._jobs[place[1]].job_class.servable is not False
 
     def head(self) -> Optional[Waiting]:
         """The first job that can be served, as far as is known."""
-        return next(self.in_order(), None)
+        reserved = next(filter(self._is_servable, self.reserved), None)
+        both = (place for place in (reserved, self._first_other()) if place is not None)
+        place = min(both, default=None)
+        return None if place is None else self._jobs[place[1]]
+
+    def _first_other(self) -> Optional[Place]:
+        """The first job without a reservation that can be served, as far as is known.
+
+        Tens of thousands may be ahead of it that wait for nodes that are down.
+        """
+        for place in islice(self._others, 1 + len(self.groups)):
+            if self._is_servable(place):
+                return place
+        groups = (group for own, group in self.groups.items() if own.servable is not False)
+        firsts = (group.first() for group in groups)
+        return min((place for place in firsts if place is not None), default=None)
 
     def next(self) -> Optional[Place]:
         """The place of the job that is next to get a reservation; None if none is to get one."""
         if len(self.reserved) >= self.rule.reservations:
             return None
-        jobs = (self._jobs[place[1]] for place in self._others)
-        return next((job.place for job in jobs if job.job_class.servable is not False), None)
+        return self._first_other()
 
 
 #: What the next job to look at may come from.
