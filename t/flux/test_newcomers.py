@@ -55,7 +55,7 @@ PAGES = (
         "Slurm | `flux submit` | the job gets",
         "Slurm | here",
         "`slurm.conf` and others | `sched-treepool` ([admin.md](admin.md))",
-        6,
+        7,
         {
             **ALIKE,
             "-N4 -n32 -c4": (4, 128, 0, 1),
@@ -68,6 +68,8 @@ PAGES = (
             "-N12 -n12 --locality-wait=10m": (12, 12, 0, 2),
             "-N12 -n12 --within=cell": (12, 12, 0, 2),
             "-N16 -n16 --segment=switch:4": (16, 16, 0, 2),
+            "-N16 -n16 --segment=cell:8,switch:4": (16, 16, 0, 2),
+            "-N12 -n12 --within=switch:2:balanced": (12, 12, 0, 2),
             "--resources-shape=slot/switch{x}/node/core": (8, 768, 32, 1),
         },
     ),

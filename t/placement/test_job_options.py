@@ -102,7 +102,7 @@ GOOD = [
     ({"within": "cell"}, {"within": (Within("cell"),)}),
     ({"within": "switch:1"}, {"within": (Within("switch"),)}),
     ({"within": "switch:3"}, {"within": (Within("switch", 3),)}),
-    ({"segment": "switch:16"}, {"segment": Segment("switch", 16)}),
+    ({"segment": "switch:16"}, {"segments": (Segment("switch", 16),)}),
     ({"wait": 600}, {"wait": 600.0, **SAYS}),
     ({"wait": 0.5, "locality": "required"}, {"wait": 0.5, "locality": "required", **SAYS}),
     ({"switches": 1}, {"within": (Within("switch"),)}),

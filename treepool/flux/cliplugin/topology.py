@@ -32,7 +32,11 @@ OPTIONS = (
     ("--allow-cxl", None, "Let CXL memory count for memory"),
     ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
     ("--within", "LOCALITY[:N]", "All nodes in one domain above the nodes, or in N at most"),
-    ("--segment", "LOCALITY:N", "Nodes in groups of N, each in one domain: switch:16"),
+    (
+        "--segment",
+        "LOCALITY:N[,...]",
+        "Nodes in groups of N, each in one domain: switch:16, or block:16,switch:4",
+    ),
     ("--locality-wait", "FSD", "Until so long has passed, wait for a close place, as if required"),
     ("--switches", "N[@TIME]", "All nodes in N lowest domains at most, as in Slurm"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
@@ -98,7 +102,8 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
     --unified-memory      only nodes whose CPUs and GPUs share one memory
     --within=LOCALITY[:N] all nodes in one domain of a locality above the nodes,
                           such as switch or rack; or in N such domains at most
-    --segment=LOCALITY:N  the nodes in groups of N, each group in one such domain
+    --segment=LOCALITY:N  the nodes in groups of N, each group in one such domain;
+                          block:16,switch:4 for groups in groups
     --locality-wait=FSD   wait so long (10m, 1h) for local slots, and for nodes in
                           the smallest kind of domain that can have them all
     --switches=N[@TIME]   as in Slurm: the nodes in N of the lowest domains at most;
@@ -322,8 +327,7 @@ def _check(options: Mapping[str, _Option], there: Any) -> None:
         # Which localities there are, only the scheduler knows.
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         levels = [texts[name] for name in ("level",) if name in texts]
-        named = [texts[name] for name in ("within", "segment") if name in texts]
-        above = [job_options.numbered(text)[0] for text in named] or ["switch"]
+        above = job_options.named_above(texts) or ["switch"]
         try:
             job_options.read(values, levels, "preferred", above)
         except InvalidJobspec as e:

@@ -177,7 +177,31 @@ def in_few(units: Rooms, at_most: Within) -> Rooms:
             left = max(0, left - rooms[room])
         return total
 
-    return together(units, at_most.locality, most)
+    def most_balanced(rooms: Multiset) -> int:
+        best = larger = 0  # how many domains have more room than those that are looked at
+        for room in sorted(rooms, reverse=True):
+            domains = min(larger + rooms[room], at_most.domains)
+            best = max(best, domains * room + min(larger, domains))
+            larger += rooms[room]
+        return best
+
+    return together(units, at_most.locality, most_balanced if at_most.balanced else most)
+
+
+def balanced(units: Rooms, at_most: Within, around: int, wanted: int) -> list[tuple[int, int]]:
+    """The domains of a locality in *around* that have equal parts of *wanted* units, and these.
+
+    They are as few as possible, and of those that have the room the first in order.
+    """
+    named = [d for d in units.fabric.named_in(around, at_most.locality) if units(d).number]
+    named.sort(key=lambda d: units.order(d, 0))
+    for number in range(1, at_most.domains + 1):
+        least, larger = divmod(wanted, number)
+        first = [d for d in named if units(d).number > least][:larger]
+        others = [d for d in named if units(d).number >= least and d not in first]
+        if len(first) == larger and len(others) >= number - larger:
+            break
+    return [(d, least + 1) for d in first] + [(d, least) for d in others[: number - larger]]
 
 
 def roomiest(units: Rooms, at_most: Within, around: int) -> Rooms:

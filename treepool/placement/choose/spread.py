@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.choose.rooms import RequestRooms, Rooms, roomiest, shares
+from treepool.placement.choose.rooms import RequestRooms, Rooms, balanced, roomiest, shares
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.request.need import Level
 from treepool.rfc.count import Count
@@ -214,8 +214,11 @@ class Spread:
             def among(rooms: Rooms) -> list[Given]:
                 return list(spread(domain, units, rooms, lambda d: bool(named[d])))
 
-            chosen = among(shares(all_, at_most.locality, units))
-            if len(chosen) > at_most.domains:
-                chosen = among(roomiest(all_, at_most, domain))
+            if at_most.balanced:
+                chosen = balanced(all_, at_most, domain, units)
+            else:
+                chosen = among(shares(all_, at_most.locality, units))
+                if len(chosen) > at_most.domains:
+                    chosen = among(roomiest(all_, at_most, domain))
         for inner, share in chosen:
             yield from spread(inner, share, all_, lambda d: not height[d])

@@ -15,9 +15,11 @@
 ``same``            a family of properties, such as ``driver`` for ``driver:550``, ``driver:560``:
                     all nodes have the same one. ``driver:preferred``: if possible
 ``within``          the name of a locality above the nodes: all nodes are in one domain of it;
-                    with a number, as in ``switch:2``, in so many domains at most
+                    with a number, as in ``switch:2``, in so many domains at most; with
+                    ``switch:2:balanced``, in equal parts, 6 and 6 rather than 10 and 2
 ``segment``         such a name and a number, as in ``nvl:16``: the nodes come in groups of so
-                    many, each group in one domain; several groups may be in the same domain
+                    many, each group in one domain; several groups may be in the same domain.
+                    ``block:16,switch:4``: and each of these in groups of four
 ``wait``            seconds: until the job has waited so long, what it prefers is required: local
                     slots, and above the nodes one domain of the smallest kind that could serve it
 ``switches``        a number: as ``within`` for the lowest locality above the nodes. With ``wait``,
@@ -94,6 +96,9 @@ SAYS: Mapping[str, Mapping[str, Says]] = {
 #: What a job must ask for, if one of these options is to say anything.
 SPEAKS_OF = {"gpu_link": "gpu", "gpu_memory": "gpu", "allow_cxl": "memory"}
 
+#: What follows the number in ``within`` if the domains are to have equal parts.
+BALANCED = ":balanced"
+
 #: The property that ``unified_memory`` asks for; ``treepool encode --properties`` writes it.
 UNIFIED = "unified-memory"
 
@@ -124,11 +129,13 @@ class Same:
 class Within:
     """All nodes must be in ``domains`` domains of ``locality`` at most.
 
-    No locality means the domains that are directly in the pool.
+    No locality means the domains that are directly in the pool. If they are ``balanced``, the
+    numbers of nodes in any two of these differ by one at most.
     """
 
     locality: str
     domains: int = 1
+    balanced: bool = False
 
 
 @attrs.frozen
@@ -156,8 +163,8 @@ class JobOptions:
     same: Optional[Same] = None
     #: Only one of these, and of what holds for now, allows several domains.
     within: tuple[Within, ...] = ()
-    #: Not together with several domains.
-    segment: Optional[Segment] = None
+    #: From the highest locality down; not together with several domains.
+    segments: tuple[Segment, ...] = ()
     wait: float = 0.0
     #: What ``within`` has besides for so long.
     within_for_now: Optional[Within] = None
@@ -179,8 +186,8 @@ def read(
     mode, says_locality, level, whole_node = _placing(options, localities, locality)
     link = options.get("gpu_link", 0)
     within, for_now = _withins(options, above)
-    segment = _segment(options["segment"], above) if "segment" in options else None
-    if segment is not None:
+    segments = _segments(options["segment"], above) if "segment" in options else ()
+    if segments:
         _check_limits(options, (*within, for_now))
     return JobOptions(
         locality=mode,
@@ -194,7 +201,7 @@ def read(
         allow_cxl=options.get("allow_cxl", False),
         same=_same(options["same"]) if "same" in options else None,
         within=within,
-        segment=segment,
+        segments=segments,
         wait=float(options.get("wait", 0)),
         within_for_now=for_now,
     )
@@ -210,8 +217,10 @@ def _withins(
     found: tuple[Within, ...] = ()
     if "within" in options:
         text = options["within"]
-        name, number = (text, 1) if text in above else numbered(text)
-        found = (Within(_above("within", name, above), number),)
+        plain = text[: -len(BALANCED)] if text.endswith(BALANCED) else text
+        name, number = (text, 1) if text in above else numbered(plain)
+        balanced = number > 1 and plain != text
+        found = (Within(_above("within", name, above), number, balanced),)
     if "switches" not in options:
         return found, None
     if not above:
@@ -234,6 +243,13 @@ def numbered(text: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match else (text, 1)
 
 
+def named_above(options: Mapping[str, Any]) -> list[str]:
+    """The localities above the nodes that *options* name, whatever there are."""
+    within, segment = (str(options.get(name, "")) for name in ("within", "segment"))
+    parts = [within.replace(BALANCED, ""), *segment.split(",")]
+    return list(dict.fromkeys(numbered(part)[0] for part in parts if part))
+
+
 def _above(option: str, name: str, above: Sequence[str]) -> str:
     """*name*, which is one of the localities *above* the nodes."""
     if name in above:
@@ -246,9 +262,20 @@ def _above(option: str, name: str, above: Sequence[str]) -> str:
     )
 
 
-def _segment(text: str, above: Sequence[str]) -> Segment:
-    name, number = numbered(text)
-    return Segment(_above("segment", name, above), number)
+def _segments(text: str, above: Sequence[str]) -> tuple[Segment, ...]:
+    """The segments in *text*, those of the highest locality first."""
+    parts = map(numbered, text.split(","))
+    found = [Segment(_above("segment", name, above), nodes) for name, nodes in parts]
+    found.sort(key=lambda segment: above.index(segment.locality))
+    for outer, inner in zip(found, found[1:]):
+        problem = ""
+        if outer.locality == inner.locality:
+            problem = f"{shown(inner.locality)} is named twice"
+        elif outer.nodes % inner.nodes:
+            problem = f"groups of {inner.nodes} nodes do not divide those of {outer.nodes}"
+        if problem:
+            raise InvalidJobspec(f"{_PLACE}/segment: {shown(text)}: {problem}")
+    return tuple(found)
 
 
 def _check_limits(options: Mapping[str, Any], limits: Iterable[Optional[Within]]) -> None:
@@ -357,9 +384,9 @@ def _check_same(value: object) -> str:
 
 
 def _check_segment(value: object) -> str:
-    if isinstance(value, str) and len(value) <= 80 and numbered(value)[0] != value:
-        return ""
-    return "a locality and a number of nodes, such as switch:16"
+    parts = value.split(",") if isinstance(value, str) and len(value) <= 80 else [""]
+    good = all(numbered(part)[0] != part for part in parts)
+    return "" if good else "a locality and a number of nodes, such as switch:16"
 
 
 def _check_wait(value: object) -> str:

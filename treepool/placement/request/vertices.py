@@ -152,8 +152,8 @@ class _Reader:
         ask = ask_of(group, nodes is None, whole, options.locality)
         total = slot.count if spanned is not None else group.count
         at_most = self.at_most(options, levels, below, ask, slot)
-        if options.segment is not None:
-            nodes, segments = self.segmented(options.segment, nodes, slot, spanned, levels, below)
+        if options.segments:
+            nodes, segments = self.segmented(options.segments, nodes, slot, spanned, levels, below)
             levels += segments
         if below:
             levels += [Level(SLOT, slot.count, groups=True), *below]
@@ -227,14 +227,15 @@ class _Reader:
 
     def segmented(
         self,
-        segment: Segment,
+        wanted: Sequence[Segment],
         nodes: Optional[Count],
         slot: Vertex,
         spanned: Optional[Vertex],
         above: Sequence[Level],
         below: Sequence[Level],
     ) -> tuple[Count, list[Level]]:
-        """The nodes of each group, and the levels that *segment* adds to a request for *nodes*."""
+        """The nodes of each innermost group, and the levels that *wanted*, the outermost first,
+        adds to a request for *nodes*."""
         if below:
             named = shown(below[0].name)
             raise refused(slot, f"segments are asked for, but the jobspec names {named} below")
@@ -244,15 +245,19 @@ class _Reader:
         if not (nodes.fixed and slots.fixed):
             raise refused(slot, "segments need a fixed number of nodes, but it is a range for")
         total = nodes.minimum * slots.minimum
-        number, rest = divmod(total, segment.nodes)
-        if rest:
-            where = f" in each {shown(above[-1].name)}" if above else ""
-            raise refused(
-                slot, f"segments of {segment.nodes} nodes do not divide the {total} nodes{where} of"
-            )
-        group = Count(segment.nodes, segment.nodes)
-        segments = Level(SEGMENT, Count(number, number), groups=True)
-        return group, [segments, Level(segment.locality, _ONE)]
+        levels: list[Level] = []
+        for segment in wanted:
+            number, rest = divmod(total, segment.nodes)
+            if rest:
+                where = f" in each {shown(above[-1].name)}" if above else ""
+                why = f"segments of {segment.nodes} nodes do not divide the {total} nodes{where} of"
+                raise refused(slot, why)
+            levels += [
+                Level(SEGMENT, Count(number, number), groups=True),
+                Level(segment.locality, _ONE),
+            ]
+            total = segment.nodes
+        return Count(total, total), levels
 
     def levelled(
         self,

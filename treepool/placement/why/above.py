@@ -73,6 +73,7 @@ class _Why:
         if at_most is not None and max(rooms) >= wanted:
             most, kind = max(few(domain).number for domain in domains), f"{at_most.locality} domain"
             limit = f"in {at_most.domains} {plural(at_most.domains, kind)} at most"
+            limit += ", balanced" if at_most.balanced else ""
             message = f"{where} {has} {wanted} {what} {limit}: the most that one {has} is {most}"
             if not name:
                 asked = f"the request asks for {wanted} {what} {limit}"
@@ -88,6 +89,8 @@ class _Why:
         """How many domains of the limited locality the request needs, if there are so many."""
         units, at_most, left = self.spread.rooms.units, self.request.at_most, self.spread.each
         assert at_most is not None
+        if at_most.balanced:
+            return ""
         rooms = (units(d).number for d in self.fabric.named_in(ROOT, at_most.locality))
         for number, room in enumerate(sorted(rooms, reverse=True), 1):
             left -= room
