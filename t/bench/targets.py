@@ -1,4 +1,4 @@
-"""The times that DESIGN promises, and whether a run of the benchmark kept them.
+"""The budgets of doc/design.md, and whether a run of the benchmark kept them.
 
 They are for a machine with two cores. A run that did not measure a size says nothing about it.
 """

@@ -65,7 +65,7 @@ def served():
 
 AMOUNTS = ("core", "gpu", "memory", "storage")
 
-#: DESIGN's table of forms, row by row, and what it says of counts.
+#: the forms of doc/design.md, row by row, and what it says of counts.
 FORMS = {
     "flat slot",
     "whole domains",
@@ -93,7 +93,7 @@ FORMS = {
 
 
 def forms(vertices, above=()):
-    """The rows of DESIGN's table that *vertices*, which stand below types *above*, make use of."""
+    """The forms of the design that *vertices*, which stand below types *above*, make use of."""
     types = [v["type"] for v in vertices]
     if "gpu" in types and "core" not in types and "x" not in above:
         yield "gpu without core"

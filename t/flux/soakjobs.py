@@ -1,4 +1,4 @@
-"""Random jobs for the soak, in every form of DESIGN's table; run by Flux's Python.
+"""Random jobs for the soak, in every form of doc/design.md; run by Flux's Python.
 
 Each job carries in ``attributes.user.soak`` what it must get, for the checker to read in the KVS.
 """

@@ -1,4 +1,4 @@
-"""The fabric for the reference: DESIGN's "Above the node", rule by rule.
+"""The fabric for the reference: doc/design.md, "Above the node", rule by rule.
 
 Sets of ranks and a tree of them; each question is put to ``Plain``, the node rules on some ranks,
 anew. Nothing is kept.

@@ -1,4 +1,4 @@
-"""The promises of the plan (DESIGN, "In time"), judged from outside, and random histories.
+"""The promises of the plan (doc/design.md, "In time"), judged from outside, and random histories.
 
 A *site* is a cluster with its queue and its clock. Whenever its queue is at rest, it is judged by
 what users want, with no knowledge of how the plan is made: nothing is planned twice, nobody starts

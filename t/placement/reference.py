@@ -1,14 +1,14 @@
 """A slow, obvious allocator, to check the real one against.
 
-Written from DESIGN's "Placement rules" alone: sets of ids, a scan of all nodes for every question,
+Written from doc/design.md alone: sets of ids, a scan of all nodes for every question,
 every combination tried where the rule says "as few as possible". Nothing here is remembered from
 one call to the next, and nothing is shared with treepool.placement.
 
-DESIGN says which domains and ids a slot takes that is an amount, whole domains of one kind, or an
-amount from one domain of a kind (``Simple``). Of all else it says only what a job must get: how
+The design says which domains and ids a slot takes that is an amount, whole domains of one kind, or
+an amount from one domain of a kind (``Simple``). Of all else it says only what a job must get: how
 many slots on which nodes (``exhaustive``), any ids that meet the request will do.
 
-Where DESIGN is open, the docstrings say what was decided.
+Where doc/design.md is open, the docstrings say what was decided.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ class Table:
         demand: Demand,
         touched: Callable[[frozenset[int], bool], list[int]],
     ) -> frozenset[int]:
-        """The best *number* of *gpus* that are joined, by DESIGN's "Which GPUs".
+        """The best *number* of *gpus* that are joined, by the rule "which GPUs" of doc/design.md.
 
         *touched* says how many domains of each level some GPUs touch, the lowest first; with
         the cores of the slot, if it has them.
@@ -384,7 +384,7 @@ def satisfies(constraint: dict[str, Any], rank: int, host: str, properties: set[
 
 
 class Simple(NamedTuple):
-    """What a slot takes of a node when DESIGN says which ids.
+    """What a slot takes of a node when doc/design.md says which ids.
 
     ``unit`` None: *cores* and *gpus* of one domain; of one in a domain called ``within``, if that
     is not None. Else *units* whole domains called *unit*, each with at least *cores* and *gpus*.
@@ -910,7 +910,7 @@ def some_cold(root: Domain, name: Optional[str]) -> bool:
 
 
 def settled(root: Domain, want: Wanted, need: Simple, free: Ids) -> Offer:
-    """As DESIGN says which ids."""
+    """As doc/design.md says which ids."""
     most = want.group.count.maximum
     if need.demand.links and ((need.gpus > 1 and most != 1) or need.units > 1):
         raise TooBig  # the first that come are not the most there are, see test_gpu_link

@@ -781,7 +781,7 @@ def capacities(draw: Draw, often: bool = False) -> list[JSON]:
 
 @st.composite
 def needs(draw: Draw, names: Names) -> list[JSON]:
-    """What stands below a slot: most often what DESIGN says the ids of."""
+    """What stands below a slot: most often what doc/design.md says the ids of."""
     form = draw(some("flat", "domains", "any", "hard", "any", "flat", "domains", "any", "hard"))
     if not names or form == "flat":
         return draw(flat())

@@ -1,4 +1,4 @@
-"""Which domain above the nodes a job gets, where one rule of DESIGN alone decides."""
+"""Which domain above the nodes a job gets, where one rule of doc/design.md alone decides."""
 
 import pytest
 

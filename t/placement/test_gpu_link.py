@@ -69,7 +69,7 @@ def test_a_node_that_tells_no_links_serves_no_demand_for_two_gpus(locality):
 @pytest.mark.parametrize("shape", ["slot/[core;gpu=1]", "slot/gpu=1"])
 @pytest.mark.parametrize("locality", ["preferred", "required"])
 def test_the_domain_with_the_fewest_free_gpus_gives_though_some_are_too_small(shape, locality):
-    """DESIGN, "Which domain on the node", says free GPUs, not those that the slot could take."""
+    """The rule of doc/design.md says free GPUs, not those that the slot could take."""
     topo = {"socket": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-4"}]}
     links = Links(devices=(Device("large", 80, 0b00111), Device("small", 40, 0b11000)))
     pool = Pool(node_R(links, topo, "0-7", "0-4"), locality=locality)

@@ -1,4 +1,4 @@
-"""DESIGN, "Never": what no history of calls can do to a pool, and what every job's R is."""
+"""doc/design.md, "Never": what no history of calls can do to a pool, and what every job's R is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promises of the plan (DESIGN, "In time"): each rule in one case, and random histories.
+"""The promises of the plan (doc/design.md, "In time"): each rule in one case, and random histories.
 
 Every pass of every case is judged, see promises.py.
 """

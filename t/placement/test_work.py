@@ -1,6 +1,6 @@
 """How much work an allocation is, in lines that run, never in time.
 
-The rule (DESIGN, "Why it is fast"): cost follows what changes, not the size of the machine.
+The rule (doc/design.md, "Why it is fast"): cost follows what changes, not the size of the machine.
 """
 
 import gc

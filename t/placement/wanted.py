@@ -1,7 +1,7 @@
-"""What a jobspec asks for, read for the reference: DESIGN's table of forms, rule by rule.
+"""What a jobspec asks for, read for the reference: the forms of doc/design.md, rule by rule.
 
 A resource list is covered by a form if no rule below refuses it. Each rule looks at all vertices
-by itself, so that one can be checked against DESIGN without the others.
+by itself, so that one can be checked against the design without the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from treepool.rfc.count import Count
 
 AMOUNTS = ("core", "gpu", "memory", "storage")
 
-#: Bytes in each unit of memory and storage (RFC 14 leaves them open; DESIGN: GB, GiB, TiB, ...).
+#: Bytes in each unit of memory and storage, which RFC 14 leaves open.
 UNITS = {
     "B": 1,
     "kB": 10**3,

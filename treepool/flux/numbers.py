@@ -17,7 +17,7 @@ from treepool.rfc import idset
 #: Passes of which the median and the 99th percentile are taken.
 _PASSES = 1024
 
-#: Seconds that no step may take (DESIGN, "In time").
+#: Seconds that no step may take (doc/design.md, "In time").
 _LONG = 0.02
 
 #: Node states that are looked at, and jobs that are counted, between two yields.

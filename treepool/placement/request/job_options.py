@@ -1,7 +1,7 @@
 """Job options: treepool's own options of a job, ``attributes.system.treepool`` of its jobspec.
 
 ==================  ==============================================================================
-``locality``        ``preferred``, ``required`` or ``none``: see DESIGN, "Which node"
+``locality``        ``preferred``, ``required`` or ``none``: see doc/design.md, "On a node"
 ``level``           the name of a locality: each slot sits in one domain of it
 ``topology_policy`` Kubernetes' names for both: ``none``, ``best-effort``, ``restricted``,
                     ``single-numa-node``
@@ -49,7 +49,7 @@ from treepool.rfc.findings import number, shown
 from treepool.rfc.links import FAST
 from treepool.rfc.quote import did_you_mean
 
-#: Values of ``locality``, the modes: see DESIGN "Which node".
+#: Values of ``locality``, the modes: see doc/design.md, "On a node".
 LOCALITIES = ("preferred", "required", "none")
 
 #: Older words for values, and what they are called now.

@@ -1,7 +1,7 @@
 """Requests: what a jobspec asks for, in the terms of placement.
 
-This module checks RFC 14's vertices against DESIGN's table of forms, once, at submission. A vertex
-that no form covers is an error that names the vertex; nothing is ignored.
+This module checks RFC 14's vertices against the forms of doc/design.md, once, at submission. A
+vertex that no form covers is an error that names the vertex; nothing is ignored.
 
 The file has more than 300 lines because all forms are read in one walk from the root to the node.
 """
@@ -119,7 +119,7 @@ def request_of(
 
     *above* are the localities above the nodes, the highest first. *locality* is the pool's mode,
     which the jobspec may override. A job without GPUs may not have *gpu_cores* cores near each GPU.
-    Raises InvalidJobspec with the JSON pointer of a vertex that no form of DESIGN's table covers.
+    Raises InvalidJobspec with the JSON pointer of a vertex that no form of doc/design.md covers.
     """
     request = _Reader(localities, above).request(jobspec, locality)
     if gpu_cores and not (request.ask.whole or has_gpus(request.ask.group)):
