@@ -16,14 +16,15 @@ class Problem:
     """One problem in a JSON document.
 
     ``pointer`` is the RFC 6901 JSON pointer of the offending value ("" is the whole document),
-    ``message`` one line of plain English.
+    ``message`` one line of plain English. ``str()`` has both; for the whole document it is the
+    message.
     """
 
     pointer: str
     message: str
 
     def __str__(self) -> str:
-        return f"{self.pointer or '/'}: {self.message}"
+        return f"{self.pointer}: {self.message}" if self.pointer else self.message
 
     @classmethod
     def of(cls, error: InvalidInput) -> Problem:
@@ -97,7 +98,15 @@ class TreepoolError(Exception):
 
 
 class InvalidInput(TreepoolError, ValueError):
-    """Input that breaks the rules of its format; the message names the place."""
+    """Input that breaks the rules of its format; the message names the place.
+
+    In a JSON document that is ``pointer``, with which the message begins if it is not "".
+    """
+
+    @property
+    def pointer(self) -> str:
+        """The RFC 6901 JSON pointer of what is wrong; "" if it is the whole, or no JSON."""
+        return Problem.of(self).pointer
 
     @property
     def line(self) -> str:

@@ -134,7 +134,7 @@ def test_a_jobspec_without_tasks_is_no_jobspec(treepool, write):
     del spec["tasks"]
     result = treepool("validate", write(spec))
     assert result.status == 1
-    assert result.out == "/: key 'tasks' is missing\n"
+    assert result.out == "key 'tasks' is missing\n"
 
 
 def test_resources_that_rfc_25_does_not_have_are_a_warning(treepool, write):
@@ -168,8 +168,7 @@ def test_a_file_that_is_nothing_known(treepool, write, value):
 def test_any_kind_may_get_any_value(treepool, write, kind, value):
     result = treepool("validate", "--as", kind, write(value))
     assert result.status == 1
-    assert result.out.startswith("/")
-    assert result.err == ""
+    assert result.out and result.err == ""
 
 
 def test_pointers_and_messages_are_escaped(treepool, write, R):

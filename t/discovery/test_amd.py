@@ -235,7 +235,7 @@ def test_a_report_with_other_bus_ids_is_not_used():
         (re.sub("(\nGPU2 .*)", r"\1\1", rocm(4)), "line 8: GPU2 has a row already"),
         (rocm(4) + "LINK TYPE TABLE:\nGPU0\n", "line 35: the columns are not those of line 4"),
         ("GPU[128] : (Topology) Numa Node: 1\n", "line 1: GPU 128 is not among 0 to 127"),
-        ("[]", ": must not be empty"),
+        ("[]", "must not be empty"),
         ("[7]", "/0: must be an object, not 7"),
         ('[{"gpu": 0}]', "/0: key 'links' is missing"),
         ('[{"gpu": 1, "links": []}, {"gpu": 1, "links": []}]', "/1: GPU 1 is there already"),

@@ -83,13 +83,13 @@ def slot(cores=1):
 
 
 MALFORMED = [
-    ("job", "[]", 71, "/: must be an object"),
+    ("job", "[]", 71, "must be an object"),
     ("job", "{", 22, "Expecting"),
     ("job", "[" * 30000 + "]" * 30000, 22, ""),
     ("job", '{"id": 1.5}', 71, "/id: must be an integer"),
     ("job", '{"id": true}', 71, "/id: must be an integer"),
     ("look", '{"version": 2}', 71, "/version: this scheduler speaks version 1"),
-    ("look", json.dumps({"x": "y" * 70000}), 90, "/: more than 65536 characters"),
+    ("look", json.dumps({"x": "y" * 70000}), 90, "more than 65536 characters"),
     ("ask", "{}", 22, "/resources: must be a list"),
     ("ask", '{"resources": [{"type": "slot"}]}', 22, "/resources/0"),
     ("ask", json.dumps({"resources": slot(), "duration": -1}), 22, "/duration: "),
@@ -102,10 +102,10 @@ MALFORMED = [
         "ask",
         json.dumps({"resources": slot(), "constraints": {"properties": ["\ud800"]}}),
         22,
-        "/: ",
+        "a string is not valid Unicode",
     ),
-    ("ask", json.dumps({"resources": slot(), "options": {"\udcff": 1}}), 22, "/: "),
-    ("job", json.dumps({"id": "\ud800"}), 22, "/: "),
+    ("ask", json.dumps({"resources": slot(), "options": {"\udcff": 1}}), 22, "not valid Unicode"),
+    ("job", json.dumps({"id": "\ud800"}), 22, "not valid Unicode"),
     ("ask", json.dumps({"resources": slot(), "options": {"nope": 1}}), 22, "nope"),
 ]
 

@@ -55,13 +55,13 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
 @pytest.mark.parametrize(
     ("pointer", "value", "expected"),
     [
-        ("/version", DELETED, "/: key 'version' is missing"),
+        ("/version", DELETED, "key 'version' is missing"),
         ("/version", "1", "/version: must be an integer, not '1'"),
         ("/version", 0, "/version: must be at least 1 and at most 2147483647, not 0"),
         ("/resources", [], "/resources: must not be empty"),
         ("/resources", {}, "/resources: must be an array, not an object"),
         ("/resources/0/label", DELETED, "/resources/0: key 'label' is missing"),
-        ("/tasks", DELETED, "/: key 'tasks' is missing"),
+        ("/tasks", DELETED, "key 'tasks' is missing"),
         ("/tasks", [], "/tasks: must not be empty"),
         ("/tasks", {}, "/tasks: must be an array, not an object"),
         ("/tasks/0", "app", "/tasks/0: must be an object, not 'app'"),
@@ -119,7 +119,7 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
             1,
             "/tasks/0/nice: unknown key; known are command, slot, count, distribution, attributes",
         ),
-        ("/attributes", DELETED, "/: key 'attributes' is missing"),
+        ("/attributes", DELETED, "key 'attributes' is missing"),
         ("/attributes", [], "/attributes: must be an object or null, not an array"),
         ("/attributes/site", {}, "/attributes/site: unknown key; known are system, user"),
         ("/attributes/user", 1, "/attributes/user: must be an object, not 1"),
@@ -230,7 +230,7 @@ def test_other_values_are_not_jobspecs(value):
 
 def test_a_jobspec_without_tasks_is_a_problem_but_is_read():
     bare = {key: value for key, value in V1.items() if key != "tasks"}
-    assert problems(bare) == ["/: key 'tasks' is missing"]
+    assert problems(bare) == ["key 'tasks' is missing"]
     assert jobspec.read(bare).resources
 
 

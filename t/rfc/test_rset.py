@@ -51,7 +51,7 @@ def problems(document: object) -> list[str]:
         with pytest.raises(error) as raised:
             ResourceSet.read(document)  # type: ignore[arg-type]
         assert type(raised.value) is error
-        assert str(raised.value) == lines[0] or lines[0].startswith("/: ")
+        assert str(raised.value) == lines[0]
     else:
         ResourceSet.read(document)  # type: ignore[arg-type]
     return lines
@@ -133,7 +133,7 @@ def test_a_start_without_an_end_is_valid():
 )
 def test_the_key_of_another_scheduler_is_kept_unread(scheduling):
     read = ResourceSet.read({**EXAMPLE, "scheduling": scheduling})
-    assert read.to_dict()["scheduling"] is scheduling
+    assert read.to_dict()["scheduling"] == scheduling
     assert read.key() is None
 
 
@@ -178,10 +178,10 @@ def renamed(ranks: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda R, e: R.pop("version"), "/: key 'version' is missing"),
+        (lambda R, e: R.pop("version"), "key 'version' is missing"),
         (lambda R, e: R.update(version=2), "/version: must be 1, not 2"),
         (lambda R, e: R.update(version=True), "/version: must be 1, not true"),
-        (lambda R, e: R.pop("execution"), "/: key 'execution' is missing"),
+        (lambda R, e: R.pop("execution"), "key 'execution' is missing"),
         (lambda R, e: R.update(execution=[]), "/execution: must be an object, not an array"),
         (lambda R, e: e.pop("R_lite"), "/execution: key 'R_lite' is missing"),
         (

@@ -36,7 +36,7 @@ def problems(document: object) -> list[str]:
     if lines:
         with pytest.raises(InvalidKey) as raised:
             SchedulingKey.read(document)  # type: ignore[arg-type]
-        assert str(raised.value) == lines[0] or lines[0].startswith("/: ")
+        assert str(raised.value) == lines[0]
     else:
         SchedulingKey.read(document)  # type: ignore[arg-type]
     return lines
@@ -71,16 +71,16 @@ def test_unknown_keys_of_a_key_are_kept():
     assert read.trim(1).renumber().to_dict() == key(entry("0"), **other)
 
 
-def test_the_topo_is_carried_and_not_copied():
+def test_the_topo_is_carried_unchanged():
     read = SchedulingKey.read(A)
-    assert read.trim(0b1010).renumber().to_dict()["children"][0]["topo"] is A["children"][0]["topo"]
+    assert read.trim(0b1010).renumber().to_dict()["children"][0]["topo"] == A["children"][0]["topo"]
 
 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ([], ["/: must be an object, not an array"]),
-        ({}, ["/: key 'writer' is missing"]),
+        ([], ["must be an object, not an array"]),
+        ({}, ["key 'writer' is missing"]),
         ({"writer": "fluxion"}, ["/writer: must be 'TreePool', not 'fluxion'"]),
         ({"writer": "TreePool:x"}, ["/writer: must be 'TreePool', not 'TreePool:x'"]),
         ({"writer": "TreePool", "children": {}}, ["/children: must be an array, not an object"]),
@@ -93,8 +93,8 @@ def test_the_topo_is_carried_and_not_copied():
             key(entry("0-4"), entry("9"), entry("3-7")),
             ["/children/2/ranks: ranks 3-4 are in an earlier entry too"],
         ),
-        ('{"a" 1}', ["/: scheduling key: line 1 column 6: not JSON: Expecting ':' delimiter"]),
-        ('{"writer": 1, "writer": 2}', ["/: scheduling key: duplicate key 'writer'"]),
+        ('{"a" 1}', ["scheduling key: line 1 column 6: not JSON: Expecting ':' delimiter"]),
+        ('{"writer": 1, "writer": 2}', ["scheduling key: duplicate key 'writer'"]),
     ],
 )  # fmt: skip
 def test_an_entry_has_ranks_of_its_own_and_a_topo(document, expected):
@@ -486,7 +486,7 @@ def test_a_key_of_great_depth_raises_invalid_key():
     node: dict = {}
     for _ in range(50_000):
         node = {"numa": [node]}
-    assert problems(key(entry("0", node))) == ["/: scheduling key: nested deeper than 64 levels"]
+    assert problems(key(entry("0", node))) == ["scheduling key: nested deeper than 64 levels"]
 
 
 # ---- allocated: which cores of the topo the nodes of an allocation have ----

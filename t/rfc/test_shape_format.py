@@ -38,10 +38,10 @@ def test_format_writes_the_shortest_shape(text: str, shortest: str) -> None:
 @pytest.mark.parametrize(
     ("resources", "pointer"),
     [
-        (None, "/"),
-        ([], "/"),
-        ({}, "/"),
-        ("node", "/"),
+        (None, ""),
+        ([], ""),
+        ({}, ""),
+        ("node", ""),
         (["node"], "/0"),
         ([None], "/0"),
         ([{"count": 1}], "/0"),
@@ -67,14 +67,14 @@ def test_format_writes_the_shortest_shape(text: str, shortest: str) -> None:
         ([vertex("node", a=10**9999)], "/0/a"),
         ([{"type": "node", "count": 1, 5: 6}], "/0"),
         ([vertex("node", a={5: 6})], "/0/a"),
-        ([vertex("node", a="b" * 65_536)], "/"),
+        ([vertex("node", a="b" * 65_536)], ""),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_format_names_what_is_malformed(resources: Any, pointer: str) -> None:
     with pytest.raises(InvalidJobspec) as caught:
         format_shape(resources)
-    assert str(caught.value).startswith(f"{pointer}: ")
+    assert caught.value.pointer == pointer
     assert len(str(caught.value)) < 200
 
 

@@ -43,7 +43,7 @@ def without(key):
 @pytest.mark.parametrize(
     "given, said",
     [
-        ([], "/: must be an object"),
+        ([], "must be an object"),
         (without("name"), "key 'name' is missing"),
         (without("end"), "key 'end' is missing"),
         ({**MAINT, "host": "n1"}, "/host: unknown key"),

@@ -245,9 +245,9 @@ def test_quantiles_are_values_that_were_there():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("[]", "/: must be an object, not an array"),
+        ("[]", "must be an object, not an array"),
         ("{", "line 2: column 2: not JSON"),
-        ('{"submit": 0, "duration": 1}', "/: key 'shape' is missing"),
+        ('{"submit": 0, "duration": 1}', "key 'shape' is missing"),
         (
             '{"submit": 0, "duration": 1, "shape": "slot=1/core", "x": 1}',
             "/x: unknown key; known are submit, ",

@@ -91,9 +91,9 @@ def allocate_jobspec(
     resources, or with *name* if they have no shape.
     """
     if isinstance(spec, str):  # the pool would take it for JSON text
-        return Answer(name, Refusal("invalid", "/: a jobspec is an object, not a string"))
+        return Answer(name, Refusal("invalid", "a jobspec is an object, not a string"))
     if options:
-        spec = _with_options(spec, options)
+        spec = with_options(spec, options)
     return Answer(shape_of(spec) or name, _outcome(pool, jobid, lambda: spec))
 
 
@@ -119,7 +119,7 @@ def shape_of(spec: object) -> Optional[str]:
         return None
 
 
-def _with_options(spec: Any, options: Mapping[str, Any]) -> Any:
+def with_options(spec: Any, options: Mapping[str, Any]) -> Any:
     """A copy of *spec* with *options* in ``attributes.system.treepool``.
 
     If a value on that path is not an object, it stays as it is, and the pool reports the error.

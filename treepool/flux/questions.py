@@ -240,14 +240,14 @@ def _work(
 ) -> Answer:
     """The work on a question: what it says is read as part of it."""
     if text is None:
-        raise Refused(errno.EMSGSIZE, f"/: more than {_LONGEST} characters")
+        raise Refused(errno.EMSGSIZE, f"more than {_LONGEST} characters")
     payload = json.loads(text)
     if not isinstance(payload, dict):
-        raise Refused(errno.EPROTO, "/: must be an object")
+        raise Refused(errno.EPROTO, "must be an object")
     try:
         json.dumps(payload, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # JSON can say half of a surrogate pair; no answer can repeat it
-        raise Refused(errno.EINVAL, "/: a string is not valid Unicode") from None
+        raise Refused(errno.EINVAL, "a string is not valid Unicode") from None
     if payload.get("version", VERSION) != VERSION:
         raise Refused(errno.EPROTO, f"/version: this scheduler speaks version {VERSION}")
     yield from answer(payload, asker)

@@ -18,7 +18,7 @@ import math
 import re
 from typing import Any, NoReturn, Tuple, Union
 
-from treepool.errors import InvalidCount, InvalidJobspec, InvalidShape
+from treepool.errors import InvalidCount, InvalidJobspec, InvalidShape, Problem
 from treepool.rfc import count, shapetoken
 from treepool.rfc.count import BYTES
 from treepool.rfc.findings import pointer_to
@@ -279,7 +279,7 @@ def format_shape(resources: list[dict[str, Any]]) -> str:
 
 
 def _fail(path: _Path, message: str) -> NoReturn:
-    raise InvalidJobspec(f"{pointer_to('', *path) or '/'}: {message}")
+    raise InvalidJobspec(str(Problem(pointer_to("", *path), message)))
 
 
 def _check_list(resources: object, path: _Path, labels: set[str]) -> int:

@@ -109,7 +109,7 @@ def read_all(value: object) -> tuple[WindowEntry, ...]:
     document.check_depth(value, InvalidWindow, "windows")
     reader = _Reader()
     if isinstance(value, list) and len(value) > MAX_WINDOWS:
-        raise InvalidWindow(f"/: more than {MAX_WINDOWS} windows")
+        raise InvalidWindow(f"more than {MAX_WINDOWS} windows")
     entries = reader.findings.items(value, "", reader.window)
     reader.findings.check(InvalidWindow)
     return tuple(entries)
