@@ -5,23 +5,28 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 import treepool
 from hwlocfile import Made
-from treepool import Allocation, Pool, ResourceSet, SchedulingKey, encode
+from treepool import Allocation, Pool, ResourceSet, SchedulingKey, encode, subinstance
 from treepool.errors import (
-    InfeasibleRequest,
     InsufficientResources,
     InvalidHardware,
     InvalidIdset,
     InvalidJobspec,
+    InvalidR,
     InvalidShape,
 )
+from treepool.placement.options import OPTIONS
 
 NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
 SWITCHES = [{"name": "s0", "ranks": "0-1"}, {"name": "s1", "ranks": "2-3"}]
@@ -119,8 +124,44 @@ def test_room_is_how_many_such_jobs_could_start_now():
             jobs += 1
     except InsufficientResources:
         assert (jobs, pool.room(request)) == (8, 0)
-    with pytest.raises(InfeasibleRequest):
-        pool.room(pool.request("slot/core=9"))
+    assert pool.room(pool.request("slot/core=9")) == 0  # never
+
+
+def test_room_is_the_same_whatever_ids_the_jobs_have():
+    pool = Pool(four())
+    request = pool.request("slot/[core=4;gpu=1]")
+    for jobid in (-1, -2, 0, 1 << 63):
+        pool.alloc(jobid, request)
+    assert pool.room(request) == 4
+
+
+def test_a_full_cluster_and_a_drained_one_have_other_reasons():
+    pool = Pool(four())
+    wide, one = pool.request("slot=3/node{x}"), pool.request("slot=2/[core=4;gpu=1]")
+
+    def why(request):
+        with pytest.raises(InsufficientResources) as raised:
+            pool.alloc(99, request)
+        reason = raised.value.reason
+        return reason.code, reason.need, reason.have
+
+    pool.mark_down("all")
+    assert why(one) == ("down", 2, 0)
+    pool.mark_up("0-1")
+    assert why(wide) == ("down", 3, 2)
+    pool.alloc(1, pool.request("slot=2/node{x}"))
+    assert why(wide) == ("down", 3, 2)  # also if the others were idle
+    pool.mark_up("2")
+    assert why(wide) == ("in-use", 3, 1)
+    pool.alloc(2, pool.request("slot/[core=4;gpu=1]"))
+    assert why(one) == ("in-use", 2, 1)
+
+
+def test_a_job_keeps_its_resources_until_it_is_freed():
+    pool = Pool(four())
+    pool.alloc(1, pool.request("slot/node{x}", duration=0.001))
+    time.sleep(0.01)
+    assert pool.free_now().nodes == 3
 
 
 # -- what belongs to whom
@@ -130,13 +171,26 @@ def test_a_result_is_the_caller_s_own():
     R = four()
     pool = Pool(R)
     first = pool.alloc(1, pool.request("slot/core"))
-    before = [first.to_dict(), pool.to_dict()]
-    for mine in (first.to_dict(), pool.to_dict()):
-        topo = mine["scheduling"]["children"][0]["topo"]
-        topo["numa"][0]["cores"] = "0-99"
-        topo["numa"].clear()
-        mine["scheduling"]["fabric"].clear()
-    assert [first.to_dict(), pool.to_dict()] == before
+    read, key = ResourceSet.read(R), SchedulingKey.read(R["scheduling"])
+    encoded = encode({"n0": Made(host="n0").xml()}).R
+    calls = [
+        first.to_dict,
+        pool.to_dict,
+        read.to_dict,
+        encoded.to_dict,
+        lambda: {"scheduling": key.to_dict()},
+        lambda: subinstance(R),
+    ]
+    before = json.dumps([call() for call in calls])
+    for call in calls:
+        mine = call()["scheduling"]
+        for entry in mine["children"]:
+            for domains in entry["topo"].values():
+                domains[0]["cores"] = "0-99"
+                domains.clear()
+            entry["topo"].clear()
+        mine.get("fabric", {}).clear()
+    assert json.dumps([call() for call in calls]) == before and four() == R
     second = pool.alloc(2, pool.request("slot/core")).to_dict()
     assert second["scheduling"]["children"][0]["topo"] == {"numa": NUMA}
 
@@ -155,8 +209,25 @@ def test_a_pool_belongs_to_its_thread():
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    assert len(raised) == 4 and "belongs to the thread that made it" in raised[0]
+    assert len(raised) == 4 and "make another from its R" in raised[0]
     assert pool.up == (0, 1, 2, 3)
+
+
+def test_another_thread_goes_on_with_a_pool_of_its_own():
+    pool = Pool(four())
+    jobs = {1: pool.alloc(1, pool.request("slot=2/node{x}"))}
+    R, free = pool.to_dict(), []
+
+    def elsewhere():
+        mine = Pool(R)
+        for jobid, allocation in jobs.items():
+            mine.register_alloc(jobid, allocation)
+        free.append(mine.free_now().nodes)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert free == [2]
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, Pool.copy])
@@ -197,6 +268,11 @@ def test_an_allocation_can_be_taken_over_and_given_back_by_its_R():
     other.register_alloc(6, got)
     other.free(6, got, final=True)
     assert other.free_now().nodes == 4
+    assert (got.ranks, got.hosts) == ((0, 1), ("n0", "n1"))
+    assert Pool(got).free_now().cores == 4
+    for call in (ResourceSet.read, subinstance):
+        with pytest.raises(InvalidR, match=r"pass the to_dict\(\) of the Allocation"):
+            call(got)
     assert pool.fitness(got, pool.request("node=2/slot/core=2")).total == 1.0
 
 
@@ -211,11 +287,40 @@ def test_help_shows_what_is_public_and_nothing_else():
     assert set(treepool.__all__) <= set(dir(treepool))
 
 
+def test_the_options_of_a_pool_are_those_of_the_table():
+    hints = get_type_hints(Pool.__init__)
+    given = {name: hints[name] for name in hints if name not in ("R", "return")}
+    assert list(given) == list(OPTIONS)
+    for name, hint in given.items():
+        literal = get_args(get_args(hint)[0]) if OPTIONS[name].choices else ()
+        assert literal == OPTIONS[name].choices, name
+
+
+def test_the_place_of_what_is_wrong_is_a_json_pointer():
+    wrong = four()
+    wrong["execution"]["R_lite"][0]["rank"] = 7
+    for R, pointer in (({"version": 1}, ""), (wrong, "/execution/R_lite/0/rank")):
+        with pytest.raises(InvalidR) as raised:
+            Pool(R)
+        problem = ResourceSet.problems(R)[0]
+        assert raised.value.pointer == problem.pointer == pointer
+        said = f"{pointer}: {problem.message}" if pointer else problem.message
+        assert str(raised.value) == str(problem) == said
+
+
+def test_a_name_of_a_file_is_told_to_be_one():
+    with pytest.raises(InvalidR, match="not its name"):
+        Pool("/etc/flux/R.json")
+    with pytest.raises(InvalidHardware, match=r"^n0: .* not its name"):
+        encode({"n0": "/tmp/n0.xml"})
+
+
 RIGHT = """
 from treepool import Allocation, Fitness, Free, Pool, Request, ResourceSet, encode, parse_shape
-pool = Pool({}, alpha=0.3, policy="packing")
+pool = Pool({}, alpha=0.3, policy="packing", mix="1*slot/core")
 request: Request = pool.request("slot/core", 60)
 got: Allocation = pool.alloc(7, request)
+hosts: tuple[str, ...] = got.hosts
 ranks: tuple[int, ...] = got.ranks + pool.up + ResourceSet.read({}).ranks
 fit: Fitness = pool.fitness(got, request)
 free: Free = pool.free_now()
@@ -225,7 +330,10 @@ pool.remove_ranks([1, 2])
 WRONG = """
 from treepool import Pol
 from treepool import Pool
+pool = Pool({}, polcy="packing")
 pool = Pool({}, alpha=[1])
+pool = Pool({}, locality=3)
+pool = Pool({}, policy="pack")
 pool.alloc("7", pool.request("slot/core"))
 pool.alloc(8, {"version": 1})
 pool.remove_ranks(5)
@@ -241,7 +349,7 @@ def test_a_checker_of_types_passes_what_runs_and_finds_what_does_not(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         found[name] = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert found["right"] == []
-    assert [int(line.split(":")[1]) for line in found["wrong"]] == [2, 4, 5, 6, 7]
+    assert [int(line.split(":")[1]) for line in found["wrong"]] == [2, 4, 5, 6, 7, 8, 9, 10]
 
 
 # -- hardware
@@ -256,8 +364,15 @@ def test_a_key_of_real_nodes_needs_no_subprocess():
     flat = {**four(), "scheduling": None}
     del flat["scheduling"]
     into = encode({"n1": xml["n1"]}, ResourceSet.read(json.dumps(flat)), levels=["socket"])
+    assert encode({"n1": xml["n1"]}, flat, ["socket"]).R == into.R
     assert [entry["ranks"] for entry in into.R.to_dict()["scheduling"]["children"]] == ["1"]
     with pytest.raises(InvalidHardware, match="R has no host 'n9'"):
         encode({"n9": xml["n0"]}, ResourceSet.read(flat))
     with pytest.raises(InvalidHardware, match=r"^n0: is not XML"):
         encode({"n0": "hello"})
+    for name in ("n[0-3]", "n0,n1", "", "n 0", "n]"):
+        with pytest.raises(InvalidHardware, match=re.escape(f"{name!r} is not the name of one")):
+            encode({name: xml["n0"]})
+    for wrong in (([xml["n0"]],), ({"n0": Path("n0.xml")},), (xml, None, "numa")):
+        with pytest.raises(TypeError):
+            encode(*wrong)

@@ -8,20 +8,19 @@ belongs to the thread that made it.
 from __future__ import annotations
 
 from threading import get_ident
-from typing import Any, Iterable, Mapping, NamedTuple, NoReturn, Optional, Union
+from typing import Any, Iterable, Literal, Mapping, NamedTuple, NoReturn, Optional, Union
 
-from treepool.errors import InsufficientResources, InvalidIdset, Problem
+from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidIdset, Problem
 from treepool.placement.allocation import Allocation as _Allocated
 from treepool.placement.choose.fitness import Fitness
+from treepool.placement.plan.reason import why_not_now
+from treepool.placement.pool import IN_USE
 from treepool.placement.pool import Pool as _Engine
 from treepool.placement.request.vertices import Request
-from treepool.rfc import idset, jobcheck
+from treepool.rfc import document, idset, jobcheck
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
-
-#: Ranks as callers give them.
-Ranks = Union[str, Iterable[int]]
 
 #: Most jobs that ``Pool.room`` tries.
 MOST = 100_000
@@ -43,6 +42,7 @@ class Free(NamedTuple):
 class Allocation:
     """What a job got: its resources, its number of slots, and its R.
 
+    What each of the slots gets is not said: as in R, their cores and GPUs are told together.
     ``starttime`` and ``expiration`` are in seconds since the epoch, 0 when unset. ``Pool.alloc``
     sets both for a job that has an end; a scheduler that starts the job later sets them again.
     """
@@ -56,6 +56,11 @@ class Allocation:
     def ranks(self) -> tuple[int, ...]:
         """The allocated ranks, ascending."""
         return self._found.ranks
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the allocated nodes, in the order of ``ranks``."""
+        return self._found.hosts
 
     @property
     def nslots(self) -> int:
@@ -93,7 +98,11 @@ class Allocation:
         return self._found.dumps()
 
     def fitness(self) -> Fitness:
-        """How good the placement is as it is; ``Pool.fitness`` measures it against the ideal."""
+        """How good the placement is as it is; ``Pool.fitness`` measures it against the ideal.
+
+        That is low for some jobs that could not sit better: all of a node has cores in several
+        memory domains. ``Pool.fitness`` is 1 then.
+        """
         return self._found.fitness()
 
     def __repr__(self) -> str:
@@ -103,9 +112,8 @@ class Allocation:
 class Pool:
     """A pool of resources with the topology of its nodes, from which jobs are allocated.
 
-    *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
-    trees. Options: ``locality`` (preferred, required, none), ``policy`` (packing), its weight of
-    locality, ``straddle``, the ``alpha`` and ``beta`` of fitness, and ``mix``, see doc/admin.md. A
+    *R* is an RFC 20 object, JSON text, a ResourceSet or an Allocation; its RFC 49 key, if it has
+    one, gives the trees. The options are those of doc/admin.md; one that is None has its default. A
     pool may have no nodes: every request is then infeasible. Raises InvalidR, InvalidKey, or
     InvalidOption.
 
@@ -114,15 +122,42 @@ class Pool:
     """
 
     def __init__(
-        self, R: Union[Mapping[str, Any], str, ResourceSet], **options: Union[str, float]
+        self,
+        R: Union[Mapping[str, Any], str, ResourceSet, Allocation],
+        *,
+        locality: Optional[Literal["preferred", "required", "none"]] = None,
+        policy: Optional[
+            Literal[
+                "packing",
+                "best-fit",
+                "node-fit",
+                "first-fit",
+                "worst-fit",
+                "min-span",
+                "best-locality",
+            ]
+        ] = None,
+        straddle: Union[str, float, None] = None,
+        alpha: Union[str, float, None] = None,
+        beta: Union[str, float, None] = None,
+        mix: Optional[str] = None,
     ) -> None:
-        self._engine = _Engine(R, **{name: str(value) for name, value in options.items()})
+        given = {
+            "locality": locality,
+            "policy": policy,
+            "straddle": straddle,
+            "alpha": alpha,
+            "beta": beta,
+            "mix": mix,
+        }
+        options = {name: str(value) for name, value in given.items() if value is not None}
+        self._engine = _Engine(R._found.to_dict() if isinstance(R, Allocation) else R, **options)
         self._thread = get_ident()
 
     @property
     def _pool(self) -> _Engine:
         if get_ident() != self._thread:
-            raise RuntimeError("a Pool belongs to the thread that made it: copy R, or use a lock")
+            raise RuntimeError("a Pool belongs to the thread that made it: make another from its R")
         return self._engine
 
     # -- requests
@@ -171,12 +206,20 @@ class Pool:
     def alloc(self, jobid: int, request: Request) -> Allocation:
         """Allocate resources for job *jobid*, which starts now.
 
-        It ends when its duration is over, and with the pool at the latest.
+        Its ``expiration`` is when its duration is over, and at the latest when that of the pool is.
+        It keeps the resources until ``free``, also after that: the pool has no clock.
 
-        Raises InsufficientResources if they are not free now, InfeasibleRequest if they never
-        will be, and PoolConflict if the job has resources already.
+        Raises InsufficientResources if they are not free now, with the reason ``down`` if the nodes
+        that are up could not serve it even if they were idle; InfeasibleRequest if they never will
+        be; and PoolConflict if the job has resources already.
         """
-        return Allocation(self._pool.alloc(_jobid(jobid), _request(request)))
+        pool = self._pool
+        try:
+            return Allocation(pool.alloc(_jobid(jobid), _request(request)))
+        except InsufficientResources as e:
+            if e.reason is not IN_USE:
+                raise
+        raise InsufficientResources(why_not_now(pool, request))
 
     def register_alloc(
         self, jobid: int, R: Union[Mapping[str, Any], str, ResourceSet, Allocation]
@@ -229,12 +272,16 @@ class Pool:
         return Free(nodes, cores, gpus, domains)
 
     def room(self, request: Request, most: int = MOST) -> int:
-        """How many jobs of *request* fit now beside those that run, at most *most*."""
+        """How many jobs of *request* fit now beside those that run, at most *most*.
+
+        They are tried one after the other on a copy, some 30 us each.
+        """
         trial, _ = self._pool.copy(), _request(request)
+        unused = min((jobid for jobid, _ in trial.job_end_times()), default=0) - 1
         for number in range(most):
             try:
-                trial.alloc(-1 - number, request)
-            except InsufficientResources:
+                trial.alloc(unused - number, request)
+            except (InfeasibleRequest, InsufficientResources):
                 return number
         return most
 
@@ -250,16 +297,22 @@ class Pool:
         """The ranks that are up, ascending."""
         return tuple(idset.iterate(self._pool.up))
 
-    def mark_up(self, ranks: Ranks) -> None:
-        """Make *ranks* (idset text, "all", or ids) available; others and unknown ones stay."""
+    def mark_up(self, ranks: Union[str, Iterable[int]]) -> None:
+        """Make *ranks* (idset text, "all", or ids) available; unknown ones are ignored."""
         self._pool.mark_up(_ranks(ranks))
 
-    def mark_down(self, ranks: Ranks) -> None:
-        """Make *ranks* (idset text, "all", or ids) unavailable for new jobs."""
+    def mark_down(self, ranks: Union[str, Iterable[int]]) -> None:
+        """Make *ranks* (idset text, "all", or ids) unavailable for new jobs.
+
+        Unknown ones are ignored, and jobs keep what they have there.
+        """
         self._pool.mark_down(_ranks(ranks))
 
-    def remove_ranks(self, ranks: Ranks) -> None:
-        """Take *ranks* (idset text or ids) out of the pool for good (shrink); unknown ones stay."""
+    def remove_ranks(self, ranks: Union[str, Iterable[int]]) -> None:
+        """Take *ranks* (idset text or ids) out of the pool for good (shrink).
+
+        Unknown ones are ignored.
+        """
         self._pool.remove_ranks(_ranks(ranks))
 
     # -- the pool as a whole
@@ -290,7 +343,7 @@ class Pool:
         self._pool.set_expiration(seconds)
 
     def copy(self) -> Pool:
-        """An independent copy, allocations included, of the calling thread."""
+        """An independent copy, allocations included, for the thread that this pool belongs to."""
         new = object.__new__(type(self))
         new._engine, new._thread = self._pool.copy(), self._thread
         return new
@@ -317,15 +370,10 @@ class Pool:
         return self._pool.dumps()
 
 
-def _own(value: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a JSON object that shares nothing with it."""
-    return {name: _copy(item) for name, item in value.items()}
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return _own(value)
-    return [_copy(item) for item in value] if isinstance(value, list) else value
+def _own(R: dict[str, Any]) -> dict[str, Any]:
+    """A copy that shares nothing with *R*."""
+    found: dict[str, Any] = document.copied(R)
+    return found
 
 
 def _jobid(jobid: object) -> int:
@@ -343,7 +391,7 @@ def _request(request: object) -> Request:
     return request
 
 
-def _ranks(ranks: Ranks) -> str:
+def _ranks(ranks: Union[str, Iterable[int]]) -> str:
     if isinstance(ranks, str):
         return ranks
     if isinstance(ranks, int):

@@ -43,6 +43,11 @@ class Allocation:
         """The allocated ranks, ascending."""
         return tuple(sorted(rank for ranks, _, _ in self.parts for rank in ranks))
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the allocated nodes, in the order of ``ranks``."""
+        return tuple(self._inventory.hosts[rank] for rank in self.ranks)
+
     def set_starttime(self, starttime: float) -> None:
         """Set when the resources become valid, in seconds since the epoch."""
         self.starttime = starttime

@@ -52,6 +52,9 @@ from treepool.rfc.rset import ResourceSet
 
 T = TypeVar("T")
 
+#: Why a request waits, as far as it is known without a count.
+IN_USE = Reason("in-use", "not enough resources are free now")
+
 
 class Pool:
     """A pool of resources with the topology of its nodes, from which jobs are allocated.
@@ -129,8 +132,7 @@ class Pool:
         selection = choice.selection
         if selection is None:
             self.check_feasibility(request)
-            in_use = Reason("in-use", "not enough resources are free now")
-            raise InsufficientResources(REASON if choice.gave_up else in_use)
+            raise InsufficientResources(REASON if choice.gave_up else IN_USE)
         parts = parts_of(selection)
         allocation = Allocation(self.inventory, parts, selection.nslots)
         end = self.end_of_job(request.duration, now)
@@ -386,8 +388,11 @@ class Pool:
         return self._timed(down_R(self.inventory, self._situation.index))
 
     def to_dict(self) -> dict[str, Any]:
-        """The R of the whole pool (RFC 20): what it was made from, without removed ranks."""
-        return self._timed(all_R(self.inventory)).to_dict()
+        """The R of the whole pool (RFC 20): what it was made from, without removed ranks.
+
+        The result shares topos with the pool's own key: treat it as read-only below ``scheduling``.
+        """
+        return self._timed(all_R(self.inventory)).shared()
 
     def encode(self) -> str:
         """The R of the whole pool as JSON text."""

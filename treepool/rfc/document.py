@@ -66,6 +66,13 @@ def check_depth(value: Any, error: Type[InvalidInput], what: str) -> None:
     raise error(f"{what}: nested deeper than {MAX_DEPTH} levels")
 
 
+def copied(value: Any) -> Any:
+    """A copy of a JSON value that shares no object and no array with it."""
+    if isinstance(value, dict):
+        return {name: copied(item) for name, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
 def pointer(*tokens: object) -> str:
     """The RFC 6901 JSON pointer of the path *tokens*: keys and indexes from the root."""
     return "".join("/" + str(t).replace("~", "~0").replace("/", "~1") for t in tokens)

@@ -286,7 +286,13 @@ def plain_json(given: Union[Mapping[str, Any], str], error: Type[InvalidInput], 
     Raises *error*.
     """
     if isinstance(given, str):
-        return document.load(given, error, what)
+        try:
+            return document.load(given, error, what)
+        except InvalidInput as e:
+            hint = "" if "{" in given else " (pass the text of a file, not its name)"
+            raise error(f"{e}{hint}") from None
+    if hasattr(given, "to_dict"):
+        raise error(f"{what}: must be JSON: pass the to_dict() of the {type(given).__name__}")
     value = dict(given) if isinstance(given, Mapping) else given
     document.check_depth(value, error, what)
     return value

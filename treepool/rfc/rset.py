@@ -20,7 +20,7 @@ from typing import Any, Iterable, Mapping, Optional, Union
 import attrs
 
 from treepool.errors import InvalidHostlist, InvalidKey, InvalidR, Problem
-from treepool.rfc import hostlist, idset, scheduling
+from treepool.rfc import document, hostlist, idset, scheduling
 from treepool.rfc.findings import Findings, Readers, plain_json, pointer_to, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.scheduling import SchedulingKey
@@ -121,7 +121,15 @@ class ResourceSet:
         return SchedulingKey.read(self.scheduling).map_to(self.mask, self.allocated)
 
     def to_dict(self) -> dict[str, Any]:
-        """The R as RFC 20 JSON. The times are always there, as in what flux-core writes."""
+        """The R as RFC 20 JSON. The times are always there, as in what flux-core writes.
+
+        It is the caller's own, as is every JSON that a public method returns.
+        """
+        R: dict[str, Any] = document.copied(self.shared())
+        return R
+
+    def shared(self) -> dict[str, Any]:
+        """``to_dict`` to look at only: it has this R's own ``scheduling``, not a copy."""
         execution: dict[str, Any] = {"R_lite": [_entry_to_dict(entry) for entry in self.entries]}
         if self.nslots is not None:
             execution["nslots"] = self.nslots

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 import attrs
 
 from treepool.errors import InvalidKey, Problem
-from treepool.rfc import fabric, idset, topo
+from treepool.rfc import document, fabric, idset, topo
 from treepool.rfc.fabric import FabricDomain
 from treepool.rfc.findings import Findings, Readers, plain_json, shown, shown_ids
 from treepool.rfc.idset import union
@@ -149,7 +149,12 @@ class SchedulingKey:
         return findings.problems()
 
     def to_dict(self) -> dict[str, Any]:
-        """The key as RFC 49 JSON. The topos are this key's own, not copies."""
+        """The key as RFC 49 JSON, which is the caller's own."""
+        key: dict[str, Any] = document.copied(self.shared())
+        return key
+
+    def shared(self) -> dict[str, Any]:
+        """``to_dict`` to look at only: it has this key's own topos, not copies."""
         children = [entry.to_dict() for entry in self.children]
         key = {"writer": self.writer, "children": children, **self.extra}
         if self.fabric is not None:

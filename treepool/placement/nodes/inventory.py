@@ -171,7 +171,7 @@ class Inventory:
                 entries=entries,
                 hosts=tuple(self.hosts[r] for r in idset.iterate(kept)),
                 properties=properties,
-                scheduling=key.to_dict() if key else old.scheduling,
+                scheduling=key.shared() if key else old.scheduling,
             ),
             key,
             types,

@@ -21,7 +21,7 @@ from treepool.rfc.scheduling import SchedulingKey, allocated_entry
 def all_R(inventory: Inventory) -> ResourceSet:
     """All that the nodes have, with the key as it was given, cut to the ranks that are left."""
     key, given = inventory.key, inventory.resource_set
-    return attrs.evolve(given, scheduling=key.to_dict()) if key else given
+    return attrs.evolve(given, scheduling=key.shared()) if key else given
 
 
 def allocated_R(inventory: Inventory, index: NodeIndex) -> ResourceSet:

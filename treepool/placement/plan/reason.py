@@ -9,9 +9,10 @@ import attrs
 
 from treepool.errors import Reason
 from treepool.placement.plan.jobs import FAR, JobClass, Waiting
-from treepool.placement.plan.profile import PRESENT
+from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.views import Units, View
+from treepool.placement.pool import IN_USE, Pool
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
 from treepool.rfc.windows import clock
@@ -47,13 +48,9 @@ def why_waiting(
     *known* keeps what is free for each class, for calls that follow soon. Nothing is tried for a
     request that needs a search: to tell why it waits must not take the time of other jobs.
     """
-    own, unit, need = job.job_class, unit_of(job.request), job.request.least_asks
+    own, need = job.job_class, job.request.least_asks
     if not (own.hard or (yield from queue.is_servable(own))) or own.servable is False:
-        units = Units(job.request, queue.profile)
-        up = units.in_situation(queue.idle())
-        apart = ", but not together" if up >= need else ""
-        message = f"nodes are down or drained: {min(up, need)} of {need} {unit} up{apart}"
-        return Reason("down", message, unit, need, min(up, need))
+        return _down(job.request, Units(job.request, queue.profile).in_situation(queue.idle()))
     ahead = queue.ahead(job)
     if ahead is not None:
         return is_ahead(name_of(ahead.jobid))
@@ -81,12 +78,8 @@ def why_waiting(
     room = known.get(own)
     if room is None:
         room = known[own] = yield from _room(queue, job)
-    if room.number < need:
-        kept = " without cores kept for jobs with GPUs" if job.request.ask.spare else ""
-        message = f"{room.number} of {need} {unit} free now{kept}{later}"
-        return Reason("in-use", message, unit, need, room.number)
-    if not room.together:
-        return Reason("apart", f"enough {unit} are free now, but not together{later}", unit)
+    if room.number < need or not room.together:
+        return _taken(job.request, room.number, later)
     holder = yield from _holder(queue, job, room, now)
     if holder is None:
         late = Reason("late", f"others are late to end{later}")
@@ -95,6 +88,38 @@ def why_waiting(
     is_behind = made is not None and holder.place > job.place
     name = "other jobs" if is_behind else name_of(holder.jobid)
     return Reason("reserved", f"what is free is reserved for {name}{later}", name)
+
+
+def why_not_now(pool: Pool, request: Request) -> Reason:
+    """Why *pool*, without a queue, cannot serve *request* now, which an idle pool could serve."""
+    units = Units(request, Profile(pool))
+    if pool.up != pool.ranks:
+        idle = pool.copy_idle()
+        choice = idle.choice(request)
+        if choice.selection is None and not choice.gave_up:
+            return _down(request, units.in_situation(idle.situation))
+    if units.ask.searched:  # no number tells whether there is a place
+        return IN_USE
+    units.become_exact()
+    return _taken(request, units.in_situation(pool.situation))
+
+
+def _down(request: Request, up: int) -> Reason:
+    """The reason where the nodes that are up, which have *up* units, could not serve *request*."""
+    unit, need = unit_of(request), request.least_asks
+    apart = ", but not together" if up >= need else ""
+    message = f"nodes are down or drained: {min(up, need)} of {need} {unit} up{apart}"
+    return Reason("down", message, unit, need, min(up, need))
+
+
+def _taken(request: Request, free: int, later: str = "") -> Reason:
+    """The reason where others have what *request* needs, of which *free* units are free."""
+    unit, need = unit_of(request), request.least_asks
+    if free < need:
+        kept = " without cores kept for jobs with GPUs" if request.ask.spare else ""
+        message = f"{free} of {need} {unit} free now{kept}{later}"
+        return Reason("in-use", message, unit, need, free)
+    return Reason("apart", f"enough {unit} are free now, but not together{later}", unit)
 
 
 def is_ahead(name: str) -> Reason:

@@ -45,27 +45,29 @@ _ONE = Count(1, 1)
 
 @attrs.frozen(cache_hash=True)
 class Request:
-    """A job's resource request, ready for Pool.alloc; make it with Pool.parse_resource_request.
+    """A job's resource request, ready for Pool.alloc; see Pool.request.
 
-    ``nodes`` is None when the request may fill any nodes. Otherwise it is the number of distinct
-    nodes: per slot if ``spans`` (slot above node), else in total. ``units`` is the total number of
-    units wanted: slots, or domains if a locality but no node is above the slot. It has no meaning
-    if a node is above the slot. ``duration`` is in seconds, 0 for unlimited. ``same`` asks for
-    nodes that share a property.
-
-    ``levels`` are the localities above the nodes that the request names, the outermost first. Each
-    innermost domain gives what ``nodes`` and ``units`` say. If slots stand above such a locality,
-    they are a level, too, and ``nodes`` is the number of nodes in each innermost domain.
-
-    In ``ask``, ranges below the slot are at their minimum. ``growing`` lists these ranges, the
-    outer ones first.
-
-    ``wait`` is for how many seconds a job waits for a place as close as it prefers, in a domain of
-    ``within_for_now``, if that is given; see choose/strict.py. Whoever allocates ignores both.
-    ``at_most`` limits the number of domains that the job may span: of the only innermost domain.
-    With ``across_types``, nodes on which its slots are split come after nodes of another type on
-    which they are not, see candidates.split_on().
+    Requests can be compared, hashed and pickled. ``duration`` is in seconds, 0 for unlimited; what
+    else they have is private.
     """
+
+    # nodes is None when the request may fill any nodes. Otherwise it is the number of distinct
+    # nodes: per slot if spans (slot above node), else in total. units is the total number of units
+    # wanted: slots, or domains if a locality but no node is above the slot. It has no meaning if a
+    # node is above the slot. same asks for nodes that share a property.
+    #
+    # levels are the localities above the nodes that the request names, the outermost first. Each
+    # innermost domain gives what nodes and units say. If slots stand above such a locality, they
+    # are a level, too, and nodes is the number of nodes in each innermost domain.
+    #
+    # In ask, ranges below the slot are at their minimum. growing lists these ranges, the outer ones
+    # first.
+    #
+    # wait is for how many seconds a job waits for a place as close as it prefers, in a domain of
+    # within_for_now, if that is given; see choose/strict.py. Whoever allocates ignores both.
+    # at_most limits the number of domains that the job may span: of the only innermost domain. With
+    # across_types, nodes on which its slots are split come after nodes of another type on which
+    # they are not, see candidates.split_on().
 
     ask: Ask
     nodes: Optional[Count]
